@@ -32,7 +32,7 @@ _ALWAYS = {
     f"{_TOP}.debugger": "tui_debugger.api",
     _API: "",
     f"{_API}.conditions": "tui_debugger.api.conditions",
-    f"{_API}.debugger_tensor": "tui_debugger.api.debugger_tensor",
+    f"{_API}.debugger_tensor": "tui_debugger.api.tensors",
     f"{_API}.dump_analyzer": "tui_debugger.api.dump_analyzer",
     f"{_API}.node": "tui_debugger.api.node",
     f"{_API}.statistic": "tui_debugger.api.statistic",

@@ -31,8 +31,7 @@ from tui_debugger.model import (
     no_progress,
     turns,
 )
-from tui_debugger.sources.base import Capability, Changes, TensorFlag, TensorTable, file_states
-from tui_debugger.sources.columns import Columns, Spots
+from tui_debugger.sources.base import Capability, Changes, Columns, Spots, TensorFlag, TensorTable, file_states
 from tui_debugger.stats.records import Specs
 
 if TYPE_CHECKING:

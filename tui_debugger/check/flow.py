@@ -38,8 +38,7 @@ from tui_debugger.model import (
     no_progress,
     turn_of,
 )
-from tui_debugger.sources.base import Source, TensorFlag, TensorTable
-from tui_debugger.sources.columns import tensor_keys
+from tui_debugger.sources.base import Source, TensorFlag, TensorTable, tensor_keys
 from tui_debugger.stats.npy import TensorFile, open_array
 
 _ARGUMENT: Final = "▸"

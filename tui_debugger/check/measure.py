@@ -15,8 +15,7 @@ from tui_debugger.check.flow import Flow, located_at
 from tui_debugger.check.plan import RequiredByStep
 from tui_debugger.check.records import RankStats, StepStats, StoredStats
 from tui_debugger.model import Progress, ProgressFn, ReadSpec, TensorMeta, no_progress
-from tui_debugger.sources.base import TensorFlag, TensorTable
-from tui_debugger.sources.columns import tensor_keys
+from tui_debugger.sources.base import TensorFlag, TensorTable, tensor_keys
 from tui_debugger.stats.records import (
     CHANGE_ASKED,
     NOT_ASKED,

@@ -9,7 +9,7 @@ import numpy as np
 
 from tui_debugger import __version__
 from tui_debugger.cli.output import ALL_SEEN, Unseen, print_table
-from tui_debugger.cli.show_values import nested
+from tui_debugger.cli.show_report import nested
 from tui_debugger.diagnose.compare import Couple, Opened
 from tui_debugger.model import TensorStats
 from tui_debugger.stats.compare import Differences, Entry

@@ -105,8 +105,7 @@ def _shown(arguments: argparse.Namespace) -> int:
             raise TdbgError(f"--{option} is about whole tensors", where=arguments.slice, hint=hint)
     with progress_bar() as bar, interruptible(bar) as progress:
         from tui_debugger.cli import show_report
-        from tui_debugger.cli.show_report import Wish, look, print_spreads, spreads_of
-        from tui_debugger.cli.show_values import canvas
+        from tui_debugger.cli.show_report import Wish, canvas, look, print_spreads, spreads_of
         from tui_debugger.session.naming import find_node
 
         session = open_session(arguments.path, arguments, progress)

@@ -19,8 +19,7 @@ from tui_debugger.live.graph import RankGraph
 from tui_debugger.live.spool import Kept, Key, Spool, SpoolFile
 from tui_debugger.live.wire import START, Phase, ReceivedHit, RemoteStats, Stop, Training
 from tui_debugger.model import Progress, ProgressFn, ReadSpec, Side, TensorMeta, TensorStats, no_progress
-from tui_debugger.sources.base import TensorFlag, file_states
-from tui_debugger.sources.columns import Columns, Spots
+from tui_debugger.sources.base import Columns, Spots, TensorFlag, file_states
 from tui_debugger.stats.records import Specs
 
 

@@ -16,9 +16,9 @@ from tui_debugger.check.results import KnownResults
 from tui_debugger.check.step import PairResult
 from tui_debugger.errors import CancelledError, LostError, NotStoppedError, TdbgError
 from tui_debugger.live import wire
+from tui_debugger.live.graph import remote_watchpoints
 from tui_debugger.live.rank import LiveRank
 from tui_debugger.live.source import LiveSource
-from tui_debugger.live.watching import remote_watchpoints
 from tui_debugger.live.wire import START, Event, Phase, ReceivedHit, Stop, Training, TrainingInfo, Trainings
 from tui_debugger.model import Coverage, Progress, ProgressFn, Verdict, no_progress
 from tui_debugger.session.live_evidence import AT_STOPS, evidence, statistics, values

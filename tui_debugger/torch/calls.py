@@ -20,9 +20,8 @@ from torch import nn
 from tui_debugger.graph.stacks import is_framework
 from tui_debugger.live.client.messages import stack_text
 from tui_debugger.torch.internals import Hook, in_backward, named_leaves
-from tui_debugger.torch.naming import Place, Tree, numbered, without_gradients
 from tui_debugger.torch.recording import Recording
-from tui_debugger.torch.structure import UNKNOWN
+from tui_debugger.torch.structure import UNKNOWN, Place, Tree, numbered, without_gradients
 
 DEEPEST: Final = 24
 """Lines of a stack at most."""

@@ -20,9 +20,19 @@ from tui_debugger.model import TensorMeta
 from tui_debugger.stats.blocks import single_bounds
 from tui_debugger.stats.records import Bounds, Record, RequiredStats
 from tui_debugger.torch import exact, internals
-from tui_debugger.torch.elements import dense, is_simple, local, meta_of, numeric
 from tui_debugger.torch.exact import Fetched, Waiting, wide_type
-from tui_debugger.torch.internals import Counter, counting, freed, part_of, version_of
+from tui_debugger.torch.internals import (
+    Counter,
+    counting,
+    dense,
+    freed,
+    is_simple,
+    local,
+    meta_of,
+    numeric,
+    part_of,
+    version_of,
+)
 from tui_debugger.torch.plans import EVERYTHING, Plan, Quick
 
 _REDUCED: Final = frozenset({torch.float32, torch.float64, torch.float16, torch.bfloat16})

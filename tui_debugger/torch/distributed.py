@@ -24,8 +24,8 @@ from torch.utils.hooks import RemovableHandle
 
 from tui_debugger.torch import internals
 from tui_debugger.torch.internals import Hook, leaves
-from tui_debugger.torch.naming import Place, Tree, clean, gathered_of, local_of, local_output_of
 from tui_debugger.torch.recording import Recording
+from tui_debugger.torch.structure import Place, Tree, clean, gathered_of, local_of, local_output_of
 
 Guard = Callable[[Callable[[], None]], None]
 

@@ -13,15 +13,27 @@ from typing import Any, Final
 
 import torch
 
-from tui_debugger.graph.operator_types import is_collective
-from tui_debugger.graph.optimizers import BUFFER_UPDATE, INPUT_UPDATE
+from tui_debugger.graph.categories import BUFFER_UPDATE, INPUT_UPDATE, is_collective
 from tui_debugger.live.client.messages import GraphBuilder
 from tui_debugger.live.client.messages import Slot as DrawnSlot
 from tui_debugger.model import BIAS
 from tui_debugger.torch.distributed import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER, Distribution, Exchange
-from tui_debugger.torch.elements import readable
-from tui_debugger.torch.naming import Tree, change_of, gathered_of, gradient_of, local_of, local_output_of, update_of
-from tui_debugger.torch.structure import UNKNOWN, Node, Slot, Structure, slot_of, split_output
+from tui_debugger.torch.internals import readable
+from tui_debugger.torch.structure import (
+    UNKNOWN,
+    Node,
+    Slot,
+    Structure,
+    Tree,
+    change_of,
+    gathered_of,
+    gradient_of,
+    local_of,
+    local_output_of,
+    slot_of,
+    split_output,
+    update_of,
+)
 from tui_debugger.watch.recommended import BIAS_GRADIENT
 
 UPDATE: Final = "OptimizerUpdate"

@@ -24,7 +24,7 @@ from tui_debugger.live.client.recorded import measure
 from tui_debugger.model import TensorMeta, TensorStats
 from tui_debugger.stats.fields import OTHERS, Made, Sums
 from tui_debugger.stats.records import Bounds, Change, Closeness, Record, RequiredStats
-from tui_debugger.torch.elements import as_array, dense, flat_pieces, local, meta_of, numeric
+from tui_debugger.torch.internals import as_array, dense, flat_pieces, local, meta_of, numeric
 
 Doubles = npt.NDArray[np.float64]
 

@@ -22,8 +22,7 @@ import torch
 
 from tui_debugger.torch import internals
 from tui_debugger.torch.internals import leaves
-from tui_debugger.torch.naming import kind_of
-from tui_debugger.torch.structure import UNKNOWN, unique
+from tui_debugger.torch.structure import UNKNOWN, kind_of, unique
 
 MOST: Final = 64
 """Sources of one tensor that are told apart. What was made of more (a norm of all gradients) has one unknown one."""

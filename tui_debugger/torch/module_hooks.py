@@ -26,21 +26,30 @@ from torch import nn
 from torch.utils.hooks import RemovableHandle
 
 from tui_debugger.torch.calls import Calls, Guard, capturing, is_compiling
-from tui_debugger.torch.elements import readable
 from tui_debugger.torch.internals import (
     EveryOperator,
     Hook,
     in_backward,
     leaves,
     other_mode,
+    readable,
     replace_run_backward,
     run_backward,
     transformed,
     version_of,
 )
-from tui_debugger.torch.naming import GRADIENTS, Place, Tree, clean, numbered, without_gradients
 from tui_debugger.torch.recording import Recording
-from tui_debugger.torch.structure import UNKNOWN, output_of, unique
+from tui_debugger.torch.structure import (
+    GRADIENTS,
+    UNKNOWN,
+    Place,
+    Tree,
+    clean,
+    numbered,
+    output_of,
+    unique,
+    without_gradients,
+)
 
 LOSS: Final = "Loss"
 """The node of the first loss of a call of the model, and its operator type where nobody saw what computed it."""

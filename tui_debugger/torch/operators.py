@@ -24,8 +24,8 @@ from tui_debugger.torch import internals
 from tui_debugger.torch.calls import Calls, Guard, is_compiling, user_stack
 from tui_debugger.torch.flow import PlaceInMemory, is_dense, place_of, range_of
 from tui_debugger.torch.internals import Hook, leaves
-from tui_debugger.torch.naming import Place, Tree, kind_of, numbered, without_gradients
 from tui_debugger.torch.recording import Recording
+from tui_debugger.torch.structure import Place, Tree, kind_of, numbered, without_gradients
 
 FORWARD_MARK: Final = "# Corresponding forward node candidate:\n"
 REMEMBERED: Final = 200_000

@@ -10,7 +10,7 @@ from typing import Final
 from tui_debugger.live.client.judging import Judge
 from tui_debugger.model import Watchpoint
 from tui_debugger.stats.records import Bounds, RequiredStats
-from tui_debugger.torch.naming import NO_GRAD
+from tui_debugger.torch.structure import NO_GRAD
 from tui_debugger.watch.condition_table import WIRE_OPERATOR_OVERFLOW
 from tui_debugger.watch.conditions import JudgingPlan, judging_plan
 from tui_debugger.watch.recommended import activation_ranges

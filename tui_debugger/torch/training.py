@@ -27,12 +27,21 @@ from tui_debugger.torch import captures
 from tui_debugger.torch.captures import Capture, Step, measure
 from tui_debugger.torch.distributed import Distribution, distribution_of
 from tui_debugger.torch.drawing import States, draw, parameters_of, rates_of
-from tui_debugger.torch.elements import dense, is_simple, local, meta_of, numeric, readable
-from tui_debugger.torch.internals import copy_all, differences, part_of, version_of
-from tui_debugger.torch.naming import GRADIENTS, Tree, clean, gradient_of, tree_of
+from tui_debugger.torch.internals import (
+    copy_all,
+    dense,
+    differences,
+    is_simple,
+    local,
+    meta_of,
+    numeric,
+    part_of,
+    readable,
+    version_of,
+)
 from tui_debugger.torch.plans import Foresight, Plan, Plans, Quick
 from tui_debugger.torch.recording import Recording
-from tui_debugger.torch.structure import UNKNOWN, Structure
+from tui_debugger.torch.structure import GRADIENTS, UNKNOWN, Structure, Tree, clean, gradient_of, tree_of
 from tui_debugger.torch.verdicts import look_now
 from tui_debugger.watch.condition_table import CONDITIONS, WIRE_NOT_CHANGED, WIRE_OVERFLOW
 

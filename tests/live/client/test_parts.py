@@ -22,7 +22,7 @@ from tui_debugger.live.client.judging import as_watchpoint, resolve, watched
 from tui_debugger.live.client.messages import GraphBuilder, cut, graph_chunks, stack_text, type_number
 from tui_debugger.live.client.recorded import measure
 from tui_debugger.live.client.recorder import to_numpy
-from tui_debugger.live.watching import wire_params
+from tui_debugger.live.graph import wire_params
 from tui_debugger.live.wire import RemoteWatchpoint
 from tui_debugger.model import Category, Watchpoint
 from tui_debugger.stats.dtypes import canonical_name

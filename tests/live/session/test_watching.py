@@ -11,8 +11,7 @@ import pytest
 from tests.live.recordings import recorded_graph, recording
 from tests.live.session.doubles import LOSS, MATMUL, NET, RELU, UPDATE, WEIGHT
 from tui_debugger.graph.search import select
-from tui_debugger.live.graph import RankGraph
-from tui_debugger.live.watching import remote_watchpoints, wire_params
+from tui_debugger.live.graph import RankGraph, remote_watchpoints, wire_params
 from tui_debugger.live.wire import TrainingInfo
 from tui_debugger.model import NodeKind, NodeSelection, NodeSelector, Watchpoint
 from tui_debugger.watch.condition_table import CONDITIONS, IN_A_ROW

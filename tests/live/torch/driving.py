@@ -14,7 +14,7 @@ from tests.live.torch.watching import recommended_watchpoints
 from tui_debugger.graph.build import build_table
 from tui_debugger.graph.messages import parse_graph
 from tui_debugger.graph.table import NodeTable
-from tui_debugger.live.watching import wire_params
+from tui_debugger.live.graph import wire_params
 from tui_debugger.live.wire import (
     Event,
     Phase,

@@ -9,7 +9,7 @@ from tui_debugger.diagnose.explain.gradients import vanishing
 from tui_debugger.diagnose.explain.operator_rules import Cause, Standing
 from tui_debugger.errors import TdbgError
 from tui_debugger.model import Category, TensorStats, WatchResult
-from tui_debugger.stats.saturation import ENDS, saturation, silent_units
+from tui_debugger.stats.blocks import ENDS, saturation, silent_units
 from tui_debugger.text.numbers import share
 from tui_debugger.text.phrases import finite_words, num, of_all
 from tui_debugger.text.tensors import run_text

@@ -15,8 +15,7 @@ from tui_debugger.check.provenance import updater_of
 from tui_debugger.check.types import TensorRow
 from tui_debugger.diagnose.explain.operator_rules import Cause, Standing
 from tui_debugger.errors import TdbgError
-from tui_debugger.graph.categories import gradient_of, update_of
-from tui_debugger.graph.optimizers import divides, group_start, is_learning_rate, settings_of
+from tui_debugger.graph.categories import divides, gradient_of, group_start, is_learning_rate, settings_of, update_of
 from tui_debugger.graph.table import NodeFlag
 from tui_debugger.model import (
     PARAMETERS,

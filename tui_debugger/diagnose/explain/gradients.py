@@ -22,11 +22,9 @@ from tui_debugger.diagnose.explain.evidence import (
     suddenly,
 )
 from tui_debugger.diagnose.explain.operator_rules import Cause, Standing
-from tui_debugger.graph.categories import update_of
-from tui_debugger.graph.optimizers import group_start
+from tui_debugger.graph.categories import group_start, update_of
 from tui_debugger.model import TRAINABLE, WatchResult
-from tui_debugger.stats.blocks import peak
-from tui_debugger.stats.saturation import ENDS
+from tui_debugger.stats.blocks import ENDS, peak
 from tui_debugger.text.phrases import HALVES, finite_words, limits_of, log10_ratio, num, of_all, tail, times
 from tui_debugger.watch.condition_table import CONDITIONS
 from tui_debugger.watch.recommended import BIAS_GRADIENT, activation_family

@@ -15,7 +15,7 @@ from enum import IntEnum
 from typing import Final
 
 from tui_debugger.check.types import TensorRow
-from tui_debugger.graph.operator_types import plain_type
+from tui_debugger.graph.categories import plain_type
 from tui_debugger.model import TensorMeta, TensorStats
 from tui_debugger.stats.blocks import peak
 from tui_debugger.stats.quantiles import FloatLimits

@@ -21,7 +21,7 @@ from tui_debugger.diagnose.origin.search import (
     findings,
 )
 from tui_debugger.diagnose.origin.upstream import Branch, Ending, Hop, Link, Path, Way
-from tui_debugger.graph.operator_types import plain_type
+from tui_debugger.graph.categories import plain_type
 from tui_debugger.graph.table import PARAMETER
 from tui_debugger.model import Frame, Hit, Side, TensorKey
 from tui_debugger.text.clean import clean

@@ -21,7 +21,7 @@ from tui_debugger.check.provenance import Provenances
 from tui_debugger.check.tensors import measured, tensor_row
 from tui_debugger.check.types import TensorRow
 from tui_debugger.diagnose.origin.search import OVERFLOW_ANYWHERE, Origin, OriginDescriber, OriginInput
-from tui_debugger.graph.operator_types import is_collective, is_receiving, is_sending
+from tui_debugger.graph.categories import is_collective, is_receiving, is_sending
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import PARAMETERS, Hit, ProgressFn, Side, TensorKey, Verdict, Watchpoint, no_progress
 from tui_debugger.sources.base import TensorFlag

@@ -28,8 +28,7 @@ from typing import Any, Final
 
 from tui_debugger.live import wire
 from tui_debugger.live.client import messages
-from tui_debugger.live.client.address import Notice, Settings
-from tui_debugger.live.client.link import InterruptedWait, Link, LinkLostError
+from tui_debugger.live.client.link import InterruptedWait, Link, LinkLostError, Notice, Settings
 from tui_debugger.live.client.messages import PERIOD
 from tui_debugger.live.client.probe import ClientHit, ClientValue, Identity, Probe, TrainingTerminated
 from tui_debugger.live.wire import START, RemoteTensor, RemoteWatchpoint

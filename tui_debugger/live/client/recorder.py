@@ -14,11 +14,11 @@ from typing import Any, Final
 import numpy as np
 
 from tui_debugger.arrays import Array
-from tui_debugger.live.client.address import TIMEOUT, Notice, settings
 from tui_debugger.live.client.agent import Agent
 from tui_debugger.live.client.endings import Ending
 from tui_debugger.live.client.flight import Flight, FlightRecorder, Row
 from tui_debugger.live.client.judging import Judge
+from tui_debugger.live.client.link import TIMEOUT, Notice, settings
 from tui_debugger.live.client.probe import ClientHit, Identity, TrainingTerminated
 from tui_debugger.live.client.recorded import NOT_ANNOUNCED, NOT_TAKEN, Recordings, Room
 from tui_debugger.live.wire import START

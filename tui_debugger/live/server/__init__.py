@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tui_debugger.live.server.limits import Limits
+from tui_debugger.live.server.identity import Limits
 
 if TYPE_CHECKING:
     from tui_debugger.live.server.serving import Server, serve

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from tui_debugger.graph.messages import type_name
 from tui_debugger.live.server.conversation import own_id
-from tui_debugger.live.server.limits import Memory
+from tui_debugger.live.server.identity import Memory
 from tui_debugger.live.wire import OWN_TYPES, ReceivedHit, RemoteStats, RemoteTensor, ValueSink
 from tui_debugger.model import ParamResult, TensorMeta, TensorStats
 from tui_debugger.stats.dtypes import dtype_of

@@ -21,10 +21,17 @@ import grpc
 from tui_debugger.live import wire
 from tui_debugger.live.server.answers import GraphAssembly, TooLargeError, hit_of
 from tui_debugger.live.server.conversation import Exit, Level, Report, RunStep, encode, matched, status
-from tui_debugger.live.server.identity import Admission, Caller, cut_and_clean, hello_of, text, unrecorded_of
-from tui_debugger.live.server.limits import Limits, Memory
-from tui_debugger.live.server.registry import Registry
-from tui_debugger.live.server.training import RemoteTraining
+from tui_debugger.live.server.identity import (
+    Admission,
+    Caller,
+    Limits,
+    Memory,
+    cut_and_clean,
+    hello_of,
+    text,
+    unrecorded_of,
+)
+from tui_debugger.live.server.training import Registry, RemoteTraining
 from tui_debugger.live.wire import ReceivedHit
 
 

@@ -29,10 +29,9 @@ from urllib.parse import unquote
 import grpc
 
 from tui_debugger.errors import TdbgError
-from tui_debugger.live.server.limits import Limits, Memory
-from tui_debugger.live.server.registry import Registry
+from tui_debugger.live.server.identity import Limits, Memory
 from tui_debugger.live.server.service import UNIX, Gate, Patience, Service, is_private
-from tui_debugger.live.server.training import RemoteTraining
+from tui_debugger.live.server.training import Registry, RemoteTraining
 from tui_debugger.live.wire import Listener
 
 _TABLES: Final = (Path("/proc/self/net/tcp"), Path("/proc/self/net/tcp6"))

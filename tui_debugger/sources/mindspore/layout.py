@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Final
 
 from tui_debugger.errors import NotADumpError
 from tui_debugger.opener import why_not
-from tui_debugger.sources.reader import Recognised, Sureness
+from tui_debugger.sources.registry import Recognised, Sureness
 
 if TYPE_CHECKING:
     from tui_debugger.cache.store import DiskCache
     from tui_debugger.model import UnreadablePart
     from tui_debugger.sources.base import Source
-    from tui_debugger.sources.reader import Reader
+    from tui_debugger.sources.registry import Reader
 
 
 AUXILIARY = frozenset({".dump_metadata", "graphs", "execution_order", "debug_files"})

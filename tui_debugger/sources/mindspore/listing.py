@@ -21,8 +21,7 @@ import numpy.typing as npt
 from tui_debugger.arrays import Int16, Int32, Int64, Integers, Mask, UInt8, UInt16
 from tui_debugger.model import Progress, ProgressFn
 from tui_debugger.opener import read_lines, why_not
-from tui_debugger.sources.base import Names, States, directory_states
-from tui_debugger.sources.columns import tensor_keys
+from tui_debugger.sources.base import Names, States, directory_states, tensor_keys
 from tui_debugger.sources.mindspore.layout import GraphDirectory, may_hold_tensors
 from tui_debugger.sources.mindspore.names import SUFFIX, KnownNames, Parts, Pattern
 from tui_debugger.sources.mindspore.run_order import Span, begins, numbered, runs_at, span

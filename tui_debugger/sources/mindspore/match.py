@@ -28,8 +28,7 @@ import numpy.typing as npt
 
 from tui_debugger.arrays import Int64, Mask
 from tui_debugger.graph.table import CONSTANT, PARAMETER, NodeFlag, NodeTable
-from tui_debugger.sources.mindspore.assign import Net, Pool, Solution, Solver
-from tui_debugger.sources.mindspore.data_flow import (
+from tui_debugger.sources.mindspore.assign import (
     IN,
     OUT,
     UNKNOWN,
@@ -37,6 +36,10 @@ from tui_debugger.sources.mindspore.data_flow import (
     Flow,
     Known,
     Load,
+    Net,
+    Pool,
+    Solution,
+    Solver,
     TimeBounds,
     build_flow,
     ranks,

@@ -20,8 +20,7 @@ import numpy.typing as npt
 from tui_debugger.arrays import Int16, Int32, Int64, Integers, Mask, UInt8, UInt16
 from tui_debugger.graph.table import CONSTANT, PARAMETER, NodeTable
 from tui_debugger.model import ReadSpec, TensorStats
-from tui_debugger.sources.base import Names, TensorFlag
-from tui_debugger.sources.columns import Columns, Spots, latest, tensor_keys
+from tui_debugger.sources.base import Columns, Names, Spots, TensorFlag, latest, tensor_keys
 from tui_debugger.sources.mindspore.listing import (
     NO_FILE,
     NO_IRREGULAR_NAMES,

@@ -40,11 +40,10 @@ from tui_debugger.model import (
     turns,
 )
 from tui_debugger.opener import why_not
-from tui_debugger.sources.base import Capability, Changes, Names, TensorTable, file_states
-from tui_debugger.sources.columns import Columns, Spots
+from tui_debugger.sources.base import Capability, Changes, Columns, Names, Spots, TensorTable, file_states
 from tui_debugger.sources.numpy_files.layout import Unit, is_array, natural, read_layout
-from tui_debugger.stats.npz import SUFFIX as ARCHIVE
-from tui_debugger.stats.npz import read_archive
+from tui_debugger.stats.npy import SUFFIX as ARCHIVE
+from tui_debugger.stats.npy import read_archive
 from tui_debugger.stats.records import Specs
 
 if TYPE_CHECKING:

@@ -17,14 +17,14 @@ from tui_debugger.live.client.flight import Flight, FlightRecorder, Row
 from tui_debugger.live.client.judging import Judge
 from tui_debugger.stats.records import RequiredStats
 from tui_debugger.torch.captures import Capture, Key, Step
-from tui_debugger.torch.elements import as_array, meta_of, numeric
 from tui_debugger.torch.exact import records
+from tui_debugger.torch.internals import as_array, meta_of, numeric
 from tui_debugger.torch.plans import Plans
 from tui_debugger.torch.training import Training
 from tui_debugger.torch.verdicts import find_records, judge_step
 
 
-class Flying:
+class TrainingFlight:
     """Takes every step into the ring, and has it written when something goes wrong that no debugger sees.
 
     A debugger sees the nodes that it watches. What runs after the last step, and the step in which the program ends,
