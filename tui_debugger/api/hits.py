@@ -1,4 +1,4 @@
-"""Watchpoints: a condition on tensors."""
+"""Watchpoints, a condition on tensors, and the hits that checking them gives."""
 
 from __future__ import annotations
 

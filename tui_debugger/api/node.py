@@ -1,4 +1,4 @@
-"""Source stacks as MindInsight gives them: a list of dicts with a textual form that queries are matched with."""
+"""Nodes of a dump, their source stacks, and the run that they belong to, as MindInsight gives them."""
 
 from __future__ import annotations
 

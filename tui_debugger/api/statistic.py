@@ -1,4 +1,4 @@
-"""Directories that the API writes into."""
+"""Statistics of tensors and graphs as the files that MindInsight writes, and the directories that they go into."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tensors: outputs of a node at one iteration."""
+"""Tensors, outputs of a node at one iteration: one as an object, many as columns: millions cost a few arrays."""
 
 from __future__ import annotations
 

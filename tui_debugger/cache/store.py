@@ -1,6 +1,4 @@
-"""What can go wrong with an index, by what is to be done about it.
-
-The files of an index directory.
+"""The index of earlier sessions: finds or makes its file, replaces a damaged one, gives up when all is in vain.
 
 An index that is damaged, cleared or of another version is never emptied in place: it is removed, and the next one has a
 new name. So no process that still has the old file open can write its journal beside the new one, and nobody waits for

@@ -1,4 +1,4 @@
-"""What ``tdbg check`` prints: rows of hits, what was covered, the verdict; or one JSON document."""
+"""The output of ``tdbg check``: rows of hits, what was covered, the verdict; or one JSON document."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How ``tdbg diff`` says what it found: for people, and as JSON."""
+"""The output of ``tdbg diff``: for people, and as JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``tdbg listen --no-screen`` prints: hits as they come, what was covered, the verdict."""
+"""``tdbg listen --no-screen``: drives trainings, and prints hits as they come, what was covered, the verdict."""
 
 from __future__ import annotations
 

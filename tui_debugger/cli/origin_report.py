@@ -1,4 +1,4 @@
-"""What ``tdbg origin`` prints: origins, how they spread, and the path upstream of a tensor; or one JSON document."""
+"""The output of ``tdbg origin``: origins, how they spread, and the path upstream of a tensor; or one JSON document."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How commands write: tables, JSON, progress on stderr, Ctrl-C, and what could not be looked at."""
+"""The output of commands: tables, JSON, progress on stderr, Ctrl-C, and what could not be looked at."""
 
 from __future__ import annotations
 

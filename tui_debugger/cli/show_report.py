@@ -1,4 +1,4 @@
-"""The values of a tensor as ``tdbg show`` prints them: as numbers in brackets, or as a heat map."""
+"""The output of ``tdbg show``: the tensors of a node, their values as numbers or as a heat map, distributions."""
 
 from __future__ import annotations
 

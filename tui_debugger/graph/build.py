@@ -1,6 +1,6 @@
-"""Positions of nodes in execution order: from execution-order files, and by timestamps where those are silent.
+"""Builds node tables from graph files, with the positions of nodes in execution order.
 
-Builds node tables from graph files.
+Positions come from execution-order files, and from timestamps where those are silent.
 
 Row numbers never change afterwards: ``append_nodes`` appends, ``reorder_rows`` changes positions only.
 """

@@ -1,6 +1,4 @@
-"""Operator types without what differs between frameworks, and which of them send values between ranks.
-
-What a node is: weight, optimizer state, gradient, activation ...
+"""The kind of a node, by its operator type and name: weight, gradient, update of an optimizer, collective operation ...
 
 Rules: MindInsight 2.0's category table, and around it our own: what an optimizer's update operator updates is a
 weight whatever its name, and fused operators that hold an activation are activations.

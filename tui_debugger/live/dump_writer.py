@@ -1,6 +1,6 @@
-"""Writes one .npy file piece by piece: a tensor that arrives in chunks need not fit into memory.
+"""Writes a dump directory in MindSpore's layout, which ``tdbg open`` and every other command read.
 
-Writes a dump directory in MindSpore's layout: what ``tdbg open`` and every other command read.
+A .npy file is written piece by piece: a tensor that arrives in chunks need not fit into memory.
 
 ::
 

@@ -1,6 +1,6 @@
-"""The graph of a training as nodes, and which tensors the training can be asked for.
+"""The graph of a training: its nodes, the tensors that it can be asked for, and watchpoints as it understands them.
 
-Watchpoints as a training understands them: nodes one by one, parameters in the order in which clients read them.
+A watchpoint is sent node by node, with its parameters in the order in which clients read them.
 
 What works as a node was tried with MindSpore 2.0: the full name without the graph in front, the graph's name beside
 it, and the operator's type as its kind. Scopes never hit, and a name of ``*`` makes all hits come back without names.

@@ -1,4 +1,4 @@
-"""The tensors of one step of a training: what was fetched, what the training said, what only it has."""
+"""Everything that came from one training: its graph, the statistics and values of its steps; it fetches the rest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where fetched values lie: a temporary directory that never grows beyond its limit and does not outlive its owner.
+"""The files of fetched values: in a temporary directory that never grows beyond its limit nor outlives its owner.
 
 Values come from a process that may declare anything: what counts is what was really written. When there is no room,
 the oldest steps go first. The directory is removed at the end; one whose owner was killed, by the next start.

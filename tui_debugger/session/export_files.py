@@ -1,4 +1,7 @@
-"""Writing what the user asked for: whole or not at all, never over something else, never into the dump."""
+"""Writes the files that the user asked for: whole or not at all, never over something else, never into the dump.
+
+Tensors go into one .npz, a directory of .npy, or one .csv; never more than one of them is in memory.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""What a view shows as a file: a table as .csv, text as .txt; the numbers keep all their digits.
-
-Graphs as plain rows: one per node, or as the sheets of the workbook that MindInsight exports.
+"""Writes tables, texts and graphs as files: .csv with all digits of its numbers, .txt, the workbook of MindInsight.
 
 The node table keeps what debugging needs; element types, shapes and attributes are read from the graph files again,
 because nothing but an export asks for them.

@@ -1,4 +1,4 @@
-"""What somebody has to set so that a training finds the debugger."""
+"""A session on trainings that run: listens for them, drives them, and keeps what they send."""
 
 from __future__ import annotations
 

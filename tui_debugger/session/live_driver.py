@@ -1,4 +1,4 @@
-"""What a live session tells its front ends: where each training is, and what happened. Immutable."""
+"""Drives the trainings of a live session, and tells its listeners what happened."""
 
 from __future__ import annotations
 

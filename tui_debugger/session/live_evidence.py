@@ -1,4 +1,4 @@
-"""What speaks for the origins of a step at which a training stands: fetched while it is there to be asked.
+"""Fetches the evidence for the origins of a step while the training stands there to be asked.
 
 A step further the training has let it go. In this order: the origins with all their inputs, the other findings with
 theirs, in the order of time; statistics of all of it, values as far as there is room.

@@ -1,4 +1,4 @@
-"""Finding a node, and a slot of it, by what a person typed."""
+"""Finds a node, and a slot of it, by what a person typed."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""What a layout has to offer so that its dumps can be opened. Light: it is imported before the first frame.
-
-The one door: a path in, a source out.
+"""The one door: a path in, a source out. Light: it is imported before the first frame.
 
 Every layout has a reader here. Other packages bring theirs as entry points.
 """

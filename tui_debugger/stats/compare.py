@@ -1,4 +1,4 @@
-"""Everything about how one tensor differs from another one, in one pass over both, block by block and in float64.
+"""Compares one tensor with another one, in one pass over both, block by block and in float64.
 
 Errors are over the elements that are finite on both sides; what is NaN or infinite is counted apart, because one NaN
 would make every sum NaN. "There" is the reference: relative errors are parts of its elements.

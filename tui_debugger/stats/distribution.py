@@ -1,4 +1,4 @@
-"""How the values of a tensor are distributed: counts by classes of keys, elements below a bound, bins of histograms."""
+"""Distributions of values: counts by classes of keys, elements below a bound, bins of histograms."""
 
 from __future__ import annotations
 

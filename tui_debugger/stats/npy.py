@@ -1,15 +1,13 @@
-"""Members of .npz archives: found by the archive's directory, read without loading the archive.
-
-A stored member is a .npy file that begins somewhere inside another file. A deflated one is unpacked in pieces, never
-beyond the size that the directory states. Nothing that an archive says about itself is trusted: names that occur twice,
-members that overlap, sizes that do not fit, checksums that differ, and members that unpack to far more than any tensor
-does are refused by name.
-
-Reads tensor files: .npy, members of .npz, and raw bytes, without numpy's loader.
+"""Reads tensor files: .npy, members of .npz archives, and raw bytes, without numpy's loader.
 
 numpy's loader unpickles on request, costs 60 µs a file and knows neither declared element types nor MindSpore's
 ``<E2``. The header is parsed strictly instead, once per distinct header: a dump has thousands of files and a handful of
 headers.
+
+Members are found by the archive's directory, and the archive is never loaded. A stored member is a .npy file that
+begins somewhere inside another file. A deflated one is unpacked in pieces, never beyond the size that the directory
+states. Nothing that an archive says about itself is trusted: names that occur twice, members that overlap, sizes that
+do not fit, checksums that differ, and members that unpack to far more than any tensor does are refused by name.
 """
 
 from __future__ import annotations

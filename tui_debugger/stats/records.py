@@ -1,4 +1,4 @@
-"""What is asked of tensors, what was measured, and what follows from that without reading anything.
+"""Requests for statistics and their answers as columns, and what follows from them without reading anything.
 
 ``RequiredStats`` and ``ReadRequests`` ask; a batch of requests is what one task of an executor gets: small, picklable,
 and with nothing in it but names of files. ``Record`` is what is known of one tensor, ``Records`` of many, as columns.

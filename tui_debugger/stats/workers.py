@@ -1,4 +1,4 @@
-"""Who does the work of a session: this thread, a pool of local worker processes, or an executor that was given.
+"""The workers of a session: this thread, a pool of local processes, or an executor that was given.
 
 ``concurrent.futures.ProcessPoolExecutor`` would do but for its ways to start a process. *fork* is unsafe while other
 threads run, and the screen has several. *spawn* and *forkserver* run the main module of the program again in each

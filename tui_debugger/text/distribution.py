@@ -1,4 +1,4 @@
-"""How a tensor's values are spread, in words: counts, moments, percentiles, bins, headroom."""
+"""The distribution of a tensor's values as text: counts, moments, percentiles, bins, headroom."""
 
 from __future__ import annotations
 

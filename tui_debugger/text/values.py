@@ -1,4 +1,4 @@
-"""Slice text such as ``[0, :, 3:9, -1]``: which 2-D window of an N-D tensor to show."""
+"""Values of a tensor as text, and slice text such as ``[0, :, 3:9, -1]``: the 2-D window of an N-D tensor to show."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A PyTorch training as the protocol loop asks for it."""
+"""Attaches to a PyTorch training: ``attach`` and ``step``, which a program calls, and the ``Probe`` behind them."""
 
 from __future__ import annotations
 

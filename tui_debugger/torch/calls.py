@@ -1,4 +1,4 @@
-"""Where in the user's program something is called, in the text form that graphs carry."""
+"""The place in the user's program where something is called, in the text form that graphs carry."""
 
 from __future__ import annotations
 

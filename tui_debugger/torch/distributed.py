@@ -1,4 +1,4 @@
-"""What is known of a model that several processes train: what its gradients, weights and outputs go through.
+"""A model that several processes train: the collective operations that its gradients, weights and outputs go through.
 
 A collective operation hands on what any process put in. Where one lies between two tensors the graph says so, by a
 node of its type, so that what one process got from another one is never taken for its own work:

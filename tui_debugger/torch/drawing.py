@@ -1,4 +1,4 @@
-"""A graph into which the collective operations between processes are drawn, see ``distributed``.
+"""Draws the graph of a step as the protocol sends it, with the collective operations between processes.
 
 Whoever draws names nodes and their inputs as one process sees them. A collective operation whose result nobody saw is a
 node without outputs: what is made of it may come from another process.

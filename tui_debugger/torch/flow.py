@@ -1,4 +1,4 @@
-"""What every tensor of a step was made of: followed from operator to operator, below autograd.
+"""The inputs of every tensor of a step: followed from operator to operator, below autograd.
 
 While a step is *followed*, every operator that runs hands on what its arguments were made of to what it makes; where
 a node (a module, a recorded operator, a gradient) ends, its outputs are made of that node alone. So the inputs of a

@@ -1,6 +1,6 @@
-"""The tensors inside whatever a module takes or returns.
+"""Tensors of PyTorch from inside: those in a value, their parts, types and bytes, and all that has no public name.
 
-Everything of PyTorch that has no public name, in one place: it is there from 2.4 to 2.13.
+It is there from 2.4 to 2.13.
 
 What is missing in another version makes attaching fail, which is said in one line; the training goes on.
 """

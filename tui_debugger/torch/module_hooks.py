@@ -1,9 +1,9 @@
-"""Losses: what functions compute after the last module, recorded where ``backward`` is called on it.
+"""Hooks on modules: their outputs, the gradients of their outputs, and the losses made of them.
+
+A loss, which functions compute after the last module, is recorded where ``backward`` is called on it.
 
 A loss may be NaN while all its gradients are finite, so none of the gradients tells of it. What a gradient scaler is
 given is the loss then, and what it makes of that a node of its own, which may overflow where the loss does not.
-
-Hooks on modules: their outputs, and the gradients of their outputs.
 
 What functions between modules compute (a sum, a logarithm) is recorded where it goes into a module: as a node of its
 own, named by the function. What they compute after the last module is recorded where ``backward`` is called on it:

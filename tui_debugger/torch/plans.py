@@ -1,4 +1,4 @@
-"""What has to be looked at quickly at every step, for the watchpoints on each node."""
+"""Plans: what is looked at quickly at every step, for the watchpoints on each node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Passes without gradients: each is judged when it ends, and let go but for what its watchpoints found.
+"""Records the step of a training: what ran in it, and the passes without gradients.
+
+Such a pass is judged when it ends, and let go but for what its watchpoints found.
 
 There may be hundreds between the ends of two steps (an evaluation, the tokens of a rollout), under the same names. What
 hit is handed to the step that ends next. Beside that the values of the first pass that hit and of the last one stay, as

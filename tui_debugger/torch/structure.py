@@ -1,4 +1,4 @@
-"""Names that a user of PyTorch recognises: modules as scopes, parameters as ``named_parameters`` calls them."""
+"""The graph of a step: its nodes, their order, what each was made of, and the names that a user recognises."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Weights, their gradients and their values of the step before: looked at together, when a step is over.
+"""A training: its steps, its weights and their gradients, the values of the step before, and what was to be expected.
 
-What was to happen in a step: which parameters an optimizer had reason to change, and which steps were left out.
+Expected is what an optimizer had reason to change in a step that was not left out.
 
 A weight that stays as it is, and a gradient of zeros, are findings only where something else was to be expected.
 Reasons why not: the optimizer did not step, or a gradient scaler left the step out; the learning rate still rises (a

@@ -1,4 +1,4 @@
-"""Which tensors may hit, by their quick numbers: interval arithmetic with room for rounding, many tensors at once.
+"""Decides by quick numbers which tensors may hit: interval arithmetic with room for rounding, many tensors at once.
 
 Counts and extremes are exact. A sum made in float32 may be off by ``SLACK`` of the sum of magnitudes, one over
 elements of a half type by ``COARSE``; what a condition says within that room is not decided here but in float64.

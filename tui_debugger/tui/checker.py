@@ -1,4 +1,4 @@
-"""Checking: step resets, rechecks, everything, on to the next step with a hit; and in which state the hits are."""
+"""Checks: step resets, rechecks, everything, on to the next step with a hit; and the state of the hits."""
 
 from __future__ import annotations
 

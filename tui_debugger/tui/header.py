@@ -1,4 +1,4 @@
-"""The two header lines of an open run: what is open and where we are; in which state the hits are."""
+"""The two header lines of an open run: what is open, the position in it, and the state of the hits."""
 
 from __future__ import annotations
 

@@ -1,12 +1,8 @@
-"""Tells what the training's own signal handlers raise from what goes wrong in the client.
-
-What a training says to an attached debugger, and what it does when it is told something.
+"""The protocol loop inside a training process, whatever the framework.
 
 The order of calls is that of MindSpore's client (1.5 to 2.3): who I am, my graphs, then commands until one says run;
 after every step hits if there are any, then commands again. As there, what is answered to graphs, hits and tensors
 is not looked at: a debugger that does not want them any more says so in its next command.
-
-The protocol loop inside a training process, whatever the framework.
 
 A framework implements ``Probe`` and calls ``begin``, ``node_end``, ``step_end`` and ``close``.
 """

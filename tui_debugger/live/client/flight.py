@@ -1,6 +1,4 @@
-"""Writes what a flight recorder kept as a dump directory.
-
-The flight recorder: the last steps are kept, and written down when something goes wrong while nobody watches.
+"""The flight recorder: the last steps are kept, and written down when something goes wrong while nobody watches.
 
 What is written is a dump directory that ``tdbg open`` reads: the graph, statistics of every tensor of the last steps,
 values of the last few when asked for, and in any case of what went bad first and of what it was made from, where that

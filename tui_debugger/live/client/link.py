@@ -1,8 +1,6 @@
-"""The one line that people see when a debugger comes or goes.
+"""The connection of a training to a debugger: its address, its calls, and the one line that people see of it.
 
-One call under way: begun in one thread, waited for in another, answered in a third.
-
-One connection to a debugger, every call of which ends: answered, timed out, or given up.
+Every call ends: answered, timed out, or given up. It is begun in one thread and waited for in another.
 
 ``WaitCMD`` may take as long as people think. What tells a thinking person from a dead or frozen debugger is that the
 debugger still answers heartbeats, which ``Keeper`` sends meanwhile: when it does not, it calls ``fail``, and the call

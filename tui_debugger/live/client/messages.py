@@ -1,6 +1,4 @@
-"""Element types by the numbers that the protocol uses.
-
-Makes the graph that a training sends: MindSpore's ``GraphProto``, from names, types and inputs.
+"""Makes the messages that a training sends: its graph as MindSpore's ``GraphProto``, statistics, hits, values.
 
 Categories follow from names and types as in MindSpore's graphs (see ``graph.categories``): operators below
 ``Gradients/`` are gradients, operators of an activation's type are activations, and parameters that an optimizer's

@@ -1,4 +1,4 @@
-"""What ends a training on request of the debugger."""
+"""The seam between the protocol loop and a framework: ``Probe``, and what it is asked for."""
 
 from __future__ import annotations
 

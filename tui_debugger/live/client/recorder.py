@@ -1,4 +1,4 @@
-"""Arrays of any library as NumPy's."""
+"""The recorder: a ``Probe`` for any training loop whose arrays convert to NumPy."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""What clients say of types and sizes, checked. Pure.
-
-Takes the answers to questions as they come, message by message, and believes no size that they declare.
+"""Takes the answers to questions as they come, message by message, and believes no type or size that they declare.
 
 Filled by the thread of a call, read by the thread of whoever asked: each answer has a lock.
 """

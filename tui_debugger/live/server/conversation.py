@@ -1,6 +1,4 @@
-"""Whether a client is still there. Pure.
-
-What is said to one training, and when: a state machine without sockets, threads or clocks.
+"""The conversation with one training: what is said to it, and when. A state machine without sockets, threads or clocks.
 
 A training enters ``WaitCMD`` (``enter``), is answered at most once (``command``), does what it was told and enters
 again. Everything else follows: that it has run is known from the command that it was answered with, never from

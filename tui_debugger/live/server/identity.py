@@ -1,4 +1,4 @@
-"""What a client may make the server keep or wait for: nothing that it declares is trusted."""
+"""The clients that are understood, MindSpore 1.1 to 2.3 and our own, and the limits of what is kept of them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Ends calls whose messages stop coming: each holds a thread.
+"""The calls of ``debugger.EventListener``: reads what comes, within limits, and passes it on.
 
-The calls of ``debugger.EventListener``: reads what comes, within limits, and passes it on.
+Calls whose messages stop coming are ended: each holds a thread.
 
 Every call is taken as a stream of raw messages, also those with one message (it is the same on the wire): so the first
 message of any call can be waited for with an end, and nothing is read before the caller was let in.

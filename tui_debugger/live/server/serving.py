@@ -1,9 +1,9 @@
-"""Whether the connection of a client still stands, as the operating system sees it.
+"""Opens the gRPC server and closes it: its sockets, its threads, and the connections that broke.
 
 gRPC tells a server nothing of a connection that closes while no call is open, and MindSpore's client has none while it
 trains. Linux lists connections; elsewhere only heartbeats tell.
 
-The threads that calls run in: daemon threads, so that a call that waits never holds up the end of the program.
+Calls run in daemon threads, so that a call that waits never holds up the end of the program.
 
 ``ThreadPoolExecutor`` would be joined at exit, where a training that waits for its next command blocks one for good.
 """

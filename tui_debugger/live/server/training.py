@@ -1,4 +1,7 @@
-"""What is kept of a training: its graphs, and the hits of its last stop. Bounded; not thread-safe."""
+"""The trainings that a server knows: whose call it is, what each sent, and how it is driven from any thread.
+
+What is kept of a training, its graphs and the hits of its last stop, is bounded.
+"""
 
 from __future__ import annotations
 

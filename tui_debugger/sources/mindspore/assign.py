@@ -1,4 +1,4 @@
-"""What the bytes of files and their time stamps say about which node they belong to.
+"""Assigns groups of files to nodes by their contents and time stamps.
 
 The contents of files are small numbers: equal numbers, equal bytes. Nets are the places where one tensor was written to
 disk more than once: the output file of an operator and the input files of everything that reads it hold the same bytes.
@@ -10,8 +10,6 @@ its pins fall into several nets:
 * Readers behind Loads of one memory state (the second input of Load) saw one value, usually the previous step's.
 
 ``TimeBounds`` holds timestamps against the graph: nothing runs before what it waits for.
-
-Assignment under equality constraints: which contents belong to which node.
 
 Variables are nodes. The nodes of one ``Pool`` share a stock of choices; a choice is one *content* (the bytes of all
 files of a group) and exists as often as there are groups with that content, so groups that differ in nothing do not

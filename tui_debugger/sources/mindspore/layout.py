@@ -1,4 +1,4 @@
-"""Where a run lies, and what its directories hold, by names only.
+"""Finds a run, and says what its directories hold, by names only.
 
 Step directories can hold a million files, so nothing here lists one: a directory is recognised by the names
 of a few entries, and every scan stops early.

@@ -1,4 +1,4 @@
-"""Which dump files hang on which graph node.
+"""Matches dump files with the nodes of the graph.
 
 Names say which nodes a group of files may belong to. Each generation spells an operator differently (see ``names``).
 Scope-less names and names with ``--`` say exactly which node they mean. Names of 2.7 to 2.10 do not: ``/`` became

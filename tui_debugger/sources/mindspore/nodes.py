@@ -1,4 +1,4 @@
-"""The groups of files to match, and what earlier sessions found out about them.
+"""The node table of one rank, and the row that every name on disk belongs to.
 
 The store keeps two things, and trusts nothing in either:
 
@@ -6,8 +6,6 @@ The store keeps two things, and trusts nothing in either:
   same size and modification time.
 * Matches, under a digest of all that they follow from but the contents of files: the nodes, the names, what another
   step had decided. The payload says which files were read and how they looked; it holds while they look the same.
-
-From file names to node rows: the node table of one rank, and which row every name on disk belongs to.
 
 The nodes come from the graph and execution-order files, and from names that no graph knows.
 """

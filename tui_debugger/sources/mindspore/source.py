@@ -1,4 +1,4 @@
-"""One rank of a dump: its run history, steps, nodes and tensors, read on demand and kept."""
+"""A MindSpore dump as a Source: ranks with run history, steps, nodes and tensors, read on demand and kept."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""The listings of one rank's steps: made when asked for, kept while they are true, recalled from earlier sessions.
+"""The listings of one rank's steps, and the times at which the runs in a step's directory were written.
+
+Listings are made when asked for, kept while they are true, and recalled from earlier sessions.
 
 The store holds two kinds of payloads. ``names`` are patterns (see ``names.KnownNames``) with their texts, found by the
 digest of their content, so that the steps of a run share one. ``listing`` is the rest of one directory, found by its
 path: how it looked when it was listed, the digest of its pattern, and its timestamps. Nothing in a payload is trusted.
-
-When the runs in a step's directory were written, from a look at a few of its names.
 
 Opening a dump asks for the order of its runs, and a dump may have thousands of directories with thousands of files. So
 each is looked at briefly. A directory that turns out to be small is known whole then. Of a big one some time stamps are

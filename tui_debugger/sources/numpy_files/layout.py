@@ -1,4 +1,4 @@
-"""Where the arrays of a run lie: steps and ranks from the names of directories and files.
+"""Finds the arrays of a run, and its steps and ranks, by the names of directories and files.
 
 Names only, nothing is read. ``step_3``, ``step3``, ``global_step_3``, ``iter_3`` and ``epoch_3`` name a step, alone or
 as a part of a name (``grads_step_3.npz``); a bare number does directly below the dump, a rank or an epoch. ``rank0``

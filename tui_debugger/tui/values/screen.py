@@ -1,6 +1,6 @@
-"""Finding a place in a tensor that does not fit the memory: next NaN or Inf, largest, smallest.
+"""The screen of a tensor's values: table or heat map, slices, and the search for NaN, Inf and extremes.
 
-Everything here reads block by block in memory order, so that a memory-mapped tensor of many GB needs one block,
+The search reads block by block in memory order, so that a memory-mapped tensor of many GB needs one block,
 and tells how far it is between blocks, which can stop it.
 """
 
