@@ -24,8 +24,7 @@ import numpy.typing as npt
 from tui_debugger.check.hits import HitList, StepHits
 from tui_debugger.check.measure import Measurements
 from tui_debugger.graph.categories import plain_type
-from tui_debugger.graph.edges import real_consumers, real_inputs
-from tui_debugger.graph.table import NodeTable
+from tui_debugger.graph.table import NodeTable, real_consumers, real_inputs
 from tui_debugger.model import PARAMETERS, Category, ProgressFn, Side, TensorMeta, TensorStats, Verdict, no_progress
 from tui_debugger.stats.records import Record, RequiredStats
 from tui_debugger.text.clean import clean

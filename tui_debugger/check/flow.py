@@ -25,8 +25,7 @@ import numpy as np
 from tui_debugger.arrays import Int64, Integers, Mask
 from tui_debugger.errors import RenumberedError, TdbgError
 from tui_debugger.graph.categories import in_place_slots
-from tui_debugger.graph.edges import real_consumers, real_inputs
-from tui_debugger.graph.table import NodeTable
+from tui_debugger.graph.table import NodeTable, real_consumers, real_inputs
 from tui_debugger.model import (
     PARAMETERS,
     TRAINABLE,

@@ -17,8 +17,7 @@ import numpy.typing as npt
 from tui_debugger.arrays import Int32
 from tui_debugger.check.flow import holds_tensors
 from tui_debugger.check.measure import Measurements
-from tui_debugger.graph.edges import real_consumers
-from tui_debugger.graph.table import PARAMETER, NodeFlag
+from tui_debugger.graph.table import PARAMETER, NodeFlag, real_consumers
 from tui_debugger.model import (
     PARAMETERS,
     Coverage,

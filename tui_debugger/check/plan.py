@@ -11,8 +11,7 @@ import numpy.typing as npt
 
 from tui_debugger.arrays import Int16, Int64, Mask
 from tui_debugger.check.flow import Flow, of_round, read_by
-from tui_debugger.graph.edges import holders
-from tui_debugger.graph.table import NodeTable
+from tui_debugger.graph.table import NodeTable, holders
 from tui_debugger.model import Category, NodeKind, NodeSelection, Side, Watchpoint
 from tui_debugger.sources.base import TensorFlag, TensorTable
 from tui_debugger.stats.records import RequiredStats

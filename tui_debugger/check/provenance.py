@@ -19,8 +19,7 @@ import numpy.typing as npt
 from tui_debugger.check.flow import Flow, Holder, Located
 from tui_debugger.check.measure import Measurements
 from tui_debugger.graph.categories import assigned, in_place_slots, is_collective, is_receiving, update_of
-from tui_debugger.graph.edges import edges, holders
-from tui_debugger.graph.table import NodeFlag, NodeTable
+from tui_debugger.graph.table import NodeFlag, NodeTable, edges, holders
 from tui_debugger.model import PARAMETERS, Category, Hit, Side
 from tui_debugger.sources.base import TensorTable
 

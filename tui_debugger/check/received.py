@@ -14,8 +14,7 @@ from tui_debugger.check.hits import HitList, StepHits
 from tui_debugger.check.step import Checker, PairResult
 from tui_debugger.check.types import Pair
 from tui_debugger.graph.categories import assigned, is_collective, is_receiving, outlives_steps
-from tui_debugger.graph.edges import edges, real_inputs
-from tui_debugger.graph.table import NodeTable
+from tui_debugger.graph.table import NodeTable, edges, real_inputs
 from tui_debugger.live.graph import RankGraph, judged
 from tui_debugger.live.rank import StepKept
 from tui_debugger.live.wire import START, ReceivedHit, Stop, TrainingInfo

@@ -23,9 +23,8 @@ import numpy as np
 from tui_debugger.arrays import Array
 from tui_debugger.demo import demo_dump
 from tui_debugger.graph.build import build_table
-from tui_debugger.graph.edges import real_consumers
 from tui_debugger.graph.messages import parse_graph
-from tui_debugger.graph.table import CONSTANT, PARAMETER, NodeTable
+from tui_debugger.graph.table import CONSTANT, PARAMETER, NodeTable, real_consumers
 from tui_debugger.live import wire
 from tui_debugger.live.client import messages
 from tui_debugger.live.client.judging import Judge, watched

@@ -15,8 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tui_debugger.arrays import Mask
-from tui_debugger.graph.edges import edges, real_consumers, real_inputs
-from tui_debugger.graph.table import NodeTable
+from tui_debugger.graph.table import NodeTable, edges, real_consumers, real_inputs
 from tui_debugger.model import BIAS, Category
 
 _SPACES: Final = frozenset({"aten", "c10d", "_c10d_functional"})

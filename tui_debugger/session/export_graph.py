@@ -20,9 +20,8 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from tui_debugger.errors import TdbgError
-from tui_debugger.graph.edges import real_consumers, real_inputs
 from tui_debugger.graph.messages import ParsedConstant, ParsedGraph, ParsedNode, ParsedParameter, SlotType
-from tui_debugger.graph.table import CONSTANT, PARAMETER, NodeTable
+from tui_debugger.graph.table import CONSTANT, PARAMETER, NodeTable, real_consumers, real_inputs
 from tui_debugger.model import Progress, ProgressFn, no_progress
 from tui_debugger.session.export_files import fresh_file, fresh_text
 from tui_debugger.session.session import Session

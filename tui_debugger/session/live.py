@@ -20,7 +20,7 @@ from tui_debugger.check.step import PairResult
 from tui_debugger.check.types import TensorRow
 from tui_debugger.errors import CancelledError, NotStoppedError, TdbgError, UnreadableTensorError, UnsupportedError
 from tui_debugger.graph.build import observed_order
-from tui_debugger.graph.edges import real_consumers
+from tui_debugger.graph.table import real_consumers
 from tui_debugger.live import wire
 from tui_debugger.live.dump_writer import DumpWriter, TensorName
 from tui_debugger.live.graph import RankGraph

@@ -16,10 +16,9 @@ from tui_debugger.live.client.endings import Ending
 from tui_debugger.live.client.flight import Flight, FlightRecorder, Row
 from tui_debugger.live.client.judging import Judge
 from tui_debugger.stats.records import RequiredStats
-from tui_debugger.torch.captures import Capture, Key, Step
+from tui_debugger.torch.captures import Capture, Key, Plans, Step
 from tui_debugger.torch.exact import records
 from tui_debugger.torch.internals import as_array, meta_of, numeric
-from tui_debugger.torch.plans import Plans
 from tui_debugger.torch.training import Training
 from tui_debugger.torch.verdicts import find_records, judge_step
 

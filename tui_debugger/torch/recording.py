@@ -19,11 +19,10 @@ from tui_debugger.live.client.agent import Agent, ClientHit
 from tui_debugger.live.client.judging import Judge
 from tui_debugger.live.client.recorded import UnrecordedCounts
 from tui_debugger.stats.records import Record
-from tui_debugger.torch.captures import Capture, Key, Room, Step
+from tui_debugger.torch.captures import EVERYTHING, Capture, Foresight, Key, Plan, Plans, Room, Step, foreseen
 from tui_debugger.torch.exact import Waiting
 from tui_debugger.torch.flow import Flow
 from tui_debugger.torch.internals import Counter, in_backward, local, no_autocast, readable, when_backward_ends
-from tui_debugger.torch.plans import EVERYTHING, Foresight, Plan, Plans, foreseen
 from tui_debugger.torch.structure import GRADIENTS, UNKNOWN, Node, Structure, output_of, split_output
 from tui_debugger.torch.verdicts import find_records, judge_one, judge_step
 

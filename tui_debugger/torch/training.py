@@ -24,7 +24,7 @@ from tui_debugger.live.client.judging import Judge, Patience, watched
 from tui_debugger.live.wire import RemoteWatchpoint
 from tui_debugger.model import Verdict, WatchResult
 from tui_debugger.torch import captures
-from tui_debugger.torch.captures import Capture, Step, measure
+from tui_debugger.torch.captures import Capture, Foresight, Plan, Plans, Quick, Step, measure
 from tui_debugger.torch.distributed import Distribution, distribution_of
 from tui_debugger.torch.drawing import States, draw, parameters_of, rates_of
 from tui_debugger.torch.internals import (
@@ -39,7 +39,6 @@ from tui_debugger.torch.internals import (
     readable,
     version_of,
 )
-from tui_debugger.torch.plans import Foresight, Plan, Plans, Quick
 from tui_debugger.torch.recording import Recording
 from tui_debugger.torch.structure import GRADIENTS, UNKNOWN, Structure, Tree, clean, gradient_of, tree_of
 from tui_debugger.torch.verdicts import look_now

@@ -22,9 +22,8 @@ from tui_debugger.live.client.judging import Judge
 from tui_debugger.model import TensorStats, WatchResult
 from tui_debugger.stats.records import Record, RequiredStats
 from tui_debugger.torch import exact
-from tui_debugger.torch.captures import Capture, Step, TensorGroup, offsets
+from tui_debugger.torch.captures import Capture, Plan, Step, TensorGroup, offsets
 from tui_debugger.torch.exact import Doubles, Fetched, Waiting
-from tui_debugger.torch.plans import Plan
 from tui_debugger.watch.condition_table import WIRE_NOT_CHANGED
 from tui_debugger.watch.conditions import JudgingPlan
 

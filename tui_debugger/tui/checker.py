@@ -13,7 +13,7 @@ from tui_debugger.text.numbers import plural, size
 from tui_debugger.text.tensors import step_text
 from tui_debugger.tui import theme
 from tui_debugger.tui.cells import ResultCounts
-from tui_debugger.tui.header import Status
+from tui_debugger.tui.context import Status
 from tui_debugger.tui.panes.hit_rows import HitFilter
 from tui_debugger.tui.panes.pane import matcher
 from tui_debugger.tui.views.view import ViewChanges, tell_views

@@ -1,12 +1,23 @@
-"""The things that the controllers of the main screen share: the run, the position in it, the panes, the node filter."""
+"""The context of the controllers: the run, the position in it and the header that says so, the panes, the filter."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from rich.style import Style
+from rich.text import Text
+
 from tui_debugger.graph.search import NodeQuery
+from tui_debugger.model import Progress
+from tui_debugger.text.clean import clean
+from tui_debugger.text.numbers import plural
+from tui_debugger.text.tensors import order_text, step_text
+from tui_debugger.tui import theme
+from tui_debugger.tui.widgets.bars import HeaderLines, progress_line
+from tui_debugger.tui.widgets.text import shorten
 from tui_debugger.tui.work import Report
 
 if TYPE_CHECKING:
@@ -220,3 +231,82 @@ class NodeFilter:
             return
         screen = FilterScreen(self._context.state.query, nodes, self._context.watchpoint_names())
         self._context.app.push_screen(screen, lambda query: None if query is None else self.set_query(query))
+
+
+_LISTED_STEPS = 8
+"""Steps that are listed where they did not run in the order of their numbers."""
+Status = tuple[str, str, Style]
+"""Glyph, words, style."""
+
+
+def header_lines(session: Session, state: ScreenState, progress: Mapping[str, Progress], status: Status) -> HeaderLines:
+    """Returns both lines of an open run."""
+    return (
+        (_run_cell(session), position_text(session, state)),
+        (_state_cell(progress, status), coverage_text(session, state)),
+    )
+
+
+def _run_cell(session: Session) -> Text:
+    text = Text(no_wrap=True).append("tdbg", theme.GOOD)
+    info = session.info
+    if info.title:
+        text.append("  " + clean(info.title), theme.STRONG)
+    text.append("  " + " · ".join(clean(part) for part in (info.layout, info.device) if part))
+    return text.append("  " + shorten(info.path, 60), theme.DIM)
+
+
+def position_text(session: Session, state: ScreenState, kept: str = "dumped") -> Text:
+    """Returns rank and step; ``kept`` is what became of the steps that are there."""
+    text = Text(no_wrap=True)
+    ranks, steps = session.ranks(), session.steps(state.rank)
+    if len(state.query.graphs) == 1:
+        text.append(clean(next(iter(state.query.graphs))) + "  ", theme.WATCHED)
+    text.append("rank ", theme.DIM).append(str(state.rank), theme.STRONG)
+    if len(ranks) > 1:
+        text.append(f" of {plural(len(ranks), 'rank')}", theme.DIM)
+    text.append("  step ", theme.DIM)
+    text.append(theme.NONE if state.step is None else step_text(state.step), theme.STRONG)
+    if len(steps) > 1:
+        first, last = min(steps), max(steps)
+        holes = "" if last - first + 1 == len(steps) else f", {len(steps)} {kept}"
+        text.append(f" of {step_text(first)}–{last}{holes}", theme.DIM)
+        if any(later < earlier for earlier, later in pairwise(steps)):
+            text.append(f"; order of runs {order_text(steps, _LISTED_STEPS)}", theme.DIM)
+        elif state.unordered:
+            text.append("; runs out of order (key y)", theme.DIM)
+    elif not steps:
+        text.append(f" none {kept}", theme.DOUBT)
+    return text
+
+
+def _state_cell(progress: Mapping[str, Progress], status: Status) -> Text:
+    if progress:
+        return progress_line(progress)
+    glyph, words, style = status
+    return Text(f"{glyph} {words}", style, no_wrap=True)
+
+
+def coverage_text(session: Session, state: ScreenState) -> Text:
+    """Returns how many tensors the hits stand on, and what is not known."""
+    text = Text(no_wrap=True)
+    if state.result is not None and state.tally is not None:
+        findings, cover = state.tally.findings, state.result.coverage
+        text.append(plural(findings, "finding"), theme.FINDING if findings else theme.NORMAL)
+        text.append(f" · {cover.checked:,} checked", theme.DIM)
+        if cover.not_comparable:
+            text.append(f" · {cover.not_comparable:,} not comparable", theme.DIM)
+        if cover.by_design:
+            text.append(f" · {cover.by_design:,} Inf by design", theme.DIM)
+        if cover.unreadable:
+            text.append(f" · {cover.unreadable:,} unreadable", theme.DOUBT)
+        if cover.parts:
+            lost = sum(part.unrecorded for part in cover.parts)
+            if lost:
+                text.append(f" · {plural(lost, 'thing')} not recorded", theme.DOUBT)
+            if lost < len(cover.parts):
+                text.append(f" · {plural(len(cover.parts) - lost, 'part')} not listed", theme.DOUBT)
+    notices = len(session.info.notices)
+    if notices:
+        text.append("  " if text.plain else "").append(f"! {plural(notices, 'notice')}", theme.DOUBT)
+    return text

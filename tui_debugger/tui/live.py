@@ -21,9 +21,8 @@ from tui_debugger.text.clean import clean
 from tui_debugger.text.numbers import plural, size
 from tui_debugger.text.tensors import step_text
 from tui_debugger.tui import theme
-from tui_debugger.tui.context import ScreenState
+from tui_debugger.tui.context import ScreenState, Status, coverage_text, position_text
 from tui_debugger.tui.dialogs.modal import Line, Modal
-from tui_debugger.tui.header import Status, coverage, position
 from tui_debugger.tui.theme import GREY, ORANGE
 from tui_debugger.tui.views.view import ViewChanges, tell_views
 from tui_debugger.tui.widgets.bars import HeaderLines, progress_line
@@ -135,13 +134,13 @@ def live_lines(
     """
     states = session.trainings()
     here = next((each for each in states if each.rank == state.rank), None)
-    place = position(session, state, "kept")
+    place = position_text(session, state, "kept")
     if one_rank and len(states) > 1:
         place.append("  this rank only", theme.DOUBT)
     if here is None:
-        return (Text("tdbg", theme.GOOD, no_wrap=True), place), (Text(no_wrap=True), coverage(session, state))
+        return (Text("tdbg", theme.GOOD, no_wrap=True), place), (Text(no_wrap=True), coverage_text(session, state))
     doing = progress_line(progress) if progress else _status_cell(states, here, check)
-    return (_training_cell(here), place), (doing, coverage(session, state))
+    return (_training_cell(here), place), (doing, coverage_text(session, state))
 
 
 def _training_cell(state: LiveState) -> Text:

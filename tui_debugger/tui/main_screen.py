@@ -270,7 +270,7 @@ class MainScreen(CachedLines, Screen[None]):
         elif self.session is None:
             lines = opening_lines(self.run_title, self.work.progress)
         else:
-            from tui_debugger.tui.header import header_lines
+            from tui_debugger.tui.context import header_lines
 
             lines = header_lines(self.session, self.state, self.work.progress, self.checker.status())
         self.header.show(*lines)

@@ -18,10 +18,9 @@ from tui_debugger.live.client.recorded import measure  # noqa: E402
 from tui_debugger.model import Verdict, Watchpoint  # noqa: E402
 from tui_debugger.stats.records import RequiredStats  # noqa: E402
 from tui_debugger.torch import exact  # noqa: E402
-from tui_debugger.torch.captures import Step  # noqa: E402
+from tui_debugger.torch.captures import Plans, Step  # noqa: E402
 from tui_debugger.torch.exact import Waiting  # noqa: E402
 from tui_debugger.torch.internals import as_array, chunks, type_name  # noqa: E402
-from tui_debugger.torch.plans import Plans  # noqa: E402
 from tui_debugger.torch.training import Previous, see_all  # noqa: E402
 from tui_debugger.torch.verdicts import judge_step  # noqa: E402
 from tui_debugger.watch.conditions import evaluate, needs, validate  # noqa: E402 - torch first

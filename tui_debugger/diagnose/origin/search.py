@@ -29,8 +29,7 @@ from tui_debugger.check.step import Checker, PairResult
 from tui_debugger.check.tensors import measured, tensor_row
 from tui_debugger.check.types import CheckResult, Pair, TensorRow
 from tui_debugger.errors import CancelledError
-from tui_debugger.graph.edges import edges
-from tui_debugger.graph.table import NodeFlag
+from tui_debugger.graph.table import NodeFlag, edges
 from tui_debugger.model import (
     PARAMETERS,
     Category,

@@ -34,8 +34,7 @@ import numpy.typing as npt
 
 from tui_debugger.arrays import Int64, Mask
 from tui_debugger.errors import UnreadableTensorError
-from tui_debugger.graph.edges import edges
-from tui_debugger.graph.table import PARAMETER, NodeTable
+from tui_debugger.graph.table import PARAMETER, NodeTable, edges
 
 Load = Callable[[int], "npt.NDArray[Any]"]
 UNKNOWN = -1
