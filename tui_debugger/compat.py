@@ -37,7 +37,7 @@ _ALWAYS = {
     f"{_API}.node": "tui_debugger.api.node",
     f"{_API}.statistic": "tui_debugger.api.statistic",
 }
-"""Where the public names of a module come from; ours replace these modules of a real MindInsight, too."""
+"""The modules that public names come from; ours replace these modules of a real MindInsight, too."""
 _ALONE = {
     _TOP: "",
     f"{_TOP}.debugger.common": "",

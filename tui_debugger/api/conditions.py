@@ -33,7 +33,7 @@ T = TypeVar("T")
 LEAST_MB, MOST_MB = 2 * 1024, 2**31 - 1
 
 Numbers = int | list[int] | set[int] | None
-"""What names iterations or ranks: one, several, or (None) all."""
+"""Iterations or ranks: one, several, or (None) all."""
 
 
 def checked(value: object, name: str, kind: type[T], text: str) -> T:
@@ -130,7 +130,7 @@ def memory_limit(value: object) -> int | None:
 
 
 class ConditionBase:
-    """What a watchpoint looks for. With several parameters, each that holds makes a hit.
+    """The condition of a watchpoint. With several parameters, each that holds makes a hit.
 
     A NaN or an infinite element prevents every comparison but that of ``TensorOverflowCondition``: such a tensor is
     reported with an error code instead.

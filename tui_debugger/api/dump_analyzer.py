@@ -159,7 +159,7 @@ def _hit(run: Run, condition: ConditionBase, hit: Hit) -> WatchpointHit:
 
 
 class Query:
-    """What nodes are selected by.
+    """The query that selects nodes.
 
     Attributes:
         text: what to look for.

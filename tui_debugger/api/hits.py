@@ -47,7 +47,7 @@ class Watchpoint:
 
     @property
     def condition(self) -> ConditionBase:
-        """What to look for."""
+        """The condition to look for."""
         return self._condition
 
 
@@ -169,7 +169,7 @@ class WatchpointHit:
 
     @property
     def error_code(self) -> int:
-        """Why nothing could be compared, as a sum of bits; 0 when it could.
+        """The reasons why nothing could be compared, as a sum of bits; 0 when it could.
 
         1 NaN, 2 infinite, 4 no previous step, 8 memory limit, 16 no run history, 32 no value: MindInsight's numbers, of
         which 8 and 16 do not occur here. 64 (the shape changed) and 128 (unreadable) are new.
@@ -188,7 +188,7 @@ class WatchpointHit:
 
     @property
     def verdict(self) -> Verdict:
-        """What it means: a finding, not comparable (the first dumped step), or cannot judge."""
+        """The meaning: a finding, not comparable (the first dumped step), or cannot judge."""
         return self._hit.verdict
 
     @property

@@ -57,7 +57,7 @@ class DebuggerTensor:
 
     @property
     def slot(self) -> int:
-        """Which output of its node it is."""
+        """The number of the output of its node."""
         return self._slot
 
     @property
@@ -215,7 +215,7 @@ def constant_value(text: str, dtype: str = "") -> npt.NDArray[Any] | None:
 
 
 _CHUNK = 4096
-"""So many tensors are made at a time while iterating."""
+"""The number of tensors that are made at a time while iterating."""
 
 
 class Columns:

@@ -110,7 +110,7 @@ class Database:
         return (found.st_dev, found.st_ino) == self._file
 
     def wait(self, seconds: float) -> None:
-        """Tells how long to wait from now on for others that write."""
+        """Sets how long to wait from now on for others that write."""
         self._connection.execute(f"PRAGMA busy_timeout = {int(seconds * 1000)}")
 
     def get(self, kind: str, keys: Iterable[bytes]) -> tuple[dict[bytes, bytes], list[int]]:

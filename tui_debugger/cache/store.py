@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Trouble(Enum):
-    """What follows from an error."""
+    """The consequence of an error."""
 
     BUSY = "busy"
     """Somebody else is writing: it will work later."""
@@ -114,7 +114,7 @@ def default_directory(dump: Path | None = None) -> tuple[Path | None, str]:
 
 
 def why_off() -> str:
-    """Why nothing is remembered although there is a place for it; empty when all is well."""
+    """The reason why nothing is remembered although there is a place for it; empty when all is well."""
     if find_spec("_sqlite3") is None:
         return "this Python has no sqlite3"
     return "" if default_limit()[0] else f"{SIZE} is 0"
@@ -163,7 +163,7 @@ _NAME = re.compile(r"(?P<new>\.new-)?index-(?P<version>\d{1,9})-(?P<born>[0-9a-f
 
 
 class Generation(NamedTuple):
-    """Which index a file is; greater is newer."""
+    """The number of an index in the name of its file; greater is newer."""
 
     version: int
     born: str
@@ -345,7 +345,7 @@ WAIT: Final = 0.2
 SHARE: Final = 0.1
 """Share of the time that may be spent waiting in vain: a process that is stuck must not cost ``WAIT`` each time."""
 STRIKES: Final = 3
-"""So many failures in a row, and the index is left alone for this session."""
+"""The number of failures in a row after which the index is left alone for this session."""
 
 _COUNTED: Final = (Trouble.DAMAGED, Trouble.REFUSED)
 """The others go away by themselves."""
@@ -551,7 +551,7 @@ class KindInfo:
 
 @dataclass(frozen=True, slots=True)
 class StoreInfo:
-    """What lies in a store.
+    """The contents of a store.
 
     Attributes:
         path: its directory.
@@ -574,7 +574,7 @@ class StoreInfo:
 
 @dataclass(frozen=True, slots=True)
 class Cleared:
-    """What clearing a store did: how many bytes are free now, and why it is not empty (one line), if it is not."""
+    """The effect of clearing a store: the bytes that are free now, and why it is not empty (one line), if it is not."""
 
     freed: int
     trouble: str = ""
@@ -604,7 +604,7 @@ class DiskCache:
 
     @property
     def trouble(self) -> str:
-        """What is wrong, one line; empty when all is well."""
+        """The problem, in one line; empty when all is well."""
         return self._index.trouble or self._note
 
     def get(self, kind: str, key: bytes) -> bytes | None:

@@ -29,9 +29,9 @@ _ALLOW = {
     "uncomparable": " (--allow-unreadable accepts that)",
 }
 _NEAR = 5
-"""So many hits can be read at a glance: of more, those to begin with are repeated next to the verdict."""
+"""The number of hits that can be read at a glance: of more, those to begin with are repeated next to the verdict."""
 _FIRST = 3
-"""So many of them."""
+"""The number of them that are repeated."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ _TITLES = tuple(field.title for field in COLUMNS)
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What is printed.
+    """The answer that is printed.
 
     Attributes:
         couple: the tensors.

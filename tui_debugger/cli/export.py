@@ -40,7 +40,7 @@ FORMATS = {
     "graph": (".csv", ".json", ".xlsx"),
 }
 _SHOWN = 5
-"""So many tensors that could not be exported are named; an index.csv names them all."""
+"""The number of tensors that could not be exported and are named; an index.csv names them all."""
 DESCRIPTION = """\
 Writes a part of a dump to files. The ending of OUT says how:
 

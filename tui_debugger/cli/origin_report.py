@@ -89,7 +89,7 @@ class Answer:
 
     @property
     def overflow(self) -> bool:
-        """Whether NaN and Inf are looked for, and nothing else."""
+        """True if NaN and Inf are looked for, and nothing else."""
         return all(CONDITIONS[watch.condition].wire == WIRE_OVERFLOW for watch in self.report.check.watchpoints)
 
 
@@ -287,7 +287,7 @@ def _remarks(answer: Answer) -> Iterator[str]:
 
 
 def _why_left(report: OriginReport) -> str:
-    """Why the search ended before the last step; steps are spoken of as an order only where they ran in that order."""
+    """Tells why the search ended before the last step; "after" is said only where steps ran in order."""
     if report.end is End.CARRIED:
         carried = [(look.carried, look.pair) for look in report.looks if look.carried is not None]
         _, (_, step) = min(carried)
@@ -347,7 +347,7 @@ _VERDICTS = {State.BAD: "finding", State.CLEAN: "clean", State.UNKNOWN: "cannot_
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """What was judged until something bad was found, or to the end.
+    """The steps that were judged until something bad was found, or to the end.
 
     Attributes:
         tensors: how many.

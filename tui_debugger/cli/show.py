@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tui_debugger.session.naming import Found
 
 LOOKED_BACK = 100
-"""So many steps are looked through, from the last one backwards, for one in which the node was dumped."""
+"""The number of steps that are looked through, from the last one backwards, for one in which the node was dumped."""
 MAX_PRECISION = 10
 
 Parse = Callable[..., tuple[argparse.Namespace, list[str]]]

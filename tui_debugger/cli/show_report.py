@@ -156,7 +156,7 @@ LEAST_LINES, MOST_LINES = 8, 40
 
 @dataclass(frozen=True, slots=True)
 class Canvas:
-    """What maps are drawn on.
+    """The surface that maps are drawn on.
 
     Attributes:
         lines, columns: room for a map.
@@ -269,7 +269,7 @@ _ROLES = ("in", "out", "param")
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What is wanted of every tensor.
+    """The output that is wanted of every tensor.
 
     Attributes:
         values: the values themselves.
@@ -314,13 +314,13 @@ class Shown:
 
     @property
     def constant(self) -> str:
-        """What the graph says about the value of a constant: for an output the value, for an input ``cst1 = 2``."""
+        """The value of a constant as the graph has it: for an output the value, for an input ``cst1 = 2``."""
         text = self.row.origin_text
         return text if self.row.role == "out" or " = " in text else ""
 
     @property
     def answers(self) -> bool:
-        """Whether it says what was asked: values, statistics, or a constant of the graph."""
+        """True if it says what was asked: values, statistics, or a constant of the graph."""
         return not self.error or bool(self.row.index < 0 and self.constant)
 
 
@@ -545,7 +545,7 @@ def _number(value: float | str | None) -> str:
 
 
 def _why(each: Shown) -> str:
-    """Why a tensor is not shown; when there is no file, with what the graph says about it."""
+    """Tells why a tensor is not shown; when there is no file, with what the graph says about it."""
     origin = each.row.origin_text if each.row.index < 0 else ""
     if origin and each.constant:
         return clean(f"constant {origin}, {each.error}")

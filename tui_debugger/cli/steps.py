@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _Place = tuple[int, int, int, int]
 """(rank, step, root graph, round)."""
 COUNTED = 100
-"""So many (rank, step) pairs are counted without being asked: counting lists the directories."""
+"""The number of (rank, step) pairs that are counted without being asked: counting lists the directories."""
 
 
 def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:

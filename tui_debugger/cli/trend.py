@@ -48,12 +48,12 @@ examples:
   tdbg trend DUMP Log-op381:out:0 --metric min,max --json
 """
 BACK = 100
-"""So many steps are looked through, from the last one backwards, for one in which a node was dumped."""
+"""The number of steps that are looked through, from the last one backwards, for one in which a node was dumped."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """Where a plot goes, and how."""
+    """The place and the form of a plot."""
 
     metrics: tuple[str, ...]
     width: int

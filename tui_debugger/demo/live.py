@@ -83,7 +83,7 @@ class Recording:
 
     @property
     def steps(self) -> int:
-        """How many steps there are; they are numbered from 0."""
+        """The number of steps; they are numbered from 0."""
         return len(self._dump.steps(0))
 
     @cached_property

@@ -196,7 +196,7 @@ def _listing_key(info: GraphInfo, execution_orders: Mapping[int | str, Sequence[
 
 
 MAX_SLOTS = 32767
-"""What an int16 column of slots holds."""
+"""The most that an int16 column of slots holds."""
 _ITEM_TYPES = frozenset({"tuplegetitem", "listgetitem"})
 
 

@@ -499,7 +499,7 @@ _SIZES: Final = re.compile(r"(?:exp_avg_sq|square_avg|exp_inf|sum|acc_delta)(?:$
 
 
 def divides(states: Iterable[str]) -> bool:
-    """Whether an optimizer of PyTorch that keeps these keeps a running size of the gradient, which it divides by."""
+    """Tells whether an optimizer of PyTorch with these states divides by a running size of the gradient."""
     return any(_SIZES.match(name) is not None for name in states)
 
 
@@ -569,7 +569,7 @@ def assigned(nodes: NodeTable, row: int) -> list[int] | None:
 
 
 def outlives_steps(nodes: NodeTable, row: int) -> bool:
-    """Whether a parameter that is made of something in the step had values before it, which the step may have used."""
+    """Tells whether a parameter that is made of something in the step had values before it, maybe used there."""
     return not any(at == 0 and nodes.op_type(consumer) == INPUT_UPDATE for consumer, at in real_consumers(nodes, row))
 
 

@@ -23,7 +23,7 @@ T = TypeVar("T")
 PARAMETER, CONSTANT = "Parameter", "Constant"
 """The types of rows that are no operators."""
 MONADS: Final = frozenset({"umonad", "iomonad"})
-"""What stands for the value of a parameter or constant that only orders what runs."""
+"""The values of parameters and constants that only order what runs."""
 _IS_PARAMETER: Final = np.isin(np.arange(256), [int(category) for category in PARAMETERS])
 """By category."""
 
@@ -35,7 +35,7 @@ class NodeFlag(IntFlag):
     FILE_ONLY = 1
     """Known from file names only: no graph, or not in it."""
     UNCERTAIN = 2
-    """Which files belong to this node stayed open: names and data flow do not decide."""
+    """Names and data flow do not decide which files belong to this node."""
     STRUCTURAL = 4
     """Load, Depend, UpdateState, MakeTuple, TupleGetItem ...: never has files."""
     LISTED = 8

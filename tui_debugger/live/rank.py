@@ -25,7 +25,7 @@ from tui_debugger.stats.records import Specs
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What a training said of a tensor.
+    """Statistics of a tensor that a training sent.
 
     Attributes:
         meta: element type and shape.
@@ -208,16 +208,16 @@ def titled(progress: ProgressFn, text: str) -> ProgressFn:
 
 
 STEPS: Final = 4096
-"""So many steps are remembered at which a training stopped."""
+"""The number of steps that are remembered at which a training stopped."""
 MOST_TOLD: Final = 1 << 18
-"""So many statistics are kept; those of the oldest steps go first."""
+"""The number of statistics that are kept; those of the oldest steps go first."""
 _WRONG_MEAN_FROM: Final = 20_000
 """Elements from which the mean of MindSpore 1.6 to 2.3 is that of the first part of a tensor only."""
 
 
 @dataclass(eq=False)
 class StepKept:
-    """What is kept of a step, by place in the graph.
+    """The contents of a step that are kept, by place in the graph.
 
     Attributes:
         values: in the spool.
@@ -235,7 +235,7 @@ class StepKept:
 
     @property
     def anything(self) -> bool:
-        """Whether there is something to see."""
+        """True if there is something to see."""
         return bool(self.values) or any(said.stats is not None for said in self.told.values())
 
 
@@ -346,9 +346,9 @@ class Keeping:
 
 
 BATCH: Final = 512
-"""So many tensors are asked for at once."""
+"""The number of tensors that are asked for at once."""
 _TABLES: Final = 64
-"""So many tables are kept."""
+"""The number of tables that are kept."""
 
 
 class LiveRank:
@@ -383,12 +383,12 @@ class LiveRank:
 
     @property
     def stop(self) -> Stop | None:
-        """Where it stopped last, as far as ``stopped`` was told."""
+        """The place where it stopped last, as far as ``stopped`` was told."""
         return self._stop
 
     @property
     def standing(self) -> Stop | None:
-        """Where it can be asked for values; None when it cannot."""
+        """The place where it can be asked for values; None when it cannot."""
         with self._lock:
             return self._stop if self._here else None
 

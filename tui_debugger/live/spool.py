@@ -22,7 +22,7 @@ from tui_debugger.live.dump_writer import NpyFile, size_of
 LIMIT: Final = 4 << 30
 """Most bytes, unless somebody says otherwise."""
 _BLOCK: Final = 4096
-"""What even the smallest file takes."""
+"""The bytes that even the smallest file takes."""
 _PREFIX: Final = "tdbg-live-"
 _NEW: Final = "tdbg-new-"
 _OWNER: Final = "pid"

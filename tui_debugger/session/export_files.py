@@ -228,7 +228,7 @@ def _hint(error: OSError) -> str:
 
 
 INDEX = "index.csv"
-"""What says which file of a directory holds which tensor."""
+"""The table that says which file of a directory holds which tensor."""
 _KEY_COLUMNS = ("rank", "step", "graph", "node", "side", "slot", "round")
 _ROWS = 8192
 """Values that are turned into text together."""
@@ -237,12 +237,12 @@ _LONGEST = 200
 _UNSAFE = re.compile(
     '[\x00-\x1f\x7f-\x9f%\\\\:*?"<>|\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]|^/+|/+$|/+(?=/)'
 )
-"""What some file system, terminal or archive program would stumble over, and slashes that separate nothing."""
+"""Characters that some file system, terminal or archive program cannot take, and slashes that separate nothing."""
 
 
 @dataclass
 class Written:
-    """What an export did.
+    """The result of an export.
 
     Attributes:
         path: what was written.

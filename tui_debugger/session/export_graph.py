@@ -114,7 +114,7 @@ NODE_COLUMNS = (
 
 
 class GraphFacts:
-    """What the graph files of one rank say beyond the node table, by node row."""
+    """The facts in the graph files of one rank beyond the node table, by node row."""
 
     def __init__(self, nodes: NodeTable, graphs: Sequence[ParsedGraph]) -> None:
         """Rows are in the order of the files: operators, parameters, constants of graph after graph."""
@@ -398,7 +398,7 @@ SHEETS = (
 MOST_ROWS = 1_048_575
 """Rows of a sheet below its titles; what is more goes on in a second sheet."""
 _MOST_CHARACTERS = 32_767
-"""What a cell holds."""
+"""The most that a cell holds."""
 _HEAD_FILL = "D9D9D9"
 
 

@@ -117,7 +117,7 @@ def save_dump(
 
 
 class _Counts:
-    """What was written."""
+    """The counts of what was written."""
 
     def __init__(self) -> None:
         self.steps: set[int] = set()
@@ -253,12 +253,12 @@ class LiveSession(Session):
 
     @property
     def refusals(self) -> Sequence[str]:
-        """Why clients were turned away, the newest last; bounded."""
+        """The reasons why clients were turned away, the newest last; bounded."""
         return self._trainings.refusals
 
     @property
     def address(self) -> str:
-        """Where trainings are waited for."""
+        """The address at which trainings are waited for."""
         return self._trainings.address
 
     def trainings(self) -> tuple[LiveState, ...]:
@@ -458,7 +458,7 @@ class LiveSession(Session):
         return super().read(key)
 
     def refresh(self) -> Changes:
-        """What came since the last call. What trainings found stays known: fetching changes nothing about it."""
+        """Takes in what came since the last call. What trainings found stays known: fetching does not change it."""
         changes = self.live.refresh()
         for rank in changes.rebuilt:
             self._checks.known_results.drop_from(rank, START)

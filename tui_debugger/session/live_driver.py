@@ -29,7 +29,7 @@ from tui_debugger.watch.condition_table import WIRE_OVERFLOW
 
 @dataclass(frozen=True, slots=True)
 class LiveState:
-    """Where one training is, as far as its events were worked through.
+    """The state of one training, as far as its events were worked through.
 
     Attributes:
         rank: its rank in this session: its own, or the next free number when another has that.
@@ -60,7 +60,7 @@ class LiveState:
 
 
 class LiveKind(Enum):
-    """What happened to a training."""
+    """The kinds of events of a training."""
 
     CONNECTED = "connected"
     GRAPH = "graph"
@@ -150,7 +150,7 @@ class EventQueue:
 
     @property
     def idle(self) -> bool:
-        """Whether no event waits."""
+        """True if no event waits."""
         return self._queue.empty()
 
     def close(self) -> None:
@@ -188,7 +188,7 @@ class EventQueue:
 
 
 _MOST_HITS: Final = 500_000
-"""So many hits of trainings are kept; those of the steps that came first go first."""
+"""The number of hits of trainings that are kept; those of the steps that came first go first."""
 _KINDS: Final = {
     Event.CONNECTED: LiveKind.CONNECTED,
     Event.LOST: LiveKind.LOST,
@@ -200,7 +200,7 @@ _KINDS: Final = {
 
 @dataclass
 class Driven:
-    """What is known of one training besides its values.
+    """The facts about one training besides its values.
 
     Attributes:
         phase: what it is doing, as far as events were worked through.
@@ -241,7 +241,7 @@ class Driven:
 
     @property
     def knows_writes(self) -> bool:
-        """Whether the client says which weights the program itself made bad, from the very first step on."""
+        """True if the client says which weights the program itself made bad, from the very first step on."""
         return self.watched is not None and self.watched.info.program.startswith("PyTorch ")
 
     def bad_before(self, step: int, now: frozenset[str]) -> frozenset[str] | None:

@@ -19,12 +19,12 @@ from tui_debugger.live.rank import BATCH, LiveRank, StepKept
 from tui_debugger.model import Progress, ProgressFn, Side, Verdict
 
 MOST_HITS: Final = 1024
-"""So many findings of a step are kept with what speaks for them."""
+"""The number of findings of a step that are kept with what speaks for them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What may be fetched.
+    """The limits of what may be fetched.
 
     Attributes:
         tensors: so many.

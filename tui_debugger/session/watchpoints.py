@@ -51,7 +51,7 @@ Drop = Callable[[BadWatchpointError], None]
 
 @dataclass(frozen=True, slots=True)
 class WatchFile:
-    """What a watchpoint file holds.
+    """The contents of a watchpoint file.
 
     Attributes:
         watchpoints: in their order, numbered from 1.
@@ -350,12 +350,12 @@ class WatchpointList:
 
     @property
     def problem(self) -> str:
-        """Why keeping the list failed, or empty."""
+        """The reason why keeping the list failed, or empty."""
         return self._store.problem if self._store else ""
 
     @property
     def offered(self) -> bool:
-        """Whether the recommended set was offered (and answered) for this run before."""
+        """True if the recommended set was offered (and answered) for this run before."""
         return self._offered
 
     @offered.setter

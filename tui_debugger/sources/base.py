@@ -151,7 +151,7 @@ class TensorTable(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What a refresh found.
+    """The changes that a refresh found.
 
     Attributes:
         new_steps: (rank, step) pairs that appeared.
@@ -176,7 +176,7 @@ class Changes:
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """What a file's name says of the operator that wrote it.
+    """The operator that wrote a file, by the file's name.
 
     Attributes:
         op_type, op_name: as the file spells them.
@@ -192,7 +192,7 @@ class Writer:
 
 
 class Capability(IntFlag):
-    """What a source can do beyond reading."""
+    """The abilities of a source beyond reading."""
 
     NONE = 0
     GROWS = 1
@@ -210,11 +210,11 @@ class Source(Protocol):
 
     @property
     def info(self) -> RunInfo:
-        """What was found. Notices may grow while more is read."""
+        """The facts about the run. Notices may grow while more is read."""
 
     @property
     def capabilities(self) -> Capability:
-        """What this source can do."""
+        """The abilities of this source."""
 
     @property
     def focus(self) -> tuple[int | None, int | None]:
@@ -338,7 +338,7 @@ def latest(keys: Int64, timestamp: Int64) -> Int64:
 
 
 class Spots:
-    """Where the tensors of a table are: all about its rows that the steps of a run can share.
+    """The places of a table's tensors: all about its rows that the steps of a run can share.
 
     Attributes:
         node, side, slot, flags, order, round: see ``base.TensorTable``.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Sureness(IntEnum):
-    """How sure a reader is that a path holds a dump of its layout."""
+    """The degree to which a reader is sure that a path holds a dump of its layout."""
 
     POSSIBLE = 1
     """Nothing speaks against it."""
@@ -33,7 +33,7 @@ class Sureness(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Recognised:
-    """What a reader found at a path.
+    """The dump that a reader found at a path.
 
     Attributes:
         root: the directory of the dump: at the path, above it, or up to two levels below.
@@ -56,11 +56,11 @@ class Reader(Protocol):
 
     @property
     def name(self) -> str:
-        """What people call the layout."""
+        """The name of the layout, for people."""
 
     @property
     def looked_for(self) -> str:
-        """What it looks for, in words that follow "Looked for"."""
+        """The things that it looks for, in words that follow "Looked for"."""
 
     def recognises(self, path: Path) -> Recognised | None:
         """Returns what it found; None when nothing there is of its layout.
@@ -139,7 +139,7 @@ class _Choice:
 
 @dataclass(slots=True)
 class _Search:
-    """What readers said of a path.
+    """The answers of readers about a path.
 
     Attributes:
         best: the surest so far.

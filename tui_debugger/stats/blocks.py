@@ -255,7 +255,7 @@ class Accumulator:
 
     @property
     def mixed(self) -> bool:
-        """Whether there are finite elements on either side of 0."""
+        """True if there are finite elements on either side of 0."""
         return self._minimum < 0 < self._maximum
 
     @property
@@ -455,7 +455,7 @@ NEAR: Final = 1e-3
 
 @dataclass(frozen=True, slots=True)
 class Saturation:
-    """What was counted.
+    """The counts of elements and units.
 
     Attributes:
         count: all elements.

@@ -151,7 +151,7 @@ _MANY: Final = 4 * BLOCK
 
 @dataclass(frozen=True, eq=False)
 class ClassCounts:
-    """How many elements each class holds.
+    """The number of elements in each class.
 
     Attributes:
         kind: the keys.

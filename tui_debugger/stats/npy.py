@@ -41,7 +41,7 @@ from tui_debugger.stats.dtypes import DType, declared_view, dtype_of, name_of
 
 SUFFIX: Final = ".npz"
 ARRAY: Final = ".npy"
-"""How the name of a member that is an array ends."""
+"""The end of the name of a member that is an array."""
 MAX_DIRECTORY: Final = 1 << 24
 """Longest directory of an archive, in bytes: that of more than 100,000 members."""
 PLAUSIBLE: Final = 1 << 28
@@ -53,7 +53,7 @@ _LOCAL: Final = struct.Struct("<4s22xHH")
 """The fixed part of what stands before a member: magic, lengths of its name and of what else there is."""
 _ENCRYPTED: Final = 1
 _KEPT: Final = 32
-"""So many directories of archives are kept: the tensors of one archive are read one after the other."""
+"""The number of directories of archives that are kept: the tensors of one archive are read one after the other."""
 _KEPT_CHECKS: Final = 4096
 
 _State = tuple[int, int, int, int]
@@ -85,7 +85,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Archive:
-    """What the directory of an archive lists.
+    """The entries of an archive's directory.
 
     Attributes:
         members: arrays by name, in the order in which they were written; what is no array is left out. Of a name that
@@ -368,7 +368,7 @@ _HEADER_KEYS: Final = {"descr", "fortran_order", "shape"}
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where and how the values lie in a file.
+    """The place and the form of the values in a file.
 
     Attributes:
         dtype: type that reads the elements.
@@ -393,7 +393,7 @@ class Layout:
 
     @property
     def meta(self) -> TensorMeta:
-        """What the tensor table shows."""
+        """The facts that the tensor table shows."""
         return TensorMeta(self.name, self.shape, self.nbytes)
 
 
@@ -434,7 +434,7 @@ class TensorFile:
 
     @property
     def packed(self) -> bool:
-        """Whether the values have to be unpacked from the first on: they are not read from several places at once."""
+        """True if the values have to be unpacked from the first on: they are not read from several places at once."""
         return self._member is not None and self._member.deflated
 
     def __enter__(self) -> TensorFile:  # noqa: PYI034  # typing.Self needs Python 3.11
@@ -648,7 +648,7 @@ def _parse_header(header: bytes, start: int, utf8: bool, declared: str) -> Layou
 
 _BFLOAT16: Final = np.dtype(ml_dtypes.bfloat16)
 _RAW_BFLOAT16: Final = ("<E2", "|E2", "E2")
-"""How MindSpore 2.3 and later writes raw bfloat16."""
+"""The types by which MindSpore 2.3 and later writes raw bfloat16."""
 _FP8: Final = np.dtype(ml_dtypes.float8_e5m2)
 """The one fp8 type that numpy takes for a float, and writes as ``<f1``."""
 _SPECIAL: Final[dict[str, DType]] = dict.fromkeys(_RAW_BFLOAT16, _BFLOAT16) | {"<f1": _FP8, "|f1": _FP8}

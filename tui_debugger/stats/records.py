@@ -40,7 +40,7 @@ class RequiredStats:
 
     @property
     def previous(self) -> bool:
-        """Whether the previous step's tensor must be read as well."""
+        """True if the previous step's tensor must be read as well."""
         return self.change or bool(self.closeness)
 
     def __or__(self, other: RequiredStats) -> RequiredStats:
@@ -71,7 +71,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What was measured of one tensor.
+    """The measured statistics of one tensor.
 
     Attributes:
         meta: dtype and shape; None when unreadable.
@@ -101,7 +101,7 @@ ONLY_COMPARED = -1
 
 @dataclass(frozen=True, slots=True)
 class Specs:
-    """How several tensors are read: the columns of as many ``ReadSpec``.
+    """Instructions to read several tensors: the columns of as many ``ReadSpec``.
 
     Attributes:
         paths: files as ``os.fsencode`` bytes, so that names of any encoding survive.
@@ -150,7 +150,7 @@ class ReadRequests:
 
 
 class State(IntEnum):
-    """What a row says."""
+    """The meaning of a row."""
 
     UNKNOWN = 0
     """Not looked at."""
@@ -161,7 +161,7 @@ class State(IntEnum):
 
 
 class Before(IntEnum):
-    """What became of the previous step; the words of ``Record.previous``."""
+    """The state of the previous step; the words of ``Record.previous``."""
 
     NONE = 0
     OK = 1
@@ -209,7 +209,7 @@ NOT_KNOWN: Final = -2
 
 
 class Records:
-    """What was measured of ``n`` tensors. Rows are numbered as whoever made it numbers the tensors.
+    """The measured statistics of ``n`` tensors. Rows are numbered as whoever made it numbers the tensors.
 
     Attributes:
         rows: structured array of ``ROW``.

@@ -149,7 +149,7 @@ def _times(factor: float) -> str:
 
 
 STATISTIC_TITLES: Final = tuple(field.title for field in TENSOR_TABLE)
-"""What ``statistic_texts`` are."""
+"""The titles of ``statistic_texts``."""
 
 
 def statistic_texts(stats: TensorStats | None) -> list[str]:

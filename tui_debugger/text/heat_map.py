@@ -23,7 +23,7 @@ Levels = npt.NDArray[np.int64]
 
 
 class Colors(Enum):
-    """What a terminal can show."""
+    """The colours that a terminal can show."""
 
     NONE = "none"
     FEW = "16"
@@ -42,12 +42,12 @@ GLYPHS: Final = {Kind.NAN: "N", Kind.POS_INF: "▲", Kind.NEG_INF: "▼", Kind.B
 POSITIVE_SHADES: Final = "░▒▓█"
 NEGATIVE_SHADES: Final = "-=≡▤"
 ZERO_SHADE: Final = "·"
-"""Where colours cannot tell levels apart, glyphs do, the sign included."""
+"""Glyphs that tell levels apart where colours cannot, the sign included."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """What the ends of the colours stand for.
+    """The values that the ends of the colours stand for.
 
     Data of both signs get a scale that is symmetric around 0, so that equal colours are equal magnitudes; other data
     run from the value nearest to 0 to the one farthest from it.
@@ -62,7 +62,7 @@ class Scale:
 
     @property
     def signed(self) -> bool:
-        """Whether there are both signs."""
+        """True if there are both signs."""
         return self.low < 0 < self.high
 
     @property
@@ -170,7 +170,7 @@ def shade(level: int) -> str:
 
 
 SIZES: Final = (8, 6, 4, 2, 1)
-"""How often a cell may be enlarged. Even numbers end with a line of text."""
+"""Factors by which a cell may be enlarged. Even numbers end with a line of text."""
 FEW: Final = 8
 """Cells in a row or column that are not made fewer to save bytes."""
 
@@ -317,7 +317,7 @@ def _enlarged(times: int) -> int:
 Codes = npt.NDArray[np.int64]
 SHADES: Final = 4
 _BAD: Final = 100
-"""What is added to a ``Kind``: levels are smaller."""
+"""The number that is added to a ``Kind``: levels are smaller."""
 _OUTSIDE: Final = 200
 _SEQUENCE: Final = 7
 """Bytes of an escape sequence besides its colours, and of the one that ends it."""

@@ -168,7 +168,7 @@ LARGE = 1e6
 
 
 class Family(Enum):
-    """How the elements of an array are written."""
+    """The way in which the elements of an array are written."""
 
     BOOL = "bool"
     INT = "int"
@@ -178,7 +178,7 @@ class Family(Enum):
 
 
 class CellKind(IntEnum):
-    """What a cell holds, for its colour. The text says it too: colour is never the only sign."""
+    """The content of a cell, for its colour. The text says it too: colour is never the only sign."""
 
     NORMAL = 0
     ZERO = 1
@@ -190,7 +190,7 @@ class CellKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class NumberFormat:
-    """How floating-point cells are written.
+    """The form of floating-point cells.
 
     Attributes:
         precision: digits after the point, 0 to 10.
@@ -395,12 +395,12 @@ class ValueTable:
 
     @property
     def empty(self) -> bool:
-        """Whether there is nothing to show."""
+        """True if there is nothing to show."""
         return not (self.rows and self.columns)
 
     @property
     def folded(self) -> bool:
-        """Whether one dimension is wrapped into rows."""
+        """True if one dimension is wrapped into rows."""
         return len(self.lines) == 1
 
     def cells(self, top: int, left: int, height: int, width: int) -> Array:

@@ -181,18 +181,18 @@ class TorchProbe:
 
 
 CHANGES: Final = 20
-"""How often a graph that grows (a program that does not do the same in every step) is sent anew."""
+"""The number of times that a growing graph (of a program whose steps differ) is sent anew."""
 RIVAL: Final = 2
 """Steps of an optimizer that updates the same parameters as the one that ends steps, after which it ends them."""
 STRANGER: Final = 20
 """The same of one that updates others, and as long as the one that ends steps never made any."""
 JOINED: Final = "steps of a new optimizer before it was known that it ends the steps (give it to tdbg.attach)"
-"""What is not recorded of each by itself."""
+"""The things that are not recorded of each by itself."""
 _GIB: Final = 1 << 30
 
 
 class Handle:
-    """What ``attach`` returns when there is no address: nothing is installed, and every method does nothing."""
+    """The handle that ``attach`` returns without an address: nothing is installed, and no method does anything."""
 
     def __enter__(self) -> Handle:  # noqa: PYI034 - typing.Self needs Python 3.11
         """``with tdbg.attach(...):`` around the loop: the flight recorder sees what ends it, and all is removed."""
@@ -208,17 +208,17 @@ class Handle:
 
     @property
     def on(self) -> bool:
-        """Whether a debugger may come."""
+        """True if a debugger may come."""
         return False
 
     @property
     def attached(self) -> bool:
-        """Whether a debugger is there now."""
+        """True if a debugger is there now."""
         return False
 
     @property
     def unrecorded(self) -> Sequence[Unrecorded]:
-        """What ran and could not be recorded so far: nobody can say whether it was clean."""
+        """The parts that ran and could not be recorded so far: nobody can say whether it was clean."""
         return ()
 
     def step_end(self) -> None:
@@ -276,7 +276,7 @@ class Attachment(Handle):
         self._ending: RemovableHandle | None = None
         self._ended = self._running = False
         self._since: weakref.WeakKeyDictionary[torch.optim.Optimizer, int] = weakref.WeakKeyDictionary()
-        """How often others stepped since the one that ends steps did."""
+        """The number of steps of others since the one that ends steps did one."""
         self._usual = 0
         self._recording.at_backward_end = _weakly(self._backward_ended)
         hooks = Operators if level == "op" else ModuleHooks
@@ -291,17 +291,17 @@ class Attachment(Handle):
 
     @property
     def on(self) -> bool:
-        """Whether a debugger may come, or a flight recorder runs."""
+        """True if a debugger may come, or a flight recorder runs."""
         return not self._failed and (self._agent.on or self._flying is not None)
 
     @property
     def attached(self) -> bool:
-        """Whether a debugger is there now."""
+        """True if a debugger is there now."""
         return self._agent.attached
 
     @property
     def unrecorded(self) -> Sequence[Unrecorded]:
-        """What ran and could not be recorded so far."""
+        """The parts that ran and could not be recorded so far."""
         return self._recording.unrecorded.all()
 
     def step_end(self) -> None:
@@ -587,7 +587,7 @@ def _weakly(method: Callable[..., None]) -> Callable[..., None]:
 
 
 def _of_a_signal(error: Exception) -> bool:
-    """Whether a signal handler of the program raised an exception while something of ours ran: a time-out, say."""
+    """Tells whether a signal handler of the program raised while something of ours ran: a time-out, say."""
     handlers = (signal.getsignal(each) for each in signal.valid_signals())
     codes = {getattr(each, "__code__", None) for each in handlers} - {None}
     return any(frame.f_code in codes for frame, _ in traceback.walk_tb(error.__traceback__))

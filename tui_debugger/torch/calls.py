@@ -147,7 +147,7 @@ class Calls:
         self._given(place, args, kwargs)
 
     def _given(self, place: Place, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Returns what a pass works on. A module that is called by itself may be given what another one made."""
+        """Takes what a pass works on. A module that is called by itself may be given what another one made."""
         recording, no_grad = self._recording, self.no_grad
         whole = place.module is self._root
         scope = "inputs" if whole else "inputs." + place.scope.replace("/", ".")

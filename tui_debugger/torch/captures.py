@@ -359,7 +359,7 @@ class Capture:
 
     @property
     def intact(self) -> bool:
-        """Whether the values are there and still what they were."""
+        """True if the values are there and still what they were."""
         counter = self.counter() if isinstance(self.counter, weakref.ref) else self.counter
         if counter is None and self.counter is None:
             counter = self.tensor
@@ -369,7 +369,7 @@ class Capture:
 
     @property
     def screened(self) -> bool:
-        """Whether quick numbers were asked for."""
+        """True if quick numbers were asked for."""
         return self.extremes >= 0 or self.magnitude >= 0 or self.energy >= 0
 
     def lead_to(self, kinds: int, start: int) -> None:
@@ -485,7 +485,7 @@ class Step:
         """
         self.entries: list[Capture | TensorGroup] = []
         self.starts: list[int] = []
-        """When calls of the model began, as ``Capture.order``."""
+        """The times at which calls of the model began, as ``Capture.order``."""
         self.waiting = Waiting()
         self.volatile: set[Key] = set() if volatile is None else volatile
         """Tensors that were changed in place after they had been seen, in this step or one before."""
@@ -792,7 +792,7 @@ def begin_numbers(x: torch.Tensor, waiting: Waiting, kinds: int) -> int:
 
 @functools.cache
 def offsets(kinds: int) -> dict[str, int]:
-    """How far behind the first one ``begin_numbers`` leaves each number, by the name that it has in ``Capture``."""
+    """Returns the distance from the first number at which ``begin_numbers`` leaves each, by its name in ``Capture``."""
     found: dict[str, int] = {}
     at = 0
     for kind, name in _NUMBERS:

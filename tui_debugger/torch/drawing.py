@@ -108,7 +108,7 @@ class ExchangeGraph(GraphBuilder):
             super().add_node(name, op_type, made, outputs, source, ranks=ranks)
 
     def _through(self, name: str, inputs: Iterable[str]) -> list[str]:
-        """What a node got, by way of what sums it up over processes. Nobody computes with the shards of a weight."""
+        """Returns what a node got, by way of what sums it up over processes. Nobody computes with shards."""
         backward = name in self._seen and bool(self._seen[name].forward)
         made = _but(inputs, {local_output_of(name), *self._of_weight})
         return [self._summed(each) for each in made] if backward else made
@@ -254,7 +254,7 @@ class _Drawing:
         self.add(name, node.kind, self._structure.inputs_of(name), slots, node.source)
 
     def add_parameter_gradient(self, parameter: str, tensor: torch.Tensor) -> None:
-        """Returns what an optimizer will use as the gradient of a parameter."""
+        """Adds what an optimizer will use as the gradient of a parameter."""
         name = gradient_of(parameter)
         kind = BIAS_GRADIENT if _BIAS.search(parameter) else PARAMETER_GRADIENT
         self.add(name, kind, self._structure.inputs_of_gradient(name), [slot_of(tensor)])
@@ -295,7 +295,7 @@ def states_of(tree: Tree, optimizers: Iterable[torch.optim.Optimizer]) -> Mappin
 
 
 class States:
-    """What optimizers keep, by name: mostly the same tensors in every step, looked for anew only when they are not."""
+    """The states that optimizers keep, by name: mostly the same in every step, looked for anew only when not."""
 
     def __init__(self) -> None:
         self._tree: Tree | None = None

@@ -44,7 +44,7 @@ class TrainingFlight:
         self._step = 0
         self._attached = False
         self._withheld: Sequence[ClientHit] = ()
-        """What was found in the step that ended last, what a debugger sees included."""
+        """The hits of the step that ended last, those that a debugger sees included."""
         self._known: BaseException | None = None
         self._closed = False
         self._ending = Ending(self._ended)
@@ -105,7 +105,7 @@ class TrainingFlight:
             self._tell(self._recorder.flush(ends=ends))
 
     def _rest(self) -> None:
-        """Returns what was recorded since the last step ended."""
+        """Judges what was recorded since the last step ended."""
         recording = self._training.recording
         if len(recording.step) or recording.passes:
             recording.end_pass()
@@ -144,7 +144,7 @@ class TrainingFlight:
         recording.structure.changed = partial and learning
 
     def _captures(self) -> dict[Key, Capture]:
-        """What is known of the step, one of each tensor: the first bad one if there is one, else the last one."""
+        """Returns what is known of the step, one of each tensor: the first bad one if there is any, else the last."""
         found: dict[Key, Capture] = {}
         for capture in self._all():
             key = capture.name, capture.slot

@@ -30,7 +30,7 @@ _DEEPEST: Final = 10
 _NOT_OPENED: Final = (type, torch.nn.Module, torch.optim.Optimizer)
 """Objects whose tensors are their own: whoever takes or returns one did not make them."""
 _KEPT: Final = (torch.Tensor, torch.distributions.Distribution)
-"""What is looked at among the attributes of other objects."""
+"""The types that are looked at among the attributes of other objects."""
 
 
 def leaves(value: Any, depth: int = _DEEPEST) -> list[torch.Tensor]:
@@ -108,7 +108,7 @@ class Hook:
         self._first = first
 
     def __call__(self, *arguments: Any) -> None:
-        """Returns what PyTorch calls. Nothing is returned: nothing is changed."""
+        """Called by PyTorch. Nothing is returned: nothing is changed."""
         self._act(*self._first, *arguments)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Callable[..., None]:
@@ -133,7 +133,7 @@ def version_of(tensor: torch.Tensor) -> int:
 
 
 Counter = torch.Tensor | weakref.ref[torch.Tensor]
-"""What tells how often the values of a tensor were changed."""
+"""The counter that tells how often the values of a tensor were changed."""
 
 
 def counters(operator: Any, args: Any, kwargs: Any, outputs: Sequence[torch.Tensor]) -> Sequence[Counter]:
@@ -364,7 +364,7 @@ class EveryOperator(dispatch.TorchDispatchMode):  # type: ignore[no-untyped-call
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """How a distributed tensor lies on the processes.
+    """The placement of a distributed tensor on the processes.
 
     Attributes:
         text: which part this process has, in words.
@@ -500,7 +500,7 @@ def is_view(tensor: torch.Tensor) -> bool:
 
 
 def freed(tensor: torch.Tensor) -> bool:
-    """Whether the memory of the values was given back meanwhile: FSDP does so with weights that were put together."""
+    """Tells whether the memory of the values was given back: FSDP does so with weights that were put together."""
     if tensor.layout is not torch.strided or not tensor.numel():
         return False
     last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
@@ -542,7 +542,7 @@ def local(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def readable(tensor: torch.Tensor) -> bool:
-    """Whether a tensor has plain values in memory: not quantized, not on no device, not inside a transformation."""
+    """Tells whether a tensor has plain values in memory: not quantized, not without a device, not transformed."""
     return not (tensor.is_meta or tensor.is_quantized or tensor.is_nested or transformed(tensor))
 
 

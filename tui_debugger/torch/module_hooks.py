@@ -54,7 +54,7 @@ from tui_debugger.torch.structure import (
 LOSS: Final = "Loss"
 """The node of the first loss of a call of the model, and its operator type where nobody saw what computed it."""
 SCALED: Final = "Scaled"
-"""How the name of what a gradient scaler made of it begins."""
+"""The beginning of the name of what a gradient scaler made of it."""
 
 
 class Losses:
@@ -113,7 +113,7 @@ class Losses:
     # -- inside --------------------------------------------------------------------------------------
 
     def _in_training(self) -> bool:
-        """Whether this is the thread that trains, and no backward pass runs (for a checkpoint there is another one)."""
+        """Tells whether this thread trains and runs no backward pass (for a checkpoint there is another one)."""
         return not is_compiling() and not in_backward() and self._calls.thread in (None, get_ident())
 
     def _know(self, tensors: Sequence[Any], gradients: Sequence[Any], adds: bool) -> None:
@@ -238,7 +238,7 @@ class ModuleHooks:
 
     @property
     def installed(self) -> bool:
-        """Whether there are hooks."""
+        """True if there are hooks."""
         return bool(self._handles)
 
     def install(self, tree: Tree) -> None:
@@ -330,7 +330,7 @@ class ModuleHooks:
             self._losses.begin()
 
     def _takes(self, place: Place, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """What functions computed, and a module is given, is recorded now: the module may change it in place."""
+        """Records what functions computed and a module is given now: the module may change it in place."""
         again = in_backward()
         calls = self._calls
         if not again and (calls.outer is None or calls.thread != get_ident()):
@@ -367,7 +367,7 @@ class ModuleHooks:
         return without_gradients(name) if self._calls.no_grad else name
 
     def _know_given(self, call: str, given: Sequence[torch.Tensor]) -> None:
-        """What a module is given as another one made it, in the steps that were followed, it must be given always."""
+        """Notes what a module is given as another one made it: in steps that were followed, it must be given always."""
         for at, tensor in enumerate(given):
             known = self._given_as_made.get((call, at))
             if not self._recording.flow.following:
@@ -491,7 +491,7 @@ class ModuleHooks:
     def _sources(
         self, place: Place, args: tuple[Any, ...], kwargs: dict[str, Any], out: list[torch.Tensor]
     ) -> list[str]:
-        """What the outputs of a module were made of; where that is not all known also what it was called with."""
+        """Returns what the outputs of a module were made of; where not all is known also what it was called with."""
         flow = self._recording.flow
         made = flow.sources(out)
         if not flow.seeing and not self._holds_others(place):

@@ -282,7 +282,7 @@ class Structure:
         self.changed = False
 
     def add(self, name: str, node: Node, after: str = "") -> None:
-        """A node that was not known. It stands behind the one that ran before it."""
+        """Adds a node that was not known. It stands behind the one that ran before it."""
         self.changed = True
         if after not in self.nodes or after == next(reversed(self.nodes)):
             self.nodes[name] = node
@@ -295,13 +295,13 @@ class Structure:
         self.nodes = nodes
 
     def add_slot(self, name: str, slot: int, tensor: torch.Tensor) -> None:
-        """An output of a known node."""
+        """Adds an output of a known node."""
         if slot not in self.nodes[name].outputs:
             self.nodes[name].outputs[slot] = slot_of(tensor)
             self.changed = True
 
     def add_inputs(self, name: str, inputs: Iterable[str]) -> None:
-        """Returns what a known node was made of in this step, beside what it was made of in others."""
+        """Adds what a known node was made of in this step, beside what it was made of in others."""
         node = self.nodes[name]
         merged = without(unique([*node.inputs, *inputs]), name)
         if merged != node.inputs:
@@ -312,21 +312,21 @@ class Structure:
             self.changed = True
 
     def add_gradient(self, name: str, inputs: Iterable[str]) -> None:
-        """Returns what the gradient of a parameter was made of in this step."""
+        """Adds what the gradient of a parameter was made of in this step."""
         merged = without(unique([*self.gradients.get(name, ()), *inputs]), name)
         if merged != self.gradients.get(name):
             self.gradients[name] = merged
             self.changed = True
 
     def feed(self, name: str, sources: Iterable[str]) -> None:
-        """Returns what a buffer, or an input of the model, holds was made in the step itself."""
+        """Adds what a buffer, or an input of the model, was made of in the step itself."""
         merged = unique([*self.fed.get(name, ()), *sources])
         if merged != self.fed.get(name):
             self.fed[name] = merged
             self.changed = True
 
     def doubt(self, name: str) -> None:
-        """A node ran, and nobody looked at what it was made of."""
+        """Notes that a node ran and nobody looked at what it was made of."""
         if name not in self.doubted:
             self.doubted.add(name)
             self.changed = True

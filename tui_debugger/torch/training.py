@@ -45,9 +45,9 @@ from tui_debugger.torch.verdicts import look_now
 from tui_debugger.watch.condition_table import CONDITIONS, WIRE_NOT_CHANGED, WIRE_OVERFLOW
 
 SUMMED: Final = 1e-3
-"""What a sum that is made in float32 may be off by, as a part of it."""
+"""The error that a sum made in float32 may have, as a part of it."""
 LOOSE: Final = 1.05
-"""How far apart the bounds of Σ|x| may be until it is measured again."""
+"""The ratio that the bounds of Σ|x| may have until it is measured again."""
 _MEASURED: Final = Quick.EXTREMES | Quick.TOTAL | Quick.ZEROS
 CHUNK: Final = 1 << 24
 """Elements of weights that are compared with the step before at a time: what bounds the memory for differences."""
@@ -251,7 +251,7 @@ Told = Callable[[torch.optim.Optimizer, bool], None]
 
 
 class Expectation:
-    """What optimizers and modules did in the step that is recorded."""
+    """The deeds of optimizers and modules in the step that is recorded."""
 
     def __init__(self) -> None:
         self.skipped = False
@@ -275,7 +275,7 @@ class Expectation:
         self._by_gradient: dict[str, str] = {}
 
     def know(self, tree: Tree) -> None:
-        """Tells which modules own which parameters."""
+        """Learns which modules own which parameters."""
         names = {id(parameter): name for name, parameter in tree.parameters.items()}
         self._parameters = tree.parameters
         self._by_gradient = {gradient_of(name): name for name in tree.parameters}
@@ -308,7 +308,7 @@ class Expectation:
         return any(id(parameter) in own for group in optimizer.param_groups for parameter in group["params"])
 
     def look_at(self, captures: Iterable[Capture], structure: Structure) -> None:
-        """What was seen of the step, and all nodes that are known. Looked at when somebody asks for an excuse."""
+        """Takes what was seen of the step, and all nodes that are known. Looked at when somebody asks for an excuse."""
         self._captures, self._nodes = captures, structure.nodes
         self._losses, self._scaled = structure.losses, structure.scaled
         self._outputs.clear()
@@ -415,11 +415,11 @@ SMALL: Final = 1 << 16
 """Bytes of a weight whose values of the step before are kept whatever is watched."""
 
 ADDED: Final = "modules and weights that were put into the model after tdbg.attach (call it again then)"
-"""What is not recorded."""
+"""The things that are not recorded."""
 
 
 class Training:
-    """What is known of a training.
+    """The state of a training.
 
     Attributes:
         tree: the model by names.
@@ -453,7 +453,7 @@ class Training:
         self._seen: set[str] = set()
         self._lasting = Lasting()
         self._weights: Grouping | None = None
-        """What was seen last of what outlives a step."""
+        """The last sight of what outlives a step."""
         self._states = States()
         self._weights_seen = False
         self._at_backward: dict[str, tuple[tuple[int, int], Capture | None]] = {}
@@ -551,7 +551,7 @@ class Training:
         return {reading.parameter for reading in self.distribution.readings}
 
     def _version(self, name: str, shards: Container[str]) -> tuple[int, int, int]:
-        """What changes when the program writes to a weight, or puts other memory into it (``weight.data = ...``)."""
+        """Returns what changes when the program writes to a weight or gives it other memory (``weight.data = ...``)."""
         parameter = self.tree.parameters[name]
         part = part_of(parameter)
         fixed = part is parameter and part.layout is torch.strided and name not in shards
@@ -565,7 +565,7 @@ class Training:
 
     @property
     def unseen(self) -> bool:
-        """Whether a step has run and no module was seen in it."""
+        """True if a step has run and no module was seen in it."""
         return not self.recording.learning and self.recording.structure.nodes.keys() <= self.recording.structure.losses
 
     def see_gradients(self, optimizer: torch.optim.Optimizer | None = None) -> None:
@@ -593,7 +593,7 @@ class Training:
         see_all(self.recording.step, found + self._rates(optimizer), self.recording.plans, None)
 
     def backward_ended(self) -> None:
-        """Where no optimizer is known the program updates the weights by itself, and may clear the gradients at once.
+        """Looks at gradients where no optimizer is known: the program updates the weights, and may clear them at once.
 
         What may be a finding is looked at now, as long as it is there.
         """

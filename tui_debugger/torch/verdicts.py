@@ -244,7 +244,7 @@ def rough_record(capture: Capture, fetched: Fetched) -> Record:
 
 
 def judge_step(step: Step, judge: Judge, *, recheck: bool) -> list[ClientHit]:
-    """What the watchpoints say about a step: one transfer of quick numbers, and a second one when some are suspicious.
+    """Judges a step by the watchpoints: one transfer of quick numbers, and a second one when some are suspicious.
 
     Args:
         step: in execution order.

@@ -181,7 +181,7 @@ class Conversation:
         self._reported: dict[int, RemoteWatchpoint] = {}
         """The list that the last hits were judged by: they are reported after the graph was sent again."""
         self._told = True
-        """Whether the probe knows the watchpoints."""
+        """True if the probe knows the watchpoints."""
 
     def introduce(self, step: int) -> None:
         """Says who this is and sends the graphs. The debugger knows nothing of what was said before.
@@ -371,17 +371,17 @@ class Agent:
 
     @property
     def on(self) -> bool:
-        """Whether there is an address, so that a debugger may come at any time. False for good after a fork."""
+        """True if there is an address, so that a debugger may come at any time. False for good after a fork."""
         return self._keeper is not None
 
     @property
     def attached(self) -> bool:
-        """Whether a debugger is connected now."""
+        """True if a debugger is connected now."""
         return self._talk is not None
 
     @property
     def expected(self) -> bool:
-        """Whether a debugger is attached, or will be at the end of this step: time to keep values.
+        """True if a debugger is attached, or will be at the end of this step: time to keep values.
 
         Before the first step it waits for the first attempt to connect, at most the time-out.
         """
@@ -392,7 +392,7 @@ class Agent:
 
     @property
     def wants_nodes(self) -> bool:
-        """Whether ``node_end`` has anything to do without hits: the debugger asked to stop at a node.
+        """True if ``node_end`` has anything to do without hits: the debugger asked to stop at a node.
 
         Look at it before doing any work for a node.
         """

@@ -95,7 +95,7 @@ class _Hook:
         self.before = before
 
     def __call__(self, *given: Any) -> None:
-        """Returns what Python calls: for the main thread with three arguments, for others with one that holds them."""
+        """Called by Python: for the main thread with three arguments, for others with one that holds them."""
         error, thread = (given[1], None) if len(given) > 1 else _of_a_thread(given[0])
         try:
             if self in (_hooks.main, _hooks.threads) and isinstance(error, Exception):
@@ -118,7 +118,7 @@ class _Handler:
         self.func: Callable[[int, FrameType | None], Any] = before if callable(before) else _by_default
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        """Returns what Python calls."""
+        """Called by Python."""
         chained = self.func is not _by_default
         if _handlers.get(number) is self and os.getpid() == _hooks.process:
             if any(each.waits(self) for each in _endings):
@@ -129,7 +129,7 @@ class _Handler:
 
 
 class _Hooks:
-    """What is installed in this process."""
+    """The hooks that are installed in this process."""
 
     process = 0
     main: _Hook | None = None

@@ -209,9 +209,9 @@ def flight_watchpoints(
 
 
 ROW_BYTES: Final = 600
-"""What one tensor's statistics take in memory, about."""
+"""The bytes that one tensor's statistics take in memory, about."""
 _FOUND: Final = (Verdict.FINDING, Verdict.BLOCKED)
-"""What makes a tensor a finding."""
+"""The verdicts that make a tensor a finding."""
 REMEMBERED: Final = 100_000
 """Hits that are not reported a second time."""
 EVIDENCE: Final = 8 << 20
@@ -230,7 +230,7 @@ Values = Callable[[str, int], Array | None]
 
 @dataclass(frozen=True, slots=True)
 class Flight:
-    """What a flight recorder keeps, and where it writes.
+    """The settings of a flight recorder: the steps that it keeps, the place that it writes to.
 
     Attributes:
         directory: every dump becomes a directory in here.
@@ -370,7 +370,7 @@ class FlightRecorder:
 
     @property
     def knows_graph(self) -> bool:
-        """Whether ``know`` was called."""
+        """True if ``know`` was called."""
         return bool(self._graphs)
 
     @property
@@ -614,7 +614,7 @@ class _Events:
         self._outlives = outlives
         self._step = -1
         self._before: set[Key] = set()
-        """What was bad in the step before."""
+        """The tensors that were bad in the step before."""
         self._now: set[Key] = set()
         self._spread = self._spreads = False
         """Something was bad for the first time, in the step before, and in this one."""

@@ -53,7 +53,7 @@ _IPV6: Final = re.compile(r"\[[0-9A-Fa-f:.]+(%\w+)?\]")
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How a training reaches its debugger.
+    """The way from a training to its debugger.
 
     Attributes:
         address: ``host:port`` or ``unix:/path``; empty: there is none, and nothing is started.

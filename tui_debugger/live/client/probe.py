@@ -38,7 +38,7 @@ class TrainingTerminated(SystemExit):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who trains.
+    """The training, as it introduces itself.
 
     Attributes:
         program: framework and version: ``PyTorch 2.13.0``; the version of tdbg is added.

@@ -134,7 +134,7 @@ class Recorder:
 
     @property
     def attached(self) -> bool:
-        """Whether a debugger is connected now."""
+        """True if a debugger is connected now."""
         return self._agent.attached
 
     @property

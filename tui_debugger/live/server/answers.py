@@ -230,7 +230,7 @@ class Answer(ABC):
     @property
     @abstractmethod
     def complete(self) -> bool:
-        """Whether nothing more has to come."""
+        """True if nothing more has to come."""
 
     @abstractmethod
     def _take(self, message: Any, size: int) -> None: ...
@@ -250,12 +250,12 @@ class Numbers(Answer):
 
     @property
     def complete(self) -> bool:
-        """Whether all have come."""
+        """True if all have come."""
         return len(self._entries) == self._count
 
     @property
     def come(self) -> int:
-        """How many have come."""
+        """The number of those that have come."""
         return len(self._entries)
 
     @property
@@ -304,7 +304,7 @@ class Values(Answer):
 
     @property
     def complete(self) -> bool:
-        """Whether something was said to the end of every tensor."""
+        """True if something was said to the end of every tensor."""
         return None not in self.done
 
     def _take(self, message: Any, size: int) -> None:

@@ -22,7 +22,7 @@ SHORTEST, LONGEST = 5, 3600
 """Seconds that a client may leave between two heartbeats; other numbers are not taken."""
 MISSES: Final = 3
 ANSWER_SECONDS: Final = 120.0
-"""How long a client that was told something may be silent before it says anything, when it does not train."""
+"""Seconds that a client may be silent after a command when it does not train."""
 
 
 class Heartbeat:
@@ -53,7 +53,7 @@ class Heartbeat:
 
 
 class Asked(Enum):
-    """What has become of a question."""
+    """The state of a question."""
 
     QUEUED = "queued"
     SENT = "sent"
@@ -78,13 +78,13 @@ class Question:
 
     @property
     def open(self) -> bool:
-        """Whether an answer can still come."""
+        """True if an answer can still come."""
         return self.state in (Asked.QUEUED, Asked.SENT)
 
 
 @dataclass(slots=True)
 class Course:
-    """How a training goes on.
+    """The way in which a training goes on.
 
     Attributes:
         left: steps after the one that is asked for now; None without end.
@@ -101,7 +101,7 @@ class Course:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a training says when it enters: ``step`` is None from clients that cannot be trusted to count."""
+    """The report of a training that enters: ``step`` is None from clients that cannot be trusted to count."""
 
     step: int | None = None
     node: str = ""
@@ -112,7 +112,7 @@ _REQUEST_BYTES: Final = 1024 * 1024
 
 
 class Level(IntEnum):
-    """What a view asks for; the numbers of the wire."""
+    """The detail that a view asks for; the numbers of the wire."""
 
     VALUE = wire.VALUE
     STATISTICS = wire.STATISTICS
@@ -555,12 +555,12 @@ class Conversation:
 
     @property
     def hits_are_coming(self) -> bool:
-        """Whether hits have arrived whose stop has not."""
+        """True if hits have arrived whose stop has not."""
         return self._arrived_hits
 
     @property
     def settled(self) -> bool:
-        """Whether nothing is on its way: no call waits, and none is about to, for the rest of a list."""
+        """True if nothing is on its way: no call waits, and none is about to, for the rest of a list."""
         if self.phase in (Phase.LOST, Phase.DONE):
             return True
         return self.waiting is None and not isinstance(self._last, Watch | Unwatch | View)

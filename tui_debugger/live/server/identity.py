@@ -85,7 +85,7 @@ RIGHT_TOLERANCES: Final = (1, 6)
 
 
 class Admission(Enum):
-    """What becomes of a client."""
+    """The decision about a client."""
 
     ADMITTED = "admitted"
     MISMATCH = "mismatch"
@@ -145,7 +145,7 @@ _LONGEST = 200
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Where a call comes from.
+    """The origin of a call.
 
     A client of MindSpore is known by its connection, all calls of a process share one. Ours shows its session with
     every call, because all clients of a Unix socket look the same, and one that lost its connection comes back
@@ -161,12 +161,12 @@ class Caller:
 
     @property
     def key(self) -> str:
-        """What calls of one client have in common."""
+        """The key that the calls of one client have in common."""
         return f"session {self.session}" if self.session else f"peer {self.peer}"
 
     @property
     def host(self) -> str:
-        """Where its process runs, without the port."""
+        """The host of its process, without the port."""
         kind, _, rest = self.peer.partition(":")
         return unquote(rest).rpartition(":")[0] if kind.startswith("ip") else kind
 
@@ -179,7 +179,7 @@ class Caller:
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """How a client introduces itself.
+    """The introduction of a client.
 
     Attributes:
         judged: whether it is understood.
@@ -236,7 +236,7 @@ def cut_and_clean(words: str) -> str:
 
 
 KINDS: Final = 32
-"""So many kinds are told apart."""
+"""The number of kinds that are told apart."""
 _MOST: Final = 1 << 62
 _OTHERS: Final = "other things"
 
@@ -256,7 +256,7 @@ def unrecorded_of(message: Any) -> tuple[Unrecorded, ...]:
 
 
 def together(before: Iterable[Unrecorded], now: Iterable[Unrecorded]) -> tuple[Unrecorded, ...]:
-    """What was said before and what is said now, by kind: counts are of all so far, so the larger one is right."""
+    """Joins what was said before and what is said now, by kind: counts are of all so far: the larger one is right."""
     kinds = {each.what: each for each in before}
     for each in now:
         what = each.what if each.what in kinds or len(kinds) < KINDS - 1 else _OTHERS

@@ -213,7 +213,7 @@ class Gate:
     allow_unauthenticated: bool
 
     def refusal(self, shown: str | bytes | None) -> str:
-        """Why a call is turned away, empty when it is let in. A wrong token is never let in."""
+        """Tells why a call is turned away, empty when it is let in. A wrong token is never let in."""
         if shown is None:
             if self.private or self.allow_unauthenticated:
                 return ""
@@ -368,7 +368,7 @@ class Service:
         return training
 
     def _follow(self, call: Call, training: RemoteTraining) -> None:
-        """When this call breaks, the training is lost."""
+        """Marks the training as lost when this call breaks."""
         connection = call.connection = training.connection
         call.when_it_breaks(lambda: training.lose(connection))
 

@@ -197,7 +197,7 @@ _TICK_SECONDS: Final = 0.25
 _LOOK_SECONDS: Final = 2.0
 """Between two looks at the connections of clients that have no call open."""
 _GOODBYE_SECONDS: Final = 2.0
-"""How long a server that closes waits for trainings to take their last commands."""
+"""Seconds that a server that closes waits for trainings to take their last commands."""
 _GRACE_SECONDS: Final = 0.5
 _LONGEST_UNIX_PATH: Final = 100
 _MOST_TOKEN: Final = 4096
@@ -255,7 +255,7 @@ class Server:
 
     @property
     def refusals(self) -> Sequence[str]:
-        """Why clients were turned away, the newest last; bounded."""
+        """The reasons why clients were turned away, the newest last; bounded."""
         return self._registry.refusals
 
     def all(self) -> Sequence[RemoteTraining]:

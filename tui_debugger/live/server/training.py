@@ -128,7 +128,7 @@ class ReceivedParts:
 
 
 _LOOK_SECONDS: Final = 0.2
-"""How often whoever asked is told of progress, and can cancel."""
+"""Seconds between reports of progress, at which whoever asked can cancel."""
 _SAFETY_SECONDS: Final = 30.0
 """A call that waits looks around this often, should its end ever go unnoticed."""
 
@@ -172,19 +172,19 @@ class RemoteTraining:
 
     @property
     def info(self) -> TrainingInfo:
-        """Who it is."""
+        """The training, as it introduced itself."""
         if not self._parts.left_out:
             return self._info
         return replace(self._info, warning=f"{self._parts.left_out:,} hits of this stop were too many to keep")
 
     @property
     def phase(self) -> Phase:
-        """What it is doing."""
+        """The phase that it is in."""
         return self._conversation.phase
 
     @property
     def stop(self) -> Stop | None:
-        """Where it stopped last."""
+        """The place where it stopped last."""
         return self._conversation.stop
 
     @property
@@ -270,16 +270,16 @@ class RemoteTraining:
 
     @property
     def waiting(self) -> bool:
-        """Whether a call of it waits for a command."""
+        """True if a call of it waits for a command."""
         return self._conversation.waiting is not None
 
     @property
     def settled(self) -> bool:
-        """Whether no command is on its way to it."""
+        """True if no command is on its way to it."""
         return self._conversation.settled
 
     def silent_route(self) -> tuple[str, int] | None:
-        """Where it called from last and through which connection, when only that connection can tell that it is gone.
+        """The host and connection of its last call, when only that connection can tell that it is gone.
 
         None while a call of it waits or when it is gone; our own client holds a call open all the time.
         """
@@ -344,7 +344,7 @@ class RemoteTraining:
         self.emit()
 
     def lacks(self, unrecorded: Sequence[Unrecorded]) -> None:
-        """Returns what it says it could not record so far."""
+        """Takes what it says it could not record so far."""
         if unrecorded:
             with self._changed:
                 self._unrecorded = together(self._unrecorded, unrecorded)
@@ -555,7 +555,7 @@ class Registry:
 
     @property
     def refusals(self) -> Sequence[str]:
-        """Why clients were turned away."""
+        """The reasons why clients were turned away."""
         with self._lock:
             return tuple(self._refusals)
 

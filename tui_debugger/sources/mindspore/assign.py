@@ -300,7 +300,7 @@ def ranks(order: Mapping[int, int]) -> dict[int, int]:
 
 
 Domains = MutableMapping[int, Mask]
-"""What each variable may still take."""
+"""The values that each variable may still take."""
 
 BUDGET = 30_000
 """Net and pool checks that the search of one problem may cost: about a second."""
@@ -370,7 +370,7 @@ class _NumberedNet:
 
 @dataclass
 class Solution:
-    """What came out.
+    """The result of the search.
 
     Attributes:
         chosen: choice of each variable.

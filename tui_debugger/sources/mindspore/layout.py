@@ -122,12 +122,12 @@ def stamp(path: Path) -> Stamp:
 
 
 def is_directory(path: Path) -> bool:
-    """Whether a path is a directory that we may know of; never raises, unlike ``Path.is_dir`` before Python 3.14."""
+    """Tells whether a path is a directory that we may see; never raises, unlike ``Path.is_dir`` before Python 3.14."""
     return os.path.isdir(path)  # noqa: PTH112 - see above
 
 
 def may_hold_tensors(path: Path | bytes) -> bool:
-    """Whether something in a directory that is none of a dump looks like a tensor's file, or it cannot be listed."""
+    """Tells whether a directory that is none of a dump has what looks like a tensor's file, or cannot be listed."""
     try:
         with os.scandir(os.fsdecode(path)) as entries:
             return any(entry.name.endswith(_TENSOR) or entry.name == "statistic.csv" for entry in entries)
@@ -250,7 +250,7 @@ LOOKED_FOR = "directories rank_0, rank_1 ... that hold .dump_metadata/, graphs/,
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Where a run lies and what inside it was named.
+    """The place of a run, and the part of it that was named.
 
     Attributes:
         root: the directory that holds the ``rank_N`` directories.

@@ -141,7 +141,7 @@ _Row = tuple[int, int, int, bytes]
 
 
 class ContentDigests:
-    """What the store knows about the contents of one listing's files. For one call of the matcher."""
+    """The store's knowledge of the contents of one listing's files. For one call of the matcher."""
 
     def __init__(self, store: DiskCache, files: Files) -> None:
         self._store, self._files = store, files
@@ -247,7 +247,7 @@ _MATCH_MAGIC: Final = b"tdbM"
 
 
 class MatchCache:
-    """What the store knows about matches."""
+    """The store's knowledge of matches."""
 
     def __init__(self, store: DiskCache, nodes: NodeTable) -> None:
         """``nodes`` are those of the graph files."""
@@ -355,7 +355,7 @@ Signature = tuple[tuple[str, Stamp], ...]
 
 @dataclass(frozen=True, slots=True)
 class GraphFiles:
-    """What the graph and order files of a rank say.
+    """The contents of the graph and order files of a rank.
 
     Attributes:
         graphs: by number of the file; broken ones are left out.
@@ -466,7 +466,7 @@ class EarlierMatches:
 
     @property
     def open(self) -> bool:
-        """Whether another step could decide more."""
+        """True if another step could decide more."""
         return any(self._open.values())
 
     def open_in(self, root: int) -> bool:
@@ -540,12 +540,12 @@ class NodeMap:
 
     @property
     def has_graph(self) -> bool:
-        """Whether any node comes from a graph."""
+        """True if any node comes from a graph."""
         return len(self._graph) > 0
 
     @property
     def open(self) -> bool:
-        """Whether another step could decide what the steps matched so far left open."""
+        """True if another step could decide what the steps matched so far left open."""
         return self._decided.open
 
     @property

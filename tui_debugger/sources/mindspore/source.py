@@ -171,20 +171,20 @@ def graph_runs(order: RunOrder, times: RunTimes, names: Mapping[int, str]) -> tu
 
 
 _MATCH_STEPS = 4
-"""So many steps may be read to decide which files belong to which node."""
+"""The number of steps that may be read to decide which files belong to which node."""
 _WATCHED_STEPS = 4
 _WATCHED_DIRECTORIES = 16
-"""So many step directories are watched: those of the newest steps, where graphs have many."""
+"""The number of step directories that are watched: those of the newest steps, where graphs have many."""
 _MOST_ROWS = 4_000_000
-"""So many rows of tensor tables are kept per rank: 200 MB, a fifth of that when the steps hold the same files."""
+"""The rows of tensor tables that are kept per rank: 200 MB, a fifth of that when the steps hold the same files."""
 
 _Alike = tuple[tuple[Pattern, ...], tuple[Block, ...]]
-"""What steps have in common that are arranged alike."""
+"""The things that steps have in common that are arranged alike."""
 
 
 @dataclass(frozen=True, slots=True)
 class RankChanges:
-    """What is new in one rank."""
+    """The changes in one rank."""
 
     new_steps: tuple[int, ...] = ()
     grown_steps: tuple[int, ...] = ()
@@ -275,7 +275,7 @@ class RankRun:
         return notices
 
     def unreadable(self) -> list[UnreadablePart]:
-        """What could not be listed or read: of the layout, of the steps that were listed, of graphs that were read."""
+        """The parts that could not be listed or read: of the layout, of listed steps, of graphs that were read."""
         root = self.path.parent
         listed = [
             UnreadablePart(relative(path, root), why, self.number, step) for path, why, step in self._listings.missing()
@@ -468,7 +468,7 @@ class RankRun:
 
 
 def _fate(text: str) -> str:
-    """What became of something that a notice tells of: what could not be looked at was not left out on purpose."""
+    """Tells what became of something that a notice names: what could not be looked at was not left out on purpose."""
     return "" if text in NOT_LISTED else " ignored"
 
 
@@ -477,7 +477,7 @@ METADATA_DIRECTORY = ".dump_metadata"
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """What a rank says about itself; empty strings where it does not.
+    """The facts in a rank's metadata; empty strings where it does not.
 
     Attributes:
         net: net name.
@@ -587,7 +587,7 @@ class MindSporeSource:
 
     @property
     def info(self) -> RunInfo:
-        """What was found; notices grow while more is read."""
+        """The facts about the run; notices grow while more is read."""
         metadata = self._metadata
         with self._lock:
             ranks = [self._ranks[number] for number in sorted(self._ranks)]

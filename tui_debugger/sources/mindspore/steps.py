@@ -72,7 +72,7 @@ KIND_NAMES: Final = "names"
 WORTHWHILE: Final = 200
 """Entries from which a directory is worth remembering."""
 _KEPT = 4
-"""So many patterns are kept unpacked: the steps of a run follow one another."""
+"""The number of patterns that are kept unpacked: the steps of a run follow one another."""
 
 _VERSION: Final = 3
 _STAMPS: Final = 3
@@ -95,7 +95,7 @@ class _Unpacked:
 
 
 class ListingCache:
-    """What the store knows of directories. Not thread-safe: its owner locks."""
+    """The store's knowledge of directories. Not thread-safe: its owner locks."""
 
     def __init__(self, store: DiskCache, known_names: KnownNames) -> None:
         self._store, self._known_names = store, known_names
@@ -273,12 +273,12 @@ YOUNG_NS = 5 * 10**9
 """A directory changed more recently than this may change again within one tick of its clock."""
 Stamps = tuple[Stamp, ...]
 _GUESSES = 1000
-"""So many names are looked at to guess the version that wrote them."""
+"""The number of names that are looked at to guess the version that wrote them."""
 
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """How the directories of a step looked when they were listed.
+    """The state of a step's directories when they were listed.
 
     Attributes:
         stamps: of the directories and of the files in them that are appended to.
@@ -447,7 +447,7 @@ def _generation(listing: Listing) -> str:
 
 
 GLANCE: Final = 32
-"""So many names are looked at first."""
+"""The number of names that are looked at first."""
 
 _PARAMETER: Final = b"Parameter."
 
@@ -456,7 +456,7 @@ Key = tuple[bytes, bytes, bytes]
 
 
 class FirstLook(NamedTuple):
-    """What a look at a directory found.
+    """The result of a look at a directory.
 
     Attributes:
         spans: of its runs, oldest first; of a big directory only as far as it was seen.
@@ -614,7 +614,7 @@ class RunTimes:
             return self._order
 
     def began(self, root: int, step: int) -> int:
-        """When the only run of a step began, where a listing told more exactly than the order knows; else 0."""
+        """Tells when the only run of a step began, where a listing told more exactly than the order knows; else 0."""
         return self._began.get((root, step), 0)
 
     def learn(self, step: int, spans: Mapping[int, tuple[Span, ...]]) -> None:

@@ -40,7 +40,7 @@ _KINDS = {PARAMETER: _PARAMETER, CONSTANT: _CONSTANT}
 
 @dataclass(frozen=True, eq=False)
 class Arrangement:
-    """Which files of a listing are the rows of its table, in which order.
+    """The files of a listing that are the rows of its table, in their order.
 
     Attributes:
         known_names: what the numbers mean.

@@ -36,18 +36,18 @@ _EPOCH: Final = re.compile(rf"{_EDGE}epoch[_\-=]?(\d{{1,6}}){_END}", re.IGNORECA
 _RANK: Final = re.compile(rf"{_EDGE}rank[_\-=]?(\d{{1,9}}){_END}", re.IGNORECASE)
 _NUMBER: Final = re.compile(r"\d{1,9}")
 EPOCH: Final = 1_000_000
-"""What an epoch adds to the numbers of its steps where they begin anew in every epoch."""
+"""The number that an epoch adds to the numbers of its steps where they begin anew in every epoch."""
 _LEVELS_UP: Final = 6
 _LEVELS_DEEP: Final = 16
-"""So many directories below each other are looked into."""
+"""The number of directories below each other that are looked into."""
 _MOST_ENTRIES: Final = 20_000
-"""So many entries are looked at to recognise a dump."""
+"""The number of entries that are looked at to recognise a dump."""
 _MOST_DIRECTORIES: Final = 2_000
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedName:
-    """What the name of a directory, or of a file without its suffix, says.
+    """The facts in the name of a directory, or of a file without its suffix.
 
     Attributes:
         rest: what is left of the name; a part of a node's name.
@@ -61,7 +61,7 @@ class ParsedName:
 
     @property
     def tells(self) -> bool:
-        """Whether it says anything of a step or a rank."""
+        """True if it says anything of a step or a rank."""
         return (self.rank, self.step, self.epoch) != (None, None, None)
 
 
@@ -128,7 +128,7 @@ def is_array(name: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """What the directories above say of an entry."""
+    """The facts that the directories above say of an entry."""
 
     rank: int | None = None
     epoch: int | None = None
@@ -356,7 +356,7 @@ def _below(start: Path) -> list[Path]:
 
 
 def _has_run(directory: Path) -> bool:
-    """Whether a directory below the given one is a dump: files named after steps in it may be those of one tensor."""
+    """Tells whether a directory below the given one is a dump: files named after steps in it may be of one tensor."""
     for name in _names(directory):
         if name.endswith(".npy") or not parse_name(_stem(name)).tells:
             continue

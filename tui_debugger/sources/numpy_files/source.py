@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 
 GRAPH: Final = "arrays"
-"""What the one graph is called that all nodes are in."""
+"""The name of the one graph that all nodes are in."""
 ROOT: Final = 0
 _SIDES: Final = {"in": Side.INPUT, "input": Side.INPUT, "out": Side.OUTPUT, "output": Side.OUTPUT}
 _SLOT: Final = re.compile(r"(?:(.*)[./:])?(input|in|output|out)s?[._:](\d{1,4})", re.DOTALL)
@@ -60,7 +60,7 @@ _GRADIENT: Final = re.compile(r"(?:^|[./_])(?:grads?|gradients?)(?:[./_]|$)", re
 _UNREAD: Final = (".pt", ".pth", ".bin", ".safetensors", ".h5", ".hdf5", ".ckpt", ".pkl", ".pickle")
 """Files that hold tensors, and are not read."""
 _YOUNG_NS: Final = 5 * 10**9
-"""What changed more recently than this may change again within one tick of the clock."""
+"""A file that changed more recently than this may change again within one tick of the clock."""
 _PROGRESS_EVERY: Final = 1024
 _WATCHED: Final = 16
 
@@ -162,7 +162,7 @@ class NumpySource:
 
     @property
     def info(self) -> RunInfo:
-        """What was found."""
+        """The facts about the run."""
         notices = [*self._notices, *self._layout.notices]
         notices.append("there is no graph: nodes come from the names of files, in the order of these names")
         return RunInfo(str(self._root), "directory of .npy and .npz files", self._root.name, notices=tuple(notices))

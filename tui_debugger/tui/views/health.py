@@ -361,7 +361,7 @@ HINTS: Final = (
     ("Esc", "back"),
 )
 FIRST_PART: Final = 2
-"""So many steps are checked before there is something new to see; then twice as many, and so on."""
+"""The number of steps that are checked before there is something new to see; then twice as many, and so on."""
 LARGEST_PART: Final = 256
 WIDE: Final = 1 << 20
 """Room for a column per step in a text that is exported."""

@@ -164,7 +164,7 @@ KINDS: Final[Mapping[str, Kind]] = {
 """By the argument of the keys' action."""
 
 FIRST_PART: Final = 32
-"""So many steps are read before there is something to see; then twice as many, and so on."""
+"""The number of steps that are read before there is something to see; then twice as many, and so on."""
 LARGEST_PART: Final = 4096
 
 
