@@ -266,7 +266,7 @@ class ExchangeHooks:
         self._guard(lambda: self._came(name, gradient))
 
     def _came(self, name: str, gradient: torch.Tensor) -> None:
-        """Takes what is summed up, as it is written over in place. A whole gradient is too large for who shards them."""
+        """Takes what is summed up: it is written over in place. A whole gradient is too large for who shards them."""
         keep = self._distribution.gradients[name].kind == ALL_REDUCE
         with self._recording.at_work():
             self._recording.passed(local_of(name), "", gradient, keep=keep)
