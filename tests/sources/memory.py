@@ -31,7 +31,7 @@ from tui_debugger.model import (
     no_progress,
     turns,
 )
-from tui_debugger.sources.base import Capability, Changes, Columns, Spots, TensorFlag, TensorTable, file_states
+from tui_debugger.sources.base import Capability, Changes, Columns, TensorFlag, TensorPlaces, TensorTable, file_states
 from tui_debugger.stats.records import Specs
 
 if TYPE_CHECKING:
@@ -128,14 +128,14 @@ class MemoryTable(Columns):
         self._values = [values[key] for _, key in rows]
         self._paths: dict[int, str] = {}
         flags = [TensorFlag.STAT_ONLY if isinstance(value, Recorded) else TensorFlag.NONE for value in self._values]
-        spots = Spots(
+        places = TensorPlaces(
             np.array([row for row, _ in rows], np.int32),
             np.array([key[1] for _, key in rows], np.uint8),
             np.array([key[2] for _, key in rows], np.int16),
             np.array(flags, np.uint8),
             _rounds(rows),
         )
-        super().__init__(spots, np.array(times, np.int64))
+        super().__init__(places, np.array(times, np.int64))
 
     def spec(self, index: int) -> ReadSpec:
         """Writes the value to the temporary directory on first use."""

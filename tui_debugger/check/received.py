@@ -160,7 +160,7 @@ def with_statistics(graph: RankGraph, kept: StepKept | None, hits: Sequence[Rece
     told, more = list(hits), False
     for at, hit in enumerate(hits):
         place = graph.place(graph.find(hit.node), hit.slot) if hit.stats is None and kept is not None else -1
-        said = kept.told.get(place) if kept is not None else None
+        said = kept.sent.get(place) if kept is not None else None
         if place >= 0 and said is not None and said.stats is not None:
             told[at], more = replace(hit, meta=said.meta, stats=said.stats), True
     return told if more else []

@@ -39,9 +39,9 @@ from tui_debugger.text.documents import plain, plain_values
 from tui_debugger.text.heat_map import (
     ColoredText,
     Colors,
-    Drawer,
+    DrawArea,
     HeatPage,
-    Room,
+    HeatPainter,
     Scale,
     colors_named,
     halves,
@@ -212,17 +212,17 @@ def heat_of(array: npt.NDArray[Any], wanted: str | None, on: Canvas) -> Heat:
     if wanted is None and not array.size:
         return Heat(error="no elements")
     window = parse_slice(wanted or default_slice(array.shape), array.shape)
-    sheet = ValueTable(array, window)
-    if sheet.empty:
+    value_table = ValueTable(array, window)
+    if value_table.empty:
         return Heat(window.text, error="no elements")
     if not is_drawable(array):
         return Heat(window.text, error=f"{array.dtype.name} elements are no numbers: there is no heat map of them")
-    field = heat_table_of(sheet)
-    room = Room(on.lines - 2, on.columns - field.margin, halves(on.colors))
-    zoom = zooms(field.shape, room, folded=field.folded)[0]
-    picture = field.picture(zoom.window(field.shape, (0, 0), room), on.progress)
-    page = HeatPage(field, picture, zoom, room, Drawer(Scale(*(picture.bounds or (0.0, 0.0))), on.colors))
-    return Heat(window.text, _text(page, on.colors), _cells(page, sheet))
+    table = heat_table_of(value_table)
+    area = DrawArea(on.lines - 2, on.columns - table.margin, halves(on.colors))
+    zoom = zooms(table.shape, area, folded=table.folded)[0]
+    picture = table.picture(zoom.window(table.shape, (0, 0), area), on.progress)
+    page = HeatPage(table, picture, zoom, area, HeatPainter(Scale(*(picture.bounds or (0.0, 0.0))), on.colors))
+    return Heat(window.text, _text(page, on.colors), _cells(page, value_table))
 
 
 def _text(page: HeatPage, colors: Colors) -> str:
@@ -245,9 +245,9 @@ def _colored(piece: ColoredText, colors: Colors) -> str:
     return style.render(piece.text, color_system=system)
 
 
-def _cells(page: HeatPage, sheet: ValueTable) -> dict[str, Any]:
+def _cells(page: HeatPage, value_table: ValueTable) -> dict[str, Any]:
     """Rows of cells, each with the first index that it covers, how many it covers, and what it shows."""
-    picture, lines = page.picture, sheet.lines
+    picture, lines = page.picture, value_table.lines
     window = picture.window
     down = lines[0] if len(lines) == 2 else range(1)
     across = lines[-1] if lines else range(1)
@@ -268,7 +268,7 @@ _ROLES = ("in", "out", "param")
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class ShowOptions:
     """The output that is wanted of every tensor.
 
     Attributes:
@@ -324,7 +324,7 @@ class Shown:
         return not self.error or bool(self.row.index < 0 and self.constant)
 
 
-def look(session: Session, found: Found, pairs: Sequence[Pair], wish: Wish, progress: ProgressFn) -> list[Shown]:
+def look(session: Session, found: Found, pairs: Sequence[Pair], wish: ShowOptions, progress: ProgressFn) -> list[Shown]:
     """Everything about the wanted tensors of a node.
 
     Returns:
@@ -376,7 +376,7 @@ def _measured(
     return sorted(places, key=lambda place: order[place[0].key.rank, place[1]])
 
 
-def _look_at(session: Session, row: TensorRow, step: int, wish: Wish) -> Shown:
+def _look_at(session: Session, row: TensorRow, step: int, wish: ShowOptions) -> Shown:
     """One tensor.
 
     Raises:
@@ -402,7 +402,7 @@ def _spread(row: TensorRow, array: npt.NDArray[Any]) -> Histogram | None:
     return histogram(array, stats.minimum, stats.maximum)
 
 
-def _with_values(shown: Shown, array: npt.NDArray[Any], wish: Wish) -> Shown:
+def _with_values(shown: Shown, array: npt.NDArray[Any], wish: ShowOptions) -> Shown:
     if wish.heat is not None:
         heat = heat_of(array, wish.slice, wish.heat)
         return replace(shown, window=heat.window, text=heat.text, cells=heat.cells, error=heat.error)

@@ -52,7 +52,7 @@ BACK = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class PlotOptions:
     """The place and the form of a plot."""
 
     metrics: tuple[str, ...]
@@ -114,7 +114,7 @@ def _run(arguments: argparse.Namespace) -> int:
         else:
             width = arguments.width or max(shutil.get_terminal_size().columns, 20)
             metrics = arguments.metric or (("max", "mean", "min") if len(series) == 1 else ("norm",))
-            _print(series, Wish(metrics, width, arguments.height, arguments.log, arguments.limit), graphs=graphs)
+            _print(series, PlotOptions(metrics, width, arguments.height, arguments.log, arguments.limit), graphs=graphs)
         for text in notes:
             note(text)
     if not known:
@@ -204,7 +204,7 @@ def _keys(session: Session, found: Found, steps: dict[int, list[int]]) -> list[T
     return keys
 
 
-def _print(series: list[Series], wish: Wish, *, graphs: bool) -> None:
+def _print(series: list[Series], wish: PlotOptions, *, graphs: bool) -> None:
     from tui_debugger.diagnose.trend import MARKS, TITLES, Canvas, Group, about, cells, drawing, name
 
     ranks = [each.key.rank for each in series]

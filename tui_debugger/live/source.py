@@ -218,7 +218,7 @@ class LiveSource:
         """The parts that trainings ran and nobody judged: what a client could not record, and what was missed here."""
         with self._lock:
             missed = dict(self._unjudged)
-        said = [(live.number, *each) for live in self.all() for each in map(_said, live.training.unrecorded)]
+        said = [(live.number, *each) for live in self.all() for each in map(_unrecorded_row, live.training.unrecorded)]
         said += [(rank, what, count, detail) for (rank, what), (count, detail) in missed.items()]
         return tuple(
             UnreadablePart(
@@ -283,6 +283,6 @@ class LiveSource:
         self.spool.close()
 
 
-def _said(each: Unrecorded) -> tuple[str, int, str]:
+def _unrecorded_row(each: Unrecorded) -> tuple[str, int, str]:
     name = f"{each.example} " if each.example else ""
     return each.what, each.count, f"first {name}at step {each.step}"

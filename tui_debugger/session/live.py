@@ -180,7 +180,7 @@ def _save_step(writer: DumpWriter, graph: RankGraph, step: int, kept: StepKept, 
             continue
         counts.tensors += 1
     recorded: dict[int, list[Recorded]] = {}
-    for place, said in kept.told.items():
+    for place, said in kept.sent.items():
         if place not in kept.values and said.stats is not None and not graph.flags[place] & TensorFlag.CONSTANT:
             name = _name(graph, place)
             recorded.setdefault(name.root_graph, []).append((name, said.meta, said.stats))
@@ -426,7 +426,7 @@ class LiveSession(Session):
         if not rows:
             return ()
         problem = self._look(rows, progress)
-        return tuple(self._told(row, problem) for row in super().measure(rows, progress))
+        return tuple(self._current_row(row, problem) for row in super().measure(rows, progress))
 
     def fetch(self, rows: Sequence[TensorRow], progress: ProgressFn = no_progress) -> int:
         """Fetches the values of rows (all of one rank) that are only at the training; returns how many came.
@@ -508,8 +508,8 @@ class LiveSession(Session):
                 found.setdefault(key.step, []).append(int(table.places[index]))
         return [(live, step, list(dict.fromkeys(places))) for step, places in found.items()]
 
-    def _told(self, row: TensorRow, problem: str) -> TensorRow:
-        """A measured row as its tensor is now: it was listed before anything was fetched."""
+    def _current_row(self, row: TensorRow, problem: str) -> TensorRow:
+        """Returns a measured row as its tensor is now: it was listed before anything was fetched."""
         live = self.live.live(row.key.rank)
         if live is None or live.graph is None or row.index < 0:
             return row

@@ -199,7 +199,7 @@ _KINDS: Final = {
 
 
 @dataclass
-class Driven:
+class DrivenTraining:
     """The facts about one training besides its values.
 
     Attributes:
@@ -287,7 +287,7 @@ class Driver:
         self._new_nodes: Callable[[int], None] = _ignore_rank
         self._closing = threading.Event()
         self._lock = threading.RLock()
-        self._driven: dict[int, Driven] = {}
+        self._driven: dict[int, DrivenTraining] = {}
         self._hits: dict[tuple[int, int], int] = {}
         self._strange: set[tuple[int, int]] = set()
         self._queue = EventQueue(trainings, self._handle, self._resync, self._file_all, self._missed)
@@ -321,7 +321,7 @@ class Driver:
             passed=newest.step - early if newest is not None else None,
         )
 
-    def _remaining(self, live: LiveRank, driven: Driven) -> int | None:
+    def _remaining(self, live: LiveRank, driven: DrivenTraining) -> int | None:
         if driven.phase is not Phase.RUNNING:
             return 0
         if driven.target is None:
@@ -455,7 +455,7 @@ class Driver:
             driven.unjudged = None  # whoever asked has seen it
         return result
 
-    def _give_list(self, live: LiveRank, driven: Driven) -> Watched:
+    def _give_list(self, live: LiveRank, driven: DrivenTraining) -> Watched:
         """Tells a training the list, and remembers what it was told."""
         if live.graph is None:
             raise NotStoppedError("the graph of the training did not come yet", where=f"rank {live.number}")
@@ -506,7 +506,7 @@ class Driver:
                 self._count_silent(live, driven, happened.stop, ended=True)
             self._tell(LiveEvent(_KINDS[event], live.number, self._said(live, event)))
 
-    def _graph_came(self, live: LiveRank, driven: Driven, stop: Stop | None) -> None:
+    def _graph_came(self, live: LiveRank, driven: DrivenTraining, stop: Stop | None) -> None:
         """Nodes, for the first time or anew: then the training is told the list for those that it has now."""
         if live.graph is None:
             return
@@ -519,7 +519,7 @@ class Driver:
         count = len(live.graph.nodes)
         self._tell(LiveEvent(LiveKind.GRAPH, live.number, f"rank {live.number}: {plural(count, 'node')}"))
 
-    def _stopped(self, live: LiveRank, driven: Driven, stop: Stop, hits: tuple[ReceivedHit, ...]) -> None:
+    def _stopped(self, live: LiveRank, driven: DrivenTraining, stop: Stop, hits: tuple[ReceivedHit, ...]) -> None:
         self._source.stopped(live, stop)
         target, driven.target = driven.target, None
         if stop.alone:
@@ -580,14 +580,14 @@ class Driver:
         if self._closing.is_set():
             raise CancelledError("the session is closing")
 
-    def _came_alone(self, live: LiveRank, driven: Driven, stop: Stop) -> None:
+    def _came_alone(self, live: LiveRank, driven: DrivenTraining, stop: Stop) -> None:
         """It was lost, and ran on without a list; or it is new, and then its past is nobody's business."""
         if driven.watched is not None and (missed := stop.step - driven.last - 1) > 0:
             first = f"first step {driven.last + 1}"
             self._source.unjudged(live.number, "steps that ran while the connection was lost", missed, first)
         driven.watched, driven.unjudged = None, stop.count
 
-    def _reported(self, live: LiveRank, driven: Driven, stop: Stop, hits: tuple[ReceivedHit, ...]) -> None:
+    def _reported(self, live: LiveRank, driven: DrivenTraining, stop: Stop, hits: tuple[ReceivedHit, ...]) -> None:
         if driven.watched is None:
             return
         for step in live.noted(stop.step):
@@ -601,7 +601,7 @@ class Driver:
         if not runs:
             self._file_late(live, driven)
 
-    def _file_late(self, live: LiveRank, driven: Driven) -> None:
+    def _file_late(self, live: LiveRank, driven: DrivenTraining) -> None:
         """Files hits that came one after the other: at operator level each is reported by itself."""
         stop, driven.late = driven.late, None
         with self._lock:
@@ -632,7 +632,7 @@ class Driver:
     def _file(self, live: LiveRank, stop: Stop, watched: Watched, hits: Iterable[ReceivedHit]) -> PairResult:
         """Keeps what a training found at a stop."""
         pair, received = (live.number, stop.step), list(hits)
-        live.told(stop.step, received)
+        live.keep_hit_stats(stop.step, received)
         strange = next((hit.node for hit in received if watched.graph.find(hit.node) < 0), None)
         if strange is not None and pair not in self._strange:
             self._strange.add(pair)
@@ -661,7 +661,7 @@ class Driver:
                 self._known_results.forget(oldest)
         return result
 
-    def _count_silent(self, live: LiveRank, driven: Driven, stop: Stop | None, *, ended: bool = False) -> None:
+    def _count_silent(self, live: LiveRank, driven: DrivenTraining, stop: Stop | None, *, ended: bool = False) -> None:
         """Accounts for steps that a training judged and had nothing to say about."""
         if stop is None:
             return
@@ -691,9 +691,9 @@ class Driver:
                 event = Event.LOST if training.phase is Phase.LOST else Event.DONE
                 self._handle(Happened(training, event, stop))
 
-    def _of(self, live: LiveRank) -> Driven:
+    def _of(self, live: LiveRank) -> DrivenTraining:
         with self._lock:
-            return self._driven.setdefault(live.number, Driven(live.training.phase))
+            return self._driven.setdefault(live.number, DrivenTraining(live.training.phase))
 
     def _said(self, live: LiveRank, event: Event) -> str:
         info = live.training.info
@@ -721,7 +721,7 @@ def _finding(result: PairResult) -> bool:
 
 
 @contextmanager
-def _running(driven: Driven) -> Iterator[None]:
+def _running(driven: DrivenTraining) -> Iterator[None]:
     """It runs from now on, unless it could not be told so: its next stop may be reported before the call returns."""
     before, driven.phase = driven.phase, Phase.RUNNING
     try:

@@ -145,7 +145,7 @@ def _until(budget: Budget, progress: ProgressFn) -> ProgressFn:
 
 
 def _size(live: LiveRank, kept: StepKept | None, place: int) -> int | None:
-    said = kept.told.get(place) if kept is not None else None
+    said = kept.sent.get(place) if kept is not None else None
     if said is not None:
         return size_of(said.meta.dtype, said.meta.shape)
     return live.graph.nbytes(place) if live.graph is not None else None

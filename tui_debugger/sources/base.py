@@ -337,7 +337,7 @@ def latest(keys: Int64, timestamp: Int64) -> Int64:
     return kept
 
 
-class Spots:
+class TensorPlaces:
     """The places of a table's tensors: all about its rows that the steps of a run can share.
 
     Attributes:
@@ -376,10 +376,10 @@ class Columns:
     Subclasses add ``spec`` and ``recorded``.
     """
 
-    def __init__(self, spots: Spots, timestamp: Int64) -> None:
-        self.spots = spots
-        self.node, self.side, self.slot = spots.node, spots.side, spots.slot
-        self.flags, self.order, self.round = spots.flags, spots.order, spots.round
+    def __init__(self, places: TensorPlaces, timestamp: Int64) -> None:
+        self.tensor_places = places
+        self.node, self.side, self.slot = places.node, places.side, places.slot
+        self.flags, self.order, self.round = places.flags, places.order, places.round
         self.timestamp = timestamp
         timestamp.flags.writeable = False
 
@@ -391,7 +391,7 @@ class Columns:
         """Index of a tensor, or -1; round 0 is the newest one."""
         if node < 0 or not 0 <= slot < 1 << 16:
             return -1
-        keys, rows = self.spots.lookup
+        keys, rows = self.tensor_places.lookup
         key = (node << 17) | (int(side) << 16) | slot
         end = int(np.searchsorted(keys, key, side="right"))
         if not end or int(keys[end - 1]) != key:
@@ -406,17 +406,17 @@ class Columns:
     ) -> Int64:
         """Indices of several tensors, -1 where there is none; -1 as a node finds nothing. See ``base.TensorTable``."""
         wanted = tensor_keys(node, side, slot)
-        keys, rows = self.spots.lookup
+        keys, rows = self.tensor_places.lookup
         if not len(keys):
             return np.full(len(wanted), -1, np.int64)
-        if self.spots.repeated:
+        if self.tensor_places.repeated:
             return self._rounds_at(wanted, None if at is None else np.asarray(at, np.int64))
         place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
         return np.where(keys[place] == wanted, rows[place], np.int64(-1))
 
     def _rounds_at(self, wanted: Int64, at: Int64 | None) -> Int64:
         """``find_all`` where tensors were written several times."""
-        keys, rows = self.spots.lookup
+        keys, rows = self.tensor_places.lookup
         start, end = np.searchsorted(keys, wanted), np.searchsorted(keys, wanted, side="right")
         last = end - 1
         if at is not None:
@@ -429,11 +429,11 @@ class Columns:
 
     def of_node(self, node: int, *, every: bool = False) -> Int64:
         """Indices of a node's tensors: inputs by slot, then outputs by slot; the newest round, or every one."""
-        keys, rows = self.spots.lookup
+        keys, rows = self.tensor_places.lookup
         if node < 0:
             return np.zeros(0, np.int64)
         first, last = (int(each) for each in np.searchsorted(keys, [node << 17, (node + 1) << 17]))
-        if self.spots.repeated and not every:
+        if self.tensor_places.repeated and not every:
             of = keys[first:last]
             newest: Int64 = rows[first:last][np.append(of[1:] != of[:-1], np.ones(min(len(of), 1), np.bool_))]
             return newest.astype(np.int64)

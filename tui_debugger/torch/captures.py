@@ -378,7 +378,7 @@ class Capture:
             setattr(self, name, start + at)
 
 
-class Room:
+class MemoryBudget:
     """Bytes of values that may be held at a time, beside weights and gradients, which live anyway.
 
     Attributes:
@@ -476,7 +476,7 @@ class _Seen:
 class Step:
     """The tensors of one step, or of one pass, in the order in which they were made."""
 
-    def __init__(self, room: Room | int, volatile: set[Key] | None = None) -> None:
+    def __init__(self, room: MemoryBudget | int, volatile: set[Key] | None = None) -> None:
         """Empty.
 
         Args:
@@ -493,7 +493,7 @@ class Step:
         self._by_key: dict[Key, Capture] = {}
         self._groups: dict[tuple[int, torch.dtype, bool], TensorGroup] = {}
         self._grouped = 0
-        self._room = room if isinstance(room, Room) else Room(room)
+        self._room = room if isinstance(room, MemoryBudget) else MemoryBudget(room)
         self._taken = 0
         self._held: set[int] = set()
         self._known: dict[int, _Seen] = {}

@@ -19,7 +19,7 @@ from tui_debugger.live.client.agent import Agent, ClientHit
 from tui_debugger.live.client.judging import Judge
 from tui_debugger.live.client.recorded import UnrecordedCounts
 from tui_debugger.stats.records import Record
-from tui_debugger.torch.captures import EVERYTHING, Capture, Foresight, Key, Plan, Plans, Room, Step, foreseen
+from tui_debugger.torch.captures import EVERYTHING, Capture, Foresight, Key, MemoryBudget, Plan, Plans, Step, foreseen
 from tui_debugger.torch.exact import Waiting
 from tui_debugger.torch.flow import Flow
 from tui_debugger.torch.internals import Counter, in_backward, local, no_autocast, readable, when_backward_ends
@@ -37,7 +37,7 @@ class Passes:
         names: of all that ran in those that are over.
     """
 
-    def __init__(self, step: Step, room: Room) -> None:
+    def __init__(self, step: Step, room: MemoryBudget) -> None:
         """There was none. ``step``: takes what hit; ``room``: for values, shared with it."""
         self.now: Step | None = None
         self.names: set[str] = set()
@@ -196,7 +196,7 @@ class Recording:
             values: see the class.
             at_once: watchpoints judge a tensor when it is made (in op level), not at the end of the step.
         """
-        room = Room(budget if values else 0)
+        room = MemoryBudget(budget if values else 0)
         self.step = Step(room)
         self.passes = Passes(self.step, room)
         self.structure = Structure()

@@ -247,7 +247,7 @@ def _bounded(group: Sequence[int], tensors: Sequence[torch.Tensor]) -> list[list
     return parts
 
 
-Told = Callable[[torch.optim.Optimizer, bool], None]
+OptimizerStepped = Callable[[torch.optim.Optimizer, bool], None]
 
 
 class Expectation:
@@ -369,7 +369,7 @@ class Expectation:
 class Scalers:
     """Tells when a ``GradScaler`` has made a step or left it out: the optimizer does not hear of that."""
 
-    def __init__(self, told: Told) -> None:
+    def __init__(self, told: OptimizerStepped) -> None:
         """``told`` is called with the optimizer and whether it stepped, after the scaler's ``step``."""
         self._told = told
 
@@ -389,7 +389,7 @@ class Scalers:
 
 
 _scaler: Any = torch.amp.GradScaler
-_listeners: Final[list[Told]] = []
+_listeners: Final[list[OptimizerStepped]] = []
 _WRAPPED: Final = "_tdbg_wrapped"
 
 

@@ -16,7 +16,7 @@ from tui_debugger.tui.cells import ResultCounts
 from tui_debugger.tui.context import Status
 from tui_debugger.tui.panes.hit_rows import HitFilter
 from tui_debugger.tui.panes.pane import matcher
-from tui_debugger.tui.views.view import ViewChanges, tell_views
+from tui_debugger.tui.views.view import ViewChanges, notify_views
 from tui_debugger.tui.work import MIN_INTERVAL, Report, one_line
 
 if TYPE_CHECKING:
@@ -270,7 +270,7 @@ class Checker:
             self._step_found(found)
         else:
             self.checked(found)
-        tell_views(self._context.app, ViewChanges())  # what a check found is in open views as well
+        notify_views(self._context.app, ViewChanges())  # what a check found is in open views as well
 
     def checked(self, found: Checked) -> None:
         """Shows the result of a check, or of a part of one."""

@@ -24,7 +24,7 @@ from tui_debugger.tui import theme
 from tui_debugger.tui.context import ScreenState, Status, coverage_text, position_text
 from tui_debugger.tui.dialogs.modal import Line, Modal
 from tui_debugger.tui.theme import GREY, ORANGE
-from tui_debugger.tui.views.view import ViewChanges, tell_views
+from tui_debugger.tui.views.view import ViewChanges, notify_views
 from tui_debugger.tui.widgets.bars import HeaderLines, progress_line
 from tui_debugger.tui.work import MIN_INTERVAL, Report, one_line
 
@@ -679,7 +679,7 @@ class LiveControl:
         if self._more_came:
             self._more_came = False
             self._follow()
-        tell_views(context.app, ViewChanges.of_training(changes, self._renewed()))
+        notify_views(context.app, ViewChanges.of_training(changes, self._renewed()))
 
     def _follow_failed(self, error: Exception) -> None:
         """Says that taking in went wrong; the next event tries again."""

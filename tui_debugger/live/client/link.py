@@ -189,7 +189,7 @@ class Exchange:
 
     def give_up(self) -> None:
         """Nobody waits any longer."""
-        if isinstance(self._request, Feed):
+        if isinstance(self._request, MessageStream):
             self._request.end()
         self.done.set()
 
@@ -199,7 +199,7 @@ class Exchange:
             self._call.cancel()
 
 
-class Feed(Iterator[Any]):
+class MessageStream(Iterator[Any]):
     """Hands messages from the training's thread to gRPC's, a few ahead."""
 
     def __init__(self) -> None:
@@ -292,7 +292,7 @@ class Link:
         self._error: LinkLostError | None = None
         self._lock = threading.RLock()  # a signal handler of the training may close what it interrupts
         self._exchange: Exchange | None = None
-        self._line: Feed | None = None
+        self._line: MessageStream | None = None
         self._line_call: Any = None
         self._waiting_since: float | None = None
         self._headers = [(SESSION_HEADER, session)]
@@ -341,7 +341,7 @@ class Link:
 
     def stream(self, name: str, requests: Iterable[Any]) -> Any:
         """Many requests, one reply. They are made while they are sent, no more than a few ahead. Raises as ``call``."""
-        feed = Feed()
+        feed = MessageStream()
         exchange = Exchange(name, feed, None)
         try:
             self._begin(exchange)
@@ -377,7 +377,7 @@ class Link:
         Only that: the debugger may also refuse to take more than one heartbeat a call, as that of MindSpore does.
         """
         if self._line is None:
-            self._line = Feed()
+            self._line = MessageStream()
             for _ in range(2):  # the second one says that this is a line
                 self._line.put(messages.heartbeat(), 0.0)
             self._work.put(self._open_line)
@@ -422,7 +422,7 @@ class Link:
             exchange.give_up()
             self._work.put(exchange.cancel)
 
-    def _put(self, feed: Feed, request: Any) -> bool:
+    def _put(self, feed: MessageStream, request: Any) -> bool:
         try:
             return feed.put(request, self.timeout)
         except BaseException as error:  # noqa: BLE001 - raised by a signal handler: it is handed on

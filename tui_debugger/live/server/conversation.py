@@ -83,7 +83,7 @@ class Question:
 
 
 @dataclass(slots=True)
-class Course:
+class RunPlan:
     """The way in which a training goes on.
 
     Attributes:
@@ -334,7 +334,7 @@ class Conversation:
         self._broken = False
         self._terminate = False
         self._pause = False
-        self._course: Course | None = None
+        self._course: RunPlan | None = None
         self._installed: dict[int, RemoteWatchpoint] = {}
         self._wanted: dict[int, RemoteWatchpoint] = {}
         self._last: Command | None = None
@@ -496,7 +496,7 @@ class Conversation:
             NotStoppedError: it is not waiting.
         """
         left = None if steps is None else max(steps, 1) - 1
-        return self._go(Course(left, stop_on_hit, stop_on_new_nodes=stop_on_new_nodes))
+        return self._go(RunPlan(left, stop_on_hit, stop_on_new_nodes=stop_on_new_nodes))
 
     def run_to_node(self, name: str = "") -> Events:
         """Goes on to a node, or to the next one.
@@ -510,7 +510,7 @@ class Conversation:
                 "this training stops at the end of steps only",
                 hint="MindSpore before 1.5 on GPU and PyTorch with level='op' stop at nodes",
             )
-        return self._go(Course(0, node=name, stop_on_new_nodes=True))
+        return self._go(RunPlan(0, node=name, stop_on_new_nodes=True))
 
     def pause(self) -> None:
         """Stops at the end of the step that runs."""
@@ -524,7 +524,7 @@ class Conversation:
     def release(self) -> Events:
         """Lets it go on by itself, without watchpoints."""
         self._wanted, self.released = {}, True
-        self._course = Course(None, stop_on_hit=False)
+        self._course = RunPlan(None, stop_on_hit=False)
         if self.phase is not Phase.STOPPED:
             return []
         self.phase = Phase.RUNNING
@@ -587,7 +587,7 @@ class Conversation:
         if self.phase is not Phase.STOPPED or self._terminate:
             raise NotStoppedError(f"the training is not waiting for a command: {self.phase.value}")
 
-    def _go(self, course: Course) -> Events:
+    def _go(self, course: RunPlan) -> Events:
         if self.phase is not Phase.STOPPED or self._terminate:
             raise NotStoppedError(f"the training is not waiting for a command: {self.phase.value}")
         self._course, self._pause = course, False
@@ -605,7 +605,7 @@ class Conversation:
             return None
         return self._change() or self._onward(self._course)
 
-    def _onward(self, course: Course) -> Command:
+    def _onward(self, course: RunPlan) -> Command:
         if course.node is not None:
             return RunNode(course.node)
         alone = self.features & wire.RUNS_AHEAD and not self._pause
@@ -653,7 +653,7 @@ class Conversation:
         hits, self._arrived_hits = self._arrived_hits, False
         self.phase = Phase.RUNNING
         if self.released:
-            self._course = Course(None, stop_on_hit=False)
+            self._course = RunPlan(None, stop_on_hit=False)
             return []
         goes_on = not first and self._continues(hits, ran)
         if goes_on and grown:

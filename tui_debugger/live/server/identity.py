@@ -178,7 +178,7 @@ class Caller:
 
 
 @dataclass(frozen=True, slots=True)
-class Hello:
+class Handshake:
     """The introduction of a client.
 
     Attributes:
@@ -205,12 +205,12 @@ class Hello:
     place: tuple[str, int] | None
 
 
-def hello_of(metadata: Any) -> Hello:
+def handshake_of(metadata: Any) -> Handshake:
     """Reads the ``Metadata`` of a handshake."""
     client = cut_and_clean(text(metadata.client))
     own = bool(client)
     version = cut_and_clean(text(metadata.ms_version))
-    return Hello(
+    return Handshake(
         judged=Judged(Admission.ADMITTED, (2, 3)) if own else judge(version),
         own=own,
         session=cut_and_clean(text(metadata.session)) if own else "",

@@ -27,7 +27,7 @@ from tui_debugger.live.server.identity import (
     Limits,
     Memory,
     cut_and_clean,
-    hello_of,
+    handshake_of,
     text,
     unrecorded_of,
 )
@@ -299,7 +299,7 @@ class Service:
                 training.lacks(unrecorded_of(message))
                 training.finish(_step_of(training, message))
             return _OK
-        hello = hello_of(message)
+        hello = handshake_of(message)
         if hello.own and (refusal := self._gate.own_refusal(call.token)):
             self._registry.refuse(call.caller.host, refusal)
             call.abort(grpc.StatusCode.UNAUTHENTICATED, refusal)

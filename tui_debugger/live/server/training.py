@@ -33,7 +33,7 @@ from tui_debugger.live.server.identity import (
     VIEWS_NUMBERS,
     Admission,
     Caller,
-    Hello,
+    Handshake,
     Limits,
     Memory,
     together,
@@ -146,7 +146,7 @@ class RemoteTraining:
     def __init__(
         self,
         info: TrainingInfo,
-        hello: Hello,
+        hello: Handshake,
         caller: Caller,
         *,
         clock: Callable[[], float],
@@ -287,7 +287,7 @@ class RemoteTraining:
             there = self._conversation.phase not in (Phase.LOST, Phase.DONE) and self._conversation.waiting is None
             return (self.caller.peer, self.connection) if there and not self.hello.own else None
 
-    def shake(self, info: TrainingInfo, hello: Hello, caller: Caller, *, resumes: bool) -> None:
+    def shake(self, info: TrainingInfo, hello: Handshake, caller: Caller, *, resumes: bool) -> None:
         """It introduced itself again."""
         with self._changed:
             self.connection += 1
@@ -594,7 +594,7 @@ class Registry:
             self._refusals.append(line)
         self.tell(training, Event.REFUSED)
 
-    def turn_away(self, caller: Caller, hello: Hello) -> None:
+    def turn_away(self, caller: Caller, hello: Handshake) -> None:
         """A client that knows of no versions: it is told to exit when it waits."""
         with self._lock:
             self._turned_away.put(caller.key, True)
@@ -650,7 +650,7 @@ class Registry:
         fitting[0].moved(caller)
         return fitting[0]
 
-    def greet(self, caller: Caller, hello: Hello) -> RemoteTraining | None:
+    def greet(self, caller: Caller, hello: Handshake) -> RemoteTraining | None:
         """A handshake: a training that is new, or comes back. None when there are too many."""
         with self._lock:
             if not self._may_greet(caller):
@@ -680,7 +680,7 @@ class Registry:
         times.append(now)
         return not full
 
-    def _known(self, caller: Caller, hello: Hello) -> RemoteTraining | None:
+    def _known(self, caller: Caller, hello: Handshake) -> RemoteTraining | None:
         for training in reversed(self._trainings):
             before = training.hello
             if training.hidden or before.own != hello.own or before.judged.admission is not hello.judged.admission:
@@ -696,7 +696,7 @@ class Registry:
                 return training
         return None
 
-    def _add(self, caller: Caller, hello: Hello) -> RemoteTraining | None:
+    def _add(self, caller: Caller, hello: Handshake) -> RemoteTraining | None:
         if sum(each.phase not in _GONE for each in self._trainings) >= self._limits.clients:
             return None
         if len(self._trainings) >= max(self._limits.remembered, self._limits.clients + 1):
@@ -725,12 +725,12 @@ class Registry:
         self._callers = {key: each for key, each in self._callers.items() if each is not training}
         self._callers[caller.key] = training
 
-    def _welcome(self, training: RemoteTraining, caller: Caller, hello: Hello) -> None:
+    def _welcome(self, training: RemoteTraining, caller: Caller, hello: Handshake) -> None:
         training.announce(Event.CONNECTED)
         if hello.judged.admission is Admission.MISMATCH:
             self.refuse(caller.address, hello.judged.refusal, training)
 
-    def _rank(self, caller: Caller, hello: Hello) -> int:
+    def _rank(self, caller: Caller, hello: Handshake) -> int:
         """Its own rank when it says one that no other holds, else the next free one.
 
         One that is lost keeps its rank, unless it is plain that this is its successor.
@@ -745,7 +745,7 @@ class Registry:
             return hello.rank
         return next(rank for rank in range(len(held) + 1) if rank not in held)
 
-    def _info(self, number: int, rank: int, caller: Caller, hello: Hello) -> TrainingInfo:
+    def _info(self, number: int, rank: int, caller: Caller, hello: Handshake) -> TrainingInfo:
         info = TrainingInfo(
             number=number,
             rank=rank,

@@ -267,7 +267,7 @@ class RankRun:
         for complaints in list(self._listings.complaints.values()):
             for text, count in complaints.items():
                 totals[text] = totals.get(text, 0) + count
-        notices += [f"{self.path.name}: {count} {text}{_fate(text)}" for text, count in totals.items()]
+        notices += [f"{self.path.name}: {count} {text}{_what_became(text)}" for text, count in totals.items()]
         if self._nodes is not None and self._nodes.uncertain:
             notices.append(
                 f"{self.path.name}: the files of {self._nodes.uncertain} nodes may belong to another node of their kind"
@@ -467,7 +467,7 @@ class RankRun:
         return steps + [(graph, graph.constants, True) for graph in graphs if graph.constants is not None]
 
 
-def _fate(text: str) -> str:
+def _what_became(text: str) -> str:
     """Tells what became of something that a notice names: what could not be looked at was not left out on purpose."""
     return "" if text in NOT_LISTED else " ignored"
 

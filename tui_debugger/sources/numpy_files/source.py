@@ -40,7 +40,7 @@ from tui_debugger.model import (
     turns,
 )
 from tui_debugger.opener import why_not
-from tui_debugger.sources.base import Capability, Changes, Columns, Names, Spots, TensorTable, file_states
+from tui_debugger.sources.base import Capability, Changes, Columns, Names, TensorPlaces, TensorTable, file_states
 from tui_debugger.sources.numpy_files.layout import Unit, is_array, natural, read_layout
 from tui_debugger.stats.npy import SUFFIX as ARCHIVE
 from tui_debugger.stats.npy import read_archive
@@ -99,9 +99,11 @@ class _Listing:
 class StepTable(Columns):
     """The arrays of one step. See ``base.TensorTable``."""
 
-    def __init__(self, spots: Spots, files: Names, file: Int32, members: tuple[str | None, ...], member: Int32) -> None:
+    def __init__(
+        self, places: TensorPlaces, files: Names, file: Int32, members: tuple[str | None, ...], member: Int32
+    ) -> None:
         """``files`` are distinct paths, ``members`` distinct keys; ``file`` and ``member`` tell those of each row."""
-        super().__init__(spots, np.zeros(len(file), np.int64))
+        super().__init__(places, np.zeros(len(file), np.int64))
         self._files, self._file, self._members, self._member = files, file, members, member
 
     def spec(self, index: int) -> ReadSpec:
@@ -321,8 +323,8 @@ class NumpySource:
         member_numbers = {member: number for number, member in enumerate(members)}
         file = np.array([path_numbers[each.path] for each in listing.arrays], np.int32)
         member = np.array([member_numbers[each.member] for each in listing.arrays], np.int32)
-        spots = Spots(of[by], side[by], slot[by], np.zeros(len(by), np.uint8))
-        return StepTable(spots, Names.of([os.fsencode(path) for path in paths]), file[by], members, member[by])
+        places = TensorPlaces(of[by], side[by], slot[by], np.zeros(len(by), np.uint8))
+        return StepTable(places, Names.of([os.fsencode(path) for path in paths]), file[by], members, member[by])
 
 
 def node_of(scope: Sequence[str], key: str | None = None) -> tuple[str, Side, int]:

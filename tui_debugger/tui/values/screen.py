@@ -219,12 +219,12 @@ class MapSearch:
 
     Attributes:
         value_table: the slice.
-        field: the same as a table.
+        table: the same as a heat table.
         zoom: the size of the cells.
     """
 
     value_table: ValueTable
-    field: HeatTable
+    table: HeatTable
     zoom: Zoom
 
     def next_bad(
@@ -238,7 +238,7 @@ class MapSearch:
             sought: what is looked for.
             progress: may raise to stop.
         """
-        rows, columns = self.field.shape
+        rows, columns = self.table.shape
         window = Window(range(0, rows, self.zoom.rows), range(0, columns, self.zoom.columns))
         here = window.place(*element) or (0, 0)
         place = self._next(window, here, direction, sought, progress)
@@ -256,12 +256,12 @@ class MapSearch:
     def _next(
         self, window: Window, after: tuple[int, int], direction: int, sought: SearchKind, progress: ProgressFn
     ) -> tuple[int, int] | None:
-        return next_bad(self.field.read, window, after, direction, kinds=sought.kinds, progress=progress)
+        return next_bad(self.table.read, window, after, direction, kinds=sought.kinds, progress=progress)
 
     def _found(self, window: Window, place: tuple[int, int], sought: SearchKind, *, wrapped: bool) -> Found:
         """Returns the first such element of a cell."""
         rows, columns = window.cell(*place)
-        part = self.field.read(slice(rows.start, rows.stop), slice(columns.start, columns.stop))
+        part = self.table.read(slice(rows.start, rows.stop), slice(columns.start, columns.stop))
         last = tuple(size - 1 for size in part.shape)
         inside = find_bad(part, last, 1, bad=sought.bad)
         row, column = inside.index if inside is not None else (0, 0)
@@ -330,12 +330,12 @@ def element_line(index: Index, value: Any, place: str) -> Content:
 
 def cell_line(value_table: ValueTable, heat: HeatMap) -> tuple[Content, Any]:
     """Returns the text of the cursor's cell of a heat map: its index range, and the element that it shows, if known."""
-    field, picture, covered, place = heat.field, heat.picture, heat.cell, heat.cursor
-    if field is None or picture is None or covered is None:
+    table, picture, covered, place = heat.table, heat.picture, heat.cell, heat.cursor
+    if table is None or picture is None or covered is None:
         return Content(""), None
     rows, columns = covered
     size = len(rows) * len(columns)
-    found = strongest(field.read, rows, columns) if size <= LOOKED_UP else None
+    found = strongest(table.read, rows, columns) if size <= LOOKED_UP else None
     if size == 1:
         index = value_table.element(rows.start, columns.start)
         return element_line(index, value_table.array[index], ""), value_table.array[index]
@@ -745,8 +745,8 @@ class ValuesScreen(WindowView):
         stats = None if self._showing_previous else self.row.stats
         if not can_be_bad(array) or (stats is not None and not count_of(stats, kind)):
             self.say(nothing, note=True)
-        elif self.elements.mapped and value_table is not None and self.heat.field is not None:
-            cells = MapSearch(value_table, self.heat.field, self.heat.zoom)
+        elif self.elements.mapped and value_table is not None and self.heat.table is not None:
+            cells = MapSearch(value_table, self.heat.table, self.heat.zoom)
             self._search(lambda progress: cells.next_bad(self.heat.element, direction, sought, progress), nothing)
         else:
             origin = self.grid.cursor_index or (0,) * array.ndim

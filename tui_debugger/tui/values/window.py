@@ -374,7 +374,7 @@ class SliceBar(Vertical):
         self._note = ""
 
     def compose(self) -> Iterable[Line | Field]:
-        """Lays out the line, or the field in its place."""
+        """Lays out the line, or the input in its place."""
         yield Line(id="slice-line")
         yield Field(id="slice-edit")
 
@@ -603,14 +603,14 @@ class TableOrMap(Vertical):
 
         Args:
             index: the element that the cursor goes to; None: it stays in its row and column.
-            extent: see ``HeatMap.set_field``.
+            extent: see ``HeatMap.set_table``.
         """
         value_table = self.value_table
         if value_table is not None and self.mapped:
-            field = heat_table_of(value_table)
+            heat_table = heat_table_of(value_table)
             row, column = (value_table.spot(index) if index is not None else None) or self.heat.element
-            rows, columns = field.shape
-            self.heat.set_field(field, (min(row, rows - 1), min(column, columns - 1)), extent)
+            rows, columns = heat_table.shape
+            self.heat.set_table(heat_table, (min(row, rows - 1), min(column, columns - 1)), extent)
 
     @on(HeatMap.Chosen)
     def to_element(self) -> None:
