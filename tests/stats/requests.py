@@ -15,7 +15,9 @@ from tui_debugger.errors import CancelledError
 from tui_debugger.model import ReadSpec, Watchpoint, WatchResult
 from tui_debugger.stats.measure import read_all
 from tui_debugger.stats.records import ONLY_COMPARED, ReadRequests, Record, RequiredStats, Specs
-from tui_debugger.watch.conditions import by_abbr, evaluate, needs, validate
+from tui_debugger.watch.condition_table import by_abbr, validate
+from tui_debugger.watch.evaluate import needs
+from tui_debugger.watch.scalar import evaluate
 
 Array = npt.NDArray[Any]
 

@@ -32,7 +32,7 @@ from tui_debugger.tui.dialogs.modal import ErrorScreen
 from tui_debugger.tui.dialogs.source import SourceScreen
 from tui_debugger.tui.dialogs.watchpoint_form import OfferScreen
 from tui_debugger.tui.panes.hit_rows import HitFilter
-from tui_debugger.watch.conditions import CONDITIONS
+from tui_debugger.watch.condition_table import CONDITIONS
 from tui_debugger.watch.recommended import BIAS
 
 SIZES = pytest.mark.parametrize("size", [(80, 24), (40, 12)])

@@ -13,9 +13,9 @@ from tests.thorough import examples
 from tui_debugger.errors import BadWatchpointError
 from tui_debugger.model import TensorMeta, TensorStats, Verdict, Watchpoint
 from tui_debugger.stats.records import BEFORE_WORDS, Bounds, Change, Closeness, Record, Records, RequiredStats
-from tui_debugger.watch.condition_table import CONDITIONS, ParamSpec
-from tui_debugger.watch.conditions import evaluate, needs, validate
-from tui_debugger.watch.evaluate import SILENT, ColumnEvaluator
+from tui_debugger.watch.condition_table import CONDITIONS, ParamSpec, validate
+from tui_debugger.watch.evaluate import SILENT, ColumnEvaluator, needs
+from tui_debugger.watch.scalar import evaluate
 
 numbers = st.sampled_from([-math.inf, -1e30, -2.5, -1.0, 0.0, 1e-12, 0.5, 1.0, 99.9, 100.0, 1e30, math.inf])
 counts = st.integers(0, 5)

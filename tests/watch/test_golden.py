@@ -21,7 +21,9 @@ from tui_debugger.sources.mindspore.names import parse_name
 from tui_debugger.stats.measure import read_all
 from tui_debugger.stats.npy import open_array
 from tui_debugger.stats.records import Record, RequiredStats
-from tui_debugger.watch.conditions import evaluate, needs, validate
+from tui_debugger.watch.condition_table import validate
+from tui_debugger.watch.evaluate import needs
+from tui_debugger.watch.scalar import evaluate
 
 Place = tuple[str, int, int]
 """(last component of the node's name, output slot, step)."""

@@ -14,9 +14,9 @@ from tui_debugger.arrays import Int8, Int16, Int64, Mask
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import ErrorBits, Hit, Side, TensorKey, Verdict, Watchpoint, WatchResult
 from tui_debugger.stats.records import Record, Records
-from tui_debugger.watch.condition_table import CONDITIONS, WIRE_OVERFLOW
-from tui_debugger.watch.conditions import NOT_FINITE, evaluate
+from tui_debugger.watch.condition_table import CONDITIONS, NOT_FINITE, WIRE_OVERFLOW
 from tui_debugger.watch.evaluate import SILENT
+from tui_debugger.watch.scalar import evaluate
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,8 @@ from tui_debugger.check.provenance import Provenance, Provenances, Start, ValueS
 from tui_debugger.model import PARAMETERS, Hit, ProgressFn, Side, TensorKey, Verdict, Watchpoint, no_progress
 from tui_debugger.stats.records import Record, RequiredStats
 from tui_debugger.watch.condition_table import CONDITIONS, WIRE_CHANGE_TOO_SMALL, WIRE_NOT_CHANGED, WIRE_OVERFLOW
-from tui_debugger.watch.conditions import evaluate, needs
+from tui_debugger.watch.evaluate import needs
+from tui_debugger.watch.scalar import evaluate
 
 
 class State(Enum):

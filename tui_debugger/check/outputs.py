@@ -35,7 +35,8 @@ from tui_debugger.sources.base import TensorFlag
 from tui_debugger.stats.npy import TensorFile, open_array
 from tui_debugger.stats.records import Record, RequiredStats
 from tui_debugger.watch.condition_table import CONDITIONS, WIRE_OPERATOR_OVERFLOW
-from tui_debugger.watch.conditions import evaluate, needs
+from tui_debugger.watch.evaluate import needs
+from tui_debugger.watch.scalar import evaluate
 
 Output = tuple[int, int]
 """(node row, output slot)."""

@@ -17,7 +17,7 @@ from tui_debugger.model import Category, NodeKind, NodeSelection, Side, Watchpoi
 from tui_debugger.sources.base import TensorFlag, TensorTable
 from tui_debugger.stats.records import RequiredStats
 from tui_debugger.watch.condition_table import CONDITIONS, WIRE_OPERATOR_OVERFLOW, WIRE_OVERFLOW
-from tui_debugger.watch.conditions import needs
+from tui_debugger.watch.evaluate import needs
 
 Rows = npt.NDArray[np.integer[Any]]
 

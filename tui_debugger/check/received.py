@@ -39,12 +39,12 @@ from tui_debugger.model import (
 from tui_debugger.stats.records import Record, Records
 from tui_debugger.watch.condition_table import (
     CONDITIONS,
+    NOT_FINITE,
     WIRE_CHANGE_TOO_LARGE,
     WIRE_CHANGE_TOO_SMALL,
     WIRE_NOT_CHANGED,
     WIRE_OVERFLOW,
 )
-from tui_debugger.watch.conditions import NOT_FINITE
 from tui_debugger.watch.evaluate import SILENT
 
 _CHANGED: Final = TRAINABLE | {Category.OPTIMIZER_STATE}

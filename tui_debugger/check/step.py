@@ -25,8 +25,7 @@ from tui_debugger.check.provenance import surely_tainted
 from tui_debugger.model import Coverage, NodeKind, ProgressFn, Verdict, Watchpoint, no_progress
 from tui_debugger.stats.fields import STORED
 from tui_debugger.stats.records import ROW, Records, State
-from tui_debugger.watch.conditions import needs
-from tui_debugger.watch.evaluate import SILENT, ColumnEvaluator, Evaluated
+from tui_debugger.watch.evaluate import SILENT, ColumnEvaluator, Evaluated, needs
 
 _WORDS: Final = len(STORED)
 """A row of ``Records`` starts with so many words of eight bytes that are its statistics."""

@@ -14,8 +14,13 @@ from tui_debugger.check.types import CheckResult
 from tui_debugger.model import Coverage, ErrorBits, Hit, NodeKind, Verdict, Watchpoint
 from tui_debugger.text.hits import watch_line
 from tui_debugger.text.numbers import named, plural
-from tui_debugger.watch.condition_table import CONDITIONS, WIRE_OPERATOR_OVERFLOW, WIRE_OVERFLOW
-from tui_debugger.watch.conditions import not_finite_words, reasons
+from tui_debugger.watch.condition_table import (
+    CONDITIONS,
+    WIRE_OPERATOR_OVERFLOW,
+    WIRE_OVERFLOW,
+    not_finite_words,
+    reasons,
+)
 from tui_debugger.watch.text import format_watch
 
 

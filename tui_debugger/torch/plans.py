@@ -12,7 +12,7 @@ from tui_debugger.model import Watchpoint
 from tui_debugger.stats.records import Bounds, RequiredStats
 from tui_debugger.torch.naming import NO_GRAD
 from tui_debugger.watch.condition_table import WIRE_OPERATOR_OVERFLOW
-from tui_debugger.watch.conditions import JudgingPlan, judging_plan
+from tui_debugger.watch.evaluate import JudgingPlan, judging_plan
 from tui_debugger.watch.recommended import activation_ranges
 
 

@@ -26,7 +26,7 @@ from tui_debugger.torch.captures import Capture, Step, TensorGroup, offsets
 from tui_debugger.torch.exact import Doubles, Fetched, Waiting
 from tui_debugger.torch.plans import Plan
 from tui_debugger.watch.condition_table import WIRE_NOT_CHANGED
-from tui_debugger.watch.conditions import JudgingPlan
+from tui_debugger.watch.evaluate import JudgingPlan
 
 Mask = npt.NDArray[np.bool_]
 

@@ -2,19 +2,109 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from tui_debugger.arrays import Float64, Int8, Int16, Mask
-from tui_debugger.model import ErrorBits, Verdict, Watchpoint
-from tui_debugger.stats.records import BEFORE_WORDS, CHANGE_KNOWN, Records, State
-from tui_debugger.watch.condition_table import WIRE_NOT_CHANGED, WIRE_OPERATOR_OVERFLOW, WIRE_OVERFLOW
-from tui_debugger.watch.conditions import NOT_FINITE, PLAIN, PREVIOUS_BITS, JudgingPlan, judging_plan
+from tui_debugger.model import ErrorBits, ParamResult, Verdict, Watchpoint
+from tui_debugger.stats.records import (
+    BEFORE_WORDS,
+    CHANGE_KNOWN,
+    Bounds,
+    Closeness,
+    Records,
+    RequiredStats,
+    State,
+)
+from tui_debugger.watch.condition_table import (
+    BOUND_NAMES,
+    EPSILON,
+    NOT_FINITE,
+    WIRE_CHANGE_TOO_LARGE,
+    WIRE_CHANGE_TOO_SMALL,
+    WIRE_NOT_CHANGED,
+    WIRE_OPERATOR_OVERFLOW,
+    WIRE_OVERFLOW,
+    Condition,
+    Params,
+    by_abbr,
+)
+
+_Holds = Callable[[Float64, float], Mask]
+_HOLDS: Final[Mapping[str, _Holds]] = {
+    "gt": lambda actual, value: actual > value,
+    "lt": lambda actual, value: actual < value,
+    "ge": lambda actual, value: actual >= value,
+    "le": lambda actual, value: actual <= value,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class JudgingPlan:
+    """A watchpoint's condition with its defaults filled in: computed once, used for every tensor."""
+
+    condition: Condition
+    params: Params
+    checks: tuple[tuple[str, float, str | None], ...]
+    """(quantity, set value, name of the inequality) beside each of ``params``; no inequality: never hits by itself."""
+    bounds: Bounds
+    closeness: Closeness
+    epsilon: float
+    need: RequiredStats
+    idle: tuple[ParamResult, ...]
+
+
+@lru_cache(maxsize=4096)
+def _plan(condition_id: str, params: Params) -> JudgingPlan:
+    condition = by_abbr(condition_id)
+    values = {spec.name: spec.default for spec in condition.params if spec.required and spec.default is not None}
+    values |= dict(params)
+    ordered = tuple((spec.name, values[spec.name]) for spec in condition.params if spec.name in values)
+    checks = tuple(
+        (quantity, float(value), comparison if comparison in _HOLDS else None)
+        for name, value in ordered
+        for quantity, _, comparison in (name.rpartition("_"),)
+    )
+    bounds = (float(values.get(BOUND_NAMES[0], -math.inf)), float(values.get(BOUND_NAMES[1], math.inf)))
+    closeness = (float(values.get("rtol", 1e-5)), float(values.get("atol", 1e-8)), bool(values.get("equal_nan", False)))
+    # A percentage without any bound never hits in the old backend: its range counter does not exist then.
+    bounded = any(name in values for name in BOUND_NAMES)
+    need = RequiredStats(
+        ranges=frozenset({bounds} if bounded and any(what == "range_percentage" for what, _, _ in checks) else ()),
+        change=condition.wire in (WIRE_CHANGE_TOO_LARGE, WIRE_CHANGE_TOO_SMALL),
+        closeness=frozenset({closeness} if condition.wire == WIRE_NOT_CHANGED else ()),
+    )
+    idle = tuple(ParamResult(name, value, hit=False, actual=None) for name, value in ordered)
+    return JudgingPlan(condition, ordered, checks, bounds, closeness, float(values.get("epsilon", EPSILON)), need, idle)
+
+
+def judging_plan(watchpoint: Watchpoint) -> JudgingPlan:
+    """Tells how a watchpoint is judged."""
+    return _plan(watchpoint.condition, watchpoint.params)
+
+
+def needs(watchpoint: Watchpoint) -> RequiredStats:
+    """Returns what a record must hold so that this watchpoint can be judged from it."""
+    return _plan(watchpoint.condition, watchpoint.params).need
+
+
+PREVIOUS_BITS: Final[Mapping[str, ErrorBits]] = {
+    "none": ErrorBits.NO_PREVIOUS,
+    "shape": ErrorBits.SHAPE_CHANGED,
+    "unreadable": ErrorBits.UNREADABLE,
+    "no value": ErrorBits.NO_VALUE,
+}
+"""What the fate of the previous step (``Record.previous``) means for a comparison."""
+
+
+PLAIN: Final = {"max": "maximum", "min": "minimum", "mean": "mean", "abs_mean": "abs_mean"}
+"""Quantities that are a statistic as it stands, and the field of ``TensorStats``."""
 
 Rows = npt.NDArray[np.integer[Any]]
 
@@ -44,7 +134,7 @@ class Evaluated:
 
 
 class ColumnEvaluator:
-    """Rows of a table, ready to be judged by any number of watchpoints; see ``conditions.evaluate`` for the rules."""
+    """Rows of a table, ready to be judged by any number of watchpoints; see ``scalar.evaluate`` for the rules."""
 
     def __init__(self, records: Records, rows: Rows) -> None:
         """``records`` are made for at least the needs of the watchpoints; rows that are unknown stay silent."""
@@ -161,12 +251,3 @@ def _verdicts(error: Int16, first_step: Mask) -> Int8:
     verdict[(error & int(NOT_FINITE)) != 0] = Verdict.BLOCKED
     verdict[(error & int(ErrorBits.SHAPE_CHANGED)) != 0] = Verdict.FINDING
     return verdict
-
-
-_Holds = Callable[[Float64, float], Mask]
-_HOLDS: Final[Mapping[str, _Holds]] = {
-    "gt": lambda actual, value: actual > value,
-    "lt": lambda actual, value: actual < value,
-    "ge": lambda actual, value: actual >= value,
-    "le": lambda actual, value: actual <= value,
-}

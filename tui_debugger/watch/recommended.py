@@ -53,7 +53,7 @@ from tui_debugger.model import (
     NodeSelector,
     Watchpoint,
 )
-from tui_debugger.watch.conditions import CONDITIONS, Value, validate
+from tui_debugger.watch.condition_table import CONDITIONS, Value, validate
 
 VANISHED: Final = 1e-12
 """Mean magnitude below which a gradient is lost."""

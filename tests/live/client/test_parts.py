@@ -26,7 +26,8 @@ from tui_debugger.live.watching import wire_params
 from tui_debugger.live.wire import RemoteWatchpoint
 from tui_debugger.model import Category, Watchpoint
 from tui_debugger.stats.dtypes import canonical_name
-from tui_debugger.watch.conditions import CONDITIONS, evaluate, validate
+from tui_debugger.watch.condition_table import CONDITIONS, validate
+from tui_debugger.watch.scalar import evaluate
 
 # -- judging ---------------------------------------------------------------------------------------------
 

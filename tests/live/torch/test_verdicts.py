@@ -24,7 +24,9 @@ from tui_debugger.torch.exact import Waiting  # noqa: E402
 from tui_debugger.torch.plans import Plans  # noqa: E402
 from tui_debugger.torch.training import Previous, see_all  # noqa: E402
 from tui_debugger.torch.verdicts import judge_step  # noqa: E402
-from tui_debugger.watch.conditions import evaluate, needs, validate  # noqa: E402 - torch first
+from tui_debugger.watch.condition_table import validate  # noqa: E402 - torch first
+from tui_debugger.watch.evaluate import needs  # noqa: E402
+from tui_debugger.watch.scalar import evaluate  # noqa: E402
 
 FLOATS = ["float32", "float64", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"]
 OTHERS = ["int8", "uint8", "int32", "int64", "uint16", "bool", "complex64"]

@@ -26,7 +26,7 @@ from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import PARAMETERS, Hit, ProgressFn, Side, TensorKey, Verdict, Watchpoint, no_progress
 from tui_debugger.sources.base import TensorFlag
 from tui_debugger.stats.records import Record
-from tui_debugger.watch.conditions import evaluate
+from tui_debugger.watch.scalar import evaluate
 
 if TYPE_CHECKING:
     from tui_debugger.diagnose.run import Run

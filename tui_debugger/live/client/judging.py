@@ -1,6 +1,6 @@
 """The watchpoints a debugger sent, at work: what has to be measured of a tensor, and what they say about it.
 
-The arithmetic is that of offline checks: a framework makes a ``Record`` of a tensor, ``watch.conditions`` judges it.
+The arithmetic is that of offline checks: a framework makes a ``Record`` of a tensor, ``watch.evaluate`` judges it.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from typing import Final
 from tui_debugger.live.wire import RemoteWatchpoint
 from tui_debugger.model import Verdict, Watchpoint, WatchResult
 from tui_debugger.stats.records import Record, RequiredStats
-from tui_debugger.watch.condition_table import IN_A_ROW
-from tui_debugger.watch.conditions import CONDITIONS, Condition, Value, evaluate, needs
+from tui_debugger.watch.condition_table import CONDITIONS, IN_A_ROW, Condition, Value
+from tui_debugger.watch.evaluate import needs
+from tui_debugger.watch.scalar import evaluate
 
 _GRAPH_SEPARATOR = "/"
 

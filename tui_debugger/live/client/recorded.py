@@ -18,7 +18,8 @@ from tui_debugger.stats.blocks import measure_stats
 from tui_debugger.stats.dtypes import is_numeric, name_of
 from tui_debugger.stats.records import Record, RequiredStats
 from tui_debugger.stats.side_by_side import compare
-from tui_debugger.watch.conditions import CONDITIONS, needs
+from tui_debugger.watch.condition_table import CONDITIONS
+from tui_debugger.watch.evaluate import needs
 
 
 class UnrecordedCounts:

@@ -13,7 +13,7 @@ from tui_debugger.model import ErrorBits, Verdict, Watchpoint
 from tui_debugger.text.hits import param_words
 from tui_debugger.tui import theme
 from tui_debugger.tui.widgets.text import Cell
-from tui_debugger.watch.conditions import CONDITIONS, not_finite_words
+from tui_debugger.watch.condition_table import CONDITIONS, not_finite_words
 from tui_debugger.watch.recommended import RECOMMENDED
 from tui_debugger.watch.text import format_selection
 
