@@ -5,19 +5,22 @@ What "bad" means is a ``Question``: NaN or Inf, or a finding of a watchpoint.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import Final
+
+import numpy as np
 
 from tui_debugger.check.by_design import StepDesigns
 from tui_debugger.check.flow import Located
 from tui_debugger.check.measure import Measurements
 from tui_debugger.check.provenance import Provenance, Provenances, Start, ValueSource
 from tui_debugger.model import PARAMETERS, Hit, ProgressFn, Side, TensorKey, Verdict, Watchpoint, no_progress
-from tui_debugger.stats.records import Record, RequiredStats
+from tui_debugger.stats.records import Record, Records, RequiredStats
+from tui_debugger.stats.records import State as RowState
 from tui_debugger.watch.condition_table import CONDITIONS, WIRE_CHANGE_TOO_SMALL, WIRE_NOT_CHANGED, WIRE_OVERFLOW
-from tui_debugger.watch.evaluate import needs
-from tui_debugger.watch.scalar import evaluate
+from tui_debugger.watch.evaluate import SILENT, ColumnEvaluator, needs
 
 
 class State(Enum):
@@ -28,47 +31,52 @@ class State(Enum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Question:
     """What makes a tensor bad.
 
     Attributes:
-        need: what a record must hold to answer it.
-        holds: True or False, or None when the record does not tell. The flag says that no step came before.
-        overflow: it asks for NaN and Inf, which are wrong in a constant too.
-        unchanged: it asks for what hardly changes: of a constant or a graph input that says nothing.
+        watchpoint: it would have a finding; its selection is not asked.
     """
 
-    need: RequiredStats
-    holds: Callable[[Record, bool], bool | None]
-    overflow: bool = False
-    unchanged: bool = False
+    watchpoint: Watchpoint
+
+    @property
+    def need(self) -> RequiredStats:
+        """What a record must hold to answer it."""
+        return needs(self.watchpoint)
+
+    @property
+    def overflow(self) -> bool:
+        """Whether it asks for NaN and Inf, which are wrong in a constant too."""
+        return CONDITIONS[self.watchpoint.condition].wire == WIRE_OVERFLOW
+
+    @property
+    def unchanged(self) -> bool:
+        """Whether it asks for what hardly changes: of a constant or a graph input that says nothing."""
+        return CONDITIONS[self.watchpoint.condition].wire in (WIRE_NOT_CHANGED, WIRE_CHANGE_TOO_SMALL)
+
+    def states(self, records: Records, rows: Sequence[int]) -> list[State]:
+        """Returns what some tensors are, by their rows."""
+        at = np.array(rows, np.int64)
+        # Whether a step came before tells apart only why nothing is known.
+        verdict = ColumnEvaluator(records, at).evaluate(self.watchpoint, first_step=False).verdict
+        known = (records.rows["state"][at] == RowState.MEASURED) & records.covers(self.need, at)
+        return [
+            _STATES.get(each, State.UNKNOWN) if answered else State.UNKNOWN
+            for each, answered in zip(verdict.tolist(), known.tolist(), strict=True)
+        ]
 
 
-def _overflowed(record: Record, _first: bool) -> bool | None:
-    return None if record.stats is None else record.stats.bad
-
-
-OVERFLOW = Question(RequiredStats(), _overflowed, overflow=True)
+# A tensor that NaN or Inf kept from being judged is bad as well: what is made of it may be a finding.
+_STATES: Final = {SILENT: State.CLEAN, int(Verdict.FINDING): State.BAD, int(Verdict.BLOCKED): State.BAD}
+OVERFLOW: Final = Question(Watchpoint(0, "tensor_overflow"))
 """Any NaN or Inf."""
 
 
 def question_of(watchpoint: Watchpoint) -> Question:
-    """Tells whether a watchpoint would have a finding, on any tensor: its selection is not asked."""
-    if CONDITIONS[watchpoint.condition].wire == WIRE_OVERFLOW:
-        return OVERFLOW
-
-    def holds(record: Record, first: bool) -> bool | None:
-        if record.stats is None:
-            return None
-        result = evaluate(watchpoint, record, first_step=first)
-        if result is None:
-            return False
-        # A tensor that NaN or Inf kept from being judged is bad as well: what is made of it may be a finding.
-        return True if result.verdict in (Verdict.FINDING, Verdict.BLOCKED) else None
-
-    unchanged = CONDITIONS[watchpoint.condition].wire in (WIRE_NOT_CHANGED, WIRE_CHANGE_TOO_SMALL)
-    return Question(needs(watchpoint), holds, unchanged=unchanged)
+    """Returns what makes a tensor bad in the eyes of a watchpoint; all conditions on NaN and Inf ask the same."""
+    return OVERFLOW if CONDITIONS[watchpoint.condition].wire == WIRE_OVERFLOW else Question(watchpoint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +166,7 @@ class Examiner:
         self.measurements = measurements
         self.flow = measurements.flow
         self._records: dict[tuple[int, int], Record | None] = {}
+        self._states: dict[tuple[Question, int, int], State] = {}
         self._designs: dict[int, StepDesigns] = {}
 
     def examine(
@@ -182,20 +191,30 @@ class Examiner:
         self, asked: Iterable[tuple[Sequence[Question], Located | None]], progress: ProgressFn, text: str
     ) -> None:
         wanted: dict[tuple[int, int], RequiredStats] = {}
+        places: dict[tuple[Question, int], set[int]] = {}
         for questions, at in asked:
             if at is None:
                 continue
             need = wanted.get((at.step, at.index), RequiredStats())
             for question in questions:
                 need = need | question.need
+                places.setdefault((question, at.step), set()).add(at.index)
             wanted[at.step, at.index] = need
         self.measurements.ensure(wanted, progress, text)
         self._records.clear()
+        self._states.clear()
+        for (question, step), rows in places.items():
+            self._find_states(question, step, sorted(rows))
+
+    def _find_states(self, question: Question, step: int, rows: Sequence[int]) -> None:
+        with self.measurements.undisturbed():
+            states = question.states(self.measurements.records(step), rows)
+        self._states.update(((question, step, row), state) for row, state in zip(rows, states, strict=True))
 
     def _replaced(
         self, provenances: Provenances, provenance: Provenance, source: ValueSource, questions: Sequence[Question]
     ) -> bool:
-        bad = any(self._holds(source.at, question) for question in questions)
+        bad = any(self._state(source.at, question) is State.BAD for question in questions)
         return bad and source.own and source.held is not None and self._overwritten(provenances, provenance, source)
 
     def _examined(
@@ -215,16 +234,16 @@ class Examiner:
     def _judge(
         self, provenances: Provenances, provenance: Provenance, source: ValueSource, question: Question
     ) -> Judged:
-        held = self._holds(source.at, question)
-        if source.after and (held or not question.overflow):  # what is left there, not what the node got
+        state = self._state(source.at, question)
+        bad = state is State.BAD
+        if source.after and (bad or not question.overflow):  # what is left there, not what the node got
             return Judged(source, source.at, State.UNKNOWN)
         if (
-            held
+            bad
             and self._replaced(provenances, provenance, source, (question,))
-            and self._holds(source.held, question) is False
+            and self._state(source.held, question) is State.CLEAN
         ):
             return Judged(source, source.held, State.CLEAN, before=True)
-        state = State.UNKNOWN if held is None else State.BAD if held else State.CLEAN
         designed = question is OVERFLOW and state is State.BAD and source.at is not None and self._designed(source.at)
         state = State.CLEAN if designed else state
         constant = source.constant or self._is_attribute(source) or (question.unchanged and self._is_given(source))
@@ -264,11 +283,13 @@ class Examiner:
             self._records[place] = self.measurements.record(*place)
         return self._records[place]
 
-    def _holds(self, at: Located | None, question: Question) -> bool | None:
-        record = self._record(at)
-        if at is None or record is None or not record.need.covers(question.need):
-            return None
-        return question.holds(record, self.flow.is_first(at))
+    def _state(self, at: Located | None, question: Question) -> State:
+        if at is None:
+            return State.UNKNOWN
+        place = question, at.step, at.index
+        if place not in self._states:
+            self._find_states(question, at.step, [at.index])
+        return self._states[place]
 
     def _overwritten(self, provenances: Provenances, provenance: Provenance, source: ValueSource) -> bool:
         """Tells whether an input file shows the node's own result: in-place operators are dumped after the kernel."""

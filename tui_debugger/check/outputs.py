@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -29,14 +31,14 @@ from tui_debugger.model import (
     TensorMeta,
     Verdict,
     Watchpoint,
+    WatchResult,
     no_progress,
 )
 from tui_debugger.sources.base import TensorFlag
 from tui_debugger.stats.npy import TensorFile, open_array
 from tui_debugger.stats.records import Record, RequiredStats
 from tui_debugger.watch.condition_table import CONDITIONS, WIRE_OPERATOR_OVERFLOW
-from tui_debugger.watch.evaluate import needs
-from tui_debugger.watch.scalar import evaluate
+from tui_debugger.watch.evaluate import ColumnEvaluator, needs
 
 Output = tuple[int, int]
 """(node row, output slot)."""
@@ -132,11 +134,7 @@ class OutputTensors:
             place = (step, index)
             wanted[place] = wanted.get(place, RequiredStats()) | needs(questions[number].watchpoint)
         self._measurements.ensure(wanted, progress, f"rank {self.flow.rank} step {step}")
-        hits = [
-            (number, hit)
-            for number, index, output in asked
-            if (hit := self._hit(step, index, output, questions[number].watchpoint)) is not None
-        ]
+        hits = self._hits(step, questions, asked)
         hits.sort(key=lambda each: (each[1].order, each[1].key.slot, each[0]))
         return Answer(tuple(hits), tuple(valueless), self._coverage(step, questions, asked, hits))
 
@@ -187,21 +185,29 @@ class OutputTensors:
                     asked.append((number, index, output))
         return asked, valueless
 
-    def _hit(self, step: int, index: int, output: Output, watchpoint: Watchpoint) -> Hit | None:
+    def _hits(
+        self, step: int, questions: Sequence[Question], asked: Sequence[tuple[int, int, Output]]
+    ) -> list[tuple[int, Hit]]:
+        """Returns (question, hit with the one result) of everything that a watchpoint has something to say about."""
+        hits = []
+        with self._measurements.undisturbed():
+            records = self._measurements.records(step)
+            for number, group in groupby(asked, key=itemgetter(0)):
+                watchpoint = questions[number].watchpoint
+                places = [(index, output) for _, index, output in group]
+                first = np.array([self.flow.previous_step(row, step) is None for _, (row, _) in places])
+                initial = CONDITIONS[watchpoint.condition].initial_only
+                evaluator = ColumnEvaluator(records, np.array([index for index, _ in places], np.int64))
+                for place, result in zip(places, evaluator.results(watchpoint, first, initial=initial), strict=True):
+                    if result is not None:
+                        hits.append((number, self._hit(step, *place, result)))
+        return hits
+
+    def _hit(self, step: int, index: int, output: Output, result: WatchResult) -> Hit:
         record = self._measurements.record(step, index)
-        if record is None:
-            return None
-        row, _ = output
-        result = evaluate(
-            watchpoint,
-            record,
-            first_step=self.flow.previous_step(row, step) is None,
-            initial=CONDITIONS[watchpoint.condition].initial_only,
-        )
-        if result is None:
-            return None
         order = int(self.flow.table(step).order[index])
-        return Hit(self.key(step, output), row, (result,), (step, order), record.stats, detail=record.error)
+        stats, detail = (record.stats, record.error) if record is not None else (None, "")
+        return Hit(self.key(step, output), output[0], (result,), (step, order), stats, detail=detail)
 
     def unknown(self, step: int) -> int:
         """Tells how many outputs on disk are none of the graph's: of nodes or slots that it does not have.

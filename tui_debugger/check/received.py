@@ -71,6 +71,9 @@ class ReceivedHits(StepHits):
                 bits[at] |= int(each.error & NOT_FINITE)
         return bits
 
+    def evaluate(self, indices: Sequence[int]) -> None:
+        """See ``StepHits``: the client did."""
+
     def _results(self, index: int) -> tuple[WatchResult, ...]:
         return self.said[index]
 

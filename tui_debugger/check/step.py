@@ -314,6 +314,7 @@ class Checker:
             judged = _Judged(plan, self.planner, self.measurements)
             hits = self._hits(plan, judged)
             asked = self._may_be_origins(hits, designed)
+            hits.evaluate(asked)
         by_design = designs.mark(hits)
         made = [hits.make(index) for index in asked]
         origins = find_origins(self.measurements, plan.step, made, progress)

@@ -11,8 +11,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from tui_debugger.arrays import Float64, Int8, Int16, Mask
-from tui_debugger.model import ErrorBits, ParamResult, Verdict, Watchpoint
+from tui_debugger.arrays import Float64, Int8, Int16, Int64, Mask
+from tui_debugger.model import ErrorBits, ParamResult, Verdict, Watchpoint, WatchResult
 from tui_debugger.stats.records import (
     BEFORE_WORDS,
     CHANGE_KNOWN,
@@ -57,7 +57,8 @@ class JudgingPlan:
     closeness: Closeness
     epsilon: float
     need: RequiredStats
-    idle: tuple[ParamResult, ...]
+    unmet: tuple[ParamResult, ...]
+    """The parameters as they are reported where none was compared."""
 
 
 @lru_cache(maxsize=4096)
@@ -80,8 +81,10 @@ def _plan(condition_id: str, params: Params) -> JudgingPlan:
         change=condition.wire in (WIRE_CHANGE_TOO_LARGE, WIRE_CHANGE_TOO_SMALL),
         closeness=frozenset({closeness} if condition.wire == WIRE_NOT_CHANGED else ()),
     )
-    idle = tuple(ParamResult(name, value, hit=False, actual=None) for name, value in ordered)
-    return JudgingPlan(condition, ordered, checks, bounds, closeness, float(values.get("epsilon", EPSILON)), need, idle)
+    unmet = tuple(ParamResult(name, value, hit=False, actual=None) for name, value in ordered)
+    return JudgingPlan(
+        condition, ordered, checks, bounds, closeness, float(values.get("epsilon", EPSILON)), need, unmet
+    )
 
 
 def judging_plan(watchpoint: Watchpoint) -> JudgingPlan:
@@ -121,10 +124,12 @@ class Evaluated:
     Attributes:
         verdict: ``SILENT`` or a ``Verdict``.
         error: ``ErrorBits`` that kept the condition from being judged.
+        compared: whether quantities of the tensor were held against the parameters.
     """
 
     verdict: Int8
     error: Int16
+    compared: Mask
 
     @property
     def finding(self) -> Int16:
@@ -134,7 +139,17 @@ class Evaluated:
 
 
 class ColumnEvaluator:
-    """Rows of a table, ready to be judged by any number of watchpoints; see ``scalar.evaluate`` for the rules."""
+    """Rows of a table, ready to be judged by any number of watchpoints.
+
+    Rules (MindSpore 1.1 to 2.3, measured on 2.0.0): NaN or Inf anywhere suppresses every other comparison and is
+    reported instead, as blocked: the tensor is a finding then, but no hit of the condition; the overflow conditions
+    report only whether there is NaN or Inf; an empty tensor and one without numbers never hit;
+    ``operator_overflow`` is not decided by values and never hits here.
+
+    Deliberate differences: ``epsilon`` and ``equal_nan`` are used (with ``equal_nan`` a NaN does not prevent the
+    comparison); a changed shape is reported, as a finding of the condition also where there is NaN; an Inf that became
+    finite counts as changed.
+    """
 
     def __init__(self, records: Records, rows: Rows) -> None:
         """``records`` are made for at least the needs of the watchpoints; rows that are unknown stay silent."""
@@ -150,35 +165,85 @@ class ColumnEvaluator:
         self._error = np.where(self._nan, np.int16(ErrorBits.NAN), np.int16(0))
         self._error[self._infinite] |= int(ErrorBits.INF)
 
-    def evaluate(self, watchpoint: Watchpoint, first_step: Mask, *, initial: bool = False) -> Evaluated:
+    def evaluate(self, watchpoint: Watchpoint, first_step: Mask | bool, *, initial: bool = False) -> Evaluated:
         """Judges a watchpoint on the rows.
 
         Args:
             watchpoint: condition and parameters; its selection is not looked at.
-            first_step: for each row whether this is the first dumped step.
-            initial: the tensors hold initial values.
+            first_step: whether this is the first dumped step, where nothing can have a previous value; of all rows,
+                or of each.
+            initial: the tensors hold initial values: only then is ``weight_initialization`` judged, and only it.
         """
         plan = judging_plan(watchpoint)
         wire = plan.condition.wire
         verdict = np.full(self.count, SILENT, np.int8)
+        nothing = np.zeros(self.count, np.bool_)
         if not self.count or wire == WIRE_OPERATOR_OVERFLOW or plan.condition.initial_only != initial:
-            return Evaluated(verdict, np.zeros(self.count, np.int16))
+            return Evaluated(verdict, np.zeros(self.count, np.int16), nothing)
         error = self._errors(plan)
         kept = np.flatnonzero(error)
-        verdict[kept] = _verdicts(error[kept], first_step[kept])
+        verdict[kept] = _verdicts(error[kept], np.broadcast_to(first_step, self.count)[kept])
         open_rows = self._measured & (error == 0)
         if wire == WIRE_OVERFLOW:
             verdict[open_rows & (self._nan | self._infinite)] = Verdict.FINDING
-        elif wire == WIRE_NOT_CHANGED:
+            return Evaluated(verdict, error, nothing)
+        if wire == WIRE_NOT_CHANGED:
             column = self._records.close.get(plan.closeness)
             if column is not None:
                 verdict[open_rows & (column[self._rows] == 1)] = Verdict.FINDING
-        else:
-            hit, unknown = self._compare(plan)
-            verdict[hit & open_rows] = Verdict.FINDING
-            verdict[unknown & open_rows] = Verdict.CANNOT_JUDGE
-            error[unknown & open_rows] = int(ErrorBits.NO_VALUE)
-        return Evaluated(verdict, error)
+            return Evaluated(verdict, error, nothing)
+        hit, unknown = self._compare(plan)
+        verdict[hit & open_rows] = Verdict.FINDING
+        verdict[unknown & open_rows] = Verdict.CANNOT_JUDGE
+        error[unknown & open_rows] = int(ErrorBits.NO_VALUE)
+        return Evaluated(verdict, error, open_rows)
+
+    def results(
+        self, watchpoint: Watchpoint, first_step: Mask | bool, *, initial: bool = False
+    ) -> list[WatchResult | None]:
+        """Judges a watchpoint on the rows and gives the details: which parameter hit, by which actual value.
+
+        Args:
+            watchpoint: see ``evaluate``.
+            first_step: see ``evaluate``.
+            initial: see ``evaluate``.
+
+        Returns:
+            For each row the outcome, None where there is nothing to report.
+        """
+        plan, evaluated = judging_plan(watchpoint), self.evaluate(watchpoint, first_step, initial=initial)
+        found: list[WatchResult | None] = [None] * self.count
+        reported = np.flatnonzero(evaluated.verdict != SILENT)
+        if not len(reported):
+            return found
+        details = self._details(plan, reported[evaluated.compared[reported]])
+        columns = (reported, evaluated.verdict[reported], evaluated.error[reported])
+        for at, verdict, error in zip(*(each.tolist() for each in columns), strict=True):
+            params = details.get(at, plan.unmet)
+            found[at] = WatchResult(watchpoint.id, plan.condition.id, Verdict(verdict), ErrorBits(error), params)
+        return found
+
+    def _details(self, plan: JudgingPlan, rows: Int64) -> dict[int, tuple[ParamResult, ...]]:
+        """Returns the parameters of some rows with what was found for each."""
+        if not len(rows):
+            return {}
+        columns: list[list[ParamResult]] = []
+        for (name, value), (quantity, threshold, inequality), unmet in zip(
+            plan.params, plan.checks, plan.unmet, strict=True
+        ):
+            if inequality is None:
+                columns.append([unmet] * len(rows))
+                continue
+            with np.errstate(all="ignore"):
+                actual = np.where(self._extremes, self._quantity(quantity, plan), np.nan)[rows]
+                hit = _HOLDS[inequality](actual, threshold)
+            columns.append(
+                [
+                    unmet if math.isnan(each) else ParamResult(name, value, holds, each)
+                    for each, holds in zip(actual.tolist(), hit.tolist(), strict=True)
+                ]
+            )
+        return dict(zip(rows.tolist(), zip(*columns, strict=True), strict=True))
 
     def _errors(self, plan: JudgingPlan) -> Int16:
         """Everything that keeps a condition from being judged."""

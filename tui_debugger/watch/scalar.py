@@ -49,7 +49,7 @@ def evaluate(watchpoint: Watchpoint, record: Record, *, first_step: bool, initia
         return None
     error = _error_bits(plan, record)
     if error:
-        return WatchResult(watchpoint.id, condition.id, _verdict(error, first_step), error, plan.idle)
+        return WatchResult(watchpoint.id, condition.id, _verdict(error, first_step), error, plan.unmet)
     hit, params = _judge(plan, record)
     if hit:
         return WatchResult(watchpoint.id, condition.id, Verdict.FINDING, ErrorBits.NONE, params)
@@ -89,7 +89,7 @@ def _judge(plan: JudgingPlan, record: Record) -> tuple[bool, tuple[ParamResult, 
     if plan.condition.wire == WIRE_OVERFLOW:
         return record.stats is not None and record.stats.bad, ()
     if plan.condition.wire == WIRE_NOT_CHANGED:
-        return record.close.get(plan.closeness, False), plan.idle
+        return record.close.get(plan.closeness, False), plan.unmet
     results = []
     for (name, value), (quantity, threshold, holds) in zip(plan.params, plan.checks, strict=True):
         actual = _quantity(quantity, plan, record) if holds else None
