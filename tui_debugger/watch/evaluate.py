@@ -181,8 +181,9 @@ class ColumnEvaluator:
         if not self.count or wire == WIRE_OPERATOR_OVERFLOW or plan.condition.initial_only != initial:
             return Evaluated(verdict, np.zeros(self.count, np.int16), nothing)
         error = self._errors(plan)
-        kept = np.flatnonzero(error)
-        verdict[kept] = _verdicts(error[kept], np.broadcast_to(first_step, self.count)[kept])
+        (kept,) = error.nonzero()
+        if len(kept):
+            verdict[kept] = _verdicts(error[kept], first_step if isinstance(first_step, bool) else first_step[kept])
         open_rows = self._measured & (error == 0)
         if wire == WIRE_OVERFLOW:
             verdict[open_rows & (self._nan | self._infinite)] = Verdict.FINDING
@@ -194,8 +195,9 @@ class ColumnEvaluator:
             return Evaluated(verdict, error, nothing)
         hit, unknown = self._compare(plan)
         verdict[hit & open_rows] = Verdict.FINDING
-        verdict[unknown & open_rows] = Verdict.CANNOT_JUDGE
-        error[unknown & open_rows] = int(ErrorBits.NO_VALUE)
+        unknown &= open_rows
+        verdict[unknown] = Verdict.CANNOT_JUDGE
+        error[unknown] = int(ErrorBits.NO_VALUE)
         return Evaluated(verdict, error, open_rows)
 
     def results(
@@ -213,7 +215,7 @@ class ColumnEvaluator:
         """
         plan, evaluated = judging_plan(watchpoint), self.evaluate(watchpoint, first_step, initial=initial)
         found: list[WatchResult | None] = [None] * self.count
-        reported = np.flatnonzero(evaluated.verdict != SILENT)
+        (reported,) = (evaluated.verdict != SILENT).nonzero()
         if not len(reported):
             return found
         details = self._details(plan, reported[evaluated.compared[reported]])
@@ -291,7 +293,11 @@ class ColumnEvaluator:
     def _quantity(self, name: str, plan: JudgingPlan) -> Float64:
         """The actual values behind a parameter, NaN where unknown."""
         table = self._table
-        result: Float64 = np.full(self.count, np.nan)
+        result: Float64
+        if name in PLAIN:
+            result = table[PLAIN[name]]
+            return result
+        result = np.full(self.count, np.nan)
         if name == "abs_mean_update_ratio":
             ratio = table["difference"] / (table["reference"] + plan.epsilon)
             result = np.where((table["asked"] & CHANGE_KNOWN) != 0, ratio, np.nan)
@@ -304,12 +310,10 @@ class ColumnEvaluator:
             result = table["maximum"] - table["minimum"]
         elif name == "zero_percentage":
             result = 100.0 * table["zero"] / table["count"]
-        elif name in PLAIN:
-            result = table[PLAIN[name]]
         return result
 
 
-def _verdicts(error: Int16, first_step: Mask) -> Int8:
+def _verdicts(error: Int16, first_step: Mask | bool) -> Int8:
     """Returns what kind of thing the error bits of rows are."""
     verdict = np.full(len(error), Verdict.CANNOT_JUDGE, np.int8)
     verdict[(error == int(ErrorBits.NO_PREVIOUS)) & first_step] = Verdict.NOT_COMPARABLE
