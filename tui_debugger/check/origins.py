@@ -202,7 +202,6 @@ class Examiner:
             wanted[at.step, at.index] = need
         self.measurements.ensure(wanted, progress, text)
         self._records.clear()
-        self._states.clear()
         for (question, step), rows in places.items():
             self._find_states(question, step, sorted(rows))
 
