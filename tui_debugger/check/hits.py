@@ -103,7 +103,7 @@ class StepHits:
         return record.error if record is not None else ""
 
     def results_of(self, index: int) -> tuple[WatchResult, ...]:
-        """What the watchpoints say of a hit; whatever its Inf would be, where that is by design it is no finding."""
+        """Returns what the watchpoints say of a hit; an Inf that is by design is no finding."""
         results = self._results(index)
         if index not in self.designed:
             return results
@@ -241,7 +241,7 @@ class HitList(Sequence[Hit]):
 
     @property
     def findings(self) -> int:
-        """How many hits are findings."""
+        """Returns the number of hits that are findings."""
         return int((self.verdict == Verdict.FINDING).sum())
 
     def with_any(self, verdict: Verdict) -> HitList:
@@ -249,12 +249,12 @@ class HitList(Sequence[Hit]):
         return self.chosen(self._any(verdict, lambda _: True))
 
     def found_by(self, conditions: Collection[str]) -> Mask:
-        """Which hits are findings when only some conditions are asked: NaN and Inf are, where one cannot be judged."""
+        """Tells which hits are findings of some conditions: NaN and Inf are, where they keep one from being judged."""
 
-        def asked(watchpoint: Watchpoint) -> bool:
+        def is_wanted(watchpoint: Watchpoint) -> bool:
             return watchpoint.condition in conditions
 
-        return self._any(Verdict.FINDING, asked) | self._any(Verdict.BLOCKED, asked)
+        return self._any(Verdict.FINDING, is_wanted) | self._any(Verdict.BLOCKED, is_wanted)
 
     def by_step(self) -> Iterator[tuple[StepHits, Int64, Int64]]:
         """Each step, with the places that its hits have in this list, and those that they have in the step."""
@@ -262,7 +262,7 @@ class HitList(Sequence[Hit]):
             places = np.flatnonzero(self._part == number)
             yield part, places, self._at[places]
 
-    def said_by(self, watchpoints: Collection[int]) -> Mask:
+    def reported_by(self, watchpoints: Collection[int]) -> Mask:
         """Tells which hits some of these watchpoints (by id) have something to say about."""
         mask = np.zeros(len(self), np.bool_)
         for part, places, at in self.by_step():
@@ -315,7 +315,7 @@ class HitList(Sequence[Hit]):
         return +counts
 
     def blocked(self) -> dict[int, Blocked]:
-        """What NaN or Inf kept each watchpoint from judging, by id; those that judged everything are left out."""
+        """Returns what NaN or Inf kept watchpoints from judging, by id; those that judged everything are left out."""
         tensors, errors = Counter[int](), dict[int, int]()
         for part, _, at in self.by_step():
             bits = part.not_finite()[at]

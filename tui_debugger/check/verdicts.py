@@ -1,4 +1,4 @@
-"""What a whole check comes to: a finding, clean, or why nobody can say. A clean answer needs something looked at."""
+"""Judges a whole check: a finding, clean, or why nobody can say. A clean answer needs something looked at."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tui_debugger.watch.text import format_watch
 
 
 class Outcome(Enum):
-    """What a check comes to."""
+    """The outcome of a check."""
 
     FINDING = "finding"
     CLEAN = "clean"
@@ -38,7 +38,7 @@ _NONE_BLOCKED: Final = Blocked()
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """What one watchpoint came to: tensors it looked at, and those with each verdict.
+    """The tally of one watchpoint: tensors it looked at, and those with each verdict.
 
     ``blocked`` are no findings of it: NaN or Inf kept it from judging them.
     """
@@ -60,13 +60,13 @@ class Tally:
 
     @property
     def idle(self) -> bool:
-        """Whether it looked at tensors and could judge none of them."""
+        """Tells whether it looked at tensors and could judge none of them."""
         return self.tensors > 0 and not self.judged
 
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """Why a check cannot say "clean".
+    """A reason why a check cannot say "clean".
 
     Attributes:
         kind: ``nothing`` was looked at or compared, a watchpoint is ``unmatched``, tensors or parts of the dump are
@@ -81,7 +81,7 @@ class Doubt:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What a check comes to.
+    """The outcome of a check, with what it rests on.
 
     Attributes:
         outcome: a finding outranks a doubt.

@@ -348,11 +348,11 @@ REASONS: Final[Mapping[ErrorBits, str]] = {
     ErrorBits.SHAPE_CHANGED: "shape changed",
     ErrorBits.UNREADABLE: "unreadable",
 }
-"""Why nothing could be compared, for people."""
+"""The reasons why nothing could be compared, in words for people."""
 
 
 NOT_FINITE: Final = ErrorBits.NAN | ErrorBits.INF
-"""What makes a tensor a finding by itself, and keeps every other condition from being judged."""
+"""The bits that make a tensor a finding by itself and keep every other condition from being judged."""
 
 
 def reasons(error: ErrorBits) -> tuple[str, ...]:

@@ -103,7 +103,7 @@ PREVIOUS_BITS: Final[Mapping[str, ErrorBits]] = {
     "unreadable": ErrorBits.UNREADABLE,
     "no value": ErrorBits.NO_VALUE,
 }
-"""What the fate of the previous step (``Record.previous``) means for a comparison."""
+"""The error that the fate of the previous step (``Record.previous``) is for a comparison."""
 
 
 PLAIN: Final = {"max": "maximum", "min": "minimum", "mean": "mean", "abs_mean": "abs_mean"}
@@ -119,7 +119,7 @@ _BEFORE_BITS: Final = np.array([int(PREVIOUS_BITS.get(word, ErrorBits.NONE)) for
 
 @dataclass(frozen=True, slots=True)
 class Evaluated:
-    """What a watchpoint says of some rows.
+    """The verdicts of a watchpoint on some rows.
 
     Attributes:
         verdict: ``SILENT`` or a ``Verdict``.

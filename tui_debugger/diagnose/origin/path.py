@@ -59,7 +59,7 @@ _ENDINGS = {
     Start.BEFORE: Ending.FIRST_STEP,
     Start.CONSTANT: Ending.CONSTANT,
     Start.DESIGNED: Ending.DESIGNED,
-    Start.FED: Ending.UNKNOWN,  # by itself, in a circle
+    Start.TAINTED: Ending.UNKNOWN,  # by itself, in a circle
     Start.UNKNOWN: Ending.UNKNOWN,
 }
 

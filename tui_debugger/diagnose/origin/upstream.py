@@ -15,7 +15,7 @@ import numpy as np
 
 from tui_debugger.check.flow import Flow, Located
 from tui_debugger.check.measure import Measurements
-from tui_debugger.check.origins import Examined, Examiner, Judged, State, question_of
+from tui_debugger.check.origins import Examined, Examiner, Judged, State, criterion_of
 from tui_debugger.check.progress import undisturbed
 from tui_debugger.check.provenance import Provenances
 from tui_debugger.check.tensors import measured, tensor_row
@@ -293,7 +293,7 @@ class Upstream:
         self.rank = rank
         self._session = session
         self._watchpoint = watchpoint
-        self._question = question_of(watchpoint)
+        self._question = criterion_of(watchpoint)
         self._progress = progress
         self._fetched: set[Spot] = set()
         self._begin()

@@ -51,7 +51,7 @@ class HitFilter:
         """Returns which hits pass."""
         kept = np.ones(len(hits), np.bool_) if self.quiet else ~np.isin(hits.verdict, _QUIET)
         if self.watchpoints:
-            kept &= hits.said_by(self.watchpoints)
+            kept &= hits.reported_by(self.watchpoints)
         if self.graphs:
             kept &= hits.of_graphs(self.graphs)
         if self.ranks:
