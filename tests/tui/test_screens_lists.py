@@ -37,7 +37,7 @@ from tui_debugger.tui.dialogs.pages import (
 )
 from tui_debugger.tui.dialogs.watchpoint_form import OfferScreen
 from tui_debugger.tui.panes.hit_rows import HitFilter
-from tui_debugger.watch.conditions import CONDITIONS
+from tui_debugger.watch.condition_table import CONDITIONS
 from tui_debugger.watch.recommended import BIAS
 
 SIZES = pytest.mark.parametrize("size", [(80, 24), (40, 12)])

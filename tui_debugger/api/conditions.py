@@ -8,8 +8,7 @@ from numbers import Integral, Real
 from typing import Any, ClassVar, TypeVar
 
 from tui_debugger.errors import BadWatchpointError, DebuggerParamTypeError, DebuggerParamValueError
-from tui_debugger.watch.condition_table import CONDITIONS, IN_A_ROW, Condition
-from tui_debugger.watch.conditions import validate
+from tui_debugger.watch.condition_table import CONDITIONS, IN_A_ROW, Condition, validate
 
 __all__ = [
     "ConditionBase",

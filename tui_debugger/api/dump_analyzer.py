@@ -26,7 +26,7 @@ from tui_debugger.api.hits import Hits, Watchpoint, WatchpointHit
 from tui_debugger.api.node import Node, Run
 from tui_debugger.api.tensors import Columns, DebuggerTensor, Tensors, columns_of, joined, row_in, spread
 from tui_debugger.arrays import Int64, Mask
-from tui_debugger.check.outputs import Answer, OutputTensors, Question
+from tui_debugger.check.outputs import OutputHits, OutputTensors, WatchedOutputs
 from tui_debugger.check.results import combined, parts_text
 from tui_debugger.errors import BadQueryError, DebuggerParamTypeError, DebuggerParamValueError
 from tui_debugger.graph.search import compile_pattern
@@ -62,8 +62,8 @@ def check(
         missing: list[tuple[int, WatchpointHit]] = []
         for rank, parts in ranks.items():
             outputs = run.outputs(rank)
-            questions = [Question(cores[number], part.row, part.slot) for number, part in parts]
-            answer = outputs.judge(step, questions, progress)
+            watches = [WatchedOutputs(cores[number], part.row, part.slot) for number, part in parts]
+            answer = outputs.judge(step, watches, progress)
             covers.append(answer.coverage)
             run.warn_of_unknown(rank, step, outputs.unknown(step))
             numbers = [number for number, _ in parts]
@@ -127,7 +127,7 @@ def _by_step(columns: Sequence[Columns]) -> dict[int, dict[int, _Parts]]:
     return {step: dict(sorted(ranks.items())) for step, ranks in sorted(found.items())}
 
 
-def _comparable(answer: Answer, numbers: Sequence[int], with_valueless: bool) -> list[tuple[int, Hit]]:
+def _comparable(answer: OutputHits, numbers: Sequence[int], with_valueless: bool) -> list[tuple[int, Hit]]:
     """The hits by watchpoint. That only statistics were dumped is not told unless missing values are asked for."""
     hits = []
     for number, hit in answer.hits:
@@ -142,12 +142,12 @@ def _comparable(answer: Answer, numbers: Sequence[int], with_valueless: bool) ->
 
 
 def _valueless(
-    outputs: OutputTensors, step: int, answer: Answer, numbers: Sequence[int], cores: Sequence[CoreWatchpoint]
+    outputs: OutputTensors, step: int, answer: OutputHits, numbers: Sequence[int], cores: Sequence[CoreWatchpoint]
 ) -> list[tuple[int, Hit]]:
     """One row with the error "no value" for everything that could not be judged."""
     rows = []
-    for question, output in answer.valueless:
-        number = numbers[question]
+    for watch, output in answer.valueless:
+        number = numbers[watch]
         result = WatchResult(number, cores[number].condition, Verdict.CANNOT_JUDGE, ErrorBits.NO_VALUE)
         rows.append((number, Hit(outputs.key(step, output), output[0], (result,), (step, 0))))
     return rows

@@ -19,8 +19,7 @@ from tui_debugger.text.numbers import named, plural
 from tui_debugger.text.rows import coverage_row, hit_row, key_row, part_rows, watch_row
 from tui_debugger.text.tensors import place_text
 from tui_debugger.text.writer import write_lines
-from tui_debugger.watch.condition_table import CONDITIONS
-from tui_debugger.watch.conditions import not_finite_words
+from tui_debugger.watch.condition_table import CONDITIONS, not_finite_words
 
 EXIT_CODES = {Outcome.CLEAN: 0, Outcome.FINDING: 1, Outcome.CANNOT_JUDGE: 2, Outcome.INTERRUPTED: 130}
 _ALLOW = {

@@ -30,7 +30,7 @@ from tui_debugger.errors import BadWatchpointError
 from tui_debugger.model import NodeSelection, Watchpoint
 from tui_debugger.session.export_files import fresh_file
 from tui_debugger.text.clean import clean
-from tui_debugger.watch.conditions import validate
+from tui_debugger.watch.condition_table import validate
 from tui_debugger.watch.text import format_watch, parse_watch
 
 FORMAT = 1

@@ -12,9 +12,10 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from operator import attrgetter
 from typing import Any, Final
 
 import numpy as np
@@ -201,6 +202,9 @@ _WHOLE: Final = np.dtype((np.void, ROW.itemsize))
 with ``np.take``."""
 CHANGE_ASKED: Final = 1
 CHANGE_KNOWN: Final = 2
+_stored_values: Final[Callable[[TensorStats], tuple[Any, ...]]] = attrgetter(*STORED_NAMES)
+_NO_STATS: Final = (0,) * len(STORED)
+_UNKNOWN_ROW: Final = (*_NO_STATS, 0.0, 0.0, 0, 0, 0, 0, -1, State.UNKNOWN, 0, 0, 0)
 
 NOT_ASKED: Final = -1
 """In a column of ranges or closeness: nobody asked."""
@@ -280,30 +284,50 @@ class Records:
         """Returns a row as Python's own numbers, all at once: one after the other takes ten times as long."""
         return dict(zip(_NAMES, self.rows[index].item(), strict=True))
 
+    @classmethod
+    def of(cls, records: Sequence[Record | None]) -> Records:
+        """Returns a table of some records, in their order; None is a row that was not looked at."""
+        table = cls(len(records))
+        if records:
+            table.rows = np.array([table._values(each) for each in records], ROW)
+        for index, record in enumerate(records):
+            if record is not None:
+                table._put_beside(index, record)
+        return table
+
     def put(self, index: int, record: Record) -> None:
         """Sets one row from a record."""
         self.forget(np.array([index]))
-        row = self.rows[index]
-        row["meta"] = -1 if record.meta is None else self.meta_number(record.meta)
-        row["before"] = BEFORE_WORDS.index(record.previous)
+        self.rows[index] = self._values(record)
+        self._put_beside(index, record)
+
+    def _values(self, record: Record | None) -> tuple[float, ...]:
+        """Returns the row of a record."""
+        if record is None:
+            return _UNKNOWN_ROW
+        change = record.change
+        asked = (CHANGE_ASKED if record.need.change else 0) | (CHANGE_KNOWN if change is not None else 0)
+        meta = -1 if record.meta is None else self.meta_number(record.meta)
+        state, stored = State.NO_NUMBERS, _NO_STATS
         if record.error:
-            row["state"] = State.UNREADABLE
+            state = State.UNREADABLE
+        elif record.stats is not None:
+            state, stored = State.MEASURED, _stored_values(record.stats)
+            if None in stored:
+                stored = tuple(math.nan if value is None else value for value in stored)
+        difference, reference = (
+            (change.mean_abs_difference, change.mean_abs_previous) if change is not None else (0.0, 0.0)
+        )
+        before = BEFORE_WORDS.index(record.previous)
+        return (*stored, difference, reference, 0, 0, 0, 0, meta, state, before, asked, 0)
+
+    def _put_beside(self, index: int, record: Record) -> None:
+        """Sets what lies beside the table."""
+        if record.error:
             self.errors[index] = record.error
-        elif record.stats is None:
-            row["state"] = State.NO_NUMBERS
-        else:
-            row["state"] = State.MEASURED
-            for name in STORED_NAMES:
-                value = getattr(record.stats, name)
-                row[name] = math.nan if value is None else value
-        if record.need.change:
-            row["asked"] = CHANGE_ASKED
-        if record.change is not None:
-            row["asked"] |= CHANGE_KNOWN
-            row["difference"], row["reference"] = record.change.mean_abs_difference, record.change.mean_abs_previous
-        for bounds in record.need.ranges:
+        for bounds in record.need.ranges | record.ranges.keys():
             self.range_column(bounds)[index] = record.ranges.get(bounds, NOT_KNOWN)
-        for closeness in record.need.closeness:
+        for closeness in record.need.closeness | record.close.keys():
             self.close_column(closeness)[index] = record.close.get(closeness, NOT_KNOWN)
 
     def range_column(self, bounds: Bounds) -> Int64:

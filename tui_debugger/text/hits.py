@@ -22,7 +22,7 @@ from tui_debugger.model import (
 )
 from tui_debugger.text.clean import clean
 from tui_debugger.text.numbers import count, number
-from tui_debugger.watch.conditions import CONDITIONS, NOT_FINITE, Condition, not_finite_words, reasons
+from tui_debugger.watch.condition_table import CONDITIONS, NOT_FINITE, Condition, not_finite_words, reasons
 from tui_debugger.watch.recommended import RECOMMENDED
 from tui_debugger.watch.text import format_selection, format_value, format_watch
 

@@ -36,7 +36,7 @@ from tui_debugger.torch.internals import (
 )
 from tui_debugger.torch.structure import NO_GRAD
 from tui_debugger.watch.condition_table import WIRE_OPERATOR_OVERFLOW
-from tui_debugger.watch.conditions import JudgingPlan, judging_plan
+from tui_debugger.watch.evaluate import JudgingPlan, judging_plan
 from tui_debugger.watch.recommended import activation_ranges
 
 

@@ -137,7 +137,7 @@ class Context:
 
 def watchpoint_name(watchpoint: Watchpoint) -> str:
     """Returns ``TO #3``."""
-    from tui_debugger.watch.conditions import CONDITIONS
+    from tui_debugger.watch.condition_table import CONDITIONS
 
     condition = CONDITIONS.get(watchpoint.condition)
     return f"{condition.abbr if condition else '?'} #{watchpoint.id}"

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.watch.scalar_judge import judge_scalar
 from tui_debugger.graph.build import build_table
 from tui_debugger.graph.messages import parse_graph, type_name
 from tui_debugger.graph.table import NodeTable
@@ -26,7 +27,7 @@ from tui_debugger.live.graph import wire_params
 from tui_debugger.live.wire import RemoteWatchpoint
 from tui_debugger.model import Category, Watchpoint
 from tui_debugger.stats.dtypes import canonical_name
-from tui_debugger.watch.conditions import CONDITIONS, evaluate, validate
+from tui_debugger.watch.condition_table import CONDITIONS, validate
 
 # -- judging ---------------------------------------------------------------------------------------------
 
@@ -75,7 +76,7 @@ def test_a_condition_from_the_wire_judges_as_offline(
     assert need is not None
     record = measure(np.array(array), need, None if previous is None else np.array(previous))
     initial = CONDITIONS[watchpoint.condition].initial_only
-    expected = evaluate(watchpoint, record, first_step=False, initial=initial)
+    expected = judge_scalar(watchpoint, record, first_step=False, initial=initial)
     found = judge.results("x", record, initial=initial)
     if expected is None or (previous is None and "previous" in str(expected)):
         assert not found

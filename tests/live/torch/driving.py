@@ -27,7 +27,7 @@ from tui_debugger.live.wire import (
 )
 from tui_debugger.model import Watchpoint
 from tui_debugger.stats.dtypes import dtype_of
-from tui_debugger.watch.conditions import CONDITIONS, validate
+from tui_debugger.watch.condition_table import CONDITIONS, validate
 
 ROOT = Path(__file__).resolve().parents[3]
 PATIENCE = 60.0

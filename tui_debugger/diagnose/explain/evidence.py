@@ -33,7 +33,7 @@ from tui_debugger.stats.side_by_side import compare
 from tui_debugger.text.hits import param_words
 from tui_debugger.text.phrases import num, tail, times
 from tui_debugger.text.tensors import place_text, run_text
-from tui_debugger.watch.conditions import PLAIN
+from tui_debugger.watch.evaluate import PLAIN
 
 if TYPE_CHECKING:
     from tui_debugger.diagnose.run import Run

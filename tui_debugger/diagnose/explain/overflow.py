@@ -12,8 +12,7 @@ from tui_debugger.model import Category, ErrorBits, Side, TensorStats, WatchResu
 from tui_debugger.stats.blocks import peak
 from tui_debugger.text.phrases import HALVES, bad_counts, finite_words, limits_of, num, of_all, range_words, tail
 from tui_debugger.text.tensors import run_text, step_text
-from tui_debugger.watch.condition_table import CONDITIONS
-from tui_debugger.watch.conditions import reasons
+from tui_debugger.watch.condition_table import CONDITIONS, reasons
 
 LIKELY, POSSIBLE, UNKNOWN, RULED_OUT = Standing
 

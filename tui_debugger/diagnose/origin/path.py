@@ -40,8 +40,7 @@ from tui_debugger.model import (
     Watchpoint,
     no_progress,
 )
-from tui_debugger.watch.condition_table import CONDITIONS, WIRE_CHANGE_TOO_SMALL, WIRE_NOT_CHANGED
-from tui_debugger.watch.conditions import validate
+from tui_debugger.watch.condition_table import CONDITIONS, WIRE_CHANGE_TOO_SMALL, WIRE_NOT_CHANGED, validate
 
 if TYPE_CHECKING:
     from tui_debugger.diagnose.run import Run
@@ -60,7 +59,7 @@ _ENDINGS = {
     Start.BEFORE: Ending.FIRST_STEP,
     Start.CONSTANT: Ending.CONSTANT,
     Start.DESIGNED: Ending.DESIGNED,
-    Start.FED: Ending.UNKNOWN,  # by itself, in a circle
+    Start.TAINTED: Ending.UNKNOWN,  # by itself, in a circle
     Start.UNKNOWN: Ending.UNKNOWN,
 }
 

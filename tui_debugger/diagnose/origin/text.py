@@ -90,7 +90,7 @@ def why(origin: Origin, *, overflow: bool) -> str:
         Start.BEFORE: f"{what}; so it was already before {when_words(origin)} ran",
         Start.CONSTANT: f"{what}; it comes from a constant of the graph",
         Start.DESIGNED: f"{what}; by design: its operator was told to write it, or to pass it on",
-        Start.FED: f"{what}; {_fed(origin)}",
+        Start.TAINTED: f"{what}; {_fed(origin)}",
         Start.UNKNOWN: _unknown(origin, what),
     }
     return texts[origin.start]

@@ -36,7 +36,7 @@ from tui_debugger.live.client.probe import ClientHit, Identity
 from tui_debugger.live.dump_writer import PARAMETER, DumpWriter, TensorName
 from tui_debugger.live.wire import START, Unrecorded
 from tui_debugger.model import PARAMETERS, TRAINABLE, NodeSelection, TensorMeta, TensorStats, Verdict, Watchpoint
-from tui_debugger.watch.conditions import Params, by_abbr, not_finite_words
+from tui_debugger.watch.condition_table import Params, by_abbr, not_finite_words
 from tui_debugger.watch.recommended import recommended
 from tui_debugger.watch.text import parse_watch
 

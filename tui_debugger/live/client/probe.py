@@ -66,7 +66,7 @@ class ClientHit:
     Attributes:
         node: name of the node in the graph that was sent.
         slot: output slot.
-        result: as ``judging.Judge.results`` (or ``watch.conditions.evaluate``) gives it.
+        result: as ``judging.Judge.results`` gives it.
         meta, stats: of the tensor, sent along so that the debugger need not ask.
     """
 
