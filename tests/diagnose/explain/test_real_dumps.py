@@ -10,9 +10,8 @@ import pytest
 
 from tests.diagnose.explain.training import LOG, LOSS, MATMUL, MATMUL_GRAD, RELU, RELU_GRAD, training, values
 from tests.session.opened import opened
-from tui_debugger.diagnose.explain.evidence import Guidance, Section
 from tui_debugger.diagnose.explain.explain import explain
-from tui_debugger.diagnose.explain.operator_rules import Standing
+from tui_debugger.diagnose.explain.guidance import Guidance, Section, Standing
 from tui_debugger.model import Side, TensorKey, Verdict
 from tui_debugger.session import Session
 

@@ -1,4 +1,4 @@
-"""The immutable answer: what was found on one tensor, what speaks for which cause, what to look at next."""
+"""Evidence around one tensor: its inputs, its optimizer, the step before, the quantities that hit."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tui_debugger.check.provenance import updater_of
 from tui_debugger.check.types import TensorRow
-from tui_debugger.diagnose.explain.operator_rules import Cause, Standing
+from tui_debugger.diagnose.explain.guidance import Cause, Standing
 from tui_debugger.errors import TdbgError
 from tui_debugger.graph.categories import gradient_of, update_of
 from tui_debugger.graph.optimizers import divides, group_start, is_learning_rate, settings_of
@@ -33,71 +33,11 @@ from tui_debugger.model import (
 from tui_debugger.stats.side_by_side import compare
 from tui_debugger.text.hits import param_words
 from tui_debugger.text.phrases import num, tail, times
-from tui_debugger.text.tensors import place_text, run_text
+from tui_debugger.text.tensors import run_text
 from tui_debugger.watch.conditions import PLAIN
 
 if TYPE_CHECKING:
     from tui_debugger.diagnose.run import Run
-
-
-@dataclass(frozen=True, slots=True)
-class Advice:
-    """What to look at next.
-
-    Attributes:
-        text: one sentence.
-        view: id of the view that shows it: ``origin``, ``trend``, ``values`` ...; empty: no view.
-        about: the tensor that the view is opened on; None: the tensor that the guidance is about.
-        arguments: what a command takes after the path, the command first; empty: no command.
-    """
-
-    text: str
-    view: str = ""
-    about: TensorKey | None = None
-    arguments: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Section:
-    """Guidance for one condition, or for several that say the same.
-
-    Attributes:
-        conditions: ids in the condition table; empty for a tensor without a finding.
-        title: a few words.
-        found: what was found, with the set and the actual numbers.
-        causes: likely ones first, those that are ruled out last.
-        advice: what to look at next.
-        facts: numbers worth knowing that are no cause.
-    """
-
-    conditions: tuple[str, ...]
-    title: str
-    found: str
-    causes: tuple[Cause, ...] = ()
-    advice: tuple[Advice, ...] = ()
-    facts: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Guidance:
-    """Everything that can be said about one tensor.
-
-    Attributes:
-        tensor: the tensor with its type, shape and statistics.
-        node_type: operator type of its node.
-        sections: one per condition that was found, the origin of NaN and Inf first; without a finding one that says
-            what is clean.
-        missing: what could not be looked at, and why.
-        finding: whether there is a finding.
-        graphs: whether the rank has several graphs, so that a name alone may mean two nodes.
-    """
-
-    tensor: TensorRow
-    node_type: str
-    sections: tuple[Section, ...]
-    missing: tuple[str, ...] = ()
-    finding: bool = False
-    graphs: bool = False
 
 
 def culprit_of(evidence: Evidence, likely: Sequence[Cause]) -> Given | None:
@@ -106,30 +46,6 @@ def culprit_of(evidence: Evidence, likely: Sequence[Cause]) -> Given | None:
     named = [given for given in evidence.dumped if f"{given.label} " in f"{text} "]
     return named[-1] if named else next((given for given in evidence.dumped if not given.constant), None)
 
-
-def with_command(evidence: Evidence, advice: Advice) -> Advice:
-    """The advice with the command that shows the same as its view; one that has a command of its own keeps it."""
-    if advice.arguments or advice.view not in _COMMANDS or evidence.key.step < 0:
-        return advice
-    key = advice.about or evidence.key
-    name, before, after, of_step = _COMMANDS[advice.view]
-    place = place_text(key, with_graph=len(evidence.flow.nodes.graphs) > 1)
-    where = ["--step", str(key.step)] if of_step else []
-    where += ["--rank", str(key.rank)] if len(evidence.session.ranks()) > 1 else []
-    return replace(advice, arguments=(name, *before, *([place] if after is not None else []), *(after or ()), *where))
-
-
-_COMMANDS: Final[dict[str, tuple[str, tuple[str, ...], tuple[str, ...] | None, bool]]] = {
-    "origin": ("origin", ("--from",), (), True),
-    "explain": ("explain", (), (), True),
-    "relations": ("relations", (), (), True),
-    "trend": ("trend", (), (), False),
-    "compare": ("diff", (), (), True),
-    "distribution": ("show", (), ("--distribution",), True),
-    "values": ("show", (), (), True),
-    "health": ("health", (), None, False),
-}
-"""By view: command, what stands before and after the tensor (None: it takes no tensor), whether it is of a step."""
 
 MOST_BYTES = 1 << 28
 """Tensors above this size are not read once more only to say how much they changed, or where they saturate."""

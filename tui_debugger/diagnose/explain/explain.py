@@ -1,189 +1,38 @@
-"""Guidance as plain dicts, for JSON."""
+"""Explains the findings of one tensor."""
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from enum import Enum
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
 
 from tui_debugger.check.progress import undisturbed
-from tui_debugger.diagnose.explain import activations, gradients, overflow, sizes, weights
-from tui_debugger.diagnose.explain.evidence import MOST_INPUTS, Advice, Evidence, Guidance, Section, with_command
-from tui_debugger.diagnose.explain.operator_rules import Cause, Standing
+from tui_debugger.diagnose.explain import gradients, overflow, values, weights
+from tui_debugger.diagnose.explain.evidence import MOST_INPUTS, Evidence
+from tui_debugger.diagnose.explain.guidance import Advice, Cause, Guidance, Section
 from tui_debugger.model import ErrorBits, Hit, ProgressFn, Side, TensorKey, Verdict, WatchResult, no_progress
-from tui_debugger.text.clean import clean
-from tui_debugger.text.rows import key_row, meta_row, stats_row
-from tui_debugger.text.tensors import place_text, step_text, tensor_line
+from tui_debugger.text.tensors import place_text
 from tui_debugger.watch.condition_table import CONDITIONS, WIRE_OVERFLOW
 
 if TYPE_CHECKING:
     from tui_debugger.diagnose.run import Run
 
 
-Row = dict[str, Any]
-
-
-def guidance_row(guidance: Guidance) -> Row:
-    """Everything that is said about one tensor."""
-    row = guidance.tensor
-    return {
-        **key_row(row.key),
-        "type": guidance.node_type,
-        **meta_row(row.meta),
-        "stats": stats_row(row.stats) if row.stats is not None else None,
-        "error": row.error or None,
-        "finding": guidance.finding,
-        "sections": [_section_rows(section) for section in guidance.sections],
-        "not_known": list(guidance.missing),
-    }
-
-
-def _section_rows(section: Section) -> Row:
-    return {
-        "conditions": list(section.conditions),
-        "abbr": [CONDITIONS[condition].abbr for condition in section.conditions],
-        "title": section.title,
-        "found": section.found,
-        "causes": [
-            {"title": cause.title, "evidence": cause.evidence, "standing": cause.standing.name.lower()}
-            for cause in section.causes
-        ],
-        "look_next": [_advice(advice) for advice in section.advice],
-        "facts": list(section.facts),
-    }
-
-
-def _advice(advice: Advice) -> Row:
-    return {
-        "text": advice.text,
-        "view": advice.view or None,
-        "tensor": key_row(advice.about) if advice.about is not None else None,
-        "arguments": list(advice.arguments),
-    }
-
-
-GLYPHS: Final = {
-    Standing.LIKELY: "●",
-    Standing.POSSIBLE: "○",
-    Standing.UNKNOWN: "?",
-    Standing.RULED_OUT: "–",
-}
-"""How strong a cause is, without words."""
-
-
-class Kind(Enum):
-    """What a line is, for its colour."""
-
-    NAME = "name"
-    TENSOR = "tensor"
-    TITLE = "title"
-    FOUND = "found"
-    HEADING = "heading"
-    LIKELY = "likely"
-    POSSIBLE = "possible"
-    UNKNOWN = "unknown"
-    RULED_OUT = "ruled out"
-    EVIDENCE = "evidence"
-    ADVICE = "advice"
-    FACT = "fact"
-    MISSING = "missing"
-    BLANK = "blank"
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One line before it is broken to a width.
-
-    Attributes:
-        kind: what it is.
-        text: safe to print.
-        indent: cells before it, also of the lines it is broken into.
-        hang: further cells before every line but the first.
-        advice: what Enter does here.
-    """
-
-    kind: Kind
-    text: str
-    indent: int = 0
-    hang: int = 0
-    advice: Advice | None = None
-
-    def wrapped(self, width: int) -> list[str]:
-        """The line broken to a width; words that are longer (names) are broken too."""
-        room = max(width, self.indent + self.hang + 8)
-        before = " " * self.indent
-        return textwrap.wrap(
-            self.text,
-            room,
-            initial_indent=before,
-            subsequent_indent=before + " " * self.hang,
-            break_on_hyphens=False,
-        ) or [""]
-
-
-_OF_STANDING = {
-    Standing.LIKELY: Kind.LIKELY,
-    Standing.POSSIBLE: Kind.POSSIBLE,
-    Standing.UNKNOWN: Kind.UNKNOWN,
-    Standing.RULED_OUT: Kind.RULED_OUT,
-}
-
-
-def lines(guidance: Guidance) -> Iterator[Line]:
-    """Everything that the guidance says."""
-    row = guidance.tensor
-    yield Line(Kind.NAME, clean(place_text(row.key, with_graph=guidance.graphs)))
-    yield Line(Kind.TENSOR, f"rank {row.key.rank}, step {step_text(row.key.step)}")
-    yield Line(Kind.TENSOR, f"{clean(guidance.node_type)}  {tensor_line(row.meta, row.stats)}".strip(), hang=2)
-    for section in guidance.sections:
-        yield Line(Kind.BLANK, "")
-        yield from _section_lines(section)
-    if guidance.missing:
-        yield Line(Kind.BLANK, "")
-        yield Line(Kind.HEADING, "Not known")
-        yield from (Line(Kind.MISSING, clean(text), 2, 2) for text in guidance.missing)
-
-
-def section_title(section: Section) -> str:
-    """``Gradient vanishing (GV)``."""
-    abbreviations = " ".join(CONDITIONS[condition].abbr for condition in section.conditions)
-    return f"{section.title} ({abbreviations})" if abbreviations else section.title
-
-
-def _section_lines(section: Section) -> Iterator[Line]:
-    yield Line(Kind.TITLE, section_title(section))
-    yield Line(Kind.FOUND, clean(section.found), 2)
-    if section.causes:
-        yield Line(Kind.HEADING, "Causes, by what speaks for them", 2)
-    for cause in section.causes:
-        text = f"{GLYPHS[cause.standing]} {cause.standing.word}: {clean(cause.title)}"
-        yield Line(_OF_STANDING[cause.standing], text, 2, 2)
-        yield Line(Kind.EVIDENCE, clean(cause.evidence), 6)
-    if section.advice:
-        yield Line(Kind.HEADING, "Look next", 2)
-        yield from (Line(Kind.ADVICE, clean(advice.text), 4, 2, advice) for advice in section.advice)
-    if section.facts:
-        yield Line(Kind.HEADING, "Numbers", 2)
-        yield from (Line(Kind.FACT, clean(fact), 4, 2) for fact in section.facts)
-
-
 Explain = Callable[[Evidence, WatchResult], Section]
 
 _BY_CONDITION: Final[Mapping[str, Explain]] = {
     "operator_overflow": overflow.operator_overflow,
-    "tensor_all_zero": activations.all_zero,
-    "tensor_range": sizes.out_of_range,
-    "tensor_too_large": sizes.too_large,
-    "tensor_too_small": sizes.too_small,
+    "tensor_all_zero": values.all_zero,
+    "tensor_range": values.out_of_range,
+    "tensor_too_large": values.too_large,
+    "tensor_too_small": values.too_small,
     "weight_change_too_large": weights.changed,
     "weight_change_too_small": weights.stayed,
     "weight_initialization": overflow.initial,
     "weight_not_changed": weights.stayed,
-    "weight_too_large": sizes.too_large,
-    "weight_too_small": sizes.too_small,
-    "activation_range": activations.activation_range,
+    "weight_too_large": values.too_large,
+    "weight_too_small": values.too_small,
+    "activation_range": values.activation_range,
     "gradient_too_large": gradients.too_large,
     "gradient_vanishing": gradients.vanishing,
 }
@@ -323,3 +172,28 @@ def _missing(evidence: Evidence) -> list[str]:
     if evidence.key.side is Side.INPUT and not evidence.known_source:
         found.append("the node that made this input: no graph names it")
     return found
+
+
+def with_command(evidence: Evidence, advice: Advice) -> Advice:
+    """The advice with the command that shows the same as its view; one that has a command of its own keeps it."""
+    if advice.arguments or advice.view not in _COMMANDS or evidence.key.step < 0:
+        return advice
+    key = advice.about or evidence.key
+    name, before, after, of_step = _COMMANDS[advice.view]
+    place = place_text(key, with_graph=len(evidence.flow.nodes.graphs) > 1)
+    where = ["--step", str(key.step)] if of_step else []
+    where += ["--rank", str(key.rank)] if len(evidence.session.ranks()) > 1 else []
+    return replace(advice, arguments=(name, *before, *([place] if after is not None else []), *(after or ()), *where))
+
+
+_COMMANDS: Final[dict[str, tuple[str, tuple[str, ...], tuple[str, ...] | None, bool]]] = {
+    "origin": ("origin", ("--from",), (), True),
+    "explain": ("explain", (), (), True),
+    "relations": ("relations", (), (), True),
+    "trend": ("trend", (), (), False),
+    "compare": ("diff", (), (), True),
+    "distribution": ("show", (), ("--distribution",), True),
+    "values": ("show", (), (), True),
+    "health": ("health", (), None, False),
+}
+"""By view: command, what stands before and after the tensor (None: it takes no tensor), whether it is of a step."""

@@ -10,18 +10,8 @@ from typing import Final
 import numpy as np
 
 from tui_debugger.check.provenance import in_place
-from tui_debugger.diagnose.explain.evidence import (
-    GROWN,
-    Advice,
-    Evidence,
-    Given,
-    Section,
-    course,
-    found_words,
-    norm,
-    suddenly,
-)
-from tui_debugger.diagnose.explain.operator_rules import Cause, Standing
+from tui_debugger.diagnose.explain.evidence import GROWN, Evidence, Given, course, found_words, norm, suddenly
+from tui_debugger.diagnose.explain.guidance import Advice, Cause, Section, Standing
 from tui_debugger.graph.categories import update_of
 from tui_debugger.graph.optimizers import group_start
 from tui_debugger.model import TRAINABLE, WatchResult

@@ -6,8 +6,9 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from tui_debugger.diagnose.explain.evidence import Advice, Evidence, Given, Optimizer, Section, culprit_of, found_words
-from tui_debugger.diagnose.explain.operator_rules import QUOTIENTS, Case, Cause, Standing, causes, type_name, untold
+from tui_debugger.diagnose.explain.evidence import Evidence, Given, Optimizer, culprit_of, found_words
+from tui_debugger.diagnose.explain.guidance import Advice, Cause, Section, Standing
+from tui_debugger.diagnose.explain.operators import QUOTIENTS, Case, causes, type_name, untold
 from tui_debugger.model import Category, ErrorBits, Side, TensorStats, WatchResult
 from tui_debugger.stats.blocks import peak
 from tui_debugger.text.phrases import HALVES, bad_counts, finite_words, limits_of, num, of_all, range_words, tail

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tui_debugger.check.provenance import updater_of
-from tui_debugger.diagnose.explain.evidence import GROWN, Advice, Evidence, Optimizer, Section, found_words, norm
-from tui_debugger.diagnose.explain.operator_rules import Cause, Standing
+from tui_debugger.diagnose.explain.evidence import GROWN, Evidence, Optimizer, found_words, norm
+from tui_debugger.diagnose.explain.guidance import Advice, Cause, Section, Standing
 from tui_debugger.model import TensorKey, TensorStats, WatchResult
 from tui_debugger.text.clean import clean
 from tui_debugger.text.phrases import bad_counts, limits_of, num, tail, times

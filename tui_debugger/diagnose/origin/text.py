@@ -10,7 +10,7 @@ from typing import Any
 from tui_debugger.check.origins import State
 from tui_debugger.check.provenance import Start
 from tui_debugger.check.types import TensorRow
-from tui_debugger.diagnose.explain.operator_rules import Case, likely
+from tui_debugger.diagnose.explain.operators import Case, likely
 from tui_debugger.diagnose.origin.search import (
     Missing,
     NotJudged,

@@ -1,8 +1,6 @@
-"""Something that usually leads to what was found, and what was measured for or against it.
+"""Reasons why an operator makes NaN or Inf from finite inputs.
 
-Why an operator makes NaN or Inf from finite inputs: what its inputs' statistics say about each usual reason.
-
-Every rule answers from statistics alone, so it says what is certain (``3 of 1,024 inputs are 0: their logarithm is
+Every function answers from statistics alone, so it says what is certain (``3 of 1,024 inputs are 0: their logarithm is
 -Inf``) and leaves open what only the elements themselves could tell.
 """
 
@@ -11,48 +9,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import Final
 
 from tui_debugger.check.types import TensorRow
+from tui_debugger.diagnose.explain.guidance import Cause, Standing
 from tui_debugger.graph.operator_types import plain_type
 from tui_debugger.model import TensorMeta, TensorStats
 from tui_debugger.stats.blocks import peak
 from tui_debugger.stats.quantiles import FloatLimits
 from tui_debugger.text.phrases import bad_counts, finite_words, limits_of, num, of_all
-
-
-class Standing(IntEnum):
-    """What the evidence says about a cause. Order is rank."""
-
-    LIKELY = 0
-    """Something that was measured here speaks for it."""
-    POSSIBLE = 1
-    """Nothing speaks against it."""
-    UNKNOWN = 2
-    """What would tell was not dumped."""
-    RULED_OUT = 3
-    """What was measured speaks against it."""
-
-    @property
-    def word(self) -> str:
-        """``likely``, ``possible``, ``cannot be told``, ``ruled out``."""
-        return ("likely", "possible", "cannot be told", "ruled out")[self]
-
-
-@dataclass(frozen=True, slots=True)
-class Cause:
-    """Something that usually leads to what was found.
-
-    Attributes:
-        title: a few words.
-        evidence: one sentence with the numbers of this tensor that say so.
-        standing: what they say.
-    """
-
-    title: str
-    evidence: str
-    standing: Standing
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from tests.thorough import examples
 from tui_debugger.check.types import TensorRow
-from tui_debugger.diagnose.explain.operator_rules import Case, Cause, Standing, causes, likely, untold
+from tui_debugger.diagnose.explain.guidance import Cause, Standing
+from tui_debugger.diagnose.explain.operators import Case, causes, likely, untold
 from tui_debugger.model import Side, TensorKey, TensorMeta
 from tui_debugger.stats.blocks import measure_stats
 
