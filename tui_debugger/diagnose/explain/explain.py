@@ -2,45 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from tui_debugger.check.progress import undisturbed
-from tui_debugger.diagnose.explain import gradients, overflow, values, weights
 from tui_debugger.diagnose.explain.evidence import MOST_INPUTS, Evidence
-from tui_debugger.diagnose.explain.guidance import Advice, Cause, Guidance, Section
+from tui_debugger.diagnose.explain.guidance import Advice, Cause, Guidance, Section, Standing
+from tui_debugger.diagnose.explain.rules import ERROR_RULES, OVERFLOW, condition_rule
 from tui_debugger.model import ErrorBits, Hit, ProgressFn, Side, TensorKey, Verdict, WatchResult, no_progress
+from tui_debugger.text.phrases import finite_words, of_all, range_words
 from tui_debugger.text.tensors import place_text
-from tui_debugger.watch.condition_table import CONDITIONS, WIRE_OVERFLOW
+from tui_debugger.watch.condition_table import CONDITIONS
+from tui_debugger.watch.conditions import reasons
 
 if TYPE_CHECKING:
     from tui_debugger.diagnose.run import Run
 
 
-Explain = Callable[[Evidence, WatchResult], Section]
-
-_BY_CONDITION: Final[Mapping[str, Explain]] = {
-    "operator_overflow": overflow.operator_overflow,
-    "tensor_all_zero": values.all_zero,
-    "tensor_range": values.out_of_range,
-    "tensor_too_large": values.too_large,
-    "tensor_too_small": values.too_small,
-    "weight_change_too_large": weights.changed,
-    "weight_change_too_small": weights.stayed,
-    "weight_initialization": overflow.initial,
-    "weight_not_changed": weights.stayed,
-    "weight_too_large": values.too_large,
-    "weight_too_small": values.too_small,
-    "activation_range": values.activation_range,
-    "gradient_too_large": gradients.too_large,
-    "gradient_vanishing": gradients.vanishing,
-}
-"""What explains a hit of each condition; the overflow conditions (NaN, Inf) share one section of their own."""
-EXPLAINED: Final = frozenset(_BY_CONDITION) | {
-    condition.id for condition in CONDITIONS.values() if condition.wire == WIRE_OVERFLOW
-}
-"""Conditions that have guidance: all of them."""
 _KEPT: Final = (Verdict.BLOCKED, Verdict.BY_DESIGN)
 """Verdicts of conditions that NaN or Inf kept from being judged."""
 
@@ -78,7 +57,7 @@ def _explained(evidence: Evidence, hit: Hit | None) -> Guidance:
     if hit is None:
         hit, checked = known_hit(evidence.session, evidence.key)
     results = hit.results if hit is not None else ()
-    sections = _merged([_ordered(evidence, each) for each in _sections(evidence, results, checked=checked)])
+    sections = _merged(_sections(evidence, results, checked=checked))
     bad = evidence.stats is not None and evidence.stats.bad
     intended = any(result.verdict is Verdict.BY_DESIGN for result in results)
     finding = (bad and not intended) or (hit is not None and hit.verdict is Verdict.FINDING)
@@ -90,31 +69,89 @@ def _sections(evidence: Evidence, results: Sequence[WatchResult], *, checked: bo
     found: list[Section] = []
     bad = evidence.stats is not None and evidence.stats.bad
     if bad:
-        of_overflow = [result.condition for result in results if CONDITIONS[result.condition].wire == WIRE_OVERFLOW]
-        section = overflow.overflow(evidence, tuple(dict.fromkeys(of_overflow)))
-        found.append(replace(section, facts=(*section.facts, *_kept(results))))
+        section = _overflow(evidence, results)
+        found.append(replace(section, facts=(*section.facts, *_not_judged(results))))
     found += [
-        _BY_CONDITION[result.condition](evidence, result)
+        _section(evidence, result)
         for result in results
-        if result.error == ErrorBits.NONE and result.condition in _BY_CONDITION
+        if result.error == ErrorBits.NONE and result.condition not in OVERFLOW
     ]
     by_error: dict[ErrorBits, list[WatchResult]] = {}
     for result in results:
         if result.error and not (bad and result.verdict in _KEPT):  # NaN and Inf are explained, and nothing else is
             by_error.setdefault(result.error, []).append(result)
-    found += [overflow.not_compared(evidence, group) for group in by_error.values()]
+    found += [_not_compared(evidence, group) for group in by_error.values()]
     if not bad and not any(result.verdict in (Verdict.FINDING, Verdict.BLOCKED) for result in results):
-        found.append(overflow.clean(evidence, _judged(evidence.session, checked=checked)))
+        found.append(_no_finding(evidence, _watched_words(evidence.session, checked=checked)))
     return found
 
 
-def _kept(results: Sequence[WatchResult]) -> list[str]:
+def _section(evidence: Evidence, result: WatchResult) -> Section:
+    """Returns what the table of rules says about a hit."""
+    rule = condition_rule(result.condition, evidence)
+    causes = rule.weigh(evidence, result)
+    return Section(
+        conditions=(result.condition,),
+        title=CONDITIONS[result.condition].title,
+        found=rule.found(evidence, result),
+        causes=causes,
+        advice=tuple(with_command(evidence, each) for each in rule.advise(evidence, causes)),
+        facts=tuple(fact for facts in rule.facts for fact in facts(evidence, result)),
+    )
+
+
+def _overflow(evidence: Evidence, results: Sequence[WatchResult]) -> Section:
+    """Returns the one section about NaN and Inf, for all conditions that look for them, also where none does."""
+    conditions = tuple(dict.fromkeys(each.condition for each in results if each.condition in OVERFLOW))
+    section = _section(evidence, WatchResult(0, (conditions or OVERFLOW)[0], Verdict.FINDING))
+    return replace(section, conditions=conditions, title=section.title if conditions else "NaN or Inf")
+
+
+def _not_compared(evidence: Evidence, results: Sequence[WatchResult]) -> Section:
+    """Returns why some conditions could not be judged, all for the same reasons."""
+    error = results[0].error
+    rules = [rule for rule in ERROR_RULES if rule.error & error]
+    names = ", ".join(CONDITIONS[result.condition].abbr for result in results)
+    words = ", ".join(reasons(error)) or "nothing to compare with"
+    advice = dict.fromkeys(rule.advice for rule in rules)
+    return Section(
+        conditions=tuple(result.condition for result in results),
+        title="Not compared",
+        found=f"{names} could not be judged: {words}",
+        causes=tuple(Cause(rule.title, rule.evidence(evidence), Standing.LIKELY) for rule in rules),
+        advice=tuple(with_command(evidence, each) for each in advice),
+    )
+
+
+def _no_finding(evidence: Evidence, watched: str) -> Section:
+    """Returns what can be said about a tensor without a finding."""
+    stats = evidence.stats
+    if stats is None:
+        why = evidence.tensor.error or "it was not dumped at this step"
+        neighbours = with_command(evidence, Advice("See its neighbours.", "relations"))
+        return Section((), "Nothing is known about its values", why, (), (neighbours,))
+    source = " (by the statistics that the dump recorded)" if evidence.tensor.recorded else ""
+    are = "is" if stats.count == 1 else "are"
+    found = f"{of_all(stats.count, stats.count)} {are} finite{source}, {finite_words(stats)}"
+    if not stats.count:
+        found = "the tensor has no elements"
+    advice = (
+        Advice("See how the values are distributed.", "distribution"),
+        Advice("See it over all steps.", "trend"),
+    )
+    zeros = f"{of_all(stats.zero, stats.count)} are 0" if stats.zero > 1 else ""
+    near = range_words(evidence.tensor.meta, stats, only_near=True)
+    facts = tuple(fact for fact in (watched, zeros, near) if fact)
+    return Section((), "No NaN or Inf", found, (), tuple(with_command(evidence, each) for each in advice), facts)
+
+
+def _not_judged(results: Sequence[WatchResult]) -> list[str]:
     """Tells which conditions NaN or Inf kept from being judged, as a fact."""
     names = dict.fromkeys(CONDITIONS[each.condition].abbr for each in results if each.error and each.verdict in _KEPT)
     return [f"not judged because of that: {', '.join(names)}"] if names else []
 
 
-def _judged(session: Run, *, checked: bool) -> str:
+def _watched_words(session: Run, *, checked: bool) -> str:
     if not session.watchpoints.enabled():
         return "no watchpoint is enabled: only NaN and Inf were looked for"
     if not checked:
@@ -142,15 +179,6 @@ def _merged(sections: Sequence[Section]) -> tuple[Section, ...]:
     return tuple(found)
 
 
-def _ordered(evidence: Evidence, section: Section) -> Section:
-    """Likely causes first, ruled out ones last; each said once. Advice gets the command that does the same."""
-    seen: dict[tuple[str, str], Cause] = {}
-    for cause in section.causes:
-        seen.setdefault((cause.title, cause.evidence), cause)
-    causes = tuple(sorted(seen.values(), key=lambda cause: cause.standing))
-    return replace(section, causes=causes, advice=tuple(with_command(evidence, each) for each in section.advice))
-
-
 def _missing(evidence: Evidence) -> list[str]:
     """Returns what could not be looked at."""
     tensor, found = evidence.tensor, []
@@ -162,14 +190,14 @@ def _missing(evidence: Evidence) -> list[str]:
         found.append("certainty about the name: the file may belong to another node")
     if not evidence.has_graph:
         found.append("the graph: what this tensor was made from is known from its own input files only")
-    if evidence.parameter < 0 and evidence.maker >= 0:
-        silent = [given.label for given in evidence.inputs if given.stats is None and not given.constant]
+    if evidence.parameter < 0 and evidence.producer >= 0:
+        silent = [operand.label for operand in evidence.inputs if operand.stats is None and not operand.constant]
         if silent:
             more = f" and {len(silent) - 4} more" if len(silent) > 4 else ""
             found.append(f"inputs that were not dumped or cannot be read: {', '.join(silent[:4])}{more}")
         if len(evidence.inputs) == MOST_INPUTS:
             found.append(f"inputs beyond the first {MOST_INPUTS}")
-    if evidence.key.side is Side.INPUT and not evidence.known_source:
+    if evidence.key.side is Side.INPUT and not evidence.has_producer:
         found.append("the node that made this input: no graph names it")
     return found
 

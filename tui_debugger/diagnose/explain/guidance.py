@@ -45,11 +45,13 @@ class Cause:
         title: a few words.
         evidence: one sentence with the numbers of this tensor that say so.
         standing: what they say.
+        remedy: a sentence on what to do about it, where that is as likely as the cause; empty: none is known.
     """
 
     title: str
     evidence: str
     standing: Standing
+    remedy: str = ""
 
 
 @dataclass(frozen=True, slots=True)
