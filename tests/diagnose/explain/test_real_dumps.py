@@ -226,7 +226,7 @@ def test_data_that_is_bad_in_every_step_was_fed_in_bad_each_time() -> None:
         by_name["x"] = np.full((4, 4), np.nan, np.float32)
     found = likely(hit_of(training(steps), "x", 1, "TO"), "tensor_overflow")
     assert found == {
-        "it was fed in bad": "nothing in the graph writes this parameter: it comes from outside",
+        "it came in bad from outside": "nothing in the graph writes this parameter",
     }
 
 

@@ -187,7 +187,7 @@ def _missing(evidence: Evidence) -> list[str]:
     if tensor.recorded:
         found.append("the values: only statistics were dumped")
     if tensor.uncertain:
-        found.append("certainty about the name: the file may belong to another node")
+        found.append("which node the values belong to: the name of the file fits another node as well")
     if not evidence.has_graph:
         found.append("the graph: what this tensor was made from is known from its own input files only")
     if evidence.parameter < 0 and evidence.producer >= 0:

@@ -153,8 +153,8 @@ def _without_update(evidence: Evidence) -> Cause:
         title = "bad initial values" if evidence.initial else "it was bad before the first dumped step"
         return Cause(title, "this is its value before the first dumped step", LIKELY)
     if not evidence.trained and evidence.updater[0] < 0:
-        words = "nothing in the graph writes this parameter: it comes from outside"
-        return Cause("it was fed in bad", words, LIKELY)
+        words = "nothing in the graph writes this parameter"
+        return Cause("it came in bad from outside", words, LIKELY)
     return Cause("a bad update", "no graph tells which operator updates it", UNKNOWN)
 
 

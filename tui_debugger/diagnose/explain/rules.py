@@ -579,7 +579,7 @@ ERROR_RULES: Final[tuple[ErrorRule, ...]] = (
     ErrorRule(
         ErrorBits.NO_HISTORY,
         "no run history",
-        lambda _: "nobody says which step came before this one",
+        lambda _: "no file says which step came before this one",
         _SEE_STEPS,
     ),
     ErrorRule(

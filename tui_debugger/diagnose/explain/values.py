@@ -141,7 +141,7 @@ def bad_argument(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
     """Tells whether NaN or Inf came in."""
     bad = next((operand for operand in evidence.inputs if operand.bad), None)
     if evidence.stats is not None and bad is not None:
-        words = f"{bad.label} from {bad.source} has NaN or Inf: what became of them says little"
+        words = f"{bad.label} from {bad.source} has NaN or Inf, so zeros and saturation here follow from them"
         yield Cause("it does not start here: an input is bad already", words, LIKELY)
 
 

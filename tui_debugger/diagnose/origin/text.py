@@ -41,7 +41,7 @@ _NAMED = 6
 
 
 def said(found: Origin | Hit) -> str:
-    """``-Inf 1 of 4``, ``zeros ≥ 100 % → 100``: what a bad tensor has."""
+    """``-Inf 1 of 4``, ``zeros ≥ 100 % → 100 %``: what a bad tensor has."""
     hit = found if isinstance(found, Hit) else dataclasses.replace(found.hit, results=found.results)
     return clean(hit_text(hit, apart=False))
 
