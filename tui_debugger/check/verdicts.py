@@ -237,7 +237,7 @@ def coverage_line(result: CheckResult) -> str:
         parts.append(f"{len(coverage.steps):,} of these pairs")
     if coverage.constants:
         hold = "input holds a graph constant" if coverage.constants == 1 else "inputs hold graph constants"
-        parts.append(f"{coverage.constants:,} {hold}: judged for overflow at most")
+        parts.append(f"{coverage.constants:,} {hold}: judged for NaN and Inf only")
     return "; ".join(parts)
 
 

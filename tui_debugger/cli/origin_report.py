@@ -172,7 +172,7 @@ def _without_origin(answer: Answer) -> Iterator[str]:
             yield from wrapped(f"to know more, {advice}", indent="  ")
         steps = sorted({look.pair[1] for look in bare} - {bare[0].pair[1]})
         if steps:
-            yield f"  the like at step{_s(steps)} {brief(steps)}"
+            yield f"  the same at step{_s(steps)} {brief(steps)}"
 
 
 def _not_judged(report: OriginReport) -> Iterator[str]:
@@ -291,7 +291,7 @@ def _why_left(report: OriginReport) -> str:
     if report.end is End.CARRIED:
         carried = [(look.carried, look.pair) for look in report.looks if look.carried is not None]
         _, (_, step) = min(carried)
-        return f"step {step} leaves bad parameters behind, from which they are made"
+        return f"step {step} leaves bad parameters behind, and later steps compute with these"
     first = report.origins[0]
     in_order = max(step for _, step in report.check.pairs) == first.step < min(step for _, step in report.left)
     if in_order and not first.hit.key.round:

@@ -573,7 +573,7 @@ class Driver:
             values(live, near, AT_STOPS, self._unless_closing)
         except TdbgError as error:  # it went on, or away: what came is kept
             if not isinstance(error, CancelledError | LostError | NotStoppedError):
-                self._source.notice(f"rank {live.number}: not all around the findings was kept: {error.what}")
+                self._source.notice(f"rank {live.number}: some tensors around the findings were not kept: {error.what}")
         return found
 
     def _unless_closing(self, _: Progress) -> None:
@@ -622,12 +622,14 @@ class Driver:
 
     def _missed(self, training: Training) -> None:
         """Reports came faster than they could be taken in."""
-        self._source.unjudged(self._source.rank_of(training).number, "reports that came too fast", 1)
+        self._source.unjudged(
+            self._source.rank_of(training).number, "reports that came faster than they could be read", 1
+        )
 
     def _broke(self, live: LiveRank, error: Exception) -> None:
         text = f"{type(error).__name__}: {error}"
         self._source.notice(f"an event of a training was lost: {text}")
-        self._source.unjudged(live.number, "reports that could not be taken in", 1, f"first {text}")
+        self._source.unjudged(live.number, "reports that could not be understood", 1, f"first {text}")
 
     def _file(self, live: LiveRank, stop: Stop, watched: Watched, hits: Iterable[ReceivedHit]) -> PairResult:
         """Keeps what a training found at a stop."""

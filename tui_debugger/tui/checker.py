@@ -369,8 +369,8 @@ class Checker:
             return "◐", f"{_stopped_line(result)}: R goes on", theme.DOUBT
         if result.coverage.parts:
             lost = all(part.unrecorded for part in result.coverage.parts)
-            far = "was recorded" if lost else "can be listed"
-            return "◐", f"fresh: {self._place_text(result)}, as far as it {far}", theme.DOUBT
+            rest = "was not recorded" if lost else "cannot be listed"
+            return "◐", f"fresh: {self._place_text(result)}, except what {rest}", theme.DOUBT
         return "●", f"fresh: {self._place_text(result)}", theme.GOOD
 
     def _title_state(self) -> str:

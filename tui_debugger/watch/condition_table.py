@@ -222,7 +222,7 @@ _RANGE = (
     ParamSpec(
         "range_percentage_lt",
         "float",
-        "inside < %",
+        "share in range < %",
         "Hits when less than this share of the elements is inside the range.",
         needs=BOUND_NAMES,
         low=0,
@@ -231,7 +231,7 @@ _RANGE = (
     ParamSpec(
         "range_percentage_gt",
         "float",
-        "inside > %",
+        "share in range > %",
         "Hits when more than this share of the elements is inside the range.",
         needs=BOUND_NAMES,
         low=0,

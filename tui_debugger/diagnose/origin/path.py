@@ -10,7 +10,8 @@ from tui_debugger.check.origins import Examined, State
 from tui_debugger.check.provenance import Start
 from tui_debugger.check.types import TensorRow
 from tui_debugger.diagnose.explain.evidence import Evidence
-from tui_debugger.diagnose.explain.weights import Stalling, likely_causes, stalled_by
+from tui_debugger.diagnose.explain.rules import likely_causes
+from tui_debugger.diagnose.explain.weights import Stalling, stalled_by
 from tui_debugger.diagnose.origin.search import OVERFLOW_ANYWHERE, OriginInput
 from tui_debugger.diagnose.origin.upstream import (
     Began,

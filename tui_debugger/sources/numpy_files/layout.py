@@ -166,7 +166,7 @@ class _Reader:
                 self._miss(unit.path, "outside a step", place.rank)
         elif others:
             self._found += [(place, 0, unit) for place, unit in others]
-            layout.notices.append("no name tells a step: all arrays are taken for those of step 0")
+            layout.notices.append("no name holds a step, as step_3 does: all arrays count as step 0")
         numbers = self._step_numbers()
         for place, step, unit in self._found:
             steps = layout.units.setdefault(place.rank or 0, {})
@@ -186,7 +186,9 @@ class _Reader:
             if step is not None and first.setdefault(step, epoch) != epoch:
                 again.add(epoch)
         if again:
-            self._layout.notices.append(f"steps begin anew in every epoch: step 3 of epoch 2 is {2 * EPOCH + 3}")
+            self._layout.notices.append(
+                f"steps begin anew in every epoch: step 3 of epoch 2 is shown as {2 * EPOCH + 3}"
+            )
         for epoch, step in pairs:
             if step is None:
                 found[epoch, step] = epoch or 0

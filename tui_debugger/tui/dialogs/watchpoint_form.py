@@ -174,7 +174,7 @@ class WatchpointForm(Modal[WatchDraft]):
     DEFAULT_CSS = """
     WatchpointForm {
         .row { height: 1; }
-        .label { width: 16; }
+        .label { width: 19; }
         .row:focus-within .label { text-style: bold; color: $primary; }
         .row Field { width: 14; }
         .row .hint { margin-left: 2; color: $text-muted; width: 1fr; height: 1; }

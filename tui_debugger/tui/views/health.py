@@ -496,13 +496,15 @@ class HealthView(View):
             return
         words = []
         if len(map_.ranks) > 1:
-            words.append(f"all {len(map_.ranks)} ranks: the worst" if len(self.ranks) > 1 else f"rank {self.ranks[0]}")
+            words.append(
+                f"all {len(map_.ranks)} ranks, the worst is shown" if len(self.ranks) > 1 else f"rank {self.ranks[0]}"
+            )
         if self.fit_all and self.grid.columns_shown.most > 1:
-            words.append(f"up to {self.grid.columns_shown.most:,} steps a column: the worst")
+            words.append(f"up to {self.grid.columns_shown.most:,} steps a column, the worst is shown")
         words += ["rows with findings only"] if self.findings_only else []
         words += ["nodes in execution order"] if self.flat else []
         single = map_.by_default or len(map_.watchpoints) == 1
-        words += looked_for(map_) if single else [f"looked for what {len(map_.watchpoints)} watchpoints find"]
+        words += looked_for(map_) if single else [f"checked with {len(map_.watchpoints)} watchpoints"]
         self._put("where", "  ·  ".join(words))
         missing = len(map_.missing)
         hint = "   r checks what is missing" if missing and not self.working else ""
