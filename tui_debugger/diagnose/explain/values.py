@@ -10,8 +10,7 @@ from tui_debugger.diagnose.explain.guidance import Advice, Cause, Standing
 from tui_debugger.diagnose.explain.operators import QUOTIENTS, type_name
 from tui_debugger.errors import TdbgError
 from tui_debugger.model import WatchResult
-from tui_debugger.stats.blocks import peak
-from tui_debugger.stats.saturation import ENDS, saturation, silent_units
+from tui_debugger.stats.blocks import ENDS, peak, saturation, silent_units
 from tui_debugger.text.numbers import share
 from tui_debugger.text.phrases import finite_words, limits_of, num, of_all, range_words, times
 from tui_debugger.text.tensors import run_text

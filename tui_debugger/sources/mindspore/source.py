@@ -262,7 +262,10 @@ class RankRun:
         notices = [*self._history.notices, *check_history(self._history, self._layout), *self._graph_notices]
         trainings = len(self._order().begins)
         if trainings > 1:
-            notices.append(f"{self.path.name}: the directory holds {trainings} trainings one after the other")
+            notices.append(
+                f"{self.path.name}: the directory holds {trainings} trainings one after the other; "
+                "dump each into a directory of its own to see them apart"
+            )
         totals: dict[str, int] = {}
         for complaints in list(self._listings.complaints.values()):
             for text, count in complaints.items():
@@ -270,7 +273,9 @@ class RankRun:
         notices += [f"{self.path.name}: {count} {text}{_what_became(text)}" for text, count in totals.items()]
         if self._nodes is not None and self._nodes.uncertain:
             notices.append(
-                f"{self.path.name}: the files of {self._nodes.uncertain} nodes may belong to another node of their kind"
+                f"{self.path.name}: {self._nodes.uncertain} nodes, marked ?, may show the values of another node of "
+                "the same scope and type, whose files have names that fit as well; inputs and outputs dumped together "
+                "(input_output 0) usually tell them apart"
             )
         return notices
 
