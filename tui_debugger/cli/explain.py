@@ -78,7 +78,7 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
 def _run(arguments: argparse.Namespace) -> int:
     with documented("explain", arguments):
         found, doubtful, missing = _explained(arguments)
-    missing.tell()
+    missing.print_note()
     code = 1 if any(each.finding for each in found) else 0
     if not code and (doubtful or all(each.tensor.stats is None for each in found)):
         code = TdbgError.exit_code

@@ -106,7 +106,7 @@ def _run(arguments: argparse.Namespace) -> int:
             report = writer(session, target, arguments, progress)
             missing = unseen(session, graph=arguments.what != "tensors")
     report["exit_code"] = missing.code(report["exit_code"])
-    missing.tell()
+    missing.print_note()
     notes = report.pop("notes")
     if arguments.json:
         print_json({"command": "export", "path": str(arguments.path), **report, **missing.rows})

@@ -380,7 +380,7 @@ def run(arguments: argparse.Namespace, watchpoints: Sequence[Watchpoint]) -> int
         missing = unseen(session)
     for notice in session.info.notices:
         note(notice)
-    missing.tell()
+    missing.print_note()
     code = missing.code(_CODES[path.state])
     if arguments.json:
         print_json({**_document(path, looked, arguments, code), **missing.rows})

@@ -121,7 +121,7 @@ def _shown(arguments: argparse.Namespace) -> int:
         shown = look(session, found, pairs, wish, progress)
         spreads = spreads_of(session, shown, arguments, progress) if arguments.distribution else []
         missing = unseen(session, from_on(session, pairs), graph=False)
-    missing.tell()
+    missing.print_note()
     if arguments.distribution:
         return print_spreads(session, found, spreads, arguments, missing)
     answered = any(each.answers for each in shown)

@@ -111,7 +111,7 @@ def _run(arguments: argparse.Namespace) -> int:
             if not first and not seen.interrupted:
                 raise nothing_chosen(arguments.path)
             _show(itertools.chain(first, rows), arguments, seen, held)
-    seen.unseen.tell()
+    seen.unseen.print_note()
     if arguments.csv:
         note(seen.line())
     elif not arguments.json:

@@ -106,7 +106,7 @@ def _run(arguments: argparse.Namespace) -> int:
             session, series = _read(arguments, progress)
             notes, graphs = _notes(session, series), several_graphs(session)
             missing = unseen(session, graph=False)
-        missing.tell()
+        missing.print_note()
         known = sum(each.known for each in series)
         code = missing.code(0 if known else 2)
         if arguments.json:

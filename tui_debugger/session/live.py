@@ -246,7 +246,7 @@ class LiveSession(Session):
             self.watchpoints.snapshot, self._live_checker, self._workers, self._look_ahead, self._unreadable_for
         )
         self._driver = Driver(
-            self.live, trainings, self._checks.known_results, self._watched_now, self._tell, flow=self.flow
+            self.live, trainings, self._checks.known_results, self._watched_now, self._notify, flow=self.flow
         )
 
     # -- trainings ---------------------------------------------------------------------------------
@@ -375,7 +375,7 @@ class LiveSession(Session):
         wanted = list(dict.fromkeys([*evidence(live, self.flow(rank), step, hits), *rest]))
         statistics(live, wanted, budget, progress)
         values(live, wanted, budget, progress)
-        self._tell(LiveEvent(LiveKind.FETCHED, rank))
+        self._notify(LiveEvent(LiveKind.FETCHED, rank))
 
     def ended(self) -> dict[int, int]:
         """By rank the step that came to its end last, -1 before the first one did."""
@@ -438,7 +438,7 @@ class LiveSession(Session):
         for live, step, places in self._remote(rows, TensorFlag.REMOTE):
             came += live.fetch_values(step, places, progress)
         if came:
-            self._tell(LiveEvent(LiveKind.FETCHED, rows[0].key.rank))
+            self._notify(LiveEvent(LiveKind.FETCHED, rows[0].key.rank))
         return came
 
     def read(self, key: TensorKey, progress: ProgressFn = no_progress) -> npt.NDArray[Any]:
@@ -577,7 +577,7 @@ class LiveSession(Session):
             raise NotStoppedError("no training stands", where=phases, hint="pause one, or wait for one to come")
         return standing
 
-    def _tell(self, event: LiveEvent) -> None:
+    def _notify(self, event: LiveEvent) -> None:
         with self._subscribing:
             callbacks = list(self._subscribers.values())
         for callback in callbacks:

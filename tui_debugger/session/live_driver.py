@@ -504,7 +504,7 @@ class Driver:
         elif event in _KINDS:
             if event in (Event.LOST, Event.DONE):
                 self._count_silent(live, driven, happened.stop, ended=True)
-            self._tell(LiveEvent(_KINDS[event], live.number, self._said(live, event)))
+            self._tell(LiveEvent(_KINDS[event], live.number, self._event_text(live, event)))
 
     def _graph_came(self, live: LiveRank, driven: DrivenTraining, stop: Stop | None) -> None:
         """Nodes, for the first time or anew: then the training is told the list for those that it has now."""
@@ -697,7 +697,7 @@ class Driver:
         with self._lock:
             return self._driven.setdefault(live.number, DrivenTraining(live.training.phase))
 
-    def _said(self, live: LiveRank, event: Event) -> str:
+    def _event_text(self, live: LiveRank, event: Event) -> str:
         info = live.training.info
         words = {
             Event.CONNECTED: f"{info.program} on {info.address or 'this machine'}",

@@ -486,7 +486,7 @@ class Attachment(Handle):
         if isinstance(self._hooks, Operators):
             self._hooks.optimizing(False)
         self._guard(lambda: self._training.expectation.ended(optimizer))
-        self._tell_of_skipped()
+        self._report_skipped()
         found: list[bool] = []
         self._guard(lambda: found.append(self._takes_over(optimizer)))
         if not any(found):
@@ -541,9 +541,9 @@ class Attachment(Handle):
         if not stepped:
             self._see_gradients(optimizer)
             expectation.skipped = True
-            self._tell_of_skipped()
+            self._report_skipped()
 
-    def _tell_of_skipped(self) -> None:
+    def _report_skipped(self) -> None:
         if self._training.expectation.skipped and not self._skipped:
             self._skipped = True
             self._say("a GradScaler skipped a step: gradients that overflowed in it are no findings")

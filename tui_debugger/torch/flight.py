@@ -74,23 +74,23 @@ class TrainingFlight:
         """A step has ended. ``attached``: a debugger sees to the nodes that it watches."""
         with self._ending.at_work():
             self._attached = attached
-            self._tell(self._judge(step))
+            self._report(self._judge(step))
 
     def lost(self, step: int) -> None:
         """The debugger went away at the end of this step: maybe it was not told of it any more."""
         with self._ending.at_work():
             self._attached = False
-            self._tell(self._recorder.judged(step, self._withheld))
+            self._report(self._recorder.judged(step, self._withheld))
 
     def failed(self, error: BaseException, *, ends: bool = False) -> None:
         """An exception came in the step that began last. ``ends``: it ends the training."""
         with self._training.recording.at_work(), self._ending.at_work():
             self._rest()
             if ends:
-                self._tell(self._recorder.flush())
+                self._report(self._recorder.flush())
             if isinstance(error, Exception) and error is not self._known and not self._attached:
                 self._known = error
-                self._tell(self._recorder.failed(error, ends=ends))
+                self._report(self._recorder.failed(error, ends=ends))
 
     # -- inside --------------------------------------------------------------------------------------
 
@@ -102,14 +102,14 @@ class TrainingFlight:
         with self._training.recording.at_work(), self._ending.at_work():
             if ends:
                 self._rest()
-            self._tell(self._recorder.flush(ends=ends))
+            self._report(self._recorder.flush(ends=ends))
 
     def _rest(self) -> None:
         """Judges what was recorded since the last step ended."""
         recording = self._training.recording
         if len(recording.step) or recording.passes:
             recording.end_pass()
-            self._tell(self._judge(self._step, partial=True))
+            self._report(self._judge(self._step, partial=True))
             self._training.goes_on()
 
     def _judge(self, step: int, *, partial: bool = False) -> str:
@@ -161,7 +161,7 @@ class TrainingFlight:
             find_records(each, captures, self._recorder.judge)
             yield from captures
 
-    def _tell(self, text: str) -> None:
+    def _report(self, text: str) -> None:
         if text:
             self._say(text)
 

@@ -201,13 +201,13 @@ class Conversation:
 
     def judge(self, step: int, *, recheck: bool = False) -> Sequence[ClientHit]:
         """Returns what the watchpoints say about the step that just ended."""
-        self._tell()
+        self._send_watchpoints()
         self._reported = dict(self._watchpoints)
         return self._probe.evaluate(recheck, step == START) if self._watchpoints else ()
 
     def rest(self) -> Sequence[ClientHit]:
         """Returns what the watchpoints say about what ran after the last step ended."""
-        self._tell()
+        self._send_watchpoints()
         self._reported = dict(self._watchpoints)
         return self._probe.rest() if self._watchpoints else ()
 
@@ -265,7 +265,7 @@ class Conversation:
             self.link.call("SendMetadata", messages.metadata(self._process, step, done=True, unrecorded=left))
 
     def _run(self, command: Any) -> None:
-        self._tell()
+        self._send_watchpoints()
         self.ahead, self._asked = command.ahead, time.monotonic()
         if command.run_level == wire.LEVEL_NODE:
             self.node = messages.text_of(command.node_name)
@@ -293,7 +293,7 @@ class Conversation:
         else:
             self._watchpoints[command.id] = messages.watchpoint_of(command)
 
-    def _tell(self) -> None:
+    def _send_watchpoints(self) -> None:
         """Hands the list of watchpoints on, when it is another one."""
         if not self._told:
             self._told = True

@@ -76,7 +76,7 @@ class Ending:
         self._late = [handler]
         return True
 
-    def tell(self, error: BaseException | None, ends: bool) -> None:
+    def notify(self, error: BaseException | None, ends: bool) -> None:
         """The process ends. Whatever goes wrong here has no consequences."""
         if self._lock.acquire(timeout=_PATIENCE):
             try:
@@ -99,7 +99,7 @@ class _Hook:
         error, thread = (given[1], None) if len(given) > 1 else _of_a_thread(given[0])
         try:
             if self in (_hooks.main, _hooks.threads) and isinstance(error, Exception):
-                _tell(error, True, thread)
+                _notify(error, True, thread)
         finally:
             self.before(*given)
 
@@ -123,7 +123,7 @@ class _Handler:
         if _handlers.get(number) is self and os.getpid() == _hooks.process:
             if any(each.waits(self) for each in _endings):
                 return
-            _tell(None, not chained)
+            _notify(None, not chained)
         if chained or signal.getsignal(number) is self:  # a later handler that calls this one decides for itself
             self.func(number, frame)
 
@@ -192,11 +192,11 @@ def _remove(ending: Ending) -> None:
                     signal.signal(number, before)
 
 
-def _tell(error: BaseException | None, ends: bool, thread: int | None = None) -> None:
+def _notify(error: BaseException | None, ends: bool, thread: int | None = None) -> None:
     if os.getpid() == _hooks.process:
         for ending in tuple(_endings):
             if thread is None or ending.thread == thread:
-                ending.tell(error, ends)
+                ending.notify(error, ends)
 
 
 def _of_a_thread(args: Any) -> tuple[Any, int | None]:
@@ -206,7 +206,7 @@ def _of_a_thread(args: Any) -> tuple[Any, int | None]:
 def _at_exit() -> None:
     # An exception hook that was installed after ours, and does not call it, leaves the exception here.
     error = None if hasattr(sys, "ps1") else getattr(sys, "last_value", None)
-    _tell(error if isinstance(error, Exception) else None, True)
+    _notify(error if isinstance(error, Exception) else None, True)
 
 
 def _by_default(number: int, _: FrameType | None) -> None:

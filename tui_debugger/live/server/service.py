@@ -299,17 +299,17 @@ class Service:
                 training.lacks(unrecorded_of(message))
                 training.finish(_step_of(training, message))
             return _OK
-        hello = handshake_of(message)
-        if hello.own and (refusal := self._gate.own_refusal(call.token)):
+        handshake = handshake_of(message)
+        if handshake.own and (refusal := self._gate.own_refusal(call.token)):
             self._registry.refuse(call.caller.host, refusal)
             call.abort(grpc.StatusCode.UNAUTHENTICATED, refusal)
-        if hello.judged.admission is Admission.TOO_OLD:
-            self._registry.turn_away(call.caller, hello)
+        if handshake.judged.admission is Admission.TOO_OLD:
+            self._registry.turn_away(call.caller, handshake)
             return matched(False)
-        if self._registry.greet(call.caller, hello) is None:
+        if self._registry.greet(call.caller, handshake) is None:
             self._registry.strike(call.caller, "too many handshakes")
             call.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "too many trainings, or too many handshakes")
-        return matched(hello.judged.admission is Admission.ADMITTED)
+        return matched(handshake.judged.admission is Admission.ADMITTED)
 
     def _heartbeat(self, call: Call) -> bytes:
         """One heartbeat, or a line of many that a client holds open: when that breaks, its process is gone."""
@@ -458,4 +458,4 @@ class Service:
 
 def _step_of(training: RemoteTraining, message: Any) -> int | None:
     """The step of a ``Metadata``; None from clients that cannot be trusted to count."""
-    return int(message.step) if training.hello.own and message.HasField("step") else None
+    return int(message.step) if training.handshake.own and message.HasField("step") else None

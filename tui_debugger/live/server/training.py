@@ -137,7 +137,7 @@ class RemoteTraining:
     """A training at the other end of a connection: ``control.Training`` for people, the rest for the calls.
 
     Attributes:
-        hello: how it introduced itself last.
+        handshake: its last introduction.
         caller: where it called from last.
         hidden: it is turned away, and every call of it is refused.
         connection: grows whenever it comes through another one, so that the end of an old one is not taken for it.
@@ -146,7 +146,7 @@ class RemoteTraining:
     def __init__(
         self,
         info: TrainingInfo,
-        hello: Handshake,
+        handshake: Handshake,
         caller: Caller,
         *,
         clock: Callable[[], float],
@@ -154,7 +154,7 @@ class RemoteTraining:
         memory: Memory,
         listener: Listener,
     ) -> None:
-        self.hello, self.caller = hello, caller
+        self.handshake, self.caller = handshake, caller
         self.hidden = False
         self.connection = 0
         self._info = info
@@ -163,9 +163,9 @@ class RemoteTraining:
         self._speaking = threading.RLock()
         self._events: deque[Event] = deque()
         self._calls = count(1)
-        self._parts = ReceivedParts(memory, limits.hits, hello.graphs)
+        self._parts = ReceivedParts(memory, limits.hits, handshake.graphs)
         self._unrecorded: tuple[Unrecorded, ...] = ()
-        mismatch = hello.judged.admission is Admission.MISMATCH
+        mismatch = handshake.judged.admission is Admission.MISMATCH
         self._conversation = Conversation(clock(), mismatch=mismatch, features=info.features)
 
     # For people ----------------------------------------------------------------------------------------------------
@@ -285,15 +285,15 @@ class RemoteTraining:
         """
         with self._changed:
             there = self._conversation.phase not in (Phase.LOST, Phase.DONE) and self._conversation.waiting is None
-            return (self.caller.peer, self.connection) if there and not self.hello.own else None
+            return (self.caller.peer, self.connection) if there and not self.handshake.own else None
 
-    def shake(self, info: TrainingInfo, hello: Handshake, caller: Caller, *, resumes: bool) -> None:
+    def shake(self, info: TrainingInfo, handshake: Handshake, caller: Caller, *, resumes: bool) -> None:
         """It introduced itself again."""
         with self._changed:
             self.connection += 1
-            self._info, self.hello, self.caller = info, hello, caller
-            self._parts.expect(hello.graphs)
-            self._tell(self._conversation.shake(self._clock(), resumes=resumes, features=info.features))
+            self._info, self.handshake, self.caller = info, handshake, caller
+            self._parts.expect(handshake.graphs)
+            self._notify(self._conversation.shake(self._clock(), resumes=resumes, features=info.features))
             if not self._conversation.hits_are_coming:
                 self._parts.drop_coming()
         self.emit()
@@ -338,7 +338,7 @@ class RemoteTraining:
         """It said that it is done, and which step ended last, if it counts them."""
         with self._changed:
             stop = self._conversation.stop
-            self._tell(self._conversation.finish(step))
+            self._notify(self._conversation.finish(step))
             if self._conversation.stop is not stop:  # it came through steps without hits after it stood there
                 self._parts.show_hits()
         self.emit()
@@ -353,7 +353,7 @@ class RemoteTraining:
         """Graphs of one stream, for which ``size`` bytes of memory were taken."""
         with self._changed:
             if self._parts.add_graphs(graphs, size):
-                self._tell([Event.GRAPH])
+                self._notify([Event.GRAPH])
         self.emit()
 
     def take_hits(self, hits: Sequence[ReceivedHit], size: int, left_out: int) -> None:
@@ -397,11 +397,11 @@ class RemoteTraining:
             while (command := conversation.command(number)) is None and conversation.waiting == number:
                 self._changed.wait(_SAFETY_SECONDS)
             if command is not None:
-                self._tell(conversation.after(command))
+                self._notify(conversation.after(command))
         self.emit()
         if command is None:
             return None
-        swapped = not self.hello.own and self.hello.judged.version < RIGHT_TOLERANCES
+        swapped = not self.handshake.own and self.handshake.judged.version < RIGHT_TOLERANCES
         return encode(command, swap_tolerances=swapped)
 
     def emit(self) -> None:
@@ -423,10 +423,10 @@ class RemoteTraining:
 
     def _act(self, act: Callable[[Conversation], Events]) -> None:
         with self._changed:
-            self._tell(act(self._conversation))
+            self._notify(act(self._conversation))
         self.emit()
 
-    def _tell(self, events: Sequence[Event]) -> None:
+    def _notify(self, events: Sequence[Event]) -> None:
         if events:
             self._events.extend(events)
         self._changed.notify_all()
@@ -442,13 +442,13 @@ class RemoteTraining:
             self._parts.show_hits()
         if rechecked and question is not None:
             question.answer = self._parts.hits
-        self._tell(events)
+        self._notify(events)
 
     def _left(self, number: int) -> None:
         self._act(lambda it: it.leave(number))
 
     def _numbers(self, level: Level, tensors: Sequence[RemoteTensor], progress: ProgressFn) -> list[RemoteStats]:
-        if not self.hello.own and self.hello.judged.version < VIEWS_NUMBERS:
+        if not self.handshake.own and self.handshake.judged.version < VIEWS_NUMBERS:
             raise UnsupportedError(
                 f"{self._info.program} cannot be asked for statistics or shapes", hint="fetch the values instead"
             )
@@ -575,7 +575,7 @@ class Registry:
 
         return end
 
-    def tell(self, training: Training | None, event: Event) -> None:
+    def notify(self, training: Training | None, event: Event) -> None:
         """Tells listeners. One that fails harms neither the others nor the training that is being answered."""
         for listener in self._listeners:
             try:
@@ -592,13 +592,13 @@ class Registry:
             if line in self._refusals:
                 return
             self._refusals.append(line)
-        self.tell(training, Event.REFUSED)
+        self.notify(training, Event.REFUSED)
 
-    def turn_away(self, caller: Caller, hello: Handshake) -> None:
+    def turn_away(self, caller: Caller, handshake: Handshake) -> None:
         """A client that knows of no versions: it is told to exit when it waits."""
         with self._lock:
             self._turned_away.put(caller.key, True)
-        self.refuse(caller.address, hello.judged.refusal)
+        self.refuse(caller.address, handshake.judged.refusal)
 
     def is_turned_away(self, caller: Caller) -> bool:
         """Tells whether this client was."""
@@ -650,22 +650,22 @@ class Registry:
         fitting[0].moved(caller)
         return fitting[0]
 
-    def greet(self, caller: Caller, hello: Handshake) -> RemoteTraining | None:
+    def greet(self, caller: Caller, handshake: Handshake) -> RemoteTraining | None:
         """A handshake: a training that is new, or comes back. None when there are too many."""
         with self._lock:
             if not self._may_greet(caller):
                 return None
-            known = self._known(caller, hello)
+            known = self._known(caller, handshake)
             period = self._periods.pop(caller.key, None)
-            training = known or self._add(caller, hello)
+            training = known or self._add(caller, handshake)
             if training is None:
                 return None
             self._rebind(training, caller)
         if known is None:
-            self._welcome(training, caller, hello)
+            self._welcome(training, caller, handshake)
         else:
-            info = self._info(known.info.number, known.info.rank, caller, hello)
-            known.shake(info, hello, caller, resumes=hello.own and known.hello.session == hello.session)
+            info = self._info(known.info.number, known.info.rank, caller, handshake)
+            known.shake(info, handshake, caller, resumes=handshake.own and known.handshake.session == handshake.session)
         if period is not None:
             training.beat(period)
         return training
@@ -680,37 +680,41 @@ class Registry:
         times.append(now)
         return not full
 
-    def _known(self, caller: Caller, hello: Handshake) -> RemoteTraining | None:
+    def _known(self, caller: Caller, handshake: Handshake) -> RemoteTraining | None:
         for training in reversed(self._trainings):
-            before = training.hello
-            if training.hidden or before.own != hello.own or before.judged.admission is not hello.judged.admission:
+            before = training.handshake
+            if (
+                training.hidden
+                or before.own != handshake.own
+                or before.judged.admission is not handshake.judged.admission
+            ):
                 continue
-            if hello.own:
-                if hello.session and before.session == hello.session:
+            if handshake.own:
+                if handshake.session and before.session == handshake.session:
                     return training
-                if hello.place and (before.place, before.rank) == (hello.place, hello.rank):
+                if handshake.place and (before.place, before.rank) == (handshake.place, handshake.rank):
                     return training
-                if hello.session or hello.place:
+                if handshake.session or handshake.place:
                     continue
             if training.caller.key == caller.key:
                 return training
         return None
 
-    def _add(self, caller: Caller, hello: Handshake) -> RemoteTraining | None:
+    def _add(self, caller: Caller, handshake: Handshake) -> RemoteTraining | None:
         if sum(each.phase not in _GONE for each in self._trainings) >= self._limits.clients:
             return None
         if len(self._trainings) >= max(self._limits.remembered, self._limits.clients + 1):
             self._forget(next(each for each in self._trainings if each.phase in _GONE))
         self._number += 1
-        info = self._info(self._number, self._rank(caller, hello), caller, hello)
+        info = self._info(self._number, self._rank(caller, handshake), caller, handshake)
         training = RemoteTraining(
             info,
-            hello,
+            handshake,
             caller,
             clock=self._clock,
             limits=self._limits,
             memory=self._memory,
-            listener=self.tell,
+            listener=self.notify,
         )
         self._trainings.append(training)
         return training
@@ -725,12 +729,12 @@ class Registry:
         self._callers = {key: each for key, each in self._callers.items() if each is not training}
         self._callers[caller.key] = training
 
-    def _welcome(self, training: RemoteTraining, caller: Caller, hello: Handshake) -> None:
+    def _welcome(self, training: RemoteTraining, caller: Caller, handshake: Handshake) -> None:
         training.announce(Event.CONNECTED)
-        if hello.judged.admission is Admission.MISMATCH:
-            self.refuse(caller.address, hello.judged.refusal, training)
+        if handshake.judged.admission is Admission.MISMATCH:
+            self.refuse(caller.address, handshake.judged.refusal, training)
 
-    def _rank(self, caller: Caller, hello: Handshake) -> int:
+    def _rank(self, caller: Caller, handshake: Handshake) -> int:
         """Its own rank when it says one that no other holds, else the next free one.
 
         One that is lost keeps its rank, unless it is plain that this is its successor.
@@ -739,34 +743,34 @@ class Registry:
             each.info.rank
             for each in self._trainings
             if each.phase is not Phase.DONE
-            and not (each.phase is Phase.LOST and (hello.rank is not None or each.caller.host == caller.host))
+            and not (each.phase is Phase.LOST and (handshake.rank is not None or each.caller.host == caller.host))
         }
-        if hello.rank is not None and hello.rank not in held:
-            return hello.rank
+        if handshake.rank is not None and handshake.rank not in held:
+            return handshake.rank
         return next(rank for rank in range(len(held) + 1) if rank not in held)
 
-    def _info(self, number: int, rank: int, caller: Caller, hello: Handshake) -> TrainingInfo:
+    def _info(self, number: int, rank: int, caller: Caller, handshake: Handshake) -> TrainingInfo:
         info = TrainingInfo(
             number=number,
             rank=rank,
-            world_size=hello.world_size,
+            world_size=handshake.world_size,
             address=caller.address,
-            device=hello.device,
-            backend=hello.backend,
-            program=hello.program,
-            features=hello.features,
-            warning=hello.judged.warning or hello.judged.refusal,
+            device=handshake.device,
+            backend=handshake.backend,
+            program=handshake.program,
+            features=handshake.features,
+            warning=handshake.judged.warning or handshake.judged.refusal,
         )
         # Kernel by kernel on GPU: the runtime before 1.5 could.
-        old_gpu = not hello.own and hello.backend == "GPU" and hello.judged.version < VIEWS_NUMBERS
+        old_gpu = not handshake.own and handshake.backend == "GPU" and handshake.judged.version < VIEWS_NUMBERS
         return replace(info, features=wire.RUNS_TO_NODES) if old_gpu else info
 
 
 def _same_place(training: RemoteTraining, caller: Caller, device: str) -> bool:
     """Tells whether a training of MindSpore ran on this machine and device, and waits in no call."""
     return (
-        not training.hello.own
+        not training.handshake.own
         and training.caller.host == caller.host
-        and training.hello.device == device
+        and training.handshake.device == device
         and not training.waiting
     )

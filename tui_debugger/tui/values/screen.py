@@ -418,7 +418,7 @@ class ElementsPane(TableOrMap):
         if self.has_class("-bits"):
             self.line("bits").show(Content.styled(bits_line(value), GREY))
 
-    def said(self) -> list[str]:
+    def lines_text(self) -> list[str]:
         """Returns the lines below as text, after the heat map in glyphs when that shows."""
         drawn = self.heat.drawn if self.mapped else None
         below = [str(self.line(name).content) for name in ("legend", "cell", "bits") if self.line(name).display]
@@ -609,7 +609,7 @@ class ValuesScreen(WindowView):
             return None
         key = self._previous if self._showing_previous and self._previous is not None else self.row.key
         heading = [self.heading, *(str(self._line(name).content) for name in ("facts", "stats"))]
-        heading += [f"slice {value_table.view.text}", *self.elements.said()]
+        heading += [f"slice {value_table.view.text}", *self.elements.lines_text()]
         return extract_of(value_table, self.grid.form, heading, self.cursor_index, key)
 
     def _line(self, name: str) -> Line:
