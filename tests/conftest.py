@@ -63,9 +63,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish() -> None:
-    """All tests and what they import stay until the end: the collector of garbage need not look at them again."""
+    """All tests and what they import stay until the end: the collector of garbage need not look at them again.
+
+    What comes after them is looked at less often than a process that is short of memory would have to.
+    """
     gc.collect()
     gc.freeze()
+    gc.set_threshold(20_000, 10, 10)
 
 
 def archive(name: str) -> Path:
