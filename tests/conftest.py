@@ -30,8 +30,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-# Environments such as containers forbid it: then each of the hundreds of programs that the tests start, and each worker,
-# would compile this package and the tests anew, which takes longer than what is tested.
+# Containers often forbid it: then each worker, and each of the hundreds of programs that the tests start, would compile
+# this package and the tests anew, which takes longer than what is tested.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
