@@ -13,7 +13,7 @@ import pytest
 from tests.sources.memory import MemorySource
 from tests.sources.writer import MLP, DumpWriter, Generation
 from tui_debugger.diagnose import distribution as module
-from tui_debugger.diagnose.distribution import Wish, choose_bins, look, percentiles, spread, telling_bins
+from tui_debugger.diagnose.distribution import Wish, choose_bins, percentiles, searched, spread, telling_bins
 from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.model import Side, TensorKey
 from tui_debugger.session import Session
@@ -54,7 +54,7 @@ def test_a_real_tensor(session: Session) -> None:
 @pytest.mark.parametrize("log", [False, True])
 def test_two_steps_share_their_bins(session: Session, log: bool) -> None:
     keys = [key_of(session, DIV, 3), key_of(session, DIV, 2)]
-    found = look(session, keys, Wish(60, log))
+    found = searched(session, keys, Wish(60, log))
     assert found.bars[0].bins == found.bars[1].bins
     for key, bars in zip(keys, found.bars, strict=True):
         assert sum(bars.counts) == np.isfinite(session.read(key)).sum()
@@ -62,7 +62,7 @@ def test_two_steps_share_their_bins(session: Session, log: bool) -> None:
 
 def test_zoom_counts_what_lies_between(session: Session) -> None:
     key = key_of(session, DIV, 3)
-    found = look(session, [key], Wish(60, between=(0.0, 0.1)))
+    found = searched(session, [key], Wish(60, between=(0.0, 0.1)))
     values = session.read(key).astype(np.float64)
     assert found.bars[0].bins[0].low == 0.0
     assert sum(found.bars[0].counts) == ((values >= 0) & (values <= 0.1)).sum()
@@ -72,7 +72,7 @@ def test_what_is_known_is_not_looked_at_again(session: Session, monkeypatch: pyt
     key = key_of(session, DIV, 3)
     known = spread(session, key)
     monkeypatch.setattr(module, "spread_of", None)
-    assert look(session, [known], Wish(10)).spreads == (known,)
+    assert searched(session, [known], Wish(10)).spreads == (known,)
 
 
 def test_percentiles_of_large_tensors_wait_until_they_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,7 +93,7 @@ def test_statistics_without_values_have_no_bars(tmp_path: Path) -> None:
     writer.statistics(0, [("MatMul", "MatMul-op1", "output", 0, np.array([1.0, 2.0]))])
     session = Session(open_source(tmp_path))
     name = next(name for name in session.nodes(0).names if name.endswith("MatMul-op1"))
-    found = look(session, [key_of(session, name, 0)], Wish(10))
+    found = searched(session, [key_of(session, name, 0)], Wish(10))
     assert found.spreads[0].classes is None
     assert found.spreads[0].stats is not None
     assert found.bars[0].bins == ()

@@ -1,4 +1,4 @@
-"""How the values of one tensor are spread: what is read for it, and what is known where there are no values."""
+"""The distribution of the values of one tensor: what is read for it, and what is known where there are no values."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Spread:
 
     @property
     def whole(self) -> bool:
-        """Whether its values are whole numbers (or true and false)."""
+        """Its values are whole numbers (or true and false)."""
         return canonical_name(self.dtype).startswith(("int", "uint", "bool"))
 
     @property
