@@ -136,14 +136,14 @@ def _entries(map_: HealthMap, arguments: argparse.Namespace) -> npt.NDArray[np.i
 
 
 def _print(report: Report, entries: npt.NDArray[np.int64], arguments: argparse.Namespace) -> None:
-    from tui_debugger.diagnose.health import looked_for, map_lines
+    from tui_debugger.diagnose.health import map_lines, watched_lines
     from tui_debugger.text.health import legend_text
 
     map_ = report.map
     room = max((arguments.width or shutil.get_terminal_size().columns) - NAMES, 10)
     lines = map_lines(map_, entries, map_.ranks, room, flat=arguments.nodes)
     write_lines(*(lines or ["no row to show" + (": nothing was found" if arguments.bad else "")]))
-    write_lines("", legend_text(room + NAMES), *looked_for(map_), map_.covered_text())
+    write_lines("", legend_text(room + NAMES), *watched_lines(map_), map_.covered_text())
     if map_.coverage.by_design:
         write_lines(f"Inf by design: {map_.coverage.by_design:,} (masks that their consumers absorb): no findings")
     write_lines(*(f"cannot judge: {doubt.text}" for doubt in report.judgement.doubts))

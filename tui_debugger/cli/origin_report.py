@@ -24,6 +24,7 @@ from tui_debugger.diagnose.origin.text import (
     WIDTH,
     advice_words,
     first_known_words,
+    found_words,
     last_part,
     node_words,
     not_judged_words,
@@ -31,7 +32,6 @@ from tui_debugger.diagnose.origin.text import (
     path_lines,
     path_rows,
     report_rows,
-    said,
     when_words,
     wrapped,
 )
@@ -140,10 +140,10 @@ def _lines(answer: Answer) -> Iterator[str]:
         yield from _origins(answer)
     yield from _without_origin(answer)
     yield from _not_judged(report)
-    if report.shown_look is not None:
-        yield from _spread(report, report.shown_look)
+    if report.shown_search is not None:
+        yield from _spread(report, report.shown_search)
     yield from _ranks(answer)
-    if report.looks:
+    if report.searches:
         yield ""
     counts, _, where = coverage_line(report.check).partition("; ")
     yield counts
@@ -155,12 +155,12 @@ def _lines(answer: Answer) -> Iterator[str]:
 def _without_origin(answer: Answer) -> Iterator[str]:
     """Returns what is bad although nothing starts there: before the dump begins, or at steps without an origin."""
     report = answer.report
-    for look in report.looks:
-        if look.before:
-            names = [node_words(origin, report.graphs) for origin in look.before]
+    for searched in report.searches:
+        if searched.before:
+            names = [node_words(origin, report.graphs) for origin in searched.before]
             yield ""
             first_one = "the first dumped one" + (" of its graph" if report.graphs else "")
-            yield f"bad already before step {look.pair[1]}, {first_one} (rank {look.pair[0]}):"
+            yield f"bad already before step {searched.pair[1]}, {first_one} (rank {searched.pair[0]}):"
             yield from (f"  {name}" for name in names[:_NAMES])
             yield from [f"  … {len(names) - _NAMES:,} more (--json lists them all)"] if len(names) > _NAMES else []
     bare = report.earlier
@@ -170,7 +170,7 @@ def _without_origin(answer: Answer) -> Iterator[str]:
         yield from origin_lines(first, head, overflow=answer.overflow, graphs=report.graphs)
         if advice := advice_words(first):
             yield from wrapped(f"to know more, {advice}", indent="  ")
-        steps = sorted({look.pair[1] for look in bare} - {bare[0].pair[1]})
+        steps = sorted({searched.pair[1] for searched in bare} - {bare[0].pair[1]})
         if steps:
             yield f"  the same at step{_s(steps)} {brief(steps)}"
 
@@ -212,36 +212,36 @@ def _named(origins: Sequence[Origin], graphs: Sequence[str]) -> Iterator[str]:
         return
     yield f"also independent: {plural(len(origins), 'more node')}"
     for origin in origins[:_NAMES]:
-        yield f"  {node_words(origin, graphs)}  ({clean(origin.type)}): {said(origin)}"
+        yield f"  {node_words(origin, graphs)}  ({clean(origin.type)}): {found_words(origin)}"
     if len(origins) > _NAMES:
         yield f"  … {len(origins) - _NAMES:,} more (--json lists them all)"
 
 
-def _spread(report: OriginReport, look: StepSearch) -> Iterator[str]:
-    rank, step = look.pair
+def _spread(report: OriginReport, searched: StepSearch) -> Iterator[str]:
+    rank, step = searched.pair
     several = len({pair[0] for pair in report.check.pairs}) > 1
     where = f"step {step}" + (f" of rank {rank}" if several else "")
-    parameters = f" (parameters among them: {look.parameters:,})" if look.parameters else ""
+    parameters = f" (parameters among them: {searched.parameters:,})" if searched.parameters else ""
     yield ""
-    if look.bad == 1:
+    if searched.bad == 1:
         yield f"spread: nowhere; it is the only bad tensor of {where}"
         return
-    yield f"spread: {plural(look.bad, 'tensor')} of {where} are bad{parameters}"
-    if not look.spread:
+    yield f"spread: {plural(searched.bad, 'tensor')} of {where} are bad{parameters}"
+    if not searched.spread:
         return
-    yield "  next along the graph:" if look.by_graph else "  next in execution order (no graph tells what follows):"
-    width = max(len(said(hit)) for hit in look.spread)
-    for hit in look.spread:
-        yield f"    {said(hit).ljust(width)}  {place_text(hit.key, with_graph=bool(report.graphs))}"
+    yield "  next along the graph:" if searched.by_graph else "  next in execution order (no graph tells what follows):"
+    width = max(len(found_words(hit)) for hit in searched.spread)
+    for hit in searched.spread:
+        yield f"    {found_words(hit).ljust(width)}  {place_text(hit.key, with_graph=bool(report.graphs))}"
 
 
 def _ranks(answer: Answer) -> Iterator[str]:
     report = answer.report
     ranks = sorted({pair[0] for pair in report.check.pairs})
-    if len(ranks) < 2 or not report.looks:
+    if len(ranks) < 2 or not report.searches:
         return
     leading = report.leading
-    same = [look.pair[0] for look in leading]
+    same = [searched.pair[0] for searched in leading]
     yield ""
     beginning = leading[0].beginning
     at = f"step {leading[0].pair[1]}" if beginning is None else _beginning(beginning, report.graphs)
@@ -249,13 +249,13 @@ def _ranks(answer: Answer) -> Iterator[str]:
         yield f"rank {same[0]} was first: {at}"
     else:
         yield f"ranks {brief(same)} begin together: {at}"
-    others = [look for look in report.first_looks if look.pair[0] not in same]
-    for look in others[:_NAMES]:
-        yield f"  rank {look.pair[0]}: {_later(look, leading[0], report.graphs)}"
+    others = [searched for searched in report.first_searches if searched.pair[0] not in same]
+    for searched in others[:_NAMES]:
+        yield f"  rank {searched.pair[0]}: {_later(searched, leading[0], report.graphs)}"
     if len(others) > _NAMES:
         yield f"  … {len(others) - _NAMES:,} more ranks (--json lists them all)"
     seen = report.check.coverage.steps
-    silent = sorted({rank for rank, _ in seen} - {look.pair[0] for look in report.looks})
+    silent = sorted({rank for rank, _ in seen} - {searched.pair[0] for searched in report.searches})
     if silent:
         steps = sorted({step for rank, step in seen if rank in silent})
         yield f"  rank{'' if len(silent) == 1 else 's'} {brief(silent)}: nothing bad in step{_s(steps)} {brief(steps)}"
@@ -266,10 +266,10 @@ def _beginning(origin: Origin, graphs: Sequence[str]) -> str:
     return f"{when_words(origin, graphs)}, {clean(origin.node)}"
 
 
-def _later(look: StepSearch, lead: StepSearch, graphs: Sequence[str]) -> str:
-    here, first = look.beginning, lead.beginning
+def _later(searched: StepSearch, lead: StepSearch, graphs: Sequence[str]) -> str:
+    here, first = searched.beginning, lead.beginning
     if here is None or first is None:
-        return f"step {look.pair[1]}"
+        return f"step {searched.pair[1]}"
     kind = "" if here.starts_here else " (bad, but no origin there)"
     when = ", later in execution order" if here.step == first.step and here.hit.order > first.hit.order else ""
     return f"{_beginning(here, graphs)}{kind}{when}"
@@ -289,7 +289,7 @@ def _remarks(answer: Answer) -> Iterator[str]:
 def _why_left(report: OriginReport) -> str:
     """Tells why the search ended before the last step; "after" is said only where steps ran in order."""
     if report.end is End.CARRIED:
-        carried = [(look.carried, look.pair) for look in report.looks if look.carried is not None]
+        carried = [(searched.carried, searched.pair) for searched in report.searches if searched.carried is not None]
         _, (_, step) = min(carried)
         return f"step {step} leaves bad parameters behind, and later steps compute with these"
     first = report.origins[0]
@@ -313,7 +313,7 @@ def _verdict(answer: Answer) -> str:
 
 
 def _found(report: OriginReport) -> str:
-    if not report.looks:
+    if not report.searches:
         return "nothing bad so far"
     if not report.origins:
         first = report.first_known
@@ -321,7 +321,7 @@ def _found(report: OriginReport) -> str:
         if first is not None and first.start is Start.UNKNOWN:
             what, _, why = first_known_words(first).partition("; ")
             known = f"; {what}: {last_part(first.node)}; {why}"
-        at = f"step {report.looks[0].pair[1]}" if first is None else when_words(first, report.graphs)
+        at = f"step {report.searches[0].pair[1]}" if first is None else when_words(first, report.graphs)
         return f"bad tensors at {at}, but no origin{known}"
     nodes = {(origin.graph, origin.node) for origin in report.origins}
     origins = "1 origin" if len(nodes) == 1 else f"{len(nodes):,} independent origins"

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from argparse import _SubParsersAction
 
     from tui_debugger.check.types import TensorRow
-    from tui_debugger.diagnose.relations import Around, Related, Relations
+    from tui_debugger.diagnose.relations import Related, RelatedTree, Relations
     from tui_debugger.model import ProgressFn, TensorKey
     from tui_debugger.session import Session
 
@@ -100,7 +100,7 @@ def _shown(arguments: argparse.Namespace) -> int:
     if not arguments.json:
         write_lines(*relations_lines(found, up, down))
         return missing.code(0)
-    from tui_debugger.diagnose.relations import Around
+    from tui_debugger.diagnose.relations import RelatedTree
 
     print_json(
         {
@@ -108,8 +108,8 @@ def _shown(arguments: argparse.Namespace) -> int:
             "path": str(arguments.path),
             "exit_code": missing.code(0),
             "maker": found.maker or None,
-            "tensor": related_row(Around(found.centre)),
-            "other_outputs": [related_row(Around(each)) for each in found.siblings],
+            "tensor": related_row(RelatedTree(found.centre)),
+            "other_outputs": [related_row(RelatedTree(each)) for each in found.siblings],
             "producers": [related_row(each, upstream=True) for each in up],
             "consumers": [related_row(each, upstream=False) for each in down],
             **missing.rows,
@@ -175,18 +175,18 @@ def _measured(session: Session, found: Relations, measured: Measure, progress: P
 
 def _further(
     session: Session, related: Sequence[Related], hops: int, look: Look, progress: ProgressFn
-) -> tuple[Around, ...]:
+) -> tuple[RelatedTree, ...]:
     """The tensors with what lies beyond them; what was shown once is not opened again."""
-    from tui_debugger.diagnose.relations import Around, measured
+    from tui_debugger.diagnose.relations import RelatedTree, measured
 
     seen: set[TensorKey] = set()
 
-    def beyond(each: Related, left: int) -> Around:
+    def beyond(each: Related, left: int) -> RelatedTree:
         key = each.key
         if left < 1 or key in seen:
-            return Around(each)
+            return RelatedTree(each)
         seen.add(key)
         further = measured(session, look(session, key, progress), progress)
-        return Around(each, tuple(beyond(one, left - 1) for one in further))
+        return RelatedTree(each, tuple(beyond(one, left - 1) for one in further))
 
     return tuple(beyond(each, hops - 1) for each in related)

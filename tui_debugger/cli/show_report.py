@@ -17,7 +17,14 @@ import numpy.typing as npt
 from tui_debugger.arrays import Array
 from tui_debugger.check.types import Pair, TensorRow
 from tui_debugger.cli.output import Unseen, note, print_json, print_table
-from tui_debugger.diagnose.distribution import Bars, Spread, bars, choose_bins, percentiles, spread_of
+from tui_debugger.diagnose.distribution import (
+    Bars,
+    TensorDistribution,
+    bars,
+    choose_bins,
+    distribution_of_row,
+    percentiles,
+)
 from tui_debugger.errors import BadSliceError, UnreadableTensorError
 from tui_debugger.model import Category, Progress, ProgressFn
 from tui_debugger.session import Session
@@ -273,7 +280,7 @@ class ShowOptions:
 
     Attributes:
         values: the values themselves.
-        spread: a histogram.
+        distribution: a histogram.
         slice: which values; None for an excerpt.
         precision: digits after the point.
         json: values as nested lists, not as text.
@@ -281,7 +288,7 @@ class ShowOptions:
     """
 
     values: bool
-    spread: bool
+    distribution: bool
     slice: str | None
     precision: int
     json: bool
@@ -324,7 +331,9 @@ class Shown:
         return not self.error or bool(self.row.index < 0 and self.constant)
 
 
-def look(session: Session, found: Found, pairs: Sequence[Pair], wish: ShowOptions, progress: ProgressFn) -> list[Shown]:
+def look(
+    session: Session, found: Found, pairs: Sequence[Pair], options: ShowOptions, progress: ProgressFn
+) -> list[Shown]:
     """Everything about the wanted tensors of a node.
 
     Returns:
@@ -341,7 +350,7 @@ def look(session: Session, found: Found, pairs: Sequence[Pair], wish: ShowOption
     for done, (row, step) in enumerate(places):
         progress(Progress(done, len(places), "values"))
         try:
-            shown.append(_look_at(session, row, step, wish))
+            shown.append(_look_at(session, row, step, options))
         except UnreadableTensorError as error:
             shown.append(Shown(row, step, error=error.what))
         except BadSliceError as error:
@@ -350,7 +359,7 @@ def look(session: Session, found: Found, pairs: Sequence[Pair], wish: ShowOption
             shown.append(Shown(row, step, error=f"{error.what}: the shape is {tuple(shape)}"))
     if refused and len(refused) == sum(1 for each in shown if each.row.has_value):
         raise refused[0]
-    if wish.values:
+    if options.values:
         return shown
     return sorted(shown, key=lambda each: (_ROLES.index(each.row.role), each.row.slot))
 
@@ -376,7 +385,7 @@ def _measured(
     return sorted(places, key=lambda place: order[place[0].key.rank, place[1]])
 
 
-def _look_at(session: Session, row: TensorRow, step: int, wish: ShowOptions) -> Shown:
+def _look_at(session: Session, row: TensorRow, step: int, options: ShowOptions) -> Shown:
     """One tensor.
 
     Raises:
@@ -386,13 +395,13 @@ def _look_at(session: Session, row: TensorRow, step: int, wish: ShowOptions) -> 
     if row.index < 0 or row.error:
         return Shown(row, step, error=row.error or "not dumped")
     if not row.has_value:
-        wanted = wish.slice is not None or wish.heat is not None
+        wanted = options.slice is not None or options.heat is not None
         return Shown(row, step, error="only statistics were dumped, no values" if wanted else "")
-    if not (wish.spread or wish.values):
+    if not (options.distribution or options.values):
         return Shown(row, step)
     array = session.read(row.key)
     shown = Shown(row, step, _spread(row, array))
-    return _with_values(shown, array, wish) if wish.values else shown
+    return _with_values(shown, array, options) if options.values else shown
 
 
 def _spread(row: TensorRow, array: npt.NDArray[Any]) -> Histogram | None:
@@ -402,18 +411,18 @@ def _spread(row: TensorRow, array: npt.NDArray[Any]) -> Histogram | None:
     return histogram(array, stats.minimum, stats.maximum)
 
 
-def _with_values(shown: Shown, array: npt.NDArray[Any], wish: ShowOptions) -> Shown:
-    if wish.heat is not None:
-        heat = heat_of(array, wish.slice, wish.heat)
+def _with_values(shown: Shown, array: npt.NDArray[Any], options: ShowOptions) -> Shown:
+    if options.heat is not None:
+        heat = heat_of(array, options.slice, options.heat)
         return replace(shown, window=heat.window, text=heat.text, cells=heat.cells, error=heat.error)
-    if wish.slice is not None:
-        part, window = cut(array, wish.slice)
-        if wish.json:
+    if options.slice is not None:
+        part, window = cut(array, options.slice)
+        if options.json:
             return replace(shown, window=window.text, values=nested(part))
-        return replace(shown, window=window.text, text=window_text(part, wish.precision))
-    if wish.json:
+        return replace(shown, window=window.text, text=window_text(part, options.precision))
+    if options.json:
         return replace(shown, window="[...]", values=nested(array)) if array.size <= JSON_WHOLE else shown
-    return replace(shown, text=excerpt_text(array, wish.precision))
+    return replace(shown, text=excerpt_text(array, options.precision))
 
 
 _STAT_TITLES = ("dtype", "shape", *(field.title for field in COLUMNS))
@@ -502,7 +511,7 @@ def values_document(session: Session, found: Found, shown: Iterable[Shown]) -> d
 
 
 def _tensor(each: Shown) -> dict[str, Any]:
-    row, spread = each.row, each.histogram
+    row, distribution = each.row, each.histogram
     return {
         "rank": row.key.rank,
         "step": each.step,
@@ -516,7 +525,9 @@ def _tensor(each: Shown) -> dict[str, Any]:
         **meta_row(row.meta),
         "placement": row.placement or None,
         "stats": stats_row(row.stats) if row.stats is not None else None,
-        "histogram": None if spread is None else {"edges": list(spread.edges), "counts": list(spread.counts)},
+        "histogram": None
+        if distribution is None
+        else {"edges": list(distribution.edges), "counts": list(distribution.counts)},
         "slice": each.window or None,
         "values": each.values,
         **({"heat": each.cells} if each.cells is not None else {}),
@@ -572,12 +583,12 @@ class Seen:
     """A tensor that was looked at; what was found is None when that failed."""
 
     shown: Shown
-    spread: Spread | None = None
+    distribution: TensorDistribution | None = None
     bars: Bars | None = None
     error: str = ""
 
 
-def spreads_of(
+def distributions_of(
     session: Session, rows: Sequence[Shown], arguments: argparse.Namespace, progress: ProgressFn
 ) -> list[Seen]:
     """Looks at the values of every tensor.
@@ -592,7 +603,7 @@ def print_spreads(
     session: Session, found: Found, seen: Sequence[Seen], arguments: argparse.Namespace, missing: Unseen
 ) -> int:
     """Prints them, or the document, and returns the exit code: 2 when there is nothing to show, or more is missing."""
-    answered = any(each.spread is not None for each in seen)
+    answered = any(each.distribution is not None for each in seen)
     code = missing.code(0 if answered else 2)
     rows = [each.shown for each in seen]
     if arguments.json:
@@ -613,11 +624,11 @@ def _distribution_at(session: Session, shown: Shown, arguments: argparse.Namespa
     if shown.error or shown.row.index < 0:
         return Seen(shown, error=shown.error or "not dumped")
     try:
-        spread = spread_of(session, shown.row, progress)
-        if spread.classes is not None and spread.quantiles is None:
-            spread = replace(spread, quantiles=percentiles(session, spread, PERCENTS, progress))
-        bins = choose_bins([spread], arguments.bins, log=arguments.log)
-        return Seen(shown, spread, bars(session, spread, bins, progress, log=arguments.log))
+        distribution = distribution_of_row(session, shown.row, progress)
+        if distribution.classes is not None and distribution.quantiles is None:
+            distribution = replace(distribution, quantiles=percentiles(session, distribution, PERCENTS, progress))
+        bins = choose_bins([distribution], arguments.bins, log=arguments.log)
+        return Seen(shown, distribution, bars(session, distribution, bins, progress, log=arguments.log))
     except UnreadableTensorError as error:
         return Seen(shown, error=error.what)
 
@@ -626,39 +637,39 @@ def _distribution_at(session: Session, shown: Shown, arguments: argparse.Namespa
 
 
 def _print(each: Seen, *, several: bool) -> None:
-    row, spread = each.shown.row, each.spread
+    row, distribution = each.shown.row, each.distribution
     rank = f" rank {row.key.rank}" if several else ""
     about = f"{clean(row.meta.dtype)} {shape_text(row.meta.shape)}" if row.meta is not None else ""
     slot = f"{row.role}:{row.slot}{round_text(row.key.round, row.rounds)}"
     write_lines("", f"step {each.shown.step}{rank}  {slot}  {about}".rstrip())
-    if spread is None:
+    if distribution is None:
         write_lines(f"  {each.error}")
         return
-    write_lines(*(f"  {line}" for line in _lines(spread)))
+    write_lines(*(f"  {line}" for line in _lines(distribution)))
     if each.bars is not None and each.bars.bins:
-        _print_bars(each.bars, spread)
+        _print_bars(each.bars, distribution)
 
 
-def _lines(spread: Spread) -> list[str]:
-    stats = spread.stats
+def _lines(distribution: TensorDistribution) -> list[str]:
+    stats = distribution.stats
     lines = []
     if stats is not None:
         lines.append(f"{plural(stats.count, 'element')}: {' · '.join(counts_items(stats))}")
         lines.append(" · ".join(moments_items(stats)))
-    if spread.classes is None:
+    if distribution.classes is None:
         lines.append("only statistics are known, no values: no percentiles, no shares, no bars")
-    greatest = spread.headroom.greatest if spread.headroom is not None else None
-    if taken := taken_text(spread.dtype, greatest):
+    greatest = distribution.headroom.greatest if distribution.headroom is not None else None
+    if taken := taken_text(distribution.dtype, greatest):
         lines.insert(0, taken)
-    if spread.quantiles is not None and spread.quantiles.values:
-        lines.append(f"exact percentiles: {'  '.join(percentile_items(spread.quantiles))}")
-    if spread.headroom is not None:
-        lines += [" · ".join(items) for items in headroom_items(spread.headroom, spread.dtype)]
+    if distribution.quantiles is not None and distribution.quantiles.values:
+        lines.append(f"exact percentiles: {'  '.join(percentile_items(distribution.quantiles))}")
+    if distribution.headroom is not None:
+        lines += [" · ".join(items) for items in headroom_items(distribution.headroom, distribution.dtype)]
     return lines
 
 
-def _print_bars(found: Bars, spread: Spread) -> None:
-    stats = spread.stats
+def _print_bars(found: Bars, distribution: TensorDistribution) -> None:
+    stats = distribution.stats
     write_lines(f"  {bins_text(found.bins, log=found.log)}")
     top, count = max(found.counts), stats.count if stats is not None else sum(found.counts)
     table = [
@@ -673,17 +684,17 @@ def _print_bars(found: Bars, spread: Spread) -> None:
 
 def _document(each: Seen) -> dict[str, Any]:
     """Returns what is added to the document of a tensor."""
-    spread = each.spread
-    if spread is None:
+    distribution = each.distribution
+    if distribution is None:
         return {"distribution": None, "error": each.error}
-    found = spread.quantiles
+    found = distribution.quantiles
     pairs = [] if found is None else zip(found.percents, found.values, strict=False)
     return {
         "distribution": {
-            "values_known": spread.classes is not None,
+            "values_known": distribution.classes is not None,
             "percentiles": [{"percent": part, "value": plain(value)} for part, value in pairs],
             "exact": found is not None,
-            "headroom": None if spread.headroom is None else _headroom(spread.headroom),
+            "headroom": None if distribution.headroom is None else _headroom(distribution.headroom),
             "log_bins": each.bars.log if each.bars is not None else False,
             "bins": []
             if each.bars is None

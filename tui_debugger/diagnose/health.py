@@ -214,7 +214,7 @@ class HealthMap:
 
     @cached_property
     def coverage(self) -> Coverage:
-        """What all the checks together looked at."""
+        """The tensors that all the checks together looked at."""
         return combined([pair.coverage for pair in self.pairs.values() if pair is not None])
 
     @cached_property
@@ -224,7 +224,7 @@ class HealthMap:
 
     @cached_property
     def vague(self) -> bool:
-        """Whether there is NaN or Inf of which nobody knows which of the two."""
+        """There is NaN or Inf of which nobody knows which of the two."""
         return any(bool((pair.codes == Health.NOT_FINITE).any()) for pair in self.pairs.values() if pair is not None)
 
     @property
@@ -262,7 +262,7 @@ def health(
         progress: see ``ProgressFn``.
     """
     chosen = session.pairs() if pairs is None else tuple(pairs)
-    return undisturbed(lambda: _Making(session, checks, chosen, progress).map())
+    return undisturbed(lambda: _MapBuilder(session, checks, chosen, progress).map())
 
 
 def tensor_of(session: Run, nodes: NodeTable, row: int, pair: Pair) -> tuple[TensorKey, int]:
@@ -277,7 +277,7 @@ def tensor_of(session: Run, nodes: NodeTable, row: int, pair: Pair) -> tuple[Ten
     rank, step = pair
     graph, name = nodes.graph_of(row).name, nodes.names[row]
 
-    def placed() -> tuple[TensorKey, int]:
+    def located() -> tuple[TensorKey, int]:
         flow = session.flow(rank)
         table = flow.table(step)
         own = flow.nodes.find(name, graph)
@@ -288,10 +288,10 @@ def tensor_of(session: Run, nodes: NodeTable, row: int, pair: Pair) -> tuple[Ten
         number = int(table.round[index]) if index >= 0 else 0
         return TensorKey(rank, graph, name, side, slot, step, number), own
 
-    return undisturbed(placed)
+    return undisturbed(located)
 
 
-class _Making:
+class _MapBuilder:
     """Puts a map together."""
 
     def __init__(self, session: Run, checks: HealthChecks, pairs: Sequence[Pair], progress: ProgressFn) -> None:
@@ -531,7 +531,7 @@ def entry_name(map_: HealthMap, entry: int, *, flat: bool = False) -> str:
     return clean(map_.tree.label[entry]) + ("/" if map_.tree.is_scope(entry) else "")
 
 
-def looked_for(map_: HealthMap) -> list[str]:
+def watched_lines(map_: HealthMap) -> list[str]:
     """Returns what judged, a line each."""
     if map_.by_default:
         return ["looked for NaN and Inf in every tensor"]
@@ -540,7 +540,7 @@ def looked_for(map_: HealthMap) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class CellText:
-    """What a cell says.
+    """The words of a cell.
 
     Attributes:
         health: how it is, and at which step and rank.

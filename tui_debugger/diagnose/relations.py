@@ -1,4 +1,4 @@
-"""What a tensor was made from and what uses it, one hop at a time, with what watchpoints say about each.
+"""Relations of a tensor: what it was made from and what uses it, hop by hop, with what watchpoints say about each.
 
 Parameters cross steps: who reads one in a step gets its value of the step before, and the optimizer's node makes
 the new value out of the gradient and the old one.
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class Tie(Enum):
-    """How two tensors hang together."""
+    """The relation of two tensors."""
 
     SELF = "self"
     """It is the tensor itself."""
@@ -119,17 +119,17 @@ def relations(session: Run, key: TensorKey, progress: ProgressFn = no_progress) 
         UnreadableTensorError: the run has no such node.
         CancelledError: from ``progress``.
     """
-    return undisturbed(lambda: _Around(session, key, progress).relations())
+    return undisturbed(lambda: _RelationsBuilder(session, key, progress).relations())
 
 
 def producers(session: Run, key: TensorKey, progress: ProgressFn = no_progress) -> tuple[Related, ...]:
     """Returns what a tensor was made from. See ``relations``."""
-    return undisturbed(lambda: _Around(session, key, progress).producers())
+    return undisturbed(lambda: _RelationsBuilder(session, key, progress).producers())
 
 
 def consumers(session: Run, key: TensorKey, progress: ProgressFn = no_progress) -> tuple[Related, ...]:
     """Returns what uses a tensor. See ``relations``."""
-    return undisturbed(lambda: _Around(session, key, progress).consumers())
+    return undisturbed(lambda: _RelationsBuilder(session, key, progress).consumers())
 
 
 def measured(session: Run, related: Sequence[Related], progress: ProgressFn = no_progress) -> tuple[Related, ...]:
@@ -142,7 +142,7 @@ def measured(session: Run, related: Sequence[Related], progress: ProgressFn = no
     return tuple(replace(each, tensor=row) for each, row in zip(related, rows, strict=True))
 
 
-class _Around:
+class _RelationsBuilder:
     """Looks around one tensor."""
 
     def __init__(self, session: Run, key: TensorKey, progress: ProgressFn) -> None:
@@ -326,7 +326,7 @@ class _Around:
 
 
 class _Marks:
-    """What watchpoints cover and found."""
+    """The findings and the coverage of watchpoints."""
 
     def __init__(self, session: Run, rank: int) -> None:
         self.session = session
@@ -415,7 +415,7 @@ _GRAPH = _TITLES.index("graph")
 
 
 @dataclass(frozen=True, slots=True)
-class Around:
+class RelatedTree:
     """A tensor beside another, and what lies beyond it.
 
     Attributes:
@@ -424,16 +424,16 @@ class Around:
     """
 
     related: Related
-    beyond: tuple[Around, ...] = ()
+    beyond: tuple[RelatedTree, ...] = ()
 
 
-def around(related: Sequence[Related]) -> tuple[Around, ...]:
+def related_trees(related: Sequence[Related]) -> tuple[RelatedTree, ...]:
     """Tensors with nothing beyond them."""
-    return tuple(Around(each) for each in related)
+    return tuple(RelatedTree(each) for each in related)
 
 
 def relations_lines(
-    found: Relations, up: Sequence[Around] | None = None, down: Sequence[Around] | None = None
+    found: Relations, up: Sequence[RelatedTree] | None = None, down: Sequence[RelatedTree] | None = None
 ) -> Iterator[str]:
     """Everything that is known about the relations of a tensor.
 
@@ -442,8 +442,8 @@ def relations_lines(
         up: the producers where there are further hops; None: one hop.
         down: the consumers, likewise.
     """
-    ups = [*_entries(around(found.producers) if up is None else up, upstream=True)]
-    downs = [*_entries(around(found.consumers) if down is None else down, upstream=False)]
+    ups = [*_entries(related_trees(found.producers) if up is None else up, upstream=True)]
+    downs = [*_entries(related_trees(found.consumers) if down is None else down, upstream=False)]
     middle = [(related, 0, "") for related in (found.centre, *found.siblings)]
     names = short_names(found.graphs)
     rows = [_cells(related, depth, names) for related, depth, _ in (*ups, *middle, *downs)]
@@ -468,7 +468,7 @@ def relations_lines(
     yield from block(downs)
 
 
-def _entries(items: Sequence[Around], depth: int = 0, *, upstream: bool) -> Iterator[tuple[Related, int, str]]:
+def _entries(items: Sequence[RelatedTree], depth: int = 0, *, upstream: bool) -> Iterator[tuple[Related, int, str]]:
     for item in items:
         yield item.related, depth, tie_words(item.related, upstream=upstream)
         yield from _entries(item.beyond, depth + 1, upstream=upstream)
@@ -505,7 +505,7 @@ def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
 # -- for machines ------------------------------------------------------------------------------------
 
 
-def related_row(item: Around, *, upstream: bool | None = None) -> Row:
+def related_row(item: RelatedTree, *, upstream: bool | None = None) -> Row:
     """A tensor as a dict; ``upstream`` None for the one in the middle."""
     related, row = item.related, item.related.tensor
     found: Row = {

@@ -38,7 +38,7 @@ _COLUMN: Final = {metric: number for number, metric in enumerate(METRICS)}
 
 
 class State(IntEnum):
-    """What is known of a tensor at a step."""
+    """The knowledge of a tensor at a step."""
 
     ABSENT = 0
     """It was not dumped then."""
@@ -372,7 +372,7 @@ def groups_for(count: int) -> tuple[Group, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Legend:
-    """What a curve is.
+    """The name and the marks of a curve.
 
     Attributes:
         mark: its glyph.
@@ -417,13 +417,13 @@ class Drawing:
 
     @property
     def title(self) -> str:
-        """What is drawn, and how."""
+        """The things that are drawn, and how."""
         return self.group.title + (" (log)" if self.log else "")
 
 
 @dataclass(frozen=True, slots=True)
 class Canvas:
-    """Where and how plots are drawn.
+    """The room for plots, and how they are drawn.
 
     Attributes:
         width: cells of a line, labels included.

@@ -26,7 +26,7 @@ from tui_debugger.check.step import Checker
 from tui_debugger.check.sweep import Sweep, TensorChoice
 from tui_debugger.check.tensors import HitsOf, hits_in, measured, opened, row_of, tensor_rows
 from tui_debugger.check.types import CheckResult, Pair, SourceExcerpt, TensorRow
-from tui_debugger.diagnose.origin.search import OriginReport, look_at, search
+from tui_debugger.diagnose.origin.search import OriginReport, search, search_step
 from tui_debugger.graph.search import NodeQuery, match, select
 from tui_debugger.graph.stacks import StackIndex, stack_index
 from tui_debugger.graph.table import NodeTable
@@ -555,7 +555,7 @@ class Session:
             rank, step = pair
             return spans[rank].get(step, (turn_of(step), turn_of(step)))
 
-        report = search(pairs, watchpoints, partial(look_at, self._checker, spread), progress, span)
+        report = search(pairs, watchpoints, partial(search_step, self._checker, spread), progress, span)
         parts = self._unreadable_for(pairs, watchpoints)
         coverage = dataclasses.replace(report.check.coverage, parts=parts)
         check = dataclasses.replace(report.check, coverage=coverage)
