@@ -10,7 +10,7 @@ from typing import Any
 import numpy.typing as npt
 
 from tui_debugger.check.types import Pair, TensorRow
-from tui_debugger.cli.output import Unseen, note, print_json, print_table
+from tui_debugger.cli.output import Unseen, note, print_json, print_table, print_text
 from tui_debugger.cli.show_values import JSON_WHOLE, Canvas, cut, excerpt_text, heat_of, nested, window_text
 from tui_debugger.diagnose.distribution import Bars, Spread, bars, choose_bins, percentiles, spread_of
 from tui_debugger.errors import BadSliceError, UnreadableTensorError
@@ -28,13 +28,16 @@ from tui_debugger.text.distribution import (
     headroom_items,
     moments_items,
     percentile_items,
+    statistic_cell,
+    statistic_columns,
     taken_text,
 )
 from tui_debugger.text.documents import plain
-from tui_debugger.text.numbers import NONE, number, plural, share
-from tui_debugger.text.rows import STATS_COLUMNS, key_row, meta_row, stats_row
-from tui_debugger.text.tensors import aligned, round_text, shape_text, tensor_line, tensor_parts
-from tui_debugger.text.writer import write_colored, write_lines
+from tui_debugger.text.numbers import NONE, plural, share
+from tui_debugger.text.rows import key_row, meta_row, stats_row
+from tui_debugger.text.tables import Column, Cut, width_of
+from tui_debugger.text.tensors import aligned, flags, round_text, shape_text, tensor_parts
+from tui_debugger.text.writer import Meaning, Pieces, meant, terminal_of, write_colored, write_lines
 
 _ROLES = ("in", "out", "param")
 
@@ -188,7 +191,6 @@ def _with_values(shown: Shown, array: npt.NDArray[Any], wish: Wish) -> Shown:
     return replace(shown, text=excerpt_text(array, wish.precision))
 
 
-_STAT_TITLES = ("dtype", "shape", *(field.title for field in COLUMNS))
 _RECORDED = "(recorded in the dump)"
 _ABOUT = 3
 """The first pieces of a line, which say what a tensor is, not what it holds: type, shape, number of elements."""
@@ -198,7 +200,7 @@ def print_head(session: Session, found: Found, shown: Sequence[Shown]) -> None:
     """Two lines about the node."""
     words = [*_about(session, found).values(), found.graph]
     slots = {_slot(each.row) for each in shown}
-    write_lines(found.node, ", ".join([*words, *(slots if len(slots) == 1 else ())]))
+    print_text(found.node, ", ".join([*words, *(slots if len(slots) == 1 else ())]))
 
 
 def print_values(shown: Sequence[Shown], *, several: bool) -> None:
@@ -210,11 +212,12 @@ def print_values(shown: Sequence[Shown], *, several: bool) -> None:
         if here != place:
             write_lines("", f"step {each.step}" + (f" rank {row.key.rank}" if several else ""))
         place = here
-        line = tensor_line(row.meta, row.stats, each.histogram)
-        recorded = _RECORDED if row.recorded and line else ""
-        write_lines(" ".join(filter(None, (_slot(row), line or _why(each), recorded))))
-        about = (row.placement, _source(each), _why(each) if line else "", each.window)
-        write_lines(*(f"  {text}" for text in about if text))
+        parts = [part for part in _parts(each) if part]
+        recorded = _RECORDED if row.recorded and parts else ""
+        said = [*parts, recorded] if parts else [meant(_why(each), Meaning.DOUBT)]
+        print_text(_side_by_side([_slot(row), *said]))
+        about = (row.placement, _source(each), _why(each) if parts else "", each.window)
+        print_text(*(f"  {text}" for text in about if text))
         write = write_lines if each.cells is None else write_colored
         write(*(f"  {text}".rstrip() for text in each.text.splitlines()))
 
@@ -224,9 +227,25 @@ def print_history(shown: Sequence[Shown], *, several: bool) -> None:
     by_slot = len({_slot(each.row) for each in shown}) > 1
     pieces = [_pieces(each) for each in shown]
     shared = {tuple(parts[:_ABOUT]) for parts in pieces if len(parts) > 1}
-    if not by_slot and len(shared) == 1:  # type, shape and count once: leaves room for NaN on a narrow screen
-        write_lines(" ".join(filter(None, shared.pop())))
+    once = not by_slot and len(shared) == 1
+    if once:  # type, shape and count once: leaves room for NaN on a narrow screen
+        print_text(" ".join(filter(None, shared.pop())))
         pieces = [parts[_ABOUT:] if len(parts) > 1 else parts for parts in pieces]
+    terminal = terminal_of()
+    if terminal is not None:
+        places = [[_slot(each.row), str(each.step), str(each.row.key.rank)] for each in shown]
+        left_out = [*([] if by_slot else [0]), *([] if several else [2]), *(range(3, 3 + _ABOUT) if once else [])]
+        before = [""] * (_ABOUT if once else 0)
+        rows = [
+            [
+                *place,
+                *(before + parts if len(parts) > 1 else [*[""] * (len(_HISTORY) - 4), meant(parts[0], Meaning.DOUBT)]),
+            ]
+            for place, parts in zip(places, pieces, strict=True)
+        ]
+        kept = [at for at in range(len(_HISTORY)) if at not in left_out and any(row[at] for row in rows)]
+        print_table([_HISTORY[at] for at in kept], [[row[at] for at in kept] for row in rows])
+        return
     lines = [
         [*([_slot(each.row)] if by_slot else []), *_where(each, several), *parts]
         for each, parts in zip(shown, pieces, strict=True)
@@ -236,11 +255,44 @@ def print_history(shown: Sequence[Shown], *, several: bool) -> None:
     write_lines(*aligned([[*titles, *[""] * (width - len(titles))], *lines]))
 
 
+_HISTORY = (
+    Column("slot", weight=9),
+    Column("step", weight=9),
+    Column("rank", weight=8),
+    Column("", weight=3, label="dtype"),
+    Column("", weight=4, label="shape"),
+    Column("", weight=2, label="count"),
+    Column("", weight=6, label="values"),
+    Column("", weight=7, label="range"),
+    Column("", weight=5, label="mean"),
+    Column("", weight=4, label="std"),
+    Column("", weight=8, label="zeros, NaN, Inf"),
+    Column("", weight=8, cut=Cut.END, label="remark"),
+)
+"""The columns of a history on a terminal."""
+
+
 def _pieces(each: Shown) -> list[str]:
     row = each.row
     if row.meta is None and row.stats is None:
         return [_why(each)]
-    return [*tensor_parts(row.meta, row.stats, each.histogram), _RECORDED if row.recorded else each.error]
+    return [*_parts(each), _RECORDED if row.recorded else meant(each.error, Meaning.DOUBT)]
+
+
+def _parts(each: Shown) -> list[str]:
+    """The pieces of the line of a tensor; NaN and Inf are findings."""
+    row = each.row
+    bad = flags(row.stats) if row.stats is not None else ""
+    parts = tensor_parts(row.meta, row.stats, each.histogram)
+    return [meant(part, Meaning.FINDING if bad and bad in part else None) for part in parts]
+
+
+def _side_by_side(parts: Iterable[str]) -> Pieces:
+    """A line of pieces with blanks between them."""
+    found: list[str] = []
+    for part in filter(None, parts):
+        found += [" ", part] if found else [part]
+    return tuple(found)
 
 
 def print_stats(shown: Sequence[Shown], *, several: bool) -> None:
@@ -250,16 +302,22 @@ def print_stats(shown: Sequence[Shown], *, several: bool) -> None:
         row = each.row
         if row.meta is None and row.stats is None:
             rank = f" rank {row.key.rank}" if several else ""
-            errors.append(f"{_slot(row)} step {each.step}{rank} {_why(each)}")
+            errors.append(meant(f"{_slot(row)} step {each.step}{rank} {_why(each)}", Meaning.DOUBT))
             continue
         about = (row.meta.dtype, shape_text(row.meta.shape)) if row.meta is not None else (NONE, NONE)
-        stats = stats_row(row.stats)
-        cells = [str(stats[name]) if isinstance(stats[name], int) else _number(stats[name]) for name in STATS_COLUMNS]
+        cells = [statistic_cell(field, None if row.stats is None else field.value(row.stats)) for field in COLUMNS]
         table.append([_slot(row), *_where(each, several), *about, *cells])
-    titles = ("slot", "step", *(("rank",) if several else ()), *_STAT_TITLES)
+    columns = [
+        Column("slot", weight=9),
+        Column("step", right=True, weight=9),
+        *([Column("rank", right=True, weight=8)] if several else []),
+        Column("dtype", right=True, weight=2),
+        Column("shape", right=True, weight=3),
+        *statistic_columns(COLUMNS),
+    ]
     if table:
-        print_table(titles, table, right=titles[1:])
-    write_lines(*errors)
+        print_table(columns, table)
+    print_text(*errors)
 
 
 def values_document(session: Session, found: Found, shown: Iterable[Shown]) -> dict[str, Any]:
@@ -310,10 +368,6 @@ def _slot(row: TensorRow) -> str:
 
 def _where(each: Shown, several: bool) -> list[str]:
     return [str(each.step), *([str(each.row.key.rank)] if several else [])]
-
-
-def _number(value: float | str | None) -> str:
-    return number(float(value) if isinstance(value, str) else value)  # "inf" is a number that JSON cannot spell
 
 
 def _why(each: Shown) -> str:
@@ -402,11 +456,11 @@ def _print(each: Seen, *, several: bool) -> None:
     rank = f" rank {row.key.rank}" if several else ""
     about = f"{clean(row.meta.dtype)} {shape_text(row.meta.shape)}" if row.meta is not None else ""
     slot = f"{row.role}:{row.slot}{round_text(row.key.round, row.rounds)}"
-    write_lines("", f"step {each.shown.step}{rank}  {slot}  {about}".rstrip())
+    print_text("", f"step {each.shown.step}{rank}  {slot}  {about}".rstrip())
     if spread is None:
-        write_lines(f"  {each.error}")
+        print_text(meant(f"  {each.error}", Meaning.DOUBT))
         return
-    write_lines(*(f"  {line}" for line in _lines(spread)))
+    print_text(*(f"  {line}" for line in _lines(spread)))
     if each.bars is not None and each.bars.bins:
         _print_bars(each.bars, spread)
 
@@ -431,13 +485,30 @@ def _lines(spread: Spread) -> list[str]:
 
 def _print_bars(found: Bars, spread: Spread) -> None:
     stats = spread.stats
-    write_lines(f"  {bins_text(found.bins, log=found.log)}")
+    print_text(f"  {bins_text(found.bins, log=found.log)}")
     top, count = max(found.counts), stats.count if stats is not None else sum(found.counts)
-    table = [
-        ["", bin_text(each), f"{amount:,}", share(amount, count), "█" * max(_BAR * amount // max(top, 1), amount > 0)]
+    cells = [
+        ["", bin_text(each), f"{amount:,}", share(amount, count)]
         for each, amount in zip(found.bins, found.counts, strict=True)
     ]
-    print_table(("", "values", "count", "share", ""), table, right=("count", "share"))
+    terminal = terminal_of()
+    longest = _BAR
+    if terminal is not None:
+        titles = ("", "values", "count", "share")
+        others = sum(max(map(width_of, column)) + 2 for column in zip(titles, *cells, strict=True))
+        longest = max(min(_BAR, terminal.columns - others), 1)
+    table = [
+        [*row, "█" * max(longest * amount // max(top, 1), amount > 0)]
+        for row, amount in zip(cells, found.counts, strict=True)
+    ]
+    columns = [
+        Column(""),
+        Column("values", weight=9),
+        Column("count", right=True, weight=8),
+        Column("share", right=True, weight=6),
+        Column("", weight=7),
+    ]
+    print_table(columns, table)
 
 
 # -- as JSON ---------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import math
 import os
 import shutil
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -30,7 +30,9 @@ from tui_debugger.text.heat_map import (
     is_drawable,
     zooms,
 )
+from tui_debugger.text.tables import width_of
 from tui_debugger.text.values import Family, NumberFormat, ValueTable, family, format_window
+from tui_debugger.text.writer import terminal_of
 
 WHOLE, WHOLE_LINES = 100, 12
 """Tensors of so many elements, in so many lines, are printed whole."""
@@ -101,11 +103,17 @@ def _texts(values: Array, precision: int) -> npt.NDArray[np.str_]:
     return np.array([text.rjust(width) for text, _ in cells], dtype=np.str_).reshape(values.shape)
 
 
+def _room() -> int:
+    """Cells for values, beside the blanks before them."""
+    terminal = terminal_of()
+    return WIDTH if terminal is None else max(min(WIDTH, terminal.columns - INDENT), 10)
+
+
 def _brackets(texts: npt.NDArray[np.str_], edge: int = 0) -> str:
     """Everything, or with ``edge`` dots in every dimension that is longer than twice that."""
     return np.array2string(
         texts,
-        max_line_width=WIDTH,
+        max_line_width=_room(),
         separator=" ",
         formatter={"all": str},
         threshold=0 if edge else sys.maxsize,
@@ -162,7 +170,7 @@ def canvas(progress: ProgressFn) -> Canvas:
     system = Console(file=sys.stdout).color_system if sys.stdout.isatty() else None
     colors = colors_named(system, plain="NO_COLOR" in os.environ)
     lines = max(LEAST_LINES, min(MOST_LINES, size.lines - OTHER_LINES))
-    return Canvas(lines, max(20, size.columns - INDENT), colors, progress)
+    return Canvas(lines, max(16, size.columns - INDENT), colors, progress)
 
 
 def heat_of(array: npt.NDArray[Any], wanted: str | None, on: Canvas) -> Heat:
@@ -189,15 +197,23 @@ def heat_of(array: npt.NDArray[Any], wanted: str | None, on: Canvas) -> Heat:
     zoom = zooms(field.shape, room, folded=field.folded)[0]
     picture = field.picture(zoom.window(field.shape, (0, 0), room), on.progress)
     page = HeatPage(field, picture, zoom, room, Drawer(Scale(*(picture.bounds or (0.0, 0.0))), on.colors))
-    return Heat(window.text, _text(page, on.colors), _cells(page, sheet))
+    return Heat(
+        window.text, _text(page, on.colors, on.columns if terminal_of() is not None else None), _cells(page, sheet)
+    )
 
 
-def _text(page: HeatPage, colors: Colors) -> str:
+def _text(page: HeatPage, colors: Colors, narrow: int | None) -> str:
+    """A map and its legend, which takes several lines where there is less room than ``narrow``."""
+
     def write(piece: ColoredText) -> str:
         return _colored(piece, colors)
 
-    legend = [*page.scale(BAR), ColoredText(f"  {page.size_text}  "), *page.bad_legend()]
-    return "\n".join([*page.text(write), "".join(map(write, legend))])
+    scale, rest = page.scale(BAR), [ColoredText(f"  {page.size_text}  "), *page.bad_legend()]
+    legends = [[*scale, *rest]]
+    if narrow is not None and sum(width_of(piece.text) for piece in legends[0]) > narrow:
+        first, *others = rest
+        legends = [list(scale), [replace(first, text=first.text.strip())], others]
+    return "\n".join([*page.text(write), *("".join(map(write, legend)).rstrip() for legend in legends)])
 
 
 def _colored(piece: ColoredText, colors: Colors) -> str:
