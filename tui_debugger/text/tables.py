@@ -12,6 +12,7 @@ import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 from typing import Final
 
 from tui_debugger.text.writer import Line, Meant, Pieces, Terminal, meant, pieces_of
@@ -41,9 +42,15 @@ def width_of(text: str) -> int:
 
     Marks that combine with the character before them take none, wide characters two.
     """
-    return len(text) if text.isascii() else sum(map(_cells, text))
+    return len(text) if text.isascii() else _wide(text)
 
 
+@lru_cache(maxsize=4096)
+def _wide(text: str) -> int:
+    return sum(map(_cells, text))
+
+
+@lru_cache(maxsize=4096)
 def _cells(character: str) -> int:
     code = ord(character)
     if code < 0x300:
@@ -246,6 +253,8 @@ def _narrowed(columns: Sequence[Column], widths: Sequence[int], kept: Sequence[i
 
 def _narrow(cut: Cut, cell: str, width: int, mark: str) -> list[str]:
     """Returns a cell that fits, in lines."""
+    if width_of(cell) <= width:
+        return [cell]
     meaning = getattr(cell, "meaning", None)
     if cut is Cut.FOLD:
         return [meant("".join(part), meaning) for part in fold(cell, Terminal(width))]
@@ -255,16 +264,18 @@ def _narrow(cut: Cut, cell: str, width: int, mark: str) -> list[str]:
 def _aligned(columns: Sequence[Column], kept: Iterable[int], cells: Mapping[int, str], widths: Sequence[int]) -> Pieces:
     """Returns a line; no blanks stand at its end."""
     pieces: list[str] = []
-    text = ""
-    for number, at in enumerate(kept):
-        text += GAP if number else ""
-        pad = " " * (widths[at] - width_of(cells[at]))
+    text = gap = ""
+    for at in kept:
+        cell = cells[at]
+        pad = " " * (widths[at] - width_of(cell))
+        text += gap
+        gap = GAP
+        if not isinstance(cell, Meant):
+            text += pad + cell if columns[at].right else cell + pad
+            continue
         before, after = (pad, "") if columns[at].right else ("", pad)
-        if isinstance(cells[at], Meant):
-            pieces += [*filter(None, [text + before]), cells[at]]
-            text = after
-        else:
-            text += before + cells[at] + after
+        pieces += [*filter(None, [text + before]), cell]
+        text = after
     pieces.append(text)
     while pieces and not pieces[-1].strip():
         pieces.pop()

@@ -67,7 +67,7 @@ Line = str | Pieces
 def pieces_of(line: Line) -> Pieces:
     """Returns the pieces of a line, safe to print, with the meaning that they have."""
     pieces = (line,) if isinstance(line, str) else line
-    return tuple(meant(clean(piece), getattr(piece, "meaning", None)) for piece in pieces)
+    return tuple([Meant(clean(each), each.meaning) if isinstance(each, Meant) else clean(each) for each in pieces])
 
 
 def line_text(line: Line) -> str:
@@ -99,7 +99,7 @@ class Terminal:
 
     def spelled(self, text: str) -> str:
         """Returns what the terminal shows of a text: characters that it does not have by their numbers."""
-        if text.isascii() or self.shows(text):
+        if text.isascii() or self.encoding.lower() in {"utf-8", "utf8"} or self.shows(text):
             return text
         return meant(
             text.encode(self.encoding, "backslashreplace").decode(self.encoding), getattr(text, "meaning", None)
