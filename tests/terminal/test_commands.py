@@ -86,6 +86,17 @@ def test_no_line_of_any_command_is_wider_than_the_terminal(dumps: Dumps, columns
         assert [row for row in results(text) if wcswidth(row) > columns] == [], line
 
 
+def test_nan_is_seen_however_narrow_the_terminal_is(dumps: Dumps) -> None:
+    lines = ("show", dumps(NAN), "head.weight", "--step", "0-5"), ("show", dumps(NAN), "Div-op385", "--step", "0-5")
+    for (_, text), seen in zip(
+        on_terminal(40, *lines), ([("3", "64"), ("4", "64"), ("5", "64")], [("3", "128")]), strict=True
+    ):
+        rows = [row for row in results(text) if "NaN!" in row]
+        assert [(row.replace("out:0", "").split()[0], row.split()[-1]) for row in rows] == seen
+    ((_, stat),) = on_terminal(40, ("stat", dumps(NAN), "--filter", "Div-op385$", "--step", "3", "--side", "out"))
+    assert "128" in stat
+
+
 def test_columns_of_the_environment_go_before_the_terminal_s_own(dumps: Dumps) -> None:
     ((_, text),) = on_terminal(200, ("check", dumps(NAN)), env={"COLUMNS": "60"})
     assert max(map(wcswidth, results(text))) <= 60

@@ -193,6 +193,15 @@ def test_left_out_columns_are_named_with_how_to_see_them() -> None:
     assert more_columns(["median", "std"]) == "more columns: median, std (wider terminal or --json)"
 
 
+def test_an_important_column_stays_where_a_shorter_name_makes_room_for_it() -> None:
+    def shown(weight: int) -> list[str]:
+        columns = [Column("NaN", right=True, weight=weight), Column("tensor", cut=Cut.MIDDLE, weight=9)]
+        return [line_text(line) for line in table_lines(columns, [["128", NAME]], Terminal(30))]
+
+    assert shown(8) == ["NaN  tensor", "128  Default/…/Div-op385:out:0"]
+    assert shown(6) == ["tensor", "Default/…/Div-op385:out:0", "more columns: NaN (wider", "  terminal or --json)"]
+
+
 def test_a_cut_cell_keeps_its_meaning() -> None:
     (_, line) = table_lines([Column("tensor", cut=Cut.MIDDLE)], [[meant(NAME, Meaning.ORIGIN)]], Terminal(30))
     (piece,) = line

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -185,15 +186,19 @@ def _print_watchpoints(report: Report) -> None:
         print_text("no watchpoint was given: these are the recommended ones")
     titles, rows = tally_table(report.judgement.tallies)
     columns = [Column(title, right=True, weight=_WEIGHTS[title]) for title in titles[:-1]]
-    print_table([*columns, Column(titles[-1], cut=Cut.FOLD, weight=8)], map(_colored, rows))
+    print_table([*columns, Column(titles[-1], cut=Cut.FOLD, weight=8)], [_colored(titles, row) for row in rows])
 
 
 _WEIGHTS = {"tensors": 6, "findings": 9, "not judged": 7, "by design": 5}
 
 
-def _colored(row: tuple[str, ...]) -> list[str]:
-    findings = meant(row[1], None if row[1] == "0" else Meaning.FINDING)
-    return [row[0], findings, *row[2:]]
+_TOLD = {"findings": Meaning.FINDING, "not judged": Meaning.DOUBT}
+
+
+def _colored(titles: Sequence[str], row: Sequence[str]) -> list[str]:
+    """Returns a row with the meaning of what was counted."""
+    cells = zip(titles, row, strict=True)
+    return [meant(cell, _TOLD.get(title) if cell != "0" else None) for title, cell in cells]
 
 
 def _remarks(report: Report) -> list[str]:

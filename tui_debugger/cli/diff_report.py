@@ -63,7 +63,7 @@ def print_answer(answer: Answer) -> None:
     """Everything, from the answer down to single elements."""
     couple, found = answer.couple, answer.found
     here, there = couple.here, couple.there
-    verdict = meant(words.verdict(found), Meaning.FINDING if found.outside else Meaning.CLEAN)
+    verdict = meant(words.verdict(found), _MEANINGS.get(answer.exit_code, Meaning.DOUBT))
     on_terminal = terminal_of() is not None
     print_above(verdict, code=answer.exit_code, words=_EXITS.get(answer.exit_code, ""))
     print_text(f"here   {here.side.text(with_graph=answer.graphs)}  {_type(here)}")
@@ -92,6 +92,7 @@ def print_answer(answer: Answer) -> None:
 
 _SHOWN = {"here": 7, "there": 7, "difference": 8, "relative": 6, "ULP": 5}
 """Columns of the largest differences, and how important they are."""
+_MEANINGS = {0: Meaning.CLEAN, 1: Meaning.FINDING}
 _EXITS = {0: "equal, as far as the tolerance goes", 1: "different"}
 
 

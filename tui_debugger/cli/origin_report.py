@@ -404,10 +404,14 @@ def run(arguments: argparse.Namespace, watchpoints: Sequence[Watchpoint]) -> int
         print_json({**_document(path, looked, arguments, code), **missing.rows})
     else:
         meaning = {0: Meaning.CLEAN, 1: Meaning.FINDING}.get(code, Meaning.DOUBT)
-        lines = list(path_lines(path, terminal_of()))
+        *lines, last = path_lines(path, terminal_of())
+        answer = line_text(last)
         if code == TdbgError.exit_code and path.state is State.CLEAN:  # the last line says "clean"
-            lines[-1:] = textwrap.wrap(f"cannot judge: {clean(parts_text(missing.parts))}", WIDTH)
-        print_above(meant(line_text(lines[-1]), meaning), code=code)
+            answer = f"cannot judge: {clean(parts_text(missing.parts))}"
+            lines += textwrap.wrap(answer, WIDTH)
+        else:
+            lines.append(last)
+        print_above(meant(answer, meaning), code=code)
         if path.state is State.CLEAN:
             print_text(f"{plural(looked.tensors, 'tensor')} looked at, {looked.places_text()}")
         print_text(*lines)

@@ -37,7 +37,7 @@ from tui_debugger.text.numbers import NONE, plural, share
 from tui_debugger.text.rows import key_row, meta_row, stats_row
 from tui_debugger.text.tables import Column, Cut, width_of
 from tui_debugger.text.tensors import aligned, flags, round_text, shape_text, tensor_parts
-from tui_debugger.text.writer import Meaning, Pieces, meant, terminal_of, write_colored, write_lines
+from tui_debugger.text.writer import Meaning, Meant, Pieces, meant, terminal_of, write_colored, write_lines
 
 _ROLES = ("in", "out", "param")
 
@@ -231,20 +231,9 @@ def print_history(shown: Sequence[Shown], *, several: bool) -> None:
     if once:  # type, shape and count once: leaves room for NaN on a narrow screen
         print_text(" ".join(filter(None, shared.pop())))
         pieces = [parts[_ABOUT:] if len(parts) > 1 else parts for parts in pieces]
-    terminal = terminal_of()
-    if terminal is not None:
-        places = [[_slot(each.row), str(each.step), str(each.row.key.rank)] for each in shown]
-        left_out = [*([] if by_slot else [0]), *([] if several else [2]), *(range(3, 3 + _ABOUT) if once else [])]
-        before = [""] * (_ABOUT if once else 0)
-        rows = [
-            [
-                *place,
-                *(before + parts if len(parts) > 1 else [*[""] * (len(_HISTORY) - 4), meant(parts[0], Meaning.DOUBT)]),
-            ]
-            for place, parts in zip(places, pieces, strict=True)
-        ]
-        kept = [at for at in range(len(_HISTORY)) if at not in left_out and any(row[at] for row in rows)]
-        print_table([_HISTORY[at] for at in kept], [[row[at] for at in kept] for row in rows])
+    if terminal_of() is not None:
+        left_out = [*([] if by_slot else ["slot"]), *([] if several else ["rank"])]
+        _print_history_table([_history_row(each, parts) for each, parts in zip(shown, pieces, strict=True)], left_out)
         return
     lines = [
         [*([_slot(each.row)] if by_slot else []), *_where(each, several), *parts]
@@ -256,8 +245,8 @@ def print_history(shown: Sequence[Shown], *, several: bool) -> None:
 
 
 _HISTORY = (
-    Column("slot", weight=9),
-    Column("step", weight=9),
+    Column("slot", weight=10),
+    Column("step", weight=10),
     Column("rank", weight=8),
     Column("", weight=3, label="dtype"),
     Column("", weight=4, label="shape"),
@@ -266,10 +255,29 @@ _HISTORY = (
     Column("", weight=7, label="range"),
     Column("", weight=5, label="mean"),
     Column("", weight=4, label="std"),
-    Column("", weight=8, label="zeros, NaN, Inf"),
-    Column("", weight=8, cut=Cut.END, label="remark"),
+    Column("", weight=9, label="zeros, NaN, Inf"),
+    Column("", weight=9, cut=Cut.END, label="remark"),
 )
-"""The columns of a history on a terminal."""
+"""The columns of a history on a terminal: slot, step, rank, the pieces of a line, and what there is to remark."""
+_RANGE, _BAD = 4, 7
+"""Pieces of a line: of a tensor without a finite value NaN and Inf stand where its range would be."""
+
+
+def _history_row(each: Shown, parts: Sequence[str]) -> list[str]:
+    place = [_slot(each.row), str(each.step), str(each.row.key.rank)]
+    if len(parts) == 1:
+        return [*place, *[""] * (len(_HISTORY) - len(place) - 1), meant(parts[0], Meaning.DOUBT)]
+    row = [*[""] * (len(_HISTORY) - len(place) - len(parts)), *parts]
+    if isinstance(row[_RANGE], Meant):
+        row[_RANGE], row[_BAD] = row[_BAD], row[_RANGE]
+    return [*place, *row]
+
+
+def _print_history_table(rows: Sequence[Sequence[str]], left_out: Sequence[str]) -> None:
+    """A table for a terminal, without columns that are empty in all rows."""
+    there = [any(row[at] for row in rows) for at in range(len(_HISTORY))]
+    kept = [at for at, column in enumerate(_HISTORY) if there[at] and column.called not in left_out]
+    print_table([_HISTORY[at] for at in kept], [[row[at] for at in kept] for row in rows])
 
 
 def _pieces(each: Shown) -> list[str]:

@@ -20,9 +20,12 @@ from tui_debugger.text.writer import Line, Meant, Pieces, Terminal, meant, piece
 GAP: Final = "  "
 """Between two columns."""
 CUT: Final = "…"
-_LEAST_NAME: Final = 30
-_LEAST_TEXT: Final = 14
-"""Cells that a cut name, a cut text should have left: before it is less, columns are left out."""
+_LEAST_NAME: Final = 30, 18
+_LEAST_TEXT: Final = 14, 8
+"""Cells that a cut name, a cut text should have left: before it is less, columns are left out. It may become as little
+as the second number where that keeps an important column."""
+IMPORTANT: Final = 7
+"""The weight from which on a column is important."""
 
 
 # -- how wide text is ------------------------------------------------------------------------------
@@ -147,7 +150,7 @@ class Column:
         right: whether it is aligned to the right.
         cut: how its cells become narrower.
         weight: how important it is: where there is no room the column with the least weight goes first, the last one
-            of these. One of the greatest weight always stays.
+            of these. One of the greatest weight always stays; for an important one names are cut shorter.
         label: what it is called among those that were left out; empty: its title.
     """
 
@@ -162,10 +165,11 @@ class Column:
         """What it is called among those that were left out."""
         return self.label or self.title
 
-    @property
-    def least(self) -> int:
-        """Cells that it should have left before others are left out."""
-        return {Cut.NEVER: 1 << 30, Cut.MIDDLE: _LEAST_NAME}.get(self.cut, _LEAST_TEXT)
+    def least(self, width: int, *, tight: bool = False) -> int:
+        """Returns the cells that it should have left of its width; ``tight``: for the sake of important columns."""
+        if self.cut is Cut.NEVER:
+            return width
+        return min(width, (_LEAST_NAME if self.cut is Cut.MIDDLE else _LEAST_TEXT)[tight])
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,11 +232,15 @@ def _kept(columns: Sequence[Column], widths: Sequence[int], room: int) -> list[i
     """Returns the columns that stay, in their order."""
     kept = list(range(len(columns)))
 
-    def used() -> int:
-        return sum(min(widths[at], columns[at].least) for at in kept) + len(GAP) * (len(kept) - 1)
+    def fits(*, tight: bool) -> bool:
+        used = sum(columns[at].least(widths[at], tight=tight) for at in kept)
+        return used + len(GAP) * (len(kept) - 1) <= room
 
-    while len(kept) > 1 and used() > room:
-        kept.remove(min(reversed(kept), key=lambda at: columns[at].weight))
+    while len(kept) > 1:
+        last = min(reversed(kept), key=lambda at: columns[at].weight)
+        if fits(tight=columns[last].weight >= IMPORTANT):
+            break
+        kept.remove(last)
     return kept
 
 
