@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -15,9 +16,18 @@ from tui_debugger.check.progress import undisturbed
 from tui_debugger.check.provenance import Start
 from tui_debugger.check.results import parts_text
 from tui_debugger.check.verdicts import Judgement, Outcome, coverage_line
-from tui_debugger.cli.check_report import EXIT_CODES
+from tui_debugger.cli.check_report import EXIT_CODES, OUTCOMES
 from tui_debugger.cli.options import chosen, open_session, pairs_of
-from tui_debugger.cli.output import interruptible, note, print_json, progress_bar, unseen
+from tui_debugger.cli.output import (
+    interruptible,
+    note,
+    print_above,
+    print_exit,
+    print_json,
+    print_text,
+    progress_bar,
+    unseen,
+)
 from tui_debugger.diagnose.origin.path import Tracer
 from tui_debugger.diagnose.origin.search import OVERFLOW_ANYWHERE, End, NotJudged, Origin, OriginReport, StepSearch
 from tui_debugger.diagnose.origin.text import (
@@ -43,8 +53,9 @@ from tui_debugger.session.naming import find_node, no_such_tensor
 from tui_debugger.text.clean import clean
 from tui_debugger.text.numbers import brief, named, plural
 from tui_debugger.text.rows import coverage_row, key_row, part_rows, watch_row
+from tui_debugger.text.tables import Column, Cut, table_lines
 from tui_debugger.text.tensors import place_text
-from tui_debugger.text.writer import write_lines
+from tui_debugger.text.writer import Line, Meaning, Terminal, line_text, meant, terminal_of
 from tui_debugger.watch.condition_table import CONDITIONS, WIRE_OVERFLOW
 from tui_debugger.watch.text import format_watch
 
@@ -100,7 +111,11 @@ def print_answer(answer: Answer, *, as_json: bool) -> int:
     if as_json:
         print_json(document(answer))
     else:
-        write_lines(*"\n".join(_lines(answer)).lstrip("\n").split("\n"))
+        verdict = meant(_verdict(answer), OUTCOMES[answer.judgement.outcome])
+        counts, _, where = coverage_line(answer.report.check).partition("; ")
+        print_above(verdict, counts, where, code=answer.exit_code)
+        print_text(*itertools.dropwhile(lambda line: not line, _lines(answer, terminal_of())), verdict)
+        print_exit(answer.exit_code)
     return answer.exit_code
 
 
@@ -134,14 +149,15 @@ def _head(path: Path, exit_code: int, outcome: Outcome) -> dict[str, Any]:
 # -- for people ------------------------------------------------------------------------------------
 
 
-def _lines(answer: Answer) -> Iterator[str]:
+def _lines(answer: Answer, terminal: Terminal | None) -> Iterator[Line]:
+    """Everything but the verdict."""
     report = answer.report
     if report.origins:
-        yield from _origins(answer)
-    yield from _without_origin(answer)
+        yield from _origins(answer, terminal)
+    yield from _without_origin(answer, terminal)
     yield from _not_judged(report)
     if report.shown_search is not None:
-        yield from _spread(report, report.shown_search)
+        yield from _spread(report, report.shown_search, terminal)
     yield from _ranks(answer)
     if report.searches:
         yield ""
@@ -149,10 +165,9 @@ def _lines(answer: Answer) -> Iterator[str]:
     yield counts
     for line in (where, *filter(None, [by_design_text(report.check.hits)]), *_remarks(answer)):
         yield from wrapped(line)
-    yield _verdict(answer)
 
 
-def _without_origin(answer: Answer) -> Iterator[str]:
+def _without_origin(answer: Answer, terminal: Terminal | None) -> Iterator[Line]:
     """Returns what is bad although nothing starts there: before the dump begins, or at steps without an origin."""
     report = answer.report
     for searched in report.searches:
@@ -167,7 +182,7 @@ def _without_origin(answer: Answer) -> Iterator[str]:
     if bare and bare[0].first is not None:
         first = bare[0].first
         head = "first known bad" if first.start is Start.UNKNOWN else "bad, but no origin"
-        yield from origin_lines(first, head, overflow=answer.overflow, graphs=report.graphs)
+        yield from origin_lines(first, head, overflow=answer.overflow, graphs=report.graphs, terminal=terminal)
         if advice := advice_words(first):
             yield from wrapped(f"to know more, {advice}", indent="  ")
         steps = sorted({searched.pair[1] for searched in bare} - {bare[0].pair[1]})
@@ -197,13 +212,13 @@ def _node_place(each: Origin | NotJudged) -> tuple[object, ...]:
     return (key.rank, key.step, key.round, each.graph, each.node)
 
 
-def _origins(answer: Answer) -> Iterator[str]:
+def _origins(answer: Answer, terminal: Terminal | None) -> Iterator[Line]:
     report = answer.report
     first = report.origins[0]
-    yield from origin_lines(first, "origin", overflow=answer.overflow, graphs=report.graphs)
     others = [origin for origin in report.origins[1:] if origin.rank == first.rank]
-    for origin in others[: _BLOCKS - 1]:
-        yield from origin_lines(origin, "also independent", overflow=answer.overflow, graphs=report.graphs)
+    for origin in (first, *others[: _BLOCKS - 1]):
+        head = "origin" if origin is first else "also independent"
+        yield from origin_lines(origin, head, overflow=answer.overflow, graphs=report.graphs, terminal=terminal)
     yield from _named(others[_BLOCKS - 1 :], report.graphs)
 
 
@@ -217,7 +232,7 @@ def _named(origins: Sequence[Origin], graphs: Sequence[str]) -> Iterator[str]:
         yield f"  … {len(origins) - _NAMES:,} more (--json lists them all)"
 
 
-def _spread(report: OriginReport, searched: StepSearch) -> Iterator[str]:
+def _spread(report: OriginReport, searched: StepSearch, terminal: Terminal | None) -> Iterator[Line]:
     rank, step = searched.pair
     several = len({pair[0] for pair in report.check.pairs}) > 1
     where = f"step {step}" + (f" of rank {rank}" if several else "")
@@ -230,9 +245,12 @@ def _spread(report: OriginReport, searched: StepSearch) -> Iterator[str]:
     if not searched.spread:
         return
     yield "  next along the graph:" if searched.by_graph else "  next in execution order (no graph tells what follows):"
-    width = max(len(found_words(hit)) for hit in searched.spread)
-    for hit in searched.spread:
-        yield f"    {found_words(hit).ljust(width)}  {place_text(hit.key, with_graph=bool(report.graphs))}"
+    columns = [Column(""), Column("", cut=Cut.END, weight=7, label="found"), Column("", cut=Cut.MIDDLE, weight=9)]
+    rows = [
+        ["  ", meant(found_words(hit), Meaning.FINDING), place_text(hit.key, with_graph=bool(report.graphs))]
+        for hit in searched.spread
+    ]
+    yield from table_lines(columns, rows, terminal)
 
 
 def _ranks(answer: Answer) -> Iterator[str]:
@@ -385,12 +403,19 @@ def run(arguments: argparse.Namespace, watchpoints: Sequence[Watchpoint]) -> int
     if arguments.json:
         print_json({**_document(path, looked, arguments, code), **missing.rows})
     else:
-        if path.state is State.CLEAN:
-            write_lines(f"{plural(looked.tensors, 'tensor')} looked at, {looked.places_text()}")
-        lines = list(path_lines(path))
+        meaning = {0: Meaning.CLEAN, 1: Meaning.FINDING}.get(code, Meaning.DOUBT)
+        *lines, last = path_lines(path, terminal_of())
+        answer = line_text(last)
         if code == TdbgError.exit_code and path.state is State.CLEAN:  # the last line says "clean"
-            lines[-1:] = textwrap.wrap(f"cannot judge: {clean(parts_text(missing.parts))}", WIDTH)
-        write_lines(*"\n".join(lines).split("\n"))
+            answer = f"cannot judge: {clean(parts_text(missing.parts))}"
+            lines += textwrap.wrap(answer, WIDTH)
+        else:
+            lines.append(last)
+        print_above(meant(answer, meaning), code=code)
+        if path.state is State.CLEAN:
+            print_text(f"{plural(looked.tensors, 'tensor')} looked at, {looked.places_text()}")
+        print_text(*lines)
+        print_exit(code)
     return code
 
 

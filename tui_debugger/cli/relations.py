@@ -17,8 +17,16 @@ from tui_debugger.cli.options import (
     open_session,
     whole,
 )
-from tui_debugger.cli.output import documented, from_on, interruptible, note, print_json, progress_bar, unseen
-from tui_debugger.text.writer import write_lines
+from tui_debugger.cli.output import (
+    documented,
+    from_on,
+    interruptible,
+    note,
+    print_json,
+    print_table,
+    progress_bar,
+    unseen,
+)
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -84,7 +92,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _shown(arguments: argparse.Namespace) -> int:
-    from tui_debugger.diagnose.relations import consumers, measured, producers, related_row, relations, relations_lines
+    from tui_debugger.diagnose.relations import consumers, measured, producers, related_row, relations, relations_table
 
     with progress_bar() as bar, interruptible(bar) as progress:
         session = open_session(arguments.path, arguments, progress)
@@ -98,7 +106,7 @@ def _shown(arguments: argparse.Namespace) -> int:
     for notice in session.info.notices:
         note(notice)
     if not arguments.json:
-        write_lines(*relations_lines(found, up, down))
+        print_table(*relations_table(found, up, down))
         return missing.code(0)
     from tui_debugger.diagnose.relations import RelatedTree
 

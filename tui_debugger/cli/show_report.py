@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from tui_debugger.arrays import Array
 from tui_debugger.check.types import Pair, TensorRow
-from tui_debugger.cli.output import Unseen, note, print_json, print_table
+from tui_debugger.cli.output import Unseen, note, print_json, print_table, print_text
 from tui_debugger.diagnose.distribution import (
     Bars,
     TensorDistribution,
@@ -40,6 +40,8 @@ from tui_debugger.text.distribution import (
     headroom_items,
     moments_items,
     percentile_items,
+    statistic_cell,
+    statistic_columns,
     taken_text,
 )
 from tui_debugger.text.documents import plain, plain_values
@@ -56,9 +58,10 @@ from tui_debugger.text.heat_map import (
     is_drawable,
     zooms,
 )
-from tui_debugger.text.numbers import NONE, number, plural, share
-from tui_debugger.text.rows import STATS_COLUMNS, key_row, meta_row, stats_row
-from tui_debugger.text.tensors import aligned, round_text, shape_text, tensor_line, tensor_parts
+from tui_debugger.text.numbers import NONE, plural, share
+from tui_debugger.text.rows import key_row, meta_row, stats_row
+from tui_debugger.text.tables import Column, Cut, width_of
+from tui_debugger.text.tensors import aligned, flags, round_text, shape_text, tensor_parts
 from tui_debugger.text.values import (
     Family,
     NumberFormat,
@@ -70,7 +73,7 @@ from tui_debugger.text.values import (
     format_window,
     parse_slice,
 )
-from tui_debugger.text.writer import write_colored, write_lines
+from tui_debugger.text.writer import Meaning, Meant, Pieces, meant, terminal_of, write_colored, write_lines
 
 WHOLE, WHOLE_LINES = 100, 12
 """Tensors of so many elements, in so many lines, are printed whole."""
@@ -141,11 +144,17 @@ def _texts(values: Array, precision: int) -> npt.NDArray[np.str_]:
     return np.array([text.rjust(width) for text, _ in cells], dtype=np.str_).reshape(values.shape)
 
 
+def _room() -> int:
+    """Cells for values, beside the blanks before them."""
+    terminal = terminal_of()
+    return WIDTH if terminal is None else max(min(WIDTH, terminal.columns - INDENT), 10)
+
+
 def _brackets(texts: npt.NDArray[np.str_], edge: int = 0) -> str:
     """Everything, or with ``edge`` dots in every dimension that is longer than twice that."""
     return np.array2string(
         texts,
-        max_line_width=WIDTH,
+        max_line_width=_room(),
         separator=" ",
         formatter={"all": str},
         threshold=0 if edge else sys.maxsize,
@@ -202,7 +211,7 @@ def canvas(progress: ProgressFn) -> Canvas:
     system = Console(file=sys.stdout).color_system if sys.stdout.isatty() else None
     colors = colors_named(system, plain="NO_COLOR" in os.environ)
     lines = max(LEAST_LINES, min(MOST_LINES, size.lines - OTHER_LINES))
-    return Canvas(lines, max(20, size.columns - INDENT), colors, progress)
+    return Canvas(lines, max(16, size.columns - INDENT), colors, progress)
 
 
 def heat_of(array: npt.NDArray[Any], wanted: str | None, on: Canvas) -> Heat:
@@ -229,15 +238,22 @@ def heat_of(array: npt.NDArray[Any], wanted: str | None, on: Canvas) -> Heat:
     zoom = zooms(table.shape, area, folded=table.folded)[0]
     picture = table.picture(zoom.window(table.shape, (0, 0), area), on.progress)
     page = HeatPage(table, picture, zoom, area, HeatPainter(Scale(*(picture.bounds or (0.0, 0.0))), on.colors))
-    return Heat(window.text, _text(page, on.colors), _cells(page, value_table))
+    narrow = on.columns if terminal_of() is not None else None
+    return Heat(window.text, _text(page, on.colors, narrow), _cells(page, value_table))
 
 
-def _text(page: HeatPage, colors: Colors) -> str:
+def _text(page: HeatPage, colors: Colors, narrow: int | None) -> str:
+    """Returns a map and its legend, which takes several lines where there is less room than ``narrow``."""
+
     def write(piece: ColoredText) -> str:
         return _colored(piece, colors)
 
-    legend = [*page.scale(BAR), ColoredText(f"  {page.size_text}  "), *page.bad_legend()]
-    return "\n".join([*page.text(write), "".join(map(write, legend))])
+    scale, rest = page.scale(BAR), [ColoredText(f"  {page.size_text}  "), *page.bad_legend()]
+    legends = [[*scale, *rest]]
+    if narrow is not None and sum(width_of(piece.text) for piece in legends[0]) > narrow:
+        first, *others = rest
+        legends = [list(scale), [replace(first, text=first.text.strip())], others]
+    return "\n".join([*page.text(write), *("".join(map(write, legend)).rstrip() for legend in legends)])
 
 
 def _colored(piece: ColoredText, colors: Colors) -> str:
@@ -425,7 +441,6 @@ def _with_values(shown: Shown, array: npt.NDArray[Any], options: ShowOptions) ->
     return replace(shown, text=excerpt_text(array, options.precision))
 
 
-_STAT_TITLES = ("dtype", "shape", *(field.title for field in COLUMNS))
 _RECORDED = "(recorded in the dump)"
 _ABOUT = 3
 """The first pieces of a line, which say what a tensor is, not what it holds: type, shape, number of elements."""
@@ -435,7 +450,7 @@ def print_head(session: Session, found: Found, shown: Sequence[Shown]) -> None:
     """Two lines about the node."""
     words = [*_about(session, found).values(), found.graph]
     slots = {_slot(each.row) for each in shown}
-    write_lines(found.node, ", ".join([*words, *(slots if len(slots) == 1 else ())]))
+    print_text(found.node, ", ".join([*words, *(slots if len(slots) == 1 else ())]))
 
 
 def print_values(shown: Sequence[Shown], *, several: bool) -> None:
@@ -447,11 +462,12 @@ def print_values(shown: Sequence[Shown], *, several: bool) -> None:
         if here != place:
             write_lines("", f"step {each.step}" + (f" rank {row.key.rank}" if several else ""))
         place = here
-        line = tensor_line(row.meta, row.stats, each.histogram)
-        recorded = _RECORDED if row.recorded and line else ""
-        write_lines(" ".join(filter(None, (_slot(row), line or _why(each), recorded))))
-        about = (row.placement, _source(each), _why(each) if line else "", each.window)
-        write_lines(*(f"  {text}" for text in about if text))
+        parts = [part for part in _parts(each) if part]
+        recorded = _RECORDED if row.recorded and parts else ""
+        said = [*parts, recorded] if parts else [meant(_why(each), Meaning.DOUBT)]
+        print_text(_side_by_side([_slot(row), *said]))
+        about = (row.placement, _source(each), _why(each) if parts else "", each.window)
+        print_text(*(f"  {text}" for text in about if text))
         write = write_lines if each.cells is None else write_colored
         write(*(f"  {text}".rstrip() for text in each.text.splitlines()))
 
@@ -461,9 +477,14 @@ def print_history(shown: Sequence[Shown], *, several: bool) -> None:
     by_slot = len({_slot(each.row) for each in shown}) > 1
     pieces = [_pieces(each) for each in shown]
     shared = {tuple(parts[:_ABOUT]) for parts in pieces if len(parts) > 1}
-    if not by_slot and len(shared) == 1:  # type, shape and count once: leaves room for NaN on a narrow screen
-        write_lines(" ".join(filter(None, shared.pop())))
+    once = not by_slot and len(shared) == 1
+    if once:  # type, shape and count once: leaves room for NaN on a narrow screen
+        print_text(" ".join(filter(None, shared.pop())))
         pieces = [parts[_ABOUT:] if len(parts) > 1 else parts for parts in pieces]
+    if terminal_of() is not None:
+        left_out = [*([] if by_slot else ["slot"]), *([] if several else ["rank"])]
+        _print_history_table([_history_row(each, parts) for each, parts in zip(shown, pieces, strict=True)], left_out)
+        return
     lines = [
         [*([_slot(each.row)] if by_slot else []), *_where(each, several), *parts]
         for each, parts in zip(shown, pieces, strict=True)
@@ -473,11 +494,63 @@ def print_history(shown: Sequence[Shown], *, several: bool) -> None:
     write_lines(*aligned([[*titles, *[""] * (width - len(titles))], *lines]))
 
 
+_HISTORY = (
+    Column("slot", weight=10),
+    Column("step", weight=10),
+    Column("rank", weight=8),
+    Column("", weight=3, label="dtype"),
+    Column("", weight=4, label="shape"),
+    Column("", weight=2, label="count"),
+    Column("", weight=6, label="values"),
+    Column("", weight=7, label="range"),
+    Column("", weight=5, label="mean"),
+    Column("", weight=4, label="std"),
+    Column("", weight=9, label="zeros, NaN, Inf"),
+    Column("", weight=9, cut=Cut.END, label="remark"),
+)
+"""The columns of a history on a terminal: slot, step, rank, the pieces of a line, and what there is to remark."""
+_RANGE, _BAD = 4, 7
+"""Pieces of a line: of a tensor without a finite value NaN and Inf stand where its range would be."""
+
+
+def _history_row(each: Shown, parts: Sequence[str]) -> list[str]:
+    place = [_slot(each.row), str(each.step), str(each.row.key.rank)]
+    if len(parts) == 1:
+        return [*place, *[""] * (len(_HISTORY) - len(place) - 1), meant(parts[0], Meaning.DOUBT)]
+    row = [*[""] * (len(_HISTORY) - len(place) - len(parts)), *parts]
+    if isinstance(row[_RANGE], Meant):
+        row[_RANGE], row[_BAD] = row[_BAD], row[_RANGE]
+    return [*place, *row]
+
+
+def _print_history_table(rows: Sequence[Sequence[str]], left_out: Sequence[str]) -> None:
+    """A table for a terminal, without columns that are empty in all rows."""
+    there = [any(row[at] for row in rows) for at in range(len(_HISTORY))]
+    kept = [at for at, column in enumerate(_HISTORY) if there[at] and column.called not in left_out]
+    print_table([_HISTORY[at] for at in kept], [[row[at] for at in kept] for row in rows])
+
+
 def _pieces(each: Shown) -> list[str]:
     row = each.row
     if row.meta is None and row.stats is None:
         return [_why(each)]
-    return [*tensor_parts(row.meta, row.stats, each.histogram), _RECORDED if row.recorded else each.error]
+    return [*_parts(each), _RECORDED if row.recorded else meant(each.error, Meaning.DOUBT)]
+
+
+def _parts(each: Shown) -> list[str]:
+    """The pieces of the line of a tensor; NaN and Inf are findings."""
+    row = each.row
+    bad = flags(row.stats) if row.stats is not None else ""
+    parts = tensor_parts(row.meta, row.stats, each.histogram)
+    return [meant(part, Meaning.FINDING if bad and bad in part else None) for part in parts]
+
+
+def _side_by_side(parts: Iterable[str]) -> Pieces:
+    """A line of pieces with blanks between them."""
+    found: list[str] = []
+    for part in filter(None, parts):
+        found += [" ", part] if found else [part]
+    return tuple(found)
 
 
 def print_stats(shown: Sequence[Shown], *, several: bool) -> None:
@@ -487,16 +560,22 @@ def print_stats(shown: Sequence[Shown], *, several: bool) -> None:
         row = each.row
         if row.meta is None and row.stats is None:
             rank = f" rank {row.key.rank}" if several else ""
-            errors.append(f"{_slot(row)} step {each.step}{rank} {_why(each)}")
+            errors.append(meant(f"{_slot(row)} step {each.step}{rank} {_why(each)}", Meaning.DOUBT))
             continue
         about = (row.meta.dtype, shape_text(row.meta.shape)) if row.meta is not None else (NONE, NONE)
-        stats = stats_row(row.stats)
-        cells = [str(stats[name]) if isinstance(stats[name], int) else _number(stats[name]) for name in STATS_COLUMNS]
+        cells = [statistic_cell(field, None if row.stats is None else field.value(row.stats)) for field in COLUMNS]
         table.append([_slot(row), *_where(each, several), *about, *cells])
-    titles = ("slot", "step", *(("rank",) if several else ()), *_STAT_TITLES)
+    columns = [
+        Column("slot", weight=9),
+        Column("step", right=True, weight=9),
+        *([Column("rank", right=True, weight=8)] if several else []),
+        Column("dtype", right=True, weight=2),
+        Column("shape", right=True, weight=3),
+        *statistic_columns(COLUMNS),
+    ]
     if table:
-        print_table(titles, table, right=titles[1:])
-    write_lines(*errors)
+        print_table(columns, table)
+    print_text(*errors)
 
 
 def values_document(session: Session, found: Found, shown: Iterable[Shown]) -> dict[str, Any]:
@@ -549,10 +628,6 @@ def _slot(row: TensorRow) -> str:
 
 def _where(each: Shown, several: bool) -> list[str]:
     return [str(each.step), *([str(each.row.key.rank)] if several else [])]
-
-
-def _number(value: float | str | None) -> str:
-    return number(float(value) if isinstance(value, str) else value)  # "inf" is a number that JSON cannot spell
 
 
 def _why(each: Shown) -> str:
@@ -641,11 +716,11 @@ def _print(each: Seen, *, several: bool) -> None:
     rank = f" rank {row.key.rank}" if several else ""
     about = f"{clean(row.meta.dtype)} {shape_text(row.meta.shape)}" if row.meta is not None else ""
     slot = f"{row.role}:{row.slot}{round_text(row.key.round, row.rounds)}"
-    write_lines("", f"step {each.shown.step}{rank}  {slot}  {about}".rstrip())
+    print_text("", f"step {each.shown.step}{rank}  {slot}  {about}".rstrip())
     if distribution is None:
-        write_lines(f"  {each.error}")
+        print_text(meant(f"  {each.error}", Meaning.DOUBT))
         return
-    write_lines(*(f"  {line}" for line in _lines(distribution)))
+    print_text(*(f"  {line}" for line in _lines(distribution)))
     if each.bars is not None and each.bars.bins:
         _print_bars(each.bars, distribution)
 
@@ -670,13 +745,30 @@ def _lines(distribution: TensorDistribution) -> list[str]:
 
 def _print_bars(found: Bars, distribution: TensorDistribution) -> None:
     stats = distribution.stats
-    write_lines(f"  {bins_text(found.bins, log=found.log)}")
+    print_text(f"  {bins_text(found.bins, log=found.log)}")
     top, count = max(found.counts), stats.count if stats is not None else sum(found.counts)
-    table = [
-        ["", bin_text(each), f"{amount:,}", share(amount, count), "█" * max(_BAR * amount // max(top, 1), amount > 0)]
+    cells = [
+        ["", bin_text(each), f"{amount:,}", share(amount, count)]
         for each, amount in zip(found.bins, found.counts, strict=True)
     ]
-    print_table(("", "values", "count", "share", ""), table, right=("count", "share"))
+    terminal = terminal_of()
+    longest = _BAR
+    if terminal is not None:
+        titles = ("", "values", "count", "share")
+        others = sum(max(map(width_of, column)) + 2 for column in zip(titles, *cells, strict=True))
+        longest = max(min(_BAR, terminal.columns - others), 1)
+    table = [
+        [*row, "█" * max(longest * amount // max(top, 1), amount > 0)]
+        for row, amount in zip(cells, found.counts, strict=True)
+    ]
+    columns = [
+        Column(""),
+        Column("values", weight=9),
+        Column("count", right=True, weight=8),
+        Column("share", right=True, weight=6),
+        Column("", weight=7),
+    ]
+    print_table(columns, table)
 
 
 # -- as JSON ---------------------------------------------------------------------------------------

@@ -496,17 +496,23 @@ def map_lines(
     map_: HealthMap, entries: Int64, ranks: Sequence[int], room: int, *, fit: bool = True, flat: bool = False
 ) -> list[str]:
     """The map as lines, cells first: what follows them, the name, is never cut."""
+    return ["  ".join(parts) for parts in map_parts(map_, entries, ranks, room, fit=fit, flat=flat)]
+
+
+def map_parts(
+    map_: HealthMap, entries: Int64, ranks: Sequence[int], room: int, *, fit: bool = True, flat: bool = False
+) -> list[tuple[str, str]]:
+    """The cells and the name of each line of a map, after those of its heading."""
     columns = Columns.laid_out(map_.steps, room, fit=fit)
     if not len(columns) or not len(entries):
         return []
     across = columns.width * len(columns)
     note = f" (up to {columns.most:,} in a column, the worst is shown)" if columns.most > 1 else ""
-    lines = [f"{header(columns.labels, columns.width, across).ljust(across)}  step{note}"]
+    lines = [(header(columns.labels, columns.width, across).ljust(across), f"step{note}")]
     for entry, row in zip(entries.tolist(), columns.cells(map_, entries, ranks, 0, len(columns)), strict=True):
         line = "".join(GLYPHS[Health(code)].ljust(columns.width) for code in row.tolist())
-        lines.append(
-            f"{line}  {'' if flat else '  ' * int(map_.tree.depth[entry])}{entry_name(map_, entry, flat=flat)}"
-        )
+        indent = "" if flat else "  " * int(map_.tree.depth[entry])
+        lines.append((line, indent + entry_name(map_, entry, flat=flat)))
     return lines
 
 

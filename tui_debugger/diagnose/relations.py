@@ -28,7 +28,10 @@ from tui_debugger.text.clean import clean
 from tui_debugger.text.distribution import statistic_texts
 from tui_debugger.text.numbers import NONE
 from tui_debugger.text.rows import hit_row, key_row
+from tui_debugger.text.tables import Across, Column, Cut, table_lines
+from tui_debugger.text.tables import Row as TableRow
 from tui_debugger.text.tensors import run_text, shape_text, short_names, slot_text, step_text
+from tui_debugger.text.writer import Meaning, meant
 from tui_debugger.watch.condition_table import CONDITIONS
 
 if TYPE_CHECKING:
@@ -409,9 +412,19 @@ def _found(hit: Hit | None) -> Iterable[str]:
 
 
 Row = dict[str, Any]
-_TITLES = ("", "graph", "tensor", "step", "NaN", "Inf", "min", "max", "watched")
-_GRAPH = _TITLES.index("graph")
-"""Left out where there is only one."""
+_COLUMNS = (
+    Column("", weight=8),
+    Column("graph", weight=5),
+    Column("tensor", cut=Cut.MIDDLE, weight=9),
+    Column("step", right=True, weight=7),
+    Column("NaN", right=True, cut=Cut.END, weight=6),
+    Column("Inf", right=True, weight=6),
+    Column("min", right=True, weight=4),
+    Column("max", right=True, weight=4),
+    Column("watched", cut=Cut.END, weight=5),
+)
+_GRAPH = 1
+"""The column that is left out where there is only one graph."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -442,36 +455,41 @@ def relations_lines(
         up: the producers where there are further hops; None: one hop.
         down: the consumers, likewise.
     """
+    return ("".join(line) for line in table_lines(*relations_table(found, up, down)))
+
+
+def relations_table(
+    found: Relations, up: Sequence[RelatedTree] | None = None, down: Sequence[RelatedTree] | None = None
+) -> tuple[list[Column], list[TableRow]]:
+    """The same as columns and rows; see ``relations_lines``."""
     ups = [*_entries(related_trees(found.producers) if up is None else up, upstream=True)]
     downs = [*_entries(related_trees(found.consumers) if down is None else down, upstream=False)]
     middle = [(related, 0, "") for related in (found.centre, *found.siblings)]
     names = short_names(found.graphs)
-    rows = [_cells(related, depth, names) for related, depth, _ in (*ups, *middle, *downs)]
-    widths = [max(len(row[at]) for row in [_TITLES, *rows]) for at in range(len(_TITLES))]
-    if not names:
-        widths[_GRAPH] = 0
+    kept = [at for at in range(len(_COLUMNS)) if names or at != _GRAPH]
 
-    def block(entries: Sequence[tuple[Related, int, str]]) -> Iterator[str]:
+    def block(entries: Sequence[tuple[Related, int, str]]) -> Iterator[TableRow]:
         for related, depth, how in entries:
-            yield _line(_cells(related, depth, names), widths)
+            cells = _cells(related, depth, names)
+            yield [cells[at] for at in kept]
             if how:
-                yield f"    {'  ' * depth}{how}"
+                yield Across(f"    {'  ' * depth}{how}")
 
     maker = clean(found.maker.rpartition("/")[2])
-    yield _line(_TITLES, widths)
     made = "taken" if found.centre.key.side is Side.INPUT else f"made by {maker}" if maker else "made"
-    yield f"{made} from:" + ("" if ups else " nothing that the graph knows")
-    yield from block(ups)
-    yield "tensor:"
-    yield from block(middle)
-    yield "used by:" + ("" if downs else " nothing, as far as the graph says")
-    yield from block(downs)
+    rows: list[TableRow] = [Across(f"{made} from:" + ("" if ups else " nothing that the graph knows")), *block(ups)]
+    rows += [Across("tensor:"), *block(middle)]
+    rows += [Across("used by:" + ("" if downs else " nothing, as far as the graph says")), *block(downs)]
+    return [_COLUMNS[at] for at in kept], rows
 
 
 def _entries(items: Sequence[RelatedTree], depth: int = 0, *, upstream: bool) -> Iterator[tuple[Related, int, str]]:
     for item in items:
         yield item.related, depth, tie_words(item.related, upstream=upstream)
         yield from _entries(item.beyond, depth + 1, upstream=upstream)
+
+
+_MARKS = {"◆": Meaning.ORIGIN, "✗": Meaning.FINDING}
 
 
 def _cells(related: Related, depth: int, graphs: Mapping[str, str]) -> tuple[str, ...]:
@@ -483,23 +501,16 @@ def _cells(related: Related, depth: int, graphs: Mapping[str, str]) -> tuple[str
         if row.hit or (stats is not None and stats.bad)
         else ""
     )
+    mark = meant(mark, _MARKS.get(mark))
     name = f"{'  ' * depth}{clean(related.key.node.rpartition('/')[2])}:{slot_text(related.key)}"
     graph = graphs.get(related.key.graph, clean(related.key.graph)) if graphs else ""
     if stats is None:
         why = clean(row.error) or ("not dumped" if row.index < 0 else NONE)
         step = NONE if related.ahead else step_text(related.key.step)
         return (mark, graph, name, step, why, "", "", "", watch_words(related))
-    return (mark, graph, name, step_text(related.key.step), *statistic_texts(stats)[:4], watch_words(related))
-
-
-def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
-    left = {0, _GRAPH + 1, len(widths) - 1}
-    texts = [
-        text.ljust(width) if at in left else text.rjust(width)
-        for at, (text, width) in enumerate(zip(cells, widths, strict=True))
-        if width or at != _GRAPH
-    ]
-    return "  ".join(texts).rstrip()
+    nan, inf, least, most, *_ = statistic_texts(stats)
+    bad = [meant(text, Meaning.FINDING if number else None) for text, number in ((nan, stats.nan), (inf, stats.inf))]
+    return (mark, graph, name, step_text(related.key.step), *bad, least, most, watch_words(related))
 
 
 # -- for machines ------------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ from tui_debugger.text.markdown import code, fenced, prose, table, without_homes
 from tui_debugger.text.numbers import brief, plural
 from tui_debugger.text.rows import coverage_row, hit_row, part_rows, watch_row
 from tui_debugger.text.tensors import place_text, step_text
+from tui_debugger.text.writer import line_text
 from tui_debugger.version import __version__
 from tui_debugger.watch.recommended import RECOMMENDED
 from tui_debugger.watch.text import format_watch
@@ -367,7 +368,7 @@ def _beginnings(material: Material) -> Iterator[str]:
         when = prose(when_words(origin, graphs))
         yield f"### {number}. {code(origin.node)} ({prose(origin.type)}), {when}, rank {origin.rank}"
         yield ""
-        yield from fenced([*origin_lines(origin, "", overflow=material.overflow)][_HEAD:])
+        yield from fenced([*map(line_text, origin_lines(origin, "", overflow=material.overflow))][_HEAD:])
     yield from _left_out(len(found) - _ORIGINS, "independent origin")
 
 

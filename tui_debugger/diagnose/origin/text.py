@@ -25,12 +25,16 @@ from tui_debugger.diagnose.origin.upstream import Branch, Ending, Hop, Link, Pat
 from tui_debugger.graph.categories import plain_type
 from tui_debugger.graph.table import PARAMETER
 from tui_debugger.model import Frame, Hit, Side, TensorKey
+from tui_debugger.stats.fields import TENSOR_TABLE
 from tui_debugger.text.clean import clean
-from tui_debugger.text.distribution import STATISTIC_TITLES, statistic_texts
+from tui_debugger.text.distribution import STATISTIC_TITLES, statistic_columns, statistic_texts
 from tui_debugger.text.hits import contents, hit_text, watch_line
 from tui_debugger.text.numbers import plural
 from tui_debugger.text.rows import frame_row, key_row, meta_row, result_row, stats_row
+from tui_debugger.text.tables import Across, Column, Cut, cut_middle, table_lines
+from tui_debugger.text.tables import Row as TableRow
 from tui_debugger.text.tensors import round_text, run_text, shape_text, short_names, slot_text, step_text
+from tui_debugger.text.writer import Line, Meaning, Terminal, meant
 from tui_debugger.watch.condition_table import CONDITIONS, WIRE_OVERFLOW
 
 _NAMED = 6
@@ -397,7 +401,9 @@ def wrapped(text: str, indent: str = "", hang: str | None = None) -> list[str]:
     )
 
 
-def origin_lines(origin: Origin, head: str, *, overflow: bool, graphs: Sequence[str] = ()) -> Iterator[str]:
+def origin_lines(
+    origin: Origin, head: str, *, overflow: bool, graphs: Sequence[str] = (), terminal: Terminal | None = None
+) -> Iterator[Line]:
     """The lines of one origin, after a blank line.
 
     Args:
@@ -405,20 +411,43 @@ def origin_lines(origin: Origin, head: str, *, overflow: bool, graphs: Sequence[
         head: the word it begins with.
         overflow: it is about NaN and Inf, and "clean" says enough.
         graphs: the run's graphs where there are several: then its own is said.
+        terminal: where its table has to fit; None: into ``WIDTH``.
     """
     yield ""
-    yield f"{head}: rank {origin.rank}, {when_words(origin, graphs)}  ({clean(origin.type)})"
+    place = f"{head}: rank {origin.rank}, {when_words(origin, graphs)}  ({clean(origin.type)})"
+    yield meant(place, Meaning.ORIGIN if origin.starts_here else Meaning.FINDING)
     yield f"  {clean(origin.node)}"
-    yield f"  {why(origin, overflow=overflow)}"
-    yield from _block_table(origin)
+    yield from f"  {why(origin, overflow=overflow)}".split("\n")
+    yield from _block_table(origin, terminal)
     yield from _stack(origin)
 
 
-def _block_table(origin: Origin) -> Iterator[str]:
+def _block_table(origin: Origin, terminal: Terminal | None) -> Iterator[Line]:
     marks = [(source.row, "*" if source.before else "", _remark(source)) for source in origin.inputs]
     marks += [(row, "", "") for row in origin.outputs]
     rows = [(row_label(row, origin) + mark, row, remark) for row, mark, remark in marks]
     cells = [[label, *statistic_texts(row.stats)] for label, row, _ in rows]
+    if terminal is not None:
+        kinds = [meant(_kind(row, remark), _meaning(row)) for _, row, remark in rows]
+        columns = [
+            Column("", weight=9),
+            *statistic_columns(TENSOR_TABLE),
+            Column("dtype, shape", cut=Cut.END, weight=3),
+        ]
+        table = [[f"  {row[0]}", *row[1:], kind] for row, kind in zip(cells, kinds, strict=True)]
+        yield from table_lines(columns, table, terminal)
+    else:
+        yield from _block_lines(rows, cells)
+    if any(source.before for source in origin.inputs):
+        yield "  * the value of before it was written over"
+
+
+def _meaning(row: TensorRow) -> Meaning | None:
+    return Meaning.DOUBT if row.index < 0 or row.error else None
+
+
+def _block_lines(rows: Sequence[tuple[str, TensorRow, str]], cells: Sequence[Sequence[str]]) -> Iterator[str]:
+    """The table where nobody knows how much room there is: types and shapes below it when they do not fit."""
     lines = _aligned([list(_BLOCK_TITLES), *cells])
     kinds = ["dtype, shape", *(_kind(row, remark) for _, row, remark in rows)]
     wide = [f"  {line}  {kind}".rstrip() for line, kind in zip(lines, kinds, strict=True)]
@@ -427,8 +456,6 @@ def _block_table(origin: Origin) -> Iterator[str]:
     else:
         yield from (f"  {line}".rstrip() for line in lines)
         yield from (f"  {label}: {_kind(row, remark)}" for label, row, remark in rows)
-    if any(source.before for source in origin.inputs):
-        yield "  * the value of before it was written over"
 
 
 def _remark(source: OriginInput) -> str:
@@ -485,28 +512,62 @@ _BRANCHES = 3
 """Other bad inputs of a hop that are named."""
 
 
-def path_lines(path: Path) -> Iterator[str]:
-    """Everything that is known about a path."""
+def path_lines(path: Path, terminal: Terminal | None = None) -> Iterator[Line]:
+    """Everything that is known about a path. ``terminal``: where its tables have to fit; None: into ``WIDTH``."""
     if not is_overflow(path):
         yield from wrapped(f"bad means: a finding of {question_words(path)}")
     if path.state is State.BAD:
         yield f"path: {length_words(path)}"
-        yield from _table(path)
+        yield from _table(path) if terminal is None else table_lines(*_path_table(path), terminal)
         heads = {Ending.ORIGIN: "origin", Ending.UNKNOWN: "first known bad"}
         head = heads.get(path.ending, "last hop")
-        yield from origin_lines(path.end.origin, head, overflow=is_overflow(path), graphs=path.graphs)
+        origin, overflow = path.end.origin, is_overflow(path)
+        yield from origin_lines(origin, head, overflow=overflow, graphs=path.graphs, terminal=terminal)
         yield ""
         for line in explanation(path):
             yield from wrapped(line)
     elif path.state is State.CLEAN:
         yield from wrapped(nearest_words(path))
-    yield headline(path)
+    yield meant(headline(path), _STATES[path.state])
+
+
+_STATES = {State.BAD: Meaning.FINDING, State.CLEAN: Meaning.CLEAN, State.UNKNOWN: Meaning.DOUBT}
+
+
+def _path_columns(path: Path) -> list[int]:
+    """Returns which columns there are."""
+    left_out = {*(() if len(path.ranks) > 1 else ("rank",)), *(() if path.graphs else ("graph",))}
+    return [at for at in range(len(_TITLES)) if _TITLES[at] not in left_out]
+
+
+def _path_table(path: Path) -> tuple[list[Column], list[TableRow]]:
+    """Returns the hops as columns and rows."""
+    kept = _path_columns(path)
+    columns = [
+        Column("", weight=8),
+        Column("step", right=True, weight=7),
+        Column("rank", right=True, weight=6),
+        Column("graph", right=True, weight=5),
+        Column("tensor", cut=Cut.MIDDLE, weight=9),
+        *statistic_columns(TENSOR_TABLE[:4]),
+        Column("dtype, shape", cut=Cut.END, weight=3),
+    ]
+    rows: list[TableRow] = []
+    for hop in path.hops:
+        if hop is not path.start:
+            rows += map(Across, wrapped(f"↑ {way_words(hop)}", indent="     ", hang="       "))
+        cells = _cells(path, hop)
+        rows.append([meant(cells[0], _HOPS.get(cells[0])), *(cells[at] for at in kept[1:])])
+        rows += map(Across, _others(hop))
+    return [columns[at] for at in kept], rows
+
+
+_HOPS = {"✗": Meaning.FINDING, "◆": Meaning.ORIGIN, "?": Meaning.DOUBT}
 
 
 def _table(path: Path) -> Iterator[str]:
-    left_out = {*(() if len(path.ranks) > 1 else ("rank",)), *(() if path.graphs else ("graph",))}
     rows = [_cells(path, hop) for hop in path.hops]
-    kept = [at for at in range(len(_TITLES)) if _TITLES[at] not in left_out]
+    kept = _path_columns(path)
     widths = [max(len(row[at]) for row in [_TITLES, *rows]) for at in range(len(_TITLES))]
     over = sum(widths[at] + 2 for at in kept) - 2 - WIDTH
     if over > 0:  # a line that a terminal breaks is none: types and shapes go first, then the middle of long names
@@ -522,17 +583,9 @@ def _table(path: Path) -> Iterator[str]:
     for hop, cells in zip(path.hops, rows, strict=True):
         if hop is not path.start:
             yield from wrapped(f"↑ {way_words(hop)}", indent="     ", hang="       ")
-        cells[_NAME] = _ends(cells[_NAME], widths[_NAME])
+        cells[_NAME] = cut_middle(cells[_NAME], widths[_NAME])
         yield line(cells)
         yield from _others(hop)
-
-
-def _ends(name: str, width: int) -> str:
-    """A name without its middle: operators of one type differ in the number at the end."""
-    if len(name) <= width:
-        return name
-    tail = (width - 1) * 2 // 3
-    return f"{name[: width - 1 - tail]}…{name[-tail:]}"
 
 
 def _cells(path: Path, hop: Hop) -> list[str]:

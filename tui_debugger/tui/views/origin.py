@@ -35,6 +35,7 @@ from tui_debugger.diagnose.origin.upstream import Branch, Ending, Hop, Link, Pat
 from tui_debugger.model import ProgressFn
 from tui_debugger.text.clean import clean
 from tui_debugger.text.tensors import round_text, run_text, shape_text, short_names, slot_text, stack_text, step_text
+from tui_debugger.text.writer import line_text
 from tui_debugger.tui import theme
 from tui_debugger.tui.actions import LOOK_AGAIN, bindings, view_action
 from tui_debugger.tui.cells import (
@@ -539,7 +540,7 @@ class OriginView(View):
         if answer is None or line is None:
             return None
         stem = file_stem(self.about.key, "origin")
-        text = "\n".join(path_lines(answer.path))
+        text = "\n".join(map(line_text, path_lines(answer.path)))
         graph = f"{line.tensor.key.graph}/" if answer.path.graphs else ""
         one = f"{tensor_name(line.tensor)}  {graph}{line.tensor.key.node}"
         rows = [_export_row(each) for each in self._lines]
