@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tui_debugger import __version__
 from tui_debugger.check.by_design import by_design_text
 from tui_debugger.check.origins import State
-from tui_debugger.check.progress import undisturbed
+from tui_debugger.check.progress import retry_when_renumbered
 from tui_debugger.check.provenance import Start
 from tui_debugger.check.results import parts_text
 from tui_debugger.check.verdicts import Judgement, Outcome, coverage_line
@@ -426,7 +426,7 @@ def _find(
     tables = {rank: session.nodes(rank, progress) for rank in ranks}
     found = find_node(tables, {rank: session.in_scope(rank) for rank in ranks}, arguments.start)
     pairs = [pair for pair in pairs_of(session, arguments) if pair[0] in found.rows]
-    path, looked = undisturbed(lambda: _first_bad(session, found, pairs, watchpoints, progress))
+    path, looked = retry_when_renumbered(lambda: _first_bad(session, found, pairs, watchpoints, progress))
     if path.ending is not Ending.CLEAN:
         return path, looked
     report = session.find_origin(session.pairs(), watchpoints, progress, 0)

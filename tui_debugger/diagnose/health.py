@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from tui_debugger.arrays import Int64, Mask
 from tui_debugger.check.hits import HitList
-from tui_debugger.check.progress import undisturbed
+from tui_debugger.check.progress import retry_when_renumbered
 from tui_debugger.check.received import ReceivedHits, bad_tensors
 from tui_debugger.check.results import combined, is_closed
 from tui_debugger.check.step import PairResult
@@ -262,7 +262,7 @@ def health(
         progress: see ``ProgressFn``.
     """
     chosen = session.pairs() if pairs is None else tuple(pairs)
-    return undisturbed(lambda: _MapBuilder(session, checks, chosen, progress).map())
+    return retry_when_renumbered(lambda: _MapBuilder(session, checks, chosen, progress).map())
 
 
 def tensor_of(session: Run, nodes: NodeTable, row: int, pair: Pair) -> tuple[TensorKey, int]:
@@ -288,7 +288,7 @@ def tensor_of(session: Run, nodes: NodeTable, row: int, pair: Pair) -> tuple[Ten
         number = int(table.round[index]) if index >= 0 else 0
         return TensorKey(rank, graph, name, side, slot, step, number), own
 
-    return undisturbed(located)
+    return retry_when_renumbered(located)
 
 
 class _MapBuilder:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tui_debugger.check.flow import Flow, Located
-from tui_debugger.check.progress import undisturbed
+from tui_debugger.check.progress import retry_when_renumbered
 from tui_debugger.check.provenance import in_place, updater_of
 from tui_debugger.check.tensors import tensor_row
 from tui_debugger.check.types import CheckResult, TensorRow
@@ -122,17 +122,17 @@ def relations(session: Run, key: TensorKey, progress: ProgressFn = no_progress) 
         UnreadableTensorError: the run has no such node.
         CancelledError: from ``progress``.
     """
-    return undisturbed(lambda: _RelationsBuilder(session, key, progress).relations())
+    return retry_when_renumbered(lambda: _RelationsBuilder(session, key, progress).relations())
 
 
 def producers(session: Run, key: TensorKey, progress: ProgressFn = no_progress) -> tuple[Related, ...]:
     """Returns what a tensor was made from. See ``relations``."""
-    return undisturbed(lambda: _RelationsBuilder(session, key, progress).producers())
+    return retry_when_renumbered(lambda: _RelationsBuilder(session, key, progress).producers())
 
 
 def consumers(session: Run, key: TensorKey, progress: ProgressFn = no_progress) -> tuple[Related, ...]:
     """Returns what uses a tensor. See ``relations``."""
-    return undisturbed(lambda: _RelationsBuilder(session, key, progress).consumers())
+    return retry_when_renumbered(lambda: _RelationsBuilder(session, key, progress).consumers())
 
 
 def measured(session: Run, related: Sequence[Related], progress: ProgressFn = no_progress) -> tuple[Related, ...]:

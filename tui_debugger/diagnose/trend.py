@@ -14,7 +14,7 @@ import numpy as np
 from tui_debugger.arrays import Float64, Int64, UInt8
 from tui_debugger.check.flow import Flow
 from tui_debugger.check.hits import is_overflow
-from tui_debugger.check.progress import undisturbed
+from tui_debugger.check.progress import retry_when_renumbered
 from tui_debugger.check.types import TensorRow
 from tui_debugger.diagnose.run import Run
 from tui_debugger.errors import UnreadableTensorError
@@ -181,7 +181,7 @@ def related(session: Run, key: TensorKey) -> tuple[tuple[str, TensorKey], ...]:
 
 
 def _part(session: Run, key: TensorKey, steps: Sequence[int], progress: ProgressFn) -> Series:
-    listed = undisturbed(lambda: _listed(session.flow(key.rank, progress), key, steps))
+    listed = retry_when_renumbered(lambda: _listed(session.flow(key.rank, progress), key, steps))
     row, rows, turns = listed
     measured = session.measure([each for each in rows if each.index >= 0], progress)
     found = {each.key: each for each in measured}

@@ -22,7 +22,7 @@ from tui_debugger.check.by_design import StepDesigns
 from tui_debugger.check.flow import Flow, Located
 from tui_debugger.check.measure import Measurements
 from tui_debugger.check.origins import OVERFLOW, Criterion, Examined, Examiner, Judged, State, criterion_of
-from tui_debugger.check.progress import scaled, undisturbed
+from tui_debugger.check.progress import retry_when_renumbered, scaled
 from tui_debugger.check.provenance import Start, in_place, surely_tainted
 from tui_debugger.check.results import merged
 from tui_debugger.check.step import Checker, PairResult
@@ -611,7 +611,7 @@ def search_step(
         CancelledError: from ``progress``.
     """
     rank, step = pair
-    return undisturbed(
+    return retry_when_renumbered(
         lambda: _search_step(checker_of(rank, watchpoints, progress), step, watchpoints, spread, progress)
     )
 
@@ -684,7 +684,7 @@ def _left(checker: Checker, step: int, asked: list[Asked]) -> list[Asked]:
     node = np.array([hit.row for hit, _ in asked], np.int64)
     designed = StepDesigns(checker.measurements, step).rows
     sides, slots = [key.side for key in keys], [key.slot for key in keys]
-    with checker.measurements.undisturbed():
+    with checker.measurements.locked():
         fed = surely_tainted(checker.measurements, step, node, sides, slots, designed)
     fed[0] = False
     return [each for each, known in zip(asked, fed.tolist(), strict=True) if not known]

@@ -16,7 +16,7 @@ import numpy as np
 from tui_debugger.check.flow import Flow, Located
 from tui_debugger.check.measure import Measurements
 from tui_debugger.check.origins import Examined, Examiner, Judged, State, criterion_of
-from tui_debugger.check.progress import undisturbed
+from tui_debugger.check.progress import retry_when_renumbered
 from tui_debugger.check.provenance import Provenances
 from tui_debugger.check.tensors import measured, tensor_row
 from tui_debugger.check.types import TensorRow
@@ -211,7 +211,7 @@ def trace(
     """
     from tui_debugger.diagnose.origin.path import Tracer
 
-    path = undisturbed(lambda: Tracer(session, question, progress).trace(key))
+    path = retry_when_renumbered(lambda: Tracer(session, question, progress).trace(key))
     if path.ending is not Ending.CLEAN:
         return path
     return with_nearest(session, path, _nearest_origin(session, key))
@@ -335,7 +335,7 @@ class Upstream:
         """Tells whether a tensor is bad by what is known about it."""
         if at.index < 0:
             return State.UNKNOWN
-        with self.measurements.undisturbed():
+        with self.measurements.locked():
             records = self.measurements.records(at.step)
             return self._question.states(records, [at.index])[0]
 
@@ -386,7 +386,7 @@ class Upstream:
         record, at = self.record(ref), self.located(ref)
         result, order = None, 0
         if at.index >= 0:
-            with self.measurements.undisturbed():
+            with self.measurements.locked():
                 evaluator = ColumnEvaluator(self.measurements.records(at.step), np.array([at.index]))
                 (result,) = evaluator.results(self._watchpoint, self.flow.is_first(at))
             order = int(self.flow.table(ref.step).order[at.index])
