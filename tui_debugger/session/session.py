@@ -575,7 +575,7 @@ class Session:
         self.measurements(rank, progress).look_at(step)
 
     def measurements(self, rank: int, progress: ProgressFn = no_progress) -> Measurements:
-        """Records of a rank's tensors with its data flow as it is now; one per question, inside ``retry_when_renumbered``."""
+        """Returns records of a rank's tensors with its data flow as it is now; one per question."""
 
         def listing(snapshot: Progress) -> None:
             progress(Progress(0, 0, snapshot.text))  # how much there is to measure is not known yet
