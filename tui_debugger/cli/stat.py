@@ -18,9 +18,11 @@ from typing import TYPE_CHECKING, Any
 from tui_debugger.cli.options import (
     add_choice,
     add_command,
+    add_config,
     add_where,
     add_work,
     choice_of,
+    configured,
     nothing_chosen,
     open_session,
     pairs_of,
@@ -57,7 +59,6 @@ COLUMNS = (
     *("recorded", "error"),
 )
 """Columns of a row, in JSON and CSV alike."""
-_TITLES = ("step", "rank", "dtype", "shape", *(field.title for field in fields.STAT_TABLE), "tensor")
 _LEFT = ("dtype", "shape", "tensor")
 _MEANINGS = "\n".join(f"  {field.column:<9}  {field.help}" for field in fields.COLUMNS)
 EPILOG = f"""\
@@ -88,6 +89,7 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     add_where(parser)
     add_work(parser)
     add_choice(parser)
+    add_config(parser)
     parser.add_argument("--csv", action="store_true", help="CSV with every digit on stdout, written row by row")
     parser.add_argument("--sort", choices=SORTABLE, metavar="FIELD", help=f"greatest first, by {', '.join(SORTABLE)}")
     parser.add_argument("--reverse", action="store_true", help="with --sort: smallest first")
@@ -105,6 +107,7 @@ def _run(arguments: argparse.Namespace) -> int:
             raise TdbgError("--csv and --json exclude each other", where="--csv --json", hint="choose one")
         if arguments.reverse and not arguments.sort:
             raise TdbgError("--reverse needs --sort", where="--reverse", hint="for example --sort max --reverse")
+        table = configured(arguments).table("stat")
         with _progress(arguments) as progress:
             rows = _rows(arguments, seen, progress)
             first = list(itertools.islice(rows, 1))  # so that a mistake is told before anything is printed
@@ -115,7 +118,7 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.csv:
         note(seen.line())
     elif not arguments.json:
-        _print(held, graphs=seen.graphs)
+        _print(held, table, graphs=seen.graphs)
         write_lines("", seen.line())
     if seen.failure is not None:
         raise seen.failure
@@ -291,7 +294,7 @@ def _write_json(rows: Iterable[dict[str, Any]], path: Path, seen: _Seen) -> None
         write_data(piece)
 
 
-def _print(rows: Sequence[dict[str, Any]], *, graphs: bool) -> None:
+def _print(rows: Sequence[dict[str, Any]], table: Sequence[fields.Field], *, graphs: bool) -> None:
     from tui_debugger.model import Side, TensorKey
     from tui_debugger.text.numbers import NONE, number
     from tui_debugger.text.tensors import place_text, shape_text
@@ -314,9 +317,9 @@ def _print(rows: Sequence[dict[str, Any]], *, graphs: bool) -> None:
             *(str(row["step"]), *([str(row["rank"])] if ranks else [])),
             row["dtype"] or NONE,
             NONE if row["shape"] is None else shape_text(row["shape"]),
-            *(cell(field, row[field.column]) for field in fields.STAT_TABLE),
+            *(cell(field, row[field.column]) for field in table),
             place(row) + mark,
         ]
 
-    titles = [title for title in _TITLES if ranks or title != "rank"]
+    titles = ["step", *(["rank"] if ranks else []), "dtype", "shape", *(field.title for field in table), "tensor"]
     print_table(titles, map(cells, rows), right=[title for title in titles if title not in _LEFT])

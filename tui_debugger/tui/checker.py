@@ -12,6 +12,7 @@ from tui_debugger.text.clean import clean
 from tui_debugger.text.numbers import plural, size
 from tui_debugger.text.tensors import step_text
 from tui_debugger.tui import theme
+from tui_debugger.tui.actions import key_of, watchpoint_keys
 from tui_debugger.tui.header import Status
 from tui_debugger.tui.panes.hit_rows import HitFilter
 from tui_debugger.tui.panes.pane import matcher
@@ -215,7 +216,7 @@ class Checker:
         if not pairs:
             self._context.say(f"no step is {self._context.kept}", bad=True)
         elif self._nothing_to_check:
-            self._context.say("no watchpoint is enabled: w makes one, a adds the recommended ones", bad=True)
+            self._context.say(f"no watchpoint is enabled: {watchpoint_keys()}", bad=True)
         else:
             session = self._session
             self._context.state.too_large = 0
@@ -246,7 +247,7 @@ class Checker:
             self._context.say("this is the last dumped step")
             return
         if self._nothing_to_check and count is None:
-            self._context.say("no watchpoint is enabled: w makes one, a adds the recommended ones", bad=True)
+            self._context.say(f"no watchpoint is enabled: {watchpoint_keys()}", bad=True)
             return
         session = self._session
 
@@ -280,7 +281,9 @@ class Checker:
         if result.cancelled:
             context.say(_stopped_line(result))
         elif found.final and context.hits_pane.shown and len(result.pairs) > 1:
-            context.say(f"{plural(context.hits_pane.shown, 'hit')}: n goes to the next one, from any pane")
+            context.say(
+                f"{plural(context.hits_pane.shown, 'hit')}: {key_of('next_hit')} goes to the next one, from any pane"
+            )
         if found.final and not self._announced:
             self._announced = True
             self._announce(result)
@@ -291,7 +294,7 @@ class Checker:
         if shown and result.pairs:
             steps = {step for _, step in result.pairs}
             place = f"step {step_text(min(steps))}" if len(steps) == 1 else plural(len(result.pairs), "rank")
-            self._context.say(f"{place}: {plural(shown, 'hit')}, n goes to the first")
+            self._context.say(f"{place}: {plural(shown, 'hit')}, {key_of('next_hit')} goes to the first")
 
     def _step_found(self, found: _StepFound) -> None:
         """Continue ended."""
@@ -303,7 +306,8 @@ class Checker:
             self._place(result.pairs[0][0], found.searched_to)
         self._show(result if result.pairs else None, found.tally)
         if found.tally.findings:
-            context.say(f"step {found.searched_to} has {plural(context.hits_pane.shown, 'hit')}: n goes to the first")
+            hits = plural(context.hits_pane.shown, "hit")
+            context.say(f"step {found.searched_to} has {hits}: {key_of('next_hit')} goes to the first")
         else:
             unsure = ", but not all could be judged" if found.tally.doubts else ""
             context.say("stopped" if result.cancelled else f"no hit up to step {found.searched_to}{unsure}")
@@ -359,15 +363,16 @@ class Checker:
             return "▶", "checking", theme.GOOD
         if self._context.state.result is None:
             if self._nothing_to_check:
-                return "○", "no watchpoints: w makes one, a adds the recommended ones", theme.NORMAL
-            return "○", f"outdated: r checks this step{self._cost_text()}", theme.DOUBT
+                return "○", f"no watchpoints: {watchpoint_keys()}", theme.NORMAL
+            return "○", f"outdated: {key_of('recheck')} checks this step{self._cost_text()}", theme.DOUBT
         if not self._context.state.current:
-            return "○", "outdated: r checks this step, R everything", theme.DOUBT
+            keys = f"{key_of('recheck')} checks this step, {key_of('recheck_all')} everything"
+            return "○", f"outdated: {keys}", theme.DOUBT
         return self._known_status(self._context.state.result)
 
     def _known_status(self, result: CheckResult) -> Status:
         if result.stopped:
-            return "◐", f"{_stopped_line(result)}: R goes on", theme.DOUBT
+            return "◐", f"{_stopped_line(result)}: {key_of('recheck_all')} goes on", theme.DOUBT
         if result.coverage.parts:
             lost = all(part.unrecorded for part in result.coverage.parts)
             far = "was recorded" if lost else "can be listed"
@@ -397,11 +402,12 @@ class Checker:
         if self._live is not None and not self._place_text(result) and not self._pairs():
             return "nothing to check yet: ] runs a step"
         if self._nothing_to_check:
-            return "no watchpoint is enabled: w makes one, a adds the recommended ones"
+            return f"no watchpoint is enabled: {watchpoint_keys()}"
         if result is None:
-            return f"outdated: r checks this step{self._cost_text()}, R every step and rank"
+            here = f"{key_of('recheck')} checks this step{self._cost_text()}"
+            return f"outdated: {here}, {key_of('recheck_all')} every step and rank"
         if result.stopped:
-            return f"no hit so far; {_stopped_line(result)}: R goes on"
+            return f"no hit so far; {_stopped_line(result)}: {key_of('recheck_all')} goes on"
         return self._no_hit(self._place_text(result))
 
     def _no_hit(self, where: str) -> str:

@@ -11,6 +11,7 @@ from tui_debugger.model import Progress
 from tui_debugger.session.export_files import checked_target, fresh_text
 from tui_debugger.text.clean import clean
 from tui_debugger.text.numbers import NONE
+from tui_debugger.tui.actions import key_of
 from tui_debugger.tui.widgets.text import Cell, ScopedName
 
 if TYPE_CHECKING:
@@ -132,7 +133,9 @@ class Reporter:
         result = self._context.state.result
         if result is None or not result.pairs or not result.watchpoints:
             self._context.say(
-                "nothing was checked yet: r checks this step, R everything; w makes a watchpoint", bad=True
+                f"nothing was checked yet: {key_of('recheck')} checks this step, {key_of('recheck_all')} everything; "
+                f"{key_of('new_watchpoint')} makes a watchpoint",
+                bad=True,
             )
             return
         dump = Path(self._context.session.info.path)

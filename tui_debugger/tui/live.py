@@ -13,6 +13,7 @@ from tui_debugger.live.wire import Phase, Stop
 from tui_debugger.session.live_driver import LiveEvent, LiveKind
 from tui_debugger.text.numbers import plural
 from tui_debugger.tui import live_status
+from tui_debugger.tui.actions import key_of
 from tui_debugger.tui.live_status import WaitingScreen, live_lines, training_name, training_status, waiting_lines
 from tui_debugger.tui.views.view import ViewChanges, tell_views
 from tui_debugger.tui.work import MIN_INTERVAL, Report, one_line
@@ -433,7 +434,7 @@ class LiveControl:
         if here and following:
             self._go_to_stop(navigator)
         elif here:
-            context.say(f"rank {context.state.rank} stopped: s goes to its step")
+            context.say(f"rank {context.state.rank} stopped: {key_of('step')} goes to its step")
         elif arrived:
             context.say(f"{', '.join(f'rank {rank}' for rank in sorted(arrived))} stopped: < and > go there")
         hits, self._new_hits = self._new_hits and not context.work.busy("check"), False

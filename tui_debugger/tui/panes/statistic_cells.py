@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from rich.text import Text
 
+from tui_debugger.config import in_use
 from tui_debugger.stats.fields import TENSOR_TABLE, Field, Form
 from tui_debugger.text.numbers import count, number, percent
 from tui_debugger.tui import theme
@@ -13,12 +14,24 @@ from tui_debugger.tui.widgets.text import Cell
 from tui_debugger.tui.widgets.virtual_table import Column
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tui_debugger.model import TensorStats
 
 _WIDTHS: Final = {Form.COUNT: 5, Form.REAL: 10, Form.PERCENT: 6}
-STATISTICS: Final = tuple(Column(field.on_screen, _WIDTHS[field.form], right=True) for field in TENSOR_TABLE)
-COUNTS: Final = STATISTICS[:2]
-ENDS: Final = STATISTICS[2:4]
+
+
+def _columns(fields: Sequence[Field]) -> tuple[Column, ...]:
+    return tuple(Column(field.on_screen, _WIDTHS[field.form], right=True) for field in fields)
+
+
+COUNTS: Final = _columns(TENSOR_TABLE[:2])
+ENDS: Final = _columns(TENSOR_TABLE[2:4])
+
+
+def statistic_columns() -> tuple[Column, ...]:
+    """Returns the columns that the user chose, or the usual ones."""
+    return _columns(in_use().table("tensors"))
 
 
 def count_cells(stats: TensorStats | None, unknown: str = theme.NONE) -> list[Cell]:
@@ -34,10 +47,9 @@ def end_cells(stats: TensorStats | None) -> list[Cell]:
 
 
 def statistic_cells(stats: TensorStats | None, unknown: str = theme.NONE) -> list[Cell]:
-    """Returns all of ``STATISTICS``."""
-    if stats is None:
-        return _nothing(unknown, len(STATISTICS))
-    return [_cell(field, stats) for field in TENSOR_TABLE]
+    """Returns the cells of ``statistic_columns``."""
+    fields = in_use().table("tensors")
+    return _nothing(unknown, len(fields)) if stats is None else [_cell(field, stats) for field in fields]
 
 
 def _cell(field: Field, stats: TensorStats) -> Cell:

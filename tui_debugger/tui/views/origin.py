@@ -38,7 +38,14 @@ from tui_debugger.text.tensors import round_text, run_text, shape_text, short_na
 from tui_debugger.tui import theme
 from tui_debugger.tui.actions import LOOK_AGAIN, bindings, view_action
 from tui_debugger.tui.dialogs.modal import Line
-from tui_debugger.tui.panes.statistic_cells import COUNTS, ENDS, STATISTICS, count_cells, end_cells, statistic_cells
+from tui_debugger.tui.panes.statistic_cells import (
+    COUNTS,
+    ENDS,
+    count_cells,
+    end_cells,
+    statistic_cells,
+    statistic_columns,
+)
 from tui_debugger.tui.views.export import TENSOR_HEADER, Extract, file_stem, tensor_fields
 from tui_debugger.tui.views.registry import ViewTarget
 from tui_debugger.tui.views.view import CHECKED, SeenResults, View, ViewChanges
@@ -225,15 +232,19 @@ def _way(line: PathLine) -> Text:
 
 # -- inputs and outputs of the node ------------------------------------------------------------------
 
-NODE_COLUMNS: tuple[Column, ...] = (
-    Column("", 1, frozen=True),
-    Column("io", 8, frozen=True),
-    *STATISTICS[:4],
-    Column("dtype", 8),
-    Column("shape", 9, elastic=1),
-    Column("from", 12, elastic=3),
-    *STATISTICS[4:],  # 80 columns end before them
-)
+
+def node_columns() -> tuple[Column, ...]:
+    """Returns the columns of ``node_cells``."""
+    statistics = statistic_columns()
+    return (
+        Column("", 1, frozen=True),
+        Column("io", 8, frozen=True),
+        *statistics[:4],
+        Column("dtype", 8),
+        Column("shape", 9, elastic=1),
+        Column("from", 12, elastic=3),
+        *statistics[4:],  # 80 columns end before them
+    )
 
 
 def tensors_of(hop: Hop) -> list[tuple[TensorRow, OriginInput | None]]:
@@ -327,7 +338,7 @@ class OriginView(View):
         yield Line(id="why")
         yield VirtualTable(path_columns(), empty="", id="path")
         yield Line(id="hop")
-        yield VirtualTable(NODE_COLUMNS, id="fed")
+        yield VirtualTable(node_columns(), id="fed")
         yield Line(id="frames")
 
     @property
