@@ -119,5 +119,6 @@ def _private_user_directories(_homes_folder: Path, monkeypatch: pytest.MonkeyPat
         monkeypatch.setenv(name, str(home / name.lower()))
     monkeypatch.setenv("TDBG_CACHE_DIR", str(home / "cache"))
     monkeypatch.delenv("TDBG_CACHE_LIMIT", raising=False)
+    monkeypatch.delenv("TDBG_CONFIG", raising=False)
     yield
     shutil.rmtree(home, ignore_errors=True)  # thousands of them would make each new one slower to make

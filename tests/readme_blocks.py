@@ -15,11 +15,15 @@ from pathlib import Path
 
 from tui_debugger.cli.help import PAGES, TOPICS
 from tui_debugger.cli.main import build_parser, main
+from tui_debugger.config import THEMES, column_names, tables
 from tui_debugger.demo import DEMO, unpack
 from tui_debugger.tui.actions import ACTIONS, LIVE_ACTIONS, VALUE_ACTIONS, VIEW_ACTIONS
+from tui_debugger.tui.settings import ADJUSTABLE
 from tui_debugger.tui.view_opener import load_view
 from tui_debugger.tui.views.registry import VIEWS
 from tui_debugger.watch.condition_table import CONDITIONS, ParamSpec
+from tui_debugger.watch.recommended import built_in
+from tui_debugger.watch.text import format_value
 
 README = Path(__file__).parents[1] / "README.md"
 FILES = (README, *(PAGES / f"{topic}.md" for topic in TOPICS))
@@ -106,6 +110,27 @@ def sentence(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|")
 
 
+def settings() -> str:
+    """Every setting of the configuration with its default, and every action with its usual keys."""
+    themes = "; ".join(f"`{name}`: {text}" for name, text in THEMES.items())
+    lines = ["| | default | |", "|---|---|---|", f"| `theme` | `dark` | {themes} |"]
+    lines += ["| `mouse` | `true` | `false` leaves the mouse to the terminal's own selection |"]
+    lines += ["", "### [columns]", "", "| | default | |", "|---|---|---|"]
+    for name, table in tables().items():
+        default = " ".join(f"`{each}`" for each in column_names(table.default))
+        known = " ".join(f"`{each}`" for each in table.known)
+        lines.append(f"| `{name}` | {default} | {table.help}; of {known} |")
+    lines += ["", "### [recommended]", "", "| | parameters | |", "|---|---|---|"]
+    for name, watchpoint in built_in().items():
+        params = " ".join(f"`{param}={format_value(value)}`" for param, value in watchpoint.params)
+        lines.append(f"| `{name}` | {params} | {CONDITIONS[watchpoint.condition].summary} |")
+    lines += ["| `also` | | More watchpoints, as text. |", "", "### [keys]", "", "| | usual | |", "|---|---|---|"]
+    for action in ADJUSTABLE:
+        keys = " ".join(f"`{key}`".replace("|", "\\|") for key in action.usual_keys)
+        lines.append(f"| `{action.setting}` | {keys} | {action.group}: {sentence(action.title)} |")
+    return "\n".join(lines)
+
+
 def pages() -> str:
     """Every page with its line, as a link."""
     lines = ["| page | |", "|---|---|"]
@@ -153,6 +178,7 @@ BLOCKS = {
     "pages": Block(README, pages),
     "commands": Block(PAGES / "commands.md", commands),
     "keys": Block(PAGES / "keys.md", keys),
+    "settings": Block(PAGES / "configuration.md", settings),
     "conditions": Block(PAGES / "conditions.md", conditions),
 }
 """Every part that is written by the program, by the name in its markers."""

@@ -29,6 +29,8 @@ ELSEWHERE = {
     "session/watchpoints.py:WatchpointStore": "the user's own watchpoints",
     "session/watchpoints.py:read_watch_file": "a file of watchpoints that the user names: may be a pipe on purpose",
     "session/export_files.py": "files that an export makes",
+    "cli/completion.py": "a file that comes with the package",
+    "cli/config.py:_init": "a new configuration",
     "cli/help.py": "a page of the manual, which comes with the package",
     "cli/main.py": "/dev/null, for an output that is gone",
     "stats/npy.py:TensorFile": "maps what it opened",

@@ -125,6 +125,8 @@ DOCUMENTS = {
     "export graph": ["export", "PATH", "graph", "-o", "OUT.csv"],
     "steps": ["steps", "PATH"],
     "cache": ["cache"],
+    "config": ["config"],
+    "config --init": ["config", "--init"],
     "cache clear": ["cache", "clear"],
 }
 """A command line for every kind of document, by the heading of its section or what begins with it."""

@@ -13,6 +13,7 @@ One way through the house (imports point one way, checked in CI)::
 ``cache/`` remembers statistics between runs. ``opener`` is the one way to open a file of a dump.
 ``text/`` is how results read, for the screen and the commands alike.
 ``from tui_debugger import DumpAnalyzer, Watchpoint, ...`` is the Python API (``api/``), loaded when first asked for.
+``config`` reads the user's configuration, for the front ends.
 ``model`` holds the frozen dataclasses that cross a seam, ``errors`` the one exception tree.
 """
 

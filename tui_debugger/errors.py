@@ -66,6 +66,10 @@ class BadWatchpointError(TdbgError, ValueError):
     """A watchpoint whose condition, parameters or node selection break a rule."""
 
 
+class ConfigError(TdbgError):
+    """The configuration cannot be read, or a setting in it is wrong."""
+
+
 class BadSliceError(TdbgError, ValueError):
     """Slice text that does not fit the tensor."""
 

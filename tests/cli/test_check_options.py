@@ -180,7 +180,7 @@ def test_every_option_is_in_the_help(capsys: Capsys, monkeypatch: pytest.MonkeyP
     assert options == {
         *("-h", "--help", "--watch", "--watch-file", "--recommended", "--fail-on", "--allow-unreadable"),
         *("--allow-unmatched", "--limit", "--rank", "--step", "--filter", "--graph", "--json"),
-        *("--jobs", "--executor", "--no-cache"),
+        *("--jobs", "--executor", "--no-cache", "--no-config"),
     }
     for action in parser_of("check")._actions:
         assert action.help
@@ -212,11 +212,12 @@ def test_the_screen_takes_watchpoint_files_too(capsys: Capsys, dump: Path, tmp_p
 
 def test_the_screen_opens_with_the_watchpoints_of_files(dump: Path, tmp_path: Path) -> None:
     from tui_debugger.cli import open_
+    from tui_debugger.config import Config
     from tui_debugger.model import no_progress
 
     file = watch_file(tmp_path, "watch = 'TZ'", "watch = 'TO'\nenabled = false")
     arguments = build_parser().parse_args(["open", str(dump), "--watch", "WO", "--watch-file", file])
-    session = open_.opener(dump, arguments, open_.given_watchpoints(arguments))(no_progress)
+    session = open_.opener(dump, arguments, open_.given_watchpoints(arguments), Config())(no_progress)
     assert [(w.condition, w.enabled) for w in session.watchpoints.items()] == [
         ("weight_overflow", True),
         ("tensor_all_zero", True),

@@ -42,10 +42,15 @@ LINES: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "steps": (("PATH",), ("PATH", "--count")),
     "cache": ((), ("clear",), (EVIL,)),
+    "config": ((), ("--theme", EVIL), ("--no-config",)),
+    "completion": (("fish",), (EVIL,)),
     "help": ((), ("keys",), (EVIL,), ("--search", EVIL)),
     "demo": (("--unpack",), (f"--rank={EVIL}",)),
 }
 """Command lines of every command, also those that end in an error."""
+
+
+WITHOUT_A_DUMP = {"open", "listen", "demo", "cache", "config", "completion", "help"}
 
 
 def commands() -> Iterator[str]:
@@ -79,7 +84,7 @@ def test_no_command_prints_what_commands_a_terminal(
     assert "aGFjaw==" in said, "the attack was never met"
 
 
-@pytest.mark.parametrize("command", sorted(set(LINES) - {"open", "listen", "demo", "cache", "help"}))
+@pytest.mark.parametrize("command", sorted(set(LINES) - WITHOUT_A_DUMP))
 def test_a_document_is_exact_and_plain_ascii(capsys: Capsys, hostile: Path, tmp_path: Path, command: str) -> None:
     line = (*LINES[command][0], "--json")
     answer = run_line(capsys, command, line, hostile, tmp_path / "out")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 TOPICS: Final = (
-    *("screen", "keys", "commands", "conditions", "verdicts", "live", "formats"),
+    *("screen", "keys", "configuration", "commands", "conditions", "verdicts", "live", "formats"),
     *("ci", "json", "python-api", "mindinsight", "performance", "troubleshooting", "contributing"),
 )
 """The pages, in the order of the list. Each is ``docs/TOPIC.md``."""
@@ -53,12 +53,19 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument(
         "--search", action="store_true", help="search for the words, even if they name a topic or a command"
     )
+    parser.add_argument(
+        "--man", action="store_true", help="print the man page tdbg(1) as roff: tdbg help --man | man -l -"
+    )
     parser.set_defaults(run=_run)
 
 
 def _run(arguments: argparse.Namespace) -> int:
     from tui_debugger.cli.main import COMMANDS, build_parser
 
+    if arguments.man:
+        from tui_debugger.cli.completion import print_file
+
+        return print_file("man")
     words: list[str] = arguments.words
     if not words:
         if arguments.search:

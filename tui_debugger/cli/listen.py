@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tui_debugger.cli.open_ import add_common, require_terminal
-from tui_debugger.cli.options import add_judging, given_watchpoints, whole
+from tui_debugger.cli.options import add_judging, configured, given_watchpoints, screen_config, whole
 from tui_debugger.errors import TdbgError
 from tui_debugger.text.writer import write_lines
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
 
+    from tui_debugger.config import Config
     from tui_debugger.model import Watchpoint
     from tui_debugger.session.live import LiveSession
     from tui_debugger.tui.app import TdbgApp
@@ -33,6 +34,7 @@ def open_live(arguments: argparse.Namespace) -> LiveSession:
     from tui_debugger.live.server import serve
     from tui_debugger.session.live import LiveSession
 
+    changes = configured(arguments).recommended
     trainings = serve(
         arguments.host,
         arguments.port,
@@ -44,6 +46,7 @@ def open_live(arguments: argparse.Namespace) -> LiveSession:
     except BaseException:
         trainings.close()
         raise
+    session.recommended_changes = changes
     arguments.at_exit.callback(session.close)
     return session
 
@@ -71,6 +74,7 @@ def run_screen(arguments: argparse.Namespace) -> int:
     Raises:
         TdbgError: nothing can listen at that address, a --watch text or file is wrong, or there is no terminal.
     """
+    config = screen_config(arguments)
     watches = given_watchpoints(arguments)
     require_terminal()
 
@@ -81,13 +85,14 @@ def run_screen(arguments: argparse.Namespace) -> int:
         title=f"listens at {session.address}",
         warning=exposed(arguments),
         recommended=arguments.recommended,
-        mouse=not arguments.no_mouse,
+        config=config,
         stay=stay,
     )
 
 
 def run_demo(arguments: argparse.Namespace) -> int:
     """Plays the recorded training. Raises as ``run_screen``."""
+    config = screen_config(arguments)
     watches = given_watchpoints(arguments)
     require_terminal()
     from tui_debugger.demo.live import playing
@@ -103,12 +108,13 @@ def run_demo(arguments: argparse.Namespace) -> int:
         training.start()
 
     with playing(missing, source_map=arguments.source_map) as (session, training):
+        session.recommended_changes = config.recommended
         return show(
             session,
             watches,
             title="a recorded training of MindSpore 2.0.0",
             recommended=arguments.recommended,
-            mouse=not arguments.no_mouse,
+            config=config,
             started=started,
         )
 
@@ -119,7 +125,7 @@ def show(
     *,
     title: str,
     recommended: bool | None,
-    mouse: bool,
+    config: Config,
     warning: str = "",
     started: Callable[[TdbgApp], None] | None = None,
     stay: Callable[[LiveSession], None] | None = None,
@@ -135,7 +141,7 @@ def show(
             title=title,
             warning=warning,
             recommended=recommended,
-            mouse=mouse,
+            config=config,
             started=started,
             stay=stay,
         )

@@ -9,12 +9,23 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tui_debugger.cli.options import add_command, add_memory, add_watches, add_work, given_watchpoints, workers_of
+from tui_debugger.cli.options import (
+    add_command,
+    add_config,
+    add_look,
+    add_memory,
+    add_watches,
+    add_work,
+    given_watchpoints,
+    screen_config,
+    workers_of,
+)
 from tui_debugger.errors import TdbgError
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
 
+    from tui_debugger.config import Config
     from tui_debugger.model import ProgressFn, Watchpoint
     from tui_debugger.session import Session
 
@@ -51,7 +62,8 @@ def add_common(parser: argparse.ArgumentParser) -> None:
         metavar="OLD=NEW",
         help="where the training's source tree lies on this machine (may be repeated)",
     )
-    parser.add_argument("--no-mouse", action="store_true", help="leave the mouse to the terminal's own selection")
+    add_look(parser)
+    add_config(parser)
 
 
 def source_map(text: str) -> tuple[str, str]:
@@ -66,8 +78,10 @@ def run(path: Path, arguments: argparse.Namespace) -> int:
     """Opens the screen on a path and returns the exit code.
 
     Raises:
-        TdbgError: the path holds no dump, a --watch text or file is wrong, or stdout is no terminal.
+        TdbgError: the path holds no dump, a --watch text or file or the configuration is wrong, or stdout is no
+            terminal.
     """
+    config = screen_config(arguments)
     watches = given_watchpoints(arguments)
     from tui_debugger.sources.registry import find_run
 
@@ -78,12 +92,12 @@ def run(path: Path, arguments: argparse.Namespace) -> int:
         from tui_debugger.tui.app import run_app
 
         return run_app(
-            opener(path, arguments, watches),
+            opener(path, arguments, watches, config),
             title=str(path),
             recommended=arguments.recommended,
             rank=arguments.rank,
             step=arguments.step,
-            mouse=not arguments.no_mouse,
+            config=config,
         )
     finally:
         gc.enable()
@@ -95,7 +109,9 @@ def require_terminal() -> None:
         raise TdbgError("the screen needs a terminal", hint="run it in an interactive shell, in ssh -t, tmux or screen")
 
 
-def opener(path: Path, arguments: argparse.Namespace, watches: Sequence[Watchpoint]) -> Callable[[ProgressFn], Session]:
+def opener(
+    path: Path, arguments: argparse.Namespace, watches: Sequence[Watchpoint], config: Config
+) -> Callable[[ProgressFn], Session]:
     """The slow part, for a worker: reads the first rank, restores the watchpoints."""
 
     def open_session(progress: ProgressFn) -> Session:
@@ -108,6 +124,7 @@ def opener(path: Path, arguments: argparse.Namespace, watches: Sequence[Watchpoi
             keep_watchpoints=not arguments.no_state,
             source_map=arguments.source_map,
         )
+        session.recommended_changes = config.recommended
         session.open(progress)
         session.watchpoints.add_missing(watches)
         return session

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from tui_debugger.check.sweep import TensorChoice
     from tui_debugger.check.types import Pair
+    from tui_debugger.config import Config
     from tui_debugger.model import Category, ProgressFn, Watchpoint
     from tui_debugger.session import Session
     from tui_debugger.stats.workers import Workers
@@ -107,6 +108,7 @@ def add_recommended(
 ) -> None:
     """``--recommended``, of the commands that judge."""
     parser.add_argument("--recommended", action="store_true", help=says)
+    add_config(parser)
 
 
 def add_judging(parser: argparse._ActionsContainer) -> None:
@@ -173,6 +175,8 @@ def add_watchpoints(session: Session, given: Sequence[Watchpoint], *, recommende
     session.watchpoints.add_missing(watchpoint for watchpoint in given if watchpoint.enabled)
     rules = frozenset(watchpoint.id for watchpoint in session.watchpoints.items())
     if recommended:
+        if session.recommended_changes:
+            note("the recommended watchpoints are those of the configuration (see tdbg config)")
         session.add_recommended()
     if not len(session.watchpoints):
         if not recommended:
@@ -183,6 +187,51 @@ def add_watchpoints(session: Session, given: Sequence[Watchpoint], *, recommende
             hint="`tdbg ls` lists the nodes",
         )
     return rules
+
+
+def add_config(parser: argparse._ActionsContainer) -> None:
+    """``--no-config``, of every command that looks into the configuration."""
+    parser.add_argument("--no-config", action="store_true", help="leave the configuration file out (see tdbg config)")
+
+
+def add_look(parser: argparse.ArgumentParser) -> None:
+    """The options of the screen that the configuration has, too."""
+    from tui_debugger.config import THEMES
+
+    parser.add_argument("--theme", choices=THEMES, metavar="NAME", help=f"colours: {', '.join(THEMES)}")
+    mouse = parser.add_mutually_exclusive_group()
+    mouse.add_argument(
+        "--no-mouse",
+        dest="mouse",
+        action="store_false",
+        default=None,
+        help="leave the mouse to the terminal's own selection",
+    )
+    mouse.add_argument(
+        "--mouse", action="store_true", default=None, help="use the mouse, although the configuration does not"
+    )
+
+
+def configured(arguments: argparse.Namespace) -> Config:
+    """Returns the configuration that a command works with, unless --no-config leaves it out.
+
+    Raises:
+        ConfigError: it cannot be read, or something in it is wrong.
+    """
+    from tui_debugger.config import Config, config_path, load
+
+    return Config() if arguments.no_config else load(config_path())
+
+
+def screen_config(arguments: argparse.Namespace) -> Config:
+    """Returns the same with what the options of the screen say.
+
+    Raises:
+        ConfigError: see ``configured``.
+    """
+    config = configured(arguments)
+    theme = config.theme if arguments.theme is None else arguments.theme
+    return dataclasses.replace(config, theme=theme, mouse=config.mouse if arguments.mouse is None else arguments.mouse)
 
 
 def conditions_of(texts: Sequence[str]) -> frozenset[str]:
@@ -351,6 +400,8 @@ def open_session(path: Path, arguments: argparse.Namespace, progress: ProgressFn
     session = open_dump(path, workers=workers_of(arguments), remember=not arguments.no_cache)
     arguments.at_exit.callback(session.close)
     session.asked = Asked(arguments.rank, arguments.step)
+    if "no_config" in arguments:
+        session.recommended_changes = configured(arguments).recommended
     session.open(progress)
     _refuse_unlisted(session, arguments.rank)
     if arguments.filter is None and arguments.graph is None:

@@ -18,9 +18,11 @@ from typing import TYPE_CHECKING, Any
 from tui_debugger.cli.options import (
     add_choice,
     add_command,
+    add_config,
     add_where,
     add_work,
     choice_of,
+    configured,
     nothing_chosen,
     open_session,
     pairs_of,
@@ -89,6 +91,7 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     add_where(parser)
     add_work(parser)
     add_choice(parser)
+    add_config(parser)
     parser.add_argument("--csv", action="store_true", help="CSV with every digit on stdout, written row by row")
     parser.add_argument("--sort", choices=SORTABLE, metavar="FIELD", help=f"greatest first, by {', '.join(SORTABLE)}")
     parser.add_argument("--reverse", action="store_true", help="with --sort: smallest first")
@@ -106,6 +109,7 @@ def _run(arguments: argparse.Namespace) -> int:
             raise TdbgError("--csv and --json exclude each other", where="--csv --json", hint="choose one")
         if arguments.reverse and not arguments.sort:
             raise TdbgError("--reverse needs --sort", where="--reverse", hint="for example --sort max --reverse")
+        table = configured(arguments).table("stat")
         with _progress(arguments) as progress:
             rows = _rows(arguments, seen, progress)
             first = list(itertools.islice(rows, 1))  # so that a mistake is told before anything is printed
@@ -117,7 +121,7 @@ def _run(arguments: argparse.Namespace) -> int:
         note(seen.line())
     elif not arguments.json:
         print_above(seen.line(), code=seen.exit_code, words=seen.exit_words)
-        _print(held, graphs=seen.graphs)
+        _print(held, table, graphs=seen.graphs)
         print_text("", seen.line())
         print_exit(seen.exit_code, seen.exit_words)
     if seen.failure is not None:
@@ -303,7 +307,7 @@ def _write_json(rows: Iterable[dict[str, Any]], path: Path, seen: _Seen) -> None
         write_data(piece)
 
 
-def _print(rows: Sequence[dict[str, Any]], *, graphs: bool) -> None:
+def _print(rows: Sequence[dict[str, Any]], table: Sequence[fields.Field], *, graphs: bool) -> None:
     from tui_debugger.model import Side, TensorKey
     from tui_debugger.text.distribution import statistic_cell, statistic_columns
     from tui_debugger.text.numbers import NONE
@@ -326,7 +330,7 @@ def _print(rows: Sequence[dict[str, Any]], *, graphs: bool) -> None:
             *(str(row["step"]), *([str(row["rank"])] if ranks else [])),
             row["dtype"] or NONE,
             NONE if row["shape"] is None else shape_text(row["shape"]),
-            *(statistic_cell(field, _number(row[field.column])) for field in fields.STAT_TABLE),
+            *(statistic_cell(field, _number(row[field.column])) for field in table),
             *([remark, place(row)] if apart else [f"{place(row)}  {mark}" if mark else place(row)]),
         ]
 
@@ -335,7 +339,7 @@ def _print(rows: Sequence[dict[str, Any]], *, graphs: bool) -> None:
         *([Column("rank", right=True, weight=7)] if ranks else []),
         Column("dtype", weight=2),
         Column("shape", weight=3),
-        *statistic_columns(fields.STAT_TABLE),
+        *statistic_columns(table),
         *([Column("", cut=Cut.END, weight=8, label="remark")] if apart and any(marks) else []),
         Column("tensor", cut=Cut.MIDDLE, weight=9),
     ]

@@ -65,13 +65,13 @@ def headline(result: CheckResult, run: Sequence[Pair]) -> Headline:
     missing = sorted({step for _, step in set(run) - set(result.pairs)})
     checked = f"{plural(result.coverage.checked, 'tensor')} of {_where(result)} looked at"
     if result.outdated:
-        return Headline(Outcome.INTERRUPTED, "No finding by the watchpoints of before:", checked, more="R checks anew")
+        return Headline(Outcome.INTERRUPTED, "No finding by the watchpoints of before:", checked)
     if judgement.doubts:
         return Headline(
             Outcome.CANNOT_JUDGE, "Cannot judge:", "; ".join(clean(doubt.text) for doubt in judgement.doubts)
         )
     if missing:
-        rest = f"{steps_text(missing)} not checked yet: R checks everything"
+        rest = f"{steps_text(missing)} not checked yet"
         return Headline(Outcome.INTERRUPTED, "No finding so far:", checked, more=rest)
     return Headline(Outcome.CLEAN, "Clean:", checked)
 

@@ -51,6 +51,7 @@ from tui_debugger.session.following import FileState, Follower, steps_before, tu
 from tui_debugger.session.watchpoints import WatchpointList, WatchpointStore
 from tui_debugger.sources.base import Capability, Changes, Source
 from tui_debugger.stats.workers import Workers
+from tui_debugger.watch.recommended import NO_CHANGES, RecommendedChanges, recommended
 
 _KEPT = 256
 """Selections whose nodes are kept: a form asks for another one with every key."""
@@ -162,6 +163,7 @@ class Session:
         source: where the tensors come from.
         watchpoints: the list, kept in ``store`` when one is given.
         asked: the ranks and steps that somebody wants to know about: what cannot be read of others is no matter.
+        recommended_changes: what the user changed about the recommended watchpoints; None for nothing.
     """
 
     def __init__(
@@ -184,6 +186,7 @@ class Session:
         """
         self.source = source
         self.asked = Asked()
+        self.recommended_changes: RecommendedChanges | None = None
         self.watchpoints = WatchpointList(store)
         self._source_map = tuple(source_map)
         self._workers = workers or Workers(jobs=1)
@@ -485,13 +488,14 @@ class Session:
 
     def recommended(self) -> tuple[Watchpoint, ...]:
         """The recommended watchpoints for the first rank's nodes, with id 0; add them to use them."""
-        from tui_debugger.watch.recommended import recommended
-
         ranks = self.ranks()
         if not ranks:
             return ()
         nodes = self.nodes(ranks[0])
-        return recommended(nodes.category, [nodes.op_type(row) for row in range(len(nodes))], device=self.info.device)
+        types = [nodes.op_type(row) for row in range(len(nodes))]
+        return recommended(
+            nodes.category, types, device=self.info.device, changes=self.recommended_changes or NO_CHANGES
+        )
 
     def add_recommended(self) -> int:
         """Adds the recommended watchpoints that are not in the list yet; returns how many."""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from string import ascii_lowercase
 
 from textual.binding import Binding
 
+from tui_debugger.config import in_use
 from tui_debugger.tui.views.registry import VIEWS
 
 PANES: tuple[tuple[str, str], ...] = (
@@ -39,12 +41,20 @@ _NAMES = {
     "tab": "Tab",
     "shift+tab": "Shift+Tab",
     "comma": ",",
-    "ctrl+p": "Ctrl+P",
-    "ctrl+c": "Ctrl+C",
-    "ctrl+l": "Ctrl+L",
-    "f1": "F1",
-    "f5": "F5",
+    "insert": "Insert",
+    "delete": "Delete",
+    **{f"ctrl+{letter}": f"Ctrl+{letter.upper()}" for letter in ascii_lowercase},
+    **{f"f{number}": f"F{number}" for number in range(1, 13)},
 }
+
+
+FIXED_KEYS: dict[str, tuple[str, ...]] = {
+    "quit": ("ctrl+c",),
+    "palette": ("ctrl+p",),
+    "back": ("escape",),
+    "cancel": ("escape",),
+}
+"""Keys that stay with an action, by its name in the configuration: who changes its keys can still leave."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,23 +64,36 @@ class Action:
     Attributes:
         id: name of the handler.
         title: two or three words, for footer and palette.
-        keys: key names as Textual spells them (a printable character stands for itself).
+        usual_keys: key names as Textual spells them (a printable character stands for itself).
         where: ``global``, ``list`` (any table), ``tree`` (the node tree), or a pane id.
         group: heading on the help page.
         help: one sentence for the help page and the manual.
+        setting: the name by which the configuration gives it other keys; empty where it cannot.
     """
 
     id: str
     title: str
-    keys: tuple[str, ...]
+    usual_keys: tuple[str, ...]
     where: str
     group: str
     help: str
+    setting: str = ""
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The keys in force."""
+        chosen = in_use().keys.get(self.setting)
+        return self.usual_keys if chosen is None else tuple(dict.fromkeys((*chosen, *FIXED_KEYS.get(self.setting, ()))))
 
     @property
     def label(self) -> str:
         """Keys as people read them: ``s``, ``PgUp``, ``g Home``."""
         return " ".join(_NAMES.get(key, key) for key in self.keys)
+
+    @property
+    def usual_main_key(self) -> str:
+        """The first key, as people read it, unless the user chose others."""
+        return _NAMES.get(self.usual_keys[0], self.usual_keys[0])
 
     @property
     def main_key(self) -> str:
@@ -85,7 +108,7 @@ _NODES, _STACK, _WATCH, _HITS, _TENSORS = "Nodes (1)", "Stack (2)", "Watchpoints
 
 def _of(where: str, group: str, *rows: tuple[str, str, str, str]) -> tuple[Action, ...]:
     """Returns actions of one place under one heading, from (id, keys, title, help)."""
-    return tuple(Action(id_, title, tuple(keys.split()), where, group, text) for id_, keys, title, text in rows)
+    return tuple(Action(id_, title, tuple(keys.split()), where, group, text, id_) for id_, keys, title, text in rows)
 
 
 ACTIONS: tuple[Action, ...] = (
@@ -127,7 +150,7 @@ ACTIONS: tuple[Action, ...] = (
         ("rank_back", "<", "Previous rank", "One rank back."),
         ("rank_forward", ">", "Next rank", "One rank forward."),
         ("graph_back", "{", "Previous graph", "Nodes and hits of one graph back; before the first one come all."),
-        ("graph_forward", "}", "Next graph", "Nodes and hits of one graph forward; Backspace shows all."),
+        ("graph_forward", "}", "Next graph", "Nodes and hits of one graph forward; Clear filter shows all."),
         ("history", "y", "Run history", "Lists which graphs ran at which step; Enter goes there."),
     ),
     *_of(
@@ -146,7 +169,7 @@ ACTIONS: tuple[Action, ...] = (
         ("next_origin", "O", "Next origin", "Goes to the next origin: bad output, clean inputs."),
         ("report", "X", "Report", "Writes a Markdown report of what was found, for a bug report."),
     ),
-    *_of("global", _VIEWS, *((view.id, view.key, view.title, view.help) for view in VIEWS)),
+    *_of("global", _VIEWS, *((view.id, view.usual_key, view.title, view.help) for view in VIEWS)),
     *_of(
         "tree",
         _NODES,
@@ -178,8 +201,8 @@ ACTIONS: tuple[Action, ...] = (
         _WATCH,
         ("edit_watchpoint", "W", "Edit", "Edits the watchpoint under the cursor; Enter does the same."),
         ("toggle_enabled", "x space", "Enable", "Enables or disables the watchpoint."),
-        ("delete_watchpoint", "d", "Delete", "Deletes the watchpoint; u brings it back."),
-        ("clear_watchpoints", "D", "Delete all", "Deletes all watchpoints; u brings them back."),
+        ("delete_watchpoint", "d", "Delete", "Deletes the watchpoint; Undo delete brings it back."),
+        ("clear_watchpoints", "D", "Delete all", "Deletes all watchpoints; Undo delete brings them back."),
         ("undelete_watchpoint", "u", "Undo delete", "Brings back what was deleted last."),
         ("show_covered", "m", "Covered nodes", "Shows only the nodes this watchpoint covers, or all again."),
         ("save_watchpoints", "e", "Save to file", "Writes the list to a new file that --watch-file takes."),
@@ -234,13 +257,29 @@ def bindings_for(where: str) -> Iterator[Binding]:
     for action in ACTIONS:
         if action.where == where:
             call = action.id if where in {"list", "tree"} else f"screen.act('{action.id}')"
-            yield Binding(",".join(action.keys), call, action.title, show=False)
+            yield _binding(action, call)
 
 
+def _binding(action: Action, call: str) -> Binding:
+    """Returns the usual binding; by its id Textual puts the chosen keys in place of the usual ones."""
+    return Binding(",".join(action.usual_keys), call, action.title, show=False, id=action.setting or None)
+
+
+def key_of(setting: str) -> str:
+    """Returns the first key of an action of the main screen, as people read it, for hints."""
+    return _BY_SETTING[setting].main_key
+
+
+def watchpoint_keys() -> str:
+    """Returns how one comes to watchpoints, where there are none."""
+    return f"{key_of('new_watchpoint')} makes one, {key_of('add_recommended')} adds the recommended ones"
+
+
+_BY_SETTING = {action.setting: action for action in ACTIONS}
 LIVE_GROUP = "Live training (tdbg listen)"
 
 LIVE_ACTIONS: tuple[Action, ...] = tuple(
-    Action(id_, title, tuple(keys.split()), "global", LIVE_GROUP, text)
+    Action(id_, title, tuple(keys.split()), "global", LIVE_GROUP, text, id_)
     for id_, keys, title, text in (
         ("step_forward", "]", "Run a step", "At the newest step runs one step; before it goes one kept step forward."),
         ("forward", "F", "Run N steps", "Runs N steps, stopping early at a hit."),
@@ -267,9 +306,7 @@ LIVE_ONLY = frozenset(action.id for action in _LIVE_ADDED)
 
 def live_bindings() -> list[Binding]:
     """Returns the bindings of ``LIVE_ONLY``."""
-    return [
-        Binding(",".join(action.keys), f"screen.act('{action.id}')", action.title, show=False) for action in _LIVE_ADDED
-    ]
+    return [_binding(action, f"screen.act('{action.id}')") for action in _LIVE_ADDED]
 
 
 def help_actions(*, live: bool = False) -> tuple[Action, ...]:
@@ -314,7 +351,7 @@ EVERY_VIEW = "Every view (Enter on a tensor, or one of the keys above)"
 
 def view_action(id_: str, title: str, keys: str, text: str, group: str = EVERY_VIEW) -> Action:
     """Returns an action of views: ``keys`` separated by blanks."""
-    return Action(id_, title, tuple(keys.split()), IN_VIEWS, group, text)
+    return Action(id_, title, tuple(keys.split()), IN_VIEWS, group, text, id_ if group == EVERY_VIEW else "")
 
 
 VIEW_ACTIONS: tuple[Action, ...] = (
@@ -332,17 +369,25 @@ LOOK_AGAIN = view_action("look_again", "Look again", "r", "Works all of it out a
 
 def bindings(actions: Iterable[Action]) -> list[Binding]:
     """Returns Textual bindings; an action's id is what is called."""
-    return [Binding(",".join(action.keys), action.id, action.title, show=False) for action in actions]
+    return [_binding(action, action.id) for action in actions]
 
 
 def opening_bindings() -> list[Binding]:
     """Returns the keys that open a view from another one."""
-    return [Binding(view.key, f"open('{view.id}')", view.title, show=False) for view in VIEWS]
+    return [_binding(action, action.id) for action in opening_actions()]
 
 
 def opening_actions() -> tuple[Action, ...]:
     """Returns the keys that open a view from another one, for help pages."""
-    return tuple(view_action(f"open('{view.id}')", view.title, view.key, view.help) for view in VIEWS)
+    return tuple(
+        Action(f"open('{view.id}')", view.title, (view.usual_key,), IN_VIEWS, EVERY_VIEW, view.help, view.id)
+        for view in VIEWS
+    )
+
+
+def shown_key(text: str) -> str:
+    """Returns a key of every view as a hint has it, or the one that was chosen in its place."""
+    return next((each.main_key for each in (*opening_actions(), *VIEW_ACTIONS) if each.usual_main_key == text), text)
 
 
 VALUES_GROUP = "Values (Enter on a tensor)"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
@@ -12,13 +12,16 @@ from rich.console import Console
 from textual.app import App
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 
+from tui_debugger.config import Config
 from tui_debugger.errors import CancelledError, TdbgError
 from tui_debugger.text.writer import error_stream
-from tui_debugger.tui import actions, theme
+from tui_debugger.tui import actions, settings, theme
 from tui_debugger.tui.main_screen import MainScreen
 from tui_debugger.tui.work import presentable
 
 if TYPE_CHECKING:
+    from textual.filter import LineFilter
+
     from tui_debugger.model import ProgressFn
     from tui_debugger.session import Session
     from tui_debugger.session.live import LiveSession
@@ -131,6 +134,7 @@ class TdbgApp(App[int]):
         step: int | None = None,
         follow: Follow | None = None,
         freeze: Callable[[], None] | None = None,
+        config: Config | None = None,
     ) -> None:
         """Reads nothing before the first frame.
 
@@ -144,8 +148,16 @@ class TdbgApp(App[int]):
             follow: makes a follower that tells of changes on disk; None follows nothing.
             freeze: called whenever much was made that stays, in a process whose garbage collector is the screen's own:
                 see ``freeze_objects``.
+            config: the user's; None: every default.
+
+        Raises:
+            ConfigError: a key in it is taken twice, or for no action.
         """
-        super().__init__()
+        config = config or Config()
+        keymap = settings.apply(config)
+        super().__init__(ansi_color=True if config.theme == "terminal" else None)
+        self.set_keymap(keymap)
+        self._colors = _colors_of(config.theme)
         # Where a crash shows its traceback, with names of the run in it.
         self.error_console = Console(file=error_stream(), color_system=None, markup=False, highlight=False)
         self.register_theme(theme.THEME)
@@ -160,6 +172,11 @@ class TdbgApp(App[int]):
         self.main = MainScreen(
             title=title, recommended=recommended, rank=rank, step=step, live=live, settled=self._freeze
         )
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """Returns what changes colours on their way to the terminal, that of the theme first."""
+        filters = super().get_line_filters()
+        return filters if self._colors is None else [self._colors, *filters]
 
     def get_default_screen(self) -> MainScreen:
         """Returns the only screen there is at first; an empty one below it would cost a paint of its own."""
@@ -220,6 +237,15 @@ class TdbgApp(App[int]):
         self.shut()
 
 
+def _colors_of(name: str) -> LineFilter | None:
+    """Returns what changes the colours that are drawn to those of a theme; None for the one that they are made for."""
+    if name == "dark":
+        return None
+    from tui_debugger.tui.palettes import recoloring
+
+    return recoloring(name)
+
+
 def follow_directory(session: Session, on_change: Callable[[Changes], None]) -> Runnable:
     """Returns a follower for sources that can grow."""
     from tui_debugger.sources.follow import Follower
@@ -234,7 +260,7 @@ def run_app(
     recommended: bool | None = None,
     rank: int | None = None,
     step: int | None = None,
-    mouse: bool = True,
+    config: Config | None = None,
 ) -> int:
     """Runs the screen and returns the exit code: 0, or 2 when the run could not be opened or the screen broke.
 
@@ -248,8 +274,9 @@ def run_app(
         step=step,
         follow=follow_directory,
         freeze=freeze_objects,
+        config=config,
     )
-    app.run(mouse=mouse)
+    app.run(mouse=config is None or config.mouse)
     return _exit_code(app)
 
 
@@ -265,7 +292,7 @@ def run_live(
     title: str,
     warning: str = "",
     recommended: bool | None = None,
-    mouse: bool = True,
+    config: Config | None = None,
     started: Callable[[TdbgApp], None] | None = None,
     stay: Callable[[LiveSession], None] | None = None,
 ) -> int:
@@ -276,18 +303,18 @@ def run_live(
         title: where it listens.
         warning: what the waiting page warns of.
         recommended: True adds the recommended watchpoints, False does not offer them, None asks once.
-        mouse: whether the screen takes the mouse.
+        config: the user's; None: every default.
         started: called with the program before its first frame.
         stay: answers trainings that depend on it, once the screen was left, until they end; None: nobody does.
     """
     from tui_debugger.tui.live import LiveControl
 
     live = LiveControl(session, warning=warning, stays=stay is not None)
-    app = TdbgApp(live=live, title=title, recommended=recommended, freeze=freeze_objects)
+    app = TdbgApp(live=live, title=title, recommended=recommended, freeze=freeze_objects, config=config)
     if started is not None:
         started(app)
     try:
-        app.run(mouse=mouse)
+        app.run(mouse=config is None or config.mouse)
         if stay is not None and live.staying:
             stay(session)
     finally:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from rich.style import Style
 from rich.text import Text
 
+from tui_debugger.config import in_use
 from tui_debugger.model import Category, ErrorBits, Verdict, Watchpoint
 from tui_debugger.stats.fields import TENSOR_TABLE, Field, Form
 from tui_debugger.stats.health import Health
@@ -64,9 +65,19 @@ HEALTH_STYLES: Final[Mapping[Health, Style]] = {
 }
 
 _WIDTHS: Final = {Form.COUNT: 5, Form.REAL: 10, Form.PERCENT: 6}
-STATISTIC_COLUMNS: Final = tuple(Column(field.on_screen, _WIDTHS[field.form], right=True) for field in TENSOR_TABLE)
-COUNT_COLUMNS: Final = STATISTIC_COLUMNS[:2]
-EXTREME_COLUMNS: Final = STATISTIC_COLUMNS[2:4]
+
+
+def _columns(fields: Sequence[Field]) -> tuple[Column, ...]:
+    return tuple(Column(field.on_screen, _WIDTHS[field.form], right=True) for field in fields)
+
+
+COUNT_COLUMNS: Final = _columns(TENSOR_TABLE[:2])
+EXTREME_COLUMNS: Final = _columns(TENSOR_TABLE[2:4])
+
+
+def statistic_columns() -> tuple[Column, ...]:
+    """Returns the columns that the user chose, or the usual ones."""
+    return _columns(in_use().table("tensors"))
 
 
 def count_cells(stats: TensorStats | None, unknown: str = theme.NONE) -> list[Cell]:
@@ -86,10 +97,9 @@ def extreme_cells(stats: TensorStats | None) -> list[Cell]:
 
 
 def statistic_cells(stats: TensorStats | None, unknown: str = theme.NONE) -> list[Cell]:
-    """Returns all of ``STATISTIC_COLUMNS``."""
-    if stats is None:
-        return _empty_cells(unknown, len(STATISTIC_COLUMNS))
-    return [_statistic_cell(field, stats) for field in TENSOR_TABLE]
+    """Returns the cells of ``statistic_columns``."""
+    fields = in_use().table("tensors")
+    return _empty_cells(unknown, len(fields)) if stats is None else [_statistic_cell(field, stats) for field in fields]
 
 
 def _statistic_cell(field: Field, stats: TensorStats) -> Cell:

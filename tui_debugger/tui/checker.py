@@ -13,6 +13,7 @@ from tui_debugger.text.clean import clean
 from tui_debugger.text.numbers import plural, size
 from tui_debugger.text.tensors import step_text, steps_text
 from tui_debugger.tui import theme
+from tui_debugger.tui.actions import key_of, watchpoint_keys
 from tui_debugger.tui.cells import ResultCounts
 from tui_debugger.tui.header import Status
 from tui_debugger.tui.panes.hit_rows import HitFilter
@@ -223,7 +224,7 @@ class Checker:
         if not pairs:
             self._context.say(f"no step is {self._context.kept}", bad=True)
         elif self._nothing_to_check:
-            self._context.say("no watchpoint is enabled: w makes one, a adds the recommended ones", bad=True)
+            self._context.say(f"no watchpoint is enabled: {watchpoint_keys()}", bad=True)
         else:
             session = self._session
             self._context.state.too_large = 0
@@ -254,7 +255,7 @@ class Checker:
             self._context.say("this is the last dumped step")
             return
         if self._nothing_to_check and count is None:
-            self._context.say("no watchpoint is enabled: w makes one, a adds the recommended ones", bad=True)
+            self._context.say(f"no watchpoint is enabled: {watchpoint_keys()}", bad=True)
             return
         session = self._session
 
@@ -301,7 +302,7 @@ class Checker:
             context.hits_pane.follow(state.rank, state.step)
             steps = {step for _, step in pairs}
             place = f"step {step_text(min(steps))}" if len(steps) == 1 else plural(len(pairs), "rank")
-            context.say(f"{place}: {plural(count, 'hit')}, n goes to the first")
+            context.say(f"{place}: {plural(count, 'hit')}, {key_of('next_hit')} goes to the first")
 
     def _step_found(self, found: Known, searched_to: int) -> None:
         """Continue ended."""
@@ -316,7 +317,9 @@ class Checker:
             return
         if checked.hits.findings:
             context.hits_pane.follow(context.state.rank, searched_to)
-            context.say(f"step {searched_to} has {plural(checked.hits.findings, 'hit')}: n goes to the first")
+            context.say(
+                f"step {searched_to} has {plural(checked.hits.findings, 'hit')}: {key_of('next_hit')} goes to the first"
+            )
         else:
             unsure = ", but not all could be judged" if found.tally is not None and found.tally.doubts else ""
             context.say("stopped" if checked.cancelled else f"no hit up to step {searched_to}{unsure}")
@@ -429,13 +432,21 @@ class Checker:
         if self._context.work.busy("check"):
             return "▶", "checking", theme.GOOD
         if self._nothing_to_check:
-            return "○", "no watchpoint is enabled: w makes one, a adds the recommended ones", theme.NORMAL
+            return "○", f"no watchpoint is enabled: {watchpoint_keys()}", theme.NORMAL
         if state.stopped:
-            return "◐", f"{state.stopped}: R goes on", theme.DOUBT
+            return "◐", f"{state.stopped}: {key_of('recheck_all')} goes on", theme.DOUBT
         if state.result is None:
-            return "○", f"not checked yet: r checks this step{self._cost_text()}, R everything", theme.DOUBT
+            return (
+                "○",
+                f"not checked yet: {self._ways_to_check()}",
+                theme.DOUBT,
+            )
         if state.outdated:
-            return "○", f"outdated: r checks this step{self._cost_text()}, R everything", theme.DOUBT
+            return (
+                "○",
+                f"outdated: {self._ways_to_check()}",
+                theme.DOUBT,
+            )
         return self._known_status(state.result)
 
     def _known_status(self, result: CheckResult) -> Status:
@@ -446,7 +457,11 @@ class Checker:
         missing = set(self._session.pairs()) - set(result.pairs)
         if missing and self._live is None:
             steps = len({step for _, step in missing})
-            return "◐", f"{_checked_text(result)} checked{self._cost_text()}: R checks {steps:,} more", theme.DOUBT
+            return (
+                "◐",
+                f"{_checked_text(result)} checked{self._cost_text()}: {key_of('recheck_all')} checks {steps:,} more",
+                theme.DOUBT,
+            )
         return "●", f"{_checked_text(result)} checked", theme.GOOD
 
     def _title_state(self) -> str:
@@ -457,6 +472,10 @@ class Checker:
             return "stopped"
         return "outdated" if (state.outdated or state.result is None) and not self._nothing_to_check else ""
 
+    def _ways_to_check(self) -> str:
+        here = f"{key_of('recheck')} checks this step{self._cost_text()}"
+        return f"{here}, {key_of('recheck_all')} every step and rank"
+
     def _cost_text(self) -> str:
         return f" ({size(self._context.state.too_large)})" if self._context.state.too_large else ""
 
@@ -466,13 +485,14 @@ class Checker:
         if self._live is not None and result is None and not self._pairs():
             return "nothing to check yet: ] runs a step"
         if self._nothing_to_check:
-            return "no watchpoint is enabled: w makes one, a adds the recommended ones"
+            return f"no watchpoint is enabled: {watchpoint_keys()}"
         if state.stopped and (result is None or not result.hits.findings):
-            return f"no hit so far; {state.stopped}: R goes on"
+            return f"no hit so far; {state.stopped}: {key_of('recheck_all')} goes on"
         if result is None:
-            return f"not checked yet: r checks this step{self._cost_text()}, R every step and rank"
+            return f"not checked yet: {self._ways_to_check()}"
         if self._context.hits_pane.filter.here and result.hits.findings:
-            return f"no hit at this step, {result.hits.findings:,} in the run: 0 shows all steps, n goes through them"
+            keys = f"{key_of('this_step_only')} shows all steps, {key_of('next_hit')} goes through them"
+            return f"no hit at this step, {result.hits.findings:,} in the run: {keys}"
         return self._no_hit(result)
 
     def _no_hit(self, result: CheckResult) -> str:
@@ -483,9 +503,9 @@ class Checker:
         if doubts:
             return f"no hit in {where}, but nobody can say that it is clean: {'; '.join(map(clean, doubts))}"
         if self._live is not None:
-            return f"no hit in {where}: c runs to the next step with one"
+            return f"no hit in {where}: {key_of('continue')} runs to the next step with one"
         rest = set(self._session.pairs()) - set(result.pairs)
-        return f"no hit in {where}" + (": c goes on to the next step with one" if rest else "")
+        return f"no hit in {where}" + (f": {key_of('continue')} goes on to the next step with one" if rest else "")
 
     # -- filters of the hit list -----------------------------------------------------------------
 
@@ -531,7 +551,11 @@ class Checker:
         pane = self._context.hits_pane
         self._set_filter(replace(pane.filter, here=not pane.filter.here))
         self._show_state()
-        self._context.say("hits of this step only: 0 shows all steps" if pane.filter.here else "hits of all steps")
+        self._context.say(
+            f"hits of this step only: {key_of('this_step_only')} shows all steps"
+            if pane.filter.here
+            else "hits of all steps"
+        )
 
     def toggle_quiet(self) -> None:
         """Rows without a comparison."""

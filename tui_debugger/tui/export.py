@@ -20,6 +20,7 @@ from tui_debugger.session.export_graph import write_table, write_text
 from tui_debugger.text.clean import clean, clean_lines
 from tui_debugger.text.numbers import NONE, plural
 from tui_debugger.text.tensors import shape_text
+from tui_debugger.tui.actions import key_of
 from tui_debugger.tui.dialogs.prompts import TextPrompt
 from tui_debugger.tui.widgets.text import Cell, ScopedName
 
@@ -390,7 +391,9 @@ class Reporter:
         result = self._context.state.result
         if result is None or not result.pairs or not result.watchpoints:
             self._context.say(
-                "nothing was checked yet: r checks this step, R everything; w makes a watchpoint", bad=True
+                f"nothing was checked yet: {key_of('recheck')} checks this step, {key_of('recheck_all')} everything; "
+                f"{key_of('new_watchpoint')} makes a watchpoint",
+                bad=True,
             )
             return
         dump = Path(self._context.session.info.path)

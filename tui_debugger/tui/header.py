@@ -14,6 +14,7 @@ from tui_debugger.text.clean import clean
 from tui_debugger.text.numbers import plural
 from tui_debugger.text.tensors import order_text, step_text
 from tui_debugger.tui import theme
+from tui_debugger.tui.actions import key_of
 from tui_debugger.tui.context import ScreenState
 from tui_debugger.tui.widgets.bars import HeaderLines, progress_line
 from tui_debugger.tui.widgets.text import shorten
@@ -57,7 +58,7 @@ def answer_cells(state: ScreenState, *, checking: bool) -> tuple[Text, Text]:
     if found.more:
         left.append(f" · {found.more}", theme.DIM)
     if found.hit is not None:
-        for key, word in (("o", "path"), ("E", "explain")):
+        for key, word in ((key_of("origin"), "path"), (key_of("explain"), "explain")):
             right.append(f"  {key}" if right.plain else key, theme.GOOD).append(f" {word}", theme.DIM)
     return left, right
 
@@ -89,7 +90,7 @@ def position_text(session: Session, state: ScreenState, kept: str = "dumped") ->
         if any(later < earlier for earlier, later in pairwise(steps)):
             text.append(f"; order of runs {order_text(steps, _LISTED_STEPS)}", theme.DIM)
         elif state.unordered:
-            text.append("; runs out of order (key y)", theme.DIM)
+            text.append(f"; runs out of order (key {key_of('history')})", theme.DIM)
     elif not steps:
         text.append(f" none {kept}", theme.DOUBT)
     return text

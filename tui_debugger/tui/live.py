@@ -21,6 +21,7 @@ from tui_debugger.text.clean import clean
 from tui_debugger.text.numbers import plural, size
 from tui_debugger.text.tensors import step_text
 from tui_debugger.tui import theme
+from tui_debugger.tui.actions import key_of
 from tui_debugger.tui.context import ScreenState
 from tui_debugger.tui.dialogs.modal import Line, Modal
 from tui_debugger.tui.header import Status, answer_cells, coverage_text, position_text
@@ -675,7 +676,7 @@ class LiveControl:
         if here and following:
             self._go_to_stop(navigator)
         elif here:
-            context.say(f"rank {context.state.rank} stopped: s goes to its step")
+            context.say(f"rank {context.state.rank} stopped: {key_of('step')} goes to its step")
         elif arrived:
             context.say(f"{', '.join(f'rank {rank}' for rank in sorted(arrived))} stopped: < and > go there")
         hits, self._new_hits = self._new_hits and not context.work.busy("check"), False

@@ -16,11 +16,13 @@ from tui_debugger.text import numbers
 BLUE: Final = "#5fafff"
 ORANGE: Final = "#ff9f1c"
 GREY: Final = "#8a93a3"
-_FOREGROUND: Final = "#d8dee9"
-_BACKGROUND: Final = "#101317"
-_CURSOR: Final = "#1f4f8f"
-_CURSOR_BLURRED: Final = "#2a3038"
-_THUMB: Final = "#4a5361"
+FOREGROUND: Final = "#d8dee9"
+BACKGROUND: Final = "#101317"
+CURSOR_COLOR: Final = "#1f4f8f"
+CURSOR_BLURRED_COLOR: Final = "#2a3038"
+BAR: Final = "#4a5361"
+PANEL: Final = "#1b2027"
+BAR_HOVERED: Final = "#6a7381"
 
 NORMAL: Final = Style()
 DIM: Final = Style(color=GREY)
@@ -29,12 +31,12 @@ WATCHED: Final = Style(color=BLUE)
 FINDING: Final = Style(color=ORANGE, bold=True)
 DOUBT: Final = Style(color=ORANGE)
 GOOD: Final = Style(color=BLUE, bold=True)
-CHIP: Final = Style(color=_BACKGROUND, bgcolor=BLUE)
-PLAIN: Final = Style(color=_FOREGROUND)
+CHIP: Final = Style(color=BACKGROUND, bgcolor=BLUE)
+PLAIN: Final = Style(color=FOREGROUND)
 HEADING: Final = Style(color=GREY, bold=True)
-CURSOR: Final = Style(bgcolor=_CURSOR, bold=True)
-CURSOR_BLURRED: Final = Style(bgcolor=_CURSOR_BLURRED)
-THUMB: Final = Style(bgcolor=_THUMB)
+CURSOR: Final = Style(bgcolor=CURSOR_COLOR, bold=True)
+CURSOR_BLURRED: Final = Style(bgcolor=CURSOR_BLURRED_COLOR)
+THUMB: Final = Style(bgcolor=BAR)
 """Styles that lists and frames add to their own. Plain styles and no component classes: Textual works those out for
 every widget before it shows anything, and there are dozens of them."""
 
@@ -59,26 +61,26 @@ THEME: Final = Theme(
     error=ORANGE,
     success=BLUE,
     accent=ORANGE,
-    foreground=_FOREGROUND,
-    background=_BACKGROUND,
-    surface=_BACKGROUND,
-    panel="#1b2027",
-    boost="#1b2027",
+    foreground=FOREGROUND,
+    background=BACKGROUND,
+    surface=BACKGROUND,
+    panel=PANEL,
+    boost=PANEL,
     dark=True,
     variables={
-        "cursor": _CURSOR,
-        "cursor-blurred": _CURSOR_BLURRED,
+        "cursor": CURSOR_COLOR,
+        "cursor-blurred": CURSOR_BLURRED_COLOR,
         "dim": GREY,
-        "border": "#4a5361",
-        "border-blurred": "#4a5361",
+        "border": BAR,
+        "border-blurred": BAR,
         "block-cursor-text-style": "bold",
-        "input-selection-background": _CURSOR,
-        "scrollbar": _THUMB,
-        "scrollbar-hover": "#6a7381",
+        "input-selection-background": CURSOR_COLOR,
+        "scrollbar": BAR,
+        "scrollbar-hover": BAR_HOVERED,
         "scrollbar-active": BLUE,
-        "scrollbar-background": _BACKGROUND,
-        "scrollbar-background-hover": _BACKGROUND,
-        "scrollbar-background-active": _BACKGROUND,
-        "scrollbar-corner-color": _BACKGROUND,
+        "scrollbar-background": BACKGROUND,
+        "scrollbar-background-hover": BACKGROUND,
+        "scrollbar-background-active": BACKGROUND,
+        "scrollbar-corner-color": BACKGROUND,
     },
 )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from tui_debugger.model import NodeKind, NodeSelection, NodeSelector, Watchpoint
 from tui_debugger.text.numbers import plural
+from tui_debugger.tui.actions import key_of
 from tui_debugger.tui.context import watchpoint_name
 from tui_debugger.tui.panes.nodes import Marks, make_marks
 from tui_debugger.tui.work import Report
@@ -237,7 +238,7 @@ class Watcher:
             self._deleted.append((current,))
             self._session.watchpoints.delete(current.id)
             self._changed()
-            self._context.say(f"deleted {watchpoint_name(current)}: u brings it back")
+            self._context.say(f"deleted {watchpoint_name(current)}: {key_of('undelete_watchpoint')} brings it back")
 
     def clear(self) -> None:
         """Deletes all; ``u`` brings them back."""
@@ -246,7 +247,9 @@ class Watcher:
             self._deleted.append(items)
             self._session.watchpoints.clear()
             self._changed()
-            self._context.say(f"deleted {plural(len(items), 'watchpoint')}: u brings them back")
+            self._context.say(
+                f"deleted {plural(len(items), 'watchpoint')}: {key_of('undelete_watchpoint')} brings them back"
+            )
 
     def undelete(self) -> None:
         """Brings back what was deleted last, with new numbers."""

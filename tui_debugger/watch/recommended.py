@@ -37,7 +37,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -54,6 +55,7 @@ from tui_debugger.model import (
     Watchpoint,
 )
 from tui_debugger.watch.condition_table import CONDITIONS, Value, validate
+from tui_debugger.watch.text import parse_watch
 
 VANISHED: Final = 1e-12
 """Mean magnitude below which a gradient is lost."""
@@ -66,6 +68,8 @@ _BIAS_GRADIENTS: Final = (NodeSelector(NodeKind.REGEX, BIAS), NodeSelector(NodeK
 """By name as well: where processes sum their gradients up the type is that of the collective operation."""
 RECOMMENDED: Final = "recommend_"
 """The names of recommended watchpoints begin with it, in MindInsight as here."""
+_SUFFIX: Final = "_watchpoint"
+"""They end with it."""
 
 _SATURATION: Final[dict[str, dict[str, Value]]] = {
     "tanh": {
@@ -98,13 +102,73 @@ def activation_ranges(op_type: str) -> Iterator[Watchpoint]:
     return _by_activation([op_type])
 
 
-def recommended(category: npt.NDArray[np.uint8], types: Sequence[str], *, device: str = "") -> tuple[Watchpoint, ...]:
+@dataclass(frozen=True, slots=True)
+class RecommendedChanges:
+    """What a person changes about the recommended watchpoints.
+
+    Attributes:
+        left_out: names of watchpoints that are not wanted, see ``built_in``.
+        params: parameters by the name of the watchpoint; those that are not named stay.
+        also: watchpoints to add, as text (``watch.text``).
+    """
+
+    left_out: frozenset[str] = frozenset()
+    params: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
+    also: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        """Tells whether anything is different."""
+        return bool(self.left_out or self.params or self.also)
+
+    def changed(self, watchpoint: Watchpoint) -> Watchpoint:
+        """Returns a recommended watchpoint with the parameters that were chosen for it.
+
+        Raises:
+            BadWatchpointError: a rule of the condition table is broken.
+        """
+        chosen = self.params.get(short_name(watchpoint))
+        if not chosen:
+            return watchpoint
+        return replace(watchpoint, params=validate(watchpoint.condition, {**dict(watchpoint.params), **chosen}))
+
+    def apply(self, watchpoints: Iterable[Watchpoint]) -> Iterator[Watchpoint]:
+        """Yields what is left of recommended watchpoints, changed, then those that are added.
+
+        Raises:
+            BadWatchpointError: a rule of the condition table is broken.
+        """
+        for watchpoint in watchpoints:
+            if short_name(watchpoint) not in self.left_out:
+                yield self.changed(watchpoint)
+        for text in self.also:
+            condition, params, selection = parse_watch(text)
+            yield Watchpoint(0, condition, params, selection, name=f"{RECOMMENDED}{condition}{_SUFFIX}")
+
+
+NO_CHANGES: Final = RecommendedChanges()
+
+
+def short_name(watchpoint: Watchpoint) -> str:
+    """Returns the name of a recommended watchpoint without what all of them share: ``tensor_overflow``."""
+    return watchpoint.name.removeprefix(RECOMMENDED).removesuffix(_SUFFIX)
+
+
+def built_in() -> dict[str, Watchpoint]:
+    """Returns every watchpoint that may be recommended, by its short name."""
+    every = (*_by_category(set(Category)), *_by_activation(_FAMILIES))
+    return {short_name(watchpoint): watchpoint for watchpoint in every}
+
+
+def recommended(
+    category: npt.NDArray[np.uint8], types: Sequence[str], *, device: str = "", changes: RecommendedChanges = NO_CHANGES
+) -> tuple[Watchpoint, ...]:
     """The recommended watchpoints for a run with these nodes, each only when it covers some node.
 
     Args:
         category: ``model.Category`` values, one per node.
         types: operator type names, one per node.
         device: ``Ascend``, ``GPU``, ``CPU`` or empty: conditions that never work there are left out.
+        changes: what a person changed about the set.
 
     Returns:
         Watchpoints with id 0, in MindInsight's order.
@@ -114,7 +178,7 @@ def recommended(category: npt.NDArray[np.uint8], types: Sequence[str], *, device
     forward = {name for name, value in zip(types, category.tolist(), strict=True) if value != gradient}
     return tuple(
         watchpoint
-        for watchpoint in (*_by_category(present), *_by_activation(forward))
+        for watchpoint in changes.apply((*_by_category(present), *_by_activation(forward)))
         if CONDITIONS[watchpoint.condition].available(device or "unknown")
     )
 
@@ -155,5 +219,5 @@ def _category(name: str) -> NodeSelector:
 
 def _watch(condition: str, selection: NodeSelection, name: str = "", /, **params: Value) -> Watchpoint:
     return Watchpoint(
-        0, condition, validate(condition, params), selection, name=f"{RECOMMENDED}{name or condition}_watchpoint"
+        0, condition, validate(condition, params), selection, name=f"{RECOMMENDED}{name or condition}{_SUFFIX}"
     )

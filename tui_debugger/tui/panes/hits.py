@@ -12,6 +12,7 @@ from textual.message import Message
 from tui_debugger.text.clean import clean
 from tui_debugger.text.tensors import step_text
 from tui_debugger.tui import theme
+from tui_debugger.tui.actions import key_of
 from tui_debugger.tui.panes.pane import Pane, pane_bindings
 from tui_debugger.tui.widgets.virtual_table import Column, ListRows, VirtualTable
 
@@ -48,7 +49,7 @@ class HitsPane(Pane):
         super().__init__()
         self.table = VirtualTable(
             _columns(many_ranks=False, graphs={}, rounds=False),
-            empty="nothing checked yet: r checks this step",
+            empty=f"nothing checked yet: {key_of('recheck')} checks this step",
             id="hit-table",
         )
         self.rows: HitRows | None = None

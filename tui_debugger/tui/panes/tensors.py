@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 
 def _columns(*, rounds: bool) -> tuple[Column, ...]:
-    from tui_debugger.tui.cells import STATISTIC_COLUMNS  # the first frame waits for no table of statistics
+    # The first frame waits for no table of statistics.
+    from tui_debugger.tui.cells import statistic_columns
 
     return (
         Column("", 1, frozen=True),
@@ -30,7 +31,7 @@ def _columns(*, rounds: bool) -> tuple[Column, ...]:
         Column("slot", 6 if rounds else 4, right=True, frozen=True),
         Column("shape", 9, elastic=1),
         Column("dtype", 8),
-        *STATISTIC_COLUMNS,
+        *statistic_columns(),
         Column("step", 4, right=True),
         Column("prev", 4),
         Column("from", 12, elastic=2),

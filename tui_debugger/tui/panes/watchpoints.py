@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from textual.binding import BindingType
 from textual.message import Message
 
+from tui_debugger.tui.actions import watchpoint_keys
 from tui_debugger.tui.panes.pane import Pane, matcher, pane_bindings
 from tui_debugger.tui.widgets.virtual_table import Column, ListRows, VirtualTable
 
@@ -43,9 +44,7 @@ class WatchpointsPane(Pane):
 
     def __init__(self) -> None:
         super().__init__()
-        self.table = VirtualTable(
-            _COLUMNS, empty="none: w makes one, a adds the recommended ones", id="watchpoint-table"
-        )
+        self.table = VirtualTable(_COLUMNS, empty=f"none: {watchpoint_keys()}", id="watchpoint-table")
         self._listed: tuple[Watchpoint, ...] = ()
         self._covered: Mapping[int, int] | None = None
         self._tally: ResultCounts | None = None

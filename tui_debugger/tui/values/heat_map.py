@@ -19,6 +19,7 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
+from tui_debugger.config import in_use
 from tui_debugger.model import ProgressFn, no_progress
 from tui_debugger.stats.heat import Picture, strongest
 from tui_debugger.text.heat_map import (
@@ -44,8 +45,9 @@ _FADED: Final = Style(bold=True, underline=True)
 
 
 def colors_of(app: App[Any]) -> Colors:
-    """Returns the colours that the terminal can show."""
-    return colors_named(app.console.color_system, plain=app.no_color)
+    """Returns the colours that the terminal can show, and that the theme leaves."""
+    system = "standard" if in_use().theme == "terminal" else app.console.color_system
+    return colors_named(system, plain=app.no_color)
 
 
 @lru_cache(maxsize=1024)

@@ -41,10 +41,10 @@ from tui_debugger.tui.actions import LOOK_AGAIN, bindings, view_action
 from tui_debugger.tui.cells import (
     COUNT_COLUMNS,
     EXTREME_COLUMNS,
-    STATISTIC_COLUMNS,
     count_cells,
     extreme_cells,
     statistic_cells,
+    statistic_columns,
 )
 from tui_debugger.tui.dialogs.modal import Line
 from tui_debugger.tui.export import TENSOR_HEADER, Extract, file_stem, tensor_fields
@@ -233,15 +233,19 @@ def _way(line: PathLine) -> Text:
 
 # -- inputs and outputs of the node ------------------------------------------------------------------
 
-NODE_COLUMNS: tuple[Column, ...] = (
-    Column("", 1, frozen=True),
-    Column("io", 8, frozen=True),
-    *STATISTIC_COLUMNS[:4],
-    Column("dtype", 8),
-    Column("shape", 9, elastic=1),
-    Column("from", 12, elastic=3),
-    *STATISTIC_COLUMNS[4:],  # 80 columns end before them
-)
+
+def node_columns() -> tuple[Column, ...]:
+    """Returns the columns of ``node_cells``."""
+    statistics = statistic_columns()
+    return (
+        Column("", 1, frozen=True),
+        Column("io", 8, frozen=True),
+        *statistics[:4],
+        Column("dtype", 8),
+        Column("shape", 9, elastic=1),
+        Column("from", 12, elastic=3),
+        *statistics[4:],  # 80 columns end before them
+    )
 
 
 def tensors_of(hop: Hop) -> list[tuple[TensorRow, OriginInput | None]]:
@@ -338,7 +342,7 @@ class OriginView(View):
         yield Line(id="why")
         yield VirtualTable(path_columns(), empty="", id="path")
         yield Line(id="hop")
-        yield VirtualTable(NODE_COLUMNS, id="fed")
+        yield VirtualTable(node_columns(), id="fed")
         yield Line(id="frames")
 
     @property

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from tui_debugger.config import in_use
+
 if TYPE_CHECKING:
     from tui_debugger.model import Hit, TensorKey
 
@@ -23,18 +25,23 @@ class ViewKind:
 
     Attributes:
         id: also the id of its action.
-        key: the same on the main screen and in every other view.
+        usual_key: the same on the main screen and in every other view, unless the user chose another one.
         title, help: for footers, palette, help page and manual.
         about: what it shows.
         place: module below ``tui.views`` and name of the class.
     """
 
     id: str
-    key: str
+    usual_key: str
     title: str
     help: str
     about: About
     place: tuple[str, str]
+
+    @property
+    def key(self) -> str:
+        """The first key that opens it."""
+        return in_use().keys.get(self.id, (self.usual_key,))[0]
 
 
 _T = About.TENSOR

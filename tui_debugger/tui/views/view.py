@@ -12,7 +12,7 @@ from textual.binding import BindingType
 from tui_debugger.errors import CancelledError, TdbgError
 from tui_debugger.text.clean import clean
 from tui_debugger.text.numbers import percent
-from tui_debugger.tui.actions import LOOK_AGAIN, VIEW_ACTIONS, bindings, opening_bindings
+from tui_debugger.tui.actions import LOOK_AGAIN, VIEW_ACTIONS, bindings, opening_bindings, shown_key
 from tui_debugger.tui.dialogs.modal import Modal
 
 if TYPE_CHECKING:
@@ -322,6 +322,7 @@ class View(Modal[None]):
             self.set_hints(self.hints)
 
     def _hints(self, hints: Sequence[tuple[str, str]]) -> Content:
+        hints = [(shown_key(text), word) for text, word in hints]
         mark = ((f"○ {self._outdated}: {LOOK_AGAIN.main_key}", "looks again"),) if self._outdated else ()
         return super()._hints((*mark, *hints))
 

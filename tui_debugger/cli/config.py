@@ -1,0 +1,204 @@
+"""``tdbg config``: where the configuration lies, what is in force, an example of it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tui_debugger.cli.options import add_config, add_look, screen_config
+from tui_debugger.cli.output import documented, print_json, print_table
+from tui_debugger.errors import TdbgError
+from tui_debugger.text.writer import write_lines
+
+if TYPE_CHECKING:
+    from argparse import _SubParsersAction
+
+    from tui_debugger.config import Config
+
+DESCRIPTION = """\
+Says where the configuration lies, checks it, and lists what is in force: each
+value, and whether it is the default, from the file, or from an option.
+
+TDBG_CONFIG  the file (default: $XDG_CONFIG_HOME/tdbg/config.toml or
+             ~/.config/tdbg/config.toml); empty: none
+
+A mistake in the file is an error, here and in every command that uses it;
+--no-config leaves the file out.
+"""
+EPILOG = """\
+exit codes:
+  0    the configuration is right, or there is none
+  2    it is wrong or cannot be read; with --init: there is one already
+"""
+
+
+def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the command."""
+    parser = commands.add_parser(
+        "config",
+        help="show and check the configuration",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--init", action="store_true", help="write an example, with every setting as a comment; overwrites nothing"
+    )
+    add_look(parser)
+    add_config(parser)
+    parser.add_argument("--json", action="store_true", help="one JSON document on stdout instead of a table")
+    parser.set_defaults(run=_run, path=None)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from tui_debugger.config import config_path
+
+    with documented("config", arguments):
+        path = arguments.path = config_path()
+        if arguments.init:
+            _init(path)
+            found = None
+        else:
+            config = screen_config(arguments)
+            from tui_debugger.tui.settings import check_keys
+
+            check_keys(config)
+            found = list(settings(config, arguments))
+    head = {"command": "config", "path": None if path is None else str(path), "exit_code": 0}
+    if found is None:
+        if arguments.json:
+            print_json({**head, "written": True})
+        else:
+            write_lines(f"{path} is written: take the # away from what you want to change")
+    elif arguments.json:
+        rows = [{"setting": each.name, "value": each.value, "from": each.source} for each in found]
+        print_json({**head, "found": config.found, "settings": rows})
+    else:
+        _print(path, config, found)
+    return 0
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A setting that is in force.
+
+    Attributes:
+        name: as errors have it: ``columns.stat``.
+        value: for JSON.
+        source: ``default``, ``file``, or ``option``.
+        usual: it is one of many that are as always: the table leaves it out.
+    """
+
+    name: str
+    value: Any
+    source: str
+    usual: bool = False
+
+    @property
+    def text(self) -> str:
+        """The value for people."""
+        if isinstance(self.value, bool):
+            return "on" if self.value else "off"
+        return " ".join(self.value) if isinstance(self.value, list) else str(self.value)
+
+
+def settings(config: Config, arguments: argparse.Namespace) -> Iterator[Setting]:
+    """Yields every setting, in the order of the file that ``--init`` writes."""
+    from tui_debugger.config import column_names, tables
+    from tui_debugger.tui.settings import ADJUSTABLE
+    from tui_debugger.watch.recommended import NO_CHANGES, built_in
+    from tui_debugger.watch.text import format_value
+
+    def source(name: str, *, chosen: bool = False) -> str:
+        return "option" if chosen else "file" if name in config.lines else "default"
+
+    yield Setting("theme", config.theme, source("theme", chosen=arguments.theme is not None))
+    yield Setting("mouse", config.mouse, source("mouse", chosen=arguments.mouse is not None))
+    for table in tables():
+        given = "file" if table in config.columns else "default"
+        yield Setting(f"columns.{table}", column_names(config.table(table)), given)
+    changes = config.recommended or NO_CHANGES
+    for name, watchpoint in built_in().items():
+        params = [f"{param}={format_value(value)}" for param, value in changes.changed(watchpoint).params]
+        given = "file" if name in changes.left_out or name in changes.params else "default"
+        yield Setting(f"recommended.{name}", False if name in changes.left_out else params or True, given)
+    for text in changes.also:
+        yield Setting("recommended.also", text, "file")
+    for action in ADJUSTABLE:
+        chosen = config.keys.get(action.setting)
+        given = "default" if chosen is None else "file"
+        yield Setting(f"keys.{action.setting}", list(chosen or action.usual_keys), given, usual=chosen is None)
+
+
+def _print(path: Path | None, config: Config, found: list[Setting]) -> None:
+    if config.path is None:
+        write_lines("file  none: --no-config" if path is not None else "file  none: TDBG_CONFIG is empty")
+    else:
+        write_lines(f"file  {path}" + ("" if config.found else "  (not there; tdbg config --init writes an example)"))
+    write_lines("")
+    print_table(("setting", "value", "from"), [(each.name, each.text, each.source) for each in found if not each.usual])
+    if "NO_COLOR" in os.environ:
+        write_lines("", "NO_COLOR is set: the screen has no colours, whatever the theme is")
+    usual = sum(each.usual for each in found)
+    write_lines("", f"{usual} actions have their usual keys: `tdbg help configuration` lists them")
+
+
+def _init(path: Path | None) -> None:
+    """Writes the example.
+
+    Raises:
+        TdbgError: there is a file, or none can be written.
+    """
+    from tui_debugger.config import VARIABLE
+
+    if path is None:
+        raise TdbgError("there is no place for a configuration", where=f"{VARIABLE} is empty", hint="unset it")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("x", encoding="utf-8") as file:
+            file.write(example())
+    except FileExistsError:
+        hint = "edit it, or move it away; `tdbg help configuration` shows every setting"
+        raise TdbgError("there is a configuration already", where=str(path), hint=hint) from None
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise TdbgError(f"the example cannot be written: {why}", where=str(path), hint="see who owns it") from None
+
+
+def example() -> str:
+    """Returns a configuration that says all defaults, as comments: ``#`` before a setting, ``# `` before words."""
+    from tui_debugger.config import THEMES, column_names, tables
+    from tui_debugger.tui.settings import ADJUSTABLE
+    from tui_debugger.watch.condition_table import CONDITIONS
+    from tui_debugger.watch.recommended import built_in
+    from tui_debugger.watch.text import format_value
+
+    lines = ["# The configuration of tdbg. `tdbg config` checks it, `tdbg help configuration` explains it.", ""]
+    lines += [f"# {name}: {help_text}" for name, help_text in THEMES.items()]
+    lines += ['#theme = "dark"', "", "# false leaves the mouse to the terminal's own selection", "#mouse = true", ""]
+    lines += ["# The statistics that tables show, in their order.", "[columns]"]
+    for name, table in tables().items():
+        lines += [f"# {table.help}; there are {', '.join(table.known)}"]
+        lines += [f"#{name} = {json.dumps(column_names(table.default))}"]
+    lines += ["", "# The recommended watchpoints: false leaves one out, a table changes its parameters."]
+    lines += ["[recommended]"]
+    for name, watchpoint in built_in().items():
+        lines.append(f"# {CONDITIONS[watchpoint.condition].summary}")
+        params = ", ".join(f"{param} = {format_value(value)}" for param, value in watchpoint.params)
+        lines.append(f"#{name} = {{ {params} }}" if params else f"#{name} = true")
+    lines += ["# More of them, as --watch takes them.", "#also = []", ""]
+    lines += ["# Keys by the name of the action: one, or a list. Enter, Esc, arrows have their names:"]
+    lines += ['# "enter", "up", "pageup", "ctrl+l", "f5". What is not named keeps its usual keys.', "[keys]"]
+    group = ""
+    for action in ADJUSTABLE:
+        if action.group != group:
+            group = action.group
+            lines += ["", f"# -- {group}"]
+        keys = list(action.usual_keys)
+        lines += [f"# {action.help}", f"#{action.setting} = {json.dumps(keys if len(keys) > 1 else keys[0])}"]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,381 @@
+r"""The user's configuration: one TOML file, read whole or not at all.
+
+``~/.config/tdbg/config.toml`` (``$XDG_CONFIG_HOME``; ``$TDBG_CONFIG`` names another file, or none when it is empty).
+A mistake in it is an error with its line, never a silent default: a check with another recommended set than the one
+that was asked for must not say "clean". ``--no-config`` leaves the file out.
+
+Keys by id are looked up on screen (``tui.settings``), because only the screen knows its actions; everything else is
+checked here.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache, partial
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from tui_debugger.errors import BadWatchpointError, ConfigError
+from tui_debugger.opener import METADATA_LIMIT, read_regular, why_not
+from tui_debugger.text.clean import clean
+
+if TYPE_CHECKING:
+    from tui_debugger.stats.fields import Field
+    from tui_debugger.watch.recommended import RecommendedChanges
+
+VARIABLE: Final = "TDBG_CONFIG"
+NAME: Final = "config.toml"
+THEMES: Final[Mapping[str, str]] = {
+    "dark": "light text on a dark ground",
+    "light": "dark text on a light ground",
+    "high-contrast": "black, white, and the brightest colours",
+    "terminal": "the 16 colours and the ground of the terminal itself",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table whose columns can be chosen.
+
+    Attributes:
+        help: where one sees it.
+        default: the statistics that it shows.
+        known: those that it can show, by the names that the configuration gives them.
+    """
+
+    help: str
+    default: tuple[Field, ...]
+    known: Mapping[str, Field]
+
+
+@cache
+def tables() -> Mapping[str, Table]:
+    """Returns the tables whose columns can be chosen, by name. The first frame waits for no statistics."""
+    from tui_debugger.stats.fields import FIELDS, STAT_TABLE, TENSOR_TABLE
+
+    shown = {each.column or each.name: each for each in FIELDS if each.title}
+    return {
+        "tensors": Table("the list of tensors on screen, and the way to an origin", TENSOR_TABLE, shown),
+        "stat": Table("what tdbg stat prints", STAT_TABLE, {each.column: each for each in FIELDS if each.column}),
+    }
+
+
+def column_names(fields: Sequence[Field]) -> list[str]:
+    """Returns the names of statistics in the configuration."""
+    return [each.column or each.name for each in fields]
+
+
+_DO: Final = "correct it, or use --no-config; `tdbg help configuration` explains the file"
+
+_KEY_NAMES: Final = (
+    *("up", "down", "left", "right", "pageup", "pagedown", "home", "end", "insert", "delete"),
+    *("enter", "escape", "space", "backspace", "tab", "shift+tab", "comma"),
+)
+_FUNCTION_KEYS: Final = tuple(f"f{number}" for number in range(1, 13))
+_CHARACTER_KEYS: Final = {",": "comma", " ": "space"}
+_TAKEN: Final = {
+    "ctrl+z": "belongs to the shell",
+    "ctrl+a": "is the prefix of screen",
+    "ctrl+b": "is the prefix of tmux",
+    "ctrl+h": "is Backspace in a terminal",
+    "ctrl+i": "is Tab in a terminal",
+    "ctrl+j": "is Enter in a terminal",
+    "ctrl+m": "is Enter in a terminal",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """What the user chose; every default where there is nothing to read.
+
+    Attributes:
+        path: where the file lies or would lie; None when none was to be read.
+        found: whether it is there.
+        theme: one of ``THEMES``.
+        mouse: whether the screen takes the mouse.
+        keys: keys by the id of their action, as Textual spells them.
+        columns: statistics by the name of their table, both of ``tables``; defaults are left out.
+        recommended: what differs from the recommended watchpoints; None for nothing.
+        lines: where each setting stands, by ``theme``, ``keys.recheck``.
+    """
+
+    path: Path | None = None
+    found: bool = False
+    theme: str = "dark"
+    mouse: bool = True
+    keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    columns: Mapping[str, tuple[Field, ...]] = field(default_factory=dict)
+    recommended: RecommendedChanges | None = None
+    lines: Mapping[str, int] = field(default_factory=dict)
+
+    def where(self, name: str) -> str:
+        """Returns where a setting stands, for errors: the file and the line."""
+        return _place(self.path, self.lines, name)
+
+    def table(self, name: str) -> tuple[Field, ...]:
+        """Returns the statistics that a table shows, in their order."""
+        return self.columns.get(name) or tables()[name].default
+
+
+_screen = Config()
+
+
+def use(config: Config) -> None:
+    """Makes a configuration that of the screen of this process: a process has one screen."""
+    global _screen  # noqa: PLW0603 - what is drawn asks for it everywhere, as for the terminal
+    _screen = config
+
+
+def in_use() -> Config:
+    """Returns the configuration of the screen of this process."""
+    return _screen
+
+
+def config_path() -> Path | None:
+    """Returns where the file lies or would lie; None when the environment says that there is none."""
+    named = os.environ.get(VARIABLE)
+    if named is not None:
+        return Path(named).expanduser() if named else None
+    base = os.environ.get("XDG_CONFIG_HOME", "")
+    if os.path.isabs(base):  # noqa: PTH117 - XDG: a relative one is to be ignored; Path("") would be "."
+        return Path(base, "tdbg", NAME)
+    try:
+        return Path.home() / ".config" / "tdbg" / NAME
+    except RuntimeError:  # nobody knows where this user is at home
+        return None
+
+
+def load(path: Path | None) -> Config:
+    """Reads the file; without one every setting has its default.
+
+    Raises:
+        ConfigError: it cannot be read, is no TOML, or a setting is wrong; with the line.
+    """
+    if path is None:
+        return Config()
+    try:
+        data = read_regular(path, METADATA_LIMIT)
+    except FileNotFoundError as error:
+        if path.is_symlink():
+            raise _unreadable(path, error) from None
+        return Config(path=path)
+    except (OSError, ValueError) as error:
+        raise _unreadable(path, error) from None
+    return parse(data, path)
+
+
+def parse(data: bytes, path: Path | None) -> Config:
+    """Returns what a file says.
+
+    Raises:
+        ConfigError: see ``load``.
+    """
+    # Loaded where it is used: starting the program needs no parser. tomli is the same module for Python 3.10.
+    toml = import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
+    try:
+        text = data.decode("utf-8-sig")
+        document: dict[str, Any] = toml.loads(text)
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise ConfigError(
+            "the configuration is no UTF-8 text", where=f"{_shown(path)}, line {line}", hint="save it as UTF-8"
+        ) from None
+    except (ValueError, RecursionError) as error:
+        line_of = re.search(r"\(at line (\d+)", str(error))
+        where = f"{_shown(path)}, line {line_of[1] if line_of else len(text.splitlines())}"
+        raise ConfigError(f"the configuration is no TOML: {clean(str(error))}", where=where, hint=_DO) from None
+    return _Reader(path, document, _lines_of(text)).config()
+
+
+class _Reader:
+    """Turns a TOML document into a ``Config``."""
+
+    def __init__(self, path: Path | None, document: Mapping[str, Any], lines: Mapping[str, int]) -> None:
+        self._path = path
+        self._document = document
+        self._lines = lines
+
+    def config(self) -> Config:
+        parts: dict[str, Callable[[Any], Any]] = {
+            "theme": self._theme,
+            "mouse": self._mouse,
+            "keys": self._keys,
+            "columns": self._columns,
+            "recommended": self._recommended,
+        }
+        for name in self._document:
+            if name not in parts:
+                raise self._unknown("setting", name, name, parts)
+        read = {name: part(self._document[name]) for name, part in parts.items() if name in self._document}
+        return Config(path=self._path, found=True, lines=self._lines, **read)
+
+    def _wrong(self, what: str, name: str, hint: str = _DO) -> ConfigError:
+        return ConfigError(what, where=_place(self._path, self._lines, name), hint=hint)
+
+    def _unknown(self, kind: str, name: str, at: str, known: Sequence[str] | Mapping[str, Any]) -> ConfigError:
+        return self._wrong(f"no {kind} is called {clean(name)!r}", at, near(name, known))
+
+    def _theme(self, value: Any) -> str:
+        if not isinstance(value, str) or value not in THEMES:
+            raise self._wrong(f"no theme is called {clean(repr(value))}", "theme", "one of " + ", ".join(THEMES))
+        return value
+
+    def _mouse(self, value: Any) -> bool:
+        if not isinstance(value, bool):
+            raise self._wrong("mouse is neither true nor false", "mouse")
+        return value
+
+    def _table(self, value: Any, name: str) -> Mapping[str, Any]:
+        if not isinstance(value, dict):
+            raise self._wrong(f"{clean(name)} is no table", name, f"write [{clean(name)}] and below it one line each")
+        return value
+
+    def _keys(self, value: Any) -> Mapping[str, tuple[str, ...]]:
+        found = {}
+        for action, given in self._table(value, "keys").items():
+            name = f"keys.{action}"
+            keys = [given] if isinstance(given, str) else given
+            if not isinstance(keys, list) or not keys or not all(isinstance(key, str) for key in keys):
+                raise self._wrong(
+                    f"the keys of {clean(action)} are neither a key nor a list of keys",
+                    name,
+                    f'write {clean(action)} = "x" or {clean(action)} = ["x", "f5"]',
+                )
+            found[action] = tuple(dict.fromkeys(self._key(key, name) for key in keys))
+        return found
+
+    def _key(self, text: str, name: str) -> str:
+        key = _CHARACTER_KEYS.get(text, text if len(text) == 1 else text.lower())
+        if len(text) == 1 and text.isprintable():
+            return key
+        if key in _KEY_NAMES or key in _FUNCTION_KEYS:
+            return key
+        if key in _TAKEN:
+            raise self._wrong(f"the key {key} cannot be used: it {_TAKEN[key]}", name)
+        if re.fullmatch(r"ctrl\+[a-z]", key):
+            return key
+        raise self._wrong(
+            f"the key {clean(text)!r} is none that every terminal sends",
+            name,
+            "a character such as x, ctrl+ and a letter, or one of " + " ".join((*_KEY_NAMES, "f1 … f12")),
+        )
+
+    def _columns(self, value: Any) -> Mapping[str, tuple[Field, ...]]:
+        found = {}
+        for table, names in self._table(value, "columns").items():
+            at = f"columns.{table}"
+            if table not in tables():
+                raise self._unknown("table", table, at, tables())
+            known = tables()[table].known
+            if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
+                hint = f"write {table} = [{', '.join(map(repr, list(known)[:3]))}]; there are {', '.join(known)}"
+                raise self._wrong(f"the columns of {table} are no list of statistics", at, hint)
+            for name in names:
+                if name not in known:
+                    raise self._unknown("statistic", name, at, known)
+            if len(set(names)) < len(names):
+                raise self._wrong(f"the columns of {table} name a statistic twice", at)
+            found[table] = tuple(known[name] for name in names)
+        return found
+
+    def _recommended(self, value: Any) -> RecommendedChanges:
+        from tui_debugger.watch.recommended import RecommendedChanges, built_in
+
+        known = built_in()
+        left_out: set[str] = set()
+        params: dict[str, Mapping[str, float | bool]] = {}
+        also = []
+        for name, given in self._table(value, "recommended").items():
+            at = f"recommended.{name}"
+            if name == "also":
+                also = self._also(given)
+            elif name not in known:
+                raise self._unknown("recommended watchpoint", name, at, [*known, "also"])
+            elif given is False:
+                left_out.add(name)
+            elif given is not True:
+                if not isinstance(given, dict):
+                    hint = f"write {name} = false, or {name} = {{ parameter = value }}"
+                    raise self._wrong(f"{name} is neither true nor false nor a table of parameters", at, hint)
+                params[name] = given
+        changes = RecommendedChanges(frozenset(left_out), params, tuple(also))
+        for name in params:
+            self._valid(partial(changes.changed, known[name]), f"recommended.{name}")
+        if left_out == known.keys() and not also:
+            raise self._wrong("no recommended watchpoint is left", "recommended", "leave one in, or add one with also")
+        return changes
+
+    def _also(self, given: Any) -> list[str]:
+        from tui_debugger.watch.text import parse_watch
+
+        at = "recommended.also"
+        if not isinstance(given, list) or not all(isinstance(text, str) for text in given):
+            hint = "write also = ['TL abs_mean_gt=0.001 @ category=gradient']"
+            raise self._wrong("also is no list of watchpoints", at, hint)
+        for text in given:
+            self._valid(partial(parse_watch, text), at, clean(text))
+        return given
+
+    def _valid(self, read: Callable[[], object], name: str, text: str = "") -> None:
+        """Reads a watchpoint; a mistake in it is told with its place in the file."""
+        try:
+            read()
+        except BadWatchpointError as error:
+            where = ": ".join(filter(None, (_place(self._path, self._lines, name), text)))
+            raise ConfigError(clean(error.what), where=where, hint=error.hint or _DO) from None
+
+
+def near(name: str, known: Sequence[str] | Mapping[str, Any]) -> str:
+    """Returns what to do about a name that is none: names that are spelled alike, and where they stand, or all."""
+    import difflib
+
+    alike = difflib.get_close_matches(name, list(known), n=3, cutoff=0.6)
+    if alike:
+        return "did you mean " + " or ".join(alike) + "? `tdbg help configuration` lists them all"
+    return "one of " + ", ".join(known) if len(known) <= 20 else "`tdbg help configuration` lists them all"
+
+
+def _shown(path: Path | None) -> str:
+    return clean(str(path)) if path is not None else "the configuration"
+
+
+def _place(path: Path | None, lines: Mapping[str, int], name: str) -> str:
+    while name and name not in lines:
+        name = name.rpartition(".")[0]
+    return f"{_shown(path)}, line {lines[name]}" if name else _shown(path)
+
+
+def _unreadable(path: Path, error: OSError | ValueError) -> ConfigError:
+    why = why_not(path, error if isinstance(error, OSError) else None, wanted="a file")
+    return ConfigError(
+        f"the configuration cannot be read: {why}",
+        where=_shown(path),
+        hint="see that it is a file that you may read, or use --no-config",
+    )
+
+
+_HEADER: Final = re.compile(r"\s*\[\s*([^\[\]]+?)\s*\]\s*(?:#.*)?")
+_SETTING: Final = re.compile(r"""\s*((?:[\w-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[\w-]+|"[^"]*"|'[^']*'))*)\s*=""")
+_PART: Final = re.compile(r"""[\w-]+|"[^"]*"|'[^']*'""")
+
+
+def _lines_of(text: str) -> dict[str, int]:
+    """Returns the line of each setting, as far as one sees it without a parser; for errors only."""
+    found: dict[str, int] = {}
+    table = ""
+    for number, line in enumerate(text.splitlines(), 1):
+        if header := _HEADER.fullmatch(line):
+            table = _dotted(header[1])
+            found.setdefault(table, number)
+        elif setting := _SETTING.match(line):
+            found.setdefault(f"{table}.{_dotted(setting[1])}".lstrip("."), number)
+    return found
+
+
+def _dotted(name: str) -> str:
+    return ".".join(part.strip("\"'") for part in _PART.findall(name))
