@@ -178,6 +178,17 @@ _PLURALS = {
 }
 
 
+def watchpoint_name(watchpoint: Watchpoint) -> str:
+    """Returns ``TO #3``."""
+    condition = CONDITIONS.get(watchpoint.condition)
+    return f"{condition.abbr if condition else '?'} #{watchpoint.id}"
+
+
+def long_watchpoint_name(watchpoint: Watchpoint) -> str:
+    """Returns ``TO #3 tensor overflow``, for where there is room."""
+    return f"{watchpoint_name(watchpoint)} {watchpoint.condition.replace('_', ' ')}"
+
+
 def watch_words(watchpoint: Watchpoint) -> str:
     """Returns ``weights: changed too much since the previous step (update ratio > 1)``."""
     condition = CONDITIONS.get(watchpoint.condition)
