@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from tui_debugger.text.clean import clean
@@ -22,6 +22,18 @@ BEFORE_FIRST = "start"
 def step_text(step: int, round: int = 0) -> str:  # noqa: A002 - see TensorKey
     """Returns ``3``; ``3#2`` for its second run; ``start`` for what stood before the first step of a live training."""
     return BEFORE_FIRST if step < 0 else f"{step}{round_text(round)}"
+
+
+def steps_text(steps: Collection[int]) -> str:
+    """Returns ``step 3``, ``steps 0–5``, ``steps start, 0–3, 5``."""
+    parts: list[list[int]] = []
+    for step in sorted(steps):
+        if parts and step >= 0 and parts[-1][-1] == step - 1 >= 0:
+            parts[-1].append(step)
+        else:
+            parts.append([step])
+    words = [step_text(run[0]) + (f"–{run[-1]}" if len(run) > 1 else "") for run in parts]
+    return f"step{'' if len(steps) == 1 else 's'} {', '.join(words) or 'none'}"
 
 
 def run_text(key: TensorKey) -> str:

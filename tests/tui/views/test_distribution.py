@@ -309,7 +309,7 @@ async def test_a_cursor_key_sends_less_than_a_kilobyte(session: Session, monkeyp
 
 
 async def test_from_a_hit_to_its_distribution_in_the_whole_program(open_screen: OpenScreen) -> None:
-    async with open_screen("mindspore-2.0-nan") as screen:
+    async with open_screen("mindspore-2.0-nan", step=0) as screen:
         await screen.press("n", "b")
         await screen.until(lambda: "-Inf 1 (25.0 %)" in screen.text)
         assert "Log-op381" in screen.text

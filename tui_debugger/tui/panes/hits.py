@@ -37,6 +37,13 @@ class HitsPane(Pane):
             super().__init__()
             self.hit = hit
 
+    class HitHighlighted(Message):
+        """The cursor came to a hit."""
+
+        def __init__(self, hit: Hit) -> None:
+            super().__init__()
+            self.hit = hit
+
     def __init__(self) -> None:
         super().__init__()
         self.table = VirtualTable(
@@ -215,6 +222,8 @@ class HitsPane(Pane):
         hit = self.current
         graph = f"{hit.key.graph}/" if hit is not None and self._graphs else ""
         self.set_detail("" if hit is None else f"{graph}{hit.key.node}")
+        if hit is not None:
+            self.post_message(self.HitHighlighted(hit))
 
     def on_virtual_table_row_selected(self, event: VirtualTable.RowSelected) -> None:
         """Enter goes to the node."""

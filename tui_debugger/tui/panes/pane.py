@@ -25,7 +25,11 @@ TITLES = dict(PANES)
 
 
 class Pane(CachedColumn, can_focus=False):
-    """Base of the panes. ``PANE`` is its id in the action registry."""
+    """Base of the panes. ``PANE`` is its id in the action registry.
+
+    Attributes:
+        detail: what is said of the row under the cursor.
+    """
 
     PANE: ClassVar[str] = ""
     table: VirtualTable
@@ -39,8 +43,12 @@ class Pane(CachedColumn, can_focus=False):
             self.pane = pane
             self.text = text
 
+    class DetailChanged(Message):
+        """Another text belongs into the lower edge of the frame."""
+
     def __init__(self) -> None:
         super().__init__(id=self.PANE, classes="pane")
+        self.detail = ""
         self._search_bar: SearchBar | None = None
         self._filters: Static | None = None
         self._count = ""
@@ -67,6 +75,7 @@ class Pane(CachedColumn, can_focus=False):
         """Draws the frame: heavy when active, without sides when the pane is alone on the screen."""
         self._upper.set_look(active=active, corners=not single)
         self._lower.set_look(active=active, corners=not single)
+        self._lower.display = not single
 
     @property
     def count(self) -> str:
@@ -74,8 +83,12 @@ class Pane(CachedColumn, can_focus=False):
         return self._count
 
     def set_detail(self, text: str) -> None:
-        """Shows text in the lower edge of the frame."""
-        self._lower.show("", text)
+        """Shows text in the lower edge of the frame, or in the footer where there is none."""
+        if text != self.detail:
+            self.detail = text
+            self._lower.show("", text)
+            if not self._lower.display:
+                self.post_message(self.DetailChanged())
 
     def set_filters(self, text: Text | None) -> None:
         """Shows the line that says what is filtered; None takes it away."""
