@@ -138,7 +138,9 @@ DESK: dict[tuple[str, str], Case] = {
     ("global", "graph_forward"): Case(lambda a, b: not a.chips and "graph0" in b.chips, "", MANY),
     ("global", "history"): Case(opens("HistoryScreen")),
     ("global", "recheck"): Case(lambda a, b: "not checked yet" in a.header and "● step 0 checked" in b.header, "3 D u"),
-    ("global", "recheck_all"): Case(lambda a, b: "not checked yet" in a.header and "● steps 0–5 checked" in b.header, "3 D u"),
+    ("global", "recheck_all"): Case(
+        lambda a, b: "not checked yet" in a.header and "● steps 0–5 checked" in b.header, "3 D u"
+    ),
     ("global", "next_hit"): Case(lambda _, b: b.position[1] == 3 and "Log-op381" in b.row and "hit 1 of" in b.notice),
     ("global", "previous_hit"): Case(lambda a, b: "ReduceSum-op382" in a.row and "Log-op381" in b.row, "n n"),
     ("global", "this_step_only"): Case(fewer, "n ] ] 4"),
@@ -160,10 +162,11 @@ DESK: dict[tuple[str, str], Case] = {
     ("watchpoints", "edit_watchpoint"): Case(opens("WatchpointForm"), "3"),
     ("watchpoints", "toggle_enabled"): Case(lambda a, b: "●" in a.row and "○" in b.row, "3"),
     ("watchpoints", "delete_watchpoint"): Case(
-        lambda a, b: len(b.rows) == len(a.rows) - 1 and "u brings" in b.notice, "3"
+        lambda a, b: len(b.rows) == len(a.rows) - 1 and "u undoes" in b.notice, "3"
     ),
-    ("watchpoints", "clear_watchpoints"): Case(lambda _, b: not b.rows and "u brings" in b.notice, "3"),
-    ("watchpoints", "undelete_watchpoint"): Case(more, "3 d"),
+    ("watchpoints", "clear_watchpoints"): Case(lambda _, b: not b.rows and "u undoes" in b.notice, "3"),
+    ("global", "undo"): Case(more, "3 d"),
+    ("global", "redo"): Case(fewer, "3 d u"),
     ("watchpoints", "show_covered"): Case(lambda _, b: "watched by WCL #1" in b.text, "3"),
     ("watchpoints", "save_watchpoints"): Case(opens("TextPrompt"), "3"),
     ("watchpoints", "load_watchpoints"): Case(opens("TextPrompt"), "3"),

@@ -495,6 +495,12 @@ class WatchpointList:
 
     # -- undo and redo ---------------------------------------------------------------------------
 
+    @property
+    def last_change(self) -> Change | None:
+        """What ``undo`` would undo; None when there is nothing."""
+        with self._lock:
+            return self._done[-1] if self._done else None
+
     def undo(self) -> Change | None:
         """Brings back the list from before the last change; returns that change, None when there was none."""
         with self._lock:

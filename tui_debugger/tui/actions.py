@@ -157,7 +157,12 @@ ACTIONS: tuple[Action, ...] = (
     *_of(
         "nodes",
         _NODES,
-        ("toggle_watch", "space", "Watch", "Puts the node or scope into the selected watchpoint, or takes it out."),
+        (
+            "toggle_watch",
+            "space",
+            "Watch",
+            "Puts the node or scope into the selected watchpoint, or takes it out: the lower edge says which.",
+        ),
         ("filter_nodes", "f", "Filter", "Filters by graph, category, operator type, watched, hit."),
         ("clear_filter", "backspace", "Clear filter", "Removes search, filters and the restriction to a source line."),
     ),
@@ -172,6 +177,13 @@ ACTIONS: tuple[Action, ...] = (
         _WATCH,
         ("new_watchpoint", "w", "New watchpoint", "Makes a watchpoint from the condition table."),
         ("add_recommended", "a", "Add recommended", "Adds the recommended watchpoints that are not in the list yet."),
+        (
+            "undo",
+            "u",
+            "Undo",
+            "Takes back the last change of the watchpoints: made, edited, deleted, enabled, loaded, or nodes by Space.",
+        ),
+        ("redo", "U", "Redo", "Does again what was undone last."),
     ),
     *_of(
         "watchpoints",
@@ -180,7 +192,6 @@ ACTIONS: tuple[Action, ...] = (
         ("toggle_enabled", "x space", "Enable", "Enables or disables the watchpoint."),
         ("delete_watchpoint", "d", "Delete", "Deletes the watchpoint; u brings it back."),
         ("clear_watchpoints", "D", "Delete all", "Deletes all watchpoints; u brings them back."),
-        ("undelete_watchpoint", "u", "Undo delete", "Brings back what was deleted last."),
         ("show_covered", "m", "Covered nodes", "Shows only the nodes this watchpoint covers, or all again."),
         ("save_watchpoints", "e", "Save to file", "Writes the list to a new file that --watch-file takes."),
         ("load_watchpoints", "i", "Load from file", "Adds the watchpoints of a file that are not in the list yet."),

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from tui_debugger.arrays import Mask
     from tui_debugger.diagnose.headline import Headline
-    from tui_debugger.model import TensorKey, Watchpoint
+    from tui_debugger.model import TensorKey
     from tui_debugger.session import CheckResult, Session
     from tui_debugger.tui.cells import ResultCounts
     from tui_debugger.tui.panes.hits import HitsPane
@@ -124,16 +124,10 @@ class Context:
         self.work.run("dialog", lambda _: job(), done, failed)
 
     def watchpoint_names(self) -> dict[int, str]:
-        """Returns ``TO #3`` by id, for chips and filters."""
-        return {each.id: watchpoint_name(each) for each in self.session.watchpoints.items()}
+        """Returns ``TO #3 tensor overflow`` by id, for chips and filters."""
+        from tui_debugger.text.hits import long_watchpoint_name  # with the condition table: not in the first frame
 
-
-def watchpoint_name(watchpoint: Watchpoint) -> str:
-    """Returns ``TO #3``."""
-    from tui_debugger.watch.conditions import CONDITIONS
-
-    condition = CONDITIONS.get(watchpoint.condition)
-    return f"{condition.abbr if condition else '?'} #{watchpoint.id}"
+        return {each.id: long_watchpoint_name(each) for each in self.session.watchpoints.items()}
 
 
 @dataclass(frozen=True, eq=False)
