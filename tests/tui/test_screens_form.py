@@ -114,7 +114,7 @@ async def test_a_mistake_is_forgotten_with_the_condition_it_was_made_in() -> Non
         await view.type("tl")
         await view.press("enter")
         await view.type("x")
-        assert "max_gt must be" in view.text
+        assert "abs_mean_gt must be 0 or more" in view.text
         await view.press("shift+tab")
         await clear(view)
         await view.type("ts")
