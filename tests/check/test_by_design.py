@@ -440,7 +440,7 @@ def test_masks_are_never_findings_and_other_infinities_always_are(data: st.DataO
 
 
 def test_the_table_has_plain_names_only() -> None:
-    from tui_debugger.graph.operator_types import plain_type
+    from tui_debugger.graph.categories import plain_type
 
     assert all(plain_type(name) == name for name in OPERATORS)
 

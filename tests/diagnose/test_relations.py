@@ -25,7 +25,7 @@ from tui_debugger.diagnose.relations import (
     watch_words,
 )
 from tui_debugger.errors import UnreadableTensorError
-from tui_debugger.graph.edges import real_consumers, real_inputs
+from tui_debugger.graph.table import real_consumers, real_inputs
 from tui_debugger.model import Side, TensorKey
 from tui_debugger.session import Session
 

@@ -212,7 +212,7 @@ WRITES = {
 CONSOLES = {
     "tui/app.py": "writes the traceback of a crash into the writer's stream",
     "tui/widgets/text.py": "turns Rich texts into segments; writes nothing",
-    "cli/show_values.py": "asks which colours the terminal has; writes nothing",
+    "cli/show_report.py": "asks which colours the terminal has; writes nothing",
     "cli/help.py": "renders a page into a text, which the writer writes",
 }
 """Files that may make a Rich console, and why."""
@@ -267,7 +267,7 @@ def test_only_the_writer_is_handed_a_stream() -> None:
         "text/writer.py",
         "cli/main.py",
         "cli/output.py",
-        "cli/show_values.py",
+        "cli/show_report.py",
         "cli/start.py",
     }  # they ask it something, or hand it on; the last one see WRITES
     found = []

@@ -202,7 +202,7 @@ NOT_BEFORE_THE_FIRST_FRAME = {
     *("tui_debugger.sources.base", "tui_debugger.sources.follow", "tui_debugger.text.hits"),
     *(
         f"tui_debugger.tui.{name}"
-        for name in ("checker", "context", "export", "header", "inspector", "cells", "live", "navigator")
+        for name in ("checker", "context", "export", "inspector", "cells", "live", "navigator")
     ),
     *("tui_debugger.tui.views.view", "tui_debugger.tui.watcher"),
     *("tui_debugger.tui.widgets.open_tree", "tui_debugger.tui.widgets.search_bar"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.terminal.large import open_large
 from tests.tui.meter import Cost, metered
 
 SMALL, LARGE = 1_000, 20_000
@@ -18,7 +19,7 @@ KILOBYTE = 1 << 10
 
 
 async def toured(nodes: int, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Cost]]:
-    async with metered(nodes, STEPS, monkeypatch) as screen:
+    async with metered(nodes, STEPS, monkeypatch, open_large) as screen:  # the tour changes what is watched
         assert len(screen.main.hits_pane.hits) == nodes * STEPS  # the hit list is long too
         return [(key, await screen.cost(key)) for key in KEYS]
 

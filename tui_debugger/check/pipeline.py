@@ -208,7 +208,7 @@ MakeChecker = Callable[[int, Sequence[Watchpoint], ProgressFn], Checker]
 
 
 class CheckRunner:
-    """What the batches of one check share.
+    """The state that the batches of one check share.
 
     Attributes:
         version: of the watchpoint list.
@@ -438,7 +438,7 @@ class Checks:
 
 
 class _Window:
-    """How many pairs are judged together: enough that each file is read once, few enough to show something soon."""
+    """Decides how many pairs are judged together: each file is read once, and something is shown soon."""
 
     def __init__(self) -> None:
         self.size = 1
@@ -447,7 +447,7 @@ class _Window:
 
     @property
     def largest(self) -> int:
-        """How many the next time at most."""
+        """Returns how many are judged together next time at most."""
         return 4 * self.size
 
     def passed(self, pairs: int) -> None:

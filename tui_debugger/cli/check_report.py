@@ -1,4 +1,4 @@
-"""What ``tdbg check`` prints: rows of hits, what was covered, the verdict; or one JSON document."""
+"""The output of ``tdbg check``: rows of hits, what was covered, the verdict; or one JSON document."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ from tui_debugger.text.numbers import named, plural
 from tui_debugger.text.rows import coverage_row, hit_row, key_row, part_rows, watch_row
 from tui_debugger.text.tensors import place_text
 from tui_debugger.text.writer import write_lines
-from tui_debugger.watch.condition_table import CONDITIONS
-from tui_debugger.watch.conditions import not_finite_words
+from tui_debugger.watch.condition_table import CONDITIONS, not_finite_words
 
 EXIT_CODES = {Outcome.CLEAN: 0, Outcome.FINDING: 1, Outcome.CANNOT_JUDGE: 2, Outcome.INTERRUPTED: 130}
 _ALLOW = {
@@ -29,9 +28,9 @@ _ALLOW = {
     "uncomparable": " (--allow-unreadable accepts that)",
 }
 _NEAR = 5
-"""So many hits can be read at a glance: of more, those to begin with are repeated next to the verdict."""
+"""The number of hits that can be read at a glance: of more, those to begin with are repeated next to the verdict."""
 _FIRST = 3
-"""So many of them."""
+"""The number of them that are repeated."""
 
 
 @dataclass(frozen=True, slots=True)

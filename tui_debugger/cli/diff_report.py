@@ -1,4 +1,4 @@
-"""How ``tdbg diff`` says what it found: for people, and as JSON."""
+"""The output of ``tdbg diff``: for people, and as JSON."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from tui_debugger import __version__
 from tui_debugger.cli.output import ALL_SEEN, Unseen, print_table
-from tui_debugger.cli.show_values import nested
+from tui_debugger.cli.show_report import nested
 from tui_debugger.diagnose.compare import Couple, Opened
 from tui_debugger.model import TensorStats
 from tui_debugger.stats.compare import Differences, Entry
@@ -29,7 +29,7 @@ _TITLES = tuple(field.title for field in COLUMNS)
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What is printed.
+    """The answer that is printed.
 
     Attributes:
         couple: the tensors.

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tui_debugger.check.types import Pair, TensorRow
-    from tui_debugger.diagnose.explain.evidence import Guidance
+    from tui_debugger.diagnose.explain.guidance import Guidance
     from tui_debugger.model import Hit, ProgressFn, TensorKey
     from tui_debugger.session import Session
     from tui_debugger.session.naming import Found
@@ -78,13 +78,13 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
 def _run(arguments: argparse.Namespace) -> int:
     with documented("explain", arguments):
         found, doubtful, missing = _explained(arguments)
-    missing.tell()
+    missing.print_note()
     code = 1 if any(each.finding for each in found) else 0
     if not code and (doubtful or all(each.tensor.stats is None for each in found)):
         code = TdbgError.exit_code
     code = missing.code(code)
     if arguments.json:
-        from tui_debugger.diagnose.explain.explain import guidance_row
+        from tui_debugger.diagnose.explain.guidance import guidance_row
 
         tensors = [guidance_row(each) for each in found]
         head = {"command": "explain", "path": str(arguments.path), "exit_code": code}
@@ -175,7 +175,7 @@ def _plain(session: Session, found: Found, pairs: Sequence[Pair]) -> list[Tensor
 
 def text_lines(guidance: Guidance, path: Path) -> list[str]:
     """The guidance for a terminal, every advice with the command that does it."""
-    from tui_debugger.diagnose.explain.explain import Kind, lines
+    from tui_debugger.diagnose.explain.guidance import Kind, lines
     from tui_debugger.text.clean import clean
 
     out: list[str] = []

@@ -1,4 +1,4 @@
-"""What ``tdbg listen --no-screen`` prints: hits as they come, what was covered, the verdict."""
+"""``tdbg listen --no-screen``: drives trainings, and prints hits as they come, what was covered, the verdict."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 _KEPT: Final = 200_000
-"""So many hits are kept for the summary; those after them are counted only."""
+"""The number of hits that are kept for the summary; those after them are counted only."""
 _ROOM: Final = 256 << 20
 """Bytes of values that are fetched at one step to be saved."""
 _EVERYTHING: Final = 5000
@@ -45,7 +45,7 @@ _QUIET: Final = 5.0
 
 
 class Log:
-    """What was printed, and what it adds up to."""
+    """The hits that were printed, and what they add up to."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:
         self._json: bool = arguments.json
@@ -393,7 +393,7 @@ def _make_room(directory: Path) -> None:
 
 @dataclass
 class Follow:
-    """How far one training is.
+    """The progress of one training.
 
     Attributes:
         begun: it was let go on the first time.
@@ -579,12 +579,12 @@ class Batch:
             return  # it went away meanwhile, which is told as an event
 
     def _report(self, event: LiveEvent, *, standing: bool = False) -> None:
-        """Returns what an event says was found."""
+        """Reports what an event says was found."""
         if event.rank is not None and event.step is not None and event.result is not None and self._rules is not None:
             self._found((event.rank, event.step), event.result, standing=standing)
 
     def _report_known(self, rank: int, step: int) -> None:
-        """Returns what the training was just asked to judge."""
+        """Reports what the training was just asked to judge."""
         result = self.session.latest(rank, step)
         if result is not None:
             self._found((rank, step), result, standing=True)
@@ -635,6 +635,6 @@ class Batch:
                     self._events.get(timeout=_LOOK)
 
     def _rest(self) -> None:
-        """Returns what was reported and not worked on, when something else ended the listening."""
+        """Works on what was reported and not worked on, when something else ended the listening."""
         while not self._events.empty():
             self._report(self._events.get())

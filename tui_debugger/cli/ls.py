@@ -138,7 +138,7 @@ def _listed(arguments: argparse.Namespace) -> int:
         listings = [_list_rank(session, rank, arguments, progress) for rank in ranks]
         entries, places = _merge(listings)
         missing = unseen(session)
-    missing.tell()
+    missing.print_note()
     if not entries:
         raise _nothing(arguments, listings)
     for notice in session.info.notices:  # such as a graph that cannot be read: names look different then

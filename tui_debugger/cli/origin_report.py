@@ -1,4 +1,4 @@
-"""What ``tdbg origin`` prints: origins, how they spread, and the path upstream of a tensor; or one JSON document."""
+"""The output of ``tdbg origin``: origins, how they spread, and the path upstream of a tensor; or one JSON document."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class Answer:
 
     @property
     def overflow(self) -> bool:
-        """Whether NaN and Inf are looked for, and nothing else."""
+        """True if NaN and Inf are looked for, and nothing else."""
         return all(CONDITIONS[watch.condition].wire == WIRE_OVERFLOW for watch in self.report.check.watchpoints)
 
 
@@ -172,7 +172,7 @@ def _without_origin(answer: Answer) -> Iterator[str]:
             yield from wrapped(f"to know more, {advice}", indent="  ")
         steps = sorted({look.pair[1] for look in bare} - {bare[0].pair[1]})
         if steps:
-            yield f"  the like at step{_s(steps)} {brief(steps)}"
+            yield f"  the same at step{_s(steps)} {brief(steps)}"
 
 
 def _not_judged(report: OriginReport) -> Iterator[str]:
@@ -287,11 +287,11 @@ def _remarks(answer: Answer) -> Iterator[str]:
 
 
 def _why_left(report: OriginReport) -> str:
-    """Why the search ended before the last step; steps are spoken of as an order only where they ran in that order."""
+    """Tells why the search ended before the last step; "after" is said only where steps ran in order."""
     if report.end is End.CARRIED:
         carried = [(look.carried, look.pair) for look in report.looks if look.carried is not None]
         _, (_, step) = min(carried)
-        return f"step {step} leaves bad parameters behind, from which they are made"
+        return f"step {step} leaves bad parameters behind, and later steps compute with these"
     first = report.origins[0]
     in_order = max(step for _, step in report.check.pairs) == first.step < min(step for _, step in report.left)
     if in_order and not first.hit.key.round:
@@ -347,7 +347,7 @@ _VERDICTS = {State.BAD: "finding", State.CLEAN: "clean", State.UNKNOWN: "cannot_
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """What was judged until something bad was found, or to the end.
+    """The steps that were judged until something bad was found, or to the end.
 
     Attributes:
         tensors: how many.
@@ -380,7 +380,7 @@ def run(arguments: argparse.Namespace, watchpoints: Sequence[Watchpoint]) -> int
         missing = unseen(session)
     for notice in session.info.notices:
         note(notice)
-    missing.tell()
+    missing.print_note()
     code = missing.code(_CODES[path.state])
     if arguments.json:
         print_json({**_document(path, looked, arguments, code), **missing.rows})

@@ -1,4 +1,4 @@
-"""How commands write: tables, JSON, progress on stderr, Ctrl-C, and what could not be looked at."""
+"""The output of commands: tables, JSON, progress on stderr, Ctrl-C, and what could not be looked at."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def progress_bar() -> Iterator[ProgressFn]:
         return
     line = StatusLine(sys.stderr, _columns)
     try:
-        yield _Bar(line).tell
+        yield _Bar(line).draw
     finally:
         line.wipe()
 
@@ -156,7 +156,7 @@ class _Bar:
         self._line = line
         self._next = 0.0
 
-    def tell(self, snapshot: Progress) -> None:
+    def draw(self, snapshot: Progress) -> None:
         """Draws, at most every ``_EVERY`` seconds."""
         now = time.monotonic()
         if now < self._next:
@@ -188,14 +188,14 @@ def interruptible(progress: ProgressFn) -> Iterator[ProgressFn]:
         pressed.set()
         raise CancelledError("interrupted")
 
-    def tell(snapshot: Progress) -> None:
+    def report(snapshot: Progress) -> None:
         if pressed.is_set():
             raise CancelledError("interrupted")
         progress(snapshot)
 
     with _handler(stop):
         try:
-            yield tell
+            yield report
         except CancelledError:
             raise
         except Exception:
@@ -238,7 +238,7 @@ class Unseen:
         reasons = [{"kind": "unreadable", "text": parts_text(self.parts)}]
         return {"reasons": reasons, "unreadable": part_rows(self.parts)}
 
-    def tell(self) -> None:
+    def print_note(self) -> None:
         """One line on stderr: what, where, what to do."""
         if self.parts:
             from tui_debugger.check.results import ADVICE, parts_text

@@ -94,7 +94,7 @@ def _shown(arguments: argparse.Namespace) -> int:
         up = _further(session, found.producers, arguments.hops, producers, progress)
         down = _further(session, found.consumers, arguments.hops, consumers, progress)
         missing = unseen(session, from_on(session, [(key.rank, key.step)]))
-    missing.tell()
+    missing.print_note()
     for notice in session.info.notices:
         note(notice)
     if not arguments.json:

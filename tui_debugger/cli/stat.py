@@ -111,7 +111,7 @@ def _run(arguments: argparse.Namespace) -> int:
             if not first and not seen.interrupted:
                 raise nothing_chosen(arguments.path)
             _show(itertools.chain(first, rows), arguments, seen, held)
-    seen.unseen.tell()
+    seen.unseen.print_note()
     if arguments.csv:
         note(seen.line())
     elif not arguments.json:
@@ -154,7 +154,7 @@ def _seen_at_once() -> bool:
 
 
 class _Seen:
-    """What the rows were made of."""
+    """The things that the rows were made of."""
 
     def __init__(self) -> None:
         self.tensors = 0
@@ -167,7 +167,7 @@ class _Seen:
 
     @cached_property
     def unseen(self) -> Unseen:
-        """What could not be looked at; to be asked when the rows are there. Who was interrupted looked at little."""
+        """The things that could not be looked at; to be asked when the rows are there, fewer after an interruption."""
         if self.about is None or self.interrupted:
             return Unseen()
         session, pairs, graph = self.about

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _Place = tuple[int, int, int, int]
 """(rank, step, root graph, round)."""
 COUNTED = 100
-"""So many (rank, step) pairs are counted without being asked: counting lists the directories."""
+"""The number of (rank, step) pairs that are counted without being asked: counting lists the directories."""
 
 
 def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -77,10 +77,10 @@ class _Run:
 
 def _run(arguments: argparse.Namespace) -> int:
     with documented("steps", arguments):
-        return _told(arguments)
+        return _list_steps(arguments)
 
 
-def _told(arguments: argparse.Namespace) -> int:
+def _list_steps(arguments: argparse.Namespace) -> int:
     from tui_debugger.check.results import is_closed
 
     with progress_bar() as bar, interruptible(bar) as progress:
@@ -99,7 +99,7 @@ def _told(arguments: argparse.Namespace) -> int:
         )
         for run in runs
     ]
-    missing.tell()
+    missing.print_note()
     if not runs:
         raise TdbgError("no graph ran", where=str(arguments.path), hint="choose other ranks, steps or nodes")
     notices = session.info.notices

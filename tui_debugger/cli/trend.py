@@ -48,12 +48,12 @@ examples:
   tdbg trend DUMP Log-op381:out:0 --metric min,max --json
 """
 BACK = 100
-"""So many steps are looked through, from the last one backwards, for one in which a node was dumped."""
+"""The number of steps that are looked through, from the last one backwards, for one in which a node was dumped."""
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """Where a plot goes, and how."""
+class PlotOptions:
+    """The place and the form of a plot."""
 
     metrics: tuple[str, ...]
     width: int
@@ -106,7 +106,7 @@ def _run(arguments: argparse.Namespace) -> int:
             session, series = _read(arguments, progress)
             notes, graphs = _notes(session, series), several_graphs(session)
             missing = unseen(session, graph=False)
-        missing.tell()
+        missing.print_note()
         known = sum(each.known for each in series)
         code = missing.code(0 if known else 2)
         if arguments.json:
@@ -114,7 +114,7 @@ def _run(arguments: argparse.Namespace) -> int:
         else:
             width = arguments.width or max(shutil.get_terminal_size().columns, 20)
             metrics = arguments.metric or (("max", "mean", "min") if len(series) == 1 else ("norm",))
-            _print(series, Wish(metrics, width, arguments.height, arguments.log, arguments.limit), graphs=graphs)
+            _print(series, PlotOptions(metrics, width, arguments.height, arguments.log, arguments.limit), graphs=graphs)
         for text in notes:
             note(text)
     if not known:
@@ -204,7 +204,7 @@ def _keys(session: Session, found: Found, steps: dict[int, list[int]]) -> list[T
     return keys
 
 
-def _print(series: list[Series], wish: Wish, *, graphs: bool) -> None:
+def _print(series: list[Series], wish: PlotOptions, *, graphs: bool) -> None:
     from tui_debugger.diagnose.trend import MARKS, TITLES, Canvas, Group, about, cells, drawing, name
 
     ranks = [each.key.rank for each in series]

@@ -10,7 +10,7 @@ from tui_debugger.check.hits import HitList, is_overflow
 from tui_debugger.check.types import CheckResult, Pair
 from tui_debugger.check.verdicts import Outcome, judge
 from tui_debugger.diagnose.explain.explain import explain
-from tui_debugger.diagnose.explain.operator_rules import Standing
+from tui_debugger.diagnose.explain.guidance import Standing
 from tui_debugger.errors import CancelledError, TdbgError
 from tui_debugger.model import Hit, ProgressFn, Side, Verdict, no_progress
 from tui_debugger.text.clean import clean

@@ -500,7 +500,7 @@ def map_lines(
     if not len(columns) or not len(entries):
         return []
     across = columns.width * len(columns)
-    note = f" (up to {columns.most:,} in a column, the worst stands)" if columns.most > 1 else ""
+    note = f" (up to {columns.most:,} in a column, the worst is shown)" if columns.most > 1 else ""
     lines = [f"{header(columns.labels, columns.width, across).ljust(across)}  step{note}"]
     for entry, row in zip(entries.tolist(), columns.cells(map_, entries, ranks, 0, len(columns)), strict=True):
         line = "".join(GLYPHS[Health(code)].ljust(columns.width) for code in row.tolist())

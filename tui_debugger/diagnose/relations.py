@@ -22,7 +22,7 @@ from tui_debugger.check.types import CheckResult, TensorRow
 from tui_debugger.diagnose.origin.text import tensor_dict
 from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.graph.categories import update_of
-from tui_debugger.graph.edges import real_consumers
+from tui_debugger.graph.table import real_consumers
 from tui_debugger.model import PARAMETERS, Frame, Hit, ProgressFn, Side, TensorKey, Verdict, no_progress
 from tui_debugger.text.clean import clean
 from tui_debugger.text.distribution import statistic_texts

@@ -11,8 +11,8 @@ from tui_debugger.check.by_design import by_design_text
 from tui_debugger.check.hits import is_overflow
 from tui_debugger.check.types import CheckResult
 from tui_debugger.check.verdicts import Judgement, Outcome, coverage_line, findings_line, tally_table
-from tui_debugger.diagnose.explain.evidence import Advice, Guidance, Section
-from tui_debugger.diagnose.explain.explain import GLYPHS, explain, guidance_row, section_title
+from tui_debugger.diagnose.explain.explain import explain
+from tui_debugger.diagnose.explain.guidance import GLYPHS, Advice, Guidance, Section, guidance_row, section_title
 from tui_debugger.diagnose.origin.search import Origin, OriginReport, StepSearch
 from tui_debugger.diagnose.origin.text import origin_lines, report_rows, said, when_words
 from tui_debugger.errors import CancelledError, TdbgError

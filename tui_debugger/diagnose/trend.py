@@ -18,7 +18,7 @@ from tui_debugger.check.progress import undisturbed
 from tui_debugger.check.types import TensorRow
 from tui_debugger.diagnose.run import Run
 from tui_debugger.errors import UnreadableTensorError
-from tui_debugger.graph.optimizers import relatives
+from tui_debugger.graph.categories import relatives
 from tui_debugger.model import Hit, Progress, ProgressFn, Side, TensorKey, TensorMeta, TensorStats, Verdict, no_progress
 from tui_debugger.sources.base import TensorFlag
 from tui_debugger.stats.fields import METRICS, Form

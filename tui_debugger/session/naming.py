@@ -1,4 +1,4 @@
-"""Finding a node, and a slot of it, by what a person typed."""
+"""Finds a node, and a slot of it, by what a person typed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LIKELY = 64
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Which tensors of a node are wanted.
+    """The tensors of a node that are wanted.
 
     Attributes:
         role: ``in``, ``out`` or ``param``; empty for all.

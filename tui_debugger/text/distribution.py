@@ -1,4 +1,4 @@
-"""How a tensor's values are spread, in words: counts, moments, percentiles, bins, headroom."""
+"""The distribution of a tensor's values as text: counts, moments, percentiles, bins, headroom."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def _times(factor: float) -> str:
 
 
 STATISTIC_TITLES: Final = tuple(field.title for field in TENSOR_TABLE)
-"""What ``statistic_texts`` are."""
+"""The titles of ``statistic_texts``."""
 
 
 def statistic_texts(stats: TensorStats | None) -> list[str]:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 BEFORE_FIRST = "start"
-"""What is shown in place of the number of the stop before the first step."""
+"""The word in place of the number of the stop before the first step."""
 
 
 def step_text(step: int, round: int = 0) -> str:  # noqa: A002 - see TensorKey
@@ -91,7 +91,7 @@ def slot_text(key: TensorKey) -> str:
 
 
 def place_text(key: TensorKey, *, with_graph: bool = False) -> str:
-    """Which tensor of which node, as ``find_node`` takes it: ``NODE:out:0``, where needed ``GRAPH/NODE:out:0#1``."""
+    """Returns a tensor and its node as ``find_node`` takes them: ``NODE:out:0``, if needed ``GRAPH/NODE:out:0#1``."""
     graph = f"{key.graph}/" if with_graph else ""
     return f"{graph}{key.node}:{slot_text(key)}"
 

@@ -1,4 +1,4 @@
-"""Checking: step resets, rechecks, everything, on to the next step with a hit; and in which state the hits are."""
+"""Checks: step resets, rechecks, everything, on to the next step with a hit; and the state of the hits."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tui_debugger.tui.cells import ResultCounts
 from tui_debugger.tui.header import Status
 from tui_debugger.tui.panes.hit_rows import HitFilter
 from tui_debugger.tui.panes.pane import matcher
-from tui_debugger.tui.views.view import ViewChanges, tell_views
+from tui_debugger.tui.views.view import ViewChanges, notify_views
 from tui_debugger.tui.work import MIN_INTERVAL, Report, one_line
 
 if TYPE_CHECKING:
@@ -275,7 +275,7 @@ class Checker:
             self._step_found(found, found.searched_to)
         else:
             self.checked(found)
-        tell_views(self._context.app, ViewChanges())  # what a check found is in open views as well
+        notify_views(self._context.app, ViewChanges())  # what a check found is in open views as well
 
     def checked(self, found: Known) -> None:
         """Shows what is known after a check, or after a part of one."""
@@ -441,8 +441,8 @@ class Checker:
     def _known_status(self, result: CheckResult) -> Status:
         if result.coverage.parts:
             lost = all(part.unrecorded for part in result.coverage.parts)
-            far = "was recorded" if lost else "can be listed"
-            return "◐", f"{_checked_text(result)} checked, as far as it {far}", theme.DOUBT
+            rest = "was not recorded" if lost else "cannot be listed"
+            return "◐", f"{_checked_text(result)} checked, except what {rest}", theme.DOUBT
         missing = set(self._session.pairs()) - set(result.pairs)
         if missing and self._live is None:
             steps = len({step for _, step in missing})

@@ -1,4 +1,4 @@
-"""The things that the controllers of the main screen share: the run, the position in it, the panes, the node filter."""
+"""The context of the controllers: the run, the position in it, the panes, the filter of the node list."""
 
 from __future__ import annotations
 

@@ -240,10 +240,10 @@ class MainScreen(CachedLines, Screen[None]):
 
     def refreshed(self, changes: Changes) -> None:
         """The directory changed."""
-        from tui_debugger.tui.views.view import ViewChanges, tell_views
+        from tui_debugger.tui.views.view import ViewChanges, notify_views
 
         self.navigator.refreshed(changes)
-        tell_views(self.app, ViewChanges.of_dump(changes))
+        notify_views(self.app, ViewChanges.of_dump(changes))
         self.update_header()
 
     # -- results of work -------------------------------------------------------------------------

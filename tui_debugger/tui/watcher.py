@@ -15,7 +15,7 @@ from tui_debugger.tui.cells import CATEGORY_LABELS
 from tui_debugger.tui.panes.nodes import Marks, SpaceTarget, make_marks
 from tui_debugger.tui.widgets.text import shorten
 from tui_debugger.tui.work import Report
-from tui_debugger.watch.conditions import CONDITIONS
+from tui_debugger.watch.condition_table import CONDITIONS
 from tui_debugger.watch.text import target_selection
 
 if TYPE_CHECKING:

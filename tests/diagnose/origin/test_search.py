@@ -165,7 +165,7 @@ def test_a_step_that_was_bad_from_the_start_has_no_origin(dump: str, dumps: Call
     assert (report.end, report.left) == (End.CARRIED, ((0, 5),))
     first = report.looks[0].first
     assert first is not None
-    assert (first.start, last(first.node)) == (Start.FED, "LayerNorm")
+    assert (first.start, last(first.node)) == (Start.TAINTED, "LayerNorm")
     assert {fed.row.slot for fed in first.inputs if fed.state is State.BAD} == {1, 2}
 
 
@@ -560,7 +560,7 @@ def test_inputs_count_whatever_the_watchpoint_selects(tmp_path: Path) -> None:
     assert report.origins == ()
     first = report.looks[0].first
     assert first is not None
-    assert (first.node, first.start, first.inputs[0].state) == (RELU, Start.FED, State.BAD)
+    assert (first.node, first.start, first.inputs[0].state) == (RELU, Start.TAINTED, State.BAD)
 
 
 def test_of_several_watchpoints_the_one_that_starts_is_named(tmp_path: Path) -> None:
@@ -598,7 +598,7 @@ def test_the_scope_limits_what_is_looked_at_but_not_what_counts_as_input(tmp_pat
     assert report.origins == ()
     assert report.looks[0].bad == 1
     assert report.looks[0].first is not None
-    assert report.looks[0].first.start is Start.FED
+    assert report.looks[0].first.start is Start.TAINTED
 
 
 # -- ranks -----------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from tui_debugger.tui.views.health import HealthView
 from tui_debugger.tui.views.origin import OriginView
 from tui_debugger.tui.views.relations import RelationsView
 from tui_debugger.tui.views.trend import TrendView
-from tui_debugger.tui.views.view import View, ViewChanges, tell_views
+from tui_debugger.tui.views.view import View, ViewChanges, notify_views
 
 # -- what comes by itself ---------------------------------------------------------------------------
 
@@ -177,11 +177,11 @@ async def test_what_checks_find_meanwhile_is_news_for_relations(tmp_path: Path) 
         screen.session.add_recommended()
         view = await look(screen, RelationsView, "relations")
         screen.session.check([(0, 2)])
-        tell_views(screen.app, ViewChanges())
+        notify_views(screen.app, ViewChanges())
         await screen.settled()
         assert not view.outdated, "another step"
         screen.session.check([(0, 1)])
-        tell_views(screen.app, ViewChanges())
+        notify_views(screen.app, ViewChanges())
         await screen.settled()
         assert "○ new check results: r looks again" in screen.text
         await screen.press("r")

@@ -10,7 +10,8 @@ from tui_debugger.check.origins import Examined, State
 from tui_debugger.check.provenance import Start
 from tui_debugger.check.types import TensorRow
 from tui_debugger.diagnose.explain.evidence import Evidence
-from tui_debugger.diagnose.explain.weights import Stalling, likely_causes, stalled_by
+from tui_debugger.diagnose.explain.rules import likely_causes
+from tui_debugger.diagnose.explain.weights import Stalling, stalled_by
 from tui_debugger.diagnose.origin.search import OVERFLOW_ANYWHERE, OriginInput
 from tui_debugger.diagnose.origin.upstream import (
     Began,
@@ -40,8 +41,7 @@ from tui_debugger.model import (
     Watchpoint,
     no_progress,
 )
-from tui_debugger.watch.condition_table import CONDITIONS, WIRE_CHANGE_TOO_SMALL, WIRE_NOT_CHANGED
-from tui_debugger.watch.conditions import validate
+from tui_debugger.watch.condition_table import CONDITIONS, WIRE_CHANGE_TOO_SMALL, WIRE_NOT_CHANGED, validate
 
 if TYPE_CHECKING:
     from tui_debugger.diagnose.run import Run
@@ -60,7 +60,7 @@ _ENDINGS = {
     Start.BEFORE: Ending.FIRST_STEP,
     Start.CONSTANT: Ending.CONSTANT,
     Start.DESIGNED: Ending.DESIGNED,
-    Start.FED: Ending.UNKNOWN,  # by itself, in a circle
+    Start.TAINTED: Ending.UNKNOWN,  # by itself, in a circle
     Start.UNKNOWN: Ending.UNKNOWN,
 }
 

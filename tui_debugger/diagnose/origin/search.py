@@ -21,7 +21,7 @@ import numpy.typing as npt
 from tui_debugger.check.by_design import StepDesigns
 from tui_debugger.check.flow import Flow, Located
 from tui_debugger.check.measure import Measurements
-from tui_debugger.check.origins import OVERFLOW, Examined, Examiner, Judged, Question, State, question_of
+from tui_debugger.check.origins import OVERFLOW, Criterion, Examined, Examiner, Judged, State, criterion_of
 from tui_debugger.check.progress import scaled, undisturbed
 from tui_debugger.check.provenance import Start, in_place, surely_tainted
 from tui_debugger.check.results import merged
@@ -29,8 +29,7 @@ from tui_debugger.check.step import Checker, PairResult
 from tui_debugger.check.tensors import measured, tensor_row
 from tui_debugger.check.types import CheckResult, Pair, TensorRow
 from tui_debugger.errors import CancelledError
-from tui_debugger.graph.edges import edges
-from tui_debugger.graph.table import NodeFlag
+from tui_debugger.graph.table import NodeFlag, edges
 from tui_debugger.model import (
     PARAMETERS,
     Category,
@@ -484,7 +483,7 @@ class OriginDescriber:
             row=row,
             other=nodes.names[other] if other >= 0 else "",
             hits=tuple(each.hit for each in group),
-            results=tuple(found[number] for number in lead.asked if number < len(found)),
+            results=tuple(found[number] for number in lead.criteria if number < len(found)),
             inputs=tuple(
                 OriginInput(
                     given,
@@ -589,7 +588,7 @@ class OriginDescriber:
 
 CheckerOf = Callable[[int, Sequence[Watchpoint], ProgressFn], Checker]
 """Makes the checker of a rank with some watchpoints."""
-Asked = tuple[Hit, Sequence[Question]]
+Asked = tuple[Hit, Sequence[Criterion]]
 """A bad tensor, and what makes it bad."""
 
 
@@ -626,7 +625,7 @@ def _look(
     hits = result.hits.with_verdict(Verdict.FINDING)
     if not hits:
         return StepSearch(pair, result)
-    questions = {watchpoint.id: question_of(watchpoint) for watchpoint in watchpoints}
+    questions = {watchpoint.id: criterion_of(watchpoint) for watchpoint in watchpoints}
     asked: list[Asked] = [(hit, [_question(found, questions) for found in findings(hit)]) for hit in hits]
     if all(question is OVERFLOW for question in questions.values()):
         asked = _left(checker, step, asked)
@@ -655,7 +654,7 @@ def _look(
     )
 
 
-def _question(found: WatchResult, questions: Mapping[int, Question]) -> Question:
+def _question(found: WatchResult, questions: Mapping[int, Criterion]) -> Criterion:
     """Returns what makes a tensor bad: where NaN or Inf kept a condition from being judged, they do."""
     return OVERFLOW if found.verdict is Verdict.BLOCKED else questions[found.watchpoint]
 

@@ -10,7 +10,8 @@ from typing import Any
 from tui_debugger.check.origins import State
 from tui_debugger.check.provenance import Start
 from tui_debugger.check.types import TensorRow
-from tui_debugger.diagnose.explain.operator_rules import Case, likely
+from tui_debugger.diagnose.explain.operators import Operation
+from tui_debugger.diagnose.explain.rules import likely_operator_causes
 from tui_debugger.diagnose.origin.search import (
     Missing,
     NotJudged,
@@ -21,7 +22,7 @@ from tui_debugger.diagnose.origin.search import (
     findings,
 )
 from tui_debugger.diagnose.origin.upstream import Branch, Ending, Hop, Link, Path, Way
-from tui_debugger.graph.operator_types import plain_type
+from tui_debugger.graph.categories import plain_type
 from tui_debugger.graph.table import PARAMETER
 from tui_debugger.model import Frame, Hit, Side, TensorKey
 from tui_debugger.text.clean import clean
@@ -40,7 +41,7 @@ _NAMED = 6
 
 
 def said(found: Origin | Hit) -> str:
-    """``-Inf 1 of 4``, ``zeros ≥ 100 % → 100``: what a bad tensor has."""
+    """``-Inf 1 of 4``, ``zeros ≥ 100 % → 100 %``: what a bad tensor has."""
     hit = found if isinstance(found, Hit) else dataclasses.replace(found.hit, results=found.results)
     return clean(hit_text(hit, apart=False))
 
@@ -90,7 +91,7 @@ def why(origin: Origin, *, overflow: bool) -> str:
         Start.BEFORE: f"{what}; so it was already before {when_words(origin)} ran",
         Start.CONSTANT: f"{what}; it comes from a constant of the graph",
         Start.DESIGNED: f"{what}; by design: its operator was told to write it, or to pass it on",
-        Start.FED: f"{what}; {_fed(origin)}",
+        Start.TAINTED: f"{what}; {_fed(origin)}",
         Start.UNKNOWN: _unknown(origin, what),
     }
     return texts[origin.start]
@@ -238,7 +239,7 @@ def hazard_words(origin: Origin) -> list[str]:
     slots = {fed.row.slot: fed.row for fed in origin.inputs if fed.row.role == "in"}
     own = next((row.meta for row in origin.outputs if row.key == hit.key), None)
     made = own or next((row.meta for row in origin.outputs if row.meta is not None), None)
-    return likely(Case(origin.type, [slots[slot] for slot in sorted(slots)], made, hit.stats))
+    return likely_operator_causes(Operation(origin.type, [slots[slot] for slot in sorted(slots)], made, hit.stats))
 
 
 def place_words(path: Path, hop: Hop) -> str:

@@ -15,18 +15,18 @@ import numpy as np
 
 from tui_debugger.check.flow import Flow, Located
 from tui_debugger.check.measure import Measurements
-from tui_debugger.check.origins import Examined, Examiner, Judged, State, question_of
+from tui_debugger.check.origins import Examined, Examiner, Judged, State, criterion_of
 from tui_debugger.check.progress import undisturbed
 from tui_debugger.check.provenance import Provenances
 from tui_debugger.check.tensors import measured, tensor_row
 from tui_debugger.check.types import TensorRow
 from tui_debugger.diagnose.origin.search import OVERFLOW_ANYWHERE, Origin, OriginDescriber, OriginInput
-from tui_debugger.graph.operator_types import is_collective, is_receiving, is_sending
+from tui_debugger.graph.categories import is_collective, is_receiving, is_sending
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import PARAMETERS, Hit, ProgressFn, Side, TensorKey, Verdict, Watchpoint, no_progress
 from tui_debugger.sources.base import TensorFlag
 from tui_debugger.stats.records import Record
-from tui_debugger.watch.conditions import evaluate
+from tui_debugger.watch.evaluate import ColumnEvaluator
 
 if TYPE_CHECKING:
     from tui_debugger.diagnose.run import Run
@@ -293,7 +293,7 @@ class Upstream:
         self.rank = rank
         self._session = session
         self._watchpoint = watchpoint
-        self._question = question_of(watchpoint)
+        self._question = criterion_of(watchpoint)
         self._progress = progress
         self._fetched: set[Spot] = set()
         self._begin()
@@ -328,11 +328,16 @@ class Upstream:
 
     def state(self, spot: Spot) -> State:
         """Tells whether a tensor is bad."""
-        record = self.record(spot)
-        if record is None or not record.need.covers(self._question.need):
+        self.record(spot)
+        return self._state(self.located(spot))
+
+    def _state(self, at: Located) -> State:
+        """Tells whether a tensor is bad by what is known about it."""
+        if at.index < 0:
             return State.UNKNOWN
-        held = self._question.holds(record, self._is_first(spot))
-        return State.UNKNOWN if held is None else State.BAD if held else State.CLEAN
+        with self.measurements.undisturbed():
+            records = self.measurements.records(at.step)
+            return self._question.states(records, [at.index])[0]
 
     def tensor(self, spot: Spot) -> TensorRow:
         """A tensor with its statistics."""
@@ -340,16 +345,10 @@ class Upstream:
         row = tensor_row(self.flow, self.located(spot), (spot.side.label, spot.slot, ""), self._is_bad)
         return measured(self.measurements, [row], self._progress)[0]
 
-    def _is_first(self, spot: Spot) -> bool:
-        return self.flow.is_first(self.located(spot))
-
     def _is_bad(self, key: TensorKey) -> bool:
         row = self.flow.nodes.find(key.node, key.graph)
         at = self.flow.located(key.step, row, key.side, key.slot, key.round)
-        record = self.measurements.record(key.step, at.index) if at.index >= 0 else None
-        if record is None or not record.need.covers(self._question.need):
-            return False
-        return self._question.holds(record, self.flow.is_first(at)) is True
+        return self._state(at) is State.BAD
 
     def _fetch(self, spots: Iterable[Spot]) -> None:
         """Gets statistics of tensors of which nothing but their existence is known: a training has them."""
@@ -385,8 +384,12 @@ class Upstream:
 
     def _hit(self, spot: Spot) -> Hit:
         record, at = self.record(spot), self.located(spot)
-        result = evaluate(self._watchpoint, record, first_step=self._is_first(spot)) if record is not None else None
-        order = int(self.flow.table(spot.step).order[at.index]) if at.index >= 0 else 0
+        result, order = None, 0
+        if at.index >= 0:
+            with self.measurements.undisturbed():
+                evaluator = ColumnEvaluator(self.measurements.records(at.step), np.array([at.index]))
+                (result,) = evaluator.results(self._watchpoint, self.flow.is_first(at))
+            order = int(self.flow.table(spot.step).order[at.index])
         return Hit(
             key=self.key(spot),
             row=spot.row,
