@@ -123,11 +123,12 @@ class Context:
         """Runs a job for a dialog; newer jobs of dialogs replace it."""
         self.work.run("dialog", lambda _: job(), done, failed)
 
-    def watchpoint_names(self) -> dict[int, str]:
-        """Returns ``TO #3 tensor overflow`` by id, for chips and filters."""
-        from tui_debugger.text.hits import long_watchpoint_name  # with the condition table: not in the first frame
+    def watchpoint_names(self, *, in_full: bool = False) -> dict[int, str]:
+        """Returns ``TO #3`` by id, for chips; in full ``TO #3 tensor overflow``, for dialogs."""
+        from tui_debugger.text.hits import long_watchpoint_name, watchpoint_name  # not in the first frame
 
-        return {each.id: long_watchpoint_name(each) for each in self.session.watchpoints.items()}
+        name = long_watchpoint_name if in_full else watchpoint_name
+        return {each.id: name(each) for each in self.session.watchpoints.items()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -216,5 +217,5 @@ class NodeFilter:
         nodes = self._context.nodes_pane.nodes
         if nodes is None:
             return
-        screen = FilterScreen(self._context.state.query, nodes, self._context.watchpoint_names())
+        screen = FilterScreen(self._context.state.query, nodes, self._context.watchpoint_names(in_full=True))
         self._context.app.push_screen(screen, lambda query: None if query is None else self.set_query(query))

@@ -363,6 +363,7 @@ class NodesPane(Pane):
         self.nodes: NodeTable | None = None
         self.scopes: Tree | None = None
         self._target: SpaceTarget | None = None
+        self._target_known = False
 
     def show(self, nodes: NodeTable, tree: Tree, notes: Sequence[str], closed: Mask) -> None:
         """Shows the nodes of a rank; marks and filters come after. See ``NodeTree.set_tree``."""
@@ -398,7 +399,7 @@ class NodesPane(Pane):
 
     def show_target(self, target: SpaceTarget | None) -> None:
         """Says from now on what Space on the entry under the cursor does; None: there is no watchpoint."""
-        self._target = target
+        self._target, self._target_known = target, True
         self._show_detail()
 
     def reveal(self, row: int) -> bool:
@@ -437,26 +438,27 @@ class NodesPane(Pane):
         if self.scopes is None:
             return
         words, room = self._describe(), self.detail_room
-        long, short = self._space(named_in_full=True), self._space(named_in_full=False)
+        long, short = self._space()
         space = long if cell_len(words) + cell_len(long) + len(_BETWEEN) <= room else short
         room -= cell_len(space) + len(_BETWEEN)
         parts = [shorten(words, room) if room >= _READABLE else "", space] if space else [words]
         self.set_detail(_BETWEEN.join(part for part in parts if part))
 
-    def _space(self, *, named_in_full: bool) -> str:
+    def _space(self) -> tuple[str, str]:
+        """Returns what Space would do, with the long and with the short name of its watchpoint."""
         target, index = self._target, self.current
-        if self.scopes is None or index < 0:
-            return ""
+        if self.scopes is None or index < 0 or not self._target_known:
+            return "", ""
         if target is None:
-            return "Space makes a watchpoint of it"
+            return ("Space makes a watchpoint of it",) * 2
         if len(target.covered) != len(self.scopes.paths):
-            return ""  # the nodes were just built anew: the target of these comes with their marks
+            return "", ""  # the nodes were just built anew: the target of these comes with their marks
         adds, count = target.change(self.scopes, index)
         if not count:
-            return ""
+            return "", ""
         what = plural(count, "node") if self.scopes.is_scope(index) else "it"
-        name = target.long_name if named_in_full else target.name
-        return f"Space adds {what} to {name}" if adds else f"Space takes {what} out of {name}"
+        does = f"Space adds {what} to" if adds else f"Space takes {what} out of"
+        return f"{does} {target.long_name}", f"{does} {target.name}"
 
     def _describe(self) -> str:
         from tui_debugger.graph.table import NodeFlag
