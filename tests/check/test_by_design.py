@@ -305,7 +305,7 @@ def test_consumers_that_nobody_knows_absorb_nothing() -> None:
     session = session_of(ops, values)
     assert findings(session) == {"masked"}
     assert origins(session) == []
-    first = session.find_origin(session.pairs()).looks[0].first
+    first = session.find_origin(session.pairs()).searches[0].first
     assert first is not None
     assert (first.node, first.start) == ("masked", Start.DESIGNED)
 

@@ -179,8 +179,8 @@ class Measurements:
         self._workers = workers
         self._memory = memory
 
-    def undisturbed(self) -> AbstractContextManager[object]:
-        """While it is held no other thread puts records in, which would make rows unknown for a moment."""
+    def locked(self) -> AbstractContextManager[object]:
+        """Returns a lock: while it is held no other thread puts records in, which makes rows unknown for a moment."""
         return self._rank_stats.lock
 
     def record(self, step: int, index: int) -> Record | None:

@@ -206,7 +206,7 @@ class Examiner:
             self._find_states(criterion, step, sorted(rows))
 
     def _find_states(self, criterion: Criterion, step: int, rows: Sequence[int]) -> None:
-        with self.measurements.undisturbed():
+        with self.measurements.locked():
             states = criterion.states(self.measurements.records(step), rows)
         self._states.update(((criterion, step, row), state) for row, state in zip(rows, states, strict=True))
 

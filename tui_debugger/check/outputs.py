@@ -189,7 +189,7 @@ class OutputTensors:
     ) -> list[tuple[int, Hit]]:
         """Returns (watchpoint, hit with the one result) of everything that a watchpoint has something to say about."""
         hits = []
-        with self._measurements.undisturbed():
+        with self._measurements.locked():
             records = self._measurements.records(step)
             for number, group in groupby(requests, key=itemgetter(0)):
                 watchpoint = watches[number].watchpoint

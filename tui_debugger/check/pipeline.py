@@ -13,7 +13,15 @@ from typing import Final
 
 from tui_debugger.check.measure import Reading
 from tui_debugger.check.plan import Plan, RequiredByStep
-from tui_debugger.check.progress import ATTEMPTS, RENUMBERINGS, List, ListingAhead, Steady, scaled, undisturbed
+from tui_debugger.check.progress import (
+    ATTEMPTS,
+    RENUMBERINGS,
+    List,
+    ListingAhead,
+    Steady,
+    retry_when_renumbered,
+    scaled,
+)
 from tui_debugger.check.results import KnownResults, merged
 from tui_debugger.check.step import Checker, PairResult
 from tui_debugger.check.types import CheckResult, Pair
@@ -389,7 +397,7 @@ class Checks:
         """See ``Session.cost``."""
         version, watchpoints = self.listed()
         missing = [pair for pair in pairs if self.known_results.fresh(pair, version) is None]
-        return undisturbed(
+        return retry_when_renumbered(
             lambda: sum(self._checker(rank, watchpoints, no_progress).cost(step) for rank, step in missing)
         )
 

@@ -312,7 +312,7 @@ class Checker:
         """
         designs = StepDesigns(self.measurements, plan.step, progress)
         designed = designs.rows
-        with self.measurements.undisturbed():
+        with self.measurements.locked():
             judged = _Judged(plan, self.planner, self.measurements)
             hits = self._hits(plan, judged)
             candidates = self._may_be_origins(hits, designed)

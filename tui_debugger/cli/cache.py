@@ -70,8 +70,10 @@ def _info(directory: Path | None, why: str, arguments: argparse.Namespace) -> in
     if arguments.json:
         print_json({**_head(arguments), "enabled": not why, **_document(found), "trouble": why or _trouble(found)})
     else:
-        titles, *rows = _lines(found, why)
-        print_table(titles, rows)
+        from tui_debugger.text.tables import Column, Cut
+
+        first, *rows = _lines(found, why)
+        print_table([Column(first[0], weight=9), Column(first[1], cut=Cut.FOLD)], rows)
     return 0
 
 

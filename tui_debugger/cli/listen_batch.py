@@ -18,7 +18,7 @@ from tui_debugger.cli.options import add_watchpoints, conditions_of, given_watch
 from tui_debugger.cli.output import interruptible, note, undecided
 from tui_debugger.errors import CancelledError, LostError, NotStoppedError, TdbgError
 from tui_debugger.text.documents import document_line
-from tui_debugger.text.writer import write_data, write_lines
+from tui_debugger.text.writer import Meaning, meant, terminal_of, write_data, write_lines
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -144,12 +144,17 @@ class Log:
             _print_json({"event": "hit", **hit_row(hit)})
             return
         from tui_debugger.text.hits import hit_text, said_words
+        from tui_debugger.text.tables import Column, Cut, table_lines
         from tui_debugger.text.tensors import place_text, step_text
 
         words = ("◆ " if hit.origin else "") + hit_text(hit)
-        where = [f"step {step_text(hit.key.step)}", f"rank {hit.key.rank}"]
-        parts = [*where, said_words(hit), words, place_text(hit.key, with_graph=graphs)]
-        write_lines("  ".join(filter(None, parts)))
+        where = f"step {step_text(hit.key.step)}  rank {hit.key.rank}"
+        found = meant(words, Meaning.ORIGIN if hit.origin else Meaning.FINDING)
+        columns = [Column(""), Column(""), Column("", cut=Cut.END), Column("", cut=Cut.MIDDLE, weight=9)]
+        cells = [where, said_words(hit), found, place_text(hit.key, with_graph=graphs)]
+        kept = [at for at, cell in enumerate(cells) if cell]
+        row = [cells[at] for at in kept]
+        write_lines(*table_lines([columns[at] for at in kept], [row], terminal_of()))
 
     def collect(self, session: LiveSession, pair: Pair, result: PairResult, progress: ProgressFn) -> None:
         """Fetches the tensors around findings, to be saved: see ``LiveSession.keep``."""
@@ -198,8 +203,12 @@ class Log:
         if self._json:
             _print_json(self._document(result, judgement, code, steps, saved))
             return code
-        for text in self._texts(result, judgement, steps, saved):
-            note(text)
+        from tui_debugger.cli.check_report import OUTCOMES
+
+        *texts, last = self._texts(result, judgement, steps, saved)
+        for text in texts:
+            note(text, Meaning.DOUBT if text.startswith("cannot judge") else None)
+        note(last, OUTCOMES[judgement.outcome])
         return code
 
     def _total(self, session: LiveSession, *, cancelled: bool) -> CheckResult:

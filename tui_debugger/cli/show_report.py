@@ -16,8 +16,15 @@ import numpy.typing as npt
 
 from tui_debugger.arrays import Array
 from tui_debugger.check.types import Pair, TensorRow
-from tui_debugger.cli.output import Unseen, note, print_json, print_table
-from tui_debugger.diagnose.distribution import Bars, Spread, bars, choose_bins, percentiles, spread_of
+from tui_debugger.cli.output import Unseen, note, print_json, print_table, print_text
+from tui_debugger.diagnose.distribution import (
+    Bars,
+    TensorDistribution,
+    bars,
+    choose_bins,
+    distribution_of_row,
+    percentiles,
+)
 from tui_debugger.errors import BadSliceError, UnreadableTensorError
 from tui_debugger.model import Category, Progress, ProgressFn
 from tui_debugger.session import Session
@@ -33,6 +40,8 @@ from tui_debugger.text.distribution import (
     headroom_items,
     moments_items,
     percentile_items,
+    statistic_cell,
+    statistic_columns,
     taken_text,
 )
 from tui_debugger.text.documents import plain, plain_values
@@ -49,9 +58,10 @@ from tui_debugger.text.heat_map import (
     is_drawable,
     zooms,
 )
-from tui_debugger.text.numbers import NONE, number, plural, share
-from tui_debugger.text.rows import STATS_COLUMNS, key_row, meta_row, stats_row
-from tui_debugger.text.tensors import aligned, round_text, shape_text, tensor_line, tensor_parts
+from tui_debugger.text.numbers import NONE, plural, share
+from tui_debugger.text.rows import key_row, meta_row, stats_row
+from tui_debugger.text.tables import Column, Cut, width_of
+from tui_debugger.text.tensors import aligned, flags, round_text, shape_text, tensor_parts
 from tui_debugger.text.values import (
     Family,
     NumberFormat,
@@ -63,7 +73,7 @@ from tui_debugger.text.values import (
     format_window,
     parse_slice,
 )
-from tui_debugger.text.writer import write_colored, write_lines
+from tui_debugger.text.writer import Meaning, Meant, Pieces, meant, terminal_of, write_colored, write_lines
 
 WHOLE, WHOLE_LINES = 100, 12
 """Tensors of so many elements, in so many lines, are printed whole."""
@@ -134,11 +144,17 @@ def _texts(values: Array, precision: int) -> npt.NDArray[np.str_]:
     return np.array([text.rjust(width) for text, _ in cells], dtype=np.str_).reshape(values.shape)
 
 
+def _room() -> int:
+    """Cells for values, beside the blanks before them."""
+    terminal = terminal_of()
+    return WIDTH if terminal is None else max(min(WIDTH, terminal.columns - INDENT), 10)
+
+
 def _brackets(texts: npt.NDArray[np.str_], edge: int = 0) -> str:
     """Everything, or with ``edge`` dots in every dimension that is longer than twice that."""
     return np.array2string(
         texts,
-        max_line_width=WIDTH,
+        max_line_width=_room(),
         separator=" ",
         formatter={"all": str},
         threshold=0 if edge else sys.maxsize,
@@ -195,7 +211,7 @@ def canvas(progress: ProgressFn) -> Canvas:
     system = Console(file=sys.stdout).color_system if sys.stdout.isatty() else None
     colors = colors_named(system, plain="NO_COLOR" in os.environ)
     lines = max(LEAST_LINES, min(MOST_LINES, size.lines - OTHER_LINES))
-    return Canvas(lines, max(20, size.columns - INDENT), colors, progress)
+    return Canvas(lines, max(16, size.columns - INDENT), colors, progress)
 
 
 def heat_of(array: npt.NDArray[Any], wanted: str | None, on: Canvas) -> Heat:
@@ -222,15 +238,22 @@ def heat_of(array: npt.NDArray[Any], wanted: str | None, on: Canvas) -> Heat:
     zoom = zooms(table.shape, area, folded=table.folded)[0]
     picture = table.picture(zoom.window(table.shape, (0, 0), area), on.progress)
     page = HeatPage(table, picture, zoom, area, HeatPainter(Scale(*(picture.bounds or (0.0, 0.0))), on.colors))
-    return Heat(window.text, _text(page, on.colors), _cells(page, value_table))
+    narrow = on.columns if terminal_of() is not None else None
+    return Heat(window.text, _text(page, on.colors, narrow), _cells(page, value_table))
 
 
-def _text(page: HeatPage, colors: Colors) -> str:
+def _text(page: HeatPage, colors: Colors, narrow: int | None) -> str:
+    """Returns a map and its legend, which takes several lines where there is less room than ``narrow``."""
+
     def write(piece: ColoredText) -> str:
         return _colored(piece, colors)
 
-    legend = [*page.scale(BAR), ColoredText(f"  {page.size_text}  "), *page.bad_legend()]
-    return "\n".join([*page.text(write), "".join(map(write, legend))])
+    scale, rest = page.scale(BAR), [ColoredText(f"  {page.size_text}  "), *page.bad_legend()]
+    legends = [[*scale, *rest]]
+    if narrow is not None and sum(width_of(piece.text) for piece in legends[0]) > narrow:
+        first, *others = rest
+        legends = [list(scale), [replace(first, text=first.text.strip())], others]
+    return "\n".join([*page.text(write), *("".join(map(write, legend)).rstrip() for legend in legends)])
 
 
 def _colored(piece: ColoredText, colors: Colors) -> str:
@@ -273,7 +296,7 @@ class ShowOptions:
 
     Attributes:
         values: the values themselves.
-        spread: a histogram.
+        distribution: a histogram.
         slice: which values; None for an excerpt.
         precision: digits after the point.
         json: values as nested lists, not as text.
@@ -281,7 +304,7 @@ class ShowOptions:
     """
 
     values: bool
-    spread: bool
+    distribution: bool
     slice: str | None
     precision: int
     json: bool
@@ -324,7 +347,9 @@ class Shown:
         return not self.error or bool(self.row.index < 0 and self.constant)
 
 
-def look(session: Session, found: Found, pairs: Sequence[Pair], wish: ShowOptions, progress: ProgressFn) -> list[Shown]:
+def look(
+    session: Session, found: Found, pairs: Sequence[Pair], options: ShowOptions, progress: ProgressFn
+) -> list[Shown]:
     """Everything about the wanted tensors of a node.
 
     Returns:
@@ -341,7 +366,7 @@ def look(session: Session, found: Found, pairs: Sequence[Pair], wish: ShowOption
     for done, (row, step) in enumerate(places):
         progress(Progress(done, len(places), "values"))
         try:
-            shown.append(_look_at(session, row, step, wish))
+            shown.append(_look_at(session, row, step, options))
         except UnreadableTensorError as error:
             shown.append(Shown(row, step, error=error.what))
         except BadSliceError as error:
@@ -350,7 +375,7 @@ def look(session: Session, found: Found, pairs: Sequence[Pair], wish: ShowOption
             shown.append(Shown(row, step, error=f"{error.what}: the shape is {tuple(shape)}"))
     if refused and len(refused) == sum(1 for each in shown if each.row.has_value):
         raise refused[0]
-    if wish.values:
+    if options.values:
         return shown
     return sorted(shown, key=lambda each: (_ROLES.index(each.row.role), each.row.slot))
 
@@ -376,7 +401,7 @@ def _measured(
     return sorted(places, key=lambda place: order[place[0].key.rank, place[1]])
 
 
-def _look_at(session: Session, row: TensorRow, step: int, wish: ShowOptions) -> Shown:
+def _look_at(session: Session, row: TensorRow, step: int, options: ShowOptions) -> Shown:
     """One tensor.
 
     Raises:
@@ -386,13 +411,13 @@ def _look_at(session: Session, row: TensorRow, step: int, wish: ShowOptions) -> 
     if row.index < 0 or row.error:
         return Shown(row, step, error=row.error or "not dumped")
     if not row.has_value:
-        wanted = wish.slice is not None or wish.heat is not None
+        wanted = options.slice is not None or options.heat is not None
         return Shown(row, step, error="only statistics were dumped, no values" if wanted else "")
-    if not (wish.spread or wish.values):
+    if not (options.distribution or options.values):
         return Shown(row, step)
     array = session.read(row.key)
     shown = Shown(row, step, _spread(row, array))
-    return _with_values(shown, array, wish) if wish.values else shown
+    return _with_values(shown, array, options) if options.values else shown
 
 
 def _spread(row: TensorRow, array: npt.NDArray[Any]) -> Histogram | None:
@@ -402,21 +427,20 @@ def _spread(row: TensorRow, array: npt.NDArray[Any]) -> Histogram | None:
     return histogram(array, stats.minimum, stats.maximum)
 
 
-def _with_values(shown: Shown, array: npt.NDArray[Any], wish: ShowOptions) -> Shown:
-    if wish.heat is not None:
-        heat = heat_of(array, wish.slice, wish.heat)
+def _with_values(shown: Shown, array: npt.NDArray[Any], options: ShowOptions) -> Shown:
+    if options.heat is not None:
+        heat = heat_of(array, options.slice, options.heat)
         return replace(shown, window=heat.window, text=heat.text, cells=heat.cells, error=heat.error)
-    if wish.slice is not None:
-        part, window = cut(array, wish.slice)
-        if wish.json:
+    if options.slice is not None:
+        part, window = cut(array, options.slice)
+        if options.json:
             return replace(shown, window=window.text, values=nested(part))
-        return replace(shown, window=window.text, text=window_text(part, wish.precision))
-    if wish.json:
+        return replace(shown, window=window.text, text=window_text(part, options.precision))
+    if options.json:
         return replace(shown, window="[...]", values=nested(array)) if array.size <= JSON_WHOLE else shown
-    return replace(shown, text=excerpt_text(array, wish.precision))
+    return replace(shown, text=excerpt_text(array, options.precision))
 
 
-_STAT_TITLES = ("dtype", "shape", *(field.title for field in COLUMNS))
 _RECORDED = "(recorded in the dump)"
 _ABOUT = 3
 """The first pieces of a line, which say what a tensor is, not what it holds: type, shape, number of elements."""
@@ -426,7 +450,7 @@ def print_head(session: Session, found: Found, shown: Sequence[Shown]) -> None:
     """Two lines about the node."""
     words = [*_about(session, found).values(), found.graph]
     slots = {_slot(each.row) for each in shown}
-    write_lines(found.node, ", ".join([*words, *(slots if len(slots) == 1 else ())]))
+    print_text(found.node, ", ".join([*words, *(slots if len(slots) == 1 else ())]))
 
 
 def print_values(shown: Sequence[Shown], *, several: bool) -> None:
@@ -438,11 +462,12 @@ def print_values(shown: Sequence[Shown], *, several: bool) -> None:
         if here != place:
             write_lines("", f"step {each.step}" + (f" rank {row.key.rank}" if several else ""))
         place = here
-        line = tensor_line(row.meta, row.stats, each.histogram)
-        recorded = _RECORDED if row.recorded and line else ""
-        write_lines(" ".join(filter(None, (_slot(row), line or _why(each), recorded))))
-        about = (row.placement, _source(each), _why(each) if line else "", each.window)
-        write_lines(*(f"  {text}" for text in about if text))
+        parts = [part for part in _parts(each) if part]
+        recorded = _RECORDED if row.recorded and parts else ""
+        said = [*parts, recorded] if parts else [meant(_why(each), Meaning.DOUBT)]
+        print_text(_side_by_side([_slot(row), *said]))
+        about = (row.placement, _source(each), _why(each) if parts else "", each.window)
+        print_text(*(f"  {text}" for text in about if text))
         write = write_lines if each.cells is None else write_colored
         write(*(f"  {text}".rstrip() for text in each.text.splitlines()))
 
@@ -452,9 +477,14 @@ def print_history(shown: Sequence[Shown], *, several: bool) -> None:
     by_slot = len({_slot(each.row) for each in shown}) > 1
     pieces = [_pieces(each) for each in shown]
     shared = {tuple(parts[:_ABOUT]) for parts in pieces if len(parts) > 1}
-    if not by_slot and len(shared) == 1:  # type, shape and count once: leaves room for NaN on a narrow screen
-        write_lines(" ".join(filter(None, shared.pop())))
+    once = not by_slot and len(shared) == 1
+    if once:  # type, shape and count once: leaves room for NaN on a narrow screen
+        print_text(" ".join(filter(None, shared.pop())))
         pieces = [parts[_ABOUT:] if len(parts) > 1 else parts for parts in pieces]
+    if terminal_of() is not None:
+        left_out = [*([] if by_slot else ["slot"]), *([] if several else ["rank"])]
+        _print_history_table([_history_row(each, parts) for each, parts in zip(shown, pieces, strict=True)], left_out)
+        return
     lines = [
         [*([_slot(each.row)] if by_slot else []), *_where(each, several), *parts]
         for each, parts in zip(shown, pieces, strict=True)
@@ -464,11 +494,63 @@ def print_history(shown: Sequence[Shown], *, several: bool) -> None:
     write_lines(*aligned([[*titles, *[""] * (width - len(titles))], *lines]))
 
 
+_HISTORY = (
+    Column("slot", weight=10),
+    Column("step", weight=10),
+    Column("rank", weight=8),
+    Column("", weight=3, label="dtype"),
+    Column("", weight=4, label="shape"),
+    Column("", weight=2, label="count"),
+    Column("", weight=6, label="values"),
+    Column("", weight=7, label="range"),
+    Column("", weight=5, label="mean"),
+    Column("", weight=4, label="std"),
+    Column("", weight=9, label="zeros, NaN, Inf"),
+    Column("", weight=9, cut=Cut.END, label="remark"),
+)
+"""The columns of a history on a terminal: slot, step, rank, the pieces of a line, and what there is to remark."""
+_RANGE, _BAD = 4, 7
+"""Pieces of a line: of a tensor without a finite value NaN and Inf stand where its range would be."""
+
+
+def _history_row(each: Shown, parts: Sequence[str]) -> list[str]:
+    place = [_slot(each.row), str(each.step), str(each.row.key.rank)]
+    if len(parts) == 1:
+        return [*place, *[""] * (len(_HISTORY) - len(place) - 1), meant(parts[0], Meaning.DOUBT)]
+    row = [*[""] * (len(_HISTORY) - len(place) - len(parts)), *parts]
+    if isinstance(row[_RANGE], Meant):
+        row[_RANGE], row[_BAD] = row[_BAD], row[_RANGE]
+    return [*place, *row]
+
+
+def _print_history_table(rows: Sequence[Sequence[str]], left_out: Sequence[str]) -> None:
+    """A table for a terminal, without columns that are empty in all rows."""
+    there = [any(row[at] for row in rows) for at in range(len(_HISTORY))]
+    kept = [at for at, column in enumerate(_HISTORY) if there[at] and column.called not in left_out]
+    print_table([_HISTORY[at] for at in kept], [[row[at] for at in kept] for row in rows])
+
+
 def _pieces(each: Shown) -> list[str]:
     row = each.row
     if row.meta is None and row.stats is None:
         return [_why(each)]
-    return [*tensor_parts(row.meta, row.stats, each.histogram), _RECORDED if row.recorded else each.error]
+    return [*_parts(each), _RECORDED if row.recorded else meant(each.error, Meaning.DOUBT)]
+
+
+def _parts(each: Shown) -> list[str]:
+    """The pieces of the line of a tensor; NaN and Inf are findings."""
+    row = each.row
+    bad = flags(row.stats) if row.stats is not None else ""
+    parts = tensor_parts(row.meta, row.stats, each.histogram)
+    return [meant(part, Meaning.FINDING if bad and bad in part else None) for part in parts]
+
+
+def _side_by_side(parts: Iterable[str]) -> Pieces:
+    """A line of pieces with blanks between them."""
+    found: list[str] = []
+    for part in filter(None, parts):
+        found += [" ", part] if found else [part]
+    return tuple(found)
 
 
 def print_stats(shown: Sequence[Shown], *, several: bool) -> None:
@@ -478,16 +560,22 @@ def print_stats(shown: Sequence[Shown], *, several: bool) -> None:
         row = each.row
         if row.meta is None and row.stats is None:
             rank = f" rank {row.key.rank}" if several else ""
-            errors.append(f"{_slot(row)} step {each.step}{rank} {_why(each)}")
+            errors.append(meant(f"{_slot(row)} step {each.step}{rank} {_why(each)}", Meaning.DOUBT))
             continue
         about = (row.meta.dtype, shape_text(row.meta.shape)) if row.meta is not None else (NONE, NONE)
-        stats = stats_row(row.stats)
-        cells = [str(stats[name]) if isinstance(stats[name], int) else _number(stats[name]) for name in STATS_COLUMNS]
+        cells = [statistic_cell(field, None if row.stats is None else field.value(row.stats)) for field in COLUMNS]
         table.append([_slot(row), *_where(each, several), *about, *cells])
-    titles = ("slot", "step", *(("rank",) if several else ()), *_STAT_TITLES)
+    columns = [
+        Column("slot", weight=9),
+        Column("step", right=True, weight=9),
+        *([Column("rank", right=True, weight=8)] if several else []),
+        Column("dtype", right=True, weight=2),
+        Column("shape", right=True, weight=3),
+        *statistic_columns(COLUMNS),
+    ]
     if table:
-        print_table(titles, table, right=titles[1:])
-    write_lines(*errors)
+        print_table(columns, table)
+    print_text(*errors)
 
 
 def values_document(session: Session, found: Found, shown: Iterable[Shown]) -> dict[str, Any]:
@@ -502,7 +590,7 @@ def values_document(session: Session, found: Found, shown: Iterable[Shown]) -> d
 
 
 def _tensor(each: Shown) -> dict[str, Any]:
-    row, spread = each.row, each.histogram
+    row, distribution = each.row, each.histogram
     return {
         "rank": row.key.rank,
         "step": each.step,
@@ -516,7 +604,9 @@ def _tensor(each: Shown) -> dict[str, Any]:
         **meta_row(row.meta),
         "placement": row.placement or None,
         "stats": stats_row(row.stats) if row.stats is not None else None,
-        "histogram": None if spread is None else {"edges": list(spread.edges), "counts": list(spread.counts)},
+        "histogram": None
+        if distribution is None
+        else {"edges": list(distribution.edges), "counts": list(distribution.counts)},
         "slice": each.window or None,
         "values": each.values,
         **({"heat": each.cells} if each.cells is not None else {}),
@@ -538,10 +628,6 @@ def _slot(row: TensorRow) -> str:
 
 def _where(each: Shown, several: bool) -> list[str]:
     return [str(each.step), *([str(each.row.key.rank)] if several else [])]
-
-
-def _number(value: float | str | None) -> str:
-    return number(float(value) if isinstance(value, str) else value)  # "inf" is a number that JSON cannot spell
 
 
 def _why(each: Shown) -> str:
@@ -572,12 +658,12 @@ class Seen:
     """A tensor that was looked at; what was found is None when that failed."""
 
     shown: Shown
-    spread: Spread | None = None
+    distribution: TensorDistribution | None = None
     bars: Bars | None = None
     error: str = ""
 
 
-def spreads_of(
+def distributions_of(
     session: Session, rows: Sequence[Shown], arguments: argparse.Namespace, progress: ProgressFn
 ) -> list[Seen]:
     """Looks at the values of every tensor.
@@ -592,7 +678,7 @@ def print_spreads(
     session: Session, found: Found, seen: Sequence[Seen], arguments: argparse.Namespace, missing: Unseen
 ) -> int:
     """Prints them, or the document, and returns the exit code: 2 when there is nothing to show, or more is missing."""
-    answered = any(each.spread is not None for each in seen)
+    answered = any(each.distribution is not None for each in seen)
     code = missing.code(0 if answered else 2)
     rows = [each.shown for each in seen]
     if arguments.json:
@@ -613,11 +699,11 @@ def _distribution_at(session: Session, shown: Shown, arguments: argparse.Namespa
     if shown.error or shown.row.index < 0:
         return Seen(shown, error=shown.error or "not dumped")
     try:
-        spread = spread_of(session, shown.row, progress)
-        if spread.classes is not None and spread.quantiles is None:
-            spread = replace(spread, quantiles=percentiles(session, spread, PERCENTS, progress))
-        bins = choose_bins([spread], arguments.bins, log=arguments.log)
-        return Seen(shown, spread, bars(session, spread, bins, progress, log=arguments.log))
+        distribution = distribution_of_row(session, shown.row, progress)
+        if distribution.classes is not None and distribution.quantiles is None:
+            distribution = replace(distribution, quantiles=percentiles(session, distribution, PERCENTS, progress))
+        bins = choose_bins([distribution], arguments.bins, log=arguments.log)
+        return Seen(shown, distribution, bars(session, distribution, bins, progress, log=arguments.log))
     except UnreadableTensorError as error:
         return Seen(shown, error=error.what)
 
@@ -626,46 +712,63 @@ def _distribution_at(session: Session, shown: Shown, arguments: argparse.Namespa
 
 
 def _print(each: Seen, *, several: bool) -> None:
-    row, spread = each.shown.row, each.spread
+    row, distribution = each.shown.row, each.distribution
     rank = f" rank {row.key.rank}" if several else ""
     about = f"{clean(row.meta.dtype)} {shape_text(row.meta.shape)}" if row.meta is not None else ""
     slot = f"{row.role}:{row.slot}{round_text(row.key.round, row.rounds)}"
-    write_lines("", f"step {each.shown.step}{rank}  {slot}  {about}".rstrip())
-    if spread is None:
-        write_lines(f"  {each.error}")
+    print_text("", f"step {each.shown.step}{rank}  {slot}  {about}".rstrip())
+    if distribution is None:
+        print_text(meant(f"  {each.error}", Meaning.DOUBT))
         return
-    write_lines(*(f"  {line}" for line in _lines(spread)))
+    print_text(*(f"  {line}" for line in _lines(distribution)))
     if each.bars is not None and each.bars.bins:
-        _print_bars(each.bars, spread)
+        _print_bars(each.bars, distribution)
 
 
-def _lines(spread: Spread) -> list[str]:
-    stats = spread.stats
+def _lines(distribution: TensorDistribution) -> list[str]:
+    stats = distribution.stats
     lines = []
     if stats is not None:
         lines.append(f"{plural(stats.count, 'element')}: {' · '.join(counts_items(stats))}")
         lines.append(" · ".join(moments_items(stats)))
-    if spread.classes is None:
+    if distribution.classes is None:
         lines.append("only statistics are known, no values: no percentiles, no shares, no bars")
-    greatest = spread.headroom.greatest if spread.headroom is not None else None
-    if taken := taken_text(spread.dtype, greatest):
+    greatest = distribution.headroom.greatest if distribution.headroom is not None else None
+    if taken := taken_text(distribution.dtype, greatest):
         lines.insert(0, taken)
-    if spread.quantiles is not None and spread.quantiles.values:
-        lines.append(f"exact percentiles: {'  '.join(percentile_items(spread.quantiles))}")
-    if spread.headroom is not None:
-        lines += [" · ".join(items) for items in headroom_items(spread.headroom, spread.dtype)]
+    if distribution.quantiles is not None and distribution.quantiles.values:
+        lines.append(f"exact percentiles: {'  '.join(percentile_items(distribution.quantiles))}")
+    if distribution.headroom is not None:
+        lines += [" · ".join(items) for items in headroom_items(distribution.headroom, distribution.dtype)]
     return lines
 
 
-def _print_bars(found: Bars, spread: Spread) -> None:
-    stats = spread.stats
-    write_lines(f"  {bins_text(found.bins, log=found.log)}")
+def _print_bars(found: Bars, distribution: TensorDistribution) -> None:
+    stats = distribution.stats
+    print_text(f"  {bins_text(found.bins, log=found.log)}")
     top, count = max(found.counts), stats.count if stats is not None else sum(found.counts)
-    table = [
-        ["", bin_text(each), f"{amount:,}", share(amount, count), "█" * max(_BAR * amount // max(top, 1), amount > 0)]
+    cells = [
+        ["", bin_text(each), f"{amount:,}", share(amount, count)]
         for each, amount in zip(found.bins, found.counts, strict=True)
     ]
-    print_table(("", "values", "count", "share", ""), table, right=("count", "share"))
+    terminal = terminal_of()
+    longest = _BAR
+    if terminal is not None:
+        titles = ("", "values", "count", "share")
+        others = sum(max(map(width_of, column)) + 2 for column in zip(titles, *cells, strict=True))
+        longest = max(min(_BAR, terminal.columns - others), 1)
+    table = [
+        [*row, "█" * max(longest * amount // max(top, 1), amount > 0)]
+        for row, amount in zip(cells, found.counts, strict=True)
+    ]
+    columns = [
+        Column(""),
+        Column("values", weight=9),
+        Column("count", right=True, weight=8),
+        Column("share", right=True, weight=6),
+        Column("", weight=7),
+    ]
+    print_table(columns, table)
 
 
 # -- as JSON ---------------------------------------------------------------------------------------
@@ -673,17 +776,17 @@ def _print_bars(found: Bars, spread: Spread) -> None:
 
 def _document(each: Seen) -> dict[str, Any]:
     """Returns what is added to the document of a tensor."""
-    spread = each.spread
-    if spread is None:
+    distribution = each.distribution
+    if distribution is None:
         return {"distribution": None, "error": each.error}
-    found = spread.quantiles
+    found = distribution.quantiles
     pairs = [] if found is None else zip(found.percents, found.values, strict=False)
     return {
         "distribution": {
-            "values_known": spread.classes is not None,
+            "values_known": distribution.classes is not None,
             "percentiles": [{"percent": part, "value": plain(value)} for part, value in pairs],
             "exact": found is not None,
-            "headroom": None if spread.headroom is None else _headroom(spread.headroom),
+            "headroom": None if distribution.headroom is None else _headroom(distribution.headroom),
             "log_bins": each.bars.log if each.bars is not None else False,
             "bins": []
             if each.bars is None

@@ -83,13 +83,13 @@ class Operand:
 
     @property
     def bad(self) -> bool:
-        """Whether it has NaN or Inf."""
+        """It has NaN or Inf."""
         return self.stats is not None and self.stats.bad
 
 
 @dataclass(frozen=True, slots=True)
 class Optimizer:
-    """What updates a parameter, in the step that made the value.
+    """The update of a parameter, in the step that made the value.
 
     Attributes:
         name, type: the update operator.
@@ -117,18 +117,18 @@ class Optimizer:
 
     @property
     def of_pytorch(self) -> bool:
-        """Whether it is what our client for PyTorch calls an update: a gradient that is not there does not exist."""
+        """It is what our client for PyTorch calls an update: a gradient that is not there does not exist."""
         return self.type == "OptimizerUpdate"
 
     @property
     def label(self) -> str:
-        """What to call it: the end of the operator's name."""
+        """Its name in a sentence: the end of the operator's name."""
         return "the optimizer" if self.of_pytorch else tail(self.name)
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """How much a weight changed: mean |Δw|, and mean |w| before."""
+    """The change of a weight: mean |Δw|, and mean |w| before."""
 
     moved: float
     before: float
@@ -153,7 +153,7 @@ class Layer:
 
 
 class Evidence:
-    """Looks at what surrounds one tensor, when it is first asked for. One per question, not for several threads.
+    """Measures what surrounds one tensor, when it is first asked for. One per question, not for several threads.
 
     Attributes:
         session, key: which tensor of what.
@@ -196,7 +196,7 @@ class Evidence:
 
     @property
     def adjacent(self) -> bool:
-        """Whether the step before is the very one before: else nobody knows what happened in between."""
+        """The dumped step before is the very one before: else nobody knows what happened in between."""
         earlier = self.session.before(self.key)
         return earlier is not None and self.key.step - earlier.step in (0, 1)
 
@@ -223,16 +223,16 @@ class Evidence:
 
     @property
     def category(self) -> Category:
-        """What its node is."""
+        """The category of its node."""
         return self.flow.nodes.category_of(self.row)
 
     @property
     def has_graph(self) -> bool:
-        """Whether a graph tells about its node; else it is known from file names only."""
+        """A graph tells about its node; else it is known from file names only."""
         return not int(self.flow.nodes.flags[self.row]) & NodeFlag.FILE_ONLY
 
     def name(self, row: int) -> str:
-        """The name of a node."""
+        """Returns the name of a node."""
         return self.flow.nodes.names[row]
 
     # -- what it was made from ---------------------------------------------------------------------
@@ -247,7 +247,7 @@ class Evidence:
 
     @property
     def has_producer(self) -> bool:
-        """Whether the graph names what an input was taken from: an operator, a parameter or a constant."""
+        """The graph names what an input was taken from: an operator, a parameter or a constant."""
         return self.flow.holder(self.row, self.key.slot).row >= 0
 
     @property
@@ -257,7 +257,7 @@ class Evidence:
 
     @cached_property
     def inputs(self) -> tuple[Operand, ...]:
-        """What went into the operator that made it, by slot."""
+        """The inputs of the operator that made it, by slot."""
         return self.inputs_of(self.producer, self.key.step, self.key.round) if self.producer >= 0 else ()
 
     def inputs_of(self, row: int, step: int, round: int = 0) -> tuple[Operand, ...]:  # noqa: A002 - see TensorKey
@@ -274,7 +274,7 @@ class Evidence:
         return tuple(found)
 
     def upstream_of(self, row: int, operand: TensorRow) -> TensorKey:
-        """The output of another operator that an input of a node is; the input itself when that was not dumped."""
+        """Returns the operator output that an input of a node is; the input itself when that was not dumped."""
         holder, nodes = self.flow.holder(row, operand.slot), self.flow.nodes
         if holder.row < 0 or nodes.category_of(holder.row) in PARAMETERS or self.flow.is_constant(holder.row):
             return operand.key
@@ -296,18 +296,18 @@ class Evidence:
 
     @property
     def trained(self) -> bool:
-        """Whether it is a weight, or a normalisation's gain or shift."""
+        """It is a weight, or a normalisation's gain or shift."""
         return self.parameter >= 0 and self.flow.nodes.category_of(self.parameter) in TRAINABLE
 
     @property
     def wants_gradient(self) -> bool:
-        """Whether the graph of our client for PyTorch names a gradient of this parameter."""
+        """The graph of our client for PyTorch names a gradient of this parameter."""
         nodes = self.flow.nodes
         return nodes.find(gradient_of(nodes.names[self.parameter]), nodes.graph_of(self.parameter).name) >= 0
 
     @property
     def carried(self) -> bool:
-        """Whether its value is carried from step to step: that of a graph input such as the data is not."""
+        """Its value is carried from step to step: that of a graph input such as the data is not."""
         return self.parameter >= 0 and self.flow.updated(self.parameter)
 
     @cached_property
@@ -322,7 +322,7 @@ class Evidence:
 
     @property
     def initial(self) -> bool:
-        """Whether it is a parameter's value before any step of the training, not only before the first dumped one."""
+        """It is a parameter's value before any step of the training, not only before the first dumped one."""
         return self.updated_in is None and self.key.step <= 0
 
     @cached_property
@@ -361,7 +361,7 @@ class Evidence:
 
     @cached_property
     def optimizer(self) -> Optimizer | None:
-        """What updated the parameter; None when no node does, or the value is an initial one."""
+        """The update of the parameter; None when no node updates it, or the value is an initial one."""
         row, slot = self.updater
         step = self.updated_in
         if row < 0 or step is None:
@@ -489,13 +489,13 @@ class Evidence:
 
 
 def _only_value(row: TensorRow | None) -> float | None:
-    """The value of a tensor that has one element."""
+    """Returns the value of a tensor that has one element."""
     stats = row.stats if row is not None else None
     return stats.mean if stats is not None and stats.count == 1 and stats.finite else None
 
 
 def norm(stats: TensorStats | None) -> float | None:
-    """Root of the sum of squares of the finite elements; None when there are none, or nothing is known of them."""
+    """Returns the root of the sum of squares of the finite elements; None when there are none, or none is known."""
     return stats.norm if stats is not None else None
 
 
@@ -508,7 +508,7 @@ def found_words(_: Evidence, result: WatchResult) -> str:
 
 
 def hit_params(result: WatchResult) -> tuple[ParamResult, ...]:
-    """The parameters whose inequality held."""
+    """Returns the parameters whose inequality held."""
     return tuple(param for param in result.params if param.hit)
 
 
@@ -542,7 +542,7 @@ def _factor(param: ParamResult) -> str:
 
 
 def quantity(stats: TensorStats | None, name: str) -> float | None:
-    """A quantity of a condition's parameter (``abs_mean_gt``) from plain statistics."""
+    """Returns a quantity of a condition's parameter (``abs_mean_gt``) from plain statistics."""
     what = name.rpartition("_")[0]
     if stats is None or stats.minimum is None or stats.maximum is None:
         return None

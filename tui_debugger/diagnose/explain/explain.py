@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from tui_debugger.check.progress import undisturbed
+from tui_debugger.check.progress import retry_when_renumbered
 from tui_debugger.diagnose.explain.evidence import MOST_INPUTS, Evidence
 from tui_debugger.diagnose.explain.guidance import Advice, Cause, Guidance, Section, Standing
 from tui_debugger.diagnose.explain.rules import ERROR_RULES, OVERFLOW, condition_rule
@@ -39,7 +39,7 @@ def explain(session: Run, key: TensorKey, hit: Hit | None = None, progress: Prog
         UnreadableTensorError: the run has no such node.
         CancelledError: from ``progress``.
     """
-    return undisturbed(lambda: _explained(Evidence(session, key, progress), hit))
+    return retry_when_renumbered(lambda: _explained(Evidence(session, key, progress), hit))
 
 
 def known_hit(session: Run, key: TensorKey) -> tuple[Hit | None, bool]:

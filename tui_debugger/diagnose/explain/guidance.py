@@ -20,16 +20,16 @@ from tui_debugger.watch.condition_table import CONDITIONS
 
 
 class Standing(IntEnum):
-    """What the evidence says about a cause. Order is rank."""
+    """The strength of a cause by the evidence. Order is rank."""
 
     LIKELY = 0
     """Something that was measured here speaks for it."""
     POSSIBLE = 1
     """Nothing speaks against it."""
     UNKNOWN = 2
-    """What would tell was not dumped."""
+    """The values that would tell were not dumped."""
     RULED_OUT = 3
-    """What was measured speaks against it."""
+    """Something that was measured here speaks against it."""
 
     @property
     def word(self) -> str:
@@ -56,7 +56,7 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """What to look at next.
+    """A thing to look at next.
 
     Attributes:
         text: one sentence.
@@ -162,11 +162,11 @@ GLYPHS: Final = {
     Standing.UNKNOWN: "?",
     Standing.RULED_OUT: "–",
 }
-"""How strong a cause is, without words."""
+"""The strength of a cause, without words."""
 
 
 class Kind(Enum):
-    """What a line is, for its colour."""
+    """The kind of a line, for its colour."""
 
     NAME = "name"
     TENSOR = "tensor"

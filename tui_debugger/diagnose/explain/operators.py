@@ -46,7 +46,7 @@ class Operation:
 
     @property
     def limits(self) -> FloatLimits | None:
-        """What the output's element type can hold."""
+        """The limits of the output's element type."""
         return limits_of(self.meta)
 
 
@@ -91,7 +91,7 @@ BOTH_WAYS: Final = ("sinh", "cosh")
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """Which arguments a function has no finite value for, as far as counts and extremes tell.
+    """The arguments that a function has no finite value for, as far as counts and extremes tell.
 
     Attributes:
         function: its name in a sentence.

@@ -28,11 +28,11 @@ from tui_debugger.diagnose.health import (
     cell_text,
     entry_name,
     health,
-    looked_for,
     map_lines,
     map_rows,
     rows_of,
     tensor_of,
+    watched_lines,
 )
 from tui_debugger.model import Side, TensorKey
 from tui_debugger.stats.health import WORTH_A_LOOK, Codes, Health
@@ -504,7 +504,7 @@ class HealthView(View):
         words += ["rows with findings only"] if self.findings_only else []
         words += ["nodes in execution order"] if self.flat else []
         single = map_.by_default or len(map_.watchpoints) == 1
-        words += looked_for(map_) if single else [f"checked with {len(map_.watchpoints)} watchpoints"]
+        words += watched_lines(map_) if single else [f"checked with {len(map_.watchpoints)} watchpoints"]
         self._put("where", "  ·  ".join(words))
         missing = len(map_.missing)
         hint = "   r checks what is missing" if missing and not self.working else ""
@@ -699,7 +699,7 @@ class HealthView(View):
         if map_ is None or not isinstance(rows, GridRows):
             return None
         lines = map_lines(map_, rows.entries, self.ranks, WIDE, fit=False, flat=self.flat)
-        text = [*lines, "", legend_text(vague=map_.vague), *looked_for(map_), map_.covered_text()]
+        text = [*lines, "", legend_text(vague=map_.vague), *watched_lines(map_), map_.covered_text()]
         table = [(path, *cells) for path, _, cells in map_rows(map_, rows.entries, self.ranks)]
         header = ("path", *(f"step {step_text(step)}" for step in map_.steps))
         return Extract("health", "\n".join(text) + "\n", str(self._cell_text), header, table)
