@@ -19,6 +19,8 @@ from tui_debugger.tui.widgets.virtual_table import VirtualTable
 SAFE = re.compile(r"[!-~]|up|down|left|right|pageup|pagedown|home|end|enter|escape|space|backspace|tab|shift\+tab|f\d+")
 """Keys that survive tmux and every terminal."""
 ALSO_SAFE = {"ctrl+p", "ctrl+c", "ctrl+l"}
+PRODUCER_OVER_UNDO = {"u"}
+"""In the tensors ``u`` goes to the producer; undo, which every other pane has, is one key away."""
 TREE_OVER_LIST = {"left", "right", "h", "l"}
 """The tree opens and closes where a list moves text sideways."""
 
@@ -27,7 +29,7 @@ TREE_OVER_LIST = {"left", "right", "h", "l"}
 def test_no_key_means_two_things_in_one_pane(pane: str) -> None:
     keys = Counter(key for a in actions.ACTIONS if a.where in actions.WHERE[pane] for key in a.keys)
     twice = {key for key, count in keys.items() if count > 1}
-    assert twice == (TREE_OVER_LIST if pane == "nodes" else set())
+    assert twice == {"nodes": TREE_OVER_LIST, "tensors": PRODUCER_OVER_UNDO}.get(pane, set())
 
 
 def test_only_keys_that_survive_tmux_are_used() -> None:

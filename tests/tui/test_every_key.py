@@ -161,10 +161,11 @@ DESK: dict[tuple[str, str], Case] = {
     ("watchpoints", "edit_watchpoint"): Case(opens("WatchpointForm"), "3"),
     ("watchpoints", "toggle_enabled"): Case(lambda a, b: "●" in a.row and "○" in b.row, "3"),
     ("watchpoints", "delete_watchpoint"): Case(
-        lambda a, b: len(b.rows) == len(a.rows) - 1 and "u brings" in b.notice, "3"
+        lambda a, b: len(b.rows) == len(a.rows) - 1 and "u undoes" in b.notice, "3"
     ),
-    ("watchpoints", "clear_watchpoints"): Case(lambda _, b: not b.rows and "u brings" in b.notice, "3"),
-    ("watchpoints", "undelete_watchpoint"): Case(more, "3 d"),
+    ("watchpoints", "clear_watchpoints"): Case(lambda _, b: not b.rows and "u undoes" in b.notice, "3"),
+    ("global", "undo"): Case(more, "3 d"),
+    ("global", "redo"): Case(fewer, "3 d u"),
     ("watchpoints", "show_covered"): Case(lambda _, b: "watched by WCL #1" in b.text, "3"),
     ("watchpoints", "save_watchpoints"): Case(opens("TextPrompt"), "3"),
     ("watchpoints", "load_watchpoints"): Case(opens("TextPrompt"), "3"),

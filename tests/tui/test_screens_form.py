@@ -66,9 +66,10 @@ async def test_parameters_start_with_their_defaults_and_are_checked_while_typed(
 async def test_a_condition_without_defaults_asks_for_a_value() -> None:
     async with opened(form()) as view:
         await view.type("tl")
-        assert "tensor_too_large needs at least one value to compare with" in view.text
+        assert "needs at least one value" not in view.text, "nothing was typed yet that could be wrong"
         await view.press("enter")
         assert view.open
+        assert "tensor_too_large needs at least one value to compare with" in view.text
         await view.press("down")
         await view.type("1e3")
         assert "--watch 'TL max_gt=1000'" in view.text
@@ -96,6 +97,29 @@ async def test_several_values_and_both_ends_of_a_range() -> None:
             "range_end_inclusive": 2.0,
             "range_percentage_lt": 10.0,
         }
+
+
+async def test_no_mistake_is_told_before_a_value_was_typed() -> None:
+    for condition in CONDITIONS.values():
+        async with opened(form()) as view:
+            await view.type(condition.abbr)
+            message = view.app.screen.query_one("#message")
+            assert not message.display, condition.abbr
+            await view.press("tab", "down", "up")
+            assert not message.display, condition.abbr
+
+
+async def test_a_mistake_is_forgotten_with_the_condition_it_was_made_in() -> None:
+    async with opened(form()) as view:
+        await view.type("tl")
+        await view.press("enter")
+        await view.type("x")
+        assert "abs_mean_gt must be 0 or more" in view.text
+        await view.press("shift+tab")
+        await clear(view)
+        await view.type("ts")
+        assert "needs at least one value" not in view.text
+        assert "must be" not in view.text
 
 
 class TestConditionList:

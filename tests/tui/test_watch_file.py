@@ -65,7 +65,7 @@ async def test_loading_adds_what_is_missing(open_screen: OpenScreen, tmp_path: P
         *_, added = screen.session.watchpoints.items()
         assert len(screen.session.watchpoints) == before + 1
         assert (added.condition, dict(added.params), added.enabled) == ("tensor_too_large", {"max_gt": 1.0}, False)
-        assert screen.main.footer.notice == "added 1 watchpoint, 1 there already"
+        assert screen.main.footer.notice == "TL #7 added; u undoes (1 there already)"
         assert "tensor too large" in screen.text
 
 

@@ -13,14 +13,14 @@ entry with such a text says ``escaped = true``: then ``\udcff`` is such a byte, 
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import os
 import re
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
@@ -30,6 +30,8 @@ from tui_debugger.errors import BadWatchpointError
 from tui_debugger.model import NodeSelection, Watchpoint
 from tui_debugger.session.export_files import fresh_file
 from tui_debugger.text.clean import clean
+from tui_debugger.text.hits import watchpoint_name
+from tui_debugger.text.numbers import plural
 from tui_debugger.watch.condition_table import validate
 from tui_debugger.watch.text import format_watch, parse_watch
 
@@ -324,8 +326,29 @@ def _one_line(error: Exception) -> str:
     return f"{error.what}: {error.where}" if isinstance(error, BadWatchpointError) else str(error)
 
 
+UNDONE_AT_MOST = 1000
+"""Changes of a list that can be undone; older ones are forgotten."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One change of a watchpoint list, which can be undone.
+
+    Attributes:
+        words: what it did: ``TO #6 deleted``.
+        before, after: the list.
+    """
+
+    words: str
+    before: tuple[Watchpoint, ...]
+    after: tuple[Watchpoint, ...]
+
+
 class WatchpointList:
     """The watchpoints of one session, in id order. Safe to use from several threads.
+
+    The list is a tuple, and a change puts another one in its place: undoing a change brings back the tuple of before,
+    with the same watchpoints under the same ids. The store always holds the list as it is.
 
     Attributes:
         version: grows with every change that can change a result; results carry the version they had.
@@ -334,15 +357,15 @@ class WatchpointList:
     def __init__(self, store: WatchpointStore | None = None) -> None:
         self._lock = threading.RLock()
         self._store = store
-        self._items: dict[int, Watchpoint] = {}
+        self._items: tuple[Watchpoint, ...] = ()
         self._next = 1
         self._offered = False
+        self._done: deque[Change] = deque(maxlen=UNDONE_AT_MOST)
+        self._undone: list[Change] = []
         self.version = 0
         if store is not None:
-            items, self._offered = store.load()
-            for item in items:
-                self._items[item.id] = item
-                self._next = max(self._next, item.id + 1)
+            self._items, self._offered = store.load()
+            self._next = max((each.id for each in self._items), default=0) + 1
 
     def __len__(self) -> int:
         """Number of watchpoints, disabled ones included."""
@@ -366,8 +389,7 @@ class WatchpointList:
 
     def items(self) -> tuple[Watchpoint, ...]:
         """All watchpoints in id order."""
-        with self._lock:
-            return tuple(self._items[key] for key in sorted(self._items))
+        return self._items
 
     def enabled(self) -> tuple[Watchpoint, ...]:
         """The watchpoints that a check uses."""
@@ -380,7 +402,9 @@ class WatchpointList:
 
     def get(self, watchpoint_id: int) -> Watchpoint | None:
         """One watchpoint, or None."""
-        return self._items.get(watchpoint_id)
+        return next((each for each in self._items if each.id == watchpoint_id), None)
+
+    # -- changes ---------------------------------------------------------------------------------
 
     def add(
         self,
@@ -403,8 +427,7 @@ class WatchpointList:
                 name=name,
             )
             self._next += 1
-            self._items[made.id] = made
-            self._changed()
+            self._put((*self._items, made), f"{watchpoint_name(made)} added")
             return made
 
     def add_missing(self, watchpoints: Iterable[Watchpoint]) -> int:
@@ -416,59 +439,113 @@ class WatchpointList:
             BadWatchpointError: a rule of the condition table is broken.
         """
         with self._lock:
-            present = {(w.condition, w.params, w.selection) for w in self.items()}
-            before = len(self)
+            present = {(w.condition, w.params, w.selection) for w in self._items}
+            added: list[Watchpoint] = []
             for each in watchpoints:
                 rule = (each.condition, each.params, each.selection)
-                if rule not in present:
-                    present.add(rule)
-                    added = self.add(*rule, each.name)
-                    if not each.enabled:
-                        self.set_enabled(added.id, False)
-            return len(self) - before
+                if rule in present:
+                    continue
+                present.add(rule)
+                checked = validate(each.condition, dict(each.params))
+                added.append(replace(each, id=self._next + len(added), params=checked))
+            if added:
+                self._next += len(added)
+                self._put((*self._items, *added), f"{_all_of(added)} added")
+            return len(added)
 
-    def replace(self, watchpoint: Watchpoint) -> Watchpoint:
+    def replace(self, watchpoint: Watchpoint, words: str = "") -> Watchpoint:
         """Puts an edited watchpoint in the place of the one with its id.
+
+        Args:
+            watchpoint: the edited one.
+            words: what the change does, see ``Change``; empty where ``edited`` says it.
 
         Raises:
             BadWatchpointError: unknown id, or a rule of the condition table is broken.
         """
         with self._lock:
-            if watchpoint.id not in self._items:
+            if self.get(watchpoint.id) is None:
                 raise BadWatchpointError(
                     f"there is no watchpoint {watchpoint.id}", hint="it was deleted; create a new one"
                 )
-            checked = dataclasses.replace(watchpoint, params=validate(watchpoint.condition, dict(watchpoint.params)))
-            if checked != self._items[watchpoint.id]:
-                self._items[watchpoint.id] = checked
-                self._changed()
+            checked = replace(watchpoint, params=validate(watchpoint.condition, dict(watchpoint.params)))
+            self._put_in_place(checked, words or f"{watchpoint_name(checked)} edited")
             return checked
 
     def set_enabled(self, watchpoint_id: int, enabled: bool) -> None:
         """Switches one watchpoint on or off; unknown ids are ignored."""
         with self._lock:
-            current = self._items.get(watchpoint_id)
-            if current is not None and current.enabled != enabled:
-                self._items[watchpoint_id] = dataclasses.replace(current, enabled=enabled)
-                self._changed()
+            current = self.get(watchpoint_id)
+            if current is not None:
+                words = f"{watchpoint_name(current)} {'enabled' if enabled else 'disabled'}"
+                self._put_in_place(replace(current, enabled=enabled), words)
 
     def delete(self, watchpoint_id: int) -> None:
         """Deletes one watchpoint; its id is not used again in this session."""
         with self._lock:
-            if self._items.pop(watchpoint_id, None) is not None:
-                self._changed()
+            current = self.get(watchpoint_id)
+            if current is not None:
+                rest = tuple(each for each in self._items if each is not current)
+                self._put(rest, f"{watchpoint_name(current)} deleted")
 
     def clear(self) -> None:
         """Deletes all watchpoints."""
         with self._lock:
-            if self._items:
-                self._items.clear()
-                self._changed()
+            self._put((), f"{_all_of(self._items)} deleted")
 
-    def _changed(self) -> None:
+    # -- undo and redo ---------------------------------------------------------------------------
+
+    @property
+    def last_change(self) -> Change | None:
+        """What ``undo`` would undo; None when there is nothing."""
+        with self._lock:
+            return self._done[-1] if self._done else None
+
+    def undo(self) -> Change | None:
+        """Brings back the list from before the last change; returns that change, None when there was none."""
+        with self._lock:
+            if not self._done:
+                return None
+            change = self._done.pop()
+            self._undone.append(change)
+            self._set(change.before)
+            return change
+
+    def redo(self) -> Change | None:
+        """Does what was undone last once more; returns that change, None when nothing is undone."""
+        with self._lock:
+            if not self._undone:
+                return None
+            change = self._undone.pop()
+            self._done.append(change)
+            self._set(change.after)
+            return change
+
+    def forget_changes(self) -> None:
+        """Makes the list as it is the one that ``undo`` ends at."""
+        with self._lock:
+            self._done.clear()
+            self._undone.clear()
+
+    def _put_in_place(self, watchpoint: Watchpoint, words: str) -> None:
+        self._put(tuple(watchpoint if each.id == watchpoint.id else each for each in self._items), words)
+
+    def _put(self, items: tuple[Watchpoint, ...], words: str) -> None:
+        if items != self._items:
+            self._done.append(Change(words, self._items, items))
+            self._undone.clear()
+            self._set(items)
+
+    def _set(self, items: tuple[Watchpoint, ...]) -> None:
+        self._items = items
         self.version += 1
         self._keep()
 
     def _keep(self) -> None:
         if self._store is not None:
-            self._store.save(self.items(), self._offered)
+            self._store.save(self._items, self._offered)
+
+
+def _all_of(watchpoints: Sequence[Watchpoint]) -> str:
+    """Returns the name of the only one, else how many there are."""
+    return watchpoint_name(watchpoints[0]) if len(watchpoints) == 1 else plural(len(watchpoints), "watchpoint")

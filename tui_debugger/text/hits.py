@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -73,6 +74,19 @@ def said_words(hit: Hit) -> str:
     """
     marks = {Verdict.FINDING: "", Verdict.CANNOT_JUDGE: "?"}
     return " ".join(abbr + marks[verdict] for abbr, verdict in abbreviations(hit) if verdict in marks)
+
+
+def condition_names(hit: Hit) -> str:
+    """Returns ``tensor overflow, tensor all zero not judged``: the conditions of a hit without abbreviations."""
+    names = [
+        _condition_name(result.condition) + (" not judged" if _is_kept(result) else "")
+        for result in sorted(hit.results, key=lambda result: -result.verdict)
+    ]
+    return ", ".join(dict.fromkeys(names))
+
+
+def _condition_name(condition: str) -> str:
+    return clean(condition.replace("_", " "))
 
 
 def hit_text(hit: Hit, *, apart: bool = True) -> str:
@@ -197,6 +211,17 @@ _PLURALS = {
 }
 
 
+def watchpoint_name(watchpoint: Watchpoint) -> str:
+    """Returns ``TO #3``."""
+    condition = CONDITIONS.get(watchpoint.condition)
+    return f"{condition.abbr if condition else '?'} #{watchpoint.id}"
+
+
+def long_watchpoint_name(watchpoint: Watchpoint) -> str:
+    """Returns ``TO #3 tensor overflow``, for where there is room."""
+    return f"{watchpoint_name(watchpoint)} {_condition_name(watchpoint.condition)}"
+
+
 def watch_words(watchpoint: Watchpoint) -> str:
     """Returns ``weights: changed too much since the previous step (update ratio > 1)``."""
     condition = CONDITIONS.get(watchpoint.condition)
@@ -226,12 +251,48 @@ def _limits(condition: Condition, params: Mapping[str, float | bool]) -> Iterabl
         yield f"{label} {values[spec.name]}{'%' if percent else ''}"
 
 
-def selection_words(selection: NodeSelection) -> str:
-    """Returns ``weights without biases``, ``Tanh operators``; selection text for what has no words."""
+def selection_words(selection: NodeSelection, *, raw: bool = True) -> str:
+    """Returns ``weights without biases``, ``Tanh operators``.
+
+    Args:
+        selection: the nodes.
+        raw: what has no words is given as selection text; else in words that do not say everything, for one line.
+    """
     if not selection.include:
         return "no nodes"
-    without = f" without {_union(selection.exclude)}" if selection.exclude else ""
-    return _union(selection.include) + without
+    union = _union if raw else _short_union
+    without = f" without {union(selection.exclude)}" if selection.exclude else ""
+    return union(selection.include) + without
+
+
+_NAMED = 2
+"""Nodes and scopes that are named one by one in a line."""
+_PLAIN = re.compile(r"(\^?)((?:[\w/-]|\\[./-])+)(\$?)", re.ASCII)
+"""A regular expression that means a mere text, at the start or end of the name where it is bound to it."""
+
+
+def _short_union(selectors: Iterable[NodeSelector]) -> str:
+    listed = list(selectors)
+    named = [each for each in listed if each.kind in (NodeKind.NODE, NodeKind.SCOPE)]
+    known = [each for each in listed if each not in named and (each.kind is not NodeKind.REGEX or each.text == BIAS)]
+    parts = [_union(known)] if known else []
+    parts += [_pattern_words(each.text) for each in listed if each not in named and each not in known]
+    scopes = [clean(each.text) for each in named if each.kind is NodeKind.SCOPE]
+    nodes = [clean(each.text) for each in named if each.kind is NodeKind.NODE]
+    parts += scopes if len(scopes) <= _NAMED else [f"{len(scopes):,} scopes"]
+    parts += nodes if len(nodes) <= _NAMED else [f"{len(nodes):,} nodes by name"]
+    return ", ".join(dict.fromkeys(parts))
+
+
+def _pattern_words(pattern: str) -> str:
+    match = _PLAIN.fullmatch(pattern)
+    if match is None:
+        return "names by an expression"
+    start, text, end = match[1], match[2].replace("\\", ""), match[3]
+    if start and end:
+        return f"the name {text}"
+    where = "that begin with" if start else "that end in" if end else "with"
+    return f"names {where} {text}"
 
 
 def _union(selectors: Iterable[NodeSelector]) -> str:

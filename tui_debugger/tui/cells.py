@@ -124,7 +124,7 @@ class ResultCounts:
 
     Attributes:
         findings: hits that are findings.
-        by_watchpoint: findings of each watchpoint, by id; those without any are left out.
+        by_watchpoint: findings of each watchpoint that looked at some tensor, by id.
         blocked: what NaN or Inf kept each watchpoint from judging, by id; those that judged everything are left out.
         doubts: why nobody can say that the rest is clean, one sentence each.
     """
@@ -140,7 +140,8 @@ class ResultCounts:
         from tui_debugger.check.verdicts import judge  # with the condition table: not before there are hits
 
         counts = result.hits.counts()
-        found = {watchpoint: count for (watchpoint, verdict), count in counts.items() if verdict is Verdict.FINDING}
+        found = {watchpoint: 0 for watchpoint, looked_at in result.coverage.watched if looked_at}
+        found |= {watchpoint: count for (watchpoint, verdict), count in counts.items() if verdict is Verdict.FINDING}
         doubts = tuple(doubt.text for doubt in judge(result).doubts) if result.watchpoints else ()
         return cls(result.hits.findings, found, result.hits.blocked(), doubts)
 
@@ -153,16 +154,17 @@ def watchpoint_cells(
     Args:
         watchpoint: the watchpoint.
         nodes: how many it covers; None while they are counted.
-        tally: findings, and what could not be judged; None when nothing was checked.
+        tally: findings, and what could not be judged; None when nothing was checked. Those of an older list stand in
+            brackets; a watchpoint that was not checked has none.
         outdated: the list changed since the last check, so that ``tally`` is about an older one.
     """
-    hits = None if tally is None else tally.by_watchpoint.get(watchpoint.id, 0)
+    hits = None if tally is None else tally.by_watchpoint.get(watchpoint.id)
     blocked = None if tally is None or outdated or not watchpoint.enabled else tally.blocked.get(watchpoint.id)
     condition = CONDITIONS.get(watchpoint.condition)
     style = theme.NORMAL if watchpoint.enabled else theme.DIM
-    found = Text("" if hits is None else str(hits), theme.FINDING if hits else theme.DIM)
-    if outdated or not watchpoint.enabled:
-        found = Text(theme.NONE if hits is None else f"({hits})", theme.DIM)
+    found = Text(theme.NONE if hits is None else f"{hits:,}", theme.FINDING if hits else theme.DIM)
+    if hits is not None and (outdated or not watchpoint.enabled):
+        found = Text(f"({hits:,})", theme.DIM)
     return (
         Text("●" if watchpoint.enabled else "○", theme.WATCHED if watchpoint.enabled else theme.DIM),
         Text(str(watchpoint.id), theme.DIM),

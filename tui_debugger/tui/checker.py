@@ -516,7 +516,9 @@ class Checker:
         nodes = self._context.nodes_pane.nodes
         graphs = [info.name for info in nodes.graphs] if nodes is not None else []
         pane = self._context.hits_pane
-        screen = HitFilterScreen(pane.filter, self._context.watchpoint_names(), graphs, self._session.ranks())
+        screen = HitFilterScreen(
+            pane.filter, self._context.watchpoint_names(in_full=True), graphs, self._session.ranks()
+        )
         self._context.app.push_screen(screen, lambda chosen: None if chosen is None else self._set_filter(chosen))
 
     def _set_filter(self, chosen: HitFilter) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from tui_debugger.arrays import Mask
     from tui_debugger.diagnose.headline import Headline
-    from tui_debugger.model import TensorKey, Watchpoint
+    from tui_debugger.model import TensorKey
     from tui_debugger.session import CheckResult, Session
     from tui_debugger.tui.cells import ResultCounts
     from tui_debugger.tui.panes.hits import HitsPane
@@ -123,17 +123,12 @@ class Context:
         """Runs a job for a dialog; newer jobs of dialogs replace it."""
         self.work.run("dialog", lambda _: job(), done, failed)
 
-    def watchpoint_names(self) -> dict[int, str]:
-        """Returns ``TO #3`` by id, for chips and filters."""
-        return {each.id: watchpoint_name(each) for each in self.session.watchpoints.items()}
+    def watchpoint_names(self, *, in_full: bool = False) -> dict[int, str]:
+        """Returns ``TO #3`` by id, for chips; in full ``TO #3 tensor overflow``, for dialogs."""
+        from tui_debugger.text.hits import long_watchpoint_name, watchpoint_name  # not in the first frame
 
-
-def watchpoint_name(watchpoint: Watchpoint) -> str:
-    """Returns ``TO #3``."""
-    from tui_debugger.watch.condition_table import CONDITIONS
-
-    condition = CONDITIONS.get(watchpoint.condition)
-    return f"{condition.abbr if condition else '?'} #{watchpoint.id}"
+        name = long_watchpoint_name if in_full else watchpoint_name
+        return {each.id: name(each) for each in self.session.watchpoints.items()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -222,5 +217,5 @@ class NodeFilter:
         nodes = self._context.nodes_pane.nodes
         if nodes is None:
             return
-        screen = FilterScreen(self._context.state.query, nodes, self._context.watchpoint_names())
+        screen = FilterScreen(self._context.state.query, nodes, self._context.watchpoint_names(in_full=True))
         self._context.app.push_screen(screen, lambda query: None if query is None else self.set_query(query))

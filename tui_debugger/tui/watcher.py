@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tui_debugger.model import NodeKind, NodeSelection, NodeSelector, Watchpoint
+from tui_debugger.text.hits import long_watchpoint_name, selection_words, watchpoint_name
 from tui_debugger.text.numbers import plural
 from tui_debugger.tui.actions import key_of
-from tui_debugger.tui.context import watchpoint_name
-from tui_debugger.tui.panes.nodes import Marks, make_marks
+from tui_debugger.tui.cells import CATEGORY_LABELS
+from tui_debugger.tui.panes.nodes import Marks, SpaceTarget, make_marks
+from tui_debugger.tui.widgets.text import shorten
 from tui_debugger.tui.work import Report
+from tui_debugger.watch.condition_table import CONDITIONS
+from tui_debugger.watch.text import target_selection
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
     from tui_debugger.graph.table import NodeTable
     from tui_debugger.graph.tree import Tree
     from tui_debugger.session import Session
@@ -86,13 +94,18 @@ class SelectionEditor:
 
 @dataclass(frozen=True, eq=False)
 class _Marked:
-    """The marks of the nodes of a rank, and how many nodes each watchpoint covers, by id."""
+    """The marks of the nodes of a rank, what Space changes, and how many nodes each watchpoint covers, by id."""
 
     rank: int
     marks: Marks
+    target: SpaceTarget | None
     covered: Mapping[int, int]
 
 
+ANY = "tensor"
+"""The target of conditions that are made for every kind of node."""
+_LABEL = 20
+"""Cells for the name of a node in a message: with what was done to it, and the key that undoes it, it fits into 80."""
 FILE = "watchpoints.toml"
 """The name that is suggested for a file of watchpoints."""
 
@@ -115,9 +128,7 @@ class Watcher:
         self._node_filter = node_filter
         self._changed_list = changed
         self._recommended = recommended
-        self._deleted: list[tuple[Watchpoint, ...]] = []
         self._covered: Mapping[int, int] = {}
-        self._turned: tuple[int, int, int] | None = None
 
     def handlers(self) -> dict[str, Callable[[], None]]:
         """Returns actions by id."""
@@ -127,7 +138,8 @@ class Watcher:
             "edit_watchpoint": self.edit,
             "toggle_enabled": self.toggle_enabled,
             "delete_watchpoint": self.delete,
-            "undelete_watchpoint": self.undelete,
+            "undo": self.undo,
+            "redo": self.redo,
             "clear_watchpoints": self.clear,
             "show_covered": self.show_covered,
             "save_watchpoints": self.save,
@@ -152,6 +164,7 @@ class Watcher:
         if self._recommended:
             watchpoints.offered = True
             self._session.add_recommended()
+        watchpoints.forget_changes()  # what was there before a person came is no change of theirs
         if self._recommended is not None or watchpoints.offered or watchpoints.items():
             then()
             return
@@ -172,9 +185,10 @@ class Watcher:
 
     def add_recommended(self) -> None:
         """Adds those that are missing."""
-        added = self._session.add_recommended()
-        self._changed()
-        self._context.say(f"added {plural(added, 'watchpoint')}" if added else "the recommended ones are all there")
+        if self._session.add_recommended():
+            self._changed()
+        else:
+            self._context.say("the recommended ones are all there")
 
     # -- editing ---------------------------------------------------------------------------------
 
@@ -183,9 +197,8 @@ class Watcher:
 
         def done(draft: WatchDraft | None) -> None:
             if draft is not None:
-                added = self._session.watchpoints.add(draft.condition, draft.params, draft.selection, draft.name)
+                self._session.watchpoints.add(draft.condition, draft.params, draft.selection, draft.name)
                 self._changed()
-                self._context.watchpoints_pane.table.move_to_key(added.id)
 
         self._form(None, suggestion, done)
 
@@ -232,36 +245,38 @@ class Watcher:
             self._changed()
 
     def delete(self) -> None:
-        """Deletes one; ``u`` brings it back."""
+        """Deletes one."""
         current = self._current
         if current is not None:
-            self._deleted.append((current,))
             self._session.watchpoints.delete(current.id)
             self._changed()
-            self._context.say(f"deleted {watchpoint_name(current)}: {key_of('undelete_watchpoint')} brings it back")
 
     def clear(self) -> None:
-        """Deletes all; ``u`` brings them back."""
-        items = self._session.watchpoints.items()
-        if items:
-            self._deleted.append(items)
+        """Deletes all."""
+        if self._session.watchpoints.items():
             self._session.watchpoints.clear()
             self._changed()
-            self._context.say(
-                f"deleted {plural(len(items), 'watchpoint')}: {key_of('undelete_watchpoint')} brings them back"
-            )
 
-    def undelete(self) -> None:
-        """Brings back what was deleted last, with new numbers."""
-        if not self._deleted:
-            self._context.say("nothing was deleted")
-            return
-        watchpoints = self._session.watchpoints
-        for old in self._deleted.pop():
-            new = watchpoints.add(old.condition, old.params, old.selection, old.name)
-            if not old.enabled:
-                watchpoints.set_enabled(new.id, False)
-        self._changed()
+    def undo(self) -> None:
+        """Takes back the last change, whatever it was."""
+        change = self._session.watchpoints.undo()
+        if change is None:
+            self._context.say("nothing to undo: there is no earlier change of a watchpoint")
+        else:
+            self._show_change(f"undone: {change.words}; {key_of('redo')} redoes", change.after, change.before)
+
+    def redo(self) -> None:
+        """Does again what was undone last."""
+        change = self._session.watchpoints.redo()
+        if change is None:
+            self._context.say("nothing to do again: nothing was undone since the last change")
+        else:
+            self._show_change(f"done again: {change.words}; {self._undo_key()} undoes", change.before, change.after)
+
+    def _undo_key(self) -> str:
+        """Returns how undo is reached from here: in the tensors its key leads to the producer."""
+        key = key_of("undo")
+        return f"{key_of('pane_nodes')} then {key}" if self._context.current_pane() == "tensors" else key
 
     # -- files -----------------------------------------------------------------------------------
 
@@ -303,14 +318,17 @@ class Watcher:
 
     def _loaded(self, watchpoints: tuple[Watchpoint, ...]) -> None:
         added = self._session.watchpoints.add_missing(watchpoints)
+        there = f"{len(watchpoints) - added} there already" if added < len(watchpoints) else ""
         if added:
-            self._changed()
-        there = f", {len(watchpoints) - added} there already" if added < len(watchpoints) else ""
-        self._context.say(f"added {plural(added, 'watchpoint')}{there}")
+            self._changed(there)
+        else:
+            self._context.say(f"nothing added: {there or 'the file holds no watchpoint'}")
 
-    def _replace(self, watchpoint: Watchpoint) -> None:
-        self._session.watchpoints.replace(watchpoint)
-        self._changed()
+    def _replace(self, watchpoint: Watchpoint, words: str = "", more: str = "") -> None:
+        before = self._session.watchpoints.version
+        self._session.watchpoints.replace(watchpoint, words)
+        if self._session.watchpoints.version != before:
+            self._changed(more)
 
     # -- nodes -----------------------------------------------------------------------------------
 
@@ -326,17 +344,41 @@ class Watcher:
         if current is None:
             self.create(NodeSelection((selecting.selector(index),)))
             return
-        rank, tree = self._context.state.rank, selecting.tree
-        covered = self._session.watch_state(rank, current.id) > 0
-        state = int(tree.spread(covered)[index])
-        rows = tree.rows_below(index)
-        if not bool(tree.watchable[rows].any()):
-            self._context.say("nothing here can be watched: constants have no values that change", bad=True)
+        target = space_target(self._session, self._context.state.rank, current)
+        adds, count = target.change(selecting.tree, index)
+        rows = selecting.tree.rows_below(index)
+        if not count:
+            excluded = bool(target.excluded[rows].any())
+            self._context.say(
+                f"nothing here can be added: a category or an expression of {target.name} leaves it out; W edits"
+                if excluded
+                else "nothing here can be watched: constants have no values that change",
+                bad=True,
+            )
             return
-        out = state == 2
-        selection = selecting.without(current.selection, index) if out else selecting.having(current.selection, index)
-        self._turned = (current.id, index, 0 if out else 2)
-        self._replace(replace(current, selection=selection))
+        change = selecting.having if adds else selecting.without
+        edited = replace(current, selection=change(current.selection, index))
+        what = plural(count, "node") if selecting.tree.is_scope(index) else shorten(selecting.tree.label[index], _LABEL)
+        words = f"{what} added to {target.long_name}" if adds else f"{what} taken out of {target.long_name}"
+        out = int(target.excluded[rows].sum()) if adds else 0
+        more = f"{plural(out, 'node')} left out by its categories or expressions" if out else ""
+        foreign = rows[target.addable[rows] & target.foreign[rows]]
+        if adds and len(foreign) and selecting.tree.is_scope(index):
+            lines = _foreign_lines(selecting.nodes, foreign, current, target, count)
+            self._ask(target.name, lines, lambda: self._replace(edited, words, more))
+        else:
+            self._replace(edited, words, more)
+
+    def _ask(self, name: str, lines: Sequence[str], yes: Callable[[], None]) -> None:
+        """Asks before nodes of another kind come into a watchpoint."""
+        from tui_debugger.tui.dialogs.prompts import ConfirmScreen
+
+        screen = ConfirmScreen(
+            f"Add nodes of another kind to {name}?",
+            lines,
+            (("n", "leave it as it is", "no"), ("y", "add all of them", "yes")),
+        )
+        self._context.app.push_screen(screen, lambda answer: yes() if answer == "yes" else None)
 
     def show_covered(self) -> None:
         """Restricts the node list to the nodes of the watchpoint, or takes that back."""
@@ -348,13 +390,29 @@ class Watcher:
 
     # -- showing ---------------------------------------------------------------------------------
 
-    def _changed(self) -> None:
-        """The list changed: hits are outdated, marks are drawn again."""
+    def _changed(self, more: str = "") -> None:
+        """The list was changed here: shows it, says what was done, and how it is undone.
+
+        Args:
+            more: what else there is to say of it.
+        """
+        change = self._session.watchpoints.last_change
+        if change is not None:
+            aside = f" ({more})" if more else ""
+            self._show_change(f"{change.words}; {self._undo_key()} undoes{aside}", change.before, change.after)
+
+    def _show_change(self, said: str, before: tuple[Watchpoint, ...], after: tuple[Watchpoint, ...]) -> None:
+        """The list is another one: hits are judged again, marks are drawn again; the cursor goes to what is new."""
         self.show_list()
+        known = {each.id for each in before}
+        new = [each.id for each in after if each.id not in known]
+        if before and new:
+            self._context.watchpoints_pane.table.move_to_key(new[0])
         self._changed_list()
         self.mark()
         if self._context.state.query.watched is not None:
             self._node_filter.apply_query()
+        self._context.say(said)
 
     def show_list(self) -> None:
         """Draws the pane."""
@@ -379,10 +437,11 @@ class Watcher:
 
         def work(_: Report) -> _Marked:
             nodes, tree = session.nodes(rank), session.tree(rank)
-            known = watchpoint is not None and session.watchpoints.get(watchpoint) is not None
-            watched = session.watch_state(rank, watchpoint) if known else None
+            current = session.watchpoints.get(watchpoint) if watchpoint is not None else None
+            target = space_target(session, rank, current) if current is not None else None
             covered = {w.id: session.watched_count(w.selection) for w in session.watchpoints.items()}
-            return _Marked(rank, make_marks(nodes, tree, watched, result, (rank, step)), covered)
+            watched = target.covered if target is not None else None
+            return _Marked(rank, make_marks(nodes, tree, watched, result, (rank, step)), target, covered)
 
         context.work.run("marks", work, self._marked)
 
@@ -390,18 +449,44 @@ class Watcher:
         if found.rank != self._context.state.rank:
             return
         self._context.nodes_pane.mark(found.marks)
-        self._say_exceptions(found.marks)
+        self._context.nodes_pane.show_target(found.target)
         if found.covered != self._covered:
             self._covered = found.covered
             self.show_list()
 
-    def _say_exceptions(self, marks: Marks) -> None:
-        """Says where Space could not turn the whole entry on or off."""
-        turned, self._turned = self._turned, None
-        if turned is None or turned[0] != self._context.state.watchpoint or turned[1] >= len(marks.watch):
-            return
-        if int(marks.watch[turned[1]]) != turned[2]:
-            self._context.say("part of it is excluded by category or regular expression: W edits", bad=True)
+
+def space_target(session: Session, rank: int, watchpoint: Watchpoint) -> SpaceTarget:
+    """Returns what Space does to a watchpoint, over the nodes of a rank."""
+    selection, condition = watchpoint.selection, CONDITIONS.get(watchpoint.condition)
+    by_kind = tuple(each for each in selection.exclude if each.kind not in (NodeKind.NODE, NodeKind.SCOPE))
+    kinds = [each for each in selection.include if each.kind is NodeKind.CATEGORY]
+    if condition is not None and (condition.target != ANY or not kinds):
+        kinds += target_selection(condition).include
+    covered = session.selection_mask(rank, selection)
+    excluded = session.selection_mask(rank, NodeSelection(by_kind)) & ~covered
+    looked_for = session.selection_mask(rank, NodeSelection(tuple(kinds)))
+    free = session.nodes(rank).watchable & session.in_scope(rank) & ~covered
+    return SpaceTarget(
+        name=watchpoint_name(watchpoint),
+        long_name=long_watchpoint_name(watchpoint),
+        covered=covered,
+        addable=free & ~excluded,
+        excluded=free & excluded,
+        foreign=~looked_for,
+    )
+
+
+def _foreign_lines(
+    nodes: NodeTable, rows: npt.NDArray[np.int32], watchpoint: Watchpoint, target: SpaceTarget, count: int
+) -> list[str]:
+    """Returns what a watchpoint looks for, and what else some rows are that are to be added to it."""
+    kinds = Counter(CATEGORY_LABELS[nodes.category_of(int(row))] for row in rows)
+    listed = ", ".join(plural(number, kind) for kind, number in kinds.most_common())
+    what = selection_words(watchpoint.selection, raw=False) if watchpoint.selection.include else "nothing yet"
+    return [
+        f"{target.long_name} looks at {plural(int(target.covered.sum()), 'node')}: {what}.",
+        f"Of the {plural(count, 'node')} to be added {len(rows):,} are of another kind: {listed}.",
+    ]
 
 
 def check_file(text: str) -> str | None:

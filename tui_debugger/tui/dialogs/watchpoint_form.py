@@ -216,6 +216,7 @@ class WatchpointForm(Modal[WatchDraft]):
         self.condition: Condition = CONDITIONS[first]
         self._hidden = hidden_params(initial)
         self._own_nodes = initial is None  # follow the condition's category until the person writes something
+        self._asked = False  # nobody is told of a mistake before a value was typed, or Enter pressed
         self._timer: Timer | None = None
 
     def body(self) -> Iterable[Widget]:
@@ -331,6 +332,7 @@ class WatchpointForm(Modal[WatchDraft]):
                 self._field("nodes").value = format_selection(target_selection(self.condition))
             self._recount()
         initial = self.initial
+        self._asked = False
         self._show_params(dict(initial.params) if initial and initial.condition == key else None)
 
     # -- parameters --------------------------------------------------------------------------------
@@ -384,7 +386,7 @@ class WatchpointForm(Modal[WatchDraft]):
 
     @on(Input.Changed, "#nodes")
     def _nodes_typed(self) -> None:
-        self._own_nodes = False
+        self._own_nodes, self._asked = False, True
         self._check()
         if self._timer is not None:
             self._timer.stop()
@@ -410,6 +412,7 @@ class WatchpointForm(Modal[WatchDraft]):
     @on(Input.Changed, ".param-row Field")
     @on(Input.Changed, "#name")
     def _typed(self) -> None:
+        self._asked = True
         self._check()
 
     def _draft_or_error(self) -> WatchDraft | TdbgError:
@@ -430,7 +433,7 @@ class WatchpointForm(Modal[WatchDraft]):
             self._line("option").show(Content.assemble(("as text  ", GREY), clean(draft.option)))
         else:
             hint = f" ({draft.hint})" if draft.hint else ""
-            self.say(f"{draft.what}{hint}", note=not refuse)
+            self.say(f"{draft.what}{hint}" if self._asked else "", note=not refuse)
             self._line("option").show("")
 
     @on(Input.Submitted)
@@ -449,6 +452,8 @@ class WatchpointForm(Modal[WatchDraft]):
                 self.dismiss(draft)
         elif event.input.id == "filter":
             # A condition without defaults: its values come next.
+            self._asked = True
+            self._check()
             (self._param_fields() or [self._field("nodes")])[0].focus()
         else:
             self._check(refuse=True)

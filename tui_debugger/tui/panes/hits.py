@@ -176,7 +176,7 @@ class HitsPane(Pane):
         self.set_count(" · ".join(part for part in self._counts() if part))
 
     def _counts(self) -> list[str]:
-        """Returns ``at step 3: 305``, ``in the run: 918`` ...: counts of findings, whatever the list is filtered by."""
+        """Returns ``12 of 914``, ``at step 3: 4 of 314`` ...: findings; rows that are none are counted apart."""
         if self._result is None or self.rows is None:
             return []
         import numpy as np
@@ -186,16 +186,22 @@ class HitsPane(Pane):
         hits = self._result.hits
         finding = hits.verdict == Verdict.FINDING
         rank, step = self._place
-        here = int((finding & hits.at(rank, step)).sum())
-        found = int(finding.sum())
-        shown = len(self.rows.findings)
+        at_step = hits.at(rank, step)
+        of_rows = np.zeros(len(hits), np.bool_)
+        of_rows[self.rows.shown] = True
+        others = int((of_rows & ~finding).sum())
         graphs = sorted(self._graphs.get(name, clean(name)) for name in self.filter.graphs)
         filtered = self.filter or self.search_text
-        parts = [f"{found:,}" if not filtered else f"{shown:,} of {found:,}"]
-        if step is not None and len(np.unique(hits.step[finding])) > 1:
-            parts.append(f"at step {step_text(step)}: {here:,}")
-        parts += [f"graph {', '.join(graphs)}" if graphs else "", self._state]
-        return [*parts, f"{self.hidden:,} rows hidden"] if self.hidden and filtered else parts
+
+        def counted(of: npt.NDArray[np.bool_]) -> str:
+            every, shown = int(of.sum()), int((of & of_rows).sum())
+            return f"{shown:,} of {every:,}" if filtered else f"{every:,}"
+
+        parts = [counted(finding)]
+        if step is not None and not self.filter.here and len(np.unique(hits.step[finding])) > 1:
+            parts.append(f"at step {step_text(step)}: {counted(finding & at_step)}")
+        parts += [f"{others:,} without a finding"] if others else []
+        return [*parts, f"graph {', '.join(graphs)}" if graphs else "", self._state]
 
     @property
     def hits(self) -> Sequence[Hit]:
@@ -218,13 +224,17 @@ class HitsPane(Pane):
         return self.rows.hit(self.table.cursor_row) if self.table.cursor_row < self.shown and self.rows else None
 
     def on_virtual_table_row_highlighted(self, event: VirtualTable.RowHighlighted) -> None:
-        """Shows the whole name."""
+        """Shows the whole name, and the conditions without abbreviations."""
         event.stop()
         hit = self.current
-        graph = f"{hit.key.graph}/" if hit is not None and self._graphs else ""
-        self.set_detail("" if hit is None else f"{graph}{hit.key.node}")
-        if hit is not None:
-            self.post_message(self.HitHighlighted(hit))
+        if hit is None:
+            self.set_detail("")
+            return
+        from tui_debugger.text.hits import condition_names  # with the condition table: not before there are hits
+
+        graph = f"{hit.key.graph}/" if self._graphs else ""
+        self.set_detail(f"{graph}{hit.key.node} · {condition_names(hit)}")
+        self.post_message(self.HitHighlighted(hit))
 
     def on_virtual_table_row_selected(self, event: VirtualTable.RowSelected) -> None:
         """Enter goes to the node."""

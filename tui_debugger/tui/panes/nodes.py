@@ -6,11 +6,13 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from rich.cells import cell_len
 from rich.text import Text
 from textual.binding import BindingType
 from textual.message import Message
 
 from tui_debugger.text.clean import clean
+from tui_debugger.text.numbers import plural
 from tui_debugger.tui import theme
 from tui_debugger.tui.actions import bindings_for
 from tui_debugger.tui.panes.pane import Pane, pane_bindings
@@ -80,7 +82,7 @@ class Marks:
 def make_marks(
     nodes: NodeTable,
     tree: Tree,
-    watched: npt.NDArray[np.uint8] | None,
+    watched: Mask | None,
     result: CheckResult | None,
     place: tuple[int, int | None],
 ) -> Marks:
@@ -110,7 +112,7 @@ def make_marks(
     leaves = np.asarray(tree.row)
     flags = np.where(leaves >= 0, nodes.flags[leaves], 0) if len(nodes) else np.zeros(len(leaves), np.uint8)
     return Marks(
-        watch=tree.spread(watched > 0 if watched is not None else np.zeros(len(nodes), np.bool_)),
+        watch=tree.spread(watched if watched is not None else np.zeros(len(nodes), np.bool_)),
         hit=hit,
         origin=origin,
         hit_elsewhere=hit_elsewhere,
@@ -118,6 +120,36 @@ def make_marks(
         uncertain=(flags & NodeFlag.UNCERTAIN) > 0,
         file_only=(flags & NodeFlag.FILE_ONLY) > 0,
     )
+
+
+@dataclass(frozen=True, eq=False)
+class SpaceTarget:
+    """The watchpoint that Space changes, over the node rows of the rank that is shown.
+
+    Attributes:
+        name: ``TO #6``.
+        long_name: ``TO #6 tensor overflow``.
+        covered: what it covers.
+        addable: what it would cover as well, were it put in.
+        excluded: what its categories, types and expressions keep out.
+        foreign: what is of another kind than the watchpoint looks for.
+    """
+
+    name: str
+    long_name: str
+    covered: Mask
+    addable: Mask
+    excluded: Mask
+    foreign: Mask
+
+    def change(self, tree: Tree, index: int) -> tuple[bool, int]:
+        """Returns whether Space on an entry adds nodes or takes them out, and how many; none where it can do nothing.
+
+        An entry of which everything is covered that can be is taken out.
+        """
+        rows = tree.rows_below(index)
+        more = int(self.addable[rows].sum())
+        return (True, more) if more else (False, int(self.covered[rows].sum()))
 
 
 _INDENT = 2
@@ -304,6 +336,11 @@ class NodeTree(VirtualTable):
         return text
 
 
+_BETWEEN = " · "
+_READABLE = 10
+"""Cells of a path or a category that still say something."""
+
+
 class NodesPane(Pane):
     """The node list of the current rank."""
 
@@ -325,6 +362,8 @@ class NodesPane(Pane):
         self.table = self.tree_widget
         self.nodes: NodeTable | None = None
         self.scopes: Tree | None = None
+        self._target: SpaceTarget | None = None
+        self._target_known = False
 
     def show(self, nodes: NodeTable, tree: Tree, notes: Sequence[str], closed: Mask) -> None:
         """Shows the nodes of a rank; marks and filters come after. See ``NodeTree.set_tree``."""
@@ -358,6 +397,11 @@ class NodesPane(Pane):
         if self.scopes is not None and len(marks.watch) == len(self.scopes.row):
             self.tree_widget.set_marks(marks)
 
+    def show_target(self, target: SpaceTarget | None) -> None:
+        """Says from now on what Space on the entry under the cursor does; None: there is no watchpoint."""
+        self._target, self._target_known = target, True
+        self._show_detail()
+
     def reveal(self, row: int) -> bool:
         """Goes to a node; False when a filter hides it."""
         return self.scopes is not None and self.tree_widget.reveal(self.scopes.index_of_row(row))
@@ -376,8 +420,7 @@ class NodesPane(Pane):
     def on_virtual_table_row_highlighted(self, event: VirtualTable.RowHighlighted) -> None:
         """Shows the whole path and says which node it is."""
         event.stop()
-        if self.scopes is not None:
-            self.set_detail(self._describe())
+        self._show_detail()
         self.post_message(self.NodeHighlighted(self.current_row))
 
     def on_virtual_table_row_selected(self, event: VirtualTable.RowSelected) -> None:
@@ -385,6 +428,37 @@ class NodesPane(Pane):
         event.stop()
         if self.current_row >= 0:
             self.post_message(self.NodeHighlighted(self.current_row, opened=True))
+
+    def on_resize(self) -> None:
+        """There may be room for more words."""
+        self._show_detail()
+
+    def _show_detail(self) -> None:
+        """Says what is under the cursor, and what Space would do with it: that whole, of the rest what fits."""
+        if self.scopes is None:
+            return
+        words, room = self._describe(), self.detail_room
+        long, short = self._space()
+        space = long if cell_len(words) + cell_len(long) + len(_BETWEEN) <= room else short
+        room -= cell_len(space) + len(_BETWEEN)
+        parts = [shorten(words, room) if room >= _READABLE else "", space] if space else [words]
+        self.set_detail(_BETWEEN.join(part for part in parts if part))
+
+    def _space(self) -> tuple[str, str]:
+        """Returns what Space would do, with the long and with the short name of its watchpoint."""
+        target, index = self._target, self.current
+        if self.scopes is None or index < 0 or not self._target_known:
+            return "", ""
+        if target is None:
+            return ("Space makes a watchpoint of it",) * 2
+        if len(target.covered) != len(self.scopes.paths):
+            return "", ""  # the nodes were just built anew: the target of these comes with their marks
+        adds, count = target.change(self.scopes, index)
+        if not count:
+            return "", ""
+        what = plural(count, "node") if self.scopes.is_scope(index) else "it"
+        does = f"Space adds {what} to" if adds else f"Space takes {what} out of"
+        return f"{does} {target.long_name}", f"{does} {target.name}"
 
     def _describe(self) -> str:
         from tui_debugger.graph.table import NodeFlag

@@ -90,6 +90,11 @@ class Pane(CachedColumn, can_focus=False):
             if not self._lower.display:
                 self.post_message(self.DetailChanged())
 
+    @property
+    def detail_room(self) -> int:
+        """Cells that the lower edge has for text: its two ends and blanks aside."""
+        return self.size.width - 6
+
     def set_filters(self, text: Text | None) -> None:
         """Shows the line that says what is filtered; None takes it away."""
         plain = None if text is None else text.plain

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
+from rich.cells import cell_len, set_cell_size
 from textual.binding import BindingType
 from textual.message import Message
 
@@ -15,16 +16,31 @@ from tui_debugger.tui.widgets.virtual_table import Column, ListRows, VirtualTabl
 if TYPE_CHECKING:
     from tui_debugger.model import Watchpoint
     from tui_debugger.tui.cells import ResultCounts
+    from tui_debugger.tui.widgets.text import Cell
 
-_COLUMNS = (
-    Column("", 1, frozen=True),
-    Column("id", 3, right=True, frozen=True),
-    Column("", 4, frozen=True),
-    Column("condition", 12, elastic=1),
-    Column("nodes", 6, right=True),
-    Column("hits", 5, right=True),
-    Column("not judged", 11, right=True),
-)
+_NODES, _HITS, _NOT_JUDGED = 4, 5, 6
+"""Columns."""
+_READABLE = 24
+"""Cells for conditions that "not judged" must leave: else it only stands below, for the row under the cursor."""
+
+
+def _columns(rows: Sequence[Sequence[Cell]], width: int) -> tuple[Column, ...]:
+    """Returns columns in which every count is whole."""
+
+    def widest(column: int, title: str) -> int:
+        return max([len(title), *(cell_len(str(cells[column])) for cells in rows)])
+
+    columns = (
+        Column("", 1, frozen=True),
+        Column("id", max(3, widest(1, "id")), right=True, frozen=True),
+        Column("", 4, frozen=True),
+        Column("condition", 8, elastic=1),
+        Column("nodes", widest(_NODES, "nodes"), right=True),
+        Column("hits", widest(_HITS, "hits"), right=True),
+    )
+    last = Column("not judged", max(11, widest(_NOT_JUDGED, "not judged")), right=True)
+    rest = width - sum(column.width + 1 for column in (*columns, last)) + columns[3].width
+    return (*columns, last) if rest >= _READABLE else columns
 
 
 class WatchpointsPane(Pane):
@@ -44,11 +60,12 @@ class WatchpointsPane(Pane):
 
     def __init__(self) -> None:
         super().__init__()
-        self.table = VirtualTable(_COLUMNS, empty=f"none: {watchpoint_keys()}", id="watchpoint-table")
+        self.table = VirtualTable(_columns((), 0), empty=f"none: {watchpoint_keys()}", id="watchpoint-table")
         self._listed: tuple[Watchpoint, ...] = ()
         self._covered: Mapping[int, int] | None = None
         self._tally: ResultCounts | None = None
         self._outdated = False
+        self._rows: Sequence[Sequence[Cell]] = ()
 
     def show(
         self,
@@ -79,12 +96,23 @@ class WatchpointsPane(Pane):
         self.mark_search(test is None)
         shown = [w for w in self._listed if test is None or test(watchpoint_search_text(w))]
         nodes, tally = self._covered or {}, self._tally
-        rows = [watchpoint_cells(w, nodes.get(w.id), tally, outdated=self._outdated) for w in shown]
-        self.table.set_rows(ListRows(rows, [w.id for w in shown]))
+        self._rows = [watchpoint_cells(w, nodes.get(w.id), tally, outdated=self._outdated) for w in shown]
+        self._fit_columns()
+        self.table.set_rows(ListRows([cells[: len(self.table.columns)] for cells in self._rows], [w.id for w in shown]))
         off = sum(not w.enabled for w in self._listed)
         parts = [str(len(self._listed))] + ([f"{off} off"] if off else []) + (["outdated"] if self._outdated else [])
         self.set_count(" · ".join(parts))
         self._show_selection()
+
+    def on_resize(self) -> None:
+        """There may be room for another column, or for more words."""
+        if self._listed:
+            self.refresh_rows()
+
+    def _fit_columns(self) -> None:
+        columns = _columns(self._rows, self.table.line_width)
+        if columns != self.table.columns:
+            self.table.set_columns(columns)
 
     @property
     def current(self) -> int | None:
@@ -103,11 +131,15 @@ class WatchpointsPane(Pane):
         self.post_message(self.WatchpointHighlighted(self.current, opened=True))
 
     def _show_selection(self) -> None:
-        from tui_debugger.text.hits import not_judged
-        from tui_debugger.watch.text import format_selection
+        from tui_debugger.text.hits import not_judged, selection_words
 
         found = next((w for w in self._listed if w.id == self.current), None)
         blocked = self._tally.blocked.get(found.id) if found is not None and self._tally is not None else None
-        kept = "" if blocked is None or self._outdated else not_judged(blocked.tensors, blocked.error) + "  "
-        self.set_detail("" if found is None else kept + "@ " + format_selection(found.selection))
+        kept = "" if blocked is None or self._outdated else f" · {not_judged(blocked.tensors, blocked.error)}"
+        if found is None:
+            self.set_detail("")
+        else:
+            words = f"{found.condition.replace('_', ' ')}: {selection_words(found.selection, raw=False)}"
+            room = max(self.detail_room - cell_len(kept), 1)
+            self.set_detail((words if cell_len(words) <= room else set_cell_size(words, room - 1) + "…") + kept)
         self.post_message(self.WatchpointHighlighted(self.current))
