@@ -20,7 +20,10 @@ from tui_debugger.tui.main_screen import MainScreen
 from tui_debugger.tui.work import presentable
 
 if TYPE_CHECKING:
+    from textual.await_remove import AwaitRemove
+    from textual.dom import DOMNode
     from textual.filter import LineFilter
+    from textual.widget import Widget
 
     from tui_debugger.model import ProgressFn
     from tui_debugger.session import Session
@@ -206,6 +209,13 @@ class TdbgApp(App[int]):
     def note(self, text: str) -> None:
         """Shows one line in the footer; may be called from any thread."""
         self.main.work.call(lambda: self.main.say(text))
+
+    def _prune(self, *nodes: Widget, parent: DOMNode | None = None) -> AwaitRemove:
+        """Removes widgets. Textual paints the whole screen anew afterwards: once too often after a closed screen.
+
+        The screen below was painted when it came to the front. Over a slow line that is 20 KB for every Esc.
+        """
+        return super()._prune(*nodes, parent=None if parent is self else parent)
 
     def post_display_hook(self) -> None:
         """Puts off the garbage collector: something was written."""
