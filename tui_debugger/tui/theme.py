@@ -21,6 +21,7 @@ _BACKGROUND: Final = "#101317"
 _CURSOR: Final = "#1f4f8f"
 _CURSOR_BLURRED: Final = "#2a3038"
 _THUMB: Final = "#4a5361"
+_MATCH: Final = "#d7d787"
 
 NORMAL: Final = Style()
 DIM: Final = Style(color=GREY)
@@ -30,6 +31,7 @@ FINDING: Final = Style(color=ORANGE, bold=True)
 DOUBT: Final = Style(color=ORANGE)
 GOOD: Final = Style(color=BLUE, bold=True)
 CHIP: Final = Style(color=_BACKGROUND, bgcolor=BLUE)
+MATCH: Final = Style(color=_BACKGROUND, bgcolor=_MATCH, underline=True)
 PLAIN: Final = Style(color=_FOREGROUND)
 HEADING: Final = Style(color=GREY, bold=True)
 CURSOR: Final = Style(bgcolor=_CURSOR, bold=True)

@@ -22,13 +22,22 @@ if TYPE_CHECKING:
     from tui_debugger.model import Hit
     from tui_debugger.session import CheckResult
     from tui_debugger.tui.panes.hit_rows import HitFilter, HitRows
+    from tui_debugger.tui.widgets.search import ListSearch
 
 
 class HitsPane(Pane):
     """One row per tensor with everything that hit on it."""
 
     PANE = "hits"
+    CLEARS_SEARCH = True
     BINDINGS: ClassVar[list[BindingType]] = pane_bindings("hits")
+
+    class HitWalkedTo(Message):
+        """Show the node of a hit, which somebody walked to among the matches of a search."""
+
+        def __init__(self, hit: Hit) -> None:
+            super().__init__()
+            self.hit = hit
 
     class HitChosen(Message):
         """Go to the node of a hit."""
@@ -55,6 +64,7 @@ class HitsPane(Pane):
         self._graphs: Mapping[str, str] = {}
         self._rounds = False
         self._filter: HitFilter | None = None
+        self._walked = False
 
     def set_run(self, *, many_ranks: bool, graphs: Mapping[str, str]) -> None:
         """Makes room for what tells the tensors of this run apart.
@@ -96,7 +106,7 @@ class HitsPane(Pane):
         if same:
             self._title()
         elif self.search_text:
-            self.post_message(self.Searched(self, self.search_text))  # its rows come with the answer
+            self.ask()  # its rows come with the answer
         else:
             self.refresh_rows()
 
@@ -209,6 +219,24 @@ class HitsPane(Pane):
         """The hit under the cursor."""
         return self.rows.hit(self.table.cursor_row) if self.table.cursor_row < self.shown and self.rows else None
 
+    def go_to_match(self, search: ListSearch, position: int) -> None:
+        """Moves the cursor, and the other panes follow, as when one walks the hits."""
+        super().go_to_match(search, position)
+        self._walked = True
+        self._show_current()
+
+    def go_back(self, search: ListSearch, place: object) -> None:
+        """Moves the cursor back, and the other panes follow when they followed before."""
+        super().go_back(search, place)
+        if self._walked:
+            self._walked = False
+            self._show_current()
+
+    def _show_current(self) -> None:
+        hit = self.current
+        if hit is not None:
+            self.post_message(self.HitWalkedTo(hit))
+
     def on_virtual_table_row_highlighted(self, event: VirtualTable.RowHighlighted) -> None:
         """Shows the whole name."""
         event.stop()
@@ -227,12 +255,12 @@ class HitsPane(Pane):
 def _columns(*, many_ranks: bool, graphs: Mapping[str, str], rounds: bool) -> tuple[Column, ...]:
     widest = max(map(len, graphs.values()), default=0)
     return (
-        Column("", 1, frozen=True),
-        Column("step", 4, right=True, frozen=True),
-        *((Column("rank", 4, right=True, frozen=True),) if many_ranks else ()),
+        Column("", 1, frozen=True, searched=False),
+        Column("step", 4, right=True, frozen=True, searched=False),
+        *((Column("rank", 4, right=True, frozen=True, searched=False),) if many_ranks else ()),
         *((Column("graph", min(max(widest, 5), 16), right=True, frozen=True),) if graphs else ()),
         Column("node", 18, elastic=4),
-        Column("slot", 8 if rounds else 5),
+        Column("slot", 8 if rounds else 5, searched=False),
         Column("hit", 8, elastic=1),
-        Column("set → actual", 20, elastic=4),
+        Column("set → actual", 20, elastic=4, searched=False),
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from textual.binding import BindingType
 from textual.message import Message
 
-from tui_debugger.tui.panes.pane import Pane, matcher, pane_bindings
+from tui_debugger.tui.panes.pane import Pane, pane_bindings
 from tui_debugger.tui.widgets.virtual_table import Column, ListRows, VirtualTable
 
 if TYPE_CHECKING:
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from tui_debugger.tui.cells import ResultCounts
 
 _COLUMNS = (
-    Column("", 1, frozen=True),
-    Column("id", 3, right=True, frozen=True),
+    Column("", 1, frozen=True, searched=False),
+    Column("id", 3, right=True, frozen=True, searched=False),
     Column("", 4, frozen=True),
     Column("condition", 12, elastic=1),
-    Column("nodes", 6, right=True),
-    Column("hits", 5, right=True),
-    Column("not judged", 11, right=True),
+    Column("nodes", 6, right=True, searched=False),
+    Column("hits", 5, right=True, searched=False),
+    Column("not judged", 11, right=True, searched=False),
 )
 
 
@@ -76,9 +76,8 @@ class WatchpointsPane(Pane):
         """Applies the search text."""
         from tui_debugger.tui.cells import watchpoint_cells, watchpoint_search_text
 
-        test = matcher(self.search_text)
-        self.mark_search(test is None)
-        shown = [w for w in self._listed if test is None or test(watchpoint_search_text(w))]
+        pattern = self.pattern
+        shown = [w for w in self._listed if pattern is None or pattern.test(watchpoint_search_text(w))]
         nodes, tally = self._covered or {}, self._tally
         rows = [watchpoint_cells(w, nodes.get(w.id), tally, outdated=self._outdated) for w in shown]
         self.table.set_rows(ListRows(rows, [w.id for w in shown]))
