@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import lzma
 import os
 import shutil
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from functools import cache
 from itertools import count
@@ -26,6 +28,12 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell without job control lets what it starts in the background ignore Ctrl-C, and programs hand that on: the
     # tests of Ctrl-C, and the programs that they start, are to be as they are in front.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+# Containers often forbid it: then each worker, and each of the hundreds of programs that the tests start, would compile
+# this package and the tests anew, which takes longer than what is tested.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -51,6 +59,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in set(left_out)]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """All tests and what they import stay until the end: the collector of garbage need not look at them again.
+
+    What comes after them is looked at less often than a process that is short of memory would have to.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 10, 10)
 
 
 def archive(name: str) -> Path:

@@ -28,7 +28,6 @@ ELSEWHERE = {
     "sources/follow.py:_mount_type": "/proc/mounts",
     "session/watchpoints.py:WatchpointStore": "the user's own watchpoints",
     "session/watchpoints.py:read_watch_file": "a file of watchpoints that the user names: may be a pipe on purpose",
-    "session/export_tensors.py": "files that an export makes",
     "session/export_files.py": "files that an export makes",
     "cli/help.py": "a page of the manual, which comes with the package",
     "cli/main.py": "/dev/null, for an output that is gone",

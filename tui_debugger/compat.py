@@ -32,12 +32,12 @@ _ALWAYS = {
     f"{_TOP}.debugger": "tui_debugger.api",
     _API: "",
     f"{_API}.conditions": "tui_debugger.api.conditions",
-    f"{_API}.debugger_tensor": "tui_debugger.api.debugger_tensor",
+    f"{_API}.debugger_tensor": "tui_debugger.api.tensors",
     f"{_API}.dump_analyzer": "tui_debugger.api.dump_analyzer",
     f"{_API}.node": "tui_debugger.api.node",
     f"{_API}.statistic": "tui_debugger.api.statistic",
 }
-"""Where the public names of a module come from; ours replace these modules of a real MindInsight, too."""
+"""The modules that public names come from; ours replace these modules of a real MindInsight, too."""
 _ALONE = {
     _TOP: "",
     f"{_TOP}.debugger.common": "",

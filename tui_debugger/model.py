@@ -13,7 +13,7 @@ from enum import Enum, IntEnum, IntFlag
 
 
 class Side(IntEnum):
-    """Which side of a node a tensor belongs to."""
+    """The side of a node that a tensor belongs to."""
 
     INPUT = 0
     OUTPUT = 1
@@ -25,7 +25,7 @@ class Side(IntEnum):
 
 
 class Category(IntEnum):
-    """What a node is, for filters and for a condition's target. Every node has exactly one."""
+    """The kind of a node, for filters and for a condition's target. Every node has exactly one."""
 
     OTHER = 0
     """An operator that is neither gradient nor activation."""
@@ -52,14 +52,14 @@ CATEGORY_WORDS: Mapping[str, frozenset[Category]] = {
     **{category.name.lower(): frozenset({category}) for category in Category},
     "parameter": PARAMETERS,
 }
-"""What a selection may name as a category, and what it stands for: every category by its own name, but ``tensor`` is
+"""Words for categories in a selection, and what they stand for: every category by its own name, but ``tensor`` is
 every node that can be watched, ``trainable`` weights and normalisations, and ``parameter`` any kind of parameter."""
 BIAS = r"(^|[._/])(bias|beta|bias_[ih]h\w*)$"
 """Parameter names that are biases: of MindSpore's and PyTorch's layers, LayerNorm's beta, recurrent layers."""
 WEIGHT_GRADIENT = "weight_gradient"
 """The gradients that optimizers use, those of biases left out: see ``graph.categories.weight_gradients``."""
 SELECTION_WORDS = (*CATEGORY_WORDS, WEIGHT_GRADIENT)
-"""What a watchpoint's selection may name as a category."""
+"""Words for categories in a watchpoint's selection."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -92,7 +92,7 @@ class TensorKey:
 
 @dataclass(frozen=True, slots=True)
 class ReadSpec:
-    """How to read one tensor anywhere: on this machine, in a worker process, on another host.
+    """Instructions to read one tensor anywhere: on this machine, in a worker process, on another host.
 
     Attributes:
         path: file that holds the bytes.
@@ -115,7 +115,7 @@ class ReadSpec:
 
 @dataclass(frozen=True, slots=True)
 class TensorMeta:
-    """What a header says without reading values: element type by name, shape, bytes of the values."""
+    """The facts in a header, known without reading values: element type by name, shape, bytes of the values."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -164,7 +164,7 @@ class TensorStats:
 
     @property
     def bad(self) -> bool:
-        """Whether any element is NaN or infinite."""
+        """True if any element is NaN or infinite."""
         return bool(self.nan or self.pos_inf or self.neg_inf)
 
     @property
@@ -183,7 +183,7 @@ class TensorStats:
 
 
 class NodeKind(Enum):
-    """How a selection names nodes."""
+    """The way in which a selection names nodes."""
 
     CATEGORY = "category"
     REGEX = "regex"
@@ -209,7 +209,7 @@ class NodeSelector:
 
 @dataclass(frozen=True, slots=True)
 class NodeSelection:
-    """Which nodes a watchpoint covers: the union of ``include`` minus the union of ``exclude``."""
+    """The nodes that a watchpoint covers: the union of ``include`` minus the union of ``exclude``."""
 
     include: tuple[NodeSelector, ...] = ()
     exclude: tuple[NodeSelector, ...] = ()
@@ -237,7 +237,7 @@ class Watchpoint:
 
 
 class ErrorBits(IntFlag):
-    """Why nothing could be compared. Values 1 to 32 are MindInsight's; the rest are ours."""
+    """The reasons why nothing could be compared. Values 1 to 32 are MindInsight's; the rest are ours."""
 
     NONE = 0
     NAN = 1
@@ -251,7 +251,7 @@ class ErrorBits(IntFlag):
 
 
 class Verdict(IntEnum):
-    """What one watchpoint comes to on one tensor. Order is rank: a finding outranks the others."""
+    """The verdict of one watchpoint on one tensor. Order is rank: a finding outranks the others."""
 
     NOT_COMPARABLE = 0
     """No previous step at the first dumped step: counted in the coverage, no finding."""
@@ -347,7 +347,7 @@ class UnreadablePart:
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """What a check looked at. "Clean" must always be read together with this.
+    """The extent of a check. "Clean" must always be read together with this.
 
     Attributes:
         checked: tensors read and judged by at least one watchpoint.
@@ -449,7 +449,7 @@ def turns(steps: Sequence[int]) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class RunInfo:
-    """What was found at the given path, for the header.
+    """The facts about the run at the given path, for the header.
 
     Attributes:
         path: the run's top directory.

@@ -35,7 +35,7 @@ LINE_LIMIT: Final = 1 << 16
 
 
 class NotRegularError(OSError):
-    """What lies at a path is no regular file; ``strerror`` says what it is."""
+    """The thing at a path is no regular file; ``strerror`` says what it is."""
 
 
 class TooLargeError(OSError):

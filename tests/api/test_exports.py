@@ -15,7 +15,7 @@ import pytest
 
 from tests.session.opened import opened, snapshot
 from tests.sources.writer import DumpWriter, Generation, Graph, Node, write_dump
-from tui_debugger.api.graphs_export import export_graphs
+from tui_debugger.api.statistic import export_graphs
 from tui_debugger.errors import TdbgError
 from tui_debugger.graph.messages import read_graph
 from tui_debugger.session import export_graph

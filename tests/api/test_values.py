@@ -21,7 +21,7 @@ from tui_debugger import (
     TensorTooLargeCondition,
     Watchpoint,
 )
-from tui_debugger.api.debugger_tensor import constant_value
+from tui_debugger.api.tensors import constant_value
 from tui_debugger.errors import UnreadableTensorError
 
 Values = dict[str, npt.NDArray[Any]]

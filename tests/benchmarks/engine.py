@@ -20,7 +20,7 @@ from tests.stats.requests import looks_of, watch
 from tui_debugger.stats.measure import read_all
 from tui_debugger.stats.records import RequiredStats
 from tui_debugger.stats.workers import Workers
-from tui_debugger.watch.conditions import needs
+from tui_debugger.watch.evaluate import needs
 
 ELEMENTS: Final = 437_000
 """Of one tensor: 1,170 float32 tensors are 2 GB."""

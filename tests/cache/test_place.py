@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tui_debugger.cache import default_store
-from tui_debugger.cache.files import LIMIT, default_limit
+from tui_debugger.cache.store import LIMIT, default_limit
 
 Env = pytest.MonkeyPatch
 

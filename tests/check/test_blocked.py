@@ -153,8 +153,8 @@ def test_a_weight_that_was_fed_nan_is_no_origin_of_a_weight_that_did_not_change(
     asked = opened(dumps("mindspore-2.0-nan"), "WNC @ category=weight").watchpoints.enabled()
     report = session.find_origin(session.pairs(steps=(3,)), asked)
     assert not report.origins
-    (first,) = [look.first for look in report.looks if look.first is not None]
-    assert first.start is Start.FED
+    (first,) = [searched.first for searched in report.searches if searched.first is not None]
+    assert first.start is Start.TAINTED
 
 
 # -- by design ---------------------------------------------------------------------------------------

@@ -305,7 +305,7 @@ def test_consumers_that_nobody_knows_absorb_nothing() -> None:
     session = session_of(ops, values)
     assert findings(session) == {"masked"}
     assert origins(session) == []
-    first = session.find_origin(session.pairs()).looks[0].first
+    first = session.find_origin(session.pairs()).searches[0].first
     assert first is not None
     assert (first.node, first.start) == ("masked", Start.DESIGNED)
 
@@ -440,7 +440,7 @@ def test_masks_are_never_findings_and_other_infinities_always_are(data: st.DataO
 
 
 def test_the_table_has_plain_names_only() -> None:
-    from tui_debugger.graph.operator_types import plain_type
+    from tui_debugger.graph.categories import plain_type
 
     assert all(plain_type(name) == name for name in OPERATORS)
 

@@ -52,7 +52,7 @@ def test_a_selection_by_category_counts_them(tmp_path: Path, selection: str) -> 
     _, result = reading(tmp_path, f"TL max_gt=100 @ {selection}")
     assert places(result) == []
     assert result.coverage.constants == 2
-    assert coverage_line(result).endswith("; 2 inputs hold graph constants: judged for overflow at most")
+    assert coverage_line(result).endswith("; 2 inputs hold graph constants: judged for NaN and Inf only")
 
 
 def test_what_is_excluded_is_not_named(tmp_path: Path) -> None:

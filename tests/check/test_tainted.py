@@ -65,8 +65,8 @@ def test_random_damage_has_the_same_origins(
     assert any(quick.values())
     slowly = opened(root).find_origin([(0, step) for step in STEPS])
     assert (searched.origins, searched.end) == (slowly.origins, slowly.end)
-    assert [(each.first, each.before, each.bad) for each in searched.looks] == [
-        (each.first, each.before, each.bad) for each in slowly.looks
+    assert [(each.first, each.before, each.bad) for each in searched.searches] == [
+        (each.first, each.before, each.bad) for each in slowly.searches
     ]
 
 

@@ -311,7 +311,7 @@ def test_an_interrupt_leaves_nothing_half(
 ) -> None:
     """A real Ctrl-C while the second half is being read."""
     from tui_debugger.check import measure
-    from tui_debugger.session import export_tensors
+    from tui_debugger.session import export_files
 
     calls: list[Any] = []
 
@@ -324,7 +324,7 @@ def test_an_interrupt_leaves_nothing_half(
 
         return call
 
-    monkeypatch.setattr(export_tensors, "open_array", pressed(export_tensors.open_array, 30))
+    monkeypatch.setattr(export_files, "open_array", pressed(export_files.open_array, 30))
     monkeypatch.setattr(measure, "scan", pressed(measure.scan, 2))
     monkeypatch.chdir(tmp_path)
     code, err = export(capsys, dump, *words)

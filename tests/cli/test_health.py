@@ -63,7 +63,7 @@ def test_more_steps_than_columns_share_them(capsys: Capsys, tmp_path: Path) -> N
     (file,) = (tmp_path / "rank_0" / writer.net / "0" / "33").glob("ReLU*output*")
     np.save(file, np.full((2, 3), np.nan, np.float32))
     answer = run(capsys, "health", tmp_path, "--width", "60", "--depth", "1")
-    assert answer.lines[0].endswith("step (up to 3 in a column, the worst stands)")
+    assert answer.lines[0].endswith("step (up to 3 in a column, the worst is shown)")
     assert answer.lines[1].count("◆") == 1
     assert len(answer.lines[1].split()[0]) == 20
 

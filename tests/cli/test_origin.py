@@ -148,7 +148,9 @@ def test_a_step_that_is_bad_already_says_through_which_inputs(
     assert lines[0] == "bad, but no origin: rank 0, step 4  (LayerNorm)"
     assert lines[2].endswith("; in:1, in:2 are bad already")
     assert lines[3:5] == ["    in:1 ← blocks.0.ln1.gamma:0", "    in:2 ← blocks.0.ln1.beta:0"]
-    assert "step 5 not looked at: step 4 leaves bad parameters behind, from which they are made" in " ".join(lines)
+    assert "step 5 not looked at: step 4 leaves bad parameters behind, and later steps compute with these" in " ".join(
+        lines
+    )
     assert lines[-1] == "FOUND: bad tensors at step 4, but no origin"
     found = document(run, dumps(dump), "--step", "4-5")
     assert (found["origins"], found["end"]) == ([], "carried")
@@ -173,7 +175,7 @@ def test_a_dead_activation_is_found_with_watch(dump: str, dumps: Callable[[str],
     code, out, _ = run(dumps(dump), "--watch", "TZ @ category=activation")
     assert code == 1
     assert "act3-ReLU" in out.splitlines()[1]
-    assert out.splitlines()[2] == "  out:0: zeros ≥ 100 % → 100; its inputs are without such a finding"
+    assert out.splitlines()[2] == "  out:0: zeros ≥ 100 % → 100 %; its inputs are without such a finding"
     assert "spread: nowhere; it is the only bad tensor of step 0" in out
     assert "> " in out
     assert run(dumps(dump), "--watch", "TL max_gt=1e6")[0] == 0

@@ -77,7 +77,7 @@ def test_a_watchpoint_is_followed_as_well(dumps: Dumps, capsys: Capsys) -> None:
     assert answer.code == 1
     assert answer.lines[0].startswith("bad means: a finding of TZ")
     assert answer.lines[-1].startswith("origin: ")
-    assert "zeros ≥ 100 % → 100" in answer.lines[-1]
+    assert "zeros ≥ 100 % → 100 %" in answer.lines[-1]
 
 
 def test_ranks_are_crossed(tmp_path: Path, capsys: Capsys) -> None:

@@ -13,8 +13,8 @@ import pytest
 from tests.cli.running import run
 from tests.sources.memory import MemorySource, Op
 from tests.sources.writer import DumpWriter
-from tui_debugger.cli import show_values
-from tui_debugger.cli.show_values import Canvas, heat_of
+from tui_debugger.cli import show_report
+from tui_debugger.cli.show_report import Canvas, heat_of
 from tui_debugger.model import Progress, Side, no_progress
 from tui_debugger.stats.heat import shrink, whole
 from tui_debugger.text.heat_map import Colors
@@ -117,12 +117,12 @@ def test_only_a_terminal_gets_colours(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setenv("COLORTERM", "truecolor")
     monkeypatch.delenv("NO_COLOR", raising=False)
-    assert show_values.canvas(no_progress).colors is Colors.TRUE
+    assert show_report.canvas(no_progress).colors is Colors.TRUE
     monkeypatch.setenv("NO_COLOR", "")
-    assert show_values.canvas(no_progress).colors is Colors.NONE
+    assert show_report.canvas(no_progress).colors is Colors.NONE
     monkeypatch.setattr("sys.stdout.isatty", lambda: False, raising=False)
     monkeypatch.delenv("NO_COLOR")
-    assert show_values.canvas(no_progress).colors is Colors.NONE
+    assert show_report.canvas(no_progress).colors is Colors.NONE
 
 
 def test_a_large_tensor_tells_how_far_it_is() -> None:

@@ -14,7 +14,7 @@ import pytest
 from tests.cli.running import run
 from tests.sources.memory import MemorySource, Op
 from tests.sources.writer import DumpWriter, Generation
-from tui_debugger.cli.show_values import cut, excerpt_text, nested, window_text
+from tui_debugger.cli.show_report import cut, excerpt_text, nested, window_text
 from tui_debugger.model import ReadSpec, Side
 from tui_debugger.stats.npy import open_array
 

@@ -204,7 +204,7 @@ def test_ranks_that_are_not_looked_at_are_told(copy: Callable[[str], Path]) -> N
     (root / "rank_0" / ".dump_metadata" / "hccl.json").write_text(json.dumps(table))
     code, found = document("check", root)
     assert code == 0
-    assert "rank_1_copy is not looked at: a rank is called rank_N" in found["notices"]
+    assert "rank_1_copy is left out: a rank is called rank_N, so rename it to look at it" in found["notices"]
     assert "rank_2: no tensors are dumped (yet)" in found["notices"]
     assert "the training had 8 ranks, 2 are here" in found["notices"]
 

@@ -13,7 +13,14 @@ import pytest
 from tests.sources.memory import MemorySource
 from tests.sources.writer import MLP, DumpWriter, Generation
 from tui_debugger.diagnose import distribution as module
-from tui_debugger.diagnose.distribution import Wish, choose_bins, look, percentiles, spread, telling_bins
+from tui_debugger.diagnose.distribution import (
+    BinOptions,
+    choose_bins,
+    distribution_of,
+    fitting_bins,
+    histograms_of,
+    percentiles,
+)
 from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.model import Side, TensorKey
 from tui_debugger.session import Session
@@ -43,7 +50,7 @@ def test_a_real_tensor(session: Session) -> None:
     key = key_of(session, DIV, 3)
     values = np.asarray(session.read(key)).astype(np.float64)
     good = values[np.isfinite(values)]
-    found = spread(session, key)
+    found = distribution_of(session, key)
     assert found.bounds == (good.min(), good.max())
     assert found.quantiles is not None
     assert found.quantiles.values == tuple(np.percentile(good, found.quantiles.percents).tolist())
@@ -54,7 +61,7 @@ def test_a_real_tensor(session: Session) -> None:
 @pytest.mark.parametrize("log", [False, True])
 def test_two_steps_share_their_bins(session: Session, log: bool) -> None:
     keys = [key_of(session, DIV, 3), key_of(session, DIV, 2)]
-    found = look(session, keys, Wish(60, log))
+    found = histograms_of(session, keys, BinOptions(60, log))
     assert found.bars[0].bins == found.bars[1].bins
     for key, bars in zip(keys, found.bars, strict=True):
         assert sum(bars.counts) == np.isfinite(session.read(key)).sum()
@@ -62,7 +69,7 @@ def test_two_steps_share_their_bins(session: Session, log: bool) -> None:
 
 def test_zoom_counts_what_lies_between(session: Session) -> None:
     key = key_of(session, DIV, 3)
-    found = look(session, [key], Wish(60, between=(0.0, 0.1)))
+    found = histograms_of(session, [key], BinOptions(60, between=(0.0, 0.1)))
     values = session.read(key).astype(np.float64)
     assert found.bars[0].bins[0].low == 0.0
     assert sum(found.bars[0].counts) == ((values >= 0) & (values <= 0.1)).sum()
@@ -70,16 +77,16 @@ def test_zoom_counts_what_lies_between(session: Session) -> None:
 
 def test_what_is_known_is_not_looked_at_again(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     key = key_of(session, DIV, 3)
-    known = spread(session, key)
-    monkeypatch.setattr(module, "spread_of", None)
-    assert look(session, [known], Wish(10)).spreads == (known,)
+    known = distribution_of(session, key)
+    monkeypatch.setattr(module, "distribution_of_row", None)
+    assert histograms_of(session, [known], BinOptions(10)).distributions == (known,)
 
 
 def test_percentiles_of_large_tensors_wait_until_they_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "QUICK", 10)
     values = np.random.default_rng(0).standard_normal(1000).astype(np.float32)
     session, (key,) = in_memory(values)
-    found = spread(session, key)
+    found = distribution_of(session, key)
     assert found.quantiles is None
     assert percentiles(session, found).values == tuple(
         np.percentile(values.astype(np.float64), (0.1, 1, 5, 25, 50, 75, 95, 99, 99.9)).tolist()
@@ -93,29 +100,31 @@ def test_statistics_without_values_have_no_bars(tmp_path: Path) -> None:
     writer.statistics(0, [("MatMul", "MatMul-op1", "output", 0, np.array([1.0, 2.0]))])
     session = Session(open_source(tmp_path))
     name = next(name for name in session.nodes(0).names if name.endswith("MatMul-op1"))
-    found = look(session, [key_of(session, name, 0)], Wish(10))
-    assert found.spreads[0].classes is None
-    assert found.spreads[0].stats is not None
+    found = histograms_of(session, [key_of(session, name, 0)], BinOptions(10))
+    assert found.distributions[0].classes is None
+    assert found.distributions[0].stats is not None
     assert found.bars[0].bins == ()
     with pytest.raises(UnreadableTensorError, match="only statistics"):
-        percentiles(session, found.spreads[0])
+        percentiles(session, found.distributions[0])
 
 
 def test_a_tensor_that_was_not_dumped_is_an_error(session: Session) -> None:
     with pytest.raises(UnreadableTensorError):
-        spread(session, TensorKey(0, "kernel_graph_0", DIV, Side.OUTPUT, 7, 3))
+        distribution_of(session, TensorKey(0, "kernel_graph_0", DIV, Side.OUTPUT, 7, 3))
 
 
 def test_whole_numbers_get_bins_of_whole_numbers() -> None:
     session, keys = in_memory(np.array([True, False]), np.arange(100, dtype=np.int16), np.full(3, np.nan))
-    spreads = [spread(session, key) for key in keys]
-    assert [each.low for each in choose_bins(spreads[:1], 50, log=False)] == [0.0, 1.0]
-    assert [each.low for each in choose_bins(spreads[1:2], 10, log=False)] == [float(i) for i in range(0, 100, 10)]
-    assert choose_bins(spreads[2:], 10, log=False) == ()
+    distributions = [distribution_of(session, key) for key in keys]
+    assert [each.low for each in choose_bins(distributions[:1], 50, log=False)] == [0.0, 1.0]
+    assert [each.low for each in choose_bins(distributions[1:2], 10, log=False)] == [
+        float(i) for i in range(0, 100, 10)
+    ]
+    assert choose_bins(distributions[2:], 10, log=False) == ()
 
 
 def test_few_values_get_few_bins() -> None:
     session, keys = in_memory(np.arange(4.0), np.arange(40_000.0))
-    few, many = (spread(session, key) for key in keys)
-    assert telling_bins([few], 180) == 16
-    assert telling_bins([few, many], 180) == 180
+    few, many = (distribution_of(session, key) for key in keys)
+    assert fitting_bins([few], 180) == 16
+    assert fitting_bins([few, many], 180) == 180

@@ -25,7 +25,7 @@ from tui_debugger.diagnose.relations import (
     watch_words,
 )
 from tui_debugger.errors import UnreadableTensorError
-from tui_debugger.graph.edges import real_consumers, real_inputs
+from tui_debugger.graph.table import real_consumers, real_inputs
 from tui_debugger.model import Side, TensorKey
 from tui_debugger.session import Session
 
@@ -50,7 +50,7 @@ def key_of(session: Session, name: str, step: int, side: Side = Side.OUTPUT, slo
     return TensorKey(0, nodes.graph_of(row).name, name, side, slot, step)
 
 
-def around(session: Session, name: str, step: int) -> Relations:
+def related_trees(session: Session, name: str, step: int) -> Relations:
     return relations(session, key_of(session, name, step))
 
 
@@ -69,7 +69,7 @@ def test_every_operator_has_the_producers_and_consumers_of_the_graph(
         name = nodes.names[row]
         if nodes.structural[row] or flow.table(3).find(row, Side.OUTPUT, 0) < 0 or flow.updated(row):
             continue
-        found = around(session, name, 3)
+        found = related_trees(session, name, 3)
         asked += 1
         fed = {held for held, _ in real_inputs(nodes, row)}
         assert {each.row for each in found.producers} == fed
@@ -86,7 +86,7 @@ def test_every_operator_has_the_producers_and_consumers_of_the_graph(
 def test_statistics_are_those_of_the_values(dump: str, checked: Callable[[str], Session]) -> None:
     session = checked(dump)
     log = next(name for name in session.nodes(0).names if "/Log-op" in name)
-    found = around(session, log, 3)
+    found = related_trees(session, log, 3)
     assert all(each.tensor.stats is None for each in found.producers), "listed, not measured"
     for each in measured(session, [*found.producers, *found.consumers]):
         values = session.read(each.tensor.key)
@@ -100,7 +100,7 @@ def test_statistics_are_those_of_the_values(dump: str, checked: Callable[[str], 
 def test_a_hit_and_the_watchpoints_that_cover_it_are_said(checked: Callable[[str], Session]) -> None:
     session = checked("mindspore-2.0-nan")
     log = next(name for name in session.nodes(0).names if "/Log-op" in name)
-    found = around(session, log, 3)
+    found = related_trees(session, log, 3)
     assert found.centre.hit is not None
     assert found.centre.hit.origin
     assert watch_words(found.centre) == "✗TO"
@@ -111,7 +111,7 @@ def test_a_hit_and_the_watchpoints_that_cover_it_are_said(checked: Callable[[str
 
 def test_a_weight_is_read_in_the_next_step_and_made_from_gradient_and_itself(tmp_path: Path) -> None:
     session = opened(write_run(tmp_path, {}, steps=(0, 1, 3)))
-    found = around(session, "w", 1)
+    found = related_trees(session, "w", 1)
     assert found.maker == MOMENTUM
     assert [short(each) for each in found.producers] == [
         ("w", 0, Tie.BEFORE),
@@ -122,13 +122,13 @@ def test_a_weight_is_read_in_the_next_step_and_made_from_gradient_and_itself(tmp
     assert [short(each) for each in found.consumers] == [(MATMUL, 3, Tie.WEIGHT), ("w", 3, Tie.BEFORE)]
     assert tie_words(found.consumers[0], upstream=False) == "in:1 of MatMul-op1, which reads it in step 3"
     assert tie_words(found.producers[0], upstream=True) == "itself after step 0, before ApplyMomentum-op4 wrote it"
-    reader = around(session, MATMUL, 3)
+    reader = related_trees(session, MATMUL, 3)
     assert [short(each) for each in reader.producers] == [("x", 3, Tie.INPUT), ("w", 1, Tie.WEIGHT)]
     assert tie_words(reader.producers[1], upstream=True) == "in:1 of MatMul-op1: value after step 1"
 
 
 def test_after_the_last_step_the_readers_are_named_without_values(tmp_path: Path) -> None:
-    found = around(opened(write_run(tmp_path, {})), "w", 0)
+    found = related_trees(opened(write_run(tmp_path, {})), "w", 0)
     assert [(each.tensor.index, each.ahead) for each in found.consumers] == [(-1, True)]
     assert (
         tie_words(found.consumers[0], upstream=False) == "in:1 of MatMul-op1, which reads it after the last dumped step"
@@ -138,11 +138,11 @@ def test_after_the_last_step_the_readers_are_named_without_values(tmp_path: Path
 
 def test_an_optimizers_node_names_what_it_writes_and_a_gradient_what_is_written_with_it(tmp_path: Path) -> None:
     session = opened(write_run(tmp_path, {}, steps=(0, 1)))
-    assert [short(each) for each in around(session, MOMENTUM, 1).consumers] == [
+    assert [short(each) for each in related_trees(session, MOMENTUM, 1).consumers] == [
         ("w", 1, Tie.WRITTEN),
         ("accum.w", 1, Tie.WRITTEN),
     ]
-    (written,) = around(session, REDUCE, 1).consumers
+    (written,) = related_trees(session, REDUCE, 1).consumers
     assert short(written) == ("w", 1, Tie.UPDATE)
     assert tie_words(written, upstream=False) == "written with it by ApplyMomentum-op4 (in:3)"
 
@@ -150,9 +150,9 @@ def test_an_optimizers_node_names_what_it_writes_and_a_gradient_what_is_written_
 def test_a_tensor_that_goes_in_twice_is_one_line(tmp_path: Path) -> None:
     graph = Graph((Node(LOG, "Log", (("x", 0),)), Node("Default/Mul-op9", "Mul", ((LOG, 0), (LOG, 0)))), ("x",))
     session = opened(write_run(tmp_path, {}, graph=graph))
-    (producer,) = around(session, "Default/Mul-op9", 0).producers
+    (producer,) = related_trees(session, "Default/Mul-op9", 0).producers
     assert producer.slots == (0, 1)
-    (consumer,) = around(session, LOG, 0).consumers
+    (consumer,) = related_trees(session, LOG, 0).consumers
     assert (consumer.tensor.key.node, consumer.slots) == ("Default/Mul-op9", (0, 1))
 
 
@@ -165,15 +165,15 @@ def test_an_input_file_leads_to_what_was_written_and_to_its_node(tmp_path: Path)
 
 def test_what_was_not_dumped_is_there_without_values(tmp_path: Path) -> None:
     session = opened(write_run(tmp_path, {}, hidden={MATMUL}))
-    (producer,) = around(session, LOG, 0).producers
+    (producer,) = related_trees(session, LOG, 0).producers
     assert (producer.key.node, producer.tensor.index) == (MATMUL, -1)
-    assert "not dumped" in "\n".join(relations_lines(around(session, LOG, 0)))
+    assert "not dumped" in "\n".join(relations_lines(related_trees(session, LOG, 0)))
 
 
 def test_hundreds_of_consumers_are_all_there(tmp_path: Path) -> None:
     many = tuple(Node(f"Default/Neg-op{number}", "Neg", (("x", 0),)) for number in range(300))
     session = opened(write_run(tmp_path, {}, graph=Graph(many, ("x",)), inputs=False))
-    found = around(session, "x", 0)
+    found = related_trees(session, "x", 0)
     assert len(found.consumers) == 300
     assert len({each.tensor.key.node for each in measured(session, found.consumers) if each.tensor.stats}) == 300
 

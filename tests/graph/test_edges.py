@@ -9,8 +9,7 @@ import pytest
 
 from tests.graph.graphs import DUMPS, OLD_DUMPS, graph, number, op, real_table, row
 from tui_debugger.graph.build import build_table
-from tui_debugger.graph.edges import edges, holders, real_consumers, real_inputs, resolve
-from tui_debugger.graph.table import NodeTable
+from tui_debugger.graph.table import NodeTable, edges, holders, real_consumers, real_inputs, resolve
 
 Dumps = Callable[[str], Path]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tui_debugger.graph.operator_types import is_collective, is_receiving, is_sending
+from tui_debugger.graph.categories import is_collective, is_receiving, is_sending
 
 
 def test_operators_that_exchange_values_between_ranks() -> None:

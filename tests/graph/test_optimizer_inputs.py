@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tui_debugger.graph.categories import UPDATES, update_of
-from tui_debugger.graph.optimizers import group_start, is_learning_rate, settings_of
+from tui_debugger.graph.categories import UPDATES, group_start, is_learning_rate, settings_of, update_of
 
 
 @pytest.mark.parametrize("name", sorted(UPDATES))

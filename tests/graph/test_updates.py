@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.sources.memory import MemorySource, Op
-from tui_debugger.graph.optimizers import Relative, relatives
+from tui_debugger.graph.categories import Relative, relatives
 from tui_debugger.graph.table import NodeTable
 
 

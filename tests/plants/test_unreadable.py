@@ -6,6 +6,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -127,9 +128,9 @@ def test_something_else_in_the_place_of_a_tensor(copies: Callable[[str], Path], 
         assert [part.where for part in parts] == ([str(path.relative_to(root))] if kind == "directory" else [])
 
 
-@pytest.mark.parametrize("mode", [0, 0o300, 0o600])
-@pytest.mark.parametrize("level", sorted(LEVELS.keys() - {"tensor"}))
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    ("name", "level", "mode"), few(product(NAMES, sorted(LEVELS.keys() - {"tensor"}), [0, 0o300, 0o600]), 18)
+)
 def test_a_directory_that_may_not_be_read(copies: Callable[[str], Path], name: str, level: str, mode: int) -> None:
     root = copies(name)
     for path in places(root, level):

@@ -20,7 +20,7 @@ from tui_debugger.check.sweep import SweptTensor, TensorChoice
 from tui_debugger.errors import BadSliceError, CancelledError, TdbgError
 from tui_debugger.model import Progress, Side, TensorKey
 from tui_debugger.session import Session
-from tui_debugger.session.export_tensors import INDEX, safe_path, tensor_path, write_csv, write_directory, write_npz
+from tui_debugger.session.export_files import INDEX, safe_path, tensor_path, write_csv, write_directory, write_npz
 
 NOWHERE = Path("/no/dump/here")
 

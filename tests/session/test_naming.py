@@ -8,6 +8,7 @@ from tui_debugger.errors import TdbgError
 from tui_debugger.graph.search import NodeQuery, match
 from tui_debugger.graph.table import GraphInfo, NodeTable
 from tui_debugger.session.naming import Asked, Found, find_node, split_slot
+from tui_debugger.text.tables import cut_middle
 
 BLOCK = "Default/network-Net/0-Block"
 TABLE = table_of(
@@ -49,6 +50,21 @@ def test_exact_id_then_its_end_then_any_part(text: str, node: str) -> None:
     assert find(text).node == node
     assert find(text).rows == {0: list(TABLE.names).index(node)}
     assert find(f"{text}:2").asked == Asked("out", 2)
+
+
+@pytest.mark.parametrize("graph", ["", "kernel_graph_0/"])
+@pytest.mark.parametrize("width", range(16, 60, 3))
+def test_a_name_that_a_narrow_terminal_cut_finds_its_node(width: int, graph: str) -> None:
+    for name in ("norm-RowNorm/Div-op385", "attn-Attention/Div-op38"):
+        found = find(cut_middle(f"{graph}{BLOCK}/{name}:out:0", width))
+        assert (found.node, found.asked) == (f"{BLOCK}/{name}", Asked("out", 0))
+
+
+def test_a_cut_name_that_fits_several_nodes_names_them() -> None:
+    with pytest.raises(TdbgError) as raised:
+        find("Default/…/MatMul-op1:out:0")
+    assert raised.value.what == "2 nodes match 'Default/…/MatMul-op1'"
+    assert f"{BLOCK}/up-Dense/MatMul-op1" in raised.value.hint
 
 
 @pytest.mark.parametrize(

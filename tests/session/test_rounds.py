@@ -121,7 +121,9 @@ def test_one_bad_value_is_found_in_whatever_round_it_was_written(timed: bool) ->
                 assert {bad(hit.key) for hit in result.hits} == {(run[0], *key)}
                 report = session.find_origin(session.pairs())
                 assert report.found
-                assert {bad(hit.key) for look in report.looks for hit in look.result.hits} == {(run[0], *key)}
+                assert {bad(hit.key) for searched in report.searches for hit in searched.result.hits} == {
+                    (run[0], *key)
+                }
                 if key[1] is Side.OUTPUT:
                     assert [bad(origin.hit.key) for origin in report.origins] == [(run[0], *key)]
 
@@ -372,8 +374,8 @@ def test_the_origin_is_the_earliest_by_time_though_its_step_has_a_greater_number
     with closing(graphs_session(values, ops, runs, "TO")) as session:
         report = session.find_origin(session.pairs())
         assert [(origin.graph, origin.node, origin.step) for origin in report.origins] == [(EVAL, LOSS, 4)]
-        assert [(look.pair[1]) for look in report.looks] == [3, 4]
-        assert report.first_looks[0].pair == (0, 4)
+        assert [(searched.pair[1]) for searched in report.searches] == [3, 4]
+        assert report.first_searches[0].pair == (0, 4)
         assert [hit.key.step for hit in session.check(session.pairs()).hits] == [4, 3]
 
 

@@ -1,4 +1,7 @@
-"""What every Source promises. Subclass, and give a ``source`` fixture."""
+"""What every Source promises. Subclass, and give a ``source`` fixture.
+
+Where opening one takes long, several tests may be given the same ``source``; ``fresh`` is nobody else's then.
+"""
 
 from __future__ import annotations
 
@@ -44,6 +47,11 @@ class SourceConformance:
     @pytest.fixture
     def source(self) -> Iterator[Source]:
         raise NotImplementedError
+
+    @pytest.fixture
+    def fresh(self, source: Source) -> Source:
+        """For tests that close it, or stop its work."""
+        return source
 
     def test_ranks_ascend_and_steps_do_not_repeat(self, source: Source) -> None:
         assert list(source.ranks()) == sorted(set(source.ranks())) != []
@@ -235,23 +243,23 @@ class SourceConformance:
         for rank, step, table in pairs(source):
             assert source.tensors(rank, step) is table
 
-    def test_refresh_on_a_static_source_finds_nothing(self, source: Source) -> None:
-        for rank in source.ranks():
-            source.nodes(rank)
-        before = [table for _, _, table in pairs(source)]
-        source.refresh()  # may tell that listing steps found more nodes
-        assert not source.refresh()
-        assert all(old is new for old, (_, _, new) in zip(before, pairs(source), strict=True))
+    def test_refresh_on_a_static_source_finds_nothing(self, fresh: Source) -> None:
+        for rank in fresh.ranks():
+            fresh.nodes(rank)
+        before = [table for _, _, table in pairs(fresh)]
+        fresh.refresh()  # may tell that listing steps found more nodes
+        assert not fresh.refresh()
+        assert all(old is new for old, (_, _, new) in zip(before, pairs(fresh), strict=True))
 
-    def test_a_progress_that_cancels_stops_the_work_and_a_second_try_works(self, source: Source) -> None:
+    def test_a_progress_that_cancels_stops_the_work_and_a_second_try_works(self, fresh: Source) -> None:
         def cancel(_: Progress) -> None:
             raise CancelledError("stopped")
 
-        rank = source.ranks()[0]
-        step = source.steps(rank)[0]
+        rank = fresh.ranks()[0]
+        step = fresh.steps(rank)[0]
         with contextlib.suppress(CancelledError):
-            source.tensors(rank, step, cancel)
-        assert len(source.tensors(rank, step)) > 0
+            fresh.tensors(rank, step, cancel)
+        assert len(fresh.tensors(rank, step)) > 0
 
     def test_focus_points_at_something_that_exists(self, source: Source) -> None:
         rank, step = source.focus
@@ -264,8 +272,8 @@ class SourceConformance:
         assert len(source.watch_paths()) < 40 * len(source.ranks()) + 2
         assert len(set(source.watch_paths())) == len(source.watch_paths())
 
-    def test_close_can_be_called_twice(self, source: Source) -> None:
-        for _ in pairs(source):
+    def test_close_can_be_called_twice(self, fresh: Source) -> None:
+        for _ in pairs(fresh):
             break
-        source.close()
-        source.close()
+        fresh.close()
+        fresh.close()

@@ -31,8 +31,7 @@ from tui_debugger.model import (
     no_progress,
     turns,
 )
-from tui_debugger.sources.base import Capability, Changes, TensorFlag, TensorTable, file_states
-from tui_debugger.sources.columns import Columns, Spots
+from tui_debugger.sources.base import Capability, Changes, Columns, TensorFlag, TensorPlaces, TensorTable, file_states
 from tui_debugger.stats.records import Specs
 
 if TYPE_CHECKING:
@@ -129,14 +128,14 @@ class MemoryTable(Columns):
         self._values = [values[key] for _, key in rows]
         self._paths: dict[int, str] = {}
         flags = [TensorFlag.STAT_ONLY if isinstance(value, Recorded) else TensorFlag.NONE for value in self._values]
-        spots = Spots(
+        places = TensorPlaces(
             np.array([row for row, _ in rows], np.int32),
             np.array([key[1] for _, key in rows], np.uint8),
             np.array([key[2] for _, key in rows], np.int16),
             np.array(flags, np.uint8),
             _rounds(rows),
         )
-        super().__init__(spots, np.array(times, np.int64))
+        super().__init__(places, np.array(times, np.int64))
 
     def spec(self, index: int) -> ReadSpec:
         """Writes the value to the temporary directory on first use."""
@@ -225,6 +224,7 @@ class MemorySource:
         self._info = RunInfo("memory", "in memory", title=title, notices=tuple(notices))
         self._nodes: dict[int, NodeTable] = {}
         self._tables: dict[tuple[int, int], MemoryTable] = {}
+        self._runs: dict[int, tuple[GraphRun, ...]] = {}
         self._changes = Changes()
         self._directory: Path | None = None
         self._files = 0
@@ -258,11 +258,16 @@ class MemorySource:
 
     def history(self, rank: int) -> Sequence[GraphRun]:
         """The given history in the given order, else one run of every root graph per step."""
-        runs = self._history
-        if runs is None:
-            roots = [info for info in self.nodes(rank).graphs if info.is_root]
-            runs = tuple(GraphRun(step, info.root_id, info.name, True) for step in self.steps(rank) for info in roots)
-        return tuple(replace(run, turn=turn) for run, turn in zip(runs, turns([r.step for r in runs]), strict=True))
+        with self._lock:
+            if rank not in self._runs:  # checks ask for it at each step
+                runs = self._one_run_a_step(rank) if self._history is None else self._history
+                in_turn = zip(runs, turns([run.step for run in runs]), strict=True)
+                self._runs[rank] = tuple(replace(run, turn=turn) for run, turn in in_turn)
+            return self._runs[rank]
+
+    def _one_run_a_step(self, rank: int) -> tuple[GraphRun, ...]:
+        roots = [info for info in self.nodes(rank).graphs if info.is_root]
+        return tuple(GraphRun(step, info.root_id, info.name, True) for step in self.steps(rank) for info in roots)
 
     def previous_run(
         self,
@@ -345,6 +350,7 @@ class MemorySource:
             length = len(self._nodes[rank]) if rank in self._nodes else -1
             self._tensors.setdefault(rank, {}).setdefault(step, {}).update(values)
             self._tables.pop((rank, step), None)
+            self._runs.clear()
             if length >= 0:
                 self._nodes[rank] = self._with_unknown(self._nodes[rank], rank)
             at = (rank, step)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -16,20 +17,41 @@ from tui_debugger.model import Side, TensorStats
 from tui_debugger.sources import open_source
 from tui_debugger.sources.base import Source
 
+FIRST_ASKED = ("mindspore-2.0-multi-gan", "mindspore-2.10-mlp")
+"""Dumps on which every test asks a source that nobody has asked before; in a thorough run all are."""
+
+
+@pytest.fixture(
+    scope="class",
+    params=[
+        *("mindspore-2.0-mlp", "mindspore-2.0-nan", "mindspore-2.10-mlp", "mindspore-2.10-nan"),
+        *("mindspore-2.0-multi-eval", "mindspore-2.0-multi-gan", "mindspore-2.0-multi-flow"),
+        *("mindspore-2.10-multi-eval", "mindspore-2.10-multi-gan", "mindspore-2.10-multi-flow"),
+        "mindspore-2.10-multi-order",
+    ],
+)
+def name(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
+
+
+@pytest.fixture(scope="class")
+def asked_before(name: str, dumps: Callable[[str], Path]) -> Iterator[Source]:
+    with closing(open_source(dumps(name))) as source:
+        yield source
+
 
 class TestRealDumps(SourceConformance):
-    @pytest.fixture(
-        params=[
-            *("mindspore-2.0-mlp", "mindspore-2.0-nan", "mindspore-2.10-mlp", "mindspore-2.10-nan"),
-            *("mindspore-2.0-multi-eval", "mindspore-2.0-multi-gan", "mindspore-2.0-multi-flow"),
-            *("mindspore-2.10-multi-eval", "mindspore-2.10-multi-gan", "mindspore-2.10-multi-flow"),
-            "mindspore-2.10-multi-order",
-        ]
-    )
-    def source(self, request: pytest.FixtureRequest, dumps: Callable[[str], Path]) -> Iterator[Source]:
-        source = open_source(dumps(request.param))
-        yield source
-        source.close()
+    @pytest.fixture
+    def fresh(self, name: str, dumps: Callable[[str], Path]) -> Iterator[Source]:
+        with closing(open_source(dumps(name))) as source:
+            yield source
+
+    @pytest.fixture
+    def source(self, name: str, request: pytest.FixtureRequest) -> Source:
+        alone = request.config.getoption("--thorough") or name in FIRST_ASKED
+        source: Source = request.getfixturevalue("fresh" if alone else "asked_before")
+        return source
 
 
 class TestWrittenDumps(SourceConformance):

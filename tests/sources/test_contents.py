@@ -17,7 +17,7 @@ from tui_debugger.cache.store import DiskCache
 from tui_debugger.model import ReadSpec
 from tui_debugger.sources import open_source
 from tui_debugger.sources.base import Source
-from tui_debugger.sources.mindspore import match_cache, nodes
+from tui_debugger.sources.mindspore import nodes
 from tui_debugger.stats import npy
 
 Dumps = Callable[[str], Path]
@@ -78,7 +78,7 @@ def test_contents_are_known_where_the_match_is_not(
 ) -> None:
     first = where(open_source(dump, store))
     opened.clear()
-    monkeypatch.setattr(match_cache, "_RULES", b"other")
+    monkeypatch.setattr(nodes, "_RULES", b"other")
     assert where(open_source(dump, store)) == first
     assert opened == []
 
@@ -195,7 +195,7 @@ class Damaged(DiskCache):
         pass
 
 
-@pytest.mark.parametrize("kind", [match_cache.CONTENTS_KIND, match_cache.MATCH_KIND])
+@pytest.mark.parametrize("kind", [nodes.CONTENTS_KIND, nodes.MATCH_KIND])
 @pytest.mark.parametrize("keep", [0, 8, 24, 60, 1000])
 @pytest.mark.parametrize("noise", [b"", b"~"])
 def test_damaged_payloads_are_as_good_as_none(

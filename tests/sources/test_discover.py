@@ -45,7 +45,7 @@ def test_a_tensor_file_leads_to_its_step(dump: Path) -> None:
     file = next((dump / "rank_0/Net/0/3").iterdir())
     source = open_source(file)
     assert source.focus == (0, 3)
-    assert any(notice.startswith("opened at rank_0/Net/0/3") for notice in source.info.notices)
+    assert any(notice.startswith("the path leads into the dump, to rank_0/Net/0/3") for notice in source.info.notices)
 
 
 def test_one_and_two_levels_above(dump: Path) -> None:

@@ -12,7 +12,7 @@ from tests.sources.matching import FLOAT, Files, graph, names, node
 from tui_debugger.graph.build import build_table
 from tui_debugger.graph.messages import ParsedGraph, ParsedParameter
 from tui_debugger.graph.table import NodeTable
-from tui_debugger.sources.mindspore.data_flow import SAMPLE, WHOLE, ContentNumbers
+from tui_debugger.sources.mindspore.assign import SAMPLE, WHOLE, ContentNumbers
 from tui_debugger.sources.mindspore.match import NOWHERE, FileGroup, Match, match_files
 
 # --- rule by rule ------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from tui_debugger.sources.registry import find_run, open_source
 READER = """
 from pathlib import Path
 from tests.sources.memory import MemorySource
-from tui_debugger.sources.reader import Recognised, Sureness
+from tui_debugger.sources.registry import Recognised, Sureness
 
 class Reader:
     name = "theirs"

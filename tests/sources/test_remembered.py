@@ -205,8 +205,8 @@ def test_steps_share_the_names_in_the_store(tmp_path: Path, store: DiskCache) ->
     assert (kinds[remembered.KIND].entries, kinds[remembered.KIND_NAMES].entries) == (5, 1)
     assert kinds[remembered.KIND].size / sum(map(len, tables)) < 12
     again = open_source(tmp_path / "dump", store)
-    spots = [again.tensors(0, step).spots for step in again.steps(0)]  # type: ignore[attr-defined] # of this source
-    assert all(each is spots[0] for each in spots)
+    places = [again.tensors(0, step).tensor_places for step in again.steps(0)]  # type: ignore[attr-defined] # of this source
+    assert all(each is places[0] for each in places)
 
 
 def test_a_table_that_knows_the_names_in_another_order(tmp_path: Path, store: DiskCache, listed: list[str]) -> None:

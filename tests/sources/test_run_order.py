@@ -14,7 +14,7 @@ from tests.sources.writer import MLP, START, DumpWriter, Graph, Node, write_dump
 from tui_debugger.model import Side, turns
 from tui_debugger.sources import open_source
 from tui_debugger.sources.base import Source
-from tui_debugger.sources.mindspore import run_times
+from tui_debugger.sources.mindspore import steps
 from tui_debugger.sources.mindspore.run_order import Span, run_order
 
 DAY = 24 * 3600 * 10**6
@@ -146,7 +146,8 @@ def test_two_trainings_in_one_directory_have_nothing_to_do_with_each_other(tmp_p
     source = open_source(tmp_path)
     assert runs(source) == "0:0#1 0:1#1 0:0#2 0:1#2"
     assert [source.previous_run(0, 0, *run) for run in ((0, 1), (1, 1), (0, 2), (1, 2))] == [None, (0, 1), None, (0, 2)]
-    assert source.info.notices == ("rank_0: the directory holds 2 trainings one after the other",)
+    (notice,) = source.info.notices
+    assert notice.startswith("rank_0: the directory holds 2 trainings one after the other; dump each into a directory")
     assert source.tensors(0, 1).round.max() == 2
 
 
@@ -219,13 +220,13 @@ def test_a_big_directory_is_read_to_its_end_only_where_it_may_hold_several_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[str] = []
-    first_look = run_times.first_look
+    first_look = steps.first_look
 
     def noting(path: Path, *, whole: bool = False) -> object:
         read.extend([path.name] if whole else [])
         return first_look(path, whole=whole)
 
-    monkeypatch.setattr(run_times, "first_look", noting)
+    monkeypatch.setattr(steps, "first_look", noting)
     writer = DumpWriter(tmp_path)
     nodes = [Node(f"Default/net/Add-op{number}", "Add") for number in range(60)]
     for step, at in ((0, 0), (1, 1), (2, 2)):

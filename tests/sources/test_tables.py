@@ -42,7 +42,7 @@ def tables(root: Path, *steps: int) -> list[StepTable]:
 def test_steps_with_the_same_names_share_all_but_timestamps(tmp_path: Path) -> None:
     write_many(tmp_path, 50, steps=3)
     first, second, third = tables(tmp_path, 0, 1, 2)
-    assert first.spots is second.spots is third.spots
+    assert first.tensor_places is second.tensor_places is third.tensor_places
     assert second.node is first.node
     assert (second.timestamp > first.timestamp).all()
     assert first.find(3, Side.INPUT, 1) == third.find(3, Side.INPUT, 1) >= 0

@@ -14,8 +14,9 @@ import numpy.typing as npt
 from tui_debugger.errors import CancelledError
 from tui_debugger.model import ReadSpec, Watchpoint, WatchResult
 from tui_debugger.stats.measure import read_all
-from tui_debugger.stats.records import ONLY_COMPARED, ReadRequests, Record, RequiredStats, Specs
-from tui_debugger.watch.conditions import by_abbr, evaluate, needs, validate
+from tui_debugger.stats.records import ONLY_COMPARED, ReadRequests, Record, Records, RequiredStats, Specs
+from tui_debugger.watch.condition_table import by_abbr, validate
+from tui_debugger.watch.evaluate import ColumnEvaluator, needs
 
 Array = npt.NDArray[Any]
 
@@ -70,6 +71,13 @@ def look_at(current: Array, previous: Array | None = None, need: RequiredStats |
         if previous is not None:
             np.save(before, previous)
         return look(now, None if previous is None else before, need)
+
+
+def evaluate(watchpoint: Watchpoint, record: Record, *, first_step: bool, initial: bool = False) -> WatchResult | None:
+    """What the program says of one record."""
+    evaluator = ColumnEvaluator(Records.of([record]), np.array([0]))
+    (result,) = evaluator.results(watchpoint, first_step, initial=initial)
+    return result
 
 
 def judge(

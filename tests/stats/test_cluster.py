@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -74,9 +75,9 @@ def _read(note: Path) -> dict[str, Any] | None:
     return content
 
 
-@pytest.fixture
-def dask(tmp_path: Path) -> Iterator[DaskCluster]:
-    started = DaskCluster(tmp_path)
+@contextmanager
+def two_workers(folder: Path) -> Iterator[DaskCluster]:
+    started = DaskCluster(folder)
     try:
         started.add_workers(2)
         yield started
@@ -84,11 +85,36 @@ def dask(tmp_path: Path) -> Iterator[DaskCluster]:
         started.end()
 
 
+@pytest.fixture(scope="module")
+def dask(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaskCluster]:
+    """For tests that leave it as it was."""
+    with two_workers(tmp_path_factory.mktemp("dask")) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def own_dask(tmp_path: Path) -> Iterator[DaskCluster]:
+    """For tests that kill some of it, or leave it with work."""
+    with two_workers(tmp_path) as cluster:
+        yield cluster
+
+
+@contextmanager
+def workers_of(cluster: DaskCluster) -> Iterator[Workers]:
+    with closing(Workers(executor=executor_of(f"dask:{cluster.address}"))) as workers:
+        yield workers
+
+
 @pytest.fixture
 def workers(dask: DaskCluster) -> Iterator[Workers]:
-    made = Workers(executor=executor_of(f"dask:{dask.address}"))
-    yield made
-    made.close()
+    with workers_of(dask) as workers:
+        yield workers
+
+
+@pytest.fixture
+def own_workers(own_dask: DaskCluster) -> Iterator[Workers]:
+    with workers_of(own_dask) as workers:
+        yield workers
 
 
 @pytest.fixture(autouse=True)
@@ -122,10 +148,10 @@ def test_a_file_that_changed_is_read_again(tmp_path: Path, workers: Workers) -> 
         assert found.rows["mean"].tolist() == [value]
 
 
-def test_a_scan_is_cancelled_at_once(tmp_path: Path, workers: Workers) -> None:
+def test_a_scan_is_cancelled_at_once(tmp_path: Path, own_workers: Workers) -> None:
     looks = looks_of([huge_file(tmp_path / "huge.npy")], [-1], RequiredStats())
     with pytest.raises(CancelledError):
-        taken(looks, workers, stopping())
+        taken(looks, own_workers, stopping())
 
 
 def scan_with_workers_stopped(
@@ -161,41 +187,41 @@ def lose_patience(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_worker_killed_in_the_middle_loses_nothing(
-    looks: ReadRequests, alone: Records, workers: Workers, dask: DaskCluster
+    looks: ReadRequests, alone: Records, own_workers: Workers, own_dask: DaskCluster
 ) -> None:
     def kill_one(pids: list[int]) -> None:
-        dask.signal(signal.SIGKILL, pids[0])
-        dask.signal(signal.SIGCONT, pids[1])
+        own_dask.signal(signal.SIGKILL, pids[0])
+        own_dask.signal(signal.SIGCONT, pids[1])
 
-    found = scan_with_workers_stopped(looks, workers, dask, kill_one)
+    found = scan_with_workers_stopped(looks, own_workers, own_dask, kill_one)
     assert_equal_bits(found, alone, every(looks))
-    assert workers.notices == ()
-    assert not alive(next(iter(dask.workers.values())))
+    assert own_workers.notices == ()
+    assert not alive(next(iter(own_dask.workers.values())))
 
 
 def test_when_all_workers_are_killed_the_work_is_finished_here(
-    looks: ReadRequests, alone: Records, workers: Workers, dask: DaskCluster, monkeypatch: pytest.MonkeyPatch
+    looks: ReadRequests, alone: Records, own_workers: Workers, own_dask: DaskCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def kill_all(pids: list[int]) -> None:
-        dask.signal(signal.SIGKILL, *pids)
+        own_dask.signal(signal.SIGKILL, *pids)
         lose_patience(monkeypatch)
 
-    found = scan_with_workers_stopped(looks, workers, dask, kill_all)
+    found = scan_with_workers_stopped(looks, own_workers, own_dask, kill_all)
     assert_equal_bits(found, alone, every(looks))
-    assert workers.notices == ("the workers were lost: the work was finished by this process alone",)
-    assert workers.executor(1 << 40) is None
+    assert own_workers.notices == ("the workers were lost: the work was finished by this process alone",)
+    assert own_workers.executor(1 << 40) is None
 
 
 def test_when_the_scheduler_is_killed_the_work_is_finished_here(
-    looks: ReadRequests, alone: Records, workers: Workers, dask: DaskCluster, monkeypatch: pytest.MonkeyPatch
+    looks: ReadRequests, alone: Records, own_workers: Workers, own_dask: DaskCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def kill_the_scheduler(_: list[int]) -> None:
-        dask.processes[0].kill()
+        own_dask.processes[0].kill()
         lose_patience(monkeypatch)
 
-    found = scan_with_workers_stopped(looks, workers, dask, kill_the_scheduler)
+    found = scan_with_workers_stopped(looks, own_workers, own_dask, kill_the_scheduler)
     assert_equal_bits(found, alone, every(looks))
-    assert workers.notices
+    assert own_workers.notices
 
 
 def test_closing_leaves_the_cluster_alone(dask: DaskCluster) -> None:

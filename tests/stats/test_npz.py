@@ -23,9 +23,8 @@ from hypothesis.extra import numpy as hnp
 from tests.stats.requests import look
 from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.model import ReadSpec
-from tui_debugger.stats import npy, npz
-from tui_debugger.stats.npy import TensorFile, open_array, read_meta
-from tui_debugger.stats.npz import read_archive
+from tui_debugger.stats import npy
+from tui_debugger.stats.npy import TensorFile, open_array, read_archive, read_meta
 from tui_debugger.stats.scan import SPAN, spans_of
 
 Array = npt.NDArray[Any]
@@ -166,7 +165,7 @@ class TestRefused:
         refused(path, "y", "shares its bytes")
 
     def test_what_unpacks_to_far_more_than_a_tensor_does(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(npz, "PLAUSIBLE", 1 << 20)
+        monkeypatch.setattr(npy, "PLAUSIBLE", 1 << 20)
         path = saved(tmp_path, np.savez_compressed, x=np.zeros(1 << 20), y=np.zeros(1 << 10))
         refused(path, "x", r"would unpack from [\d,]+ to 8,388,736 bytes")
         assert not open_array(member(path, "y")).any()

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tui_debugger.stats.saturation import NEAR, saturation, silent_units, unit_axis
+from tui_debugger.stats.blocks import NEAR, saturation, silent_units, unit_axis
 
 VALUES = st.one_of(
     st.sampled_from([0.0, -0.0, 1.0, -1.0, 0.9995, -0.9995, 0.998, np.nan, np.inf]), st.floats(-2, 2, width=16)

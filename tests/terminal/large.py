@@ -69,9 +69,9 @@ def large_run(nodes: int, steps: int) -> MemorySource:
     return MemorySource({0: tensors}, table=table, title="large")
 
 
-def open_large(nodes: int, steps: int) -> Session:
+def open_large(nodes: int, steps: int, kind: type[Session] = Session) -> Session:
     """A session on a large run, with a watchpoint that hits on every tensor."""
-    session = Session(large_run(nodes, steps))
+    session = kind(large_run(nodes, steps))
     everything = NodeSelection((NodeSelector(NodeKind.CATEGORY, "tensor"),))
     session.watchpoints.add("tensor_too_large", (("abs_mean_gt", 0.5),), everything)
     return session

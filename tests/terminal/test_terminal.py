@@ -39,7 +39,7 @@ def colours(terminal: Terminal) -> set[int]:
 
 def test_a_tour_at_80x24(dumps: Callable[[str], Path]) -> None:
     with Terminal(["open", str(dumps("mindspore-2.0-nan")), "--recommended"]) as terminal:
-        terminal.wait_for("fresh")
+        terminal.wait_for("checked")
         terminal.send("4")
         screen = terminal.wait_for(lambda text: "ReduceSum-op382" in text and "out:0" in text)
         screen = screen[screen.index("out:0") - 80 :]

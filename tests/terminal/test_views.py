@@ -16,7 +16,7 @@ pytestmark = pytest.mark.terminal
 @pytest.mark.parametrize(("columns", "rows"), [(80, 24), (200, 50)])
 def test_five_keys_find_the_bug_of_the_demo(columns: int, rows: int) -> None:
     with Terminal(["demo"], columns=columns, rows=rows) as terminal:
-        terminal.wait_for("fresh")
+        terminal.wait_for("checked")
         terminal.send("n")
         terminal.wait_for("hit 1 of")
         terminal.send("o")
@@ -37,7 +37,7 @@ def test_five_keys_find_the_bug_of_the_demo(columns: int, rows: int) -> None:
 
 def test_what_is_under_the_cursor_goes_to_the_clipboard_of_the_terminal() -> None:
     with Terminal(["demo"]) as terminal:
-        terminal.wait_for("fresh")
+        terminal.wait_for("checked")
         terminal.send("n")
         terminal.wait_for("hit 1 of")
         terminal.send("Y")

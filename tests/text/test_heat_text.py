@@ -11,10 +11,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tui_debugger.stats.heat import shrink
-from tui_debugger.text.heat_map import Colors, Drawer, HeatPage, HeatTable, Room, Scale, Zoom, halves, palette_of, zooms
+from tui_debugger.text.heat_map import (
+    Colors,
+    DrawArea,
+    HeatPage,
+    HeatPainter,
+    HeatTable,
+    Scale,
+    Zoom,
+    halves,
+    palette_of,
+    zooms,
+)
 
 SIZES = st.integers(1, 5000)
-ROOMS = st.builds(Room, st.integers(1, 60), st.integers(1, 200), st.booleans())
+ROOMS = st.builds(DrawArea, st.integers(1, 60), st.integers(1, 200), st.booleans())
 
 
 class TestScale:
@@ -53,25 +64,25 @@ class TestScale:
 
 class TestLayout:
     @given(SIZES, SIZES, ROOMS)
-    def test_the_first_zoom_shows_the_whole_table(self, rows: int, columns: int, room: Room) -> None:
-        zoom = zooms((rows, columns), room)[0]
-        down, across = zoom.grid(room)
+    def test_the_first_zoom_shows_the_whole_table(self, rows: int, columns: int, area: DrawArea) -> None:
+        zoom = zooms((rows, columns), area)[0]
+        down, across = zoom.grid(area)
         assert down * zoom.rows >= rows
         assert across * zoom.columns >= columns
-        assert down * zoom.tall <= room.units
-        assert across * zoom.wide <= room.width
+        assert down * zoom.tall <= area.units
+        assert across * zoom.wide <= area.width
 
     @given(st.integers(1, 10**7), ROOMS)
-    def test_a_line_is_wrapped_into_the_room(self, count: int, room: Room) -> None:
-        zoom = zooms((1, count), room, folded=True)[0]
-        down, across = zoom.grid(room)
+    def test_a_line_is_wrapped_into_the_room(self, count: int, area: DrawArea) -> None:
+        zoom = zooms((1, count), area, folded=True)[0]
+        down, across = zoom.grid(area)
         assert down * across * zoom.columns >= count
-        assert down * zoom.tall <= room.units
-        assert across * zoom.wide <= room.width
+        assert down * zoom.tall <= area.units
+        assert across * zoom.wide <= area.width
 
     @given(SIZES, SIZES, ROOMS, st.booleans())
-    def test_zooming_in_ends_with_single_elements(self, rows: int, columns: int, room: Room, folded: bool) -> None:
-        levels = zooms((1 if folded else rows, columns), room, folded=folded)
+    def test_zooming_in_ends_with_single_elements(self, rows: int, columns: int, area: DrawArea, folded: bool) -> None:
+        levels = zooms((1 if folded else rows, columns), area, folded=folded)
         assert (levels[-1].rows, levels[-1].columns) == (1, 1)
         areas = [zoom.rows * zoom.columns for zoom in levels]
         assert areas == sorted(areas, reverse=True)
@@ -79,23 +90,23 @@ class TestLayout:
 
     @given(SIZES, SIZES, ROOMS, st.booleans(), st.integers(2, 16))
     def test_larger_cells_still_show_everything(
-        self, rows: int, columns: int, room: Room, folded: bool, times: int
+        self, rows: int, columns: int, area: DrawArea, folded: bool, times: int
     ) -> None:
         shape = (1 if folded else rows, columns)
-        fine = zooms(shape, room, folded=folded)[0]
-        cells = fine.window(shape, (0, 0), room).shape
-        zoom = fine.coarser(times, cells, room)
+        fine = zooms(shape, area, folded=folded)[0]
+        cells = fine.window(shape, (0, 0), area).shape
+        zoom = fine.coarser(times, cells, area)
         assert zoom.rows % fine.rows == zoom.columns % fine.columns == 0
-        window = zoom.window(shape, (0, 0), room)
+        window = zoom.window(shape, (0, 0), area)
         assert (window.rows.stop, window.columns.stop) == shape
 
 
-def page(array: Any, room: Room, colors: Colors, zoom: Zoom | None = None) -> HeatPage:
-    table = np.atleast_2d(np.asarray(array, float))
-    field = HeatTable(lambda rows, columns: table[rows, columns], table.shape)
-    zoom = zoom or zooms(field.shape, room)[0]
-    picture = shrink(field.read, zoom.window(field.shape, (0, 0), room))
-    return HeatPage(field, picture, zoom, room, Drawer(Scale(*(picture.bounds or (0.0, 0.0))), colors))
+def page(array: Any, area: DrawArea, colors: Colors, zoom: Zoom | None = None) -> HeatPage:
+    values = np.atleast_2d(np.asarray(array, float))
+    table = HeatTable(lambda rows, columns: values[rows, columns], values.shape)
+    zoom = zoom or zooms(table.shape, area)[0]
+    picture = shrink(table.read, zoom.window(table.shape, (0, 0), area))
+    return HeatPage(table, picture, zoom, area, HeatPainter(Scale(*(picture.bounds or (0.0, 0.0))), colors))
 
 
 def plain(found: HeatPage) -> list[str]:
@@ -105,24 +116,24 @@ def plain(found: HeatPage) -> list[str]:
 class TestLines:
     def test_without_colour_glyphs_tell_sign_and_magnitude(self) -> None:
         values = [[-4, -3, -2, -1, 0, 1, 2, 3, 4, np.nan, np.inf, -np.inf]]
-        found = page(values, Room(1, 12, False), Colors.NONE)
+        found = page(values, DrawArea(1, 12, False), Colors.NONE)
         assert plain(found) == ["▤≡=-·░▒▓█N▲▼"]
         assert not any(piece.ink or piece.ground for line in found.lines for piece in line)
 
     def test_half_blocks_make_two_rows_out_of_a_line(self) -> None:
-        found = page([[1, -1], [-1, -1], [0, 0]], Room(2, 2), Colors.TRUE, Zoom(1, 1, 1, 1))
+        found = page([[1, -1], [-1, -1], [0, 0]], DrawArea(2, 2), Colors.TRUE, Zoom(1, 1, 1, 1))
         assert plain(found) == ["▀ ", "▀▀"]
         first, second = found.lines[0]
-        assert (first.ink, first.ground) == (found.drawer.color(11), found.drawer.color(-11))
-        assert (second.ink, second.ground) == ("", found.drawer.color(-11))
+        assert (first.ink, first.ground) == (found.painter.color(11), found.painter.color(-11))
+        assert (second.ink, second.ground) == ("", found.painter.color(-11))
         assert found.lines[1][0].ground == ""
 
     def test_a_bad_cell_takes_the_whole_character(self) -> None:
-        found = page([[np.nan, 1, -np.inf], [1, np.inf, np.nan]], Room(1, 3), Colors.TRUE, Zoom(1, 1, 1, 1))
+        found = page([[np.nan, 1, -np.inf], [1, np.inf, np.nan]], DrawArea(1, 3), Colors.TRUE, Zoom(1, 1, 1, 1))
         assert plain(found) == ["N▲N"]
 
     def test_neighbours_of_one_look_are_one_run(self) -> None:
-        found = page(np.ones((40, 80)), Room(20, 80), Colors.TRUE)
+        found = page(np.ones((40, 80)), DrawArea(20, 80), Colors.TRUE)
         assert [len(line) for line in found.lines] == [1] * 20
         assert found.cost < 20 * 120
 
@@ -130,18 +141,18 @@ class TestLines:
     def test_no_nan_is_ever_hidden(self, rows: int, columns: int, colors: Colors, data: st.DataObject) -> None:
         array = np.zeros((rows, columns))
         array[data.draw(st.integers(0, rows - 1)), data.draw(st.integers(0, columns - 1))] = np.nan
-        room = Room(data.draw(st.integers(1, 12)), data.draw(st.integers(1, 20)), halves(colors))
-        assert "N" in "".join(plain(page(array, room, colors)))
+        area = DrawArea(data.draw(st.integers(1, 12)), data.draw(st.integers(1, 20)), halves(colors))
+        assert "N" in "".join(plain(page(array, area, colors)))
 
     def test_rows_and_columns_are_named(self) -> None:
-        found = page(np.zeros((100, 300)), Room(10, 60), Colors.TRUE)
+        found = page(np.zeros((100, 300)), DrawArea(10, 60), Colors.TRUE)
         assert [found.name(line) for line in range(3)] == ["0", "10", "20"]
         assert found.header().split()[:3] == ["0", "25", "50"]
 
     def test_the_legend_says_what_the_ends_are_and_what_is_bad(self) -> None:
-        found = page([[-2, 1, np.nan, np.nan]], Room(1, 4, False), Colors.NONE)
+        found = page([[-2, 1, np.nan, np.nan]], DrawArea(1, 4, False), Colors.NONE)
         assert "".join(piece.text for piece in found.scale(9)) == "-2 ▤≡=-·░▒▓█ 2"
         assert "".join(piece.text for piece in found.bad_legend()) == "N NaN 2  "
         assert found.size_text == "cell 1 × 1"
-        nothing = page([[np.nan]], Room(1, 4, False), Colors.NONE)
+        nothing = page([[np.nan]], DrawArea(1, 4, False), Colors.NONE)
         assert "".join(piece.text for piece in nothing.scale(3)) == "no finite value in sight"

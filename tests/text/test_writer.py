@@ -100,6 +100,63 @@ def test_colours_that_are_meant_stay_and_nothing_else_does(capsys: pytest.Captur
     assert capsys.readouterr().out == "\x1b[38;5;9m\\x1b]52;c;aGFjaw==\\x07\\x1b[2J\x1b[0m\n"
 
 
+class Screen(io.StringIO):
+    """A terminal, as far as the writer can tell."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("env", "colored"),
+    [
+        ({"TERM": "xterm"}, True),
+        ({"TERM": "linux"}, True),
+        ({"TERM": "dumb"}, False),
+        ({}, False),
+        ({"TERM": "xterm", "NO_COLOR": "1"}, False),
+        ({"TERM": "xterm", "NO_COLOR": ""}, False),
+    ],
+)
+def test_what_has_a_meaning_is_coloured_on_a_terminal_that_wants_colours(
+    monkeypatch: pytest.MonkeyPatch, env: dict[str, str], colored: bool
+) -> None:
+    for name in ("TERM", "NO_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in env.items():
+        monkeypatch.setenv(name, value)
+    screen = Screen()
+    monkeypatch.setattr("sys.stdout", screen)
+    writer.write_lines(("3  ", writer.meant("NaN 1 of 2", writer.Meaning.FINDING), "  x"), "plain")
+    assert screen.getvalue() == (
+        "3  \x1b[1;31mNaN 1 of 2\x1b[0m  x\nplain\n" if colored else "3  NaN 1 of 2  x\nplain\n"
+    )
+
+
+def test_a_name_with_a_meaning_is_made_safe_too(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer.write_lines(writer.meant(EVIL, writer.Meaning.DOUBT))
+    assert capsys.readouterr().out == clean(EVIL) + "\n"
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    screen = Screen()
+    monkeypatch.setattr("sys.stdout", screen)
+    writer.write_lines(writer.meant(EVIL, writer.Meaning.DOUBT))
+    assert screen.getvalue() == f"\x1b[33m{clean(EVIL)}\x1b[0m\n"
+
+
+@pytest.mark.parametrize(("given", "columns"), [("60", 60), ("", 80), ("0", 80), ("x", 80), ("99999999", 80)])
+def test_the_environment_tells_how_wide_a_terminal_is(
+    monkeypatch: pytest.MonkeyPatch, given: str, columns: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", given)
+    terminal = writer.terminal_of(Screen())
+    assert terminal is not None
+    assert terminal.columns == columns
+    assert writer.terminal_of(io.StringIO()) is None
+
+
 def test_a_traceback_is_made_safe(capsys: pytest.CaptureFixture[str]) -> None:
     try:
         raise RuntimeError(EVIL)
@@ -212,7 +269,7 @@ WRITES = {
 CONSOLES = {
     "tui/app.py": "writes the traceback of a crash into the writer's stream",
     "tui/widgets/text.py": "turns Rich texts into segments; writes nothing",
-    "cli/show_values.py": "asks which colours the terminal has; writes nothing",
+    "cli/show_report.py": "asks which colours the terminal has; writes nothing",
     "cli/help.py": "renders a page into a text, which the writer writes",
 }
 """Files that may make a Rich console, and why."""
@@ -267,7 +324,7 @@ def test_only_the_writer_is_handed_a_stream() -> None:
         "text/writer.py",
         "cli/main.py",
         "cli/output.py",
-        "cli/show_values.py",
+        "cli/show_report.py",
         "cli/start.py",
     }  # they ask it something, or hand it on; the last one see WRITES
     found = []

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
+from textual._styles_cache import StylesCache
 
 from tests.tui import idle
 from tests.tui.driver import Driver, opened
@@ -47,3 +48,10 @@ def _waits_on_conditions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watchpoint_form, "COUNT_AFTER", 0.001)
     monkeypatch.setattr("textual.app.wait_for_idle", idle.wait_for_idle)
     monkeypatch.setattr("textual.pilot.wait_for_idle", idle.wait_for_idle)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_stays_of_what_was_drawn() -> Iterator[None]:
+    """Textual keeps the lines of the last thousand widgets, those of closed screens too: hundreds of megabytes."""
+    yield
+    StylesCache.get_inner_outer.cache_clear()

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from types import FrameType
 
@@ -103,9 +104,27 @@ def in_256_colours(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Strip, "render_style", staticmethod(fresh))
 
 
+class KeptSession(Session):
+    """A session that one screen after the other is opened on: what the first has checked need not be checked again."""
+
+    def close(self) -> None:
+        """Leaves everything as it is."""
+
+
+@cache
+def kept_session(nodes: int, steps: int) -> Session:
+    """The session of a large run for all who only look at it."""
+    return open_large(nodes, steps, KeptSession)
+
+
 @asynccontextmanager
-async def metered(nodes: int, steps: int, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[MeteredDriver]:
-    """The screen of a large run at 200x50, in 256 colours, opened, checked and idle."""
+async def metered(
+    nodes: int, steps: int, monkeypatch: pytest.MonkeyPatch, open_run: Callable[[int, int], Session] = kept_session
+) -> AsyncIterator[MeteredDriver]:
+    """The screen of a large run at 200x50, in 256 colours, opened, checked and idle.
+
+    Who changes watchpoints opens the run with ``open_large``: the session of the others stays as it is.
+    """
     in_256_colours(monkeypatch)
     lines: Counter[str] = Counter()
     for kind in DRAWN_BY_LINES:
@@ -119,7 +138,7 @@ async def metered(nodes: int, steps: int, monkeypatch: pytest.MonkeyPatch) -> As
         monkeypatch.setattr(kind, "render_line", counted)
 
     def open_session(progress: ProgressFn) -> Session:
-        session = open_large(nodes, steps)
+        session = open_run(nodes, steps)
         session.open(progress)
         return session
 

@@ -34,7 +34,7 @@ async def test_a_large_step_is_not_read_before_it_is_asked_for(
     monkeypatch.setattr(checker, "QUICK", -1)
     async with open_screen(NAN) as screen:
         assert screen.main.state.result is None
-        assert "outdated: r checks this step (" in screen.main.header.plain
+        assert "not checked yet: r checks this step (" in screen.main.header.plain
         assert "MB" in screen.main.header.plain
         assert "R every step and rank" in screen.text
         await screen.press("s", "3", "enter")
@@ -42,10 +42,10 @@ async def test_a_large_step_is_not_read_before_it_is_asked_for(
         assert screen.main.state.result is None
         await screen.press("r")
         await screen.settled()
-        assert "fresh: step 3" in screen.main.header.plain
+        assert "◐ step 3 checked: R checks 5 more" in screen.main.header.plain
         await screen.press("left_square_bracket", "right_square_bracket")
         await screen.settled()
-        assert "fresh: step 3" in screen.main.header.plain  # known: shown by itself
+        assert "◐ step 3 checked" in screen.main.header.plain  # it stays known
 
 
 async def test_a_long_check_shows_progress_and_esc_stops_it(
@@ -75,7 +75,7 @@ async def test_a_long_check_shows_progress_and_esc_stops_it(
         monkeypatch.undo()
         await screen.press("R")
         await screen.settled()
-        assert "fresh: steps 0–" in screen.main.header.plain
+        assert "● steps 0–5 checked" in screen.main.header.plain
 
 
 async def test_hits_appear_while_the_rest_is_being_checked(
@@ -88,7 +88,7 @@ async def test_hits_appear_while_the_rest_is_being_checked(
         shown = screen.main.checker.checked
 
         def listen(message: Any) -> None:
-            told.append(len(message.result.hits))
+            told.append(len(message.result.hits) if message.result is not None else 0)
             shown(message)
 
         monkeypatch.setattr(screen.main.checker, "checked", listen)
@@ -176,13 +176,13 @@ async def test_a_stopped_check_says_how_far_it_came_and_the_next_one_goes_on(
         await screen.settled()
         assert "◐ stopped: 2 of 6 steps checked (steps 0,1)" in screen.main.header.plain
         assert "stopped: 2 of 6 steps checked (steps 0,1)" in screen.main.footer.notice
-        assert "fresh" not in screen.text
+        assert "●" not in screen.main.header.plain
         assert "no hit so far" in screen.text or screen.pane("hits")
         judged[:] = [2]
         await screen.press("R")
         await screen.settled()
         assert judged == [2, 2, 3, 4, 5], "what was finished is not judged again"
-        assert "● fresh: steps 0–5" in screen.main.header.plain
+        assert "● steps 0–5 checked" in screen.main.header.plain
 
 
 async def test_a_check_that_is_stopped_before_anything_is_finished_is_not_fresh(
@@ -197,7 +197,7 @@ async def test_a_check_that_is_stopped_before_anything_is_finished_is_not_fresh(
         await screen.press("a", "R")
         await screen.settled()
         assert "◐ stopped: 0 of 6 steps checked" in screen.main.header.plain
-        assert "fresh" not in screen.text
+        assert "●" not in screen.main.header.plain
 
 
 async def test_a_dump_that_cannot_be_listed_is_never_clean_on_the_screen(tmp_path: Path) -> None:
@@ -209,7 +209,7 @@ async def test_a_dump_that_cannot_be_listed_is_never_clean_on_the_screen(tmp_pat
         screen.session.watchpoints.add("tensor_overflow", (), EVERYTHING)
         await screen.press("R")
         await screen.settled()
-        assert "◐ fresh: steps 0–3, as far as it can be listed" in screen.main.header.plain
+        assert "◐ steps 0–3 checked, except what cannot be listed" in screen.main.header.plain
         assert "1 part not listed" in screen.main.header.plain
         assert "nobody can say that it is clean: 1 part of the dump cannot be listed: rank_0/Net/0/2" in screen.text
         await screen.press("exclamation_mark")

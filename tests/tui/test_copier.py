@@ -26,7 +26,7 @@ async def copied(screen: Driver, keys: str) -> str:
 
 
 async def test_each_pane_hands_out_what_is_under_its_cursor(open_screen: OpenScreen) -> None:
-    async with open_screen(NAN) as screen:
+    async with open_screen(NAN, step=0) as screen:
         assert await copied(screen, "n") == LOG
         assert await copied(screen, "4") == f"step 3  node {LOG}  slot out:0  hit TO  set → actual -Inf 1 of 4"
         tensor = await copied(screen, "5 g")
@@ -51,7 +51,7 @@ async def test_inside_tmux_the_note_names_the_option_of_tmux(
     open_screen: OpenScreen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TMUX", "/run/tmux,1,0")
-    async with open_screen(NAN) as screen:
+    async with open_screen(NAN, step=0) as screen:
         await copied(screen, "1")
         assert screen.main.footer.notice.endswith("(tmux needs set-clipboard on)")
 
@@ -60,7 +60,7 @@ async def test_what_is_too_long_for_a_terminal_is_not_copied(
     open_screen: OpenScreen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(export, "LIMIT", 10)
-    async with open_screen(NAN) as screen:
+    async with open_screen(NAN, step=0) as screen:
         assert await copied(screen, "n") == ""
         assert "52 bytes are too much for the clipboard of a terminal (at most 10)" in screen.main.footer.notice
 
@@ -69,7 +69,7 @@ async def test_a_picture_of_the_screen_lands_in_the_working_directory(
     open_screen: OpenScreen, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    async with open_screen(NAN) as screen:
+    async with open_screen(NAN, step=0) as screen:
         for _ in range(2):
             await screen.press("P")
         written = sorted(path.name for path in tmp_path.glob("tdbg-nodes-*.svg"))
@@ -81,7 +81,7 @@ async def test_a_picture_of_the_screen_lands_in_the_working_directory(
 
 
 async def test_no_picture_is_written_into_a_dump(open_screen: OpenScreen, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with open_screen(NAN) as screen:
+    async with open_screen(NAN, step=0) as screen:
         monkeypatch.chdir(screen.session.info.path)
         await screen.press("P")
         assert "a dump is never written to" in screen.main.footer.notice

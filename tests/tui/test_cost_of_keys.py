@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.terminal.large import open_large
 from tests.tui.meter import Cost, metered
 
 SMALL, LARGE = 1_000, 20_000
@@ -18,7 +19,7 @@ KILOBYTE = 1 << 10
 
 
 async def toured(nodes: int, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Cost]]:
-    async with metered(nodes, STEPS, monkeypatch) as screen:
+    async with metered(nodes, STEPS, monkeypatch, open_large) as screen:  # the tour changes what is watched
         assert len(screen.main.hits_pane.hits) == nodes * STEPS  # the hit list is long too
         return [(key, await screen.cost(key)) for key in KEYS]
 
@@ -100,3 +101,21 @@ async def test_nothing_is_drawn_that_looks_the_same(monkeypatch: pytest.MonkeyPa
         again = await screen.cost()
         assert not again.lines
         assert not again.bytes
+
+
+async def test_a_letter_of_a_search_draws_the_list_once_and_a_walk_two_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with metered(LARGE, STEPS, monkeypatch) as screen:
+        for pane, name in (("4", "hit-table"), ("1", "node-tree")):
+            await screen.cost(pane, "slash")
+            table = screen.main.panes[screen.main.current_pane].table
+            for letter in "op19":
+                cost = await screen.cost(letter)
+                assert cost.lines[name] <= table.size.height
+                assert cost.bytes <= 24 * KILOBYTE
+            await screen.cost("enter")
+            monkeypatch.setattr(screen.main.inspector, "show_node", lambda _: None)
+            for key in ("n", "n", "N"):
+                cost = await screen.cost(key)
+                assert cost.lines[name] == 2
+                assert 0 < cost.bytes <= 2 * KILOBYTE
+            await screen.cost("escape")

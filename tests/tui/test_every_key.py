@@ -13,6 +13,7 @@ from tests.sources.writer import DumpWriter, Graph, Node, write_step
 from tests.thorough import later
 from tests.tui.conftest import OpenScreen
 from tests.tui.driver import Driver
+from tui_debugger.tui import checker
 from tui_debugger.tui.actions import ACTIONS, VALUE_ACTIONS, Action
 from tui_debugger.tui.values.screen import ValuesScreen
 from tui_debugger.tui.views.registry import VIEWS
@@ -99,7 +100,7 @@ def says(text: str) -> Callable[[Look, Look], bool]:
 
 
 def step(by: int) -> Callable[[Look, Look], bool]:
-    return lambda old, new: (new.position[1] or 0) - (old.position[1] or 0) == by and "fresh" in new.header
+    return lambda old, new: (new.position[1] or 0) - (old.position[1] or 0) == by and "●" in new.header
 
 
 def fewer(old: Look, new: Look) -> bool:
@@ -149,17 +150,18 @@ DESK: dict[tuple[str, str], Case] = {
     ("global", "graph_back"): Case(lambda a, b: not a.chips and "graph1" in b.chips, "", MANY),
     ("global", "graph_forward"): Case(lambda a, b: not a.chips and "graph0" in b.chips, "", MANY),
     ("global", "history"): Case(opens("HistoryScreen")),
-    ("global", "recheck"): Case(lambda a, b: "outdated" in a.header and "fresh: step 0" in b.header, "3 d"),
-    ("global", "recheck_all"): Case(lambda a, b: "outdated" in a.header and "fresh: steps 0–5" in b.header, "3 d"),
+    ("global", "recheck"): Case(lambda a, b: "not checked yet" in a.header and "◐ step 0 checked" in b.header),
+    ("global", "recheck_all"): Case(lambda a, b: "not checked yet" in a.header and "● steps 0–5 checked" in b.header),
     ("global", "next_hit"): Case(lambda _, b: b.position[1] == 3 and "Log-op381" in b.row and "hit 1 of" in b.notice),
     ("global", "previous_hit"): Case(lambda a, b: "ReduceSum-op382" in a.row and "Log-op381" in b.row, "n n"),
+    ("global", "this_step_only"): Case(fewer, "n ] ] 4"),
     ("global", "next_origin"): Case(lambda a, b: "Log-op381" in a.row and "Div-op385" in b.row, "O"),
     ("global", "report"): Case(opens("TextPrompt"), "n"),
     **{("global", view.id): Case(opens(view.place[1]), "n") for view in VIEWS},
     ("tree", "close_scope"): Case(lambda a, b: "▾" in a.row and "▸" in b.row and fewer(a, b)),
     ("tree", "open_scope"): Case(lambda a, b: "▸" in a.row and "▾" in b.row and more(a, b), "left"),
     ("tree", "open_all"): Case(lambda a, b: len(b.rows) > len(a.rows) + 100),
-    ("nodes", "toggle_watch"): Case(lambda a, b: "●" in b.row and "●" not in a.row and "outdated" in b.header, "n"),
+    ("nodes", "toggle_watch"): Case(lambda a, b: "●" in b.row and "●" not in a.row, "n"),
     ("nodes", "filter_nodes"): Case(opens("FilterScreen")),
     ("nodes", "clear_filter"): Case(
         lambda a, b: a.rows != b.rows and "Log" in a.chips and not b.chips, "/ L o g enter"
@@ -169,7 +171,7 @@ DESK: dict[tuple[str, str], Case] = {
     ("global", "new_watchpoint"): Case(opens("WatchpointForm")),
     ("global", "add_recommended"): Case(more, "3 d"),
     ("watchpoints", "edit_watchpoint"): Case(opens("WatchpointForm"), "3"),
-    ("watchpoints", "toggle_enabled"): Case(lambda a, b: "●" in a.row and "○" in b.row and "outdated" in b.header, "3"),
+    ("watchpoints", "toggle_enabled"): Case(lambda a, b: "●" in a.row and "○" in b.row, "3"),
     ("watchpoints", "delete_watchpoint"): Case(
         lambda a, b: len(b.rows) == len(a.rows) - 1 and "u brings" in b.notice, "3"
     ),
@@ -320,11 +322,17 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize(("action", "key"), of_registry())
 async def test_a_key_does_what_the_help_says(
-    action: Action, key: str, open_screen: OpenScreen, request: pytest.FixtureRequest
+    action: Action,
+    key: str,
+    open_screen: OpenScreen,
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     case = DESK[action.where, action.id]
+    if action.id in {"recheck", "recheck_all"}:
+        monkeypatch.setattr(checker, "QUICK", -1)  # what is quick is checked before anybody asks
     dump = request.getfixturevalue("many") if case.dump == MANY else case.dump
-    async with open_screen(dump, size=case.size) as screen:
+    async with open_screen(dump, size=case.size, step=0) as screen:
         await press(screen, case.keys)
         before = look(screen)
         await screen.pilot.press(NAMES.get(key, key))
@@ -338,7 +346,7 @@ async def test_a_key_does_what_the_help_says(
 
 async def test_every_key_that_opens_a_screen_opens_the_one_the_help_says(open_screen: OpenScreen) -> None:
     """One program for all of them."""
-    async with open_screen(NAN) as screen:
+    async with open_screen(NAN, step=0) as screen:
         for action in OPENING:
             case = DESK[action.where, action.id]
             assert (case.dump, case.size) == (NAN, WIDE)

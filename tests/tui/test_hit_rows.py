@@ -27,7 +27,7 @@ def hits(request: pytest.FixtureRequest, dumps: Callable[[str], Path]) -> HitLis
 
 
 def rows_of(hits: HitList, chosen: HitFilter) -> HitRows:
-    return HitRows(hits, chosen.mask(hits).nonzero()[0], many_ranks=False)
+    return HitRows(hits, chosen.mask(hits, (0, None)).nonzero()[0], many_ranks=False)
 
 
 @pytest.mark.parametrize("quiet", [False, True])

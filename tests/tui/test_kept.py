@@ -69,9 +69,12 @@ async def test_kept_lines_are_those_that_textual_would_draw_now(monkeypatch: pyt
 @pytest.fixture
 def own_collector() -> Iterator[None]:
     """Puts back what a test does to the collector of the process."""
-    thresholds = gc.get_threshold()
+    thresholds, frozen = gc.get_threshold(), gc.get_freeze_count()
     yield
     gc.unfreeze()
+    gc.collect()
+    if frozen:  # the tests themselves, see the first conftest
+        gc.freeze()
     gc.set_threshold(*thresholds)
     gc.enable()
 

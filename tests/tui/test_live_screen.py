@@ -100,7 +100,7 @@ async def test_a_step_is_run_and_shown_when_it_ends() -> None:
         await screen.stopped(first(screen), 0)
         assert "■ stopped after step 0" in screen.header
         assert screen.main.state.step == 0
-        assert "fresh" not in screen.header
+        assert "outdated" not in screen.header
 
 
 async def test_a_running_training_refuses_in_words_and_pauses() -> None:
@@ -132,7 +132,7 @@ async def test_what_a_training_could_not_record_stands_in_the_header_and_among_t
         await screen.ordered("run None")
         await screen.stopped(first(screen), 0)
         await screen.until(lambda: "1 thing not recorded" in screen.header)
-        assert "as far as it was recorded" in screen.header
+        assert "except what was not recorded" in screen.header
         await screen.press("exclamation_mark")
         await screen.until(lambda: "not recorded: rank 0: modules inside torch.compile" in screen.text)
 

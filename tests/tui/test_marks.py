@@ -20,5 +20,5 @@ def test_a_hit_on_a_row_that_is_gone_marks_nothing() -> None:
     assert [hit.row for hit in result.hits] == [1, 2, 99]
     nodes = table_of([Op("a"), Op("b")])
     tree = build_tree(nodes)
-    marks = make_marks(nodes, tree, None, result, 0)
+    marks = make_marks(nodes, tree, None, result, (0, 0))
     assert [int(tree.row[i]) for i in marks.hit.nonzero()[0] if tree.row[i] >= 0] == [1]

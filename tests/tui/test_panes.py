@@ -32,6 +32,7 @@ def shown_nodes(screen: Driver) -> list[str]:
 
 async def test_scopes_open_and_close_and_enter_on_a_node_shows_its_tensors(open_screen: OpenScreen) -> None:
     async with open_screen(MLP) as screen:
+        await screen.press("home")
         before = shown_nodes(screen)
         await screen.press("left")
         assert len(shown_nodes(screen)) < len(before)
@@ -125,7 +126,7 @@ async def test_space_without_a_watchpoint_opens_the_form_for_that_node(open_scre
 
 
 async def test_n_walks_the_hits_from_any_pane_and_shows_the_tensor(open_screen: OpenScreen) -> None:
-    async with open_screen(NAN) as screen:
+    async with open_screen(NAN, step=0) as screen:
         await screen.press("3", "n")
         await screen.settled()
         first = screen.main.hits_pane.hits[0]
@@ -146,7 +147,7 @@ async def test_n_walks_the_hits_from_any_pane_and_shows_the_tensor(open_screen: 
 
 
 async def test_capital_o_goes_from_origin_to_origin(open_screen: OpenScreen) -> None:
-    async with open_screen(NAN) as screen:
+    async with open_screen(NAN, step=0) as screen:
         names = []
         for _ in range(3):
             await screen.press("O")
@@ -201,7 +202,7 @@ async def test_hits_are_filtered_by_dialog_and_by_search(open_screen: OpenScreen
 
 async def test_the_tensor_table_shows_what_numpy_says(open_screen: OpenScreen) -> None:
     async with open_screen(NAN) as screen:
-        await screen.press("n", "5")
+        await screen.press("5")
         await screen.settled()
         row = screen.main.tensors_pane.current
         assert row is not None
@@ -257,7 +258,7 @@ async def test_u_and_m_follow_the_data_flow(open_screen: OpenScreen) -> None:
 
 async def test_the_stack_of_the_node_and_the_lines_of_the_run(open_screen: OpenScreen) -> None:
     async with open_screen(NAN) as screen:
-        await screen.press("n", "2")
+        await screen.press("2")
         await screen.settled()
         assert "self.log" in screen.pane("stack")[0]
         await screen.press("m")
@@ -293,39 +294,54 @@ async def test_v_opens_the_source(open_screen: OpenScreen) -> None:
 
 
 async def test_a_step_reset_shows_that_step_and_continue_finds_the_next_hit(open_screen: OpenScreen) -> None:
-    async with open_screen(NAN) as screen:
+    async with open_screen(NAN, step=0) as screen:
+        everything = screen.pane("hits")
         await screen.press("right_square_bracket")
         await screen.settled()
         assert screen.main.state.step == 1
-        assert screen.pane("hits") == []
-        assert "fresh: step 1" in screen.text
+        assert screen.pane("hits") == everything, "what is known of the run stays"
+        assert "at step 1: 0" in screen.main.hits_pane.count
         await screen.press("c")
         await screen.settled()
         assert screen.main.state.step == 3
-        assert {row.split()[1] for row in screen.pane("hits")} == {"3"}
+        assert screen.pane("hits")[screen.main.hits_pane.table.cursor_row].startswith("◆ 3 Log")
         await screen.press("left_square_bracket")
         await screen.settled()
         assert screen.main.state.step == 2
-        await screen.press("R")
+        await screen.press("n")
         await screen.settled()
-        assert "fresh: steps 0–" in screen.text
+        assert screen.main.state.step == 3, "n goes through the run"
+        assert "● steps 0–5 checked" in screen.text
+
+
+async def test_hits_of_one_step_only_and_of_all_again(open_screen: OpenScreen) -> None:
+    async with open_screen(NAN) as screen:
+        everything = screen.pane("hits")
+        await screen.press("0")
+        assert {row.split()[1] for row in screen.pane("hits")} == {"3"}
+        await screen.press("left_square_bracket")
+        await screen.settled()
+        assert screen.pane("hits") == []
+        assert "no hit at this step, 914 in the run: 0 shows all steps" in screen.text
+        await screen.press("0")
+        assert screen.pane("hits") == everything
 
 
 async def test_s_asks_for_a_step_and_y_lists_the_history(open_screen: OpenScreen) -> None:
     async with open_screen(NAN) as screen:
         await screen.press("s")
         assert isinstance(screen.app.screen, StepPrompt)
-        await screen.press("3", "enter")
+        await screen.press("4", "enter")
         await screen.settled()
-        assert screen.main.state.step == 3
-        assert {row.split()[1] for row in screen.pane("hits")} == {"3"}
+        assert screen.main.state.step == 4
+        assert screen.pane("hits")[screen.main.hits_pane.table.cursor_row].split()[1] == "4"
         await screen.press("y")
         assert isinstance(screen.app.screen, HistoryScreen)
         await screen.press("escape")
 
 
 async def test_n_steps_forward_stop_at_a_hit(open_screen: OpenScreen) -> None:
-    async with open_screen(NAN) as screen:
+    async with open_screen(NAN, step=0) as screen:
         await screen.press("F")
         assert isinstance(screen.app.screen, NumberPrompt)
         await screen.press("2", "enter")
@@ -338,7 +354,7 @@ async def test_n_steps_forward_stop_at_a_hit(open_screen: OpenScreen) -> None:
 
 
 async def test_the_ends_of_the_run_say_so(open_screen: OpenScreen) -> None:
-    async with open_screen(NAN) as screen:
+    async with open_screen(NAN, step=0) as screen:
         await screen.press("left_square_bracket")
         assert "first dumped step" in screen.main.footer.notice
         await screen.press("less_than_sign")
@@ -413,8 +429,9 @@ async def test_watchpoints_are_disabled_deleted_and_brought_back(open_screen: Op
         await screen.press("3")
         rows = screen.pane("watchpoints")
         await screen.press("x")
-        assert "outdated" in screen.text
         assert screen.pane("watchpoints")[0].startswith("○")
+        await screen.settled()
+        assert "● steps 0–" in screen.main.header.plain, "what is measured already is judged at once"
         await screen.press("x", "d")
         assert len(screen.pane("watchpoints")) == len(rows) - 1
         await screen.press("D")
@@ -422,9 +439,7 @@ async def test_watchpoints_are_disabled_deleted_and_brought_back(open_screen: Op
         await screen.press("u", "u")
         await screen.settled()
         assert len(screen.pane("watchpoints")) == len(rows)
-        await screen.press("r")
-        await screen.settled()
-        assert "fresh: step 0" in screen.text
+        assert "● steps 0–" in screen.main.header.plain
 
 
 async def test_editing_a_watchpoint_outdates_the_hits_until_a_recheck(open_screen: OpenScreen) -> None:
@@ -479,7 +494,7 @@ async def test_a_growing_dump_grows_on_screen_and_nothing_jumps(
     (last,) = [path for path in copy.rglob("3") if path.is_dir() and path.parent.name.isdigit()]
     kept = tmp_path / "later"
     last.rename(kept)
-    async with open_screen(copy) as screen:
+    async with open_screen(copy, step=0) as screen:
         assert screen.main.state.step == 0
         steps = len(screen.session.steps(0))
         await screen.press("down", "down", "down")

@@ -18,7 +18,7 @@ from tui_debugger.tui.dialogs.watchpoint_form import (
     make_draft,
     visible_params,
 )
-from tui_debugger.watch.conditions import CONDITIONS
+from tui_debugger.watch.condition_table import CONDITIONS
 from tui_debugger.watch.text import parse_watch, target_selection
 
 SUGGESTION = NodeSelection((NodeSelector(NodeKind.NODE, "Default/[red]Div[/]-op385"),))

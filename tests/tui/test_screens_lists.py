@@ -37,7 +37,7 @@ from tui_debugger.tui.dialogs.pages import (
 )
 from tui_debugger.tui.dialogs.watchpoint_form import OfferScreen
 from tui_debugger.tui.panes.hit_rows import HitFilter
-from tui_debugger.watch.conditions import CONDITIONS
+from tui_debugger.watch.condition_table import CONDITIONS
 from tui_debugger.watch.recommended import BIAS
 
 SIZES = pytest.mark.parametrize("size", [(80, 24), (40, 12)])
@@ -86,7 +86,7 @@ class TestOffer:
 class TestWords:
     def test_percentages_and_ranges(self) -> None:
         assert watch_words(RECOMMENDED[0]) == ("weights: changed too much since the previous step (update ratio > 1)")
-        assert watch_words(RECOMMENDED[2]).endswith("(inside > 99.9% from -1 to 0)")
+        assert watch_words(RECOMMENDED[2]).endswith("(share in [-1, 0] > 99.9%)")
 
     def test_every_condition_has_words(self) -> None:
         for condition in CONDITIONS:

@@ -20,13 +20,15 @@ TRAIN_GRAPH, EVAL_GRAPH = "graph_0", "graph_1"
 BAD = np.array([1.0, np.nan])
 
 
-def screen_of(source: MemorySource, size: tuple[int, int] = (120, 40)) -> AbstractAsyncContextManager[Driver]:
+def screen_of(
+    source: MemorySource, size: tuple[int, int] = (120, 40), step: int | None = None
+) -> AbstractAsyncContextManager[Driver]:
     def open_session(progress: ProgressFn) -> Session:
         session = Session(source)
         session.open(progress)
         return session
 
-    return opened_by(open_session, size=size, title="memory", recommended=True)
+    return opened_by(open_session, size=size, title="memory", recommended=True, step=step)
 
 
 def unordered() -> MemorySource:
@@ -51,7 +53,7 @@ def unordered() -> MemorySource:
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])
 async def test_keys_for_steps_follow_the_order_of_the_runs(size: tuple[int, int]) -> None:
-    async with screen_of(unordered(), size) as screen:
+    async with screen_of(unordered(), size, step=2) as screen:
         assert screen.main.state.step == 2
         reached = []
         for key in ("right_square_bracket", "right_square_bracket", "right_square_bracket", "left_square_bracket"):
@@ -76,7 +78,7 @@ async def test_runs_of_another_order_than_their_steps_are_said(open_screen: Open
 
 
 async def test_continue_stops_at_the_next_step_in_the_order_of_the_runs() -> None:
-    async with screen_of(unordered()) as screen:
+    async with screen_of(unordered(), step=2) as screen:
         await screen.press("c")
         await screen.settled()
         assert screen.main.state.step == 4

@@ -13,13 +13,13 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from tests.stats.requests import f32, judge, look, look_at, watch
+from tests.stats.requests import evaluate, f32, judge, look, look_at, watch
 from tui_debugger.errors import BadWatchpointError
 from tui_debugger.model import ErrorBits, ReadSpec, TensorStats, Verdict, WatchResult
 from tui_debugger.stats.blocks import measure_stats
 from tui_debugger.stats.records import Change, Record, RequiredStats
-from tui_debugger.watch.condition_table import IN_A_ROW
-from tui_debugger.watch.conditions import CONDITIONS, by_abbr, evaluate, needs, reasons, validate
+from tui_debugger.watch.condition_table import CONDITIONS, IN_A_ROW, by_abbr, reasons, validate
+from tui_debugger.watch.evaluate import needs
 
 Array = npt.NDArray[Any]
 WCL, WCS, WNC = "weight_change_too_large", "weight_change_too_small", "weight_not_changed"

@@ -1,4 +1,4 @@
-"""``ColumnEvaluator`` says of many tensors at once what ``evaluate`` says of each."""
+"""``ColumnEvaluator`` says of many tensors at once what the rules say of each (``scalar_judge``)."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.thorough import examples
+from tests.watch.scalar_judge import judge_scalar
 from tui_debugger.errors import BadWatchpointError
 from tui_debugger.model import TensorMeta, TensorStats, Verdict, Watchpoint
 from tui_debugger.stats.records import BEFORE_WORDS, Bounds, Change, Closeness, Record, Records, RequiredStats
-from tui_debugger.watch.condition_table import CONDITIONS, ParamSpec
-from tui_debugger.watch.conditions import evaluate, needs, validate
-from tui_debugger.watch.evaluate import SILENT, ColumnEvaluator
+from tui_debugger.watch.condition_table import CONDITIONS, ParamSpec, validate
+from tui_debugger.watch.evaluate import SILENT, ColumnEvaluator, needs
 
 numbers = st.sampled_from([-math.inf, -1e30, -2.5, -1.0, 0.0, 1e-12, 0.5, 1.0, 99.9, 100.0, 1e30, math.inf])
 counts = st.integers(0, 5)
@@ -71,22 +71,33 @@ def watchpoints(draw: st.DrawFn) -> Watchpoint:
 
 @examples(400)
 @given(st.data())
-def test_columns_agree_with_evaluate_on_every_record(data: st.DataObject) -> None:
+def test_columns_agree_with_the_rules_on_every_record(data: st.DataObject) -> None:
     watchpoint = data.draw(watchpoints())
     each = data.draw(st.lists(records(needs(watchpoint)), min_size=1, max_size=12))
     first = np.array(data.draw(st.lists(st.booleans(), min_size=len(each), max_size=len(each))))
     initial = data.draw(st.booleans())
-    table = Records(len(each))
+    evaluator = ColumnEvaluator(Records.of(each), np.arange(len(each)))
+    said = evaluator.evaluate(watchpoint, first, initial=initial)
+    details = evaluator.results(watchpoint, first, initial=initial)
     for index, record in enumerate(each):
-        table.put(index, record)
-    said = ColumnEvaluator(table, np.arange(len(each))).evaluate(watchpoint, first, initial=initial)
-    for index, record in enumerate(each):
-        result = evaluate(watchpoint, record, first_step=bool(first[index]), initial=initial)
+        result = judge_scalar(watchpoint, record, first_step=bool(first[index]), initial=initial)
+        assert details[index] == result
         assert int(said.verdict[index]) == (SILENT if result is None else result.verdict)
         if result is not None:
             assert int(said.error[index]) == result.error
         finding = result is not None and result.verdict in (Verdict.FINDING, Verdict.BLOCKED)
         assert int(said.finding[index]) == (int(result.error) if finding and result is not None else -1)
+
+
+def test_a_change_of_zeros_is_as_large_as_can_be_where_nothing_is_added_to_the_divisor() -> None:
+    watchpoint = Watchpoint(1, "weight_change_too_large", validate("WCL", {"epsilon": 0.0}))
+    stats = TensorStats(2, 0, 0, 0, 0, 0, 2, 1.0, 1.0, 1.0, 1.0, 0.0, 2.0)
+    meta, need = TensorMeta("float32", (2,), 8), needs(watchpoint)
+    records = [Record(meta, stats, change=Change(moved, 0.0), previous="ok", need=need) for moved in (1.0, 0.0)]
+    grown, same = ColumnEvaluator(Records.of(records), np.arange(2)).results(watchpoint, first_step=False)
+    assert grown is not None
+    assert grown.params[0].actual == math.inf
+    assert same is None
 
 
 def test_rows_that_were_not_looked_at_stay_silent() -> None:
@@ -102,6 +113,17 @@ def test_rows_that_were_not_looked_at_stay_silent() -> None:
 ranges: st.SearchStrategy[Bounds] = st.sampled_from([(-math.inf, 0.0), (0.0, 1.0), (1e-5, math.inf)])
 closenesses: st.SearchStrategy[Closeness] = st.sampled_from([(1e-5, 1e-8, False), (0.0, 0.0, True)])
 asked = st.builds(RequiredStats, st.frozensets(ranges), st.booleans(), st.frozensets(closenesses))
+
+
+@given(st.data())
+def test_records_side_by_side_are_a_table_of_them(data: st.DataObject) -> None:
+    each = data.draw(st.lists(st.none() | asked.flatmap(records), max_size=6))
+    made, filled = Records.of(each), Records(len(each))
+    for index, record in enumerate(each):
+        if record is not None:
+            filled.put(index, record)
+    for index, record in enumerate(each):
+        assert comparable(made.get(index)) == comparable(filled.get(index)) == comparable(record)
 
 
 def comparable(record: Record | None) -> tuple[Record | None, str]:

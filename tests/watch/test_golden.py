@@ -20,8 +20,9 @@ from tui_debugger.model import ReadSpec, Side, Verdict, Watchpoint, WatchResult
 from tui_debugger.sources.mindspore.names import parse_name
 from tui_debugger.stats.measure import read_all
 from tui_debugger.stats.npy import open_array
-from tui_debugger.stats.records import Record, RequiredStats
-from tui_debugger.watch.conditions import evaluate, needs, validate
+from tui_debugger.stats.records import Record, Records, RequiredStats
+from tui_debugger.watch.condition_table import validate
+from tui_debugger.watch.evaluate import ColumnEvaluator, needs
 
 Place = tuple[str, int, int]
 """(last component of the node's name, output slot, step)."""
@@ -82,8 +83,9 @@ def old_hits(answers: dict[str, Any]) -> dict[Place, dict[str, Any]]:
 
 
 def our_hits(records: dict[Place, Record], watch: Watchpoint) -> dict[Place, WatchResult]:
-    judged = {place: evaluate(watch, record, first_step=place[2] == 0) for place, record in records.items()}
-    return {place: result for place, result in judged.items() if result is not None}
+    evaluator = ColumnEvaluator(Records.of(list(records.values())), np.arange(len(records)))
+    results = evaluator.results(watch, np.array([step == 0 for _, _, step in records]))
+    return {place: result for place, result in zip(records, results, strict=True) if result is not None}
 
 
 def test_no_answer_is_left_out(golden: Callable[[str], dict[str, Any]]) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tui_debugger.errors import BadWatchpointError
 from tui_debugger.model import CATEGORY_WORDS, NodeKind, NodeSelection, NodeSelector, Watchpoint
-from tui_debugger.watch.conditions import CONDITIONS, ParamSpec, by_abbr, validate
+from tui_debugger.watch.condition_table import CONDITIONS, ParamSpec, by_abbr, validate
 from tui_debugger.watch.text import format_selection, format_watch, parse_selection, parse_watch, target_selection
 
 

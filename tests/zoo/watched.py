@@ -13,7 +13,7 @@ import torch
 
 import tui_debugger.torch as tdbg
 from tui_debugger.diagnose.explain.explain import explain
-from tui_debugger.diagnose.explain.operator_rules import Standing
+from tui_debugger.diagnose.explain.guidance import Standing
 from tui_debugger.live.server import serve
 from tui_debugger.model import Hit, Verdict
 from tui_debugger.session.live import LiveEvent, LiveKind, LiveSession

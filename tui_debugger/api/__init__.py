@@ -13,10 +13,10 @@ from tui_debugger.api.conditions import (
     TensorTooSmallCondition,
     TensorUnchangedCondition,
 )
-from tui_debugger.api.debugger_tensor import DebuggerTensor
 from tui_debugger.api.dump_analyzer import DumpAnalyzer
 from tui_debugger.api.hits import Watchpoint, WatchpointHit
 from tui_debugger.api.node import Node
+from tui_debugger.api.tensors import DebuggerTensor
 
 __all__ = [
     "ConditionBase",

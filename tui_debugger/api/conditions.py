@@ -8,8 +8,7 @@ from numbers import Integral, Real
 from typing import Any, ClassVar, TypeVar
 
 from tui_debugger.errors import BadWatchpointError, DebuggerParamTypeError, DebuggerParamValueError
-from tui_debugger.watch.condition_table import CONDITIONS, IN_A_ROW, Condition
-from tui_debugger.watch.conditions import validate
+from tui_debugger.watch.condition_table import CONDITIONS, IN_A_ROW, Condition, validate
 
 __all__ = [
     "ConditionBase",
@@ -33,7 +32,7 @@ T = TypeVar("T")
 LEAST_MB, MOST_MB = 2 * 1024, 2**31 - 1
 
 Numbers = int | list[int] | set[int] | None
-"""What names iterations or ranks: one, several, or (None) all."""
+"""Iterations or ranks: one, several, or (None) all."""
 
 
 def checked(value: object, name: str, kind: type[T], text: str) -> T:
@@ -130,7 +129,7 @@ def memory_limit(value: object) -> int | None:
 
 
 class ConditionBase:
-    """What a watchpoint looks for. With several parameters, each that holds makes a hit.
+    """The condition of a watchpoint. With several parameters, each that holds makes a hit.
 
     A NaN or an infinite element prevents every comparison but that of ``TensorOverflowCondition``: such a tensor is
     reported with an error code instead.

@@ -1,12 +1,11 @@
-"""Watchpoints: a condition on tensors."""
+"""Watchpoints, a condition on tensors, and the hits that checking them gives."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
 from tui_debugger.api.conditions import ConditionBase, checked
-from tui_debugger.api.debugger_tensor import DebuggerTensor
-from tui_debugger.api.tensors import Tensors
+from tui_debugger.api.tensors import DebuggerTensor, Tensors
 from tui_debugger.model import Coverage, ErrorBits, Hit, ParamResult, Verdict
 from tui_debugger.text.rows import Row, flat_hit_rows
 from tui_debugger.watch.condition_table import WIRE_NOT_CHANGED
@@ -48,7 +47,7 @@ class Watchpoint:
 
     @property
     def condition(self) -> ConditionBase:
-        """What to look for."""
+        """The condition to look for."""
         return self._condition
 
 
@@ -170,7 +169,7 @@ class WatchpointHit:
 
     @property
     def error_code(self) -> int:
-        """Why nothing could be compared, as a sum of bits; 0 when it could.
+        """The reasons why nothing could be compared, as a sum of bits; 0 when it could.
 
         1 NaN, 2 infinite, 4 no previous step, 8 memory limit, 16 no run history, 32 no value: MindInsight's numbers, of
         which 8 and 16 do not occur here. 64 (the shape changed) and 128 (unreadable) are new.
@@ -189,7 +188,7 @@ class WatchpointHit:
 
     @property
     def verdict(self) -> Verdict:
-        """What it means: a finding, not comparable (the first dumped step), or cannot judge."""
+        """The meaning: a finding, not comparable (the first dumped step), or cannot judge."""
         return self._hit.verdict
 
     @property

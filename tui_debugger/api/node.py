@@ -1,4 +1,4 @@
-"""Source stacks as MindInsight gives them: a list of dicts with a textual form that queries are matched with."""
+"""Nodes of a dump, their source stacks, and the run that they belong to, as MindInsight gives them."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class StackEntry(dict[str, str | int | bool]):
 
     @property
     def has_substack(self) -> bool:
-        """Whether this entry begins a stack of its own."""
+        """True if this entry begins a stack of its own."""
         return bool(self["has_substack"])
 
     def __str__(self) -> str:
@@ -272,7 +272,7 @@ class Node:
 
     @property
     def place(self) -> tuple[Run, int, int]:
-        """Where it is (run, rank, row of the node table), for this package's own use."""
+        """The place of the node (run, rank, row of the node table), for this package's own use."""
         return self._run, self._rank, self._row
 
     @property

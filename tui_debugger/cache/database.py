@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from tui_debugger.cache.files import VERSION, DamagedError
+from tui_debugger.cache.store import VERSION, DamagedError
 
 APPLICATION: Final = 0x54444247
 """TDBG, in the header of the file."""
@@ -110,7 +110,7 @@ class Database:
         return (found.st_dev, found.st_ino) == self._file
 
     def wait(self, seconds: float) -> None:
-        """Tells how long to wait from now on for others that write."""
+        """Sets how long to wait from now on for others that write."""
         self._connection.execute(f"PRAGMA busy_timeout = {int(seconds * 1000)}")
 
     def get(self, kind: str, keys: Iterable[bytes]) -> tuple[dict[bytes, bytes], list[int]]:

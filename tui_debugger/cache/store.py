@@ -1,31 +1,341 @@
-"""The open index behind a store: finds or makes it, replaces it when it is damaged, gives up when all is in vain."""
+"""The index of earlier sessions: finds or makes its file, replaces a damaged one, gives up when all is in vain.
+
+An index that is damaged, cleared or of another version is never emptied in place: it is removed, and the next one has a
+new name. So no process that still has the old file open can write its journal beside the new one, and nobody waits for
+anybody. The newest file of this version is the index; a new one appears under its name only when it is complete.
+"""
 
 from __future__ import annotations
 
 import os
+import re
+import stat
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from enum import Enum
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeVar
-
-from tui_debugger.cache import files
-from tui_debugger.cache.files import (
-    LIMIT,
-    Trouble,
-    default_directory,
-    default_limit,
-    expected,
-    reason_of,
-    trouble_of,
-    why_off,
-)
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
     from tui_debugger.cache.database import Database
+
+
+class Trouble(Enum):
+    """The consequence of an error."""
+
+    BUSY = "busy"
+    """Somebody else is writing: it will work later."""
+    DAMAGED = "damaged"
+    """This file will never work again: away with it."""
+    GONE = "gone"
+    """The file was removed while it was used: look again."""
+    REFUSED = "refused"
+    """The system says no: no room, no permission, no such device ..."""
+
+
+class DamagedError(Exception):
+    """A file that is an index by its name, but not by what it says."""
+
+
+_BUSY = ("is locked", "locking protocol", "schema has changed")
+_DAMAGED = (
+    "no such table",
+    "no such column",
+    "has no column",
+    "malformed",
+    "could not decode",
+    "unsupported file format",
+)
+
+
+def expected() -> tuple[type[Exception], ...]:
+    """Returns what opening and using an index may raise; everything else is a mistake of ours.
+
+    SQLite is imported for it: ask when something was raised.
+    """
+    # ValueError: a path that no file can have.
+    ours = (OSError, MemoryError, ImportError, ValueError, DamagedError)
+    try:
+        import sqlite3
+    except ImportError:
+        return ours
+    return (*ours, sqlite3.Error)
+
+
+def trouble_of(error: Exception) -> Trouble:
+    """Judges one of the expected errors, by its words where need be: Python 3.10 does not tell SQLite's number."""
+    if isinstance(error, (DamagedError, UnicodeDecodeError)):  # SQLite's own words about a damaged file may be damaged
+        return Trouble.DAMAGED
+    if isinstance(error, (OSError, MemoryError, ImportError, ValueError)):
+        return Trouble.REFUSED
+    import sqlite3
+
+    if isinstance(error, sqlite3.OperationalError):
+        text = str(error).lower()
+        if any(words in text for words in _BUSY):
+            return Trouble.BUSY
+        return Trouble.DAMAGED if any(words in text for words in _DAMAGED) else Trouble.REFUSED
+    # Two rows of one key, or SQLite's "malformed" and "not a database", which have no class of their own.
+    damaged = isinstance(error, sqlite3.IntegrityError) or type(error) is sqlite3.DatabaseError
+    return Trouble.DAMAGED if damaged else Trouble.REFUSED
+
+
+def reason_of(error: Exception) -> str:
+    """One line for people."""
+    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error) or type(error).__name__
+    return " ".join(text.split())
+
+
+LIMIT = 10**9
+"""Bytes that the index may take when nobody says otherwise: statistics of about 6,000 steps of a small transformer."""
+DIRECTORY = "TDBG_CACHE_DIR"
+"""Environment variable: where the index lies; empty: there is none."""
+SIZE = "TDBG_CACHE_LIMIT"
+"""Environment variable: how many bytes it may take, as ``500M`` or ``2 GiB``; 0: there is none."""
+
+_SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,6})?)\s*(?:([kmgt])(i?))?b?", re.IGNORECASE)
+_UNITS = " kmgt"
+
+
+def default_directory(dump: Path | None = None) -> tuple[Path | None, str]:
+    """The directory of the index, or None and why there is none."""
+    base, why = _base()
+    if base is None:
+        return None, why
+    directory = base / "index"
+    if dump is not None and _inside(directory, dump):
+        return None, "the cache directory lies inside the dump"
+    return directory, ""
+
+
+def why_off() -> str:
+    """The reason why nothing is remembered although there is a place for it; empty when all is well."""
+    if find_spec("_sqlite3") is None:
+        return "this Python has no sqlite3"
+    return "" if default_limit()[0] else f"{SIZE} is 0"
+
+
+def default_limit() -> tuple[int, str]:
+    """Tells how many bytes the index may take; and what is wrong with the variable that says it, if anything."""
+    text = os.environ.get(SIZE, "").strip()
+    if not text:
+        return LIMIT, ""
+    match = _SIZE.fullmatch(text)
+    if match is None:
+        return LIMIT, f"{SIZE} is no size such as 500M: {text!r}"
+    base = 1024 if match[3] else 1000
+    return int(float(match[1]) * base ** _UNITS.index((match[2] or " ").lower())), ""
+
+
+def _base() -> tuple[Path | None, str]:
+    chosen = os.environ.get(DIRECTORY)
+    if chosen is not None:
+        return (Path(chosen).absolute(), "") if chosen else (None, f"{DIRECTORY} is empty")
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or "")
+    if cache.is_absolute():  # others are to be ignored, says the XDG specification: the place must not move with us
+        return cache / "tdbg", ""
+    try:
+        return Path.home() / ".cache" / "tdbg", ""
+    except RuntimeError:
+        return None, "there is no home directory"
+
+
+def _inside(directory: Path, dump: Path) -> bool:
+    try:
+        return directory.resolve().is_relative_to(dump.resolve())
+    except (OSError, RuntimeError):  # links that lead in circles
+        return True
+
+
+VERSION: Final = 1
+"""Of the tables *and* of what payloads mean. Raise it when an algorithm gives other numbers than before."""
+PLENTY: Final = 2 * 10**9
+"""Bytes of room in which no disk is full."""
+STALE: Final = 3600
+"""Seconds after which a half-made file is nobody's any more."""
+
+_NAME = re.compile(r"(?P<new>\.new-)?index-(?P<version>\d{1,9})-(?P<born>[0-9a-f]{16})\.sqlite(?P<part>-[a-z]+)?")
+
+
+class Generation(NamedTuple):
+    """The number of an index in the name of its file; greater is newer."""
+
+    version: int
+    born: str
+
+
+class IndexFile(NamedTuple):
+    """A file in the directory that is, was or will be an index, or its journal."""
+
+    path: Path
+    generation: Generation
+    new: bool
+    part: str
+
+
+def listed(directory: Path) -> Iterator[IndexFile]:
+    """The regular files of this user that have our names; none when there is no directory.
+
+    Raises:
+        OSError: the directory cannot be listed.
+    """
+    try:
+        entries = list(os.scandir(directory))
+    except FileNotFoundError:
+        return
+    except ValueError as error:  # a name that no file can have
+        raise OSError(str(error)) from None
+    for entry in entries:
+        match = _NAME.fullmatch(entry.name)
+        if match is not None and _is_ours(Path(entry.path)):
+            generation = Generation(int(match["version"]), match["born"])
+            yield IndexFile(Path(entry.path), generation, bool(match["new"]), match["part"] or "")
+
+
+def current(directory: Path) -> Path | None:
+    """The index of this version, None when there is none.
+
+    Raises:
+        OSError: the directory cannot be listed.
+    """
+    found = [file for file in listed(directory) if _is_index(file)]
+    return max(found, key=lambda file: file.generation).path if found else None
+
+
+def fresh(directory: Path) -> tuple[Path, Path]:
+    """Makes an empty file for a new index; returns its path, and the path it shall have when it is complete.
+
+    Raises:
+        OSError: no room, no permission, or the directory belongs to somebody else.
+    """
+    prepare(directory)
+    newest = max((int(file.generation.born, 16) for file in listed(directory)), default=0)
+    born = max(time.time_ns(), newest + 1) & (2**64 - 1)
+    name = f"index-{VERSION}-{born:016x}.sqlite"
+    draft = directory / f".new-{name}"
+    os.close(os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+    return draft, directory / name
+
+
+def prepare(directory: Path) -> None:
+    """Makes the directory, for this user alone: names and statistics of somebody's training are nobody else's business.
+
+    Raises:
+        OSError: it cannot be made, or belongs to somebody else.
+    """
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    found = directory.stat()
+    if found.st_uid != os.geteuid():  # root, too, leaves no files of its own there
+        raise PermissionError(0, "the directory belongs to another user")
+    if found.st_mode & 0o077:
+        directory.chmod(0o700)
+
+
+def sweep(directory: Path, kept: Path) -> None:
+    """Removes what is older than the index in use: earlier versions, files replaced by it, half-made ones.
+
+    Raises:
+        OSError: the directory cannot be listed.
+    """
+    files = sorted(listed(directory), key=lambda file: file.part)  # an index before its journal
+    mine = max((file.generation for file in files if file.path == kept), default=None)
+    for file in files:
+        if _is_forgotten(file) or (not file.new and mine is not None and file.generation < mine):
+            with suppress(OSError):
+                file.path.unlink()
+
+
+def remove(index: Path) -> None:
+    """Removes an index, and last its journal: without the index nobody opens it any more.
+
+    Raises:
+        OSError: it cannot be removed.
+    """
+    for path in (index, index.with_name(index.name + "-journal")):
+        with suppress(FileNotFoundError):
+            path.unlink()
+
+
+def remove_all(directory: Path) -> tuple[int, str]:
+    """Removes every index, whatever its version; returns how many bytes they had, and why not all are gone, if so."""
+    freed = 0
+    trouble = ""
+    try:
+        found = sorted(listed(directory), key=lambda file: file.part)
+    except OSError as error:
+        return 0, reason_of(error)
+    for file in found:
+        if file.new and not _is_forgotten(file):
+            continue  # there is nothing in it yet
+        size, why = _removed(file.path)
+        freed += size
+        trouble = trouble or why
+    return freed, trouble
+
+
+def taken(directory: Path) -> int:
+    """Bytes of all files; 0 where nothing can be seen."""
+    total = 0
+    with suppress(OSError):
+        for file in listed(directory):
+            with suppress(OSError):
+                total += file.path.lstat().st_size
+    return total
+
+
+def room(directory: Path) -> int:
+    """Bytes that this user may still write there."""
+    found = os.statvfs(directory)
+    return found.f_bavail * found.f_frsize
+
+
+def contradicts(complaint: str, index: Path) -> bool:
+    """Tells whether the system knows nothing of what SQLite complains about: then it is the file that is damaged.
+
+    A damaged header says "read-only" by itself, and a page number beyond all bounds looks like a full disk.
+    """
+    with suppress(OSError):
+        if "readonly" in complaint:
+            return os.access(index, os.W_OK) and os.access(index.parent, os.W_OK)
+        return "is full" in complaint and room(index.parent) > PLENTY
+    return False
+
+
+def _removed(path: Path) -> tuple[int, str]:
+    """Removes a file; returns the bytes it had, and why it is still there, if it is."""
+    try:
+        size = path.lstat().st_size
+        path.unlink()
+    except FileNotFoundError:
+        return 0, ""
+    except OSError as error:
+        return 0, reason_of(error)
+    return size, ""
+
+
+def _is_index(file: IndexFile) -> bool:
+    return file.generation.version == VERSION and not file.new and not file.part
+
+
+def _is_ours(path: Path) -> bool:
+    """A regular file of this user: no directory, no link to elsewhere, nothing that another user has put there."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return False
+    return stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid()
+
+
+def _is_forgotten(file: IndexFile) -> bool:
+    """Tells whether it is half-made, and whoever began it was interrupted."""
+    with suppress(OSError):
+        return file.new and time.time() - file.path.lstat().st_mtime > STALE
+    return False
 
 
 T = TypeVar("T")
@@ -35,7 +345,7 @@ WAIT: Final = 0.2
 SHARE: Final = 0.1
 """Share of the time that may be spent waiting in vain: a process that is stuck must not cost ``WAIT`` each time."""
 STRIKES: Final = 3
-"""So many failures in a row, and the index is left alone for this session."""
+"""The number of failures in a row after which the index is left alone for this session."""
 
 _COUNTED: Final = (Trouble.DAMAGED, Trouble.REFUSED)
 """The others go away by themselves."""
@@ -103,7 +413,7 @@ class Index:
             self._drop()
             self._failed_reads = self._failed_writes = 0
             self.trouble = ""
-            return files.remove_all(self._directory)
+            return remove_all(self._directory)
 
     def close(self) -> None:
         """Closes the file; the next use opens it again."""
@@ -118,7 +428,7 @@ class Index:
             self._drop()
         wait = self._wait()
         if self._database is None:
-            path = files.current(self._directory)
+            path = current(self._directory)
             if path is not None:
                 with suppress(FileNotFoundError):  # somebody was faster, and has removed it
                     self._database = Database(path, wait)
@@ -139,10 +449,10 @@ class Index:
         """The new index: ours, or that of another process that was faster."""
         from tui_debugger.cache.database import Database
 
-        draft, path = files.fresh(self._directory)
+        draft, path = fresh(self._directory)
         try:
             Database.create(draft)
-            if files.current(self._directory) is None:
+            if current(self._directory) is None:
                 draft.rename(path)
         except expected():
             if draft.exists():
@@ -158,7 +468,7 @@ class Index:
         trouble = trouble_of(error)
         if self._database is not None and not self._database.is_there():
             trouble = Trouble.GONE
-        elif path is not None and trouble is Trouble.REFUSED and files.contradicts(str(error), path):
+        elif path is not None and trouble is Trouble.REFUSED and contradicts(str(error), path):
             trouble = Trouble.DAMAGED
         if trouble is Trouble.GONE:
             self._drop()
@@ -170,9 +480,9 @@ class Index:
         self._drop()
         if trouble is Trouble.DAMAGED:
             with suppress(OSError):
-                path = path or files.current(self._directory)
+                path = path or current(self._directory)
                 if path is not None:
-                    files.remove(path)
+                    remove(path)
         return trouble
 
     def _settled(self) -> None:
@@ -185,7 +495,7 @@ class Index:
         if not self._swept and self._database is not None:
             self._swept = True
             with suppress(OSError):
-                files.sweep(self._directory, self._database.path)
+                sweep(self._directory, self._database.path)
 
     def _drop(self) -> None:
         if self._database is not None:
@@ -241,7 +551,7 @@ class KindInfo:
 
 @dataclass(frozen=True, slots=True)
 class StoreInfo:
-    """What lies in a store.
+    """The contents of a store.
 
     Attributes:
         path: its directory.
@@ -264,7 +574,7 @@ class StoreInfo:
 
 @dataclass(frozen=True, slots=True)
 class Cleared:
-    """What clearing a store did: how many bytes are free now, and why it is not empty (one line), if it is not."""
+    """The effect of clearing a store: the bytes that are free now, and why it is not empty (one line), if it is not."""
 
     freed: int
     trouble: str = ""
@@ -294,7 +604,7 @@ class DiskCache:
 
     @property
     def trouble(self) -> str:
-        """What is wrong, one line; empty when all is well."""
+        """The problem, in one line; empty when all is well."""
         return self._index.trouble or self._note
 
     def get(self, kind: str, key: bytes) -> bytes | None:
@@ -328,7 +638,7 @@ class DiskCache:
         rows = self._index.read(lambda database: database.kinds()) or []
         return StoreInfo(
             self.path,
-            size=files.taken(self.path),
+            size=taken(self.path),
             limit=self.limit,
             kinds={row.kind: KindInfo(row.entries, row.size) for row in rows},
             oldest=min((row.oldest for row in rows), default=None),

@@ -23,9 +23,8 @@ import numpy.typing as npt
 
 from tui_debugger.check.hits import HitList, StepHits
 from tui_debugger.check.measure import Measurements
-from tui_debugger.graph.edges import real_consumers, real_inputs
-from tui_debugger.graph.operator_types import plain_type
-from tui_debugger.graph.table import NodeTable
+from tui_debugger.graph.categories import plain_type
+from tui_debugger.graph.table import NodeTable, real_consumers, real_inputs
 from tui_debugger.model import PARAMETERS, Category, ProgressFn, Side, TensorMeta, TensorStats, Verdict, no_progress
 from tui_debugger.stats.records import Record, RequiredStats
 from tui_debugger.text.clean import clean
@@ -42,7 +41,7 @@ _DEPTH: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class Operands:
-    """What the inputs of an operator are that can put out an Inf without having made it.
+    """The inputs of an operator that can put out an Inf without having made it.
 
     Attributes:
         passed: input slots whose elements it passes on; None: all of them.
@@ -122,7 +121,7 @@ _TELLS_NOTHING: Final = _READS_NO_VALUES | {
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What is known about a tensor.
+    """The known contents of a tensor.
 
     Attributes:
         nan, positive, negative: elements that are NaN, +Inf, -Inf.
@@ -140,12 +139,12 @@ class Contents:
 
     @property
     def infinite(self) -> bool:
-        """Whether it has an Inf."""
+        """Tells whether it has an Inf."""
         return bool(self.positive or self.negative)
 
     @property
     def only_infinite(self) -> bool:
-        """Whether it has an Inf and no NaN."""
+        """Tells whether it has an Inf and no NaN."""
         return self.infinite and not self.nan
 
 
@@ -192,15 +191,15 @@ class Designs:
             return False
         category = self._nodes.category_of(row)
         if category is Category.CONSTANT:
-            told = stated(self._nodes, row)
-            return told is None or _has_signs(out, [told])
+            constant = stated(self._nodes, row)
+            return constant is None or _has_signs(out, [constant])
         if category is Category.PARAMETER:
             # A mask may be fed as data; any other Inf in the data is a fault of the data.
             return not out.positive and self._is_mask(row, slot, depth)
         return self._comes_from_operands(row, slot, out, depth)
 
     def _is_mask(self, row: int, slot: int, depth: int, *, joined: bool = False) -> bool:
-        """Whether all that reads a graph input uses it as a mask; ``joined``: it was laid over something already."""
+        """Tells whether all that reads a graph input uses it as a mask (``joined``: it was laid over something)."""
         key = row, slot, joined
         if key not in self._masks:
             self._masks[key] = False  # in a circle it is none
@@ -323,8 +322,8 @@ def _has_signs(out: Contents, sources: Sequence[Contents]) -> bool:
 
 def _absorbs(kind: str, position: int) -> bool:
     """Tells whether it is for an operator's kind to make finite what was written for its input at a position."""
-    told = kind in OPERATORS and position in OPERATORS[kind].written and kind not in _SELECTS
-    return not told and bool(_WEIGHS.fullmatch(kind) or _ABSORBS.fullmatch(kind))
+    is_written = kind in OPERATORS and position in OPERATORS[kind].written and kind not in _SELECTS
+    return not is_written and bool(_WEIGHS.fullmatch(kind) or _ABSORBS.fullmatch(kind))
 
 
 def _only_moves(kind: str, given: Sequence[Contents | None], out: Contents) -> bool:
@@ -425,7 +424,7 @@ class StepDesigns(Designs):
         return (holder.row, holder.slot) if same else None
 
     def _held(self, row: int, slot: int) -> Contents | None:
-        """What an output holds: its own file, or else what a consumer got; of a constant what the graph says."""
+        """Returns what an output holds, by its own file or else a consumer's; of a constant what the graph says."""
         place = row, slot
         if place not in self._known:
             self._known[place] = self._found(row, slot)

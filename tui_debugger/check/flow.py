@@ -25,8 +25,7 @@ import numpy as np
 from tui_debugger.arrays import Int64, Integers, Mask
 from tui_debugger.errors import RenumberedError, TdbgError
 from tui_debugger.graph.categories import in_place_slots
-from tui_debugger.graph.edges import real_consumers, real_inputs
-from tui_debugger.graph.table import NodeTable
+from tui_debugger.graph.table import NodeTable, real_consumers, real_inputs
 from tui_debugger.model import (
     PARAMETERS,
     TRAINABLE,
@@ -38,8 +37,7 @@ from tui_debugger.model import (
     no_progress,
     turn_of,
 )
-from tui_debugger.sources.base import Source, TensorFlag, TensorTable
-from tui_debugger.sources.columns import tensor_keys
+from tui_debugger.sources.base import Source, TensorFlag, TensorTable, tensor_keys
 from tui_debugger.stats.npy import TensorFile, open_array
 
 _ARGUMENT: Final = "▸"
@@ -50,7 +48,7 @@ _CHANGED: Final = TRAINABLE | {Category.OPTIMIZER_STATE}
 
 
 class SharedWeights:
-    """Which parameters of different root graphs may be one weight that some graph updates.
+    """Returns the parameters of different root graphs that may be one weight that some graph updates.
 
     Attributes:
         groups: the rows of the same name, by row; parameters without such a partner are left out.
@@ -99,7 +97,7 @@ def _is_updated(nodes: NodeTable, row: int) -> bool:
 
 
 def may_be_one(one: tuple[TensorTable, int], other: tuple[TensorTable, int], *, equal: bool) -> bool:
-    """Whether two files may be of one weight: the same type and shape, and where ``equal`` is asked the same values.
+    """Tells whether two files may be of one weight: same type and shape, and where ``equal`` is asked same values.
 
     What cannot be read disproves nothing.
     """
@@ -247,7 +245,7 @@ class Flow:
         return before[0] if before is not None else None
 
     def turn(self, row: int, step: int, round: int = 0) -> int:  # noqa: A002
-        """When the run was in which a node's tensor was written: see ``model.turns``."""
+        """Returns the turn of the run in which a node's tensor was written: see ``model.turns``."""
         return self._runs.turn(self.nodes.graph_of(row).root_id, step, round)
 
     def turns(self, step: int, node: Int64, round: Integers) -> Int64:  # noqa: A002
@@ -382,7 +380,7 @@ class Flow:
         return weights.proven[pair]
 
     def _compared(self, weights: SharedWeights, one: int, other: int) -> bool:
-        """Where a graph that only reads it ran right after one that has it, it must have found the same values."""
+        """Tells whether a graph that only reads it found the same values, where it ran right after one that has it."""
         rows = {self.nodes.graph_of(row).root_id: row for row in (one, other)}
         roots = {self.nodes.graph_of(row).root_id for row in weights.groups[one]}
         runs = [run for run in self._runs.dumped if run.root_graph in roots]
@@ -549,12 +547,12 @@ class _Runs:
         self._last = {run.step: run.turn for run in self.dumped}
 
     def turn(self, root: int, step: int, round: int) -> int:  # noqa: A002
-        """When a run was; of one that is not known when the step ended."""
+        """Returns the turn of a run; of one that is not known that of the end of the step."""
         place = self._at(root, step, round)
         return self.dumped[place].turn if place >= 0 else self._last.get(step, turn_of(step))
 
     def began(self, root: int, step: int, round: int) -> int:  # noqa: A002
-        """When a run began by the clock; 0 where that is not known."""
+        """Returns the time at which a run began, by the clock; 0 where that is not known."""
         place = self._at(root, step, round)
         return self.dumped[place].began if place >= 0 else 0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, overload
+from typing import Any, Final, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -14,9 +14,11 @@ from tui_debugger.arrays import Int8, Int16, Int64, Mask
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import ErrorBits, Hit, Side, TensorKey, Verdict, Watchpoint, WatchResult
 from tui_debugger.stats.records import Record, Records
-from tui_debugger.watch.condition_table import CONDITIONS, WIRE_OVERFLOW
-from tui_debugger.watch.conditions import NOT_FINITE, evaluate
-from tui_debugger.watch.evaluate import SILENT
+from tui_debugger.watch.condition_table import CONDITIONS, NOT_FINITE, WIRE_OVERFLOW
+from tui_debugger.watch.evaluate import SILENT, ColumnEvaluator
+
+_TOGETHER: Final = 128
+"""Hits that are evaluated together when one of them is looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,8 @@ class StepHits:
     origin: Mask
     designed: dict[int, frozenset[str]] = field(default_factory=dict)
     _made: dict[int, Hit] = field(default_factory=dict, repr=False)
+    _evaluated: dict[int, tuple[tuple[int, WatchResult], ...]] = field(default_factory=dict, init=False, repr=False)
+    """(row of ``verdicts``, result) of the hits that were evaluated so far."""
 
     def __len__(self) -> int:
         """Number of hits."""
@@ -99,7 +103,7 @@ class StepHits:
         return record.error if record is not None else ""
 
     def results_of(self, index: int) -> tuple[WatchResult, ...]:
-        """What the watchpoints say of a hit; whatever its Inf would be, where that is by design it is no finding."""
+        """Returns what the watchpoints say of a hit; an Inf that is by design is no finding."""
         results = self._results(index)
         if index not in self.designed:
             return results
@@ -122,16 +126,32 @@ class StepHits:
         bits[(rows["pos_inf"] > 0) | (rows["neg_inf"] > 0)] |= int(ErrorBits.INF)
         return bits
 
-    def _results(self, index: int) -> tuple[WatchResult, ...]:
-        record, first = self.records.get(index), bool(self.first[index])
-        results = []
-        for number in np.flatnonzero(self.verdicts[:, index] != SILENT).tolist():
+    def evaluate(self, indices: Sequence[int]) -> None:
+        """Evaluates the watchpoints on some hits at once, which is quicker than one hit after the other."""
+        wanted = np.array([index for index in indices if index not in self._evaluated], np.int64)
+        if not len(wanted):
+            return
+        found: list[list[tuple[int, WatchResult]]] = [[] for _ in range(len(wanted))]
+        evaluator = ColumnEvaluator(self.records, wanted)
+        for number in np.flatnonzero((self.verdicts[:, wanted] != SILENT).any(axis=1)).tolist():
             watchpoint, initial = self.watchpoints[number]
-            result = evaluate(watchpoint, record, first_step=first or initial, initial=initial) if record else None
-            if result is not None:  # what the tensor's consumers make of it is in the column alone
-                verdict = Verdict(int(self.verdicts[number, index]))
-                results.append(result if result.verdict is verdict else replace(result, verdict=verdict))
-        return tuple(sorted(results, key=lambda result: result.watchpoint))
+            results = evaluator.results(watchpoint, self.first[wanted] | initial, initial=initial)
+            for at in np.flatnonzero(self.verdicts[number, wanted] != SILENT).tolist():
+                result = results[at]
+                if result is not None:
+                    found[at].append((number, result))
+        for index, each in zip(wanted.tolist(), found, strict=True):
+            self._evaluated[index] = tuple(sorted(each, key=lambda pair: pair[1].watchpoint))
+
+    def _results(self, index: int) -> tuple[WatchResult, ...]:
+        if index not in self._evaluated:
+            start = index - index % _TOGETHER
+            self.evaluate(range(start, min(start + _TOGETHER, len(self))))
+        results = []
+        for number, result in self._evaluated[index]:  # what the tensor's consumers make of it is in the column alone
+            verdict = Verdict(int(self.verdicts[number, index]))
+            results.append(result if result.verdict is verdict else replace(result, verdict=verdict))
+        return tuple(results)
 
 
 def is_overflow(hit: Hit) -> bool:
@@ -227,7 +247,7 @@ class HitList(Sequence[Hit]):
 
     @property
     def findings(self) -> int:
-        """How many hits are findings."""
+        """Returns the number of hits that are findings."""
         return int((self.verdict == Verdict.FINDING).sum())
 
     def with_any(self, verdict: Verdict) -> HitList:
@@ -235,12 +255,12 @@ class HitList(Sequence[Hit]):
         return self.chosen(self._any(verdict, lambda _: True))
 
     def found_by(self, conditions: Collection[str]) -> Mask:
-        """Which hits are findings when only some conditions are asked: NaN and Inf are, where one cannot be judged."""
+        """Tells which hits are findings of some conditions: NaN and Inf are, where they keep one from being judged."""
 
-        def asked(watchpoint: Watchpoint) -> bool:
+        def is_wanted(watchpoint: Watchpoint) -> bool:
             return watchpoint.condition in conditions
 
-        return self._any(Verdict.FINDING, asked) | self._any(Verdict.BLOCKED, asked)
+        return self._any(Verdict.FINDING, is_wanted) | self._any(Verdict.BLOCKED, is_wanted)
 
     def by_step(self) -> Iterator[tuple[StepHits, Int64, Int64]]:
         """Each step, with the places that its hits have in this list, and those that they have in the step."""
@@ -248,7 +268,7 @@ class HitList(Sequence[Hit]):
             places = np.flatnonzero(self._part == number)
             yield part, places, self._at[places]
 
-    def said_by(self, watchpoints: Collection[int]) -> Mask:
+    def reported_by(self, watchpoints: Collection[int]) -> Mask:
         """Tells which hits some of these watchpoints (by id) have something to say about."""
         mask = np.zeros(len(self), np.bool_)
         for part, places, at in self.by_step():
@@ -301,7 +321,7 @@ class HitList(Sequence[Hit]):
         return +counts
 
     def blocked(self) -> dict[int, Blocked]:
-        """What NaN or Inf kept each watchpoint from judging, by id; those that judged everything are left out."""
+        """Returns what NaN or Inf kept watchpoints from judging, by id; those that judged everything are left out."""
         tensors, errors = Counter[int](), dict[int, int]()
         for part, _, at in self.by_step():
             bits = part.not_finite()[at]

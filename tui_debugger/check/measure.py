@@ -15,8 +15,7 @@ from tui_debugger.check.flow import Flow, located_at
 from tui_debugger.check.plan import RequiredByStep
 from tui_debugger.check.records import RankStats, StepStats, StoredStats
 from tui_debugger.model import Progress, ProgressFn, ReadSpec, TensorMeta, no_progress
-from tui_debugger.sources.base import TensorFlag, TensorTable
-from tui_debugger.sources.columns import tensor_keys
+from tui_debugger.sources.base import TensorFlag, TensorTable, tensor_keys
 from tui_debugger.stats.records import (
     CHANGE_ASKED,
     NOT_ASKED,
@@ -36,7 +35,7 @@ from tui_debugger.stats.workers import Workers
 Tables = Callable[[int], TensorTable]
 """The table of a step."""
 Keeper = Callable[[int], object]
-"""Where what is known about a step is kept."""
+"""Returns the place where what is known about a step is kept."""
 
 _ENTRY: Final = np.dtype(
     [
@@ -78,7 +77,7 @@ class Reading:
         self.looks = ReadRequests(specs, previous.astype(np.int32), needs, entries["need"].copy())
 
     def answers(self, step: int, keeper: object, need: RequiredStats, rows: Int64) -> Mask:
-        """Which rows of a step's table are read for a need, among other things, and will be kept by ``keeper``."""
+        """Tells which rows of a step's table are read for a need (or more), and will be kept by ``keeper``."""
         enough = np.array([*(each.covers(need) for each in self.looks.needs), False])  # ONLY_COMPARED is the last one
         found = self.index[(self.step == step) & enough[self.looks.need]]
         if not len(found) or self._keeper(step) is not keeper:  # another rank's, or listed anew meanwhile
@@ -163,7 +162,7 @@ def _specs(entries: npt.NDArray[Any], table: Tables, sizes: Callable[[int], Int6
 
 
 Needs = Mapping[tuple[int, int], RequiredStats]
-"""What has to be known about which tensor, by (step, index in that step's table)."""
+"""The statistics that have to be known, by (step, index in that step's table)."""
 
 
 SAMPLE: Final = 16
@@ -180,8 +179,8 @@ class Measurements:
         self._workers = workers
         self._memory = memory
 
-    def undisturbed(self) -> AbstractContextManager[object]:
-        """While it is held no other thread puts records in, which would make rows unknown for a moment."""
+    def locked(self) -> AbstractContextManager[object]:
+        """Returns a lock: while it is held no other thread puts records in, which makes rows unknown for a moment."""
         return self._rank_stats.lock
 
     def record(self, step: int, index: int) -> Record | None:

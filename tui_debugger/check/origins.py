@@ -1,73 +1,82 @@
-"""Where something bad starts: tensors that are bad although nothing they were made from is.
+"""Finds where something bad starts: tensors that are bad although nothing they were made from is.
 
-What "bad" means is a ``Question``: NaN or Inf, or a finding of a watchpoint.
+What "bad" means is a ``Criterion``: NaN or Inf, or a finding of a watchpoint.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import Final
+
+import numpy as np
 
 from tui_debugger.check.by_design import StepDesigns
 from tui_debugger.check.flow import Located
 from tui_debugger.check.measure import Measurements
 from tui_debugger.check.provenance import Provenance, Provenances, Start, ValueSource
 from tui_debugger.model import PARAMETERS, Hit, ProgressFn, Side, TensorKey, Verdict, Watchpoint, no_progress
-from tui_debugger.stats.records import Record, RequiredStats
+from tui_debugger.stats.records import Record, Records, RequiredStats
+from tui_debugger.stats.records import State as RowState
 from tui_debugger.watch.condition_table import CONDITIONS, WIRE_CHANGE_TOO_SMALL, WIRE_NOT_CHANGED, WIRE_OVERFLOW
-from tui_debugger.watch.conditions import evaluate, needs
+from tui_debugger.watch.evaluate import SILENT, ColumnEvaluator, needs
 
 
 class State(Enum):
-    """What is known about a tensor that another one was made from."""
+    """The state of a tensor that another one was made from, as far as it is known."""
 
     CLEAN = "clean"
     BAD = "bad"
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
-    """What makes a tensor bad.
+@dataclass(frozen=True, slots=True, eq=False)
+class Criterion:
+    """The criterion by which a tensor is bad.
 
     Attributes:
-        need: what a record must hold to answer it.
-        holds: True or False, or None when the record does not tell. The flag says that no step came before.
-        overflow: it asks for NaN and Inf, which are wrong in a constant too.
-        unchanged: it asks for what hardly changes: of a constant or a graph input that says nothing.
+        watchpoint: it would have a finding; its selection is not asked.
     """
 
-    need: RequiredStats
-    holds: Callable[[Record, bool], bool | None]
-    overflow: bool = False
-    unchanged: bool = False
+    watchpoint: Watchpoint
+
+    @property
+    def need(self) -> RequiredStats:
+        """Returns what a record must hold to answer it."""
+        return needs(self.watchpoint)
+
+    @property
+    def overflow(self) -> bool:
+        """Tells whether it asks for NaN and Inf, which are wrong in a constant too."""
+        return CONDITIONS[self.watchpoint.condition].wire == WIRE_OVERFLOW
+
+    @property
+    def unchanged(self) -> bool:
+        """Tells whether it asks for what hardly changes: of a constant or a graph input that says nothing."""
+        return CONDITIONS[self.watchpoint.condition].wire in (WIRE_NOT_CHANGED, WIRE_CHANGE_TOO_SMALL)
+
+    def states(self, records: Records, rows: Sequence[int]) -> list[State]:
+        """Returns what some tensors are, by their rows."""
+        at = np.array(rows, np.int64)
+        # Whether a step came before tells apart only why nothing is known.
+        verdict = ColumnEvaluator(records, at).evaluate(self.watchpoint, first_step=False).verdict
+        known = (records.rows["state"][at] == RowState.MEASURED) & records.covers(self.need, at)
+        return [
+            _STATES.get(each, State.UNKNOWN) if answered else State.UNKNOWN
+            for each, answered in zip(verdict.tolist(), known.tolist(), strict=True)
+        ]
 
 
-def _overflowed(record: Record, _first: bool) -> bool | None:
-    return None if record.stats is None else record.stats.bad
-
-
-OVERFLOW = Question(RequiredStats(), _overflowed, overflow=True)
+# A tensor that NaN or Inf kept from being judged is bad as well: what is made of it may be a finding.
+_STATES: Final = {SILENT: State.CLEAN, int(Verdict.FINDING): State.BAD, int(Verdict.BLOCKED): State.BAD}
+OVERFLOW: Final = Criterion(Watchpoint(0, "tensor_overflow"))
 """Any NaN or Inf."""
 
 
-def question_of(watchpoint: Watchpoint) -> Question:
-    """Tells whether a watchpoint would have a finding, on any tensor: its selection is not asked."""
-    if CONDITIONS[watchpoint.condition].wire == WIRE_OVERFLOW:
-        return OVERFLOW
-
-    def holds(record: Record, first: bool) -> bool | None:
-        if record.stats is None:
-            return None
-        result = evaluate(watchpoint, record, first_step=first)
-        if result is None:
-            return False
-        # A tensor that NaN or Inf kept from being judged is bad as well: what is made of it may be a finding.
-        return True if result.verdict in (Verdict.FINDING, Verdict.BLOCKED) else None
-
-    unchanged = CONDITIONS[watchpoint.condition].wire in (WIRE_NOT_CHANGED, WIRE_CHANGE_TOO_SMALL)
-    return Question(needs(watchpoint), holds, unchanged=unchanged)
+def criterion_of(watchpoint: Watchpoint) -> Criterion:
+    """Returns what makes a tensor bad in the eyes of a watchpoint; all conditions on NaN and Inf ask the same."""
+    return OVERFLOW if CONDITIONS[watchpoint.condition].wire == WIRE_OVERFLOW else Criterion(watchpoint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +101,7 @@ class Judged:
 
     @property
     def missing(self) -> bool:
-        """Whether nobody can say that something does not start elsewhere, because this is not known."""
+        """Tells whether it is not known, so that nobody can say that something does not start elsewhere."""
         stated = self.source.stated or (self.constant and not self.source.constant)  # an operator's attribute
         return self.state is State.UNKNOWN and not stated
 
@@ -104,20 +113,20 @@ class Examined:
     Attributes:
         hit: the tensor.
         provenance: which node made it, from what.
-        start: the answer for the first question that starts here, else for the first question.
-        asked: the numbers of the questions that start here; when none does, of all that were asked.
+        start: the answer for the first criterion by which it starts here, else for the first criterion.
+        criteria: the numbers of the criteria by which it starts here; without any, of all.
         sources: the verdicts behind ``start``.
     """
 
     hit: Hit
     provenance: Provenance
     start: Start
-    asked: tuple[int, ...]
+    criteria: tuple[int, ...]
     sources: tuple[Judged, ...]
 
     @property
     def missing(self) -> tuple[Judged, ...]:
-        """What keeps anybody from saying that it starts here; empty where nothing is missing but other ranks' part."""
+        """Returns the sources without which nobody can say that it starts here; other ranks' part is not among them."""
         return tuple(each for each in self.sources if each.missing)
 
     @property
@@ -157,18 +166,19 @@ class Examiner:
         self.measurements = measurements
         self.flow = measurements.flow
         self._records: dict[tuple[int, int], Record | None] = {}
+        self._states: dict[tuple[Criterion, int, int], State] = {}
         self._designs: dict[int, StepDesigns] = {}
 
     def examine(
-        self, step: int, hits: Sequence[tuple[Hit, Sequence[Question]]], progress: ProgressFn = no_progress
+        self, step: int, hits: Sequence[tuple[Hit, Sequence[Criterion]]], progress: ProgressFn = no_progress
     ) -> list[Examined]:
-        """The answers for tensors of one step, each with the questions that it answers with yes.
+        """The answers for tensors of one step, each with the criteria by which it is bad.
 
         Raises:
             CancelledError: from ``progress``.
         """
         provenances = Provenances(self.measurements, step)
-        made = [(hit, provenances.of(hit), tuple(questions)) for hit, questions in hits]
+        made = [(hit, provenances.of(hit), tuple(criteria)) for hit, criteria in hits]
         text = f"rank {self.flow.rank} step {step}: origins"
         self._ensure(((q, s.at) for _, m, q in made for s in m.sources), progress, text)
         own = {(m.node, m.round) for _, m, _ in made if any(source.own for source in m.sources)}
@@ -178,55 +188,64 @@ class Examiner:
         return [self._examined(provenances, *each) for each in made]
 
     def _ensure(
-        self, asked: Iterable[tuple[Sequence[Question], Located | None]], progress: ProgressFn, text: str
+        self, requested: Iterable[tuple[Sequence[Criterion], Located | None]], progress: ProgressFn, text: str
     ) -> None:
         wanted: dict[tuple[int, int], RequiredStats] = {}
-        for questions, at in asked:
+        places: dict[tuple[Criterion, int], set[int]] = {}
+        for criteria, at in requested:
             if at is None:
                 continue
             need = wanted.get((at.step, at.index), RequiredStats())
-            for question in questions:
-                need = need | question.need
+            for criterion in criteria:
+                need = need | criterion.need
+                places.setdefault((criterion, at.step), set()).add(at.index)
             wanted[at.step, at.index] = need
         self.measurements.ensure(wanted, progress, text)
         self._records.clear()
+        for (criterion, step), rows in places.items():
+            self._find_states(criterion, step, sorted(rows))
+
+    def _find_states(self, criterion: Criterion, step: int, rows: Sequence[int]) -> None:
+        with self.measurements.locked():
+            states = criterion.states(self.measurements.records(step), rows)
+        self._states.update(((criterion, step, row), state) for row, state in zip(rows, states, strict=True))
 
     def _replaced(
-        self, provenances: Provenances, provenance: Provenance, source: ValueSource, questions: Sequence[Question]
+        self, provenances: Provenances, provenance: Provenance, source: ValueSource, criteria: Sequence[Criterion]
     ) -> bool:
-        bad = any(self._holds(source.at, question) for question in questions)
+        bad = any(self._state(source.at, criterion) is State.BAD for criterion in criteria)
         return bad and source.own and source.held is not None and self._overwritten(provenances, provenance, source)
 
     def _examined(
-        self, provenances: Provenances, hit: Hit, provenance: Provenance, questions: Sequence[Question]
+        self, provenances: Provenances, hit: Hit, provenance: Provenance, criteria: Sequence[Criterion]
     ) -> Examined:
         answers = []
-        for question in questions:
-            sources = tuple(self._judge(provenances, provenance, source, question) for source in provenance.sources)
-            start = _decide(provenance, sources, question)
-            if question is OVERFLOW and start is not Start.FED and self._is_designed(provenances, hit):
+        for criterion in criteria:
+            sources = tuple(self._judge(provenances, provenance, source, criterion) for source in provenance.sources)
+            start = _decide(provenance, sources, criterion)
+            if criterion is OVERFLOW and start is not Start.TAINTED and self._is_designed(provenances, hit):
                 start = Start.DESIGNED
             answers.append((start, sources))
         starts = [number for number, (start, _) in enumerate(answers) if start in Start.origins()]
         start, sources = answers[starts[0] if starts else 0]
-        return Examined(hit, provenance, start, tuple(starts or range(len(questions))), sources)
+        return Examined(hit, provenance, start, tuple(starts or range(len(criteria))), sources)
 
     def _judge(
-        self, provenances: Provenances, provenance: Provenance, source: ValueSource, question: Question
+        self, provenances: Provenances, provenance: Provenance, source: ValueSource, criterion: Criterion
     ) -> Judged:
-        held = self._holds(source.at, question)
-        if source.after and (held or not question.overflow):  # what is left there, not what the node got
+        state = self._state(source.at, criterion)
+        bad = state is State.BAD
+        if source.after and (bad or not criterion.overflow):  # what is left there, not what the node got
             return Judged(source, source.at, State.UNKNOWN)
         if (
-            held
-            and self._replaced(provenances, provenance, source, (question,))
-            and self._holds(source.held, question) is False
+            bad
+            and self._replaced(provenances, provenance, source, (criterion,))
+            and self._state(source.held, criterion) is State.CLEAN
         ):
             return Judged(source, source.held, State.CLEAN, before=True)
-        state = State.UNKNOWN if held is None else State.BAD if held else State.CLEAN
-        designed = question is OVERFLOW and state is State.BAD and source.at is not None and self._designed(source.at)
+        designed = criterion is OVERFLOW and state is State.BAD and source.at is not None and self._designed(source.at)
         state = State.CLEAN if designed else state
-        constant = source.constant or self._is_attribute(source) or (question.unchanged and self._is_given(source))
+        constant = source.constant or self._is_attribute(source) or (criterion.unchanged and self._is_given(source))
         return Judged(source, source.at, state, constant, designed=designed)
 
     def _is_given(self, source: ValueSource) -> bool:
@@ -255,7 +274,7 @@ class Examiner:
         return meta is not None and meta.shape == () and meta.dtype.startswith(("bool", "int", "uint"))
 
     def _record(self, at: Located | None) -> Record | None:
-        """What is known about a tensor; a weight or an activation is asked for by everything that it went into."""
+        """Returns what is known about a tensor; everything that a weight or activation went into asks for it."""
         if at is None:
             return None
         place = at.step, at.index
@@ -263,11 +282,13 @@ class Examiner:
             self._records[place] = self.measurements.record(*place)
         return self._records[place]
 
-    def _holds(self, at: Located | None, question: Question) -> bool | None:
-        record = self._record(at)
-        if at is None or record is None or not record.need.covers(question.need):
-            return None
-        return question.holds(record, self.flow.is_first(at))
+    def _state(self, at: Located | None, criterion: Criterion) -> State:
+        if at is None:
+            return State.UNKNOWN
+        place = criterion, at.step, at.index
+        if place not in self._states:
+            self._find_states(criterion, at.step, [at.index])
+        return self._states[place]
 
     def _overwritten(self, provenances: Provenances, provenance: Provenance, source: ValueSource) -> bool:
         """Tells whether an input file shows the node's own result: in-place operators are dumped after the kernel."""
@@ -278,14 +299,14 @@ class Examiner:
         return any(output is not None and output.stats == record.stats for output in outputs)
 
 
-def _decide(provenance: Provenance, sources: Sequence[Judged], question: Question) -> Start:
-    if provenance.parameter >= 0 and question.need.previous:
+def _decide(provenance: Provenance, sources: Sequence[Judged], criterion: Criterion) -> Start:
+    if provenance.parameter >= 0 and criterion.need.previous:
         # That a parameter changed (or did not) is its own matter: what it was fed with has no such value to compare.
         return Start.SOURCE if provenance.start is Start.SOURCE else Start.UPDATED
-    counted = [each for each in sources if question.overflow or not each.constant]
+    counted = [each for each in sources if criterion.overflow or not each.constant]
     bad = [each for each in counted if each.state is State.BAD]
     if any(each.source.initial and each.source == provenance.before for each in bad):
         return Start.BEFORE
     if bad:
-        return Start.CONSTANT if all(each.constant for each in bad) else Start.FED
+        return Start.CONSTANT if all(each.constant for each in bad) else Start.TAINTED
     return Start.UNKNOWN if provenance.exchanged or any(each.missing for each in sources) else provenance.start

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -17,8 +19,7 @@ import numpy.typing as npt
 from tui_debugger.arrays import Int32
 from tui_debugger.check.flow import holds_tensors
 from tui_debugger.check.measure import Measurements
-from tui_debugger.graph.edges import real_consumers
-from tui_debugger.graph.table import PARAMETER, NodeFlag
+from tui_debugger.graph.table import PARAMETER, NodeFlag, real_consumers
 from tui_debugger.model import (
     PARAMETERS,
     Coverage,
@@ -29,20 +30,21 @@ from tui_debugger.model import (
     TensorMeta,
     Verdict,
     Watchpoint,
+    WatchResult,
     no_progress,
 )
 from tui_debugger.sources.base import TensorFlag
 from tui_debugger.stats.npy import TensorFile, open_array
 from tui_debugger.stats.records import Record, RequiredStats
 from tui_debugger.watch.condition_table import CONDITIONS, WIRE_OPERATOR_OVERFLOW
-from tui_debugger.watch.conditions import evaluate, needs
+from tui_debugger.watch.evaluate import ColumnEvaluator, needs
 
 Output = tuple[int, int]
 """(node row, output slot)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Question:
+class WatchedOutputs:
     """A watchpoint and the outputs of one step that it is about: slot ``slots[i]`` of node row ``rows[i]``."""
 
     watchpoint: Watchpoint
@@ -51,12 +53,12 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What judging one step found.
+class OutputHits:
+    """The hits of some outputs of one step.
 
     Attributes:
-        hits: (number of the question, hit with the one result), in execution order, then by question.
-        valueless: (number of the question, output) of what could not be judged because no values were dumped.
+        hits: (number of the watchpoint, hit with the one result), in execution order, then by watchpoint.
+        valueless: (number of the watchpoint, output) of what could not be judged because no values were dumped.
         coverage: what was looked at; an output that no watchpoint could look at counts as skipped.
     """
 
@@ -66,7 +68,7 @@ class Answer:
 
 
 class OutputTensors:
-    """The outputs of the nodes of one rank. Make one per question, as with ``Flow``; not for several threads."""
+    """The outputs of the nodes of one rank. Make a new one each time, as with ``Flow``; not for several threads."""
 
     def __init__(self, measurements: Measurements) -> None:
         """``measurements`` know the rank."""
@@ -116,7 +118,7 @@ class OutputTensors:
         self._measurements.ensure({place: RequiredStats() for place in places if place[1] >= 0}, progress, "statistics")
         return [self._measurements.record(*place) if place[1] >= 0 else None for place in places]
 
-    def judge(self, step: int, questions: Sequence[Question], progress: ProgressFn = no_progress) -> Answer:
+    def judge(self, step: int, watches: Sequence[WatchedOutputs], progress: ProgressFn = no_progress) -> OutputHits:
         """Judges outputs of one step, each with the watchpoints that name it; every file is read at most once.
 
         A weight-initialization watchpoint judges what the first consumer of a parameter read at the first dumped
@@ -125,33 +127,29 @@ class OutputTensors:
         Raises:
             CancelledError: from ``progress``; what was measured is kept.
         """
-        asked, valueless = self._asked(step, questions)
+        requests, valueless = self._requests(step, watches)
         wanted: dict[tuple[int, int], RequiredStats] = {}
-        for number, index, _ in asked:
+        for number, index, _ in requests:
             place = (step, index)
-            wanted[place] = wanted.get(place, RequiredStats()) | needs(questions[number].watchpoint)
+            wanted[place] = wanted.get(place, RequiredStats()) | needs(watches[number].watchpoint)
         self._measurements.ensure(wanted, progress, f"rank {self.flow.rank} step {step}")
-        hits = [
-            (number, hit)
-            for number, index, output in asked
-            if (hit := self._hit(step, index, output, questions[number].watchpoint)) is not None
-        ]
+        hits = self._hits(step, watches, requests)
         hits.sort(key=lambda each: (each[1].order, each[1].key.slot, each[0]))
-        return Answer(tuple(hits), tuple(valueless), self._coverage(step, questions, asked, hits))
+        return OutputHits(tuple(hits), tuple(valueless), self._coverage(step, watches, requests, hits))
 
     def _coverage(
         self,
         step: int,
-        questions: Sequence[Question],
-        asked: Sequence[tuple[int, int, Output]],
+        watches: Sequence[WatchedOutputs],
+        requests: Sequence[tuple[int, int, Output]],
         hits: Sequence[tuple[int, Hit]],
     ) -> Coverage:
         """Returns what was looked at. An output counts once, however many watchpoints name it."""
-        named = [each.rows.astype(np.int64) << 32 | each.slots for each in questions]
-        looked_at = len({output for _, _, output in asked})
+        named = [each.rows.astype(np.int64) << 32 | each.slots for each in watches]
+        looked_at = len({output for _, _, output in requests})
         unreadable = len({hit.key for _, hit in hits if hit.detail})
-        watched = Counter({each.watchpoint.id: 0 for each in questions})
-        watched.update(questions[number].watchpoint.id for number, _, _ in asked)
+        watched = Counter({each.watchpoint.id: 0 for each in watches})
+        watched.update(watches[number].watchpoint.id for number, _, _ in requests)
         blocked = Counter(hit.results[0].watchpoint for _, hit in hits if hit.results[0].verdict is Verdict.BLOCKED)
         return Coverage(
             checked=looked_at - unreadable,
@@ -163,16 +161,16 @@ class OutputTensors:
             blocked=tuple(sorted(blocked.items())),
         )
 
-    def _asked(
-        self, step: int, questions: Sequence[Question]
+    def _requests(
+        self, step: int, watches: Sequence[WatchedOutputs]
     ) -> tuple[list[tuple[int, int, Output]], list[tuple[int, Output]]]:
-        """(question, index in the step's table, output) of what has values; (question, output) of what has none."""
+        """Returns (watchpoint, table row, output) of what has values; (watchpoint, output) of what has none."""
         located: dict[tuple[bool, Output], int] = {}
-        asked: list[tuple[int, int, Output]] = []
+        requests: list[tuple[int, int, Output]] = []
         valueless: list[tuple[int, Output]] = []
-        for number, question in enumerate(questions):
-            condition = CONDITIONS[question.watchpoint.condition]
-            for output in zip(question.rows.tolist(), question.slots.tolist(), strict=True):
+        for number, watch in enumerate(watches):
+            condition = CONDITIONS[watch.watchpoint.condition]
+            for output in zip(watch.rows.tolist(), watch.slots.tolist(), strict=True):
                 if condition.initial_only and not self._starts(step, output[0]):
                     continue
                 key = (condition.initial_only, output)
@@ -183,24 +181,32 @@ class OutputTensors:
                 if index < 0 or self.flow.is_constant(output[0]):
                     valueless.append((number, output))
                 elif condition.wire != WIRE_OPERATOR_OVERFLOW:  # no matter of values: nothing here can judge it
-                    asked.append((number, index, output))
-        return asked, valueless
+                    requests.append((number, index, output))
+        return requests, valueless
 
-    def _hit(self, step: int, index: int, output: Output, watchpoint: Watchpoint) -> Hit | None:
+    def _hits(
+        self, step: int, watches: Sequence[WatchedOutputs], requests: Sequence[tuple[int, int, Output]]
+    ) -> list[tuple[int, Hit]]:
+        """Returns (watchpoint, hit with the one result) of everything that a watchpoint has something to say about."""
+        hits = []
+        with self._measurements.locked():
+            records = self._measurements.records(step)
+            for number, group in groupby(requests, key=itemgetter(0)):
+                watchpoint = watches[number].watchpoint
+                places = [(index, output) for _, index, output in group]
+                first = np.array([self.flow.previous_step(row, step) is None for _, (row, _) in places])
+                initial = CONDITIONS[watchpoint.condition].initial_only
+                evaluator = ColumnEvaluator(records, np.array([index for index, _ in places], np.int64))
+                for place, result in zip(places, evaluator.results(watchpoint, first, initial=initial), strict=True):
+                    if result is not None:
+                        hits.append((number, self._hit(step, *place, result)))
+        return hits
+
+    def _hit(self, step: int, index: int, output: Output, result: WatchResult) -> Hit:
         record = self._measurements.record(step, index)
-        if record is None:
-            return None
-        row, _ = output
-        result = evaluate(
-            watchpoint,
-            record,
-            first_step=self.flow.previous_step(row, step) is None,
-            initial=CONDITIONS[watchpoint.condition].initial_only,
-        )
-        if result is None:
-            return None
         order = int(self.flow.table(step).order[index])
-        return Hit(self.key(step, output), row, (result,), (step, order), record.stats, detail=record.error)
+        stats, detail = (record.stats, record.error) if record is not None else (None, "")
+        return Hit(self.key(step, output), output[0], (result,), (step, order), stats, detail=detail)
 
     def unknown(self, step: int) -> int:
         """Tells how many outputs on disk are none of the graph's: of nodes or slots that it does not have.
@@ -220,7 +226,7 @@ class OutputTensors:
         return self.flow.nodes.key(self.flow.rank, step, row, slot=slot)
 
     def _starts(self, step: int, row: int) -> bool:
-        """Whether a node is a parameter and this its first dumped step: then its first reader saw its initial value."""
+        """Tells whether a parameter is at its first dumped step: its first reader saw its initial value."""
         return self.flow.nodes.category_of(row) in PARAMETERS and self.flow.previous_step(row, step) is None
 
     def _only_inputs(self, step: int) -> bool:

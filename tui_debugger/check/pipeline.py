@@ -13,7 +13,15 @@ from typing import Final
 
 from tui_debugger.check.measure import Reading
 from tui_debugger.check.plan import Plan, RequiredByStep
-from tui_debugger.check.progress import ATTEMPTS, RENUMBERINGS, List, ListingAhead, Steady, scaled, undisturbed
+from tui_debugger.check.progress import (
+    ATTEMPTS,
+    RENUMBERINGS,
+    List,
+    ListingAhead,
+    Steady,
+    retry_when_renumbered,
+    scaled,
+)
 from tui_debugger.check.results import KnownResults, merged
 from tui_debugger.check.step import Checker, PairResult
 from tui_debugger.check.types import CheckResult, Pair
@@ -208,7 +216,7 @@ MakeChecker = Callable[[int, Sequence[Watchpoint], ProgressFn], Checker]
 
 
 class CheckRunner:
-    """What the batches of one check share.
+    """The state that the batches of one check share.
 
     Attributes:
         version: of the watchpoint list.
@@ -389,7 +397,7 @@ class Checks:
         """See ``Session.cost``."""
         version, watchpoints = self.listed()
         missing = [pair for pair in pairs if self.known_results.fresh(pair, version) is None]
-        return undisturbed(
+        return retry_when_renumbered(
             lambda: sum(self._checker(rank, watchpoints, no_progress).cost(step) for rank, step in missing)
         )
 
@@ -438,7 +446,7 @@ class Checks:
 
 
 class _Window:
-    """How many pairs are judged together: enough that each file is read once, few enough to show something soon."""
+    """Decides how many pairs are judged together: each file is read once, and something is shown soon."""
 
     def __init__(self) -> None:
         self.size = 1
@@ -447,7 +455,7 @@ class _Window:
 
     @property
     def largest(self) -> int:
-        """How many the next time at most."""
+        """Returns how many are judged together next time at most."""
         return 4 * self.size
 
     def passed(self, pairs: int) -> None:

@@ -1,4 +1,4 @@
-"""What has to be known about which tensors: a column over the table of each step, no object per tensor."""
+"""Plans which statistics of which tensors are needed: a column over the table of each step, no object per tensor."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ import numpy.typing as npt
 
 from tui_debugger.arrays import Int16, Int64, Mask
 from tui_debugger.check.flow import Flow, of_round, read_by
-from tui_debugger.graph.edges import holders
-from tui_debugger.graph.table import NodeTable
+from tui_debugger.graph.table import NodeTable, holders
 from tui_debugger.model import Category, NodeKind, NodeSelection, Side, Watchpoint
 from tui_debugger.sources.base import TensorFlag, TensorTable
 from tui_debugger.stats.records import RequiredStats
 from tui_debugger.watch.condition_table import CONDITIONS, WIRE_OPERATOR_OVERFLOW, WIRE_OVERFLOW
-from tui_debugger.watch.conditions import needs
+from tui_debugger.watch.evaluate import needs
 
 Rows = npt.NDArray[np.integer[Any]]
 
@@ -37,11 +36,11 @@ class RequiredByStep:
         column = self._columns.get(step)
         if column is None:
             column = self._columns[step] = np.zeros(len(table), np.int16)
-        asked = column[rows]
+        numbers = column[rows]
         joined = np.zeros(len(self._needs) + 1, np.int16)
-        for number in np.flatnonzero(np.bincount(asked)).tolist():
+        for number in np.flatnonzero(np.bincount(numbers)).tolist():
             joined[number] = self._number(self._needs[number - 1] | need if number else need)
-        column[rows] = joined[asked]
+        column[rows] = joined[numbers]
 
     def steps(self) -> list[int]:
         """The steps that something is asked about, ascending."""
@@ -175,25 +174,25 @@ class Planner:
 
     def _references(self, step: int, subjects: Subjects) -> tuple[tuple[int, Int64, Int64], ...]:
         """Files of what each input holds, and of a weight that another graph updates what that left there."""
-        fed = np.flatnonzero(subjects.input & (subjects.holder >= 0))
-        carried = self.flow.nodes.are_parameters(subjects.holder[fed])
+        inputs = np.flatnonzero(subjects.input & (subjects.holder >= 0))
+        carried = self.flow.nodes.are_parameters(subjects.holder[inputs])
         table = self.flow.table(step)
-        now = np.empty(len(fed), np.int64)
-        made, held = fed[~carried], fed[carried]
-        columns = _outputs(subjects, made)
-        now[~carried] = read_by(table, *columns, subjects.row[made])
+        holding = np.empty(len(inputs), np.int64)
+        from_operators, from_parameters = inputs[~carried], inputs[carried]
+        columns = _outputs(subjects, from_operators)
+        holding[~carried] = read_by(table, *columns, subjects.row[from_operators])
         rounds = table.round[subjects.row]
-        for number in np.unique(rounds[held]).tolist():
-            of = carried & (rounds[fed] == number)
-            now[of] = of_round(table, *_outputs(subjects, fed[of]), number)
-        there = now >= 0
-        found = [(step, fed[there], now[there])]
+        for number in np.unique(rounds[from_parameters]).tolist():
+            of = carried & (rounds[inputs] == number)
+            holding[of] = of_round(table, *_outputs(subjects, inputs[of]), number)
+        dumped = holding >= 0
+        found = [(step, inputs[dumped], holding[dumped])]
         repeating = self._repeating(subjects)
-        asked = np.concatenate([held, repeating])
-        before, index = self.flow.befores(step, *_outputs(subjects, asked), rounds[asked])
+        carrying = np.concatenate([from_parameters, repeating])
+        before, index = self.flow.befores(step, *_outputs(subjects, carrying), rounds[carrying])
         for earlier in np.unique(before[before >= 0]).tolist():
             of = before == earlier
-            found.append((earlier, asked[of], index[of]))
+            found.append((earlier, carrying[of], index[of]))
         found.append((step, *self._updated_now(step, subjects, repeating)))
         return tuple(found)
 
@@ -228,13 +227,13 @@ class Planner:
             # Whether a copy says more than they do takes the same comparisons with the step before of both.
             change = RequiredStats(change=need.change, closeness=need.closeness)
             for step, subject, rows in plan.references:
-                asked = mask[subject] & (subjects.input[subject] | change.previous)
-                wants.ask(step, self.flow.table(step), rows[asked], change)
+                wanted = mask[subject] & (subjects.input[subject] | change.previous)
+                wants.ask(step, self.flow.table(step), rows[wanted], change)
             wants.ask(plan.step, table, own[mask[of]], change)
 
 
 class _Choice:
-    """What the watchpoints select, by node."""
+    """The nodes that the watchpoints select."""
 
     def __init__(
         self,
@@ -289,9 +288,9 @@ class _Choice:
         mask = np.zeros((len(self._initial), len(subjects)), np.bool_)
         if not len(self._initial):
             return mask
-        fed = np.flatnonzero(subjects.input & (subjects.holder >= 0))
-        _, at = np.unique(subjects.holder[fed], return_index=True)
-        first = fed[at]
+        inputs = np.flatnonzero(subjects.input & (subjects.holder >= 0))
+        _, at = np.unique(subjects.holder[inputs], return_index=True)
+        first = inputs[at]
         holder = subjects.holder[first]
         chosen = (self._scope[holder] | self._scope[subjects.node[first]]) & starts[first]
         chosen &= self._nodes.are_parameters(holder)
@@ -341,7 +340,7 @@ def _outputs(subjects: Subjects, which: Int64) -> tuple[Int64, Int64, Int64]:
 
 
 def _by_name(selection: NodeSelection) -> NodeSelection:
-    """What a selection names, by node, scope, type or a regular expression: who names a node means all its inputs."""
+    """Returns what a selection names by node, scope, type or regular expression: it means all inputs of such nodes."""
     named = tuple(selector for selector in selection.include if selector.kind is not NodeKind.CATEGORY)
     return NodeSelection(named, selection.exclude)
 

@@ -57,11 +57,19 @@ T = TypeVar("T")
 ATTEMPTS = 3
 """So often a step is judged whose files change meanwhile; the last answer then stands, but is not kept as known."""
 RENUMBERINGS = 20
-"""So often a question is put whose node numbers change meanwhile: there is no answer that could stand instead."""
+"""So often a question is asked whose node numbers change meanwhile: there is no answer that could stand instead."""
 
 
-def undisturbed(ask: Callable[[], T]) -> T:
-    """The answer to a question, which is put again when the nodes were read anew in the middle of it."""
+def retry_when_renumbered(ask: Callable[[], T]) -> T:
+    """Answers a question, and asks it again when the nodes were read anew in the middle of it.
+
+    A question sees a snapshot: a ``Flow`` keeps the node table and every step's table that it was given. Its generation
+    is ``NodeTable.lineage``, which changes when a graph arrives in a dump that is still being written and the nodes
+    are numbered anew. The tables of steps are listed when they are first asked for, so that a question may learn in
+    its middle that its generation is over. An answer about it would speak of nodes that no front end shows any more:
+    keeping the old node table alive beside the new one would cost its memory again and give that answer; asking anew
+    gives the right one, and happens once in the life of a dump.
+    """
     for _ in range(RENUMBERINGS):
         with suppress(RenumberedError):
             return ask()

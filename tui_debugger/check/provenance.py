@@ -1,4 +1,4 @@
-"""What a tensor was made from, and by which node: the sources that decide whether something bad starts there.
+"""Finds what a tensor was made from, and by which node: by these sources something bad starts there, or does not.
 
 Bad tensors that certainly do not start it, found in columns: hardly any is left to be asked one by one.
 
@@ -18,17 +18,14 @@ import numpy.typing as npt
 
 from tui_debugger.check.flow import Flow, Holder, Located
 from tui_debugger.check.measure import Measurements
-from tui_debugger.graph.categories import in_place_slots, update_of
-from tui_debugger.graph.edges import edges, holders
-from tui_debugger.graph.operator_types import is_collective, is_receiving
-from tui_debugger.graph.optimizers import assigned
-from tui_debugger.graph.table import NodeFlag, NodeTable
+from tui_debugger.graph.categories import assigned, in_place_slots, is_collective, is_receiving, update_of
+from tui_debugger.graph.table import NodeFlag, NodeTable, edges, holders
 from tui_debugger.model import PARAMETERS, Category, Hit, Side
 from tui_debugger.sources.base import TensorTable
 
 
 class Start(Enum):
-    """How something bad starts at a tensor, or why it does not."""
+    """The way in which something bad starts at a tensor, or the reason why it does not."""
 
     MADE = "made"
     """A node made it from clean inputs."""
@@ -46,7 +43,7 @@ class Start(Enum):
     """Not here: it comes from a constant of the graph, such as the -Inf of a mask."""
     DESIGNED = "by_design"
     """Not here: an operator was told to write this Inf. What became of it may be where it starts."""
-    FED = "fed"
+    TAINTED = "fed"
     """Not here: something that it was made from is bad."""
     UNKNOWN = "unknown"
     """Not judged: not everything that it was made from is known."""
@@ -94,7 +91,7 @@ class ValueSource:
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """How a tensor came to be.
+    """The way in which a tensor came to be.
 
     Attributes:
         row: the node to be named: what made it, or where it was changed.
@@ -234,7 +231,7 @@ class Provenances:
         return found
 
     def _left_out(self, row: int, slots: set[int]) -> set[int]:
-        """What a node without a graph must have as well: slots below a dumped one, by its type, of the run before."""
+        """Returns further slots that a node without a graph has: below dumped ones, by its type, in the run before."""
         found = set(range(max(slots)))
         if self.flow.nodes.op_type(row) in _OF_TWO:
             found |= {0, 1}
@@ -341,7 +338,7 @@ def surely_tainted(  # noqa: PLR0917 - the columns of a question, and what is kn
 
 
 class _Step:
-    """What is bad in a step, and which nodes got something bad."""
+    """The bad tensors of a step, and the nodes that got something bad."""
 
     def __init__(self, measurements: Measurements, step: int, designed: Mask) -> None:
         self._flow: Flow = measurements.flow

@@ -13,13 +13,10 @@ from tui_debugger.check.by_design import Contents, Designs, contents_of, mark, s
 from tui_debugger.check.hits import HitList, StepHits
 from tui_debugger.check.step import Checker, PairResult
 from tui_debugger.check.types import Pair
-from tui_debugger.graph.edges import edges, real_inputs
-from tui_debugger.graph.operator_types import is_collective, is_receiving
-from tui_debugger.graph.optimizers import assigned, outlives_steps
-from tui_debugger.graph.table import NodeTable
-from tui_debugger.live.graph import RankGraph
+from tui_debugger.graph.categories import assigned, is_collective, is_receiving, outlives_steps
+from tui_debugger.graph.table import NodeTable, edges, real_inputs
+from tui_debugger.live.graph import RankGraph, judged
 from tui_debugger.live.rank import StepKept
-from tui_debugger.live.watching import judged
 from tui_debugger.live.wire import START, ReceivedHit, Stop, TrainingInfo
 from tui_debugger.model import (
     PARAMETERS,
@@ -39,12 +36,12 @@ from tui_debugger.model import (
 from tui_debugger.stats.records import Record, Records
 from tui_debugger.watch.condition_table import (
     CONDITIONS,
+    NOT_FINITE,
     WIRE_CHANGE_TOO_LARGE,
     WIRE_CHANGE_TOO_SMALL,
     WIRE_NOT_CHANGED,
     WIRE_OVERFLOW,
 )
-from tui_debugger.watch.conditions import NOT_FINITE
 from tui_debugger.watch.evaluate import SILENT
 
 _CHANGED: Final = TRAINABLE | {Category.OPTIMIZER_STATE}
@@ -58,21 +55,24 @@ class ReceivedHits(StepHits):
     """Hits of one step with what the client said of each.
 
     Attributes:
-        said: the results of each hit.
+        reported: the results of each hit.
     """
 
-    said: tuple[tuple[WatchResult, ...], ...] = ()
+    reported: tuple[tuple[WatchResult, ...], ...] = ()
 
     def not_finite(self) -> npt.NDArray[np.int16]:
         """See ``StepHits``: as the client said, who need not tell the statistics."""
         bits = super().not_finite()
-        for at, results in enumerate(self.said):
+        for at, results in enumerate(self.reported):
             for each in results:
                 bits[at] |= int(each.error & NOT_FINITE)
         return bits
 
+    def evaluate(self, indices: Sequence[int]) -> None:
+        """See ``StepHits``: the client did."""
+
     def _results(self, index: int) -> tuple[WatchResult, ...]:
-        return self.said[index]
+        return self.reported[index]
 
 
 def received_hits(
@@ -140,7 +140,7 @@ def _order(nodes: NodeTable, tensors: Sequence[tuple[int, int]], *, by_client: b
 
 
 def _after_sources(nodes: NodeTable, first: Mapping[int, int]) -> dict[int, int]:
-    """When each of some nodes was there: as it was reported, but no later than anything that was made from it."""
+    """Returns the place in time of some nodes: as reported, but no later than anything that was made from them."""
     flow, never = edges(nodes), len(nodes) + len(first)
     there = np.full(len(nodes), never, np.int64)
     there[list(first)] = list(first.values())
@@ -160,13 +160,13 @@ def places_without_statistics(graph: RankGraph, hits: Sequence[ReceivedHit]) -> 
 
 def with_statistics(graph: RankGraph, kept: StepKept | None, hits: Sequence[ReceivedHit]) -> list[ReceivedHit]:
     """The hits, with what the training said since of those that came without statistics; empty when it said nothing."""
-    told, more = list(hits), False
+    complete, any_known = list(hits), False
     for at, hit in enumerate(hits):
         place = graph.place(graph.find(hit.node), hit.slot) if hit.stats is None and kept is not None else -1
-        said = kept.told.get(place) if kept is not None else None
-        if place >= 0 and said is not None and said.stats is not None:
-            told[at], more = replace(hit, meta=said.meta, stats=said.stats), True
-    return told if more else []
+        known = kept.sent.get(place) if kept is not None else None
+        if place >= 0 and known is not None and known.stats is not None:
+            complete[at], any_known = replace(hit, meta=known.meta, stats=known.stats), True
+    return complete if any_known else []
 
 
 def _columns(
@@ -179,13 +179,13 @@ def _columns(
     number = {watchpoint.id: at for at, watchpoint in enumerate(watchpoints)}
     verdicts = np.full((len(watchpoints), count), SILENT, np.int8)
     records = Records(count)
-    said = []
+    reported = []
     for at, results in enumerate(found.values()):
         for watchpoint, (result, hit) in results.items():
             verdicts[number[watchpoint], at] = result.verdict
             if hit.meta is not None and hit.stats is not None:
                 records.put(at, Record(hit.meta, hit.stats))
-        said.append(tuple(results[watchpoint][0] for watchpoint in sorted(results)))
+        reported.append(tuple(results[watchpoint][0] for watchpoint in sorted(results)))
     return ReceivedHits(
         rank=pair[0],
         step=pair[1],
@@ -201,7 +201,7 @@ def _columns(
         verdicts=verdicts,
         first=np.full(count, pair[1] <= START, np.bool_),
         origin=np.zeros(count, np.bool_),
-        said=tuple(said),
+        reported=tuple(reported),
     )
 
 
@@ -235,7 +235,7 @@ def bad_tensors(hits: ReceivedHits) -> np.ndarray[tuple[int], np.dtype[np.bool_]
                 each.error & NOT_FINITE or (CONDITIONS[each.condition].wire == WIRE_OVERFLOW and not each.error)
                 for each in results
             )
-            for results in hits.said
+            for results in hits.reported
         ],
         np.bool_,
     )
@@ -244,7 +244,7 @@ def bad_tensors(hits: ReceivedHits) -> np.ndarray[tuple[int], np.dtype[np.bool_]
 Mask = npt.NDArray[np.bool_]
 _CHANGES: Final = frozenset({WIRE_CHANGE_TOO_LARGE, WIRE_CHANGE_TOO_SMALL, WIRE_NOT_CHANGED})
 MINDSPORE: Final = "MindSpore "
-"""How programs of MindSpore's own client begin."""
+"""The names of programs of MindSpore's own client begin with it."""
 _UNREADABLE: Final = ErrorBits.UNREADABLE | ErrorBits.OUT_OF_MEMORY | ErrorBits.NO_VALUE
 
 
@@ -289,16 +289,16 @@ def judgement_of(
         flow_known: what a node of this step was made from is what the graph says: else nothing is an origin.
     """
     info = watched.info
-    asked = [
+    judging = [
         (watchpoint, mask)
         for watchpoint, mask in zip(watched.watchpoints, watched.masks, strict=True)
-        if _asked(watchpoint, stop, info)
+        if _is_judged(watchpoint, stop, info)
     ]
     found = received_hits((rank, stop.step), watched.graph, watched.watchpoints, hits, notice, by_client=ours(info))
-    covered = _places(watched.graph, asked)
+    covered = _places(watched.graph, judging)
     if stop.step <= START:
         covered &= watched.graph.parameter
-    looked = _looked_for_overflow(watched.graph, asked, covered)
+    looked = _looked_for_overflow(watched.graph, judging, covered)
     clean = _without_bad(watched.graph, found, looked)
     designs = Designs(watched.graph.nodes, _Held(watched.graph, found, clean))
     used = clean if bad_before is None else _as_used(watched.graph, clean, looked, bad_before)
@@ -307,7 +307,7 @@ def judgement_of(
     for at in np.flatnonzero(bad_tensors(found)).tolist():
         if types := designs.absorbed_by(int(found.node[at]), int(found.slot[at])):
             mark(found, at, types)
-    coverage = _coverage((rank, stop.step), watched.graph, found, asked, covered)
+    coverage = _coverage((rank, stop.step), watched.graph, found, judging, covered)
     return PairResult(HitList([found]), coverage, _judged(watched.graph, found, covered))
 
 
@@ -316,18 +316,18 @@ def ours(info: TrainingInfo) -> bool:
     return not info.program.startswith(MINDSPORE)
 
 
-def _asked(watchpoint: Watchpoint, stop: Stop, info: TrainingInfo) -> bool:
-    """Whether a client judges a condition at a stop: before the first step those of initial values, and only them."""
+def _is_judged(watchpoint: Watchpoint, stop: Stop, info: TrainingInfo) -> bool:
+    """Tells whether a client judges a condition at a stop: before the first step those of initial values alone."""
     condition = CONDITIONS[watchpoint.condition]
     if condition.initial_only != (stop.step <= START):
         return False
     return judged(condition, info) and not (stop.node and condition.wire in _CHANGES)
 
 
-def _places(graph: RankGraph, asked: Sequence[tuple[Watchpoint, Mask]]) -> npt.NDArray[np.bool_]:
+def _places(graph: RankGraph, judging: Sequence[tuple[Watchpoint, Mask]]) -> npt.NDArray[np.bool_]:
     """[watchpoint, place]: the tensors that each looks at."""
     may = graph.nodes.watchable[graph.node]
-    rows = [mask[graph.node] & may for _, mask in asked]
+    rows = [mask[graph.node] & may for _, mask in judging]
     return np.stack(rows) if rows else np.zeros((0, len(graph)), np.bool_)
 
 
@@ -348,12 +348,12 @@ def _coverage(
     pair: tuple[int, int],
     graph: RankGraph,
     hits: ReceivedHits,
-    asked: Sequence[tuple[Watchpoint, Mask]],
+    judging: Sequence[tuple[Watchpoint, Mask]],
     covered: npt.NDArray[np.bool_],
 ) -> Coverage:
     looked = covered.any(axis=0)
-    unreadable = sum(any(each.error & _UNREADABLE for each in results) for results in hits.said)
-    counts = zip(asked, covered.sum(axis=1).tolist(), strict=True)
+    unreadable = sum(any(each.error & _UNREADABLE for each in results) for results in hits.reported)
+    counts = zip(judging, covered.sum(axis=1).tolist(), strict=True)
     return Coverage(
         checked=max(int(looked.sum()) - unreadable, 0),
         unreadable=unreadable,
@@ -367,10 +367,10 @@ def _coverage(
 
 
 def _looked_for_overflow(
-    graph: RankGraph, asked: Sequence[tuple[Watchpoint, Mask]], covered: npt.NDArray[np.bool_]
+    graph: RankGraph, judging: Sequence[tuple[Watchpoint, Mask]], covered: npt.NDArray[np.bool_]
 ) -> Mask:
     """Places of which the client says so if they hold NaN or Inf: some overflow watchpoint looks at them."""
-    overflow = [CONDITIONS[watchpoint.condition].wire == WIRE_OVERFLOW for watchpoint, _ in asked]
+    overflow = [CONDITIONS[watchpoint.condition].wire == WIRE_OVERFLOW for watchpoint, _ in judging]
     looked: Mask = np.zeros(len(graph), np.bool_)
     for row in np.flatnonzero(overflow).tolist():
         looked |= covered[row]
@@ -411,7 +411,7 @@ def _as_used(graph: RankGraph, clean: Mask, looked: Mask, bad_before: frozenset[
 
 
 class _Held:
-    """What a client said of a tensor: see ``Designs``."""
+    """Returns what a client said of a tensor: see ``Designs``."""
 
     def __init__(self, graph: RankGraph, hits: ReceivedHits, clean: Mask) -> None:
         self._graph = graph
@@ -459,7 +459,7 @@ def _origins(graph: RankGraph, hits: ReceivedHits, clean: Mask, designs: Designs
 
 
 _INPUTS: Final = ("inputs.", "NoGrad/inputs.")
-"""How our client for PyTorch names what a model is called with, which no weight is part of."""
+"""Our client for PyTorch begins the names of what a model is called with like this; no weight is part of it."""
 
 
 def _clean_input(graph: RankGraph, clean: Mask, row: int, slot: int) -> bool:

@@ -28,7 +28,7 @@ _YOUNG_NS = 2 * 10**9
 
 
 class StepStats:
-    """What is known about the tensors of one step.
+    """The knowledge about the tensors of one step.
 
     Attributes:
         table: the files that the rows of ``records`` stand for.
@@ -142,7 +142,7 @@ class RankStats:
 
 
 class StatsCache:
-    """What is known of all ranks.
+    """The knowledge about all ranks.
 
     A ``RankStats`` that is replaced stays with those who work with it: what they measure meanwhile is lost with it
     instead of passing for knowledge about the present.
@@ -261,7 +261,7 @@ class StoredStats:
 
 @dataclass(frozen=True, slots=True)
 class _Now:
-    """How the files of a step and those before look now."""
+    """Returns how the files of a step and those before look now."""
 
     step: int
     befores: Befores

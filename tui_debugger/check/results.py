@@ -28,7 +28,7 @@ _NAMED: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Which ranks and steps somebody asked for; None: all of them."""
+    """The ranks and steps that somebody asked for; None: all of them."""
 
     ranks: tuple[Span, ...] | None = None
     steps: tuple[Span, ...] | None = None
@@ -118,7 +118,7 @@ class Ticket:
 
 
 class KnownResults:
-    """What every (rank, step) was last found to be, with the watchpoint version it was judged by.
+    """The last result of every (rank, step), with the watchpoint version it was judged by.
 
     Attributes:
         edition: another number whenever something in it is different.

@@ -1,7 +1,7 @@
-"""Input files that only repeat what another file says: which watchpoints they leave to that file.
+"""Evaluates the watchpoints on one step of one rank.
 
-Decided for each watchpoint: a copy that another watchpoint judged says nothing about this one. Everything is a column
-over the subjects of a step.
+Input files that only repeat what another file says are left to that file. That is decided for each watchpoint: a copy
+that another watchpoint judged says nothing about this one. Everything is a column over the subjects of a step.
 """
 
 from __future__ import annotations
@@ -25,13 +25,12 @@ from tui_debugger.check.provenance import surely_tainted
 from tui_debugger.model import Coverage, NodeKind, ProgressFn, Verdict, Watchpoint, no_progress
 from tui_debugger.stats.fields import STORED
 from tui_debugger.stats.records import ROW, Records, State
-from tui_debugger.watch.conditions import needs
-from tui_debugger.watch.evaluate import SILENT, ColumnEvaluator, Evaluated
+from tui_debugger.watch.evaluate import SILENT, ColumnEvaluator, Evaluated, needs
 
 _WORDS: Final = len(STORED)
 """A row of ``Records`` starts with so many words of eight bytes that are its statistics."""
 _CODES: Final = 1 << 10
-"""More than there are values of ``Sifted.finding``."""
+"""More than there are values of ``Evaluated.finding``."""
 
 
 class DuplicateInputs:
@@ -48,46 +47,48 @@ class DuplicateInputs:
         bad = (rows["nan"] > 0) | (rows["pos_inf"] > 0) | (rows["neg_inf"] > 0)
         # Equal statistics mean equal values, but zeros and scalars equal something else by chance.
         varied = ~np.isnan(rows["variance"]) & (rows["variance"] != 0)
-        self._telling: Mask = bad | varied
-        self._held = [self._equal(step, subject, row) for step, subject, row in plan.references]
-        self._now = np.full(len(subjects), -1, np.int64)
+        self._distinctive: Mask = bad | varied
+        self._equal_sources = [self._equal(step, subject, row) for step, subject, row in plan.references]
+        self._current_rows = np.full(len(subjects), -1, np.int64)
         for _, subject, row in plan.references[:1]:  # the first are the files of this run
-            self._now[subject] = row
+            self._current_rows[subject] = row
         of, own = subjects.own
-        telling = self._telling[of]
-        self._own = self._equal(plan.step, of[telling], own[telling])
+        distinctive = self._distinctive[of]
+        self._equal_own = self._equal(plan.step, of[distinctive], own[distinctive])
         self._values = _words(self._records, subjects.row)
-        self._fed = np.flatnonzero(subjects.input & (subjects.holder >= 0) & self._measured)
-        place = subjects.holder[self._fed] << 32 | subjects.holder_slot[self._fed] << 16
-        place |= measurements.flow.table(plan.step).round[subjects.row[self._fed]].astype(np.int64)
-        self._fed_groups = _groups(self._values[self._fed], place)
-        self._unfed = np.flatnonzero(subjects.input & (subjects.holder < 0))
-        self._flags = self._operators_flags() if len(self._unfed) else np.zeros(0, np.bool_)
+        self._known_inputs = np.flatnonzero(subjects.input & (subjects.holder >= 0) & self._measured)
+        place = subjects.holder[self._known_inputs] << 32 | subjects.holder_slot[self._known_inputs] << 16
+        place |= measurements.flow.table(plan.step).round[subjects.row[self._known_inputs]].astype(np.int64)
+        self._input_groups = _groups(self._values[self._known_inputs], place)
+        self._unknown_inputs = np.flatnonzero(subjects.input & (subjects.holder < 0))
+        self._flags = self._operators_flags() if len(self._unknown_inputs) else np.zeros(0, np.bool_)
 
-    def answered(self, number: int, said: Evaluated) -> Mask:
-        """Subjects that a watchpoint leaves to another file; ``said``: what it says of each."""
+    def answered(self, number: int, evaluated: Evaluated) -> Mask:
+        """Subjects that a watchpoint leaves to another file; ``evaluated``: what it says of each."""
         subjects, watchpoint = self._plan.subjects, self._watchpoints[number]
         watch = subjects.watch[number]
-        finding = said.finding if needs(watchpoint).previous else None
+        finding = evaluated.finding if needs(watchpoint).previous else None
         answered = np.zeros(len(subjects), np.bool_)
-        for step, subject, row in self._held:
+        for step, subject, row in self._equal_sources:
             use = subjects.covered_holder[number][subject] & watch[subject]
-            fed = use & subjects.input[subject]
+            inputs = use & subjects.input[subject]
             if finding is None:
-                fed[fed] = self._answers_here(watchpoint, said, step, subject[fed], row[fed])
-            self._answer(answered, watchpoint, (step, subject[fed], row[fed]), finding)
+                inputs[inputs] = self._answers_here(watchpoint, evaluated, step, subject[inputs], row[inputs])
+            self._answer(answered, watchpoint, (step, subject[inputs], row[inputs]), finding)
             if finding is not None:  # a weight that this graph only reads: that it did not change says nothing
-                answered[subject[use & ~fed]] = True
-        step, subject, row = self._own
+                answered[subject[use & ~inputs]] = True
+        step, subject, row = self._equal_own
         use = subjects.covered_node[number][subject] & watch[subject]
         self._answer(answered, watchpoint, (step, subject[use], row[use]), finding)
         self._answer_repeats(answered, watch, finding)
-        if len(self._unfed):
+        if len(self._unknown_inputs):
             self._answer_without_graph(answered, number, finding)
         answered &= watch
         return answered
 
-    def _answers_here(self, watchpoint: Watchpoint, said: Evaluated, step: int, subject: Int64, row: Int64) -> Mask:
+    def _answers_here(
+        self, watchpoint: Watchpoint, evaluated: Evaluated, step: int, subject: Int64, row: Int64
+    ) -> Mask:
         """Tells which equal files answer for an input within its own step and graph.
 
         What was left by another step, or by another graph's run, may not be asked for: a finding is left to it only
@@ -95,17 +96,17 @@ class DuplicateInputs:
         """
         foreign = self._measurements.flow.table(step).node[row] != self._plan.subjects.holder[subject]
         foreign |= step != self._plan.step
-        doubtful = np.flatnonzero(foreign & (said.finding[subject] >= 0))
+        doubtful = np.flatnonzero(foreign & (evaluated.finding[subject] >= 0))
         answers = np.ones(len(subject), np.bool_)
         if len(doubtful):
-            now = self._now[subject[doubtful]]
+            current = self._current_rows[subject[doubtful]]
             found = (
-                ColumnEvaluator(self._records, np.maximum(now, 0))
-                .evaluate(watchpoint, np.zeros(len(now), np.bool_))
+                ColumnEvaluator(self._records, np.maximum(current, 0))
+                .evaluate(watchpoint, np.zeros(len(current), np.bool_))
                 .finding
                 >= 0
             )
-            answers[doubtful] = found & (now >= 0)
+            answers[doubtful] = found & (current >= 0)
         return answers
 
     def _answer(
@@ -125,15 +126,15 @@ class DuplicateInputs:
 
     def _answer_repeats(self, answered: Mask, watch: Mask, finding: Int16 | None) -> None:
         """Of several inputs that hold the same tensor with the same values, the first one is judged."""
-        fed, groups = self._fed, self._fed_groups
-        candidates = watch[fed] & ~answered[fed]
+        inputs, groups = self._known_inputs, self._input_groups
+        candidates = watch[inputs] & ~answered[inputs]
         later = _later(groups, candidates)
         if finding is not None:
-            code = finding[fed].astype(np.int64)
+            code = finding[inputs].astype(np.int64)
             if (code[candidates] >= 0).any():
                 _, alike = np.unique(groups * _CODES + code + 1, return_inverse=True)
                 later &= (code < 0) | _later(alike, candidates)
-        answered[fed[later]] = True
+        answered[inputs[later]] = True
 
     def _answer_without_graph(self, answered: Mask, number: int, finding: Int16 | None) -> None:
         """Without a graph nobody says what an input holds: an operator's flag or axis, or what was judged already.
@@ -146,22 +147,22 @@ class DuplicateInputs:
             selector.kind is NodeKind.CATEGORY for selector in self._watchpoints[number].selection.include
         )
         if by_category:
-            answered[self._unfed[self._flags]] = True
+            answered[self._unknown_inputs[self._flags]] = True
         if finding is not None:
             return
         candidates = np.flatnonzero(subjects.watch[number] & ~answered & self._measured)
         later = candidates[_later(_groups(self._values[candidates]), np.ones(len(candidates), np.bool_))]
         open_rows = np.zeros(len(subjects), np.bool_)
-        open_rows[self._unfed[~self._flags]] = True
-        answered[later[open_rows[later] & self._telling[later]]] = True
+        open_rows[self._unknown_inputs[~self._flags]] = True
+        answered[later[open_rows[later] & self._distinctive[later]]] = True
 
     def _operators_flags(self) -> Mask:
         """Inputs of unknown origin that are an operator's flag or axis rather than a tensor."""
         metas = self._records.metas
         flag = [meta.shape == () and meta.dtype.startswith(("bool", "int", "uint")) for meta in metas]
-        numbers = self._records.rows["meta"][self._plan.subjects.row[self._unfed]]
+        numbers = self._records.rows["meta"][self._plan.subjects.row[self._unknown_inputs]]
         mask: Mask = np.array([*flag, False], np.bool_)[numbers]
-        mask &= self._measured[self._unfed]
+        mask &= self._measured[self._unknown_inputs]
         return mask
 
     def _equal(self, step: int, subject: Int64, row: Int64) -> tuple[int, Int64, Int64]:
@@ -216,7 +217,7 @@ TOGETHER: Final = 1 << 26
 
 @dataclass(frozen=True, slots=True)
 class PairResult:
-    """What checking one step of one rank found.
+    """The result of checking one step of one rank.
 
     Attributes:
         hits: what it found.
@@ -233,7 +234,7 @@ class Checker:
     """Judges the steps of one rank with one state of the watchpoint list."""
 
     alone: ClassVar[bool] = False
-    """Whether steps are judged by ``check_all`` only, which does more than reading, planning and judging."""
+    """Steps are judged by ``check_all`` only, which does more than reading, planning and judging."""
 
     def __init__(
         self,
@@ -311,14 +312,15 @@ class Checker:
         """
         designs = StepDesigns(self.measurements, plan.step, progress)
         designed = designs.rows
-        with self.measurements.undisturbed():
+        with self.measurements.locked():
             judged = _Judged(plan, self.planner, self.measurements)
             hits = self._hits(plan, judged)
-            asked = self._may_be_origins(hits, designed)
+            candidates = self._may_be_origins(hits, designed)
+            hits.evaluate(candidates)
         by_design = designs.mark(hits)
-        made = [hits.make(index) for index in asked]
+        made = [hits.make(index) for index in candidates]
         origins = find_origins(self.measurements, plan.step, made, progress)
-        hits.origin[[index for index, hit in zip(asked, made, strict=True) if hit.key in origins]] = True
+        hits.origin[[index for index, hit in zip(candidates, made, strict=True) if hit.key in origins]] = True
         coverage = replace(judged.coverage((self.flow.rank, plan.step), hits), by_design=by_design)
         return PairResult(HitList([hits]), coverage, judged.nodes(len(self.flow.nodes)))
 
@@ -327,13 +329,13 @@ class Checker:
         bad = np.flatnonzero((rows["nan"] > 0) | (rows["pos_inf"] > 0) | (rows["neg_inf"] > 0))
         if not len(bad):
             return []
-        fed = surely_tainted(self.measurements, hits.step, hits.node[bad], hits.side[bad], hits.slot[bad], designed)
-        asked: list[int] = bad[~fed].tolist()
-        return asked
+        tainted = surely_tainted(self.measurements, hits.step, hits.node[bad], hits.side[bad], hits.slot[bad], designed)
+        candidates: list[int] = bad[~tainted].tolist()
+        return candidates
 
     def _hits(self, plan: Plan, judged: _Judged) -> StepHits:
         table, subjects = self.flow.table(plan.step), plan.subjects
-        chosen = np.flatnonzero(judged.talked_about)
+        chosen = np.flatnonzero(judged.reported)
         row = subjects.row[chosen]
         records = Records(len(row))
         records.place(self.measurements.records(plan.step), row, np.arange(len(row)))
@@ -357,11 +359,11 @@ class Checker:
 
 
 class _Judged:
-    """What the watchpoints say of the subjects of a step.
+    """The verdicts of the watchpoints on the subjects of a step.
 
     Attributes:
         verdicts: [watchpoint, subject]: a ``Verdict`` or ``SILENT``; the regular watchpoints come first.
-        talked_about: subjects that some watchpoint has something to say about.
+        reported: subjects that some watchpoint has something to say about.
     """
 
     def __init__(self, plan: Plan, planner: Planner, measurements: Measurements) -> None:
@@ -379,20 +381,20 @@ class _Judged:
         evaluator = ColumnEvaluator(records, subjects.row)
         copies = DuplicateInputs(plan, planner.regular, measurements)
         for number, watchpoint in enumerate(planner.regular):
-            said = evaluator.evaluate(watchpoint, plan.first)
-            self._watched[number] &= ~copies.answered(number, said)
-            self.verdicts[number] = np.where(self._watched[number], said.verdict, SILENT)
+            evaluated = evaluator.evaluate(watchpoint, plan.first)
+            self._watched[number] &= ~copies.answered(number, evaluated)
+            self.verdicts[number] = np.where(self._watched[number], evaluated.verdict, SILENT)
         every = np.ones(len(subjects), np.bool_)
         for number, watchpoint in enumerate(planner.initial, len(planner.regular)):
-            said = evaluator.evaluate(watchpoint, every, initial=True)
-            self.verdicts[number] = np.where(self._watched[number], said.verdict, SILENT)
-        self.talked_about: Mask = (self.verdicts != SILENT).any(axis=0)
+            evaluated = evaluator.evaluate(watchpoint, every, initial=True)
+            self.verdicts[number] = np.where(self._watched[number], evaluated.verdict, SILENT)
+        self.reported: Mask = (self.verdicts != SILENT).any(axis=0)
 
     def nodes(self, count: int) -> npt.NDArray[np.uint8]:
         """See ``PairResult.judged``."""
-        told = self._watched & (self.verdicts != Verdict.CANNOT_JUDGE) & (self.verdicts != Verdict.NOT_COMPARABLE)
+        judged = self._watched & (self.verdicts != Verdict.CANNOT_JUDGE) & (self.verdicts != Verdict.NOT_COMPARABLE)
         mask = np.zeros(count, np.bool_)
-        mask[self._plan.subjects.node[told.any(axis=0)]] = True
+        mask[self._plan.subjects.node[judged.any(axis=0)]] = True
         return np.packbits(mask)
 
     def coverage(self, pair: tuple[int, int], hits: StepHits) -> Coverage:

@@ -39,7 +39,7 @@ Opened = Callable[[int, int, ProgressFn], Measurements]
 
 @dataclass(frozen=True)
 class TensorChoice:
-    """Which tensors of a step are meant. All parts must hold.
+    """Selects tensors of a step. All parts must hold.
 
     Attributes:
         side: inputs or outputs only; None for both.

@@ -53,7 +53,7 @@ class TensorRow:
 
     @property
     def earlier(self) -> bool:
-        """Whether the tensor was written again later in the step."""
+        """Tells whether the tensor was written again later in the step."""
         return 0 < self.key.round < self.rounds
 
 
@@ -85,7 +85,7 @@ class CheckResult:
 
     @property
     def stopped(self) -> bool:
-        """Whether pairs that were asked for are missing."""
+        """Tells whether pairs that were asked for are missing."""
         return len(self.pairs) < self.asked
 
 

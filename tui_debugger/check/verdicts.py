@@ -1,4 +1,4 @@
-"""What a whole check comes to: a finding, clean, or why nobody can say. A clean answer needs something looked at."""
+"""Judges a whole check: a finding, clean, or why nobody can say. A clean answer needs something looked at."""
 
 from __future__ import annotations
 
@@ -14,13 +14,18 @@ from tui_debugger.check.types import CheckResult
 from tui_debugger.model import Coverage, ErrorBits, Hit, NodeKind, Verdict, Watchpoint
 from tui_debugger.text.hits import watch_line
 from tui_debugger.text.numbers import named, plural
-from tui_debugger.watch.condition_table import CONDITIONS, WIRE_OPERATOR_OVERFLOW, WIRE_OVERFLOW
-from tui_debugger.watch.conditions import not_finite_words, reasons
+from tui_debugger.watch.condition_table import (
+    CONDITIONS,
+    WIRE_OPERATOR_OVERFLOW,
+    WIRE_OVERFLOW,
+    not_finite_words,
+    reasons,
+)
 from tui_debugger.watch.text import format_watch
 
 
 class Outcome(Enum):
-    """What a check comes to."""
+    """The outcome of a check."""
 
     FINDING = "finding"
     CLEAN = "clean"
@@ -33,7 +38,7 @@ _NONE_BLOCKED: Final = Blocked()
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """What one watchpoint came to: tensors it looked at, and those with each verdict.
+    """The tally of one watchpoint: tensors it looked at, and those with each verdict.
 
     ``blocked`` are no findings of it: NaN or Inf kept it from judging them.
     """
@@ -55,13 +60,13 @@ class Tally:
 
     @property
     def idle(self) -> bool:
-        """Whether it looked at tensors and could judge none of them."""
+        """Tells whether it looked at tensors and could judge none of them."""
         return self.tensors > 0 and not self.judged
 
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """Why a check cannot say "clean".
+    """A reason why a check cannot say "clean".
 
     Attributes:
         kind: ``nothing`` was looked at or compared, a watchpoint is ``unmatched``, tensors or parts of the dump are
@@ -76,7 +81,7 @@ class Doubt:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What a check comes to.
+    """The outcome of a check, with what it rests on.
 
     Attributes:
         outcome: a finding outranks a doubt.
@@ -232,7 +237,7 @@ def coverage_line(result: CheckResult) -> str:
         parts.append(f"{len(coverage.steps):,} of these pairs")
     if coverage.constants:
         hold = "input holds a graph constant" if coverage.constants == 1 else "inputs hold graph constants"
-        parts.append(f"{coverage.constants:,} {hold}: judged for overflow at most")
+        parts.append(f"{coverage.constants:,} {hold}: judged for NaN and Inf only")
     return "; ".join(parts)
 
 

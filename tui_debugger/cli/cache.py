@@ -49,7 +49,7 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from tui_debugger.cache.files import default_directory
+    from tui_debugger.cache.store import default_directory
 
     with documented("cache", arguments):
         directory, why = default_directory()
@@ -58,8 +58,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _info(directory: Path | None, why: str, arguments: argparse.Namespace) -> int:
-    from tui_debugger.cache.files import default_limit, why_off
-    from tui_debugger.cache.store import DiskCache
+    from tui_debugger.cache.store import DiskCache, default_limit, why_off
 
     limit, note = default_limit()
     found = None
@@ -71,14 +70,15 @@ def _info(directory: Path | None, why: str, arguments: argparse.Namespace) -> in
     if arguments.json:
         print_json({**_head(arguments), "enabled": not why, **_document(found), "trouble": why or _trouble(found)})
     else:
-        titles, *rows = _lines(found, why)
-        print_table(titles, rows)
+        from tui_debugger.text.tables import Column, Cut
+
+        first, *rows = _lines(found, why)
+        print_table([Column(first[0], weight=9), Column(first[1], cut=Cut.FOLD)], rows)
     return 0
 
 
 def _clear(directory: Path | None, why: str, arguments: argparse.Namespace) -> int:
-    from tui_debugger.cache.files import DIRECTORY
-    from tui_debugger.cache.store import DiskCache
+    from tui_debugger.cache.store import DIRECTORY, DiskCache
     from tui_debugger.text.numbers import size
 
     if directory is None:

@@ -1,8 +1,9 @@
-"""What ``tdbg check`` prints: rows of hits, what was covered, the verdict; or one JSON document."""
+"""The output of ``tdbg check``: rows of hits, what was covered, the verdict; or one JSON document."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,27 +12,34 @@ from tui_debugger import __version__
 from tui_debugger.check.by_design import by_design_text
 from tui_debugger.check.types import CheckResult
 from tui_debugger.check.verdicts import Doubt, Judgement, Outcome, Tally, coverage_line, findings_line, tally_table
-from tui_debugger.cli.output import note, print_json, print_table
-from tui_debugger.model import Hit
+from tui_debugger.cli.output import note, print_above, print_exit, print_json, print_table, print_text
+from tui_debugger.model import Hit, Verdict
 from tui_debugger.text.clean import clean
 from tui_debugger.text.hits import hit_text, said_words, watch_line
 from tui_debugger.text.numbers import named, plural
 from tui_debugger.text.rows import coverage_row, hit_row, key_row, part_rows, watch_row
+from tui_debugger.text.tables import Column, Cut
 from tui_debugger.text.tensors import place_text
-from tui_debugger.text.writer import write_lines
-from tui_debugger.watch.condition_table import CONDITIONS
-from tui_debugger.watch.conditions import not_finite_words
+from tui_debugger.text.writer import Meaning, meant, write_lines
+from tui_debugger.watch.condition_table import CONDITIONS, not_finite_words
 
 EXIT_CODES = {Outcome.CLEAN: 0, Outcome.FINDING: 1, Outcome.CANNOT_JUDGE: 2, Outcome.INTERRUPTED: 130}
+OUTCOMES = {
+    Outcome.CLEAN: Meaning.CLEAN,
+    Outcome.FINDING: Meaning.FINDING,
+    Outcome.CANNOT_JUDGE: Meaning.DOUBT,
+    Outcome.INTERRUPTED: Meaning.DOUBT,
+}
+"""The meaning of a verdict, for its colour."""
 _ALLOW = {
     "unmatched": " (--allow-unmatched accepts that)",
     "unreadable": " (--allow-unreadable accepts that)",
     "uncomparable": " (--allow-unreadable accepts that)",
 }
 _NEAR = 5
-"""So many hits can be read at a glance: of more, those to begin with are repeated next to the verdict."""
+"""The number of hits that can be read at a glance: of more, those to begin with are repeated next to the verdict."""
 _FIRST = 3
-"""So many of them."""
+"""The number of them that are repeated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +85,15 @@ def print_report(report: Report, arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json(document(report))
         return report.exit_code
+    verdict = meant(verdict_line(report), OUTCOMES[report.judgement.outcome])
+    print_above(verdict, coverage_line(report.result), code=report.exit_code)
     _print_hits(report, arguments.limit)
     _print_watchpoints(report)
-    write_lines("", coverage_line(report.result))
+    print_text("", coverage_line(report.result))
     if designed := by_design_text(report.result.hits):
-        write_lines(designed)
-    write_lines(*_remarks(report), *_beginnings(report), verdict_line(report))
+        print_text(designed)
+    print_text(*_remarks(report), *_beginnings(report), verdict)
+    print_exit(report.exit_code)
     return report.exit_code
 
 
@@ -138,31 +149,55 @@ def _print_hits(report: Report, limit: int) -> None:
         return
     shown = hits[:limit] if limit else hits
     ranks = len({hit.key.rank for hit in hits}) > 1 or len({rank for rank, _ in report.result.pairs}) > 1
-    titles = ["step", *(["rank"] if ranks else []), "watch", "", "found", "tensor"]
-    print_table(titles, [_row(hit, ranks=ranks, graphs=report.graphs) for hit in shown], right=("step", "rank"))
+    columns = [
+        Column("step", right=True, weight=8),
+        *([Column("rank", right=True, weight=6)] if ranks else []),
+        Column("watch", weight=5),
+        Column("", weight=7, label="origin"),
+        Column("found", cut=Cut.END, weight=6),
+        Column("tensor", cut=Cut.MIDDLE, weight=9),
+    ]
+    print_table(columns, [_row(hit, ranks=ranks, graphs=report.graphs) for hit in shown])
     if len(shown) < len(hits):
-        write_lines(f"… {len(hits) - len(shown):,} more (--limit 0 prints all)")
+        print_text(f"… {len(hits) - len(shown):,} more (--limit 0 prints all)")
     write_lines("")
+
+
+_VERDICTS = {Verdict.FINDING: Meaning.FINDING, Verdict.CANNOT_JUDGE: Meaning.DOUBT}
 
 
 def _row(hit: Hit, *, ranks: bool, graphs: bool) -> list[str]:
     """The name comes last: it is the longest, and stays whole for those who copy it into ``tdbg show``."""
     key = hit.key
+    origin = Meaning.ORIGIN if hit.origin else None
     return [
         str(key.step),
         *([str(key.rank)] if ranks else []),
         said_words(hit),
-        "◆" if hit.origin else "",
-        hit_text(hit),
-        place_text(key, with_graph=graphs),
+        meant("◆" if hit.origin else "", origin),
+        meant(hit_text(hit), _VERDICTS.get(hit.verdict)),
+        meant(place_text(key, with_graph=graphs), origin),
     ]
 
 
 def _print_watchpoints(report: Report) -> None:
     if not report.asked:
-        write_lines("no watchpoint was given: these are the recommended ones")
+        print_text("no watchpoint was given: these are the recommended ones")
     titles, rows = tally_table(report.judgement.tallies)
-    print_table(titles, rows, right=titles[:-1])
+    columns = [Column(title, right=True, weight=_WEIGHTS[title]) for title in titles[:-1]]
+    print_table([*columns, Column(titles[-1], cut=Cut.FOLD, weight=8)], [_colored(titles, row) for row in rows])
+
+
+_WEIGHTS = {"tensors": 6, "findings": 9, "not judged": 7, "by design": 5}
+
+
+_TOLD = {"findings": Meaning.FINDING, "not judged": Meaning.DOUBT}
+
+
+def _colored(titles: Sequence[str], row: Sequence[str]) -> list[str]:
+    """Returns a row with the meaning of what was counted."""
+    cells = zip(titles, row, strict=True)
+    return [meant(cell, _TOLD.get(title) if cell != "0" else None) for title, cell in cells]
 
 
 def _remarks(report: Report) -> list[str]:
@@ -176,11 +211,8 @@ def _remarks(report: Report) -> list[str]:
     ]
     if report.fail_on and judgement.others:
         lines.append(f"{plural(len(judgement.others), 'tensor')} with findings that --fail-on does not name")
-    if judgement.outcome is Outcome.FINDING:
-        lines += [f"cannot judge: {_doubt(doubt)}" for doubt in judgement.doubts]
-    else:
-        lines += [f"cannot judge: {_doubt(doubt)}" for doubt in judgement.doubts[:-1]]
-    return lines
+    doubts = judgement.doubts if judgement.outcome is Outcome.FINDING else judgement.doubts[:-1]
+    return lines + [meant(f"cannot judge: {_doubt(doubt)}", Meaning.DOUBT) for doubt in doubts]
 
 
 def _beginnings(report: Report) -> list[str]:
@@ -194,7 +226,8 @@ def _beginnings(report: Report) -> list[str]:
     lines = []
     for hit in hits[:_FIRST]:
         rank = f" rank {hit.key.rank}" if ranks else ""
-        lines.append(f"{word} at step {hit.key.step}{rank}: {hit_text(hit, apart=False)}")
+        meaning = Meaning.ORIGIN if hit.origin else Meaning.FINDING
+        lines.append(meant(f"{word} at step {hit.key.step}{rank}: {hit_text(hit, apart=False)}", meaning))
         lines.append(f"  {place_text(hit.key, with_graph=report.graphs)}")
     if len(hits) > _FIRST:
         lines.append(f"… {plural(len(hits) - _FIRST, 'more origin')} ◆")

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from argparse import _SubParsersAction
 
 TRAINED_IN = "/data/dumps/run/A_nan_tensor_all"
-"""Where the demo's training script lay when its dump was recorded: the stacks in its graph name this path."""
+"""The place of the demo's training script when its dump was recorded: the stacks in its graph name this path."""
 RECORDED_IN = "/home/user/script"
 """Likewise for the live session."""
 

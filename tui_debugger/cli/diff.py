@@ -137,7 +137,7 @@ def _run(arguments: argparse.Namespace) -> int:
         answer = _compared(arguments)
     from tui_debugger.cli import diff_report
 
-    answer.missing.tell()
+    answer.missing.print_note()
     if arguments.json:
         document = diff_report.document(answer)
         print_json({"command": "diff", "path": str(arguments.path), **document, **answer.missing.rows})

@@ -1,4 +1,4 @@
-"""How ``tdbg diff`` says what it found: for people, and as JSON."""
+"""The output of ``tdbg diff``: for people, and as JSON."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from tui_debugger import __version__
-from tui_debugger.cli.output import ALL_SEEN, Unseen, print_table
-from tui_debugger.cli.show_values import nested
+from tui_debugger.cli.output import ALL_SEEN, Unseen, print_above, print_exit, print_table, print_text
+from tui_debugger.cli.show_report import nested
 from tui_debugger.diagnose.compare import Couple, Opened
 from tui_debugger.model import TensorStats
 from tui_debugger.stats.compare import Differences, Entry
@@ -17,19 +17,19 @@ from tui_debugger.stats.compare_pairs import Fit
 from tui_debugger.stats.fields import COLUMNS
 from tui_debugger.text import differences as words
 from tui_debugger.text.clean import clean
+from tui_debugger.text.distribution import statistic_cell, statistic_columns
 from tui_debugger.text.documents import plain
 from tui_debugger.text.numbers import NONE, number
 from tui_debugger.text.rows import key_row, meta_row, stats_row
+from tui_debugger.text.tables import Column
 from tui_debugger.text.tensors import shape_text
 from tui_debugger.text.values import exact_text
-from tui_debugger.text.writer import write_lines
-
-_TITLES = tuple(field.title for field in COLUMNS)
+from tui_debugger.text.writer import Meaning, meant, terminal_of, write_lines
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What is printed.
+    """The answer that is printed.
 
     Attributes:
         couple: the tensors.
@@ -63,25 +63,37 @@ def print_answer(answer: Answer) -> None:
     """Everything, from the answer down to single elements."""
     couple, found = answer.couple, answer.found
     here, there = couple.here, couple.there
-    write_lines(f"here   {here.side.text(with_graph=answer.graphs)}  {_type(here)}")
-    write_lines(f"there  {there.side.text(here.side.key)}  {_type(there)}")
+    verdict = meant(words.verdict(found), _MEANINGS.get(answer.exit_code, Meaning.DOUBT))
+    on_terminal = terminal_of() is not None
+    print_above(verdict, code=answer.exit_code, words=_EXITS.get(answer.exit_code, ""))
+    print_text(f"here   {here.side.text(with_graph=answer.graphs)}  {_type(here)}")
+    print_text(f"there  {there.side.text(here.side.key)}  {_type(there)}")
     if couple.fit is not Fit.SAME:
-        write_lines(f"       compared as {shape_text(found.shape)}, {couple.fit.value}")
-    write_lines("", words.verdict(found))
+        print_text(f"       compared as {shape_text(found.shape)}, {couple.fit.value}")
+    print_text("", verdict)
     if not found.tolerance.exact:
-        write_lines(f"tolerance: {words.tolerance_text(found.tolerance, found.boundary)}")
+        print_text(f"tolerance: {words.tolerance_text(found.tolerance, found.boundary)}")
     for line in (words.counts_text, words.error_text, words.vector_text, words.ulp_text):
         if text := line(found):
-            write_lines(text)
+            print_text(text)
     if answer.hint:
-        write_lines(f"note: {answer.hint}")
+        print_text(f"note: {answer.hint}")
     write_lines("")
     rows = [("here", found.here), ("there", found.there), ("difference", found.difference)]
-    print_table(("", *_TITLES), [[name, *_cells(stats)] for name, stats in rows], right=_TITLES)
+    print_table([Column("", weight=9), *statistic_columns(COLUMNS)], [[name, *_cells(stats)] for name, stats in rows])
     if answer.largest:
-        write_lines("", f"largest differences by {_BY[answer.by]}, NaN and Inf on one side first:")
-        titles = ("index", "here", "there", "difference", "relative", "ULP")
-        print_table(titles, [_line(entry) for entry in answer.largest], right=titles[1:])
+        print_text("", f"largest differences by {_BY[answer.by]}, NaN and Inf on one side first:")
+        columns = [Column("index", weight=9), *(Column(title, right=True, weight=at) for title, at in _SHOWN.items())]
+        print_table(columns, [_line(entry) for entry in answer.largest])
+    if on_terminal:
+        print_text("", verdict)
+        print_exit(answer.exit_code, _EXITS.get(answer.exit_code, ""))
+
+
+_SHOWN = {"here": 7, "there": 7, "difference": 8, "relative": 6, "ULP": 5}
+"""Columns of the largest differences, and how important they are."""
+_MEANINGS = {0: Meaning.CLEAN, 1: Meaning.FINDING}
+_EXITS = {0: "equal, as far as the tolerance goes", 1: "different"}
 
 
 _BY = {"abs": "absolute error", "rel": "relative error", "ulp": "units in the last place"}
@@ -92,8 +104,7 @@ def _type(opened: Opened) -> str:
 
 
 def _cells(stats: TensorStats) -> list[str]:
-    row = stats_row(stats)
-    return [NONE if v is None else str(v) if isinstance(v, int) else number(float(v)) for v in row.values()]
+    return [statistic_cell(field, field.value(stats)) for field in COLUMNS]
 
 
 def _line(entry: Entry) -> list[str]:

@@ -19,16 +19,26 @@ from tui_debugger.cli.options import (
     open_session,
     pairs_of,
 )
-from tui_debugger.cli.output import Unseen, documented, interruptible, print_json, progress_bar, unseen
+from tui_debugger.cli.output import (
+    Unseen,
+    documented,
+    interruptible,
+    print_above,
+    print_exit,
+    print_json,
+    print_text,
+    progress_bar,
+    unseen,
+)
 from tui_debugger.errors import TdbgError
-from tui_debugger.text.writer import write_lines
+from tui_debugger.text.writer import Meaning, Terminal, meant, terminal_of, write_lines
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
     from collections.abc import Sequence
 
     from tui_debugger.check.types import Pair, TensorRow
-    from tui_debugger.diagnose.explain.evidence import Guidance
+    from tui_debugger.diagnose.explain.guidance import Guidance
     from tui_debugger.model import Hit, ProgressFn, TensorKey
     from tui_debugger.session import Session
     from tui_debugger.session.naming import Found
@@ -78,20 +88,26 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
 def _run(arguments: argparse.Namespace) -> int:
     with documented("explain", arguments):
         found, doubtful, missing = _explained(arguments)
-    missing.tell()
+    missing.print_note()
     code = 1 if any(each.finding for each in found) else 0
     if not code and (doubtful or all(each.tensor.stats is None for each in found)):
         code = TdbgError.exit_code
     code = missing.code(code)
     if arguments.json:
-        from tui_debugger.diagnose.explain.explain import guidance_row
+        from tui_debugger.diagnose.explain.guidance import guidance_row
 
         tensors = [guidance_row(each) for each in found]
         head = {"command": "explain", "path": str(arguments.path), "exit_code": code}
         print_json({**head, "tensors": tensors, **missing.rows})
     else:
+        words = {0: "no finding on this tensor", 1: "a finding, explained"}.get(code, "")
+        counted = _counted(found, doubtful=code == TdbgError.exit_code)
+        print_above(counted, code=code, words=words)
         for number, each in enumerate(found):
-            write_lines(*([""] if number else []), *text_lines(each, arguments.path))
+            write_lines(*([""] if number else []), *text_lines(each, arguments.path, terminal_of()))
+        if terminal_of() is not None:
+            print_text("", counted)
+            print_exit(code, words)
     return code
 
 
@@ -173,18 +189,58 @@ def _plain(session: Session, found: Found, pairs: Sequence[Pair]) -> list[Tensor
     raise no_such_tensor(found, there, "" if there else "nothing of this node was dumped at the chosen steps")
 
 
-def text_lines(guidance: Guidance, path: Path) -> list[str]:
-    """The guidance for a terminal, every advice with the command that does it."""
-    from tui_debugger.diagnose.explain.explain import Kind, lines
+def _counted(found: Sequence[Guidance], *, doubtful: bool) -> str:
+    """Returns on how many tensors there is a finding."""
+    from tui_debugger.text.numbers import plural
+
+    findings = sum(each.finding for each in found)
+    if findings:
+        return meant(f"FINDINGS: on {findings:,} of {plural(len(found), 'tensor')} of this node", Meaning.FINDING)
+    if doubtful:
+        return meant(f"cannot judge: {plural(len(found), 'tensor')} of this node", Meaning.DOUBT)
+    return meant(f"clean: no finding on {plural(len(found), 'tensor')} of this node", Meaning.CLEAN)
+
+
+def text_lines(guidance: Guidance, path: Path, terminal: Terminal | None = None) -> list[str]:
+    """The guidance in lines, every advice with the command that does it.
+
+    On a narrow terminal a command goes on in the next line, as a shell takes it; names in it are never cut.
+    """
+    from tui_debugger.diagnose.explain.guidance import Kind, lines
     from tui_debugger.text.clean import clean
 
+    width = WIDTH if terminal is None else min(WIDTH, terminal.columns)
+    meanings = {
+        Kind.TITLE: Meaning.FINDING if guidance.finding else None,
+        Kind.LIKELY: Meaning.ORIGIN,
+        Kind.UNKNOWN: Meaning.DOUBT,
+        Kind.MISSING: Meaning.DOUBT,
+    }
     out: list[str] = []
     for line in lines(guidance):
-        out += line.wrapped(WIDTH)
+        out += [meant(part, meanings.get(line.kind)) for part in line.wrapped(width)]
         if line.kind is Kind.ADVICE and line.advice is not None and line.advice.arguments:
             name, *rest = line.advice.arguments
-            out.append(" " * 8 + clean(shlex.join(["tdbg", name, str(path), *rest])))
+            words = [clean(shlex.quote(word)) for word in ("tdbg", name, str(path), *rest)]
+            out += [
+                " " * 8 + part for part in _command_lines(words, None if terminal is None else terminal.columns - 8)
+            ]
     return out
+
+
+def _command_lines(words: Sequence[str], width: int | None) -> list[str]:
+    r"""Returns a command in lines that can be pasted into a shell: all but the last end with ``\``."""
+    from tui_debugger.text.tables import width_of
+
+    if width is None or width_of(" ".join(words)) <= width:
+        return [" ".join(words)]
+    found = [words[0]]
+    for word in words[1:]:
+        if width_of(f"{found[-1]} {word} \\") <= width:
+            found[-1] += f" {word}"
+        else:
+            found.append(f"  {word}")
+    return [*(f"{line} \\" for line in found[:-1]), found[-1]]
 
 
 __all__ = ["register", "text_lines"]

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tui_debugger.check.sweep import Sweep, SweptTensor
     from tui_debugger.model import ProgressFn
     from tui_debugger.session import CheckResult, Session
-    from tui_debugger.session.export_tensors import Written
+    from tui_debugger.session.export_files import Written
 
 FORMATS = {
     "tensors": (".npy", ".npz", ".csv", "a directory (DIR/)"),
@@ -40,7 +40,7 @@ FORMATS = {
     "graph": (".csv", ".json", ".xlsx"),
 }
 _SHOWN = 5
-"""So many tensors that could not be exported are named; an index.csv names them all."""
+"""The number of tensors that could not be exported and are named; an index.csv names them all."""
 DESCRIPTION = """\
 Writes a part of a dump to files. The ending of OUT says how:
 
@@ -106,7 +106,7 @@ def _run(arguments: argparse.Namespace) -> int:
             report = writer(session, target, arguments, progress)
             missing = unseen(session, graph=arguments.what != "tensors")
     report["exit_code"] = missing.code(report["exit_code"])
-    missing.tell()
+    missing.print_note()
     notes = report.pop("notes")
     if arguments.json:
         print_json({"command": "export", "path": str(arguments.path), **report, **missing.rows})
@@ -179,8 +179,7 @@ def _tensors(session: Session, target: Path, arguments: argparse.Namespace, prog
 def _write_tensors(
     session: Session, sweep: Sweep, number: int, target: Path, arguments: argparse.Namespace, *, progress: ProgressFn
 ) -> Written:
-    from tui_debugger.session.export_files import save_npy
-    from tui_debugger.session.export_tensors import Written, write_csv, write_directory, write_npz
+    from tui_debugger.session.export_files import Written, save_npy, write_csv, write_directory, write_npz
 
     dump, force = Path(session.info.path), arguments.force
     kind = "" if target.is_dir() else target.suffix.lower()

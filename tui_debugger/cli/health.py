@@ -19,7 +19,17 @@ from tui_debugger.cli.options import (
     pairs_of,
     whole,
 )
-from tui_debugger.cli.output import documented, interruptible, note, print_json, progress_bar, undecided
+from tui_debugger.cli.output import (
+    documented,
+    interruptible,
+    note,
+    print_above,
+    print_exit,
+    print_json,
+    print_text,
+    progress_bar,
+    undecided,
+)
 from tui_debugger.text.writer import write_lines
 
 if TYPE_CHECKING:
@@ -31,6 +41,7 @@ if TYPE_CHECKING:
     from tui_debugger.check.verdicts import Judgement
     from tui_debugger.diagnose.health import HealthMap
     from tui_debugger.model import UnreadablePart
+    from tui_debugger.text.writer import Pieces
 
 DESCRIPTION = """\
 A map of a dump: steps across, scopes and nodes down, and one glyph for the worst
@@ -136,17 +147,34 @@ def _entries(map_: HealthMap, arguments: argparse.Namespace) -> npt.NDArray[np.i
 
 
 def _print(report: Report, entries: npt.NDArray[np.int64], arguments: argparse.Namespace) -> None:
-    from tui_debugger.diagnose.health import looked_for, map_lines
-    from tui_debugger.text.health import legend_text
+    from tui_debugger.check.verdicts import Outcome
+    from tui_debugger.cli.check_report import EXIT_CODES, OUTCOMES
+    from tui_debugger.diagnose.health import map_parts, watched_lines
+    from tui_debugger.text.health import glyph_pieces, legend_text
+    from tui_debugger.text.tables import GAP, cut_middle, width_of
+    from tui_debugger.text.writer import Meaning, meant, terminal_of
 
-    map_ = report.map
+    map_, outcome, terminal = report.map, report.judgement.outcome, terminal_of()
+    covered, code = map_.covered_text(), EXIT_CODES[outcome]
+    doubts = [meant(f"cannot judge: {doubt.text}", Meaning.DOUBT) for doubt in report.judgement.doubts]
+    if terminal is not None:
+        verdict = {Outcome.FINDING: "FINDINGS", Outcome.CANNOT_JUDGE: "cannot judge"}.get(outcome, outcome.value)
+        covered = meant(f"{verdict}: {covered}", OUTCOMES[outcome])
+        print_above(covered, *doubts, code=code)
     room = max((arguments.width or shutil.get_terminal_size().columns) - NAMES, 10)
-    lines = map_lines(map_, entries, map_.ranks, room, flat=arguments.nodes)
-    write_lines(*(lines or ["no row to show" + (": nothing was found" if arguments.bad else "")]))
-    write_lines("", legend_text(room + NAMES), *looked_for(map_), map_.covered_text())
+    lines: list[Pieces] = []
+    for cells, name in map_parts(map_, entries, map_.ranks, room, flat=arguments.nodes):
+        left = terminal.columns - width_of(cells + GAP) if terminal is not None and not arguments.width else None
+        shown = name if left is None else cut_middle(name, left)
+        lines.append((*(glyph_pieces(cells) if lines else (cells,)), GAP, shown))
+    write_lines(*(lines or [("no row to show" + (": nothing was found" if arguments.bad else ""),)]))
+    legend = legend_text(room + NAMES if terminal is None else min(room + NAMES, terminal.columns))
+    write_lines("", glyph_pieces(legend))
+    print_text(*watched_lines(map_), covered)
     if map_.coverage.by_design:
-        write_lines(f"Inf by design: {map_.coverage.by_design:,} (masks that their consumers absorb): no findings")
-    write_lines(*(f"cannot judge: {doubt.text}" for doubt in report.judgement.doubts))
+        print_text(f"Inf by design: {map_.coverage.by_design:,} (masks that their consumers absorb): no findings")
+    print_text(*doubts)
+    print_exit(code)
 
 
 def _document(

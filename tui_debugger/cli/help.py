@@ -340,7 +340,7 @@ def _print_long(content: RenderableType) -> None:
 
 
 _LESS: Final = "-R -Psspace next page, / search, q quit$"
-"""How less behaves for who has not said it: it shows styles instead of their codes, and how to leave."""
+"""The options of less for who has set none: it shows styles instead of their codes, and how to leave."""
 
 
 def _paged(text: str) -> bool:

@@ -1,4 +1,4 @@
-"""What listening with and without a screen share: the server and the session."""
+"""``tdbg listen``: waits for trainings, with a screen or without; the server and the session that both need."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``tdbg listen --no-screen`` prints: hits as they come, what was covered, the verdict."""
+"""``tdbg listen --no-screen``: drives trainings, and prints hits as they come, what was covered, the verdict."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tui_debugger.cli.options import add_watchpoints, conditions_of, given_watch
 from tui_debugger.cli.output import interruptible, note, undecided
 from tui_debugger.errors import CancelledError, LostError, NotStoppedError, TdbgError
 from tui_debugger.text.documents import document_line
-from tui_debugger.text.writer import write_data, write_lines
+from tui_debugger.text.writer import Meaning, meant, terminal_of, write_data, write_lines
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 _KEPT: Final = 200_000
-"""So many hits are kept for the summary; those after them are counted only."""
+"""The number of hits that are kept for the summary; those after them are counted only."""
 _ROOM: Final = 256 << 20
 """Bytes of values that are fetched at one step to be saved."""
 _EVERYTHING: Final = 5000
@@ -45,7 +45,7 @@ _QUIET: Final = 5.0
 
 
 class Log:
-    """What was printed, and what it adds up to."""
+    """The hits that were printed, and what they add up to."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:
         self._json: bool = arguments.json
@@ -144,12 +144,17 @@ class Log:
             _print_json({"event": "hit", **hit_row(hit)})
             return
         from tui_debugger.text.hits import hit_text, said_words
+        from tui_debugger.text.tables import Column, Cut, table_lines
         from tui_debugger.text.tensors import place_text, step_text
 
         words = ("◆ " if hit.origin else "") + hit_text(hit)
-        where = [f"step {step_text(hit.key.step)}", f"rank {hit.key.rank}"]
-        parts = [*where, said_words(hit), words, place_text(hit.key, with_graph=graphs)]
-        write_lines("  ".join(filter(None, parts)))
+        where = f"step {step_text(hit.key.step)}  rank {hit.key.rank}"
+        found = meant(words, Meaning.ORIGIN if hit.origin else Meaning.FINDING)
+        columns = [Column(""), Column(""), Column("", cut=Cut.END), Column("", cut=Cut.MIDDLE, weight=9)]
+        cells = [where, said_words(hit), found, place_text(hit.key, with_graph=graphs)]
+        kept = [at for at, cell in enumerate(cells) if cell]
+        row = [cells[at] for at in kept]
+        write_lines(*table_lines([columns[at] for at in kept], [row], terminal_of()))
 
     def collect(self, session: LiveSession, pair: Pair, result: PairResult, progress: ProgressFn) -> None:
         """Fetches the tensors around findings, to be saved: see ``LiveSession.keep``."""
@@ -198,8 +203,12 @@ class Log:
         if self._json:
             _print_json(self._document(result, judgement, code, steps, saved))
             return code
-        for text in self._texts(result, judgement, steps, saved):
-            note(text)
+        from tui_debugger.cli.check_report import OUTCOMES
+
+        *texts, last = self._texts(result, judgement, steps, saved)
+        for text in texts:
+            note(text, Meaning.DOUBT if text.startswith("cannot judge") else None)
+        note(last, OUTCOMES[judgement.outcome])
         return code
 
     def _total(self, session: LiveSession, *, cancelled: bool) -> CheckResult:
@@ -393,7 +402,7 @@ def _make_room(directory: Path) -> None:
 
 @dataclass
 class Follow:
-    """How far one training is.
+    """The progress of one training.
 
     Attributes:
         begun: it was let go on the first time.
@@ -579,12 +588,12 @@ class Batch:
             return  # it went away meanwhile, which is told as an event
 
     def _report(self, event: LiveEvent, *, standing: bool = False) -> None:
-        """Returns what an event says was found."""
+        """Reports what an event says was found."""
         if event.rank is not None and event.step is not None and event.result is not None and self._rules is not None:
             self._found((event.rank, event.step), event.result, standing=standing)
 
     def _report_known(self, rank: int, step: int) -> None:
-        """Returns what the training was just asked to judge."""
+        """Reports what the training was just asked to judge."""
         result = self.session.latest(rank, step)
         if result is not None:
             self._found((rank, step), result, standing=True)
@@ -635,6 +644,6 @@ class Batch:
                     self._events.get(timeout=_LOOK)
 
     def _rest(self) -> None:
-        """Returns what was reported and not worked on, when something else ended the listening."""
+        """Works on what was reported and not worked on, when something else ended the listening."""
         while not self._events.empty():
             self._report(self._events.get())

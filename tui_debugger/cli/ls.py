@@ -12,6 +12,8 @@ from tui_debugger.cli.output import documented, interruptible, note, print_json,
 from tui_debugger.errors import TdbgError
 from tui_debugger.model import CATEGORY_WORDS, Category, Side
 from tui_debugger.text.numbers import brief
+from tui_debugger.text.tables import Across, Column, Cut, Row
+from tui_debugger.text.writer import terminal_of
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -138,7 +140,7 @@ def _listed(arguments: argparse.Namespace) -> int:
         listings = [_list_rank(session, rank, arguments, progress) for rank in ranks]
         entries, places = _merge(listings)
         missing = unseen(session)
-    missing.tell()
+    missing.print_note()
     if not entries:
         raise _nothing(arguments, listings)
     for notice in session.info.notices:  # such as a graph that cannot be read: names look different then
@@ -301,10 +303,9 @@ def _print(entries: Sequence[_Entry], places: dict[int, _Listing], arguments: ar
     everywhere = len(places)
     by_rank = any(len(entry.ranks) != everywhere for entry in entries)
     by_graph = len({entry.listing.nodes.graph_of(entry.row).name for entry in entries}) > 1
-    titles = ["type", "category", "in", "out"]
-    titles[:0] = ["rank"] if by_rank else []
-    titles += ["graph"] if by_graph else []
-    lines: list[list[str]] = []
+    titles = [*(["rank"] if by_rank else []), "type", "category", "in", "out", *(["graph"] if by_graph else []), "name"]
+    on_terminal = terminal_of() is not None
+    lines: list[Row] = []
     for entry in entries:
         nodes, row = entry.listing.nodes, entry.row
         ins, outs = entry.listing.counts
@@ -312,12 +313,25 @@ def _print(entries: Sequence[_Entry], places: dict[int, _Listing], arguments: ar
         cells += [nodes.op_type(row), _word(nodes, row), str(ins[row]), str(outs[row])]
         cells += [nodes.graph_of(row).name] if by_graph else []
         lines.append([*cells, nodes.names[row]])
-        blank = [""] * len(titles)
+        below = []
         if arguments.stack:
-            lines += [[*blank, f"  {frame.path}:{frame.line}  {frame.code}"] for frame in nodes.stack(row)]
+            below += [f"{frame.path}:{frame.line}  {frame.code}" for frame in nodes.stack(row)]
         if arguments.files:
-            lines += [[*blank, "  " + text] for text in _file_texts(entry, places)]
-    print_table([*titles, "name"], lines, right=("in", "out"))
+            below += _file_texts(entry, places)
+        blank = [""] * (len(titles) - 1)
+        lines += [Across(f"    {text}") if on_terminal else [*blank, f"  {text}"] for text in below]
+    print_table([_COLUMNS[title] for title in titles], lines)
+
+
+_COLUMNS = {
+    "rank": Column("rank", weight=6),
+    "type": Column("type", cut=Cut.END, weight=8),
+    "category": Column("category", weight=5),
+    "in": Column("in", right=True, weight=4),
+    "out": Column("out", right=True, weight=4),
+    "graph": Column("graph", cut=Cut.END, weight=7),
+    "name": Column("name", cut=Cut.MIDDLE, weight=9),
+}
 
 
 def _word(nodes: NodeTable, row: int) -> str:

@@ -106,7 +106,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         _drop_output()
         return BROKEN_PIPE
     except TdbgError as error:
-        _tell(error)
+        _write_error(error)
         return error.exit_code
     except KeyboardInterrupt:
         write_errors("tdbg: interrupted")
@@ -115,14 +115,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         if isinstance(error, OSError) and error.filename is None:  # no file of ours: stdout, such as on a full disk
             _drop_output()
             what = f"the output could not be written: {error.strerror}"
-            _tell(TdbgError(what, where="stdout", hint="make room, or send it somewhere else"))
+            _write_error(TdbgError(what, where="stdout", hint="make room, or send it somewhere else"))
             return TdbgError.exit_code
         write_traceback()
         write_errors("tdbg: internal error: nothing was judged. Please report the lines above.")
         return TdbgError.exit_code
 
 
-def _tell(error: TdbgError) -> None:
+def _write_error(error: TdbgError) -> None:
     """Writes the parts of an error, line by line; a line break in a path is no line of its own."""
     safe = TdbgError(clean(error.what), where=clean(error.where), hint="\n".join(map(clean, error.hint.split("\n"))))
     write_errors(*f"tdbg: {safe}".split("\n"))

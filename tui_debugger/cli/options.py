@@ -110,7 +110,7 @@ def add_recommended(
 
 
 def add_judging(parser: argparse._ActionsContainer) -> None:
-    """Returns what makes the exit code: the options of the commands for CI."""
+    """Adds what makes the exit code: the options of the commands for CI."""
     parser.add_argument(
         "--fail-on",
         action="append",

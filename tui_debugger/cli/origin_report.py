@@ -1,7 +1,8 @@
-"""What ``tdbg origin`` prints: origins, how they spread, and the path upstream of a tensor; or one JSON document."""
+"""The output of ``tdbg origin``: origins, how they spread, and the path upstream of a tensor; or one JSON document."""
 
 from __future__ import annotations
 
+import itertools
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -11,19 +12,29 @@ from typing import TYPE_CHECKING, Any
 from tui_debugger import __version__
 from tui_debugger.check.by_design import by_design_text
 from tui_debugger.check.origins import State
-from tui_debugger.check.progress import undisturbed
+from tui_debugger.check.progress import retry_when_renumbered
 from tui_debugger.check.provenance import Start
 from tui_debugger.check.results import parts_text
 from tui_debugger.check.verdicts import Judgement, Outcome, coverage_line
-from tui_debugger.cli.check_report import EXIT_CODES
+from tui_debugger.cli.check_report import EXIT_CODES, OUTCOMES
 from tui_debugger.cli.options import chosen, open_session, pairs_of
-from tui_debugger.cli.output import interruptible, note, print_json, progress_bar, unseen
+from tui_debugger.cli.output import (
+    interruptible,
+    note,
+    print_above,
+    print_exit,
+    print_json,
+    print_text,
+    progress_bar,
+    unseen,
+)
 from tui_debugger.diagnose.origin.path import Tracer
 from tui_debugger.diagnose.origin.search import OVERFLOW_ANYWHERE, End, NotJudged, Origin, OriginReport, StepSearch
 from tui_debugger.diagnose.origin.text import (
     WIDTH,
     advice_words,
     first_known_words,
+    found_words,
     last_part,
     node_words,
     not_judged_words,
@@ -31,7 +42,6 @@ from tui_debugger.diagnose.origin.text import (
     path_lines,
     path_rows,
     report_rows,
-    said,
     when_words,
     wrapped,
 )
@@ -43,8 +53,9 @@ from tui_debugger.session.naming import find_node, no_such_tensor
 from tui_debugger.text.clean import clean
 from tui_debugger.text.numbers import brief, named, plural
 from tui_debugger.text.rows import coverage_row, key_row, part_rows, watch_row
+from tui_debugger.text.tables import Column, Cut, table_lines
 from tui_debugger.text.tensors import place_text
-from tui_debugger.text.writer import write_lines
+from tui_debugger.text.writer import Line, Meaning, Terminal, line_text, meant, terminal_of
 from tui_debugger.watch.condition_table import CONDITIONS, WIRE_OVERFLOW
 from tui_debugger.watch.text import format_watch
 
@@ -89,7 +100,7 @@ class Answer:
 
     @property
     def overflow(self) -> bool:
-        """Whether NaN and Inf are looked for, and nothing else."""
+        """True if NaN and Inf are looked for, and nothing else."""
         return all(CONDITIONS[watch.condition].wire == WIRE_OVERFLOW for watch in self.report.check.watchpoints)
 
 
@@ -100,7 +111,11 @@ def print_answer(answer: Answer, *, as_json: bool) -> int:
     if as_json:
         print_json(document(answer))
     else:
-        write_lines(*"\n".join(_lines(answer)).lstrip("\n").split("\n"))
+        verdict = meant(_verdict(answer), OUTCOMES[answer.judgement.outcome])
+        counts, _, where = coverage_line(answer.report.check).partition("; ")
+        print_above(verdict, counts, where, code=answer.exit_code)
+        print_text(*itertools.dropwhile(lambda line: not line, _lines(answer, terminal_of())), verdict)
+        print_exit(answer.exit_code)
     return answer.exit_code
 
 
@@ -134,45 +149,45 @@ def _head(path: Path, exit_code: int, outcome: Outcome) -> dict[str, Any]:
 # -- for people ------------------------------------------------------------------------------------
 
 
-def _lines(answer: Answer) -> Iterator[str]:
+def _lines(answer: Answer, terminal: Terminal | None) -> Iterator[Line]:
+    """Everything but the verdict."""
     report = answer.report
     if report.origins:
-        yield from _origins(answer)
-    yield from _without_origin(answer)
+        yield from _origins(answer, terminal)
+    yield from _without_origin(answer, terminal)
     yield from _not_judged(report)
-    if report.shown_look is not None:
-        yield from _spread(report, report.shown_look)
+    if report.shown_search is not None:
+        yield from _spread(report, report.shown_search, terminal)
     yield from _ranks(answer)
-    if report.looks:
+    if report.searches:
         yield ""
     counts, _, where = coverage_line(report.check).partition("; ")
     yield counts
     for line in (where, *filter(None, [by_design_text(report.check.hits)]), *_remarks(answer)):
         yield from wrapped(line)
-    yield _verdict(answer)
 
 
-def _without_origin(answer: Answer) -> Iterator[str]:
+def _without_origin(answer: Answer, terminal: Terminal | None) -> Iterator[Line]:
     """Returns what is bad although nothing starts there: before the dump begins, or at steps without an origin."""
     report = answer.report
-    for look in report.looks:
-        if look.before:
-            names = [node_words(origin, report.graphs) for origin in look.before]
+    for searched in report.searches:
+        if searched.before:
+            names = [node_words(origin, report.graphs) for origin in searched.before]
             yield ""
             first_one = "the first dumped one" + (" of its graph" if report.graphs else "")
-            yield f"bad already before step {look.pair[1]}, {first_one} (rank {look.pair[0]}):"
+            yield f"bad already before step {searched.pair[1]}, {first_one} (rank {searched.pair[0]}):"
             yield from (f"  {name}" for name in names[:_NAMES])
             yield from [f"  … {len(names) - _NAMES:,} more (--json lists them all)"] if len(names) > _NAMES else []
     bare = report.earlier
     if bare and bare[0].first is not None:
         first = bare[0].first
         head = "first known bad" if first.start is Start.UNKNOWN else "bad, but no origin"
-        yield from origin_lines(first, head, overflow=answer.overflow, graphs=report.graphs)
+        yield from origin_lines(first, head, overflow=answer.overflow, graphs=report.graphs, terminal=terminal)
         if advice := advice_words(first):
             yield from wrapped(f"to know more, {advice}", indent="  ")
-        steps = sorted({look.pair[1] for look in bare} - {bare[0].pair[1]})
+        steps = sorted({searched.pair[1] for searched in bare} - {bare[0].pair[1]})
         if steps:
-            yield f"  the like at step{_s(steps)} {brief(steps)}"
+            yield f"  the same at step{_s(steps)} {brief(steps)}"
 
 
 def _not_judged(report: OriginReport) -> Iterator[str]:
@@ -197,13 +212,13 @@ def _node_place(each: Origin | NotJudged) -> tuple[object, ...]:
     return (key.rank, key.step, key.round, each.graph, each.node)
 
 
-def _origins(answer: Answer) -> Iterator[str]:
+def _origins(answer: Answer, terminal: Terminal | None) -> Iterator[Line]:
     report = answer.report
     first = report.origins[0]
-    yield from origin_lines(first, "origin", overflow=answer.overflow, graphs=report.graphs)
     others = [origin for origin in report.origins[1:] if origin.rank == first.rank]
-    for origin in others[: _BLOCKS - 1]:
-        yield from origin_lines(origin, "also independent", overflow=answer.overflow, graphs=report.graphs)
+    for origin in (first, *others[: _BLOCKS - 1]):
+        head = "origin" if origin is first else "also independent"
+        yield from origin_lines(origin, head, overflow=answer.overflow, graphs=report.graphs, terminal=terminal)
     yield from _named(others[_BLOCKS - 1 :], report.graphs)
 
 
@@ -212,36 +227,39 @@ def _named(origins: Sequence[Origin], graphs: Sequence[str]) -> Iterator[str]:
         return
     yield f"also independent: {plural(len(origins), 'more node')}"
     for origin in origins[:_NAMES]:
-        yield f"  {node_words(origin, graphs)}  ({clean(origin.type)}): {said(origin)}"
+        yield f"  {node_words(origin, graphs)}  ({clean(origin.type)}): {found_words(origin)}"
     if len(origins) > _NAMES:
         yield f"  … {len(origins) - _NAMES:,} more (--json lists them all)"
 
 
-def _spread(report: OriginReport, look: StepSearch) -> Iterator[str]:
-    rank, step = look.pair
+def _spread(report: OriginReport, searched: StepSearch, terminal: Terminal | None) -> Iterator[Line]:
+    rank, step = searched.pair
     several = len({pair[0] for pair in report.check.pairs}) > 1
     where = f"step {step}" + (f" of rank {rank}" if several else "")
-    parameters = f" (parameters among them: {look.parameters:,})" if look.parameters else ""
+    parameters = f" (parameters among them: {searched.parameters:,})" if searched.parameters else ""
     yield ""
-    if look.bad == 1:
+    if searched.bad == 1:
         yield f"spread: nowhere; it is the only bad tensor of {where}"
         return
-    yield f"spread: {plural(look.bad, 'tensor')} of {where} are bad{parameters}"
-    if not look.spread:
+    yield f"spread: {plural(searched.bad, 'tensor')} of {where} are bad{parameters}"
+    if not searched.spread:
         return
-    yield "  next along the graph:" if look.by_graph else "  next in execution order (no graph tells what follows):"
-    width = max(len(said(hit)) for hit in look.spread)
-    for hit in look.spread:
-        yield f"    {said(hit).ljust(width)}  {place_text(hit.key, with_graph=bool(report.graphs))}"
+    yield "  next along the graph:" if searched.by_graph else "  next in execution order (no graph tells what follows):"
+    columns = [Column(""), Column("", cut=Cut.END, weight=7, label="found"), Column("", cut=Cut.MIDDLE, weight=9)]
+    rows = [
+        ["  ", meant(found_words(hit), Meaning.FINDING), place_text(hit.key, with_graph=bool(report.graphs))]
+        for hit in searched.spread
+    ]
+    yield from table_lines(columns, rows, terminal)
 
 
 def _ranks(answer: Answer) -> Iterator[str]:
     report = answer.report
     ranks = sorted({pair[0] for pair in report.check.pairs})
-    if len(ranks) < 2 or not report.looks:
+    if len(ranks) < 2 or not report.searches:
         return
     leading = report.leading
-    same = [look.pair[0] for look in leading]
+    same = [searched.pair[0] for searched in leading]
     yield ""
     beginning = leading[0].beginning
     at = f"step {leading[0].pair[1]}" if beginning is None else _beginning(beginning, report.graphs)
@@ -249,13 +267,13 @@ def _ranks(answer: Answer) -> Iterator[str]:
         yield f"rank {same[0]} was first: {at}"
     else:
         yield f"ranks {brief(same)} begin together: {at}"
-    others = [look for look in report.first_looks if look.pair[0] not in same]
-    for look in others[:_NAMES]:
-        yield f"  rank {look.pair[0]}: {_later(look, leading[0], report.graphs)}"
+    others = [searched for searched in report.first_searches if searched.pair[0] not in same]
+    for searched in others[:_NAMES]:
+        yield f"  rank {searched.pair[0]}: {_later(searched, leading[0], report.graphs)}"
     if len(others) > _NAMES:
         yield f"  … {len(others) - _NAMES:,} more ranks (--json lists them all)"
     seen = report.check.coverage.steps
-    silent = sorted({rank for rank, _ in seen} - {look.pair[0] for look in report.looks})
+    silent = sorted({rank for rank, _ in seen} - {searched.pair[0] for searched in report.searches})
     if silent:
         steps = sorted({step for rank, step in seen if rank in silent})
         yield f"  rank{'' if len(silent) == 1 else 's'} {brief(silent)}: nothing bad in step{_s(steps)} {brief(steps)}"
@@ -266,10 +284,10 @@ def _beginning(origin: Origin, graphs: Sequence[str]) -> str:
     return f"{when_words(origin, graphs)}, {clean(origin.node)}"
 
 
-def _later(look: StepSearch, lead: StepSearch, graphs: Sequence[str]) -> str:
-    here, first = look.beginning, lead.beginning
+def _later(searched: StepSearch, lead: StepSearch, graphs: Sequence[str]) -> str:
+    here, first = searched.beginning, lead.beginning
     if here is None or first is None:
-        return f"step {look.pair[1]}"
+        return f"step {searched.pair[1]}"
     kind = "" if here.starts_here else " (bad, but no origin there)"
     when = ", later in execution order" if here.step == first.step and here.hit.order > first.hit.order else ""
     return f"{_beginning(here, graphs)}{kind}{when}"
@@ -287,11 +305,11 @@ def _remarks(answer: Answer) -> Iterator[str]:
 
 
 def _why_left(report: OriginReport) -> str:
-    """Why the search ended before the last step; steps are spoken of as an order only where they ran in that order."""
+    """Tells why the search ended before the last step; "after" is said only where steps ran in order."""
     if report.end is End.CARRIED:
-        carried = [(look.carried, look.pair) for look in report.looks if look.carried is not None]
+        carried = [(searched.carried, searched.pair) for searched in report.searches if searched.carried is not None]
         _, (_, step) = min(carried)
-        return f"step {step} leaves bad parameters behind, from which they are made"
+        return f"step {step} leaves bad parameters behind, and later steps compute with these"
     first = report.origins[0]
     in_order = max(step for _, step in report.check.pairs) == first.step < min(step for _, step in report.left)
     if in_order and not first.hit.key.round:
@@ -313,7 +331,7 @@ def _verdict(answer: Answer) -> str:
 
 
 def _found(report: OriginReport) -> str:
-    if not report.looks:
+    if not report.searches:
         return "nothing bad so far"
     if not report.origins:
         first = report.first_known
@@ -321,7 +339,7 @@ def _found(report: OriginReport) -> str:
         if first is not None and first.start is Start.UNKNOWN:
             what, _, why = first_known_words(first).partition("; ")
             known = f"; {what}: {last_part(first.node)}; {why}"
-        at = f"step {report.looks[0].pair[1]}" if first is None else when_words(first, report.graphs)
+        at = f"step {report.searches[0].pair[1]}" if first is None else when_words(first, report.graphs)
         return f"bad tensors at {at}, but no origin{known}"
     nodes = {(origin.graph, origin.node) for origin in report.origins}
     origins = "1 origin" if len(nodes) == 1 else f"{len(nodes):,} independent origins"
@@ -347,7 +365,7 @@ _VERDICTS = {State.BAD: "finding", State.CLEAN: "clean", State.UNKNOWN: "cannot_
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """What was judged until something bad was found, or to the end.
+    """The steps that were judged until something bad was found, or to the end.
 
     Attributes:
         tensors: how many.
@@ -380,17 +398,24 @@ def run(arguments: argparse.Namespace, watchpoints: Sequence[Watchpoint]) -> int
         missing = unseen(session)
     for notice in session.info.notices:
         note(notice)
-    missing.tell()
+    missing.print_note()
     code = missing.code(_CODES[path.state])
     if arguments.json:
         print_json({**_document(path, looked, arguments, code), **missing.rows})
     else:
-        if path.state is State.CLEAN:
-            write_lines(f"{plural(looked.tensors, 'tensor')} looked at, {looked.places_text()}")
-        lines = list(path_lines(path))
+        meaning = {0: Meaning.CLEAN, 1: Meaning.FINDING}.get(code, Meaning.DOUBT)
+        *lines, last = path_lines(path, terminal_of())
+        answer = line_text(last)
         if code == TdbgError.exit_code and path.state is State.CLEAN:  # the last line says "clean"
-            lines[-1:] = textwrap.wrap(f"cannot judge: {clean(parts_text(missing.parts))}", WIDTH)
-        write_lines(*"\n".join(lines).split("\n"))
+            answer = f"cannot judge: {clean(parts_text(missing.parts))}"
+            lines += textwrap.wrap(answer, WIDTH)
+        else:
+            lines.append(last)
+        print_above(meant(answer, meaning), code=code)
+        if path.state is State.CLEAN:
+            print_text(f"{plural(looked.tensors, 'tensor')} looked at, {looked.places_text()}")
+        print_text(*lines)
+        print_exit(code)
     return code
 
 
@@ -401,7 +426,7 @@ def _find(
     tables = {rank: session.nodes(rank, progress) for rank in ranks}
     found = find_node(tables, {rank: session.in_scope(rank) for rank in ranks}, arguments.start)
     pairs = [pair for pair in pairs_of(session, arguments) if pair[0] in found.rows]
-    path, looked = undisturbed(lambda: _first_bad(session, found, pairs, watchpoints, progress))
+    path, looked = retry_when_renumbered(lambda: _first_bad(session, found, pairs, watchpoints, progress))
     if path.ending is not Ending.CLEAN:
         return path, looked
     report = session.find_origin(session.pairs(), watchpoints, progress, 0)

@@ -1,4 +1,4 @@
-"""How commands write: tables, JSON, progress on stderr, Ctrl-C, and what could not be looked at."""
+"""The output of commands: tables, JSON, progress on stderr, Ctrl-C, and what could not be looked at."""
 
 from __future__ import annotations
 
@@ -14,9 +14,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tui_debugger import __version__
 from tui_debugger.errors import CancelledError, TdbgError
-from tui_debugger.text.clean import clean
 from tui_debugger.text.documents import document as document_text
-from tui_debugger.text.writer import StatusLine, write_data, write_errors, write_lines
+from tui_debugger.text.writer import (
+    Line,
+    Meaning,
+    StatusLine,
+    meant,
+    terminal_of,
+    write_data,
+    write_errors,
+    write_lines,
+)
 
 if TYPE_CHECKING:
     import argparse
@@ -25,7 +33,7 @@ if TYPE_CHECKING:
     from tui_debugger.check.types import Pair
     from tui_debugger.model import Progress, ProgressFn, UnreadablePart
     from tui_debugger.session import Session
-
+    from tui_debugger.text.tables import Column, Row
 
 _EVERY = 0.1
 """Seconds between two looks of the progress bar."""
@@ -102,38 +110,61 @@ def documented(
     raise told
 
 
-def print_table(titles: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[str] = ()) -> None:
-    """Aligned columns on stdout, two blanks between them; nothing is ever cut, as Rich's tables do in a pipe.
+def print_table(columns: Sequence[Column | str], rows: Iterable[Row]) -> None:
+    """Aligned columns on stdout; they fit a terminal, and stay whole in a pipe.
 
     Args:
-        titles: one per column; a title may be empty.
-        rows: cells as text, made safe here; put the longest column last.
-        right: titles of the columns that are aligned to the right.
+        columns: of the table; a title alone is a column that is aligned to the left.
+        rows: cells as text, and lines between rows, made safe here; put the longest column last.
     """
-    lines = [list(titles), *([clean(cell) for cell in row] for row in rows)]
-    widths = [max(map(_cells, column)) for column in zip(*lines, strict=True)]
-    to_right = [title in right for title in titles]
-    out = []
-    for line in lines:
-        cells = [
-            " " * (width - _cells(cell)) + cell if flush else cell + " " * (width - _cells(cell))
-            for cell, width, flush in zip(line, widths, to_right, strict=True)
-        ]
-        out.append("  ".join(cells).rstrip())
-    write_lines(*out)
+    from tui_debugger.text.tables import Column, table_lines
+
+    every = [Column(each) if isinstance(each, str) else each for each in columns]
+    write_lines(*table_lines(every, rows, terminal_of()))
 
 
-def _cells(text: str) -> int:
-    if text.isascii():
-        return len(text)
-    from rich.cells import cell_len
+def print_text(*lines: Line, hang: int | None = None) -> None:
+    """Writes sentences to stdout, each a line; on a terminal they are broken at its width. ``hang``: see ``fold``."""
+    terminal = terminal_of()
+    if terminal is None:
+        write_lines(*lines)
+        return
+    from tui_debugger.text.tables import fold
 
-    return cell_len(text)
+    write_lines(*(part for line in lines for part in (fold(line, terminal, hang) or [()])))
 
 
-def note(text: str) -> None:
+_EXITS: Final = {
+    0: "clean",
+    1: "a finding",
+    TdbgError.exit_code: "cannot judge",
+    CancelledError.exit_code: "interrupted",
+}
+
+
+def print_above(*lines: Line, code: int, words: str = "") -> None:
+    """Writes the summary above everything else: on a terminal only, where what comes first scrolls away.
+
+    Args:
+        lines: the verdict, counts, coverage.
+        code: the exit code.
+        words: what it means here, where that is not what it means to commands that judge.
+    """
+    if terminal_of() is not None:
+        print_text(*lines)
+        print_exit(code, words)
+        write_lines("")
+
+
+def print_exit(code: int, words: str = "") -> None:
+    """Writes what the exit code means, on a terminal: there nobody sees the code itself."""
+    if terminal_of() is not None:
+        print_text(f"exit code {code}: {words or _EXITS.get(code, 'failed')}")
+
+
+def note(text: str, meaning: Meaning | None = None) -> None:
     """One line on stderr, for what is no result."""
-    write_errors(f"tdbg: {text}")
+    write_errors(("tdbg: ", meant(text, meaning)))
 
 
 @contextmanager
@@ -146,7 +177,7 @@ def progress_bar() -> Iterator[ProgressFn]:
         return
     line = StatusLine(sys.stderr, _columns)
     try:
-        yield _Bar(line).tell
+        yield _Bar(line).draw
     finally:
         line.wipe()
 
@@ -156,7 +187,7 @@ class _Bar:
         self._line = line
         self._next = 0.0
 
-    def tell(self, snapshot: Progress) -> None:
+    def draw(self, snapshot: Progress) -> None:
         """Draws, at most every ``_EVERY`` seconds."""
         now = time.monotonic()
         if now < self._next:
@@ -188,14 +219,14 @@ def interruptible(progress: ProgressFn) -> Iterator[ProgressFn]:
         pressed.set()
         raise CancelledError("interrupted")
 
-    def tell(snapshot: Progress) -> None:
+    def report(snapshot: Progress) -> None:
         if pressed.is_set():
             raise CancelledError("interrupted")
         progress(snapshot)
 
     with _handler(stop):
         try:
-            yield tell
+            yield report
         except CancelledError:
             raise
         except Exception:
@@ -238,7 +269,7 @@ class Unseen:
         reasons = [{"kind": "unreadable", "text": parts_text(self.parts)}]
         return {"reasons": reasons, "unreadable": part_rows(self.parts)}
 
-    def tell(self) -> None:
+    def print_note(self) -> None:
         """One line on stderr: what, where, what to do."""
         if self.parts:
             from tui_debugger.check.results import ADVICE, parts_text

@@ -17,14 +17,22 @@ from tui_debugger.cli.options import (
     open_session,
     whole,
 )
-from tui_debugger.cli.output import documented, from_on, interruptible, note, print_json, progress_bar, unseen
-from tui_debugger.text.writer import write_lines
+from tui_debugger.cli.output import (
+    documented,
+    from_on,
+    interruptible,
+    note,
+    print_json,
+    print_table,
+    progress_bar,
+    unseen,
+)
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
 
     from tui_debugger.check.types import TensorRow
-    from tui_debugger.diagnose.relations import Around, Related, Relations
+    from tui_debugger.diagnose.relations import Related, RelatedTree, Relations
     from tui_debugger.model import ProgressFn, TensorKey
     from tui_debugger.session import Session
 
@@ -84,7 +92,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _shown(arguments: argparse.Namespace) -> int:
-    from tui_debugger.diagnose.relations import consumers, measured, producers, related_row, relations, relations_lines
+    from tui_debugger.diagnose.relations import consumers, measured, producers, related_row, relations, relations_table
 
     with progress_bar() as bar, interruptible(bar) as progress:
         session = open_session(arguments.path, arguments, progress)
@@ -94,13 +102,13 @@ def _shown(arguments: argparse.Namespace) -> int:
         up = _further(session, found.producers, arguments.hops, producers, progress)
         down = _further(session, found.consumers, arguments.hops, consumers, progress)
         missing = unseen(session, from_on(session, [(key.rank, key.step)]))
-    missing.tell()
+    missing.print_note()
     for notice in session.info.notices:
         note(notice)
     if not arguments.json:
-        write_lines(*relations_lines(found, up, down))
+        print_table(*relations_table(found, up, down))
         return missing.code(0)
-    from tui_debugger.diagnose.relations import Around
+    from tui_debugger.diagnose.relations import RelatedTree
 
     print_json(
         {
@@ -108,8 +116,8 @@ def _shown(arguments: argparse.Namespace) -> int:
             "path": str(arguments.path),
             "exit_code": missing.code(0),
             "maker": found.maker or None,
-            "tensor": related_row(Around(found.centre)),
-            "other_outputs": [related_row(Around(each)) for each in found.siblings],
+            "tensor": related_row(RelatedTree(found.centre)),
+            "other_outputs": [related_row(RelatedTree(each)) for each in found.siblings],
             "producers": [related_row(each, upstream=True) for each in up],
             "consumers": [related_row(each, upstream=False) for each in down],
             **missing.rows,
@@ -175,18 +183,18 @@ def _measured(session: Session, found: Relations, measured: Measure, progress: P
 
 def _further(
     session: Session, related: Sequence[Related], hops: int, look: Look, progress: ProgressFn
-) -> tuple[Around, ...]:
+) -> tuple[RelatedTree, ...]:
     """The tensors with what lies beyond them; what was shown once is not opened again."""
-    from tui_debugger.diagnose.relations import Around, measured
+    from tui_debugger.diagnose.relations import RelatedTree, measured
 
     seen: set[TensorKey] = set()
 
-    def beyond(each: Related, left: int) -> Around:
+    def beyond(each: Related, left: int) -> RelatedTree:
         key = each.key
         if left < 1 or key in seen:
-            return Around(each)
+            return RelatedTree(each)
         seen.add(key)
         further = measured(session, look(session, key, progress), progress)
-        return Around(each, tuple(beyond(one, left - 1) for one in further))
+        return RelatedTree(each, tuple(beyond(one, left - 1) for one in further))
 
     return tuple(beyond(each, hops - 1) for each in related)

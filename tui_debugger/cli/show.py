@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tui_debugger.session.naming import Found
 
 LOOKED_BACK = 100
-"""So many steps are looked through, from the last one backwards, for one in which the node was dumped."""
+"""The number of steps that are looked through, from the last one backwards, for one in which the node was dumped."""
 MAX_PRECISION = 10
 
 Parse = Callable[..., tuple[argparse.Namespace, list[str]]]
@@ -105,8 +105,7 @@ def _shown(arguments: argparse.Namespace) -> int:
             raise TdbgError(f"--{option} is about whole tensors", where=arguments.slice, hint=hint)
     with progress_bar() as bar, interruptible(bar) as progress:
         from tui_debugger.cli import show_report
-        from tui_debugger.cli.show_report import Wish, look, print_spreads, spreads_of
-        from tui_debugger.cli.show_values import canvas
+        from tui_debugger.cli.show_report import ShowOptions, canvas, distributions_of, look, print_spreads
         from tui_debugger.session.naming import find_node
 
         session = open_session(arguments.path, arguments, progress)
@@ -118,13 +117,13 @@ def _shown(arguments: argparse.Namespace) -> int:
         lines = not (arguments.stat or arguments.distribution)
         values = lines and (one or arguments.heat or arguments.slice is not None)
         on = canvas(progress) if arguments.heat else None
-        wish = Wish(values, lines, arguments.slice, arguments.precision, arguments.json, on)
+        wish = ShowOptions(values, lines, arguments.slice, arguments.precision, arguments.json, on)
         shown = look(session, found, pairs, wish, progress)
-        spreads = spreads_of(session, shown, arguments, progress) if arguments.distribution else []
+        distributions = distributions_of(session, shown, arguments, progress) if arguments.distribution else []
         missing = unseen(session, from_on(session, pairs), graph=False)
-    missing.tell()
+    missing.print_note()
     if arguments.distribution:
-        return print_spreads(session, found, spreads, arguments, missing)
+        return print_spreads(session, found, distributions, arguments, missing)
     answered = any(each.answers for each in shown)
     code = missing.code(0 if answered else 2)
     if arguments.json:

@@ -1,18 +1,30 @@
-"""What ``tdbg show`` finds out about the tensors of a node, and how it prints it: lines, values, distributions."""
+"""The output of ``tdbg show``: the tensors of a node, their values as numbers or as a heat map, distributions."""
 
 from __future__ import annotations
 
 import argparse
+import math
+import os
+import shutil
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
+import numpy as np
 import numpy.typing as npt
 
+from tui_debugger.arrays import Array
 from tui_debugger.check.types import Pair, TensorRow
-from tui_debugger.cli.output import Unseen, note, print_json, print_table
-from tui_debugger.cli.show_values import JSON_WHOLE, Canvas, cut, excerpt_text, heat_of, nested, window_text
-from tui_debugger.diagnose.distribution import Bars, Spread, bars, choose_bins, percentiles, spread_of
+from tui_debugger.cli.output import Unseen, note, print_json, print_table, print_text
+from tui_debugger.diagnose.distribution import (
+    Bars,
+    TensorDistribution,
+    bars,
+    choose_bins,
+    distribution_of_row,
+    percentiles,
+)
 from tui_debugger.errors import BadSliceError, UnreadableTensorError
 from tui_debugger.model import Category, Progress, ProgressFn
 from tui_debugger.session import Session
@@ -28,24 +40,263 @@ from tui_debugger.text.distribution import (
     headroom_items,
     moments_items,
     percentile_items,
+    statistic_cell,
+    statistic_columns,
     taken_text,
 )
-from tui_debugger.text.documents import plain
-from tui_debugger.text.numbers import NONE, number, plural, share
-from tui_debugger.text.rows import STATS_COLUMNS, key_row, meta_row, stats_row
-from tui_debugger.text.tensors import aligned, round_text, shape_text, tensor_line, tensor_parts
-from tui_debugger.text.writer import write_colored, write_lines
+from tui_debugger.text.documents import plain, plain_values
+from tui_debugger.text.heat_map import (
+    ColoredText,
+    Colors,
+    DrawArea,
+    HeatPage,
+    HeatPainter,
+    Scale,
+    colors_named,
+    halves,
+    heat_table_of,
+    is_drawable,
+    zooms,
+)
+from tui_debugger.text.numbers import NONE, plural, share
+from tui_debugger.text.rows import key_row, meta_row, stats_row
+from tui_debugger.text.tables import Column, Cut, width_of
+from tui_debugger.text.tensors import aligned, flags, round_text, shape_text, tensor_parts
+from tui_debugger.text.values import (
+    Family,
+    NumberFormat,
+    Slice,
+    ValueTable,
+    apply,
+    default_slice,
+    family,
+    format_window,
+    parse_slice,
+)
+from tui_debugger.text.writer import Meaning, Meant, Pieces, meant, terminal_of, write_colored, write_lines
+
+WHOLE, WHOLE_LINES = 100, 12
+"""Tensors of so many elements, in so many lines, are printed whole."""
+EDGES = (3, 3, 3, 2)
+"""Of bigger ones, so many elements at both ends of every dimension, by number of dimensions; 1 for more of them."""
+MOST_ELEMENTS = 1_000_000
+"""Elements that a slice may have."""
+JSON_WHOLE = 1000
+"""Tensors of so many elements are in a JSON document without being asked for by a slice."""
+WIDTH = 78
+
+
+def cut(array: Array, text: str) -> tuple[Array, Slice]:
+    """The window that a slice chooses, as a view.
+
+    Raises:
+        BadSliceError: the slice does not fit the tensor, or chooses more than anybody can read.
+    """
+    window = parse_slice(text, array.shape)
+    size = math.prod(window.shape)
+    if size > MOST_ELEMENTS:
+        msg = f"{window.text} has {size:,} elements: at most {MOST_ELEMENTS:,} are printed"
+        raise BadSliceError(msg, where=text, hint="choose fewer, or write the tensor to a file with `tdbg export`")
+    return apply(array, window), window
+
+
+def window_text(window: Array, precision: int) -> str:
+    """All elements in brackets."""
+    return _brackets(_texts(np.asarray(window), precision))
+
+
+def excerpt_text(array: Array, precision: int) -> str:
+    """All elements of a small tensor; of a bigger one those at the ends of every dimension, with dots between."""
+    if array.size <= WHOLE and math.prod(array.shape[:-1]) <= WHOLE_LINES:
+        return window_text(array, precision)
+    edge = EDGES[array.ndim] if array.ndim < len(EDGES) else 1
+    # One element more than is printed marks where numpy has to put its dots: all others are never read.
+    kept = [_ends(length, edge) for length in array.shape]
+    return _brackets(_texts(array[np.ix_(*kept)], precision), edge)
+
+
+def nested(window: Array) -> Any:
+    """Elements as nested lists, with every digit; NaN and Inf as text, complex numbers as [real, imaginary]."""
+    kind = family(window.dtype)
+    if kind is Family.COMPLEX:
+        wide = window.astype(np.complex128)
+        return plain_values(np.stack([wide.real, wide.imag], axis=-1).tolist())
+    if kind is Family.FLOAT:
+        found = window.astype(np.float64)
+        return found.tolist() if np.isfinite(found).all() else plain_values(found.tolist())
+    if kind is Family.INT:
+        return window.astype(np.int64 if window.dtype.kind not in "iu" else window.dtype).tolist()
+    if kind is Family.BOOL:
+        return window.tolist()
+    return np.vectorize(str, otypes=[object])(window).tolist() if window.size else window.tolist()
+
+
+def _ends(length: int, edge: int) -> list[int]:
+    if length <= 2 * edge:
+        return list(range(length))
+    return [*range(edge + 1), *range(length - edge, length)]
+
+
+def _texts(values: Array, precision: int) -> npt.NDArray[np.str_]:
+    """The elements as text, all equally wide."""
+    cells = format_window(values.reshape(1, -1), NumberFormat(precision))[0]
+    width = max((len(text) for text, _ in cells), default=0)
+    return np.array([text.rjust(width) for text, _ in cells], dtype=np.str_).reshape(values.shape)
+
+
+def _room() -> int:
+    """Cells for values, beside the blanks before them."""
+    terminal = terminal_of()
+    return WIDTH if terminal is None else max(min(WIDTH, terminal.columns - INDENT), 10)
+
+
+def _brackets(texts: npt.NDArray[np.str_], edge: int = 0) -> str:
+    """Everything, or with ``edge`` dots in every dimension that is longer than twice that."""
+    return np.array2string(
+        texts,
+        max_line_width=_room(),
+        separator=" ",
+        formatter={"all": str},
+        threshold=0 if edge else sys.maxsize,
+        edgeitems=edge or 1,
+    )
+
+
+BAR: Final = 23
+INDENT: Final = 2
+OTHER_LINES: Final = 8
+"""Lines of a terminal that are left for what stands around a map."""
+LEAST_LINES, MOST_LINES = 8, 40
+"""Lines of a map."""
+
+
+@dataclass(frozen=True, slots=True)
+class Canvas:
+    """The surface that maps are drawn on.
+
+    Attributes:
+        lines, columns: room for a map.
+        colors: those of the terminal; none for a file or a pipe.
+        progress: told how far a large tensor is; may raise to stop.
+    """
+
+    lines: int
+    columns: int
+    colors: Colors
+    progress: ProgressFn
+
+
+@dataclass(frozen=True, slots=True)
+class Heat:
+    """A map.
+
+    Attributes:
+        window: canonical text of the slice.
+        text: the map for people.
+        cells: the same as numbers, for JSON.
+        error: why there is none.
+    """
+
+    window: str = ""
+    text: str = ""
+    cells: dict[str, Any] | None = None
+    error: str = ""
+
+
+def canvas(progress: ProgressFn) -> Canvas:
+    """Returns what the terminal has to offer; colours only when the output goes there."""
+    from rich.console import Console
+
+    size = shutil.get_terminal_size()
+    system = Console(file=sys.stdout).color_system if sys.stdout.isatty() else None
+    colors = colors_named(system, plain="NO_COLOR" in os.environ)
+    lines = max(LEAST_LINES, min(MOST_LINES, size.lines - OTHER_LINES))
+    return Canvas(lines, max(16, size.columns - INDENT), colors, progress)
+
+
+def heat_of(array: npt.NDArray[Any], wanted: str | None, on: Canvas) -> Heat:
+    """Draws a slice of a tensor.
+
+    Args:
+        array: the whole tensor, usually a memory map.
+        wanted: text of the slice; None for the first plane.
+        on: where to.
+
+    Raises:
+        BadSliceError: the slice does not fit.
+    """
+    if wanted is None and not array.size:
+        return Heat(error="no elements")
+    window = parse_slice(wanted or default_slice(array.shape), array.shape)
+    value_table = ValueTable(array, window)
+    if value_table.empty:
+        return Heat(window.text, error="no elements")
+    if not is_drawable(array):
+        return Heat(window.text, error=f"{array.dtype.name} elements are no numbers: there is no heat map of them")
+    table = heat_table_of(value_table)
+    area = DrawArea(on.lines - 2, on.columns - table.margin, halves(on.colors))
+    zoom = zooms(table.shape, area, folded=table.folded)[0]
+    picture = table.picture(zoom.window(table.shape, (0, 0), area), on.progress)
+    page = HeatPage(table, picture, zoom, area, HeatPainter(Scale(*(picture.bounds or (0.0, 0.0))), on.colors))
+    narrow = on.columns if terminal_of() is not None else None
+    return Heat(window.text, _text(page, on.colors, narrow), _cells(page, value_table))
+
+
+def _text(page: HeatPage, colors: Colors, narrow: int | None) -> str:
+    """Returns a map and its legend, which takes several lines where there is less room than ``narrow``."""
+
+    def write(piece: ColoredText) -> str:
+        return _colored(piece, colors)
+
+    scale, rest = page.scale(BAR), [ColoredText(f"  {page.size_text}  "), *page.bad_legend()]
+    legends = [[*scale, *rest]]
+    if narrow is not None and sum(width_of(piece.text) for piece in legends[0]) > narrow:
+        first, *others = rest
+        legends = [list(scale), [replace(first, text=first.text.strip())], others]
+    return "\n".join([*page.text(write), *("".join(map(write, legend)).rstrip() for legend in legends)])
+
+
+def _colored(piece: ColoredText, colors: Colors) -> str:
+    """Text with its escape sequences; without colours it is the text."""
+    if colors is Colors.NONE or not (piece.ink or piece.ground):
+        return piece.text
+    from rich.color import ColorSystem
+    from rich.style import Style
+
+    system = {Colors.TRUE: ColorSystem.TRUECOLOR, Colors.MANY: ColorSystem.EIGHT_BIT}.get(colors, ColorSystem.STANDARD)
+    style = Style(color=piece.ink or None, bgcolor=piece.ground or None)
+    return style.render(piece.text, color_system=system)
+
+
+def _cells(page: HeatPage, value_table: ValueTable) -> dict[str, Any]:
+    """Rows of cells, each with the first index that it covers, how many it covers, and what it shows."""
+    picture, lines = page.picture, value_table.lines
+    window = picture.window
+    down = lines[0] if len(lines) == 2 else range(1)
+    across = lines[-1] if lines else range(1)
+    shown = np.where(picture.kinds > 0, np.nan, picture.values)
+    return {
+        "rows": [down[at] for at in window.rows],
+        "columns": [across[at] for at in window.columns],
+        "cell": [window.rows.step, window.columns.step],
+        "values": nested(shown),
+        "nan": picture.nan.tolist(),
+        "pos_inf": picture.pos_inf.tolist(),
+        "neg_inf": picture.neg_inf.tolist(),
+        "bounds": None if picture.bounds is None else list(picture.bounds),
+    }
+
 
 _ROLES = ("in", "out", "param")
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """What is wanted of every tensor.
+class ShowOptions:
+    """The output that is wanted of every tensor.
 
     Attributes:
         values: the values themselves.
-        spread: a histogram.
+        distribution: a histogram.
         slice: which values; None for an excerpt.
         precision: digits after the point.
         json: values as nested lists, not as text.
@@ -53,7 +304,7 @@ class Wish:
     """
 
     values: bool
-    spread: bool
+    distribution: bool
     slice: str | None
     precision: int
     json: bool
@@ -86,17 +337,19 @@ class Shown:
 
     @property
     def constant(self) -> str:
-        """What the graph says about the value of a constant: for an output the value, for an input ``cst1 = 2``."""
+        """The value of a constant as the graph has it: for an output the value, for an input ``cst1 = 2``."""
         text = self.row.origin_text
         return text if self.row.role == "out" or " = " in text else ""
 
     @property
     def answers(self) -> bool:
-        """Whether it says what was asked: values, statistics, or a constant of the graph."""
+        """True if it says what was asked: values, statistics, or a constant of the graph."""
         return not self.error or bool(self.row.index < 0 and self.constant)
 
 
-def look(session: Session, found: Found, pairs: Sequence[Pair], wish: Wish, progress: ProgressFn) -> list[Shown]:
+def look(
+    session: Session, found: Found, pairs: Sequence[Pair], options: ShowOptions, progress: ProgressFn
+) -> list[Shown]:
     """Everything about the wanted tensors of a node.
 
     Returns:
@@ -113,7 +366,7 @@ def look(session: Session, found: Found, pairs: Sequence[Pair], wish: Wish, prog
     for done, (row, step) in enumerate(places):
         progress(Progress(done, len(places), "values"))
         try:
-            shown.append(_look_at(session, row, step, wish))
+            shown.append(_look_at(session, row, step, options))
         except UnreadableTensorError as error:
             shown.append(Shown(row, step, error=error.what))
         except BadSliceError as error:
@@ -122,7 +375,7 @@ def look(session: Session, found: Found, pairs: Sequence[Pair], wish: Wish, prog
             shown.append(Shown(row, step, error=f"{error.what}: the shape is {tuple(shape)}"))
     if refused and len(refused) == sum(1 for each in shown if each.row.has_value):
         raise refused[0]
-    if wish.values:
+    if options.values:
         return shown
     return sorted(shown, key=lambda each: (_ROLES.index(each.row.role), each.row.slot))
 
@@ -148,7 +401,7 @@ def _measured(
     return sorted(places, key=lambda place: order[place[0].key.rank, place[1]])
 
 
-def _look_at(session: Session, row: TensorRow, step: int, wish: Wish) -> Shown:
+def _look_at(session: Session, row: TensorRow, step: int, options: ShowOptions) -> Shown:
     """One tensor.
 
     Raises:
@@ -158,13 +411,13 @@ def _look_at(session: Session, row: TensorRow, step: int, wish: Wish) -> Shown:
     if row.index < 0 or row.error:
         return Shown(row, step, error=row.error or "not dumped")
     if not row.has_value:
-        wanted = wish.slice is not None or wish.heat is not None
+        wanted = options.slice is not None or options.heat is not None
         return Shown(row, step, error="only statistics were dumped, no values" if wanted else "")
-    if not (wish.spread or wish.values):
+    if not (options.distribution or options.values):
         return Shown(row, step)
     array = session.read(row.key)
     shown = Shown(row, step, _spread(row, array))
-    return _with_values(shown, array, wish) if wish.values else shown
+    return _with_values(shown, array, options) if options.values else shown
 
 
 def _spread(row: TensorRow, array: npt.NDArray[Any]) -> Histogram | None:
@@ -174,21 +427,20 @@ def _spread(row: TensorRow, array: npt.NDArray[Any]) -> Histogram | None:
     return histogram(array, stats.minimum, stats.maximum)
 
 
-def _with_values(shown: Shown, array: npt.NDArray[Any], wish: Wish) -> Shown:
-    if wish.heat is not None:
-        heat = heat_of(array, wish.slice, wish.heat)
+def _with_values(shown: Shown, array: npt.NDArray[Any], options: ShowOptions) -> Shown:
+    if options.heat is not None:
+        heat = heat_of(array, options.slice, options.heat)
         return replace(shown, window=heat.window, text=heat.text, cells=heat.cells, error=heat.error)
-    if wish.slice is not None:
-        part, window = cut(array, wish.slice)
-        if wish.json:
+    if options.slice is not None:
+        part, window = cut(array, options.slice)
+        if options.json:
             return replace(shown, window=window.text, values=nested(part))
-        return replace(shown, window=window.text, text=window_text(part, wish.precision))
-    if wish.json:
+        return replace(shown, window=window.text, text=window_text(part, options.precision))
+    if options.json:
         return replace(shown, window="[...]", values=nested(array)) if array.size <= JSON_WHOLE else shown
-    return replace(shown, text=excerpt_text(array, wish.precision))
+    return replace(shown, text=excerpt_text(array, options.precision))
 
 
-_STAT_TITLES = ("dtype", "shape", *(field.title for field in COLUMNS))
 _RECORDED = "(recorded in the dump)"
 _ABOUT = 3
 """The first pieces of a line, which say what a tensor is, not what it holds: type, shape, number of elements."""
@@ -198,7 +450,7 @@ def print_head(session: Session, found: Found, shown: Sequence[Shown]) -> None:
     """Two lines about the node."""
     words = [*_about(session, found).values(), found.graph]
     slots = {_slot(each.row) for each in shown}
-    write_lines(found.node, ", ".join([*words, *(slots if len(slots) == 1 else ())]))
+    print_text(found.node, ", ".join([*words, *(slots if len(slots) == 1 else ())]))
 
 
 def print_values(shown: Sequence[Shown], *, several: bool) -> None:
@@ -210,11 +462,12 @@ def print_values(shown: Sequence[Shown], *, several: bool) -> None:
         if here != place:
             write_lines("", f"step {each.step}" + (f" rank {row.key.rank}" if several else ""))
         place = here
-        line = tensor_line(row.meta, row.stats, each.histogram)
-        recorded = _RECORDED if row.recorded and line else ""
-        write_lines(" ".join(filter(None, (_slot(row), line or _why(each), recorded))))
-        about = (row.placement, _source(each), _why(each) if line else "", each.window)
-        write_lines(*(f"  {text}" for text in about if text))
+        parts = [part for part in _parts(each) if part]
+        recorded = _RECORDED if row.recorded and parts else ""
+        said = [*parts, recorded] if parts else [meant(_why(each), Meaning.DOUBT)]
+        print_text(_side_by_side([_slot(row), *said]))
+        about = (row.placement, _source(each), _why(each) if parts else "", each.window)
+        print_text(*(f"  {text}" for text in about if text))
         write = write_lines if each.cells is None else write_colored
         write(*(f"  {text}".rstrip() for text in each.text.splitlines()))
 
@@ -224,9 +477,14 @@ def print_history(shown: Sequence[Shown], *, several: bool) -> None:
     by_slot = len({_slot(each.row) for each in shown}) > 1
     pieces = [_pieces(each) for each in shown]
     shared = {tuple(parts[:_ABOUT]) for parts in pieces if len(parts) > 1}
-    if not by_slot and len(shared) == 1:  # type, shape and count once: leaves room for NaN on a narrow screen
-        write_lines(" ".join(filter(None, shared.pop())))
+    once = not by_slot and len(shared) == 1
+    if once:  # type, shape and count once: leaves room for NaN on a narrow screen
+        print_text(" ".join(filter(None, shared.pop())))
         pieces = [parts[_ABOUT:] if len(parts) > 1 else parts for parts in pieces]
+    if terminal_of() is not None:
+        left_out = [*([] if by_slot else ["slot"]), *([] if several else ["rank"])]
+        _print_history_table([_history_row(each, parts) for each, parts in zip(shown, pieces, strict=True)], left_out)
+        return
     lines = [
         [*([_slot(each.row)] if by_slot else []), *_where(each, several), *parts]
         for each, parts in zip(shown, pieces, strict=True)
@@ -236,11 +494,63 @@ def print_history(shown: Sequence[Shown], *, several: bool) -> None:
     write_lines(*aligned([[*titles, *[""] * (width - len(titles))], *lines]))
 
 
+_HISTORY = (
+    Column("slot", weight=10),
+    Column("step", weight=10),
+    Column("rank", weight=8),
+    Column("", weight=3, label="dtype"),
+    Column("", weight=4, label="shape"),
+    Column("", weight=2, label="count"),
+    Column("", weight=6, label="values"),
+    Column("", weight=7, label="range"),
+    Column("", weight=5, label="mean"),
+    Column("", weight=4, label="std"),
+    Column("", weight=9, label="zeros, NaN, Inf"),
+    Column("", weight=9, cut=Cut.END, label="remark"),
+)
+"""The columns of a history on a terminal: slot, step, rank, the pieces of a line, and what there is to remark."""
+_RANGE, _BAD = 4, 7
+"""Pieces of a line: of a tensor without a finite value NaN and Inf stand where its range would be."""
+
+
+def _history_row(each: Shown, parts: Sequence[str]) -> list[str]:
+    place = [_slot(each.row), str(each.step), str(each.row.key.rank)]
+    if len(parts) == 1:
+        return [*place, *[""] * (len(_HISTORY) - len(place) - 1), meant(parts[0], Meaning.DOUBT)]
+    row = [*[""] * (len(_HISTORY) - len(place) - len(parts)), *parts]
+    if isinstance(row[_RANGE], Meant):
+        row[_RANGE], row[_BAD] = row[_BAD], row[_RANGE]
+    return [*place, *row]
+
+
+def _print_history_table(rows: Sequence[Sequence[str]], left_out: Sequence[str]) -> None:
+    """A table for a terminal, without columns that are empty in all rows."""
+    there = [any(row[at] for row in rows) for at in range(len(_HISTORY))]
+    kept = [at for at, column in enumerate(_HISTORY) if there[at] and column.called not in left_out]
+    print_table([_HISTORY[at] for at in kept], [[row[at] for at in kept] for row in rows])
+
+
 def _pieces(each: Shown) -> list[str]:
     row = each.row
     if row.meta is None and row.stats is None:
         return [_why(each)]
-    return [*tensor_parts(row.meta, row.stats, each.histogram), _RECORDED if row.recorded else each.error]
+    return [*_parts(each), _RECORDED if row.recorded else meant(each.error, Meaning.DOUBT)]
+
+
+def _parts(each: Shown) -> list[str]:
+    """The pieces of the line of a tensor; NaN and Inf are findings."""
+    row = each.row
+    bad = flags(row.stats) if row.stats is not None else ""
+    parts = tensor_parts(row.meta, row.stats, each.histogram)
+    return [meant(part, Meaning.FINDING if bad and bad in part else None) for part in parts]
+
+
+def _side_by_side(parts: Iterable[str]) -> Pieces:
+    """A line of pieces with blanks between them."""
+    found: list[str] = []
+    for part in filter(None, parts):
+        found += [" ", part] if found else [part]
+    return tuple(found)
 
 
 def print_stats(shown: Sequence[Shown], *, several: bool) -> None:
@@ -250,16 +560,22 @@ def print_stats(shown: Sequence[Shown], *, several: bool) -> None:
         row = each.row
         if row.meta is None and row.stats is None:
             rank = f" rank {row.key.rank}" if several else ""
-            errors.append(f"{_slot(row)} step {each.step}{rank} {_why(each)}")
+            errors.append(meant(f"{_slot(row)} step {each.step}{rank} {_why(each)}", Meaning.DOUBT))
             continue
         about = (row.meta.dtype, shape_text(row.meta.shape)) if row.meta is not None else (NONE, NONE)
-        stats = stats_row(row.stats)
-        cells = [str(stats[name]) if isinstance(stats[name], int) else _number(stats[name]) for name in STATS_COLUMNS]
+        cells = [statistic_cell(field, None if row.stats is None else field.value(row.stats)) for field in COLUMNS]
         table.append([_slot(row), *_where(each, several), *about, *cells])
-    titles = ("slot", "step", *(("rank",) if several else ()), *_STAT_TITLES)
+    columns = [
+        Column("slot", weight=9),
+        Column("step", right=True, weight=9),
+        *([Column("rank", right=True, weight=8)] if several else []),
+        Column("dtype", right=True, weight=2),
+        Column("shape", right=True, weight=3),
+        *statistic_columns(COLUMNS),
+    ]
     if table:
-        print_table(titles, table, right=titles[1:])
-    write_lines(*errors)
+        print_table(columns, table)
+    print_text(*errors)
 
 
 def values_document(session: Session, found: Found, shown: Iterable[Shown]) -> dict[str, Any]:
@@ -274,7 +590,7 @@ def values_document(session: Session, found: Found, shown: Iterable[Shown]) -> d
 
 
 def _tensor(each: Shown) -> dict[str, Any]:
-    row, spread = each.row, each.histogram
+    row, distribution = each.row, each.histogram
     return {
         "rank": row.key.rank,
         "step": each.step,
@@ -288,7 +604,9 @@ def _tensor(each: Shown) -> dict[str, Any]:
         **meta_row(row.meta),
         "placement": row.placement or None,
         "stats": stats_row(row.stats) if row.stats is not None else None,
-        "histogram": None if spread is None else {"edges": list(spread.edges), "counts": list(spread.counts)},
+        "histogram": None
+        if distribution is None
+        else {"edges": list(distribution.edges), "counts": list(distribution.counts)},
         "slice": each.window or None,
         "values": each.values,
         **({"heat": each.cells} if each.cells is not None else {}),
@@ -312,12 +630,8 @@ def _where(each: Shown, several: bool) -> list[str]:
     return [str(each.step), *([str(each.row.key.rank)] if several else [])]
 
 
-def _number(value: float | str | None) -> str:
-    return number(float(value) if isinstance(value, str) else value)  # "inf" is a number that JSON cannot spell
-
-
 def _why(each: Shown) -> str:
-    """Why a tensor is not shown; when there is no file, with what the graph says about it."""
+    """Tells why a tensor is not shown; when there is no file, with what the graph says about it."""
     origin = each.row.origin_text if each.row.index < 0 else ""
     if origin and each.constant:
         return clean(f"constant {origin}, {each.error}")
@@ -344,12 +658,12 @@ class Seen:
     """A tensor that was looked at; what was found is None when that failed."""
 
     shown: Shown
-    spread: Spread | None = None
+    distribution: TensorDistribution | None = None
     bars: Bars | None = None
     error: str = ""
 
 
-def spreads_of(
+def distributions_of(
     session: Session, rows: Sequence[Shown], arguments: argparse.Namespace, progress: ProgressFn
 ) -> list[Seen]:
     """Looks at the values of every tensor.
@@ -364,7 +678,7 @@ def print_spreads(
     session: Session, found: Found, seen: Sequence[Seen], arguments: argparse.Namespace, missing: Unseen
 ) -> int:
     """Prints them, or the document, and returns the exit code: 2 when there is nothing to show, or more is missing."""
-    answered = any(each.spread is not None for each in seen)
+    answered = any(each.distribution is not None for each in seen)
     code = missing.code(0 if answered else 2)
     rows = [each.shown for each in seen]
     if arguments.json:
@@ -385,11 +699,11 @@ def _distribution_at(session: Session, shown: Shown, arguments: argparse.Namespa
     if shown.error or shown.row.index < 0:
         return Seen(shown, error=shown.error or "not dumped")
     try:
-        spread = spread_of(session, shown.row, progress)
-        if spread.classes is not None and spread.quantiles is None:
-            spread = replace(spread, quantiles=percentiles(session, spread, PERCENTS, progress))
-        bins = choose_bins([spread], arguments.bins, log=arguments.log)
-        return Seen(shown, spread, bars(session, spread, bins, progress, log=arguments.log))
+        distribution = distribution_of_row(session, shown.row, progress)
+        if distribution.classes is not None and distribution.quantiles is None:
+            distribution = replace(distribution, quantiles=percentiles(session, distribution, PERCENTS, progress))
+        bins = choose_bins([distribution], arguments.bins, log=arguments.log)
+        return Seen(shown, distribution, bars(session, distribution, bins, progress, log=arguments.log))
     except UnreadableTensorError as error:
         return Seen(shown, error=error.what)
 
@@ -398,46 +712,63 @@ def _distribution_at(session: Session, shown: Shown, arguments: argparse.Namespa
 
 
 def _print(each: Seen, *, several: bool) -> None:
-    row, spread = each.shown.row, each.spread
+    row, distribution = each.shown.row, each.distribution
     rank = f" rank {row.key.rank}" if several else ""
     about = f"{clean(row.meta.dtype)} {shape_text(row.meta.shape)}" if row.meta is not None else ""
     slot = f"{row.role}:{row.slot}{round_text(row.key.round, row.rounds)}"
-    write_lines("", f"step {each.shown.step}{rank}  {slot}  {about}".rstrip())
-    if spread is None:
-        write_lines(f"  {each.error}")
+    print_text("", f"step {each.shown.step}{rank}  {slot}  {about}".rstrip())
+    if distribution is None:
+        print_text(meant(f"  {each.error}", Meaning.DOUBT))
         return
-    write_lines(*(f"  {line}" for line in _lines(spread)))
+    print_text(*(f"  {line}" for line in _lines(distribution)))
     if each.bars is not None and each.bars.bins:
-        _print_bars(each.bars, spread)
+        _print_bars(each.bars, distribution)
 
 
-def _lines(spread: Spread) -> list[str]:
-    stats = spread.stats
+def _lines(distribution: TensorDistribution) -> list[str]:
+    stats = distribution.stats
     lines = []
     if stats is not None:
         lines.append(f"{plural(stats.count, 'element')}: {' · '.join(counts_items(stats))}")
         lines.append(" · ".join(moments_items(stats)))
-    if spread.classes is None:
+    if distribution.classes is None:
         lines.append("only statistics are known, no values: no percentiles, no shares, no bars")
-    greatest = spread.headroom.greatest if spread.headroom is not None else None
-    if taken := taken_text(spread.dtype, greatest):
+    greatest = distribution.headroom.greatest if distribution.headroom is not None else None
+    if taken := taken_text(distribution.dtype, greatest):
         lines.insert(0, taken)
-    if spread.quantiles is not None and spread.quantiles.values:
-        lines.append(f"exact percentiles: {'  '.join(percentile_items(spread.quantiles))}")
-    if spread.headroom is not None:
-        lines += [" · ".join(items) for items in headroom_items(spread.headroom, spread.dtype)]
+    if distribution.quantiles is not None and distribution.quantiles.values:
+        lines.append(f"exact percentiles: {'  '.join(percentile_items(distribution.quantiles))}")
+    if distribution.headroom is not None:
+        lines += [" · ".join(items) for items in headroom_items(distribution.headroom, distribution.dtype)]
     return lines
 
 
-def _print_bars(found: Bars, spread: Spread) -> None:
-    stats = spread.stats
-    write_lines(f"  {bins_text(found.bins, log=found.log)}")
+def _print_bars(found: Bars, distribution: TensorDistribution) -> None:
+    stats = distribution.stats
+    print_text(f"  {bins_text(found.bins, log=found.log)}")
     top, count = max(found.counts), stats.count if stats is not None else sum(found.counts)
-    table = [
-        ["", bin_text(each), f"{amount:,}", share(amount, count), "█" * max(_BAR * amount // max(top, 1), amount > 0)]
+    cells = [
+        ["", bin_text(each), f"{amount:,}", share(amount, count)]
         for each, amount in zip(found.bins, found.counts, strict=True)
     ]
-    print_table(("", "values", "count", "share", ""), table, right=("count", "share"))
+    terminal = terminal_of()
+    longest = _BAR
+    if terminal is not None:
+        titles = ("", "values", "count", "share")
+        others = sum(max(map(width_of, column)) + 2 for column in zip(titles, *cells, strict=True))
+        longest = max(min(_BAR, terminal.columns - others), 1)
+    table = [
+        [*row, "█" * max(longest * amount // max(top, 1), amount > 0)]
+        for row, amount in zip(cells, found.counts, strict=True)
+    ]
+    columns = [
+        Column(""),
+        Column("values", weight=9),
+        Column("count", right=True, weight=8),
+        Column("share", right=True, weight=6),
+        Column("", weight=7),
+    ]
+    print_table(columns, table)
 
 
 # -- as JSON ---------------------------------------------------------------------------------------
@@ -445,17 +776,17 @@ def _print_bars(found: Bars, spread: Spread) -> None:
 
 def _document(each: Seen) -> dict[str, Any]:
     """Returns what is added to the document of a tensor."""
-    spread = each.spread
-    if spread is None:
+    distribution = each.distribution
+    if distribution is None:
         return {"distribution": None, "error": each.error}
-    found = spread.quantiles
+    found = distribution.quantiles
     pairs = [] if found is None else zip(found.percents, found.values, strict=False)
     return {
         "distribution": {
-            "values_known": spread.classes is not None,
+            "values_known": distribution.classes is not None,
             "percentiles": [{"percent": part, "value": plain(value)} for part, value in pairs],
             "exact": found is not None,
-            "headroom": None if spread.headroom is None else _headroom(spread.headroom),
+            "headroom": None if distribution.headroom is None else _headroom(distribution.headroom),
             "log_bins": each.bars.log if each.bars is not None else False,
             "bins": []
             if each.bars is None

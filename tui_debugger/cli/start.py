@@ -1,4 +1,4 @@
-"""Where the program begins, with nothing imported yet: Ctrl-C while Python still reads files is no traceback."""
+"""The beginning of the program, with nothing imported yet: Ctrl-C while Python still reads files is no traceback."""
 
 import sys
 

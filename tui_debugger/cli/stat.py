@@ -33,14 +33,17 @@ from tui_debugger.cli.output import (
     failure,
     interruptible,
     note,
+    print_above,
+    print_exit,
     print_table,
+    print_text,
     progress_bar,
     unseen,
 )
 from tui_debugger.errors import CancelledError, TdbgError
 from tui_debugger.stats import fields
 from tui_debugger.text.documents import document_of_rows
-from tui_debugger.text.writer import write_data, write_lines
+from tui_debugger.text.writer import terminal_of, write_data
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -57,8 +60,6 @@ COLUMNS = (
     *("recorded", "error"),
 )
 """Columns of a row, in JSON and CSV alike."""
-_TITLES = ("step", "rank", "dtype", "shape", *(field.title for field in fields.STAT_TABLE), "tensor")
-_LEFT = ("dtype", "shape", "tensor")
 _MEANINGS = "\n".join(f"  {field.column:<9}  {field.help}" for field in fields.COLUMNS)
 EPILOG = f"""\
 Rows come by step, then rank, then execution order. Means, deviation (divisor n)
@@ -111,12 +112,14 @@ def _run(arguments: argparse.Namespace) -> int:
             if not first and not seen.interrupted:
                 raise nothing_chosen(arguments.path)
             _show(itertools.chain(first, rows), arguments, seen, held)
-    seen.unseen.tell()
+    seen.unseen.print_note()
     if arguments.csv:
         note(seen.line())
     elif not arguments.json:
+        print_above(seen.line(), code=seen.exit_code, words=seen.exit_words)
         _print(held, graphs=seen.graphs)
-        write_lines("", seen.line())
+        print_text("", seen.line())
+        print_exit(seen.exit_code, seen.exit_words)
     if seen.failure is not None:
         raise seen.failure
     return seen.exit_code
@@ -154,7 +157,7 @@ def _seen_at_once() -> bool:
 
 
 class _Seen:
-    """What the rows were made of."""
+    """The things that the rows were made of."""
 
     def __init__(self) -> None:
         self.tensors = 0
@@ -167,7 +170,7 @@ class _Seen:
 
     @cached_property
     def unseen(self) -> Unseen:
-        """What could not be looked at; to be asked when the rows are there. Who was interrupted looked at little."""
+        """The things that could not be looked at; to be asked when the rows are there, fewer after an interruption."""
         if self.about is None or self.interrupted:
             return Unseen()
         session, pairs, graph = self.about
@@ -189,6 +192,15 @@ class _Seen:
         if self.interrupted:
             return CancelledError.exit_code
         return 2 if self.failure is not None or self.tensors == self.unreadable else self.unseen.code(0)
+
+    @property
+    def exit_words(self) -> str:
+        """What the exit code means."""
+        if self.interrupted:
+            return "interrupted: these are the rows so far"
+        if self.exit_code:
+            return "not everything that was asked for could be read"
+        return "every tensor that was asked for is here" if not self.unreadable else "done"
 
     def line(self) -> str:
         """``1,141 tensors, 3 unreadable``."""
@@ -293,13 +305,11 @@ def _write_json(rows: Iterable[dict[str, Any]], path: Path, seen: _Seen) -> None
 
 def _print(rows: Sequence[dict[str, Any]], *, graphs: bool) -> None:
     from tui_debugger.model import Side, TensorKey
-    from tui_debugger.text.numbers import NONE, number
+    from tui_debugger.text.distribution import statistic_cell, statistic_columns
+    from tui_debugger.text.numbers import NONE
+    from tui_debugger.text.tables import Column, Cut
     from tui_debugger.text.tensors import place_text, shape_text
-
-    def cell(field: fields.Field, value: float | str | None) -> str:
-        if value is None:
-            return NONE
-        return str(value) if field.form is fields.Form.COUNT else number(float(value))
+    from tui_debugger.text.writer import Meaning, meant
 
     def place(row: dict[str, Any]) -> str:
         side = Side[row["side"].upper()]
@@ -307,16 +317,33 @@ def _print(rows: Sequence[dict[str, Any]], *, graphs: bool) -> None:
         return place_text(key, with_graph=graphs)
 
     ranks = len({row["rank"] for row in rows}) > 1
+    apart = terminal_of() is not None  # a remark would be cut with the name that it stands behind
+    marks = ["! " + row["error"] if row["error"] else "(recorded)" if row["recorded"] else "" for row in rows]
 
-    def cells(row: dict[str, Any]) -> list[str]:
-        mark = f"  ! {row['error']}" if row["error"] else "  (recorded)" if row["recorded"] else ""
+    def cells(row: dict[str, Any], mark: str) -> list[str]:
+        remark = meant(mark, Meaning.DOUBT if row["error"] else None)
         return [
             *(str(row["step"]), *([str(row["rank"])] if ranks else [])),
             row["dtype"] or NONE,
             NONE if row["shape"] is None else shape_text(row["shape"]),
-            *(cell(field, row[field.column]) for field in fields.STAT_TABLE),
-            place(row) + mark,
+            *(statistic_cell(field, _number(row[field.column])) for field in fields.STAT_TABLE),
+            *([remark, place(row)] if apart else [f"{place(row)}  {mark}" if mark else place(row)]),
         ]
 
-    titles = [title for title in _TITLES if ranks or title != "rank"]
-    print_table(titles, map(cells, rows), right=[title for title in titles if title not in _LEFT])
+    columns = [
+        Column("step", right=True, weight=8),
+        *([Column("rank", right=True, weight=7)] if ranks else []),
+        Column("dtype", weight=2),
+        Column("shape", weight=3),
+        *statistic_columns(fields.STAT_TABLE),
+        *([Column("", cut=Cut.END, weight=8, label="remark")] if apart and any(marks) else []),
+        Column("tensor", cut=Cut.MIDDLE, weight=9),
+    ]
+    made = [cells(row, mark) for row, mark in zip(rows, marks, strict=True)]
+    if apart and not any(marks):
+        made = [[*row[:-2], row[-1]] for row in made]
+    print_table(columns, made)
+
+
+def _number(value: float | str | None) -> float | None:
+    return None if value is None else float(value)  # a text is a number that JSON cannot spell

@@ -10,10 +10,20 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from tui_debugger.cli.options import add_command, add_where, chosen, open_session
-from tui_debugger.cli.output import documented, interruptible, note, print_json, print_table, progress_bar, unseen
+from tui_debugger.cli.output import (
+    documented,
+    interruptible,
+    note,
+    print_json,
+    print_table,
+    print_text,
+    progress_bar,
+    unseen,
+)
 from tui_debugger.errors import TdbgError
 from tui_debugger.text.numbers import brief
-from tui_debugger.text.writer import write_lines
+from tui_debugger.text.tables import Column, Cut
+from tui_debugger.text.writer import Meaning, meant, write_lines
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -24,7 +34,7 @@ if TYPE_CHECKING:
 _Place = tuple[int, int, int, int]
 """(rank, step, root graph, round)."""
 COUNTED = 100
-"""So many (rank, step) pairs are counted without being asked: counting lists the directories."""
+"""The number of (rank, step) pairs that are counted without being asked: counting lists the directories."""
 
 
 def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -77,10 +87,10 @@ class _Run:
 
 def _run(arguments: argparse.Namespace) -> int:
     with documented("steps", arguments):
-        return _told(arguments)
+        return _list_steps(arguments)
 
 
-def _told(arguments: argparse.Namespace) -> int:
+def _list_steps(arguments: argparse.Namespace) -> int:
     from tui_debugger.check.results import is_closed
 
     with progress_bar() as bar, interruptible(bar) as progress:
@@ -99,7 +109,7 @@ def _told(arguments: argparse.Namespace) -> int:
         )
         for run in runs
     ]
-    missing.tell()
+    missing.print_note()
     if not runs:
         raise TdbgError("no graph ran", where=str(arguments.path), hint="choose other ranks, steps or nodes")
     notices = session.info.notices
@@ -110,7 +120,7 @@ def _told(arguments: argparse.Namespace) -> int:
         print_json({**head, "runs": rows, "graphs": summary, "notices": list(notices), **missing.rows})
         return missing.code(0)
     _print(runs, counted)
-    write_lines(*(f"cannot be listed: {part.where} ({part.why})" for part in missing.parts))
+    print_text(*(meant(f"cannot be listed: {part.where} ({part.why})", Meaning.DOUBT) for part in missing.parts))
     for notice in notices:
         note(notice)
     if not counted and arguments.count is None:
@@ -193,8 +203,18 @@ def _summary(runs: Iterable[_Run]) -> list[_Summary]:
 
 def _data(run: _Run) -> str:
     if run.unreadable:
-        return "unreadable"
+        return meant("unreadable", Meaning.DOUBT)
     return "yes" if run.has_data else "no"
+
+
+_COLUMNS = {
+    "rank": Column("rank", right=True, weight=6),
+    "step": Column("step", right=True, weight=9),
+    "root": Column("root", right=True, weight=3),
+    "data": Column("data", weight=7),
+    "tensors": Column("tensors", right=True, weight=5),
+    "graph": Column("graph", cut=Cut.END, weight=8),
+}
 
 
 def _print(runs: Sequence[_Run], counted: bool) -> None:
@@ -208,14 +228,15 @@ def _print(runs: Sequence[_Run], counted: bool) -> None:
         step = f"{run.step}{round_text(run.round)}"
         cells = [str(run.rank), step, str(run.root_graph), _data(run)]
         rows.append([*cells, *count, run.graph + _kind(run.is_root)])
-    print_table(titles, rows, right=("rank", "step", "root", "tensors"))
+    print_table([_COLUMNS[title] for title in titles], rows)
     write_lines("")
     table = [[str(each.rank), each.ran, each.dumped or "–", each.graph + _kind(each.is_root)] for each in summary]
-    print_table(("rank", "ran at steps", "dumped", "graph"), table, right=("rank",))
+    ran = [Column(title, cut=Cut.FOLD, weight=8) for title in ("ran at steps", "dumped")]
+    print_table([_COLUMNS["rank"], *ran, _COLUMNS["graph"]], table)
     if any(later.rank == earlier.rank and later.step < earlier.step for earlier, later in pairwise(runs)):
-        write_lines("", "runs are listed in the order in which they ran, which is not that of their steps")
+        print_text("", "runs are listed in the order in which they ran, which is not that of their steps")
     if not all(each.is_root for each in summary):
-        write_lines("", "sub graph: part of another graph, such as a branch or the body of a loop")
+        print_text("", "sub graph: part of another graph, such as a branch or the body of a loop")
 
 
 def _kind(is_root: bool) -> str:

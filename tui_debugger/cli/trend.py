@@ -19,10 +19,20 @@ from tui_debugger.cli.options import (
     several_graphs,
     whole,
 )
-from tui_debugger.cli.output import documented, interruptible, note, print_json, print_table, progress_bar, unseen
+from tui_debugger.cli.output import (
+    documented,
+    interruptible,
+    note,
+    print_json,
+    print_table,
+    print_text,
+    progress_bar,
+    unseen,
+)
 from tui_debugger.errors import TdbgError
 from tui_debugger.stats.fields import METRICS
-from tui_debugger.text.writer import write_lines
+from tui_debugger.text.tables import Column, Cut
+from tui_debugger.text.writer import meant, write_lines
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -48,12 +58,12 @@ examples:
   tdbg trend DUMP Log-op381:out:0 --metric min,max --json
 """
 BACK = 100
-"""So many steps are looked through, from the last one backwards, for one in which a node was dumped."""
+"""The number of steps that are looked through, from the last one backwards, for one in which a node was dumped."""
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """Where a plot goes, and how."""
+class PlotOptions:
+    """The place and the form of a plot."""
 
     metrics: tuple[str, ...]
     width: int
@@ -106,7 +116,7 @@ def _run(arguments: argparse.Namespace) -> int:
             session, series = _read(arguments, progress)
             notes, graphs = _notes(session, series), several_graphs(session)
             missing = unseen(session, graph=False)
-        missing.tell()
+        missing.print_note()
         known = sum(each.known for each in series)
         code = missing.code(0 if known else 2)
         if arguments.json:
@@ -114,7 +124,7 @@ def _run(arguments: argparse.Namespace) -> int:
         else:
             width = arguments.width or max(shutil.get_terminal_size().columns, 20)
             metrics = arguments.metric or (("max", "mean", "min") if len(series) == 1 else ("norm",))
-            _print(series, Wish(metrics, width, arguments.height, arguments.log, arguments.limit), graphs=graphs)
+            _print(series, PlotOptions(metrics, width, arguments.height, arguments.log, arguments.limit), graphs=graphs)
         for text in notes:
             note(text)
     if not known:
@@ -204,38 +214,43 @@ def _keys(session: Session, found: Found, steps: dict[int, list[int]]) -> list[T
     return keys
 
 
-def _print(series: list[Series], wish: Wish, *, graphs: bool) -> None:
+def _print(series: list[Series], wish: PlotOptions, *, graphs: bool) -> None:
     from tui_debugger.diagnose.trend import MARKS, TITLES, Canvas, Group, about, cells, drawing, name
 
     ranks = [each.key.rank for each in series]
+    columns = [Column(title, right=bool(title), weight=_WEIGHTS.get(title, 5)) for title in TITLES[:-1]]
+    columns.append(Column(TITLES[-1], cut=Cut.END, weight=7))
     for each in series:
-        write_lines(name(each, ranks, with_graph=graphs))
-        write_lines(f"  {about(each)}")
+        print_text(name(each, ranks, with_graph=graphs), f"  {about(each)}")
     one = len(series) == 1
     groups = [Group(wish.metrics, MARKS[: len(wish.metrics)])] if one else [Group((each,), "") for each in wish.metrics]
     for group in groups:
         write_lines("")
         lines = drawing(series, group, Canvas(wish.width, wish.height, wish.log)).lines
-        write_lines(*(line.rstrip() for line in lines))
+        print_text(lines[0].rstrip())
+        write_lines(*(line.rstrip() for line in lines[1:]))
     for each in series:
         count = len(each.steps)
         first = max(count - wish.limit, 0) if wish.limit else 0
         write_lines("")
         if not one:
-            write_lines(name(each, ranks, with_graph=graphs))
+            print_text(name(each, ranks, with_graph=graphs))
         rows = [_row(cells(each, index)) for index in range(first, count)]
-        print_table(TITLES, rows, right=("step", *TITLES[2:8]))
+        print_table(columns, rows)
         if first:
-            write_lines(f"… {first:,} steps before (--limit 0 prints all)")
+            print_text(f"… {first:,} steps before (--limit 0 prints all)")
+
+
+_WEIGHTS = {"step": 9, "": 8, "NaN": 8, "Inf": 8, "min": 7, "max": 7, "norm": 4}
 
 
 def _row(row: tuple[str, ...]) -> tuple[str, ...]:
     """Nothing was checked here, so that needs no mark; why there are no numbers stands in the last column."""
     from tui_debugger.diagnose.trend import TITLES
     from tui_debugger.stats.health import Health
-    from tui_debugger.text.health import GLYPHS
+    from tui_debugger.text.health import GLYPHS, MEANING_OF_GLYPH
 
-    mark = "" if row[1] == GLYPHS[Health.UNCHECKED] else row[1]
+    mark = "" if row[1] == GLYPHS[Health.UNCHECKED] else meant(row[1], MEANING_OF_GLYPH.get(row[1]))
     rest = row[2:] if len(row) == len(TITLES) else (*[""] * (len(TITLES) - 3), row[2])
     return (row[0], mark, *rest)
 

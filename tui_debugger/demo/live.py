@@ -23,9 +23,8 @@ import numpy as np
 from tui_debugger.arrays import Array
 from tui_debugger.demo import demo_dump
 from tui_debugger.graph.build import build_table
-from tui_debugger.graph.edges import real_consumers
 from tui_debugger.graph.messages import parse_graph
-from tui_debugger.graph.table import CONSTANT, PARAMETER, NodeTable
+from tui_debugger.graph.table import CONSTANT, PARAMETER, NodeTable, real_consumers
 from tui_debugger.live import wire
 from tui_debugger.live.client import messages
 from tui_debugger.live.client.judging import Judge, watched
@@ -84,7 +83,7 @@ class Recording:
 
     @property
     def steps(self) -> int:
-        """How many steps there are; they are numbered from 0."""
+        """The number of steps; they are numbered from 0."""
         return len(self._dump.steps(0))
 
     @cached_property

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from tui_debugger.arrays import Array
-from tui_debugger.check.progress import scaled, undisturbed
+from tui_debugger.check.progress import retry_when_renumbered, scaled
 from tui_debugger.diagnose.run import Run
 from tui_debugger.errors import CancelledError, TdbgError, UnreadableTensorError
 from tui_debugger.model import ProgressFn, ReadSpec, TensorKey, TensorMeta, no_progress
@@ -153,7 +153,7 @@ class Comparer:
         if side.key is None:
             return None
         run, key = self.run_of(side), side.key
-        ordered = undisturbed(lambda: _around(run, key, by))
+        ordered = retry_when_renumbered(lambda: _around(run, key, by))
         other = next((each for each in ordered[:NEAREST] if has_values(run, each)), None)
         return None if other is None else replace(side, key=other)
 
@@ -220,7 +220,7 @@ class Comparer:
         if not has_values(run, key):
             raise self._missing(run, key)
         array = run.read(key, progress)
-        spec = undisturbed(lambda: run.spec(key))
+        spec = retry_when_renumbered(lambda: run.spec(key))
         meta = read_meta(spec) if spec is not None else TensorMeta(array.dtype.name, array.shape, array.nbytes)
         return Opened(replace(side, key=key), array, meta, spec)
 

@@ -1,4 +1,4 @@
-"""How the values of one tensor are spread: what is read for it, and what is known where there are no values."""
+"""The distribution of the values of one tensor: what is read for it, and what is known where there are no values."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tui_debugger.check.progress import scaled, undisturbed
+from tui_debugger.check.progress import retry_when_renumbered, scaled
 from tui_debugger.check.types import TensorRow
 from tui_debugger.diagnose.run import Run
 from tui_debugger.errors import UnreadableTensorError
@@ -23,7 +23,7 @@ _FEWEST = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class TensorDistribution:
     """What is known about one tensor.
 
     Attributes:
@@ -50,7 +50,7 @@ class Spread:
 
     @property
     def whole(self) -> bool:
-        """Whether its values are whole numbers (or true and false)."""
+        """Its values are whole numbers (or true and false)."""
         return canonical_name(self.dtype).startswith(("int", "uint", "bool"))
 
     @property
@@ -74,7 +74,7 @@ class Bars:
     log: bool = False
 
 
-def spread(session: Run, key: TensorKey, progress: ProgressFn = no_progress) -> Spread:
+def distribution_of(session: Run, key: TensorKey, progress: ProgressFn = no_progress) -> TensorDistribution:
     """Statistics, and where values are, their classes, headroom and, for up to ``QUICK`` elements, percentiles.
 
     Raises:
@@ -82,17 +82,17 @@ def spread(session: Run, key: TensorKey, progress: ProgressFn = no_progress) -> 
         CancelledError: from ``progress``.
     """
     (row,) = session.measure((session.row_of(key),), progress)
-    return spread_of(session, row, progress)
+    return distribution_of_row(session, row, progress)
 
 
-def spread_of(session: Run, row: TensorRow, progress: ProgressFn = no_progress) -> Spread:
-    """See ``spread``; of a row that was measured already."""
+def distribution_of_row(session: Run, row: TensorRow, progress: ProgressFn = no_progress) -> TensorDistribution:
+    """See ``distribution_of``; of a row that was measured already."""
     key = row.key
     if row.error or not (row.has_value or row.stats is not None):
         reason = row.error or "this tensor was not dumped at this step"
         raise UnreadableTensorError(reason, where=f"rank {key.rank} step {key.step} {key.node}")
     if not row.has_value:
-        return Spread(row)
+        return TensorDistribution(row)
     shared = _values(session, key, progress)
     if row.remote or row.stats is None:  # the values are here now, and say more than what the training said
         (row,) = session.measure((session.row_of(key),), progress)
@@ -100,11 +100,11 @@ def spread_of(session: Run, row: TensorRow, progress: ProgressFn = no_progress) 
     dtype = row.meta.dtype if row.meta is not None else shared.arrays[0].dtype.name
     room = headroom(shared, classes, dtype, scaled(progress, 1, 3), extremes=_extremes(row.stats))
     found = quantiles(shared, classes, PERCENTS, scaled(progress, 2, 3)) if shared.count <= QUICK else None
-    return Spread(row, classes, room, found)
+    return TensorDistribution(row, classes, room, found)
 
 
 def percentiles(
-    session: Run, found: Spread, percents: Sequence[float] = PERCENTS, progress: ProgressFn = no_progress
+    session: Run, found: TensorDistribution, percents: Sequence[float] = PERCENTS, progress: ProgressFn = no_progress
 ) -> Quantiles:
     """The percentiles of a tensor with values, exactly, whatever its size.
 
@@ -131,22 +131,22 @@ def _values(session: Run, key: TensorKey, progress: ProgressFn) -> SharedArrays:
         UnreadableTensorError: its file is broken.
     """
     array = session.read(key, progress)
-    spec = undisturbed(lambda: session.spec(key))
+    spec = retry_when_renumbered(lambda: session.spec(key))
     return SharedArrays((array,), array.size, () if spec is None else (spec,), session.workers)
 
 
 def choose_bins(
-    spreads: Sequence[Spread], room: int, *, log: bool, between: tuple[float, float] | None = None
+    distributions: Sequence[TensorDistribution], room: int, *, log: bool, between: tuple[float, float] | None = None
 ) -> tuple[Bin, ...]:
     """Bins for the values of one tensor, or of several together.
 
     Args:
-        spreads: the tensors.
+        distributions: the tensors.
         room: greatest number of bins.
         log: by magnitude.
         between: only values between these; None for all.
     """
-    bounds = [each.bounds for each in spreads if each.bounds is not None]
+    bounds = [each.bounds for each in distributions if each.bounds is not None]
     if not bounds:
         return ()
     low, high = min(low for low, _ in bounds), max(high for _, high in bounds)
@@ -155,19 +155,26 @@ def choose_bins(
         if low > high:
             return ()
     if not log:
-        return linear_bins(low, high, max(room, 1), whole=all(each.whole for each in spreads))
-    least = [each.headroom.least for each in spreads if each.headroom is not None and each.headroom.least is not None]
+        return linear_bins(low, high, max(room, 1), whole=all(each.whole for each in distributions))
+    least = [
+        each.headroom.least for each in distributions if each.headroom is not None and each.headroom.least is not None
+    ]
     return log_bins(low, high, min(least, default=None), max(room, 5))
 
 
-def telling_bins(spreads: Sequence[Spread], room: int) -> int:
+def fitting_bins(distributions: Sequence[TensorDistribution], room: int) -> int:
     """Tells how many bins, of those that there is room for, say something: few values in many bins are a mere comb."""
-    most = max((each.classes.finite for each in spreads if each.classes is not None), default=0)
+    most = max((each.classes.finite for each in distributions if each.classes is not None), default=0)
     return min(room, max(_FEWEST, 4 * math.isqrt(most)))
 
 
 def bars(
-    session: Run, found: Spread, bins: tuple[Bin, ...], progress: ProgressFn = no_progress, *, log: bool = False
+    session: Run,
+    found: TensorDistribution,
+    bins: tuple[Bin, ...],
+    progress: ProgressFn = no_progress,
+    *,
+    log: bool = False,
 ) -> Bars:
     """Counts the values of a tensor in bins; reads them only where the bins need it.
 
@@ -182,20 +189,20 @@ def bars(
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class Histograms:
     """What a picture of the values needs.
 
     Attributes:
-        spreads: the tensor, and those it is shown with.
+        distributions: the tensor, and those it is shown with.
         bars: of each, in the same bins.
     """
 
-    spreads: tuple[Spread, ...]
+    distributions: tuple[TensorDistribution, ...]
     bars: tuple[Bars, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class BinOptions:
     """How the bars are wanted.
 
     Attributes:
@@ -209,21 +216,28 @@ class Wish:
     between: tuple[float, float] | None = None
 
 
-def look(session: Run, tensors: Sequence[TensorKey | Spread], wish: Wish, progress: ProgressFn = no_progress) -> Look:
-    """Spreads and bars of tensors; those whose spread is known already are not looked at again for it.
+def histograms_of(
+    session: Run,
+    tensors: Sequence[TensorKey | TensorDistribution],
+    options: BinOptions,
+    progress: ProgressFn = no_progress,
+) -> Histograms:
+    """Returns distributions and bars of tensors; those whose distribution is given are not measured again.
 
     Raises:
         UnreadableTensorError: one was not dumped, or its file is broken.
         CancelledError: from ``progress``.
     """
     parts = 2 * len(tensors)
-    spreads = tuple(
-        each if isinstance(each, Spread) else spread(session, each, scaled(progress, i, parts))
+    distributions = tuple(
+        each if isinstance(each, TensorDistribution) else distribution_of(session, each, scaled(progress, i, parts))
         for i, each in enumerate(tensors)
     )
-    bins = choose_bins(spreads, telling_bins(spreads, wish.room), log=wish.log, between=wish.between)
-    found = tuple(
-        bars(session, each, bins, scaled(progress, len(tensors) + i, parts), log=wish.log)
-        for i, each in enumerate(spreads)
+    bins = choose_bins(
+        distributions, fitting_bins(distributions, options.room), log=options.log, between=options.between
     )
-    return Look(spreads, found)
+    found = tuple(
+        bars(session, each, bins, scaled(progress, len(tensors) + i, parts), log=options.log)
+        for i, each in enumerate(distributions)
+    )
+    return Histograms(distributions, found)

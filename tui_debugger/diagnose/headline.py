@@ -10,13 +10,13 @@ from tui_debugger.check.hits import HitList, is_overflow
 from tui_debugger.check.types import CheckResult, Pair
 from tui_debugger.check.verdicts import Outcome, judge
 from tui_debugger.diagnose.explain.explain import explain
-from tui_debugger.diagnose.explain.operator_rules import Standing
+from tui_debugger.diagnose.explain.guidance import Standing
 from tui_debugger.errors import CancelledError, TdbgError
 from tui_debugger.model import Hit, ProgressFn, Side, Verdict, no_progress
 from tui_debugger.text.clean import clean
 from tui_debugger.text.hits import contents
-from tui_debugger.text.numbers import named, plural
-from tui_debugger.text.tensors import step_text
+from tui_debugger.text.numbers import plural
+from tui_debugger.text.tensors import step_text, steps_text
 from tui_debugger.watch.condition_table import CONDITIONS
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def headline(result: CheckResult, run: Sequence[Pair]) -> Headline:
             Outcome.CANNOT_JUDGE, "Cannot judge:", "; ".join(clean(doubt.text) for doubt in judgement.doubts)
         )
     if missing:
-        rest = f"{named('step', missing)} not checked yet: R checks everything"
+        rest = f"{steps_text(missing)} not checked yet: R checks everything"
         return Headline(Outcome.INTERRUPTED, "No finding so far:", checked, more=rest)
     return Headline(Outcome.CLEAN, "Clean:", checked)
 
@@ -105,7 +105,7 @@ def _first(findings: HitList) -> Hit:
 
 def _where(result: CheckResult) -> str:
     ranks, steps = ({pair[part] for pair in result.pairs} for part in (0, 1))
-    text = named("step", sorted(steps))
+    text = steps_text(steps)
     return text + (f" of {plural(len(ranks), 'rank')}" if len(ranks) > 1 else "")
 
 

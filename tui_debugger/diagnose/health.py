@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from tui_debugger.arrays import Int64, Mask
 from tui_debugger.check.hits import HitList
-from tui_debugger.check.progress import undisturbed
+from tui_debugger.check.progress import retry_when_renumbered
 from tui_debugger.check.received import ReceivedHits, bad_tensors
 from tui_debugger.check.results import combined, is_closed
 from tui_debugger.check.step import PairResult
@@ -214,7 +214,7 @@ class HealthMap:
 
     @cached_property
     def coverage(self) -> Coverage:
-        """What all the checks together looked at."""
+        """The tensors that all the checks together looked at."""
         return combined([pair.coverage for pair in self.pairs.values() if pair is not None])
 
     @cached_property
@@ -224,7 +224,7 @@ class HealthMap:
 
     @cached_property
     def vague(self) -> bool:
-        """Whether there is NaN or Inf of which nobody knows which of the two."""
+        """There is NaN or Inf of which nobody knows which of the two."""
         return any(bool((pair.codes == Health.NOT_FINITE).any()) for pair in self.pairs.values() if pair is not None)
 
     @property
@@ -262,7 +262,7 @@ def health(
         progress: see ``ProgressFn``.
     """
     chosen = session.pairs() if pairs is None else tuple(pairs)
-    return undisturbed(lambda: _Making(session, checks, chosen, progress).map())
+    return retry_when_renumbered(lambda: _MapBuilder(session, checks, chosen, progress).map())
 
 
 def tensor_of(session: Run, nodes: NodeTable, row: int, pair: Pair) -> tuple[TensorKey, int]:
@@ -277,7 +277,7 @@ def tensor_of(session: Run, nodes: NodeTable, row: int, pair: Pair) -> tuple[Ten
     rank, step = pair
     graph, name = nodes.graph_of(row).name, nodes.names[row]
 
-    def placed() -> tuple[TensorKey, int]:
+    def located() -> tuple[TensorKey, int]:
         flow = session.flow(rank)
         table = flow.table(step)
         own = flow.nodes.find(name, graph)
@@ -288,10 +288,10 @@ def tensor_of(session: Run, nodes: NodeTable, row: int, pair: Pair) -> tuple[Ten
         number = int(table.round[index]) if index >= 0 else 0
         return TensorKey(rank, graph, name, side, slot, step, number), own
 
-    return undisturbed(placed)
+    return retry_when_renumbered(located)
 
 
-class _Making:
+class _MapBuilder:
     """Puts a map together."""
 
     def __init__(self, session: Run, checks: HealthChecks, pairs: Sequence[Pair], progress: ProgressFn) -> None:
@@ -496,17 +496,23 @@ def map_lines(
     map_: HealthMap, entries: Int64, ranks: Sequence[int], room: int, *, fit: bool = True, flat: bool = False
 ) -> list[str]:
     """The map as lines, cells first: what follows them, the name, is never cut."""
+    return ["  ".join(parts) for parts in map_parts(map_, entries, ranks, room, fit=fit, flat=flat)]
+
+
+def map_parts(
+    map_: HealthMap, entries: Int64, ranks: Sequence[int], room: int, *, fit: bool = True, flat: bool = False
+) -> list[tuple[str, str]]:
+    """The cells and the name of each line of a map, after those of its heading."""
     columns = Columns.laid_out(map_.steps, room, fit=fit)
     if not len(columns) or not len(entries):
         return []
     across = columns.width * len(columns)
-    note = f" (up to {columns.most:,} in a column, the worst stands)" if columns.most > 1 else ""
-    lines = [f"{header(columns.labels, columns.width, across).ljust(across)}  step{note}"]
+    note = f" (up to {columns.most:,} in a column, the worst is shown)" if columns.most > 1 else ""
+    lines = [(header(columns.labels, columns.width, across).ljust(across), f"step{note}")]
     for entry, row in zip(entries.tolist(), columns.cells(map_, entries, ranks, 0, len(columns)), strict=True):
         line = "".join(GLYPHS[Health(code)].ljust(columns.width) for code in row.tolist())
-        lines.append(
-            f"{line}  {'' if flat else '  ' * int(map_.tree.depth[entry])}{entry_name(map_, entry, flat=flat)}"
-        )
+        indent = "" if flat else "  " * int(map_.tree.depth[entry])
+        lines.append((line, indent + entry_name(map_, entry, flat=flat)))
     return lines
 
 
@@ -531,7 +537,7 @@ def entry_name(map_: HealthMap, entry: int, *, flat: bool = False) -> str:
     return clean(map_.tree.label[entry]) + ("/" if map_.tree.is_scope(entry) else "")
 
 
-def looked_for(map_: HealthMap) -> list[str]:
+def watched_lines(map_: HealthMap) -> list[str]:
     """Returns what judged, a line each."""
     if map_.by_default:
         return ["looked for NaN and Inf in every tensor"]
@@ -540,7 +546,7 @@ def looked_for(map_: HealthMap) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class CellText:
-    """What a cell says.
+    """The words of a cell.
 
     Attributes:
         health: how it is, and at which step and rank.

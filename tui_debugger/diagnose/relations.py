@@ -1,4 +1,4 @@
-"""What a tensor was made from and what uses it, one hop at a time, with what watchpoints say about each.
+"""Relations of a tensor: what it was made from and what uses it, hop by hop, with what watchpoints say about each.
 
 Parameters cross steps: who reads one in a step gets its value of the step before, and the optimizer's node makes
 the new value out of the gradient and the old one.
@@ -15,20 +15,23 @@ import numpy as np
 import numpy.typing as npt
 
 from tui_debugger.check.flow import Flow, Located
-from tui_debugger.check.progress import undisturbed
+from tui_debugger.check.progress import retry_when_renumbered
 from tui_debugger.check.provenance import in_place, updater_of
 from tui_debugger.check.tensors import tensor_row
 from tui_debugger.check.types import CheckResult, TensorRow
 from tui_debugger.diagnose.origin.text import tensor_dict
 from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.graph.categories import update_of
-from tui_debugger.graph.edges import real_consumers
+from tui_debugger.graph.table import real_consumers
 from tui_debugger.model import PARAMETERS, Frame, Hit, ProgressFn, Side, TensorKey, Verdict, no_progress
 from tui_debugger.text.clean import clean
 from tui_debugger.text.distribution import statistic_texts
 from tui_debugger.text.numbers import NONE
 from tui_debugger.text.rows import hit_row, key_row
+from tui_debugger.text.tables import Across, Column, Cut, table_lines
+from tui_debugger.text.tables import Row as TableRow
 from tui_debugger.text.tensors import run_text, shape_text, short_names, slot_text, step_text
+from tui_debugger.text.writer import Meaning, meant
 from tui_debugger.watch.condition_table import CONDITIONS
 
 if TYPE_CHECKING:
@@ -36,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class Tie(Enum):
-    """How two tensors hang together."""
+    """The relation of two tensors."""
 
     SELF = "self"
     """It is the tensor itself."""
@@ -119,17 +122,17 @@ def relations(session: Run, key: TensorKey, progress: ProgressFn = no_progress) 
         UnreadableTensorError: the run has no such node.
         CancelledError: from ``progress``.
     """
-    return undisturbed(lambda: _Around(session, key, progress).relations())
+    return retry_when_renumbered(lambda: _RelationsBuilder(session, key, progress).relations())
 
 
 def producers(session: Run, key: TensorKey, progress: ProgressFn = no_progress) -> tuple[Related, ...]:
     """Returns what a tensor was made from. See ``relations``."""
-    return undisturbed(lambda: _Around(session, key, progress).producers())
+    return retry_when_renumbered(lambda: _RelationsBuilder(session, key, progress).producers())
 
 
 def consumers(session: Run, key: TensorKey, progress: ProgressFn = no_progress) -> tuple[Related, ...]:
     """Returns what uses a tensor. See ``relations``."""
-    return undisturbed(lambda: _Around(session, key, progress).consumers())
+    return retry_when_renumbered(lambda: _RelationsBuilder(session, key, progress).consumers())
 
 
 def measured(session: Run, related: Sequence[Related], progress: ProgressFn = no_progress) -> tuple[Related, ...]:
@@ -142,7 +145,7 @@ def measured(session: Run, related: Sequence[Related], progress: ProgressFn = no
     return tuple(replace(each, tensor=row) for each, row in zip(related, rows, strict=True))
 
 
-class _Around:
+class _RelationsBuilder:
     """Looks around one tensor."""
 
     def __init__(self, session: Run, key: TensorKey, progress: ProgressFn) -> None:
@@ -326,7 +329,7 @@ class _Around:
 
 
 class _Marks:
-    """What watchpoints cover and found."""
+    """The findings and the coverage of watchpoints."""
 
     def __init__(self, session: Run, rank: int) -> None:
         self.session = session
@@ -409,13 +412,23 @@ def _found(hit: Hit | None) -> Iterable[str]:
 
 
 Row = dict[str, Any]
-_TITLES = ("", "graph", "tensor", "step", "NaN", "Inf", "min", "max", "watched")
-_GRAPH = _TITLES.index("graph")
-"""Left out where there is only one."""
+_COLUMNS = (
+    Column("", weight=8),
+    Column("graph", weight=5),
+    Column("tensor", cut=Cut.MIDDLE, weight=9),
+    Column("step", right=True, weight=7),
+    Column("NaN", right=True, cut=Cut.END, weight=6),
+    Column("Inf", right=True, weight=6),
+    Column("min", right=True, weight=4),
+    Column("max", right=True, weight=4),
+    Column("watched", cut=Cut.END, weight=5),
+)
+_GRAPH = 1
+"""The column that is left out where there is only one graph."""
 
 
 @dataclass(frozen=True, slots=True)
-class Around:
+class RelatedTree:
     """A tensor beside another, and what lies beyond it.
 
     Attributes:
@@ -424,16 +437,16 @@ class Around:
     """
 
     related: Related
-    beyond: tuple[Around, ...] = ()
+    beyond: tuple[RelatedTree, ...] = ()
 
 
-def around(related: Sequence[Related]) -> tuple[Around, ...]:
+def related_trees(related: Sequence[Related]) -> tuple[RelatedTree, ...]:
     """Tensors with nothing beyond them."""
-    return tuple(Around(each) for each in related)
+    return tuple(RelatedTree(each) for each in related)
 
 
 def relations_lines(
-    found: Relations, up: Sequence[Around] | None = None, down: Sequence[Around] | None = None
+    found: Relations, up: Sequence[RelatedTree] | None = None, down: Sequence[RelatedTree] | None = None
 ) -> Iterator[str]:
     """Everything that is known about the relations of a tensor.
 
@@ -442,36 +455,41 @@ def relations_lines(
         up: the producers where there are further hops; None: one hop.
         down: the consumers, likewise.
     """
-    ups = [*_entries(around(found.producers) if up is None else up, upstream=True)]
-    downs = [*_entries(around(found.consumers) if down is None else down, upstream=False)]
+    return ("".join(line) for line in table_lines(*relations_table(found, up, down)))
+
+
+def relations_table(
+    found: Relations, up: Sequence[RelatedTree] | None = None, down: Sequence[RelatedTree] | None = None
+) -> tuple[list[Column], list[TableRow]]:
+    """The same as columns and rows; see ``relations_lines``."""
+    ups = [*_entries(related_trees(found.producers) if up is None else up, upstream=True)]
+    downs = [*_entries(related_trees(found.consumers) if down is None else down, upstream=False)]
     middle = [(related, 0, "") for related in (found.centre, *found.siblings)]
     names = short_names(found.graphs)
-    rows = [_cells(related, depth, names) for related, depth, _ in (*ups, *middle, *downs)]
-    widths = [max(len(row[at]) for row in [_TITLES, *rows]) for at in range(len(_TITLES))]
-    if not names:
-        widths[_GRAPH] = 0
+    kept = [at for at in range(len(_COLUMNS)) if names or at != _GRAPH]
 
-    def block(entries: Sequence[tuple[Related, int, str]]) -> Iterator[str]:
+    def block(entries: Sequence[tuple[Related, int, str]]) -> Iterator[TableRow]:
         for related, depth, how in entries:
-            yield _line(_cells(related, depth, names), widths)
+            cells = _cells(related, depth, names)
+            yield [cells[at] for at in kept]
             if how:
-                yield f"    {'  ' * depth}{how}"
+                yield Across(f"    {'  ' * depth}{how}")
 
     maker = clean(found.maker.rpartition("/")[2])
-    yield _line(_TITLES, widths)
     made = "taken" if found.centre.key.side is Side.INPUT else f"made by {maker}" if maker else "made"
-    yield f"{made} from:" + ("" if ups else " nothing that the graph knows")
-    yield from block(ups)
-    yield "tensor:"
-    yield from block(middle)
-    yield "used by:" + ("" if downs else " nothing, as far as the graph says")
-    yield from block(downs)
+    rows: list[TableRow] = [Across(f"{made} from:" + ("" if ups else " nothing that the graph knows")), *block(ups)]
+    rows += [Across("tensor:"), *block(middle)]
+    rows += [Across("used by:" + ("" if downs else " nothing, as far as the graph says")), *block(downs)]
+    return [_COLUMNS[at] for at in kept], rows
 
 
-def _entries(items: Sequence[Around], depth: int = 0, *, upstream: bool) -> Iterator[tuple[Related, int, str]]:
+def _entries(items: Sequence[RelatedTree], depth: int = 0, *, upstream: bool) -> Iterator[tuple[Related, int, str]]:
     for item in items:
         yield item.related, depth, tie_words(item.related, upstream=upstream)
         yield from _entries(item.beyond, depth + 1, upstream=upstream)
+
+
+_MARKS = {"◆": Meaning.ORIGIN, "✗": Meaning.FINDING}
 
 
 def _cells(related: Related, depth: int, graphs: Mapping[str, str]) -> tuple[str, ...]:
@@ -483,29 +501,22 @@ def _cells(related: Related, depth: int, graphs: Mapping[str, str]) -> tuple[str
         if row.hit or (stats is not None and stats.bad)
         else ""
     )
+    mark = meant(mark, _MARKS.get(mark))
     name = f"{'  ' * depth}{clean(related.key.node.rpartition('/')[2])}:{slot_text(related.key)}"
     graph = graphs.get(related.key.graph, clean(related.key.graph)) if graphs else ""
     if stats is None:
         why = clean(row.error) or ("not dumped" if row.index < 0 else NONE)
         step = NONE if related.ahead else step_text(related.key.step)
         return (mark, graph, name, step, why, "", "", "", watch_words(related))
-    return (mark, graph, name, step_text(related.key.step), *statistic_texts(stats)[:4], watch_words(related))
-
-
-def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
-    left = {0, _GRAPH + 1, len(widths) - 1}
-    texts = [
-        text.ljust(width) if at in left else text.rjust(width)
-        for at, (text, width) in enumerate(zip(cells, widths, strict=True))
-        if width or at != _GRAPH
-    ]
-    return "  ".join(texts).rstrip()
+    nan, inf, least, most, *_ = statistic_texts(stats)
+    bad = [meant(text, Meaning.FINDING if number else None) for text, number in ((nan, stats.nan), (inf, stats.inf))]
+    return (mark, graph, name, step_text(related.key.step), *bad, least, most, watch_words(related))
 
 
 # -- for machines ------------------------------------------------------------------------------------
 
 
-def related_row(item: Around, *, upstream: bool | None = None) -> Row:
+def related_row(item: RelatedTree, *, upstream: bool | None = None) -> Row:
     """A tensor as a dict; ``upstream`` None for the one in the middle."""
     related, row = item.related, item.related.tensor
     found: Row = {

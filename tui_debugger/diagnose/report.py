@@ -11,10 +11,10 @@ from tui_debugger.check.by_design import by_design_text
 from tui_debugger.check.hits import is_overflow
 from tui_debugger.check.types import CheckResult
 from tui_debugger.check.verdicts import Judgement, Outcome, coverage_line, findings_line, tally_table
-from tui_debugger.diagnose.explain.evidence import Advice, Guidance, Section
-from tui_debugger.diagnose.explain.explain import GLYPHS, explain, guidance_row, section_title
+from tui_debugger.diagnose.explain.explain import explain
+from tui_debugger.diagnose.explain.guidance import GLYPHS, Advice, Guidance, Section, guidance_row, section_title
 from tui_debugger.diagnose.origin.search import Origin, OriginReport, StepSearch
-from tui_debugger.diagnose.origin.text import origin_lines, report_rows, said, when_words
+from tui_debugger.diagnose.origin.text import found_words, origin_lines, report_rows, when_words
 from tui_debugger.errors import CancelledError, TdbgError
 from tui_debugger.model import Hit, ProgressFn, RunInfo, TensorKey, Verdict, no_progress, turn_of
 from tui_debugger.text.distribution import STATISTIC_TITLES, statistic_texts
@@ -23,6 +23,7 @@ from tui_debugger.text.markdown import code, fenced, prose, table, without_homes
 from tui_debugger.text.numbers import brief, plural
 from tui_debugger.text.rows import coverage_row, hit_row, part_rows, watch_row
 from tui_debugger.text.tensors import place_text, step_text
+from tui_debugger.text.writer import line_text
 from tui_debugger.version import __version__
 from tui_debugger.watch.recommended import RECOMMENDED
 from tui_debugger.watch.text import format_watch
@@ -43,7 +44,7 @@ SPREAD: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class Material:
-    """What a report is made of.
+    """The material of a report.
 
     Attributes:
         path: what a command finds the run by: the path as it was given; empty for a training that runs.
@@ -74,9 +75,9 @@ class Material:
     scope: tuple[str, ...] = ()
 
     @property
-    def shown_look(self) -> StepSearch | None:
+    def shown_search(self) -> StepSearch | None:
         """The look whose spread is told: the first one with an origin."""
-        return None if self.origins is None else self.origins.shown_look
+        return None if self.origins is None else self.origins.shown_search
 
     @property
     def beginnings(self) -> tuple[Origin, ...]:
@@ -84,7 +85,9 @@ class Material:
         if self.origins is None:
             return ()
         found = self.origins.origins
-        return found or tuple(o for look in self.origins.first_looks for o in (look.beginning, *look.before) if o)
+        return found or tuple(
+            o for searched in self.origins.first_searches for o in (searched.beginning, *searched.before) if o
+        )
 
 
 def gather(
@@ -110,7 +113,7 @@ def gather(
     hits = judgement.failing or judgement.others
     overflow = any(map(is_overflow, hits[:_LOOKED_AT]))
     origins = _origins(session, result, hits, troubles, progress, overflow=overflow) if hits else None
-    told = [_explained_tensors(session, hit, troubles, progress) for hit in _first(hits, origins)]
+    origin = [_explained_tensors(session, hit, troubles, progress) for hit in _first(hits, origins)]
     ranks = tuple(session.ranks())
     return Material(
         path=path,
@@ -121,7 +124,7 @@ def gather(
         judgement=judgement,
         origins=origins,
         overflow=overflow,
-        explained=tuple(each for each in told if each is not None),
+        explained=tuple(each for each in origin if each is not None),
         troubles=tuple(troubles),
         graphs=bool(session.graph_names(ranks)),
         scope=tuple(scope),
@@ -246,7 +249,7 @@ _NAMED: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """How much a report says.
+    """The amount that a report says.
 
     Attributes:
         hits: most rows of the hits table.
@@ -365,21 +368,24 @@ def _beginnings(material: Material) -> Iterator[str]:
         when = prose(when_words(origin, graphs))
         yield f"### {number}. {code(origin.node)} ({prose(origin.type)}), {when}, rank {origin.rank}"
         yield ""
-        yield from fenced([*origin_lines(origin, "", overflow=material.overflow)][_HEAD:])
+        yield from fenced([*map(line_text, origin_lines(origin, "", overflow=material.overflow))][_HEAD:])
     yield from _left_out(len(found) - _ORIGINS, "independent origin")
 
 
 def _spread(material: Material) -> Iterator[str]:
-    look = material.shown_look
-    if look is None or not look.spread:
+    searched = material.shown_search
+    if searched is None or not searched.spread:
         return
     yield from _heading("How it spread")
-    carried = f", {look.parameters:,} of them parameters that the next step starts with" if look.parameters else ""
-    yield f"{plural(look.bad, 'tensor')} of step {look.pair[1]}, rank {look.pair[0]}, are bad{carried}. " + (
-        "Next along the graph:" if look.by_graph else "Next in execution order:"
+    carried = (
+        f", {searched.parameters:,} of them parameters that the next step starts with" if searched.parameters else ""
+    )
+    yield (
+        f"{plural(searched.bad, 'tensor')} of step {searched.pair[1]}, rank {searched.pair[0]}, are bad{carried}. "
+        + ("Next along the graph:" if searched.by_graph else "Next in execution order:")
     )
     yield ""
-    rows = [(prose(said(hit)), code(place_text(hit.key, with_graph=material.graphs))) for hit in look.spread]
+    rows = [(prose(found_words(hit)), code(place_text(hit.key, with_graph=material.graphs))) for hit in searched.spread]
     yield from table(("found", "tensor"), rows)
 
 
@@ -446,13 +452,13 @@ def _section(section: Section, path: str) -> Iterator[str]:
         yield f"- {GLYPHS[cause.standing]} {cause.standing.word}: **{prose(cause.title)}**: {prose(cause.evidence)}"
     for fact in section.facts:
         yield f"- {prose(fact)}"
-    told = [advice for advice in section.advice if advice.arguments and path and advice.view in _TELLING]
+    origin = [advice for advice in section.advice if advice.arguments and path and advice.view in _TELLING]
     plain = [advice for advice in section.advice if not advice.view and not advice.arguments]
-    if told or plain:
+    if origin or plain:
         yield ""
         yield "Look next:"
         yield ""
-        yield from (f"- {prose(advice.text)} {_command(advice, path)}".rstrip() for advice in (*told, *plain))
+        yield from (f"- {prose(advice.text)} {_command(advice, path)}".rstrip() for advice in (*origin, *plain))
     yield ""
 
 

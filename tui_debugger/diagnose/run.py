@@ -1,4 +1,4 @@
-"""What a diagnosis asks of a run. A session answers it; a diagnosis knows nothing else of sessions."""
+"""The run as a diagnosis sees it. A session answers it; a diagnosis knows nothing else of sessions."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ class Run(Protocol):
 
     @property
     def info(self) -> RunInfo:
-        """What kind of run it is."""
+        """The kind of run."""
         ...
 
     @property
     def workers(self) -> Workers:
-        """Who does long work on tensors."""
+        """The workers for long work on tensors."""
         ...
 
     # -- what there is

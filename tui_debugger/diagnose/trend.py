@@ -14,11 +14,11 @@ import numpy as np
 from tui_debugger.arrays import Float64, Int64, UInt8
 from tui_debugger.check.flow import Flow
 from tui_debugger.check.hits import is_overflow
-from tui_debugger.check.progress import undisturbed
+from tui_debugger.check.progress import retry_when_renumbered
 from tui_debugger.check.types import TensorRow
 from tui_debugger.diagnose.run import Run
 from tui_debugger.errors import UnreadableTensorError
-from tui_debugger.graph.optimizers import relatives
+from tui_debugger.graph.categories import relatives
 from tui_debugger.model import Hit, Progress, ProgressFn, Side, TensorKey, TensorMeta, TensorStats, Verdict, no_progress
 from tui_debugger.sources.base import TensorFlag
 from tui_debugger.stats.fields import METRICS, Form
@@ -38,7 +38,7 @@ _COLUMN: Final = {metric: number for number, metric in enumerate(METRICS)}
 
 
 class State(IntEnum):
-    """What is known of a tensor at a step."""
+    """The knowledge of a tensor at a step."""
 
     ABSENT = 0
     """It was not dumped then."""
@@ -181,7 +181,7 @@ def related(session: Run, key: TensorKey) -> tuple[tuple[str, TensorKey], ...]:
 
 
 def _part(session: Run, key: TensorKey, steps: Sequence[int], progress: ProgressFn) -> Series:
-    listed = undisturbed(lambda: _listed(session.flow(key.rank, progress), key, steps))
+    listed = retry_when_renumbered(lambda: _listed(session.flow(key.rank, progress), key, steps))
     row, rows, turns = listed
     measured = session.measure([each for each in rows if each.index >= 0], progress)
     found = {each.key: each for each in measured}
@@ -372,7 +372,7 @@ def groups_for(count: int) -> tuple[Group, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Legend:
-    """What a curve is.
+    """The name and the marks of a curve.
 
     Attributes:
         mark: its glyph.
@@ -417,13 +417,13 @@ class Drawing:
 
     @property
     def title(self) -> str:
-        """What is drawn, and how."""
+        """The things that are drawn, and how."""
         return self.group.title + (" (log)" if self.log else "")
 
 
 @dataclass(frozen=True, slots=True)
 class Canvas:
-    """Where and how plots are drawn.
+    """The room for plots, and how they are drawn.
 
     Attributes:
         width: cells of a line, labels included.

@@ -1,1 +1,1 @@
-"""Node tables, categories, search, stacks and the graph file reader."""
+"""Graphs: node tables, categories, search, stacks, the scope tree, and the reader of graph files."""

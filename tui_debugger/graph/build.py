@@ -1,6 +1,6 @@
-"""Positions of nodes in execution order: from execution-order files, and by timestamps where those are silent.
+"""Builds node tables from graph files, with the positions of nodes in execution order.
 
-Builds node tables from graph files.
+Positions come from execution-order files, and from timestamps where those are silent.
 
 Row numbers never change afterwards: ``append_nodes`` appends, ``reorder_rows`` changes positions only.
 """
@@ -18,10 +18,19 @@ import numpy.typing as npt
 
 from tui_debugger.arrays import Int32, Mask
 from tui_debugger.graph.categories import categorise
-from tui_debugger.graph.edges import STRUCTURAL_TYPES, edges, pointers
 from tui_debugger.graph.messages import ParsedGraph, ParsedNode
 from tui_debugger.graph.stacks import parse_stack
-from tui_debugger.graph.table import CONSTANT, MONADS, PARAMETER, GraphInfo, NodeFlag, NodeTable
+from tui_debugger.graph.table import (
+    CONSTANT,
+    MONADS,
+    PARAMETER,
+    STRUCTURAL_TYPES,
+    GraphInfo,
+    NodeFlag,
+    NodeTable,
+    edges,
+    pointers,
+)
 from tui_debugger.model import Frame
 
 
@@ -113,8 +122,6 @@ def observed_order(table: NodeTable, observed: Iterable[Sequence[int]]) -> list[
         observed: rows in the order in which they were seen to run, one sequence a run. Where that and the graph
             contradict each other, every operator is still there once.
     """
-    from tui_debugger.graph.edges import edges
-
     flow, operators = edges(table), classes(table) == 0
     seen: dict[int, list[int]] = {}
     for sequence in observed:
@@ -189,7 +196,7 @@ def _listing_key(info: GraphInfo, execution_orders: Mapping[int | str, Sequence[
 
 
 MAX_SLOTS = 32767
-"""What an int16 column of slots holds."""
+"""The most that an int16 column of slots holds."""
 _ITEM_TYPES = frozenset({"tuplegetitem", "listgetitem"})
 
 

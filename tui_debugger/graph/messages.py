@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tui_debugger.errors import BadGraphError
-from tui_debugger.graph.edges import STRUCTURAL_TYPES
+from tui_debugger.graph.table import STRUCTURAL_TYPES
 from tui_debugger.opener import GRAPH_LIMIT, read_regular
 
 if TYPE_CHECKING:

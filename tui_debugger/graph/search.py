@@ -1,4 +1,4 @@
-"""What a person asks of the node list; apart from the search, which needs numpy: a screen has a query at once."""
+"""The query of the node list, and the search for the nodes that it keeps. Only the search loads numpy."""
 
 from __future__ import annotations
 

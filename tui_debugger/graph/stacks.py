@@ -82,7 +82,7 @@ def _frame(line: str, forward: bool) -> Frame | None:
 
 @lru_cache(maxsize=1 << 14)
 def is_framework(path: str) -> bool:
-    """Whether a source path lies in an installed package or in the framework itself, not in the user's program."""
+    """Tells whether a source path lies in an installed package or in the framework, not in the user's program."""
     return _FRAMEWORK.search(path) is not None
 
 

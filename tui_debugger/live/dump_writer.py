@@ -1,6 +1,6 @@
-"""Writes one .npy file piece by piece: a tensor that arrives in chunks need not fit into memory.
+"""Writes a dump directory in MindSpore's layout, which ``tdbg open`` and every other command read.
 
-Writes a dump directory in MindSpore's layout: what ``tdbg open`` and every other command read.
+A .npy file is written piece by piece: a tensor that arrives in chunks need not fit into memory.
 
 ::
 
@@ -39,7 +39,7 @@ from tui_debugger.stats.dtypes import canonical_name, dtype_of, name_of
 PART: Final = ".part"
 """Ends the name of a file that is not complete: nobody takes it for a tensor."""
 _STORED: Final = {"bfloat16": "<E2"}
-"""How MindSpore spells types that numpy has no name for; the others are raw bytes whose type the file name declares."""
+"""MindSpore's spelling of types that numpy has no name for; others are raw bytes, their type is in the file name."""
 
 
 class NpyFile:
@@ -157,7 +157,7 @@ _COLUMNS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class TensorName:
-    """Which output or input of which node.
+    """The name of an output or input of a node.
 
     Attributes:
         type: operator type, ``Parameter`` for parameters.

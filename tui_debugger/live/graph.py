@@ -1,8 +1,14 @@
-"""The graph of a training as nodes, and which tensors the training can be asked for."""
+"""The graph of a training: its nodes, the tensors that it can be asked for, and watchpoints as it understands them.
+
+A watchpoint is sent node by node, with its parameters in the order in which clients read them.
+
+What works as a node was tried with MindSpore 2.0: the full name without the graph in front, the graph's name beside
+it, and the operator's type as its kind. Scopes never hit, and a name of ``*`` makes all hits come back without names.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -12,10 +18,11 @@ from tui_debugger.graph.build import build_table
 from tui_debugger.graph.messages import ParsedGraph, SlotType, parse_graph
 from tui_debugger.graph.table import CONSTANT, PARAMETER, NodeTable
 from tui_debugger.live.dump_writer import size_of
-from tui_debugger.live.wire import RemoteTensor
-from tui_debugger.sources.base import TensorFlag
-from tui_debugger.sources.columns import tensor_keys
+from tui_debugger.live.wire import RemoteTensor, RemoteWatchpoint, TrainingInfo
+from tui_debugger.model import Watchpoint
+from tui_debugger.sources.base import TensorFlag, tensor_keys
 from tui_debugger.stats.dtypes import dtype_of
+from tui_debugger.watch.condition_table import CONDITIONS, IN_A_ROW, WIRE_OPERATOR_OVERFLOW, Condition
 
 _MAYBE: Final = frozenset({"undefined", "tensor", "any", "ref"})
 """Types of which the graph does not say what they are: it may be a tensor."""
@@ -117,3 +124,54 @@ def _is_tensor(kind: SlotType) -> bool:
 def _is_type(nodes: NodeTable, kinds: npt.NDArray[np.int32], name: str) -> npt.NDArray[Any]:
     number = nodes.types.index(name) if name in nodes.types else -1
     return np.asarray(kinds == number)
+
+
+Mask = npt.NDArray[np.bool_]
+
+
+def remote_watchpoints(
+    watchpoints: Iterable[tuple[Watchpoint, Mask]], nodes: NodeTable, info: TrainingInfo
+) -> list[RemoteWatchpoint]:
+    """Returns what a training is sent.
+
+    Args:
+        watchpoints: each with the node rows that it covers; constants and nodes that only route values are left out.
+        nodes: the nodes of the training.
+        info: who it is.
+
+    Returns:
+        Those that have a node there and a condition that can be judged there.
+    """
+    found = []
+    for watchpoint, mask in watchpoints:
+        condition = CONDITIONS[watchpoint.condition]
+        rows = np.flatnonzero(mask & nodes.watchable).tolist() if judged(condition, info) else []
+        named = [(nodes.names[row], nodes.op_type(row), nodes.graph_of(row).name) for row in rows]
+        named = [each for each in named if each[0] not in ("", "*")]
+        if named:
+            params = wire_params(watchpoint, ours=not info.program.startswith("MindSpore "))
+            found.append(RemoteWatchpoint(watchpoint.id, condition.wire, params, tuple(named)))
+    return found
+
+
+def judged(condition: Condition, info: TrainingInfo) -> bool:
+    """Tells whether a training can judge a condition: what a device recorded is known by Ascend only."""
+    return condition.wire != WIRE_OPERATOR_OVERFLOW or info.backend == "Ascend"
+
+
+def wire_params(watchpoint: Watchpoint, *, ours: bool = False) -> tuple[tuple[str, float, bool], ...]:
+    """(name, value, disabled) of every parameter of the condition, in the order in which clients read them.
+
+    ``ours``: it is our own client, which also knows how many steps in a row something has to hold.
+
+    Before 1.6 MindSpore read the first two of tensor_not_changed the other way round: the server sees to that.
+    """
+    condition = CONDITIONS[watchpoint.condition]
+    values = {spec.name: spec.default for spec in condition.params if spec.required and spec.default is not None}
+    values |= dict(watchpoint.params)
+    params = [
+        (spec.name, float(values[spec.name] or 0.0), False) if spec.name in values else (spec.name, 0.0, True)
+        for spec in condition.params
+        if spec.name != IN_A_ROW or (ours and IN_A_ROW in values)
+    ]
+    return tuple(params)

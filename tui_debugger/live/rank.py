@@ -1,4 +1,4 @@
-"""The tensors of one step of a training: what was fetched, what the training said, what only it has."""
+"""Everything that came from one training: its graph, the statistics and values of its steps; it fetches the rest."""
 
 from __future__ import annotations
 
@@ -19,14 +19,13 @@ from tui_debugger.live.graph import RankGraph
 from tui_debugger.live.spool import Kept, Key, Spool, SpoolFile
 from tui_debugger.live.wire import START, Phase, ReceivedHit, RemoteStats, Stop, Training
 from tui_debugger.model import Progress, ProgressFn, ReadSpec, Side, TensorMeta, TensorStats, no_progress
-from tui_debugger.sources.base import TensorFlag, file_states
-from tui_debugger.sources.columns import Columns, Spots
+from tui_debugger.sources.base import Columns, TensorFlag, TensorPlaces, file_states
 from tui_debugger.stats.records import Specs
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What a training said of a tensor.
+class SentStats:
+    """Statistics of a tensor that a training sent.
 
     Attributes:
         meta: element type and shape.
@@ -62,25 +61,25 @@ class LiveTable(Columns):
         graph: RankGraph,
         remote: npt.NDArray[np.bool_],
         values: Mapping[int, Fetched],
-        told: Mapping[int, Told],
+        sent: Mapping[int, SentStats],
         previous: bool = False,
     ) -> None:
         """Rows for all places that are ``remote``, or of which something came."""
         here = remote.copy()
-        here[[*values, *told]] = True
+        here[[*values, *sent]] = True
         self.places = np.flatnonzero(here)
         self.previous = previous
         self._graph = graph
         places = self.places.tolist()
         self._values = {row: values[place] for row, place in enumerate(places) if place in values}
-        self._told = {row: told[place] for row, place in enumerate(places) if place in told}
+        self._sent = {row: sent[place] for row, place in enumerate(places) if place in sent}
         flags, times = graph.flags[self.places].copy(), np.zeros(len(places), np.int64)
         absent = np.ones(len(places), np.bool_)
         absent[list(self._values)] = False
         flags[absent] |= int(TensorFlag.STAT_ONLY)
         flags[absent & remote[self.places]] |= int(TensorFlag.REMOTE)
         unknown = absent.copy()
-        for row, said in self._told.items():
+        for row, said in self._sent.items():
             times[row] = said.time
             if absent[row] and said.stats is not None:
                 unknown[row] = False
@@ -89,7 +88,7 @@ class LiveTable(Columns):
         for row, fetched in self._values.items():
             times[row] = fetched.time
         node, slot = graph.node[self.places], graph.slot[self.places]
-        super().__init__(Spots(node, np.full(len(node), int(Side.OUTPUT), np.uint8), slot, flags), times)
+        super().__init__(TensorPlaces(node, np.full(len(node), int(Side.OUTPUT), np.uint8), slot, flags), times)
 
     def spec(self, index: int) -> ReadSpec:
         """Tells how to read the values; a path that is empty without any."""
@@ -114,12 +113,12 @@ class LiveTable(Columns):
 
     def recorded(self, index: int) -> TensorStats | None:
         """Returns what the training said."""
-        said = self._told.get(index)
+        said = self._sent.get(index)
         return said.stats if said is not None else None
 
     def recorded_meta(self, index: int) -> tuple[str, tuple[int, ...]] | None:
         """(dtype, shape) as the training said, else as the graph says."""
-        said = self._told.get(index)
+        said = self._sent.get(index)
         if said is not None:
             return said.meta.dtype, said.meta.shape
         dtype, shape = self._graph.type(int(self.places[index]))
@@ -209,43 +208,43 @@ def titled(progress: ProgressFn, text: str) -> ProgressFn:
 
 
 STEPS: Final = 4096
-"""So many steps are remembered at which a training stopped."""
-MOST_TOLD: Final = 1 << 18
-"""So many statistics are kept; those of the oldest steps go first."""
+"""The number of steps that are remembered at which a training stopped."""
+MOST_SENT_STATS: Final = 1 << 18
+"""The number of statistics that are kept; those of the oldest steps go first."""
 _WRONG_MEAN_FROM: Final = 20_000
 """Elements from which the mean of MindSpore 1.6 to 2.3 is that of the first part of a tensor only."""
 
 
 @dataclass(eq=False)
 class StepKept:
-    """What is kept of a step, by place in the graph.
+    """The contents of a step that are kept, by place in the graph.
 
     Attributes:
         values: in the spool.
-        told: statistics.
+        sent: statistics.
         missing: what the training said it does not have.
         stopped: the training stopped here.
         version: grows with every change.
     """
 
     values: dict[int, Fetched] = field(default_factory=dict)
-    told: dict[int, Told] = field(default_factory=dict)
+    sent: dict[int, SentStats] = field(default_factory=dict)
     missing: set[int] = field(default_factory=set)
     stopped: bool = False
     version: int = 0
 
     @property
     def anything(self) -> bool:
-        """Whether there is something to see."""
-        return bool(self.values) or any(said.stats is not None for said in self.told.values())
+        """True if there is something to see."""
+        return bool(self.values) or any(said.stats is not None for said in self.sent.values())
 
 
-class Keeping:
+class KeptSteps:
     """The steps of one training. To be used under a lock of its owner."""
 
     def __init__(self) -> None:
         self._steps: dict[int, StepKept] = {}
-        self._told = 0
+        self._sent = 0
         self._clock = 0
 
     def at(self, step: int) -> StepKept | None:
@@ -273,7 +272,7 @@ class Keeping:
             return []
         gone = []
         for place in places:
-            self._told -= kept.told.pop(place, None) is not None
+            self._sent -= kept.sent.pop(place, None) is not None
             fetched = kept.values.pop(place, None)
             if fetched is not None:
                 gone.append(fetched.kept)
@@ -290,7 +289,7 @@ class Keeping:
         kept.version += 1
         return before.kept if before is not None else None
 
-    def put_told(self, step: int, place: int, said: RemoteStats) -> None:
+    def put_sent(self, step: int, place: int, said: RemoteStats) -> None:
         """Keeps statistics; without type and shape the training does not have the tensor."""
         kept = self._kept(step)
         kept.version += 1
@@ -300,16 +299,16 @@ class Keeping:
         stats = said.stats
         if stats is not None and not said.complete and stats.count >= _WRONG_MEAN_FROM and stats.mean is not None:
             stats = replace(stats, mean=None)
-        self._told += place not in kept.told
-        kept.told[place] = Told(said.meta, stats, said.complete, self._tick())
+        self._sent += place not in kept.sent
+        kept.sent[place] = SentStats(said.meta, stats, said.complete, self._tick())
         kept.missing.discard(place)
-        while self._told > MOST_TOLD:
-            oldest = min((each for each, of in self._steps.items() if of.told and each != step), default=None)
+        while self._sent > MOST_SENT_STATS:
+            oldest = min((each for each, of in self._steps.items() if of.sent and each != step), default=None)
             if oldest is None:
                 break
             of = self._steps[oldest]
-            self._told -= len(of.told)
-            of.told = {}
+            self._sent -= len(of.sent)
+            of.sent = {}
             of.version += 1
 
     def put_missing(self, step: int, places: Iterable[int]) -> None:
@@ -329,7 +328,7 @@ class Keeping:
         """Forgets a step."""
         kept = self._steps.pop(step, None)
         if kept is not None:
-            self._told -= len(kept.told)
+            self._sent -= len(kept.sent)
 
     def forget_all(self) -> list[int]:
         """Forgets everything; returns the steps that there were."""
@@ -347,9 +346,9 @@ class Keeping:
 
 
 BATCH: Final = 512
-"""So many tensors are asked for at once."""
+"""The number of tensors that are asked for at once."""
 _TABLES: Final = 64
-"""So many tables are kept."""
+"""The number of tables that are kept."""
 
 
 class LiveRank:
@@ -369,7 +368,7 @@ class LiveRank:
         self._lock = threading.RLock()
         self._turns = Turns()
         self._graph: RankGraph | None = None
-        self._keeping = Keeping()
+        self._keeping = KeptSteps()
         self._stop: Stop | None = None
         self._here = False
         self._tables: dict[int, tuple[object, LiveTable]] = {}
@@ -384,12 +383,12 @@ class LiveRank:
 
     @property
     def stop(self) -> Stop | None:
-        """Where it stopped last, as far as ``stopped`` was told."""
+        """The place where it stopped last, as far as ``stopped`` was told."""
         return self._stop
 
     @property
     def standing(self) -> Stop | None:
-        """Where it can be asked for values; None when it cannot."""
+        """The place where it can be asked for values; None when it cannot."""
         with self._lock:
             return self._stop if self._here else None
 
@@ -420,7 +419,7 @@ class LiveRank:
             known = self._tables.get(step)
             if known is not None and known[0] == state:
                 return known[1]
-            table = LiveTable(graph, remote, kept.values, kept.told, previous=self._before() == step)
+            table = LiveTable(graph, remote, kept.values, kept.sent, previous=self._before() == step)
             self._tables.pop(step, None)
             self._tables[step] = (state, table)
             while len(self._tables) > _TABLES:
@@ -481,7 +480,7 @@ class LiveRank:
         """Returns what is kept of a step: a copy."""
         with self._lock:
             kept = self._keeping.at(step)
-            return None if kept is None else StepKept(dict(kept.values), dict(kept.told), stopped=kept.stopped)
+            return None if kept is None else StepKept(dict(kept.values), dict(kept.sent), stopped=kept.stopped)
 
     def dropped(self, step: int) -> None:
         """The spool had to let the values of a step go."""
@@ -489,7 +488,7 @@ class LiveRank:
             self._keeping.values_gone(step)
             self._changed.add(step)
 
-    def told(self, step: int, hits: Sequence[ReceivedHit]) -> None:
+    def keep_hit_stats(self, step: int, hits: Sequence[ReceivedHit]) -> None:
         """Keeps the statistics that came with hits."""
         with self._lock:
             graph = self._graph
@@ -498,7 +497,7 @@ class LiveRank:
             for hit in hits:
                 place = graph.place(graph.find(hit.node), hit.slot)
                 if place >= 0 and hit.meta is not None and hit.stats is not None:
-                    self._keeping.put_told(step, place, RemoteStats(hit.meta, hit.stats, complete=True))
+                    self._keeping.put_sent(step, place, RemoteStats(hit.meta, hit.stats, complete=True))
                     self._changed.add(step)
 
     # -- what it is asked --------------------------------------------------------------------------
@@ -585,7 +584,7 @@ class LiveRank:
             still = self._still(stop, graph)
             if still:
                 for place, each in zip(wanted, said, strict=True):
-                    self._keeping.put_told(step, place, each)
+                    self._keeping.put_sent(step, place, each)
                     self.fetched += 100
                 self._changed.add(step)
         self._check(still)
@@ -659,8 +658,8 @@ _NOTHING: Final = StepKept()
 
 
 def _unmeasured(kept: StepKept, place: int) -> bool:
-    told = kept.told.get(place)
-    return place not in kept.values and (told is None or told.stats is None)
+    sent = kept.sent.get(place)
+    return place not in kept.values and (sent is None or sent.stats is None)
 
 
 def _batches(places: Sequence[int]) -> list[Sequence[int]]:

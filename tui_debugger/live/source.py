@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 _NOTICES: Final = 50
-"""So many different notices are kept."""
+"""The number of different notices that are kept."""
 
 
 class LiveSource:
@@ -162,7 +162,7 @@ class LiveSource:
 
     @property
     def info(self) -> RunInfo:
-        """What is known of the first training."""
+        """The facts about the first training."""
         ranks = self.all()
         first = ranks[0].training.info if ranks else None
         notices = [rank.training.info.warning for rank in ranks] + list(self._notices)
@@ -182,7 +182,7 @@ class LiveSource:
 
     @property
     def focus(self) -> tuple[int | None, int | None]:
-        """Where the first training stands."""
+        """The place where the first training stands."""
         for rank in self.all():
             if rank.graph is not None and rank.stop is not None:
                 return rank.number, rank.stop.step
@@ -215,10 +215,10 @@ class LiveSource:
         return (step - 1, 0) if step - 1 in self.steps(rank) else None
 
     def unreadable(self) -> Sequence[UnreadablePart]:
-        """What trainings ran and nobody judged: what a client says it could not record, and what was missed here."""
+        """The parts that trainings ran and nobody judged: what a client could not record, and what was missed here."""
         with self._lock:
             missed = dict(self._unjudged)
-        said = [(live.number, *each) for live in self.all() for each in map(_said, live.training.unrecorded)]
+        said = [(live.number, *each) for live in self.all() for each in map(_unrecorded_row, live.training.unrecorded)]
         said += [(rank, what, count, detail) for (rank, what), (count, detail) in missed.items()]
         return tuple(
             UnreadablePart(
@@ -283,6 +283,6 @@ class LiveSource:
         self.spool.close()
 
 
-def _said(each: Unrecorded) -> tuple[str, int, str]:
+def _unrecorded_row(each: Unrecorded) -> tuple[str, int, str]:
     name = f"{each.example} " if each.example else ""
     return each.what, each.count, f"first {name}at step {each.step}"

@@ -1,4 +1,4 @@
-"""Where fetched values lie: a temporary directory that never grows beyond its limit and does not outlive its owner.
+"""The files of fetched values: in a temporary directory that never grows beyond its limit nor outlives its owner.
 
 Values come from a process that may declare anything: what counts is what was really written. When there is no room,
 the oldest steps go first. The directory is removed at the end; one whose owner was killed, by the next start.
@@ -22,7 +22,7 @@ from tui_debugger.live.dump_writer import NpyFile, size_of
 LIMIT: Final = 4 << 30
 """Most bytes, unless somebody says otherwise."""
 _BLOCK: Final = 4096
-"""What even the smallest file takes."""
+"""The bytes that even the smallest file takes."""
 _PREFIX: Final = "tdbg-live-"
 _NEW: Final = "tdbg-new-"
 _OWNER: Final = "pid"

@@ -83,8 +83,8 @@ In ``Statistics`` neg_zero_count and pos_zero_count are the numbers of negative 
 100 on are those of ``stats.fields``: one that is absent has no value (no finite element), or the client is older."""
 
 UNSENT_NODES: Final = "nodes that came after the graph had been sent"
-"""How our client's ``Unrecorded.what`` begins when its graph is no longer that of the step: from then on what the graph
-says that a node was made from may be that of another step."""
+"""The beginning of our client's ``Unrecorded.what`` when its graph is no longer that of the step: from then on it may
+say of another step what a node was made from."""
 OWN_TYPES: Final = {
     "float8_e4m3fn": 100,
     "float8_e5m2": 101,
@@ -126,7 +126,7 @@ START: Final = -1
 
 
 class Phase(Enum):
-    """What a training is doing."""
+    """The phase of a training."""
 
     RECEIVING = "receiving the graph"
     STOPPED = "stopped"
@@ -142,7 +142,7 @@ class Phase(Enum):
 
 @dataclass(frozen=True, slots=True)
 class TrainingInfo:
-    """Who is at the other end.
+    """The training at the other end.
 
     Attributes:
         number: 1, 2, ... in the order of the first contact; never used again.
@@ -169,7 +169,7 @@ class TrainingInfo:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Where a training waits.
+    """The place where a training waits.
 
     Attributes:
         count: stops of this training so far; grows by one whenever it has run (a recheck or a fetch is no stop).
@@ -270,7 +270,7 @@ class ReceivedHit:
 
 @dataclass(frozen=True, slots=True)
 class RemoteStats:
-    """What a client says of a tensor without sending its values.
+    """Statistics of a tensor that a client sends without its values.
 
     Attributes:
         meta: None when it does not have the tensor.
@@ -324,15 +324,15 @@ class Training(Protocol):
 
     @property
     def info(self) -> TrainingInfo:
-        """Who it is."""
+        """The training, as it introduced itself."""
 
     @property
     def phase(self) -> Phase:
-        """What it is doing."""
+        """The phase that it is in."""
 
     @property
     def stop(self) -> Stop | None:
-        """Where it stopped last; None before the first stop."""
+        """The place where it stopped last; None before the first stop."""
 
     @property
     def graphs(self) -> Sequence[bytes]:
@@ -404,11 +404,11 @@ class Trainings(Protocol):
 
     @property
     def address(self) -> str:
-        """Where the server listens: ``127.0.0.1:50051`` (with the port it got for 0), ``unix:/run/...``."""
+        """The address of the server: ``127.0.0.1:50051`` (with the port it got for 0), ``unix:/run/...``."""
 
     @property
     def refusals(self) -> Sequence[str]:
-        """Why clients were turned away, the newest last; bounded."""
+        """The reasons why clients were turned away, the newest last; bounded."""
 
     def all(self) -> Sequence[Training]:
         """Every training, those that are lost or done included."""

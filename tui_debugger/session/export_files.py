@@ -1,21 +1,35 @@
-"""Writing what the user asked for: whole or not at all, never over something else, never into the dump."""
+"""Writes the files that the user asked for: whole or not at all, never over something else, never into the dump.
+
+Tensors go into one .npz, a directory of .npy, or one .csv; never more than one of them is in memory.
+"""
 
 from __future__ import annotations
 
+import csv
+import hashlib
 import io
 import os
+import re
 import secrets
 import shutil
-from collections.abc import Iterator
+import zipfile
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, BinaryIO, NoReturn, TextIO
 
 import numpy as np
 import numpy.typing as npt
 
-from tui_debugger.errors import TdbgError
-from tui_debugger.model import Progress, ProgressFn, no_progress
+from tui_debugger.arrays import Array
+from tui_debugger.check.sweep import SweptTensor
+from tui_debugger.errors import TdbgError, UnreadableTensorError
+from tui_debugger.model import Progress, ProgressFn, TensorKey, TensorMeta, no_progress
+from tui_debugger.stats.npy import open_array, read_meta
+from tui_debugger.text.rows import key_row
+from tui_debugger.text.tensors import place_text
+from tui_debugger.text.values import apply, parse_slice
 
 _AGAIN = "choose another directory"
 _PIECE = 1 << 20
@@ -211,3 +225,201 @@ def _hint(error: OSError) -> str:
     if isinstance(error, FileNotFoundError):
         return "make the directory first, or choose another one"
     return _AGAIN
+
+
+INDEX = "index.csv"
+"""The table that says which file of a directory holds which tensor."""
+_KEY_COLUMNS = ("rank", "step", "graph", "node", "side", "slot", "round")
+_ROWS = 8192
+"""Values that are turned into text together."""
+_LONGEST = 200
+"""Bytes of one component of a path; most file systems allow 255."""
+_UNSAFE = re.compile(
+    '[\x00-\x1f\x7f-\x9f%\\\\:*?"<>|\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]|^/+|/+$|/+(?=/)'
+)
+"""Characters that some file system, terminal or archive program cannot take, and slashes that separate nothing."""
+
+
+@dataclass
+class Written:
+    """The result of an export.
+
+    Attributes:
+        path: what was written.
+        tensors: how many tensors it holds.
+        nbytes: bytes of their values.
+        failures: (tensor, why it is missing).
+    """
+
+    path: Path
+    tensors: int = 0
+    nbytes: int = 0
+    failures: list[tuple[TensorKey, str]] = field(default_factory=list)
+
+
+def tensor_path(key: TensorKey, *, with_graph: bool = False) -> str:
+    """``rank0/step3/Default/network-Net/fc1-Dense/MatMul-op1``: where a tensor's node stands in an export.
+
+    A path of safe components that tells the key again: what file systems refuse is written as ``%`` and two
+    hexadecimal digits (``urllib.parse.unquote``). A component that is too long for a file name ends with ``~`` and a
+    checksum instead.
+
+    Args:
+        key: the tensor.
+        with_graph: the rank has several graphs, in which a name may occur twice.
+    """
+    node = safe_path(key.node)
+    graph = f"{safe_path(key.graph.replace('/', '_'))}/" if with_graph else ""
+    return f"rank{key.rank}/step{key.step}/{graph}{node}"
+
+
+def _round(key: TensorKey) -> str:
+    """``.round1`` for a tensor that was written several times in its step."""
+    return f".round{key.round}" if key.round else ""
+
+
+def safe_path(name: str) -> str:
+    """A name as path components that every file system takes and none of which leads elsewhere."""
+    parts = _UNSAFE.sub(_quoted, name).split("/")
+    return "/".join(_short(part.replace(".", "%2E") if part in {"", ".", ".."} else part) for part in parts)
+
+
+def _quoted(match: re.Match[str]) -> str:
+    try:
+        raw = match.group().encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        raw = match.group().encode("utf-8", "surrogatepass")
+    return "".join(f"%{byte:02X}" for byte in raw)
+
+
+def _short(part: str) -> str:
+    raw = part.encode()
+    if len(raw) <= _LONGEST:
+        return part
+    return f"{raw[: _LONGEST - 17].decode(errors='ignore')}~{hashlib.sha256(raw).hexdigest()[:16]}"
+
+
+def write_npz(
+    tensors: Iterable[SweptTensor], path: Path, dump: Path, *, with_graph: bool = False, force: bool = False
+) -> Written:
+    """Writes tensors into one uncompressed .npz, named ``rank0/step3/NODE:out:0`` (see ``tensor_path``).
+
+    Raises:
+        TdbgError: the file exists, lies inside the dump, or cannot be written; no tensor could be read.
+        CancelledError: from the progress of ``tensors``; nothing is left behind.
+    """
+    written = Written(path)
+    with fresh_file(path, dump, force=force) as file, zipfile.ZipFile(file, "w") as archive:
+        for tensor, _, values in _readable(tensors, written):
+            key = tensor.key
+            name = f"{tensor_path(key, with_graph=with_graph)}:{key.side.label}:{key.slot}{_round(key)}.npy"
+            with archive.open(name, "w", force_zip64=True) as member:
+                write_npy(member, values)
+        _check_any(written)
+    return written
+
+
+def write_directory(
+    tensors: Iterable[SweptTensor], path: Path, dump: Path, *, with_graph: bool = False, force: bool = False
+) -> Written:
+    """Writes one .npy per tensor, ``rank0/step3/NODE.out.0.npy``, and an ``index.csv`` with a row per chosen tensor.
+
+    Raises:
+        TdbgError: as ``write_npz``.
+        CancelledError: from the progress of ``tensors``; nothing is left behind.
+    """
+    written = Written(path)
+    with fresh_directory(path, dump, force=force) as directory:
+        with (directory / INDEX).open("w", encoding="utf-8", errors="backslashreplace", newline="") as file:
+            index = csv.writer(file)
+            index.writerow(("file", *_KEY_COLUMNS, "dtype", "stored", "shape", "error"))
+            for tensor, meta, values in _readable(tensors, written, index):
+                key = tensor.key
+                name = f"{tensor_path(key, with_graph=with_graph)}.{key.side.label}.{key.slot}{_round(key)}.npy"
+                (directory / name).parent.mkdir(parents=True, exist_ok=True)
+                kept = storable(values)
+                with (directory / name).open("xb") as out:
+                    write_npy(out, kept)
+                index.writerow((name, *key_row(key).values(), meta.dtype, kept.dtype.name, meta.shape, ""))
+        _check_any(written)
+    return written
+
+
+def write_csv(tensor: SweptTensor, path: Path, dump: Path, *, window: str = "", force: bool = False) -> Written:
+    """Writes the values of one tensor as text that reads back as exactly the same values.
+
+    Without a window there is a row per element: its index, a column per dimension, and its value. A window (slice
+    text) with two free dimensions is written as it looks: a row per row, the indices as titles.
+
+    Raises:
+        TdbgError: the tensor cannot be read; the file exists, lies inside the dump, or cannot be written.
+        BadSliceError: the window does not fit.
+    """
+    meta, values = _opened(tensor)
+    rows = _window_rows(values, window) if window else _element_rows(values)
+    with fresh_text(path, dump, force=force) as file:
+        csv.writer(file).writerows(rows)
+    return Written(path, 1, meta.nbytes)
+
+
+def _opened(tensor: SweptTensor) -> tuple[TensorMeta, Array]:
+    if tensor.spec is None:
+        raise UnreadableTensorError("only statistics of this tensor were dumped", where=tensor.key.node)
+    return read_meta(tensor.spec), open_array(tensor.spec)
+
+
+def _readable(
+    tensors: Iterable[SweptTensor], written: Written, index: Any = None
+) -> Iterator[tuple[SweptTensor, TensorMeta, Array]]:
+    """The tensors with their values; those that have none are noted."""
+    for tensor in tensors:
+        try:
+            meta, values = _opened(tensor)
+        except (UnreadableTensorError, MemoryError) as error:
+            reason = error.what if isinstance(error, UnreadableTensorError) else "does not fit into memory"
+            written.failures.append((tensor.key, reason))
+            if index is not None:
+                index.writerow(("", *key_row(tensor.key).values(), "", "", "", reason))
+            continue
+        yield tensor, meta, values
+        written.tensors += 1
+        written.nbytes += meta.nbytes
+
+
+def _check_any(written: Written) -> None:
+    if not written.tensors:
+        if not written.failures:
+            raise TdbgError("no tensor was chosen", where=str(written.path), hint="choose other nodes, steps or ranks")
+        key, reason = written.failures[0]
+        raise TdbgError(
+            f"no tensor can be exported, the first one because: {reason}",
+            where=f"rank {key.rank} step {key.step} {place_text(key)}",
+            hint="`tdbg stat` lists what is known about them",
+        )
+
+
+def _element_rows(values: Array) -> Iterator[Sequence[object]]:
+    yield (*(f"i{n}" for n in range(values.ndim)), "value")
+    for start in range(0, values.size, _ROWS):
+        stop = min(start + _ROWS, values.size)
+        indices = np.unravel_index(np.arange(start, stop), values.shape) if values.ndim else ()
+        yield from zip(*(column.tolist() for column in indices), _texts(values.flat[start:stop]), strict=True)
+
+
+def _window_rows(values: Array, text: str) -> Iterator[Sequence[object]]:
+    window = parse_slice(text, values.shape)
+    cut = apply(values, window)
+    free = [entry for entry in window.entries if isinstance(entry, range)]
+    if len(free) < 2:
+        yield (*(f"i{n}" for n in window.free), "value")
+        yield from zip(*free, _texts(cut.reshape(-1)), strict=True)
+        return
+    yield (window.text, *free[1])
+    for row, cells in zip(free[0], cut, strict=True):
+        yield (row, *_texts(cells))
+
+
+def _texts(values: Array) -> list[str]:
+    """The shortest text of each value that reads back as the same value of its type."""
+    texts: list[str] = storable(values).astype(np.str_).tolist()
+    return texts

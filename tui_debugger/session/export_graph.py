@@ -1,6 +1,4 @@
-"""What a view shows as a file: a table as .csv, text as .txt; the numbers keep all their digits.
-
-Graphs as plain rows: one per node, or as the sheets of the workbook that MindInsight exports.
+"""Writes tables, texts and graphs as files: .csv with all digits of its numbers, .txt, the workbook of MindInsight.
 
 The node table keeps what debugging needs; element types, shapes and attributes are read from the graph files again,
 because nothing but an export asks for them.
@@ -22,9 +20,8 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from tui_debugger.errors import TdbgError
-from tui_debugger.graph.edges import real_consumers, real_inputs
 from tui_debugger.graph.messages import ParsedConstant, ParsedGraph, ParsedNode, ParsedParameter, SlotType
-from tui_debugger.graph.table import CONSTANT, PARAMETER, NodeTable
+from tui_debugger.graph.table import CONSTANT, PARAMETER, NodeTable, real_consumers, real_inputs
 from tui_debugger.model import Progress, ProgressFn, no_progress
 from tui_debugger.session.export_files import fresh_file, fresh_text
 from tui_debugger.session.session import Session
@@ -117,7 +114,7 @@ NODE_COLUMNS = (
 
 
 class GraphFacts:
-    """What the graph files of one rank say beyond the node table, by node row."""
+    """The facts in the graph files of one rank beyond the node table, by node row."""
 
     def __init__(self, nodes: NodeTable, graphs: Sequence[ParsedGraph]) -> None:
         """Rows are in the order of the files: operators, parameters, constants of graph after graph."""
@@ -401,7 +398,7 @@ SHEETS = (
 MOST_ROWS = 1_048_575
 """Rows of a sheet below its titles; what is more goes on in a second sheet."""
 _MOST_CHARACTERS = 32_767
-"""What a cell holds."""
+"""The most that a cell holds."""
 _HEAD_FILL = "D9D9D9"
 
 

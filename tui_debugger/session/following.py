@@ -20,12 +20,12 @@ from tui_debugger.sources.base import Changes, Source
 from tui_debugger.stats.side_by_side import Identity, identity
 
 MOST: Final = 32
-"""So many files are looked after, those that were asked for last."""
+"""The number of files that are followed, those that were asked for last."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileState:
-    """What tells the values of a tensor from others that take their place.
+    """The state that tells the values of a tensor from others that take their place.
 
     Attributes:
         spec: where they lie.
@@ -144,7 +144,7 @@ class Follower:
                 self._cache.forget_changes(rank)
 
     def _rewritten(self) -> set[Pair]:
-        """Where a tensor that is shown was written over: nothing that was measured of such a step counts any more."""
+        """Returns where a tensor that is shown was written over: nothing measured of such a step counts any more."""
         pairs = {(key.rank, key.step) for key in self._seen.rewritten()}
         for rank, step in pairs:
             self._cache.forget(rank, step)

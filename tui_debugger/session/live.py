@@ -1,4 +1,4 @@
-"""What somebody has to set so that a training finds the debugger."""
+"""A session on trainings that run: listens for them, drives them, and keeps what they send."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tui_debugger.check.step import PairResult
 from tui_debugger.check.types import TensorRow
 from tui_debugger.errors import CancelledError, NotStoppedError, TdbgError, UnreadableTensorError, UnsupportedError
 from tui_debugger.graph.build import observed_order
-from tui_debugger.graph.edges import real_consumers
+from tui_debugger.graph.table import real_consumers
 from tui_debugger.live import wire
 from tui_debugger.live.dump_writer import DumpWriter, TensorName
 from tui_debugger.live.graph import RankGraph
@@ -117,7 +117,7 @@ def save_dump(
 
 
 class _Counts:
-    """What was written."""
+    """The counts of what was written."""
 
     def __init__(self) -> None:
         self.steps: set[int] = set()
@@ -180,7 +180,7 @@ def _save_step(writer: DumpWriter, graph: RankGraph, step: int, kept: StepKept, 
             continue
         counts.tensors += 1
     recorded: dict[int, list[Recorded]] = {}
-    for place, said in kept.told.items():
+    for place, said in kept.sent.items():
         if place not in kept.values and said.stats is not None and not graph.flags[place] & TensorFlag.CONSTANT:
             name = _name(graph, place)
             recorded.setdefault(name.root_graph, []).append((name, said.meta, said.stats))
@@ -246,19 +246,19 @@ class LiveSession(Session):
             self.watchpoints.snapshot, self._live_checker, self._workers, self._look_ahead, self._unreadable_for
         )
         self._driver = Driver(
-            self.live, trainings, self._checks.known_results, self._watched_now, self._tell, flow=self.flow
+            self.live, trainings, self._checks.known_results, self._watched_now, self._notify, flow=self.flow
         )
 
     # -- trainings ---------------------------------------------------------------------------------
 
     @property
     def refusals(self) -> Sequence[str]:
-        """Why clients were turned away, the newest last; bounded."""
+        """The reasons why clients were turned away, the newest last; bounded."""
         return self._trainings.refusals
 
     @property
     def address(self) -> str:
-        """Where trainings are waited for."""
+        """The address at which trainings are waited for."""
         return self._trainings.address
 
     def trainings(self) -> tuple[LiveState, ...]:
@@ -375,7 +375,7 @@ class LiveSession(Session):
         wanted = list(dict.fromkeys([*evidence(live, self.flow(rank), step, hits), *rest]))
         statistics(live, wanted, budget, progress)
         values(live, wanted, budget, progress)
-        self._tell(LiveEvent(LiveKind.FETCHED, rank))
+        self._notify(LiveEvent(LiveKind.FETCHED, rank))
 
     def ended(self) -> dict[int, int]:
         """By rank the step that came to its end last, -1 before the first one did."""
@@ -426,7 +426,7 @@ class LiveSession(Session):
         if not rows:
             return ()
         problem = self._look(rows, progress)
-        return tuple(self._told(row, problem) for row in super().measure(rows, progress))
+        return tuple(self._current_row(row, problem) for row in super().measure(rows, progress))
 
     def fetch(self, rows: Sequence[TensorRow], progress: ProgressFn = no_progress) -> int:
         """Fetches the values of rows (all of one rank) that are only at the training; returns how many came.
@@ -438,7 +438,7 @@ class LiveSession(Session):
         for live, step, places in self._remote(rows, TensorFlag.REMOTE):
             came += live.fetch_values(step, places, progress)
         if came:
-            self._tell(LiveEvent(LiveKind.FETCHED, rows[0].key.rank))
+            self._notify(LiveEvent(LiveKind.FETCHED, rows[0].key.rank))
         return came
 
     def read(self, key: TensorKey, progress: ProgressFn = no_progress) -> npt.NDArray[Any]:
@@ -458,7 +458,7 @@ class LiveSession(Session):
         return super().read(key)
 
     def refresh(self) -> Changes:
-        """What came since the last call. What trainings found stays known: fetching changes nothing about it."""
+        """Takes in what came since the last call. What trainings found stays known: fetching does not change it."""
         changes = self.live.refresh()
         for rank in changes.rebuilt:
             self._checks.known_results.drop_from(rank, START)
@@ -508,8 +508,8 @@ class LiveSession(Session):
                 found.setdefault(key.step, []).append(int(table.places[index]))
         return [(live, step, list(dict.fromkeys(places))) for step, places in found.items()]
 
-    def _told(self, row: TensorRow, problem: str) -> TensorRow:
-        """A measured row as its tensor is now: it was listed before anything was fetched."""
+    def _current_row(self, row: TensorRow, problem: str) -> TensorRow:
+        """Returns a measured row as its tensor is now: it was listed before anything was fetched."""
         live = self.live.live(row.key.rank)
         if live is None or live.graph is None or row.index < 0:
             return row
@@ -577,7 +577,7 @@ class LiveSession(Session):
             raise NotStoppedError("no training stands", where=phases, hint="pause one, or wait for one to come")
         return standing
 
-    def _tell(self, event: LiveEvent) -> None:
+    def _notify(self, event: LiveEvent) -> None:
         with self._subscribing:
             callbacks = list(self._subscribers.values())
         for callback in callbacks:

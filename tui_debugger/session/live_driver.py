@@ -1,4 +1,4 @@
-"""What a live session tells its front ends: where each training is, and what happened. Immutable."""
+"""Drives the trainings of a live session, and tells its listeners what happened."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from tui_debugger.check.results import KnownResults
 from tui_debugger.check.step import PairResult
 from tui_debugger.errors import CancelledError, LostError, NotStoppedError, TdbgError
 from tui_debugger.live import wire
+from tui_debugger.live.graph import remote_watchpoints
 from tui_debugger.live.rank import LiveRank
 from tui_debugger.live.source import LiveSource
-from tui_debugger.live.watching import remote_watchpoints
 from tui_debugger.live.wire import START, Event, Phase, ReceivedHit, Stop, Training, TrainingInfo, Trainings
 from tui_debugger.model import Coverage, Progress, ProgressFn, Verdict, no_progress
 from tui_debugger.session.live_evidence import AT_STOPS, evidence, statistics, values
@@ -29,7 +29,7 @@ from tui_debugger.watch.condition_table import WIRE_OVERFLOW
 
 @dataclass(frozen=True, slots=True)
 class LiveState:
-    """Where one training is, as far as its events were worked through.
+    """The state of one training, as far as its events were worked through.
 
     Attributes:
         rank: its rank in this session: its own, or the next free number when another has that.
@@ -60,7 +60,7 @@ class LiveState:
 
 
 class LiveKind(Enum):
-    """What happened to a training."""
+    """The kinds of events of a training."""
 
     CONNECTED = "connected"
     GRAPH = "graph"
@@ -150,7 +150,7 @@ class EventQueue:
 
     @property
     def idle(self) -> bool:
-        """Whether no event waits."""
+        """True if no event waits."""
         return self._queue.empty()
 
     def close(self) -> None:
@@ -188,7 +188,7 @@ class EventQueue:
 
 
 _MOST_HITS: Final = 500_000
-"""So many hits of trainings are kept; those of the steps that came first go first."""
+"""The number of hits of trainings that are kept; those of the steps that came first go first."""
 _KINDS: Final = {
     Event.CONNECTED: LiveKind.CONNECTED,
     Event.LOST: LiveKind.LOST,
@@ -199,8 +199,8 @@ _KINDS: Final = {
 
 
 @dataclass
-class Driven:
-    """What is known of one training besides its values.
+class DrivenTraining:
+    """The facts about one training besides its values.
 
     Attributes:
         phase: what it is doing, as far as events were worked through.
@@ -241,7 +241,7 @@ class Driven:
 
     @property
     def knows_writes(self) -> bool:
-        """Whether the client says which weights the program itself made bad, from the very first step on."""
+        """True if the client says which weights the program itself made bad, from the very first step on."""
         return self.watched is not None and self.watched.info.program.startswith("PyTorch ")
 
     def bad_before(self, step: int, now: frozenset[str]) -> frozenset[str] | None:
@@ -287,7 +287,7 @@ class Driver:
         self._new_nodes: Callable[[int], None] = _ignore_rank
         self._closing = threading.Event()
         self._lock = threading.RLock()
-        self._driven: dict[int, Driven] = {}
+        self._driven: dict[int, DrivenTraining] = {}
         self._hits: dict[tuple[int, int], int] = {}
         self._strange: set[tuple[int, int]] = set()
         self._queue = EventQueue(trainings, self._handle, self._resync, self._file_all, self._missed)
@@ -321,7 +321,7 @@ class Driver:
             passed=newest.step - early if newest is not None else None,
         )
 
-    def _remaining(self, live: LiveRank, driven: Driven) -> int | None:
+    def _remaining(self, live: LiveRank, driven: DrivenTraining) -> int | None:
         if driven.phase is not Phase.RUNNING:
             return 0
         if driven.target is None:
@@ -455,7 +455,7 @@ class Driver:
             driven.unjudged = None  # whoever asked has seen it
         return result
 
-    def _give_list(self, live: LiveRank, driven: Driven) -> Watched:
+    def _give_list(self, live: LiveRank, driven: DrivenTraining) -> Watched:
         """Tells a training the list, and remembers what it was told."""
         if live.graph is None:
             raise NotStoppedError("the graph of the training did not come yet", where=f"rank {live.number}")
@@ -504,9 +504,9 @@ class Driver:
         elif event in _KINDS:
             if event in (Event.LOST, Event.DONE):
                 self._count_silent(live, driven, happened.stop, ended=True)
-            self._tell(LiveEvent(_KINDS[event], live.number, self._said(live, event)))
+            self._tell(LiveEvent(_KINDS[event], live.number, self._event_text(live, event)))
 
-    def _graph_came(self, live: LiveRank, driven: Driven, stop: Stop | None) -> None:
+    def _graph_came(self, live: LiveRank, driven: DrivenTraining, stop: Stop | None) -> None:
         """Nodes, for the first time or anew: then the training is told the list for those that it has now."""
         if live.graph is None:
             return
@@ -519,7 +519,7 @@ class Driver:
         count = len(live.graph.nodes)
         self._tell(LiveEvent(LiveKind.GRAPH, live.number, f"rank {live.number}: {plural(count, 'node')}"))
 
-    def _stopped(self, live: LiveRank, driven: Driven, stop: Stop, hits: tuple[ReceivedHit, ...]) -> None:
+    def _stopped(self, live: LiveRank, driven: DrivenTraining, stop: Stop, hits: tuple[ReceivedHit, ...]) -> None:
         self._source.stopped(live, stop)
         target, driven.target = driven.target, None
         if stop.alone:
@@ -573,21 +573,21 @@ class Driver:
             values(live, near, AT_STOPS, self._unless_closing)
         except TdbgError as error:  # it went on, or away: what came is kept
             if not isinstance(error, CancelledError | LostError | NotStoppedError):
-                self._source.notice(f"rank {live.number}: not all around the findings was kept: {error.what}")
+                self._source.notice(f"rank {live.number}: some tensors around the findings were not kept: {error.what}")
         return found
 
     def _unless_closing(self, _: Progress) -> None:
         if self._closing.is_set():
             raise CancelledError("the session is closing")
 
-    def _came_alone(self, live: LiveRank, driven: Driven, stop: Stop) -> None:
+    def _came_alone(self, live: LiveRank, driven: DrivenTraining, stop: Stop) -> None:
         """It was lost, and ran on without a list; or it is new, and then its past is nobody's business."""
         if driven.watched is not None and (missed := stop.step - driven.last - 1) > 0:
             first = f"first step {driven.last + 1}"
             self._source.unjudged(live.number, "steps that ran while the connection was lost", missed, first)
         driven.watched, driven.unjudged = None, stop.count
 
-    def _reported(self, live: LiveRank, driven: Driven, stop: Stop, hits: tuple[ReceivedHit, ...]) -> None:
+    def _reported(self, live: LiveRank, driven: DrivenTraining, stop: Stop, hits: tuple[ReceivedHit, ...]) -> None:
         if driven.watched is None:
             return
         for step in live.noted(stop.step):
@@ -601,7 +601,7 @@ class Driver:
         if not runs:
             self._file_late(live, driven)
 
-    def _file_late(self, live: LiveRank, driven: Driven) -> None:
+    def _file_late(self, live: LiveRank, driven: DrivenTraining) -> None:
         """Files hits that came one after the other: at operator level each is reported by itself."""
         stop, driven.late = driven.late, None
         with self._lock:
@@ -622,17 +622,19 @@ class Driver:
 
     def _missed(self, training: Training) -> None:
         """Reports came faster than they could be taken in."""
-        self._source.unjudged(self._source.rank_of(training).number, "reports that came too fast", 1)
+        self._source.unjudged(
+            self._source.rank_of(training).number, "reports that came faster than they could be read", 1
+        )
 
     def _broke(self, live: LiveRank, error: Exception) -> None:
         text = f"{type(error).__name__}: {error}"
         self._source.notice(f"an event of a training was lost: {text}")
-        self._source.unjudged(live.number, "reports that could not be taken in", 1, f"first {text}")
+        self._source.unjudged(live.number, "reports that could not be understood", 1, f"first {text}")
 
     def _file(self, live: LiveRank, stop: Stop, watched: Watched, hits: Iterable[ReceivedHit]) -> PairResult:
         """Keeps what a training found at a stop."""
         pair, received = (live.number, stop.step), list(hits)
-        live.told(stop.step, received)
+        live.keep_hit_stats(stop.step, received)
         strange = next((hit.node for hit in received if watched.graph.find(hit.node) < 0), None)
         if strange is not None and pair not in self._strange:
             self._strange.add(pair)
@@ -661,7 +663,7 @@ class Driver:
                 self._known_results.forget(oldest)
         return result
 
-    def _count_silent(self, live: LiveRank, driven: Driven, stop: Stop | None, *, ended: bool = False) -> None:
+    def _count_silent(self, live: LiveRank, driven: DrivenTraining, stop: Stop | None, *, ended: bool = False) -> None:
         """Accounts for steps that a training judged and had nothing to say about."""
         if stop is None:
             return
@@ -691,11 +693,11 @@ class Driver:
                 event = Event.LOST if training.phase is Phase.LOST else Event.DONE
                 self._handle(Happened(training, event, stop))
 
-    def _of(self, live: LiveRank) -> Driven:
+    def _of(self, live: LiveRank) -> DrivenTraining:
         with self._lock:
-            return self._driven.setdefault(live.number, Driven(live.training.phase))
+            return self._driven.setdefault(live.number, DrivenTraining(live.training.phase))
 
-    def _said(self, live: LiveRank, event: Event) -> str:
+    def _event_text(self, live: LiveRank, event: Event) -> str:
         info = live.training.info
         words = {
             Event.CONNECTED: f"{info.program} on {info.address or 'this machine'}",
@@ -721,7 +723,7 @@ def _finding(result: PairResult) -> bool:
 
 
 @contextmanager
-def _running(driven: Driven) -> Iterator[None]:
+def _running(driven: DrivenTraining) -> Iterator[None]:
     """It runs from now on, unless it could not be told so: its next stop may be reported before the call returns."""
     before, driven.phase = driven.phase, Phase.RUNNING
     try:

@@ -1,4 +1,4 @@
-"""What speaks for the origins of a step at which a training stands: fetched while it is there to be asked.
+"""Fetches the evidence for the origins of a step while the training stands there to be asked.
 
 A step further the training has let it go. In this order: the origins with all their inputs, the other findings with
 theirs, in the order of time; statistics of all of it, values as far as there is room.
@@ -19,12 +19,12 @@ from tui_debugger.live.rank import BATCH, LiveRank, StepKept
 from tui_debugger.model import Progress, ProgressFn, Side, Verdict
 
 MOST_HITS: Final = 1024
-"""So many findings of a step are kept with what speaks for them."""
+"""The number of findings of a step that are kept with what speaks for them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What may be fetched.
+    """The limits of what may be fetched.
 
     Attributes:
         tensors: so many.
@@ -145,7 +145,7 @@ def _until(budget: Budget, progress: ProgressFn) -> ProgressFn:
 
 
 def _size(live: LiveRank, kept: StepKept | None, place: int) -> int | None:
-    said = kept.told.get(place) if kept is not None else None
+    said = kept.sent.get(place) if kept is not None else None
     if said is not None:
         return size_of(said.meta.dtype, said.meta.shape)
     return live.graph.nbytes(place) if live.graph is not None else None

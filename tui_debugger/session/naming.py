@@ -1,4 +1,4 @@
-"""Finding a node, and a slot of it, by what a person typed."""
+"""Finds a node, and a slot of it, by what a person typed."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from tui_debugger.check.types import TensorRow
 from tui_debugger.errors import TdbgError
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.text.clean import clean
+from tui_debugger.text.tables import CUT
 from tui_debugger.text.tensors import round_text
 
 _ROUND = r"(?:#(\d{1,5}))?"
@@ -27,7 +28,7 @@ _LIKELY = 64
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Which tensors of a node are wanted.
+    """The tensors of a node that are wanted.
 
     Attributes:
         role: ``in``, ``out`` or ``param``; empty for all.
@@ -105,8 +106,9 @@ def find_node(tables: Mapping[int, NodeTable], scope: Mapping[int, Mask], text: 
     """The one node that a text means, in every rank that has it.
 
     In this order: the exact id (or ``graph/id``, or the path in the tree); else the id as it is printed, with
-    pictures for control characters; else the end of an id or path after a slash; else any part of an id, then in any
-    case; else any part of a path in any case. Nodes that only route values are found by their exact id alone.
+    pictures for control characters, or without its middle (``Default/…/Div-op385``); else the end of an id or path
+    after a slash; else any part of an id, then in any case; else any part of a path in any case. Nodes that only
+    route values are found by their exact id alone.
 
     Args:
         tables: node table by rank.
@@ -120,7 +122,7 @@ def find_node(tables: Mapping[int, NodeTable], scope: Mapping[int, Mask], text: 
     whole = (_exact, _printed, _ending) if asked == Asked(round=asked.round) else (_exact,)  # a name may end with #2
     attempts = [
         *((text, Asked(), way) for way in whole),
-        *((name, asked, way) for way in (_exact, _printed, _ending, _holding, _caseless, _below)),
+        *((name, asked, way) for way in (_exact, _printed, _without_middle, _ending, _holding, _caseless, _below)),
     ]
     for words, wanted, way in attempts:
         found: dict[tuple[str, str], dict[int, int]] = {}
@@ -151,6 +153,16 @@ def _printed(table: NodeTable, scope: Mask, text: str) -> list[int]:
         for row in rows
         if text in (clean(table.names[row]), clean(f"{table.graph_of(row).name}/{table.names[row]}"))
     ]
+
+
+def _without_middle(table: NodeTable, scope: Mask, text: str) -> list[int]:
+    """The nodes that a narrow terminal shows like this."""
+    if CUT not in text:
+        return []
+    parts = text.split(CUT)
+    pattern = re.compile("(?:.*/)?" + ".*".join(map(re.escape, parts)), re.DOTALL)
+    rows = _rows(table, scope, lambda name, _: clean(name).endswith(parts[-1]))
+    return [row for row in rows if pattern.fullmatch(clean(f"{table.graph_of(row).name}/{table.names[row]}"))]
 
 
 def _ending(table: NodeTable, scope: Mask, text: str) -> list[int]:

@@ -19,14 +19,14 @@ from tui_debugger.check.flow import Flow, SharedWeights
 from tui_debugger.check.measure import Measurements
 from tui_debugger.check.outputs import OutputTensors
 from tui_debugger.check.pipeline import Checks, Listed
-from tui_debugger.check.progress import undisturbed
+from tui_debugger.check.progress import retry_when_renumbered
 from tui_debugger.check.records import StatsCache, StoredStats
 from tui_debugger.check.results import Asked, belonging, needs_graph
 from tui_debugger.check.step import Checker
 from tui_debugger.check.sweep import Sweep, TensorChoice
 from tui_debugger.check.tensors import HitsOf, hits_in, measured, opened, row_of, tensor_rows
 from tui_debugger.check.types import CheckResult, Pair, SourceExcerpt, TensorRow
-from tui_debugger.diagnose.origin.search import OriginReport, look_at, search
+from tui_debugger.diagnose.origin.search import OriginReport, search, search_step
 from tui_debugger.graph.search import NodeQuery, match, select
 from tui_debugger.graph.stacks import StackIndex, stack_index
 from tui_debugger.graph.table import NodeTable
@@ -269,7 +269,7 @@ class Session:
             at = flow.before(row, key.side, key.slot, key.step, key.round) if row >= 0 else None
             return None if at is None else flow.key(at)
 
-        return undisturbed(found)
+        return retry_when_renumbered(found)
 
     def turn_spans(self, rank: int) -> dict[int, tuple[int, int]]:
         """The turns of the first and the last run of every dumped step of a rank: see ``model.turns``."""
@@ -408,7 +408,7 @@ class Session:
         With ``every`` also what its earlier runs within the step read and wrote.
         """
         hits_of = self._hits_at((rank, step))
-        return undisturbed(lambda: tensor_rows(self.flow(rank), step, row, hits_of, round, every=every))
+        return retry_when_renumbered(lambda: tensor_rows(self.flow(rank), step, row, hits_of, round, every=every))
 
     def row_of(self, key: TensorKey) -> TensorRow:
         """The row of one tensor as an output (or input) of its own node; not measured yet.
@@ -416,7 +416,7 @@ class Session:
         Raises:
             UnreadableTensorError: the run has no such node.
         """
-        return undisturbed(lambda: row_of(self.flow(key.rank), key, self._hits_at((key.rank, key.step))))
+        return retry_when_renumbered(lambda: row_of(self.flow(key.rank), key, self._hits_at((key.rank, key.step))))
 
     def _hits_at(self, pair: Pair) -> HitsOf:
         return hits_in(self._checks.known_results.latest(pair))
@@ -426,7 +426,7 @@ class Session:
         if not rows:
             return ()
         rank = rows[0].key.rank
-        return undisturbed(lambda: measured(self.measurements(rank, progress), rows, progress))
+        return retry_when_renumbered(lambda: measured(self.measurements(rank, progress), rows, progress))
 
     def read(self, key: TensorKey, progress: ProgressFn = no_progress) -> npt.NDArray[Any]:  # noqa: ARG002 - see live.py
         """The values of a tensor, memory-mapped and read-only.
@@ -434,14 +434,14 @@ class Session:
         Raises:
             UnreadableTensorError: it was not dumped, or its file is broken.
         """
-        return opened(key, undisturbed(lambda: self.spec(key)))
+        return opened(key, retry_when_renumbered(lambda: self.spec(key)))
 
     def file_state(self, key: TensorKey) -> FileState | None:
         """Returns what is different once a tensor has other values; None while it has none here. For who shows values.
 
         From now on ``refresh`` also tells when its file is written over, which leaves no trace in a directory.
         """
-        spec = undisturbed(lambda: self.spec(key))
+        spec = retry_when_renumbered(lambda: self.spec(key))
         return None if spec is None else self._follower.file_state(key, spec)
 
     def spec(self, key: TensorKey) -> ReadSpec | None:
@@ -468,7 +468,7 @@ class Session:
             measurements.flow.table(step)
             return measurements
 
-        return Sweep(lambda *at: undisturbed(lambda: opened(*at)), self._selections.in_scope, pairs, choice)
+        return Sweep(lambda *at: retry_when_renumbered(lambda: opened(*at)), self._selections.in_scope, pairs, choice)
 
     def save_npy(self, key: TensorKey, path: Path) -> Path:
         """Writes a tensor as .npy; refuses to overwrite and to write inside the dump.
@@ -559,7 +559,7 @@ class Session:
             rank, step = pair
             return spans[rank].get(step, (turn_of(step), turn_of(step)))
 
-        report = search(pairs, watchpoints, partial(look_at, self._checker, spread), progress, span)
+        report = search(pairs, watchpoints, partial(search_step, self._checker, spread), progress, span)
         parts = self._unreadable_for(pairs, watchpoints)
         coverage = dataclasses.replace(report.check.coverage, parts=parts)
         check = dataclasses.replace(report.check, coverage=coverage)
@@ -579,7 +579,7 @@ class Session:
         self.measurements(rank, progress).look_at(step)
 
     def measurements(self, rank: int, progress: ProgressFn = no_progress) -> Measurements:
-        """Records of a rank's tensors with its data flow as it is now; one per question, inside ``undisturbed``."""
+        """Returns records of a rank's tensors with its data flow as it is now; one per question."""
 
         def listing(snapshot: Progress) -> None:
             progress(Progress(0, 0, snapshot.text))  # how much there is to measure is not known yet

@@ -30,7 +30,7 @@ from tui_debugger.errors import BadWatchpointError
 from tui_debugger.model import NodeSelection, Watchpoint
 from tui_debugger.session.export_files import fresh_file
 from tui_debugger.text.clean import clean
-from tui_debugger.watch.conditions import validate
+from tui_debugger.watch.condition_table import validate
 from tui_debugger.watch.text import format_watch, parse_watch
 
 FORMAT = 1
@@ -51,7 +51,7 @@ Drop = Callable[[BadWatchpointError], None]
 
 @dataclass(frozen=True, slots=True)
 class WatchFile:
-    """What a watchpoint file holds.
+    """The contents of a watchpoint file.
 
     Attributes:
         watchpoints: in their order, numbered from 1.
@@ -350,12 +350,12 @@ class WatchpointList:
 
     @property
     def problem(self) -> str:
-        """Why keeping the list failed, or empty."""
+        """The reason why keeping the list failed, or empty."""
         return self._store.problem if self._store else ""
 
     @property
     def offered(self) -> bool:
-        """Whether the recommended set was offered (and answered) for this run before."""
+        """True if the recommended set was offered (and answered) for this run before."""
         return self._offered
 
     @offered.setter

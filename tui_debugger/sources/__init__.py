@@ -1,4 +1,4 @@
-"""Where tensors come from. ``base`` has the Source protocol; every layout is a module beside it."""
+"""Sources of tensors: ``base`` has the Source protocol, ``registry`` opens a path, every layout is a package here."""
 
 from tui_debugger.sources.registry import open_source
 

@@ -1,7 +1,6 @@
-"""The one seam for data: everything that can be debugged is a Source.
+"""The one seam for data: everything that can be debugged is a Source, and its tensors are a table of columns.
 
-Sizes and modification times of many files, asked for by directory: a path is walked once, not for each file.
-
+Sizes and modification times of many files are asked for by directory: a path is walked once, not for each file.
 Measured with 950 files a directory, names included: 1.5 µs a file through the directory's descriptor, 1.7 by whole
 paths. Calling ``fstatat`` through ctypes, all names in one buffer, takes 1.4: nearly all of it is the kernel's time.
 """
@@ -12,6 +11,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntFlag
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -151,7 +151,7 @@ class TensorTable(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What a refresh found.
+    """The changes that a refresh found.
 
     Attributes:
         new_steps: (rank, step) pairs that appeared.
@@ -176,7 +176,7 @@ class Changes:
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """What a file's name says of the operator that wrote it.
+    """The operator that wrote a file, by the file's name.
 
     Attributes:
         op_type, op_name: as the file spells them.
@@ -192,7 +192,7 @@ class Writer:
 
 
 class Capability(IntFlag):
-    """What a source can do beyond reading."""
+    """The abilities of a source beyond reading."""
 
     NONE = 0
     GROWS = 1
@@ -210,11 +210,11 @@ class Source(Protocol):
 
     @property
     def info(self) -> RunInfo:
-        """What was found. Notices may grow while more is read."""
+        """The facts about the run. Notices may grow while more is read."""
 
     @property
     def capabilities(self) -> Capability:
-        """What this source can do."""
+        """The abilities of this source."""
 
     @property
     def focus(self) -> tuple[int | None, int | None]:
@@ -319,3 +319,123 @@ def _states(paths: Iterable[bytes], descriptor: int | None) -> States:
     except OverflowError:
         when = np.array([(time + 2**63) % 2**64 - 2**63 for time in times], np.int64)
     return np.array(sizes, np.int64), when
+
+
+def tensor_keys(node: npt.ArrayLike, side: npt.ArrayLike, slot: npt.ArrayLike) -> Int64:
+    """One int64 per (node, side, slot) that sorts like the triple; nodes below 2³¹, slots below 2¹⁶."""
+    nodes, sides, slots = (np.asarray(column, dtype=np.int64) for column in (node, side, slot))
+    keys: Int64 = (nodes << 17) | (sides << 16) | slots
+    return keys
+
+
+def latest(keys: Int64, timestamp: Int64) -> Int64:
+    """Of several rows with one key the one with the latest timestamp: row numbers, sorted by key."""
+    by = np.lexsort((timestamp, keys))
+    last = np.ones(len(by), np.bool_)
+    last[:-1] = keys[by[1:]] != keys[by[:-1]]
+    kept: Int64 = by[last]
+    return kept
+
+
+class TensorPlaces:
+    """The places of a table's tensors: all about its rows that the steps of a run can share.
+
+    Attributes:
+        node, side, slot, flags, order, round: see ``base.TensorTable``.
+        repeated: whether any tensor was written several times.
+    """
+
+    def __init__(
+        self,
+        node: npt.NDArray[np.int32],
+        side: npt.NDArray[np.uint8],
+        slot: npt.NDArray[np.int16],
+        flags: npt.NDArray[np.uint8],
+        round: npt.NDArray[np.uint16] | None = None,  # noqa: A002 - see base.TensorTable
+    ) -> None:
+        """Takes ownership of the columns and makes them read-only; no ``round``: every tensor was written once."""
+        self.node, self.side, self.slot, self.flags = node, side, slot, flags
+        self.repeated = round is not None and bool(round.any())
+        self.round = round if round is not None else np.zeros(len(node), np.uint16)
+        self.order: npt.NDArray[np.int32] = np.arange(len(node), dtype=np.int32)
+        for column in (node, side, slot, flags, self.order, self.round):
+            column.flags.writeable = False
+
+    @cached_property
+    def lookup(self) -> tuple[Int64, npt.NDArray[np.int32]]:
+        """The keys of the rows, ascending, and the rows in that order: rounds of one tensor by age."""
+        keys = tensor_keys(self.node, self.side, self.slot)
+        rows = np.argsort(keys, kind="stable").astype(np.int32)
+        return keys[rows], rows
+
+
+class Columns:
+    """The columns of ``base.TensorTable`` with lookups over one sorted key column.
+
+    Rows must be sorted by ``order`` and unique by (node, side, slot, round), later rounds behind earlier ones.
+    Subclasses add ``spec`` and ``recorded``.
+    """
+
+    def __init__(self, places: TensorPlaces, timestamp: Int64) -> None:
+        self.tensor_places = places
+        self.node, self.side, self.slot = places.node, places.side, places.slot
+        self.flags, self.order, self.round = places.flags, places.order, places.round
+        self.timestamp = timestamp
+        timestamp.flags.writeable = False
+
+    def __len__(self) -> int:
+        """Number of tensors."""
+        return len(self.node)
+
+    def find(self, node: int, side: Side, slot: int, round: int = 0) -> int:  # noqa: A002 - see base.TensorTable
+        """Index of a tensor, or -1; round 0 is the newest one."""
+        if node < 0 or not 0 <= slot < 1 << 16:
+            return -1
+        keys, rows = self.tensor_places.lookup
+        key = (node << 17) | (int(side) << 16) | slot
+        end = int(np.searchsorted(keys, key, side="right"))
+        if not end or int(keys[end - 1]) != key:
+            return -1
+        if not round:
+            return int(rows[end - 1])
+        start = int(np.searchsorted(keys, key))
+        return next((int(row) for row in rows[start:end] if int(self.round[row]) == round), -1)
+
+    def find_all(
+        self, node: npt.ArrayLike, side: npt.ArrayLike, slot: npt.ArrayLike, at: npt.ArrayLike | None = None
+    ) -> Int64:
+        """Indices of several tensors, -1 where there is none; -1 as a node finds nothing. See ``base.TensorTable``."""
+        wanted = tensor_keys(node, side, slot)
+        keys, rows = self.tensor_places.lookup
+        if not len(keys):
+            return np.full(len(wanted), -1, np.int64)
+        if self.tensor_places.repeated:
+            return self._rounds_at(wanted, None if at is None else np.asarray(at, np.int64))
+        place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+        return np.where(keys[place] == wanted, rows[place], np.int64(-1))
+
+    def _rounds_at(self, wanted: Int64, at: Int64 | None) -> Int64:
+        """``find_all`` where tensors were written several times."""
+        keys, rows = self.tensor_places.lookup
+        start, end = np.searchsorted(keys, wanted), np.searchsorted(keys, wanted, side="right")
+        last = end - 1
+        if at is not None:
+            when = self.timestamp[rows]
+            for number in np.flatnonzero(end - start > 1).tolist():
+                earlier = np.searchsorted(when[start[number] : end[number]], at[number], side="right")
+                last[number] = start[number] + max(int(earlier) - 1, 0)
+        found: Int64 = np.where(end > start, rows[np.maximum(last, 0)], np.int64(-1))
+        return found
+
+    def of_node(self, node: int, *, every: bool = False) -> Int64:
+        """Indices of a node's tensors: inputs by slot, then outputs by slot; the newest round, or every one."""
+        keys, rows = self.tensor_places.lookup
+        if node < 0:
+            return np.zeros(0, np.int64)
+        first, last = (int(each) for each in np.searchsorted(keys, [node << 17, (node + 1) << 17]))
+        if self.tensor_places.repeated and not every:
+            of = keys[first:last]
+            newest: Int64 = rows[first:last][np.append(of[1:] != of[:-1], np.ones(min(len(of), 1), np.bool_))]
+            return newest.astype(np.int64)
+        found: Int64 = rows[first:last].astype(np.int64)
+        return found

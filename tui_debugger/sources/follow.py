@@ -23,7 +23,7 @@ _SILENT_FILE_SYSTEMS = re.compile(
 
 
 class Followed(Protocol):
-    """What can be followed: a source, or a session, which also forgets what the changes make stale."""
+    """The object that can be followed: a source, or a session, which also forgets what the changes make stale."""
 
     def refresh(self) -> Changes:
         """Looks for what is new on disk."""

@@ -1,4 +1,4 @@
-"""Everything about how one tensor differs from another one, in one pass over both, block by block and in float64.
+"""Compares one tensor with another one, in one pass over both, block by block and in float64.
 
 Errors are over the elements that are finite on both sides; what is NaN or infinite is counted apart, because one NaN
 would make every sum NaN. "There" is the reference: relative errors are parts of its elements.
@@ -54,7 +54,7 @@ from tui_debugger.stats.spans import Checkpoint, Span, span_results
 
 @dataclass(frozen=True, slots=True)
 class OddCounts:
-    """How many there are of each kind; every element is of one kind.
+    """The number of elements of each kind; every element is of one kind.
 
     Attributes:
         both_nan: NaN on both sides, which counts as equal.
@@ -151,7 +151,7 @@ _ZEROS: Final = np.zeros(PIECE, np.float32)
 
 @dataclass(frozen=True, slots=True)
 class LowestKept:
-    """What other stretches have found already: less than that need not be looked at.
+    """The least that other stretches have found already: less than that need not be looked at.
 
     Attributes:
         by_abs, by_rel, by_ulp: see ``Largest``.
@@ -168,7 +168,7 @@ class LowestKept:
 
 @dataclass(frozen=True, slots=True)
 class CompareOptions:
-    """What is asked about two tensors.
+    """The questions that are asked about two tensors.
 
     Attributes:
         tolerance: what counts as equal; one by percent is counted in a pass of its own.
@@ -204,7 +204,7 @@ class PartialDifferences:
 
     @property
     def lowest(self) -> LowestKept:
-        """What others need not look at any more."""
+        """The bound below which others need not look any more."""
         return LowestKept(self.by_abs.floor, self.by_rel.floor, self.by_ulp.floor, self.max_rel, self.max_ulp)
 
     def merge(self, other: PartialDifferences) -> None:
@@ -386,7 +386,7 @@ class PartialDifferences:
 
 @dataclass(frozen=True, slots=True)
 class CompareTask:
-    """What a worker does with a span."""
+    """The work on one span."""
 
     options: CompareOptions
     cost: int = 12
@@ -411,7 +411,7 @@ _SUMS: Final = (
 )
 
 TOP: Final = 100
-"""So many of the largest differences are kept, by each measure."""
+"""The number of the largest differences that are kept, by each measure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -453,7 +453,7 @@ class Ulps:
 
 @dataclass(frozen=True, slots=True)
 class Differences:
-    """How two tensors differ.
+    """The differences of two tensors.
 
     Attributes:
         shape: of both, as they were paired.

@@ -40,7 +40,7 @@ _HALF: Final = 32
 
 
 class Fit(Enum):
-    """How the elements of two tensors are paired."""
+    """The way in which the elements of two tensors are paired."""
 
     SAME = "same shape"
     RESHAPED = "element by element in C order"
@@ -418,12 +418,12 @@ class Block:
 
     @property
     def complex(self) -> bool:
-        """Whether either side is complex."""
+        """True if either side is complex."""
         return "c" in (self.x.dtype.kind, self.y.dtype.kind)
 
     @cached_property
     def places(self) -> Positions | None:
-        """Where each stands after ``first``; None: one after the other."""
+        """The place of each after ``first``; None: one after the other."""
         return None if self.both is None else np.flatnonzero(self.both)
 
     def at(self, chosen: Positions) -> Positions:
@@ -530,7 +530,7 @@ class Tolerance:
 
     @property
     def exact(self) -> bool:
-        """Whether only equal numbers are inside."""
+        """True if only equal numbers are inside."""
         return self == EXACT
 
 

@@ -1,4 +1,4 @@
-"""How the values of a tensor are distributed: counts by classes of keys, elements below a bound, bins of histograms."""
+"""Distributions of values: counts by classes of keys, elements below a bound, bins of histograms."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ _MANY: Final = 4 * BLOCK
 
 @dataclass(frozen=True, eq=False)
 class ClassCounts:
-    """How many elements each class holds.
+    """The number of elements in each class.
 
     Attributes:
         kind: the keys.

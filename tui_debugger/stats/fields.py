@@ -23,12 +23,12 @@ from typing import Any, Final
 from tui_debugger.model import TensorStats
 
 Sums = tuple[Any, ...]
-"""What a part of a tensor adds up to for one statistic: a few numbers."""
+"""The numbers that a part of a tensor adds up to for one statistic."""
 Number = float | int | None
 
 
 class Form(Enum):
-    """What kind of number a statistic is: how it is stored, sent, and printed."""
+    """The kind of number that a statistic is: how it is stored, sent, and printed."""
 
     COUNT = "i8"
     """A number of elements. Whoever does not know it says 0."""
@@ -40,7 +40,7 @@ class Form(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """How a statistic is made of values, in its simplest form.
+    """The way in which a statistic is made of values, in its simplest form.
 
     Attributes:
         identity: the sums of no elements: merged with others it changes nothing.
@@ -66,7 +66,7 @@ class Made:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """How a statistic travels in a ``Statistics`` message of the live protocol.
+    """The place of a statistic in a ``Statistics`` message of the live protocol.
 
     Attributes:
         number: of the message's field: below ``OURS`` it is MindSpore's and every client sends it; from there on only
@@ -83,7 +83,7 @@ class Sent:
 
     @property
     def ours(self) -> bool:
-        """Whether only our own client sends it."""
+        """True if only our own client sends it."""
         return self.number >= OURS
 
 
@@ -373,13 +373,13 @@ FAST: Final = tuple(field for field in FIELDS if field.made is not None and fiel
 OTHERS: Final = tuple((field.name, field.made) for field in FIELDS if field.made is not None and not field.made.fast)
 """The others that are made of values, one by one."""
 STORED: Final = (*FAST, *(FIELD_BY_NAME[name] for name, _ in OTHERS))
-"""What is measured, and kept in records, in their order."""
+"""The statistics that are measured, and kept in records, in their order."""
 STORED_NAMES: Final = tuple(field.name for field in STORED)
 VERSIONS: Final = tuple((field.name, made_of(field).version) for field in STORED)
-"""What decides whether something that was measured earlier is still right."""
+"""The versions that decide whether something that was measured earlier is still right."""
 SENT: Final = tuple((field, field.sent) for field in STORED if field.sent is not None)
 COLUMNS: Final = tuple(field for field in FIELDS if field.column)
-"""What JSON and CSV have, and ``--sort`` takes."""
+"""The statistics that JSON and CSV have, and ``--sort`` takes."""
 
 
 def _named(names: str) -> tuple[Field, ...]:
@@ -415,4 +415,4 @@ METRICS: Final[Mapping[str, Field]] = {
     "inf": FIELD_BY_NAME["inf"],
     "zero": FIELD_BY_NAME["zero_percentage"],
 }
-"""What ``tdbg trend --metric`` takes, and the trend view draws."""
+"""The statistics that ``tdbg trend --metric`` takes, and the trend view draws."""

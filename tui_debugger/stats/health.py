@@ -1,4 +1,4 @@
-"""How a tensor, a node or a whole scope is doing, as one number: the worst that was found there."""
+"""The health of a tensor, a node or a whole scope as one number: the worst that was found there."""
 
 from __future__ import annotations
 

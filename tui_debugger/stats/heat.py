@@ -28,7 +28,7 @@ TOGETHER: Final = 1 << 20
 
 
 class Kind(IntEnum):
-    """What a cell shows: a NaN among its elements before anything else, then Inf, then numbers."""
+    """The kind of a cell: a NaN among its elements before anything else, then Inf, then numbers."""
 
     NUMBER = 0
     NAN = 1
@@ -79,7 +79,7 @@ def _of_cell(cells: range, number: int) -> range:
 
 @dataclass(frozen=True, eq=False)
 class Picture:
-    """What the cells of a window hold; all arrays have the shape of the window.
+    """The contents of the cells of a window; all arrays have the shape of the window.
 
     Attributes:
         window: the part of the table.
@@ -103,7 +103,7 @@ class Picture:
 
     @cached_property
     def kinds(self) -> npt.NDArray[np.int8]:
-        """What each cell shows, as ``Kind``."""
+        """The kind of each cell, as ``Kind``."""
         kinds = np.where(self.pos_inf > 0, np.where(self.neg_inf > 0, Kind.BOTH_INF, Kind.POS_INF), Kind.NUMBER)
         kinds = np.where((self.neg_inf > 0) & (self.pos_inf == 0), Kind.NEG_INF, kinds)
         return np.where(self.nan > 0, Kind.NAN, kinds).astype(np.int8)

@@ -197,7 +197,7 @@ def _count(mask: Mask, starts: Int64) -> Int64:
 ELEMENTS: Final = 1 << 17
 """Elements of a window: their float64 copies stay in the L2 cache, or nearly."""
 LIKE_ELEMENTS: Final = 256
-"""What a tensor counts besides its elements: 500 tensors are enough to share the calls of numpy."""
+"""The cost of a tensor besides its elements, in elements: 500 tensors are enough to share the calls of numpy."""
 
 
 Tensor = tuple[int, bytes, int, int, int, int]
@@ -314,7 +314,7 @@ def fits(layout: Layout) -> bool:
 
 
 LIKE_BYTES: Final = 1 << 14
-"""What a file costs beyond its bytes, in bytes: opening it takes as long as measuring so many."""
+"""The cost of a file beyond its bytes, in bytes: opening it takes as long as measuring so many."""
 MOST: Final = 1 << 25
 """Bytes of the biggest batch (a bigger file has one of its own): some 20 ms of work, which nobody minds waiting for."""
 LEAST: Final = 1 << 22
@@ -408,7 +408,7 @@ def read_all(requests: ReadRequests, checkpoint: Checkpoint | None = None) -> Re
 
 
 _Header = tuple[Layout, int, TypeQueue, int, int, int]
-"""What is known of all small files with one header: layout, number of type and shape, where their values wait, where
+"""The facts about all small files with one header: layout, number of type and shape, where their values wait, where
 they begin and end in the file, how many there are. A plain tuple: it is taken apart for every file."""
 _START: Final = 3
 _END: Final = 4
@@ -418,7 +418,7 @@ _File = tuple[_Header, bytes, int, int]
 
 
 class _Buffers(threading.local):
-    """Where a thread keeps the values of the tensor that it reads, and those of the one before."""
+    """The memory of a thread for the values of the tensor that it reads, and of the one before."""
 
     def __init__(self) -> None:
         self._pair = [np.empty(0, np.uint8), np.empty(0, np.uint8)]

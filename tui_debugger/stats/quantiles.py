@@ -207,7 +207,7 @@ class _OfClasses:
 
 
 class _Narrow(_OfClasses):
-    """How many elements a span has by the next 16 bits of each class.
+    """The number of elements of a span by the next 16 bits of each class.
 
     The answer says where in the counts of all classes there are any, and how many.
     """
@@ -258,7 +258,7 @@ _PARTS: Final = {"complex64": "float32", "complex128": "float64"}
 
 @dataclass(frozen=True, slots=True)
 class FloatLimits:
-    """What a floating-point type can hold.
+    """The limits of a floating-point type.
 
     Attributes:
         name: of the type.
@@ -312,7 +312,7 @@ def capacity(dtype: str) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """What would become of the finite elements in another type, rounded to nearest.
+    """The result of converting the finite elements to another type, rounded to nearest.
 
     Attributes:
         limits: of that type.
@@ -329,7 +329,7 @@ class Conversion:
 
 @dataclass(frozen=True, slots=True)
 class Headroom:
-    """Where the finite elements lie between the limits of types.
+    """The place of the finite elements between the limits of types.
 
     Attributes:
         finite: finite elements; the shares are of these.

@@ -1,4 +1,4 @@
-"""What is asked of tensors, what was measured, and what follows from that without reading anything.
+"""Requests for statistics and their answers as columns, and what follows from them without reading anything.
 
 ``RequiredStats`` and ``ReadRequests`` ask; a batch of requests is what one task of an executor gets: small, picklable,
 and with nothing in it but names of files. ``Record`` is what is known of one tensor, ``Records`` of many, as columns.
@@ -12,9 +12,10 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from operator import attrgetter
 from typing import Any, Final
 
 import numpy as np
@@ -40,7 +41,7 @@ class RequiredStats:
 
     @property
     def previous(self) -> bool:
-        """Whether the previous step's tensor must be read as well."""
+        """True if the previous step's tensor must be read as well."""
         return self.change or bool(self.closeness)
 
     def __or__(self, other: RequiredStats) -> RequiredStats:
@@ -71,7 +72,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What was measured of one tensor.
+    """The measured statistics of one tensor.
 
     Attributes:
         meta: dtype and shape; None when unreadable.
@@ -101,7 +102,7 @@ ONLY_COMPARED = -1
 
 @dataclass(frozen=True, slots=True)
 class Specs:
-    """How several tensors are read: the columns of as many ``ReadSpec``.
+    """Instructions to read several tensors: the columns of as many ``ReadSpec``.
 
     Attributes:
         paths: files as ``os.fsencode`` bytes, so that names of any encoding survive.
@@ -150,7 +151,7 @@ class ReadRequests:
 
 
 class State(IntEnum):
-    """What a row says."""
+    """The meaning of a row."""
 
     UNKNOWN = 0
     """Not looked at."""
@@ -161,7 +162,7 @@ class State(IntEnum):
 
 
 class Before(IntEnum):
-    """What became of the previous step; the words of ``Record.previous``."""
+    """The state of the previous step; the words of ``Record.previous``."""
 
     NONE = 0
     OK = 1
@@ -201,6 +202,9 @@ _WHOLE: Final = np.dtype((np.void, ROW.itemsize))
 with ``np.take``."""
 CHANGE_ASKED: Final = 1
 CHANGE_KNOWN: Final = 2
+_stored_values: Final[Callable[[TensorStats], tuple[Any, ...]]] = attrgetter(*STORED_NAMES)
+_NO_STATS: Final = (0,) * len(STORED)
+_UNKNOWN_ROW: Final = (*_NO_STATS, 0.0, 0.0, 0, 0, 0, 0, -1, State.UNKNOWN, 0, 0, 0)
 
 NOT_ASKED: Final = -1
 """In a column of ranges or closeness: nobody asked."""
@@ -209,7 +213,7 @@ NOT_KNOWN: Final = -2
 
 
 class Records:
-    """What was measured of ``n`` tensors. Rows are numbered as whoever made it numbers the tensors.
+    """The measured statistics of ``n`` tensors. Rows are numbered as whoever made it numbers the tensors.
 
     Attributes:
         rows: structured array of ``ROW``.
@@ -280,30 +284,50 @@ class Records:
         """Returns a row as Python's own numbers, all at once: one after the other takes ten times as long."""
         return dict(zip(_NAMES, self.rows[index].item(), strict=True))
 
+    @classmethod
+    def of(cls, records: Sequence[Record | None]) -> Records:
+        """Returns a table of some records, in their order; None is a row that was not looked at."""
+        table = cls(len(records))
+        if records:
+            table.rows = np.array([table._values(each) for each in records], ROW)
+        for index, record in enumerate(records):
+            if record is not None:
+                table._put_beside(index, record)
+        return table
+
     def put(self, index: int, record: Record) -> None:
         """Sets one row from a record."""
         self.forget(np.array([index]))
-        row = self.rows[index]
-        row["meta"] = -1 if record.meta is None else self.meta_number(record.meta)
-        row["before"] = BEFORE_WORDS.index(record.previous)
+        self.rows[index] = self._values(record)
+        self._put_beside(index, record)
+
+    def _values(self, record: Record | None) -> tuple[float, ...]:
+        """Returns the row of a record."""
+        if record is None:
+            return _UNKNOWN_ROW
+        change = record.change
+        asked = (CHANGE_ASKED if record.need.change else 0) | (CHANGE_KNOWN if change is not None else 0)
+        meta = -1 if record.meta is None else self.meta_number(record.meta)
+        state, stored = State.NO_NUMBERS, _NO_STATS
         if record.error:
-            row["state"] = State.UNREADABLE
+            state = State.UNREADABLE
+        elif record.stats is not None:
+            state, stored = State.MEASURED, _stored_values(record.stats)
+            if None in stored:
+                stored = tuple(math.nan if value is None else value for value in stored)
+        difference, reference = (
+            (change.mean_abs_difference, change.mean_abs_previous) if change is not None else (0.0, 0.0)
+        )
+        before = BEFORE_WORDS.index(record.previous)
+        return (*stored, difference, reference, 0, 0, 0, 0, meta, state, before, asked, 0)
+
+    def _put_beside(self, index: int, record: Record) -> None:
+        """Sets what lies beside the table."""
+        if record.error:
             self.errors[index] = record.error
-        elif record.stats is None:
-            row["state"] = State.NO_NUMBERS
-        else:
-            row["state"] = State.MEASURED
-            for name in STORED_NAMES:
-                value = getattr(record.stats, name)
-                row[name] = math.nan if value is None else value
-        if record.need.change:
-            row["asked"] = CHANGE_ASKED
-        if record.change is not None:
-            row["asked"] |= CHANGE_KNOWN
-            row["difference"], row["reference"] = record.change.mean_abs_difference, record.change.mean_abs_previous
-        for bounds in record.need.ranges:
+        for bounds in record.need.ranges | record.ranges.keys():
             self.range_column(bounds)[index] = record.ranges.get(bounds, NOT_KNOWN)
-        for closeness in record.need.closeness:
+        for closeness in record.need.closeness | record.close.keys():
             self.close_column(closeness)[index] = record.close.get(closeness, NOT_KNOWN)
 
     def range_column(self, bounds: Bounds) -> Int64:

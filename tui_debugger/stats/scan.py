@@ -41,7 +41,7 @@ from tui_debugger.stats.workers import OwnExecutor, Workers
 
 @dataclass(slots=True)
 class SpanResult:
-    """What one span of a tensor adds up to, and what was found of the files when it was read."""
+    """The sums of one span of a tensor, and what was found of the files when it was read."""
 
     layout: Layout
     state: FileState
@@ -118,7 +118,7 @@ POLL: Final = 0.1
 AHEAD: Final = 2
 """Batches that are on their way for each worker: one is worked on, one waits."""
 TRIES: Final = 2
-"""How often a batch is given away before it is done right here."""
+"""The number of times that a batch is given away before it is done right here."""
 
 
 def no_other_work() -> bool:
@@ -218,7 +218,7 @@ class _Task:
 
 
 class _Work:
-    """What is to be done, and what has been."""
+    """The work that is to be done, and what has been done of it."""
 
     def __init__(
         self,

@@ -191,12 +191,12 @@ class HeldValues:
 
 
 class OtherUnreadableError(Exception):
-    """What a tensor is compared with cannot be read to its end."""
+    """The tensor that another one is compared with cannot be read to its end."""
 
 
 @dataclass(slots=True)
 class PartialResult:
-    """What a stretch of a tensor adds up to.
+    """The sums of a stretch of a tensor.
 
     Attributes:
         stats: of the elements.
@@ -296,7 +296,7 @@ def identity(path: str | bytes) -> Identity | None:
 
 @dataclass(slots=True)
 class Other:
-    """What a tensor is compared with.
+    """The tensor that another one is compared with.
 
     Attributes:
         spec: how it is read.
@@ -311,7 +311,7 @@ class Other:
 
 @dataclass(slots=True)
 class Compared:
-    """What became of a comparison; the fields are those of ``Record``."""
+    """The result of a comparison; the fields are those of ``Record``."""
 
     before: Before = Before.NONE
     state: FileState = UNSURE
@@ -321,7 +321,7 @@ class Compared:
 
 @dataclass(frozen=True, slots=True)
 class PairReader:
-    """How a tensor and what it is compared with are read.
+    """Reads a tensor and what it is compared with.
 
     Attributes:
         spec: the tensor.
@@ -400,14 +400,14 @@ def compared(sums: PartialResult, state: FileState) -> Compared:
 
 
 def put_file(records: Records, row: int, state: State, layout: Layout, seen: FileState) -> None:
-    """Returns what a file is."""
+    """Notes what a file is."""
     at = records.rows[row]
     at["state"], at["meta"] = state, records.meta_number(layout.meta)
     at["size"], at["mtime"] = seen
 
 
 def put_error(records: Records, row: int, error: str, seen: FileState) -> None:
-    """Why a file cannot be read."""
+    """Notes why a file cannot be read."""
     at = records.rows[row]
     at["state"] = State.UNREADABLE
     at["size"], at["mtime"] = seen
@@ -415,7 +415,7 @@ def put_error(records: Records, row: int, error: str, seen: FileState) -> None:
 
 
 def put_stats(records: Records, row: int, sums: PartialResult) -> None:
-    """Returns what its elements add up to."""
+    """Notes what its elements add up to."""
     at = records.rows[row]
     for name, value in zip(STORED_NAMES, sums.stats.values(), strict=True):
         at[name] = value
@@ -424,7 +424,7 @@ def put_stats(records: Records, row: int, sums: PartialResult) -> None:
 
 
 def put_compared(records: Records, row: int, answer: Compared) -> None:
-    """Returns what became of the comparison."""
+    """Notes what became of the comparison."""
     at = records.rows[row]
     at["before"] = answer.before
     at["before_size"], at["before_mtime"] = answer.state
@@ -436,7 +436,7 @@ def put_compared(records: Records, row: int, answer: Compared) -> None:
 
 
 def put_asked(records: Records, rows: Mask, need: RequiredStats) -> None:
-    """Returns what was asked about some rows; whatever is found replaces it."""
+    """Notes what was asked about some rows; whatever is found replaces it."""
     if need.change:
         records.rows["asked"][rows] = CHANGE_ASKED
     for bounds in need.ranges:

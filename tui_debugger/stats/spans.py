@@ -38,11 +38,11 @@ T = TypeVar("T")
 
 
 class SpanTask(Protocol[T_co]):
-    """What is done with a span. Can be pickled, and holds nothing of its own: it is used for many spans."""
+    """The work on one span. Can be pickled, and holds nothing of its own: it is used for many spans."""
 
     @property
     def cost(self) -> int:
-        """What an element costs, in bytes as ``Workers.executor`` counts them."""
+        """The cost of an element, in bytes as ``Workers.executor`` counts them."""
 
     def prepare(self, arrays: tuple[Array, ...]) -> Any:
         """Returns what ``do`` needs of the arrays; cheap."""
@@ -151,7 +151,7 @@ def _shared(
 
 
 class _Helpers:
-    """Who works besides this process."""
+    """The workers besides this process."""
 
     def __init__(self, executor: Executor, workers: Workers, shared: SharedArrays) -> None:
         self.most = workers.parallel * AHEAD

@@ -1,4 +1,4 @@
-"""Who does the work of a session: this thread, a pool of local worker processes, or an executor that was given.
+"""The workers of a session: this thread, a pool of local processes, or an executor that was given.
 
 ``concurrent.futures.ProcessPoolExecutor`` would do but for its ways to start a process. *fork* is unsafe while other
 threads run, and the screen has several. *spawn* and *forkserver* run the main module of the program again in each
@@ -48,7 +48,7 @@ _KEEP_FREED: Final = {"MALLOC_MMAP_THRESHOLD_": str(1 << 22), "MALLOC_TRIM_THRES
 """Memory of arrays is used again (glibc): by default it goes back to the system and comes anew, page by page, for every
 window of small tensors, which takes a quarter of the time. 16 MB of it are kept at most."""
 ENVIRONMENT: Final = _ONE_THREAD | _KEEP_FREED
-"""What a worker's environment has beyond ours."""
+"""The variables that a worker's environment has beyond ours."""
 
 
 def send(pipe: IO[bytes], message: bytes) -> None:
@@ -120,7 +120,7 @@ class LostWorkerError(BrokenExecutor):
 
 
 class OwnExecutor(Executor):
-    """What executors that belong to this program can say beyond what all executors can.
+    """The interface of executors that belong to this program, beyond that of all executors.
 
     Attributes:
         remote: whether the workers may see other files than this machine does.
@@ -130,12 +130,12 @@ class OwnExecutor(Executor):
 
     @property
     def ready(self) -> bool:
-        """Whether a worker is there to take a task."""
+        """True if a worker is there to take a task."""
         return True
 
     @property
     def broken(self) -> bool:
-        """Whether no worker is left, nor can be expected."""
+        """True if no worker is left, nor can be expected."""
         return False
 
 
@@ -154,12 +154,12 @@ class Pool(OwnExecutor):
 
     @property
     def ready(self) -> bool:
-        """Whether a worker is there to take a task."""
+        """True if a worker is there to take a task."""
         return self._threads.ready > 0
 
     @property
     def broken(self) -> bool:
-        """Whether no worker is left, nor can be expected."""
+        """True if no worker is left, nor can be expected."""
         return self._threads.broken
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
@@ -179,7 +179,7 @@ class Pool(OwnExecutor):
 
 
 class _PoolThreads:
-    """What the threads of a pool share. They do not hold the pool itself, so that a forgotten one ends."""
+    """The state that the threads of a pool share. They do not hold the pool itself, so that a forgotten one ends."""
 
     def __init__(self, size: int) -> None:
         self.ready = 0
@@ -380,7 +380,7 @@ def cores() -> int:
 
 
 class Workers:
-    """What a session measures tensors with. Cheap to make; safe to use from several threads.
+    """The workers that a session measures tensors with. Cheap to make; safe to use from several threads.
 
     Attributes:
         parallel: how many work at the same time once it is worth it.
@@ -409,7 +409,7 @@ class Workers:
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """What went wrong on the way without spoiling the results, one sentence each."""
+        """The problems that did not spoil the results, one sentence each."""
         return tuple(self._notices)
 
     def note(self, text: str) -> None:

@@ -1,1 +1,1 @@
-"""How results read: numbers, tensors, hits, tables and pictures as text, on screen and in commands."""
+"""Results as text: numbers, tensors, hits, tables and pictures, the same on screen and in commands."""

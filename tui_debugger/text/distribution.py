@@ -1,4 +1,4 @@
-"""How a tensor's values are spread, in words: counts, moments, percentiles, bins, headroom."""
+"""The distribution of a tensor's values as text: counts, moments, percentiles, bins, headroom."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from tui_debugger.stats.distribution import Bin
 from tui_debugger.stats.fields import DISTRIBUTION_COUNTS, DISTRIBUTION_MOMENTS, TENSOR_TABLE, Field, Form
 from tui_debugger.stats.quantiles import Conversion, Headroom, Quantiles, capacity
 from tui_debugger.text.numbers import NONE, count, number, percent, plural, share
+from tui_debugger.text.tables import Column
 from tui_debugger.text.tensors import short
+from tui_debugger.text.writer import Meaning, meant
 
 
 def counts_of(stats: TensorStats) -> tuple[tuple[str, int], ...]:
@@ -148,8 +150,25 @@ def _times(factor: float) -> str:
     return f"{digit}e{int(exponent)}×"
 
 
+_WEIGHTS: Final = {"nan": 8, "inf": 8, "pos_inf": 7, "neg_inf": 7, "minimum": 6, "maximum": 6, "mean": 5, "std": 4}
+"""Which statistics stay longest on a narrow terminal, by name; the others go before these."""
+
+
+def statistic_columns(fields: Sequence[Field]) -> list[Column]:
+    """Returns the columns of a table of statistics."""
+    return [Column(field.title, right=True, weight=_WEIGHTS.get(field.name, 1)) for field in fields]
+
+
+def statistic_cell(field: Field, value: float | None) -> str:
+    """Returns a statistic for a table of the commands, counts with every digit; NaN and Inf are findings."""
+    if value is None:
+        return NONE
+    text = str(value) if isinstance(value, int) else str(int(value)) if field.form is Form.COUNT else number(value)
+    return meant(text, Meaning.FINDING if field.alarm and value else None)
+
+
 STATISTIC_TITLES: Final = tuple(field.title for field in TENSOR_TABLE)
-"""What ``statistic_texts`` are."""
+"""The titles of ``statistic_texts``."""
 
 
 def statistic_texts(stats: TensorStats | None) -> list[str]:

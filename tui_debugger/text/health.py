@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from typing import Final
 
 from tui_debugger.stats.health import Health
 from tui_debugger.text.numbers import plural
 from tui_debugger.text.tensors import step_text
+from tui_debugger.text.writer import Meaning, Pieces, meant
 
 GLYPHS: Final[Mapping[Health, str]] = {
     Health.ABSENT: " ",
@@ -22,6 +24,16 @@ GLYPHS: Final[Mapping[Health, str]] = {
     Health.ORIGIN: "◆",
 }
 """One cell each; no two are alike without colour. Those of findings, origins and doubts are those of the lists."""
+MEANINGS: Final[Mapping[Health, Meaning]] = {
+    Health.UNREADABLE: Meaning.DOUBT,
+    Health.HIT: Meaning.FINDING,
+    Health.NOT_FINITE: Meaning.FINDING,
+    Health.INF: Meaning.FINDING,
+    Health.NAN: Meaning.FINDING,
+    Health.ORIGIN: Meaning.ORIGIN,
+}
+"""What has a colour on a terminal."""
+MEANING_OF_GLYPH: Final[Mapping[str, Meaning]] = {GLYPHS[health]: meaning for health, meaning in MEANINGS.items()}
 WORDS: Final[Mapping[Health, str]] = {
     Health.ABSENT: "not dumped",
     Health.NOT_JUDGED: "not judged",
@@ -34,6 +46,12 @@ WORDS: Final[Mapping[Health, str]] = {
     Health.NAN: "NaN",
     Health.ORIGIN: "origin",
 }
+
+
+def glyph_pieces(glyphs: str) -> Pieces:
+    """Returns glyphs of health in pieces of one meaning each."""
+    runs = groupby(glyphs, MEANING_OF_GLYPH.get)
+    return tuple(meant("".join(run), meaning) for meaning, run in runs)
 
 
 def legend_text(room: int = 1 << 10, *, vague: bool = False) -> str:

@@ -23,7 +23,7 @@ Levels = npt.NDArray[np.int64]
 
 
 class Colors(Enum):
-    """What a terminal can show."""
+    """The colours that a terminal can show."""
 
     NONE = "none"
     FEW = "16"
@@ -42,12 +42,12 @@ GLYPHS: Final = {Kind.NAN: "N", Kind.POS_INF: "▲", Kind.NEG_INF: "▼", Kind.B
 POSITIVE_SHADES: Final = "░▒▓█"
 NEGATIVE_SHADES: Final = "-=≡▤"
 ZERO_SHADE: Final = "·"
-"""Where colours cannot tell levels apart, glyphs do, the sign included."""
+"""Glyphs that tell levels apart where colours cannot, the sign included."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """What the ends of the colours stand for.
+    """The values that the ends of the colours stand for.
 
     Data of both signs get a scale that is symmetric around 0, so that equal colours are equal magnitudes; other data
     run from the value nearest to 0 to the one farthest from it.
@@ -62,7 +62,7 @@ class Scale:
 
     @property
     def signed(self) -> bool:
-        """Whether there are both signs."""
+        """True if there are both signs."""
         return self.low < 0 < self.high
 
     @property
@@ -170,13 +170,13 @@ def shade(level: int) -> str:
 
 
 SIZES: Final = (8, 6, 4, 2, 1)
-"""How often a cell may be enlarged. Even numbers end with a line of text."""
+"""Factors by which a cell may be enlarged. Even numbers end with a line of text."""
 FEW: Final = 8
 """Cells in a row or column that are not made fewer to save bytes."""
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class DrawArea:
     """The place for a heat map.
 
     Attributes:
@@ -225,40 +225,40 @@ class Zoom:
     wide: int
     folded: bool = False
 
-    def grid(self, room: Room) -> tuple[int, int]:
+    def grid(self, area: DrawArea) -> tuple[int, int]:
         """Returns rows and columns of cells that fit."""
-        return max(1, room.units // self.tall), max(1, room.width // self.wide)
+        return max(1, area.units // self.tall), max(1, area.width // self.wide)
 
-    def smaller(self, room: Room) -> Iterator[Zoom]:
+    def smaller(self, area: DrawArea) -> Iterator[Zoom]:
         """Yields the same elements in cells that are enlarged less, as far as that goes."""
-        ratio = room.ratio
+        ratio = area.ratio
         for size in SIZES:
             if size < self.tall or size * ratio < self.wide:
                 yield replace(self, tall=min(self.tall, size), wide=min(self.wide, max(1, size * ratio)))
 
-    def coarser(self, times: int, cells: tuple[int, int], room: Room) -> Zoom:
+    def coarser(self, times: int, cells: tuple[int, int], area: DrawArea) -> Zoom:
         """Returns cells of about ``times`` by ``times`` of these, each a line high.
 
         Args:
             times: at least 2.
             cells: rows and columns of the cells that are shown now. A direction with few of them keeps them.
-            room: the place.
+            area: the place.
         """
-        line = min(room.each, room.units)
-        down = max(1, room.units // line)
+        line = min(area.each, area.units)
+        down = max(1, area.units // line)
         if self.folded:
-            wide = min(times, room.width)
-            most = down * (room.width // wide)
+            wide = min(times, area.width)
+            most = down * (area.width // wide)
             return Zoom(1, self.columns * max(times * times, -(-cells[0] * cells[1] // most)), line, wide, folded=True)
         rows = max(min(times, cells[0] // FEW), -(-cells[0] // down), 1)
         fewer = max(min(times, cells[1] // FEW), 1)
-        wide = min(fewer, room.width) if self.wide == 1 else self.wide
-        columns = max(fewer, -(-cells[1] // (room.width // wide)))
+        wide = min(fewer, area.width) if self.wide == 1 else self.wide
+        columns = max(fewer, -(-cells[1] // (area.width // wide)))
         return Zoom(self.rows * rows, self.columns * columns, line, wide)
 
-    def window(self, shape: tuple[int, int], origin: tuple[int, int], room: Room) -> Window:
+    def window(self, shape: tuple[int, int], origin: tuple[int, int], area: DrawArea) -> Window:
         """Returns what of a table can be seen when its element ``origin`` is in the first corner."""
-        down, across = self.grid(room)
+        down, across = self.grid(area)
         if self.folded:
             return Window(range(1), _from(origin[1], down * across * self.columns, shape[1], self.columns))
         rows = _from(origin[0], down * self.rows, shape[0], self.rows)
@@ -269,45 +269,45 @@ def _from(start: int, count: int, end: int, step: int) -> range:
     return range(start, min(start + count, end), step)
 
 
-def zooms(shape: tuple[int, int], room: Room, *, folded: bool = False) -> tuple[Zoom, ...]:
+def zooms(shape: tuple[int, int], area: DrawArea, *, folded: bool = False) -> tuple[Zoom, ...]:
     """Returns all sizes of cells, from the one that shows the whole table to single elements in large.
 
     Args:
         shape: rows and columns of the table; neither is 0.
-        room: the place.
+        area: the place.
         folded: whether the table is one line that is wrapped.
     """
-    first = _folded(shape[1], room) if folded else _fitting(shape, room)
+    first = _folded(shape[1], area) if folded else _fitting(shape, area)
     found = [first]
     while (zoom := found[-1]).rows > 1 or zoom.columns > 1:
         found.append(Zoom(-(-zoom.rows // 2), -(-zoom.columns // 2), zoom.tall, zoom.wide, folded))
-    wide = room.ratio
+    wide = area.ratio
     for size in SIZES[-2::-1]:
         last = found[-1]
-        if size > last.tall and size * wide > last.wide and size <= room.units and size * wide <= room.width:
+        if size > last.tall and size * wide > last.wide and size <= area.units and size * wide <= area.width:
             found.append(Zoom(1, 1, size, size * wide, folded))
     return tuple(found)
 
 
-def _fitting(shape: tuple[int, int], room: Room) -> Zoom:
-    rows, columns = -(-shape[0] // room.units), -(-shape[1] // room.width)
-    ratio = room.ratio
-    tall = _enlarged(room.units // shape[0]) if rows == 1 else 1
-    wide = _enlarged(room.width // ratio // shape[1]) if columns == 1 else 1
+def _fitting(shape: tuple[int, int], area: DrawArea) -> Zoom:
+    rows, columns = -(-shape[0] // area.units), -(-shape[1] // area.width)
+    ratio = area.ratio
+    tall = _enlarged(area.units // shape[0]) if rows == 1 else 1
+    wide = _enlarged(area.width // ratio // shape[1]) if columns == 1 else 1
     if rows == columns == 1:  # as square as it was
         tall = wide = min(tall, wide)
-    return Zoom(rows, columns, tall, wide if wide == 1 and room.width < ratio * shape[1] else wide * ratio)
+    return Zoom(rows, columns, tall, wide if wide == 1 and area.width < ratio * shape[1] else wide * ratio)
 
 
-def _folded(count: int, room: Room) -> Zoom:
-    each = -(-count // (room.units * room.width))
-    ratio = room.ratio
+def _folded(count: int, area: DrawArea) -> Zoom:
+    each = -(-count // (area.units * area.width))
+    ratio = area.ratio
     if each > 1:
         return Zoom(1, each, 1, 1, folded=True)
-    size = _enlarged(math.isqrt(room.units * room.width // (ratio * count)))
-    while size > 1 and -(-count // (room.width // (size * ratio) or 1)) * size > room.units:
+    size = _enlarged(math.isqrt(area.units * area.width // (ratio * count)))
+    while size > 1 and -(-count // (area.width // (size * ratio) or 1)) * size > area.units:
         size = _enlarged(size - 1)
-    return Zoom(1, 1, size, size * ratio if size * ratio <= room.width and size > 1 else 1, folded=True)
+    return Zoom(1, 1, size, size * ratio if size * ratio <= area.width and size > 1 else 1, folded=True)
 
 
 def _enlarged(times: int) -> int:
@@ -317,7 +317,7 @@ def _enlarged(times: int) -> int:
 Codes = npt.NDArray[np.int64]
 SHADES: Final = 4
 _BAD: Final = 100
-"""What is added to a ``Kind``: levels are smaller."""
+"""The number that is added to a ``Kind``: levels are smaller."""
 _OUTSIDE: Final = 200
 _SEQUENCE: Final = 7
 """Bytes of an escape sequence besides its colours, and of the one that ends it."""
@@ -339,7 +339,7 @@ class ColoredText:
     ground: str = ""
 
 
-class Drawer:
+class HeatPainter:
     """Draws pictures of one scale in the colours of one terminal."""
 
     def __init__(self, scale: Scale, colors: Colors) -> None:
@@ -488,53 +488,53 @@ class HeatPage:
     """A picture laid out in characters.
 
     Attributes:
-        field: the table.
+        table: the table.
         picture: a part of it.
         zoom: the size of the cells.
-        room: the place for them.
-        drawer: knows colours.
+        area: the place for them.
+        painter: knows colours.
     """
 
-    field: HeatTable
+    table: HeatTable
     picture: Picture
     zoom: Zoom
-    room: Room
-    drawer: Drawer
+    area: DrawArea
+    painter: HeatPainter
 
     @cached_property
     def lines(self) -> list[list[ColoredText]]:
         """The cells."""
-        return self.drawer.lines(self.picture, self.zoom, self.across)
+        return self.painter.lines(self.picture, self.zoom, self.across)
 
     @property
     def cost(self) -> int:
         """Bytes that a page takes, about."""
-        return self.drawer.cost(self.lines)
+        return self.painter.cost(self.lines)
 
     @cached_property
     def across(self) -> int:
         """Cells in a row."""
-        return self.zoom.grid(self.room)[1]
+        return self.zoom.grid(self.area)[1]
 
     @cached_property
     def margin(self) -> int:
         """Columns of text left of the cells."""
-        return self.field.margin
+        return self.table.margin
 
     # -- places ----------------------------------------------------------------------------------
 
     def place(self, row: int, column: int) -> tuple[int, int]:
         """Returns a cell on the screen as a place in the picture."""
-        return (0, row * self.across + column) if self.field.folded else (row, column)
+        return (0, row * self.across + column) if self.table.folded else (row, column)
 
     def spot(self, place: tuple[int, int]) -> tuple[int, int]:
         """Returns the place on the screen of a cell of the picture: the opposite of ``place``."""
-        row, column = divmod(place[1], self.across) if self.field.folded else place
+        row, column = divmod(place[1], self.across) if self.table.folded else place
         return row, column
 
     def at(self, x: int, y: int) -> tuple[int, int] | None:
         """Returns the cell, as a place in the picture, at a column and a line of text; the header is line 0."""
-        row, column = (y - 1) * self.room.each // self.zoom.tall, (x - self.margin) // self.zoom.wide
+        row, column = (y - 1) * self.area.each // self.zoom.tall, (x - self.margin) // self.zoom.wide
         place = self.place(row, column)
         inside = y > 0 and 0 <= column < self.across
         inside = inside and all(0 <= at < count for at, count in zip(place, self.picture.window.shape, strict=True))
@@ -543,7 +543,7 @@ class HeatPage:
     def marker(self, row: int, column: int) -> tuple[int, int, int]:
         """Returns line, first column and end of the characters that mark a cell."""
         top = row * self.zoom.tall
-        line = (top if self.zoom.tall == 1 else top + self.zoom.tall // 2) // self.room.each
+        line = (top if self.zoom.tall == 1 else top + self.zoom.tall // 2) // self.area.each
         start = self.margin + column * self.zoom.wide
         return line, start, start + self.zoom.wide
 
@@ -551,8 +551,8 @@ class HeatPage:
 
     def header(self) -> str:
         """Returns the names of columns, above their cells."""
-        columns, zoom, name = self.picture.window.columns, self.zoom, self.field.column_name
-        if self.field.folded:
+        columns, zoom, name = self.picture.window.columns, self.zoom, self.table.column_name
+        if self.table.folded:
             columns = range(0, self.across * zoom.columns, zoom.columns)[: len(columns)]
         longest = max(len(name(columns[0])), len(name(columns[-1])))
         each = next((tick for tick in TICKS if tick * zoom.wide >= longest + 2), TICKS[-1])
@@ -563,13 +563,13 @@ class HeatPage:
 
     def name(self, line: int) -> str:
         """Returns what stands beside a line: the first row of cells that begins in it."""
-        row = -(-line * self.room.each // self.zoom.tall)
-        if row * self.zoom.tall >= (line + 1) * self.room.each:
+        row = -(-line * self.area.each // self.zoom.tall)
+        if row * self.zoom.tall >= (line + 1) * self.area.each:
             return ""
         place = self.place(row, 0)
-        cells = self.picture.window.columns if self.field.folded else self.picture.window.rows
-        at = place[1] if self.field.folded else place[0]
-        return self.field.row_name(cells[at]) if at < len(cells) else ""
+        cells = self.picture.window.columns if self.table.folded else self.picture.window.rows
+        at = place[1] if self.table.folded else place[0]
+        return self.table.row_name(cells[at]) if at < len(cells) else ""
 
     def text(self, write: Callable[[ColoredText], str] = lambda piece: piece.text) -> list[str]:
         """Returns the header and the lines with their names; ``write`` adds colours."""
@@ -582,9 +582,9 @@ class HeatPage:
     @property
     def plain(self) -> HeatPage:
         """The same in glyphs, for text without colours."""
-        drawer = Drawer(self.drawer.scale, Colors.NONE)
-        room, zoom = replace(self.room, halves=False), replace(self.zoom, tall=1)
-        return HeatPage(self.field, self.picture, zoom, room, drawer)
+        painter = HeatPainter(self.painter.scale, Colors.NONE)
+        area, zoom = replace(self.area, halves=False), replace(self.zoom, tall=1)
+        return HeatPage(self.table, self.picture, zoom, area, painter)
 
     # -- the legend ------------------------------------------------------------------------------
 
@@ -592,8 +592,8 @@ class HeatPage:
         """Returns the colours in so many characters, with what their ends stand for."""
         if self.picture.bounds is None:
             return [ColoredText("no finite value in sight")]
-        left, right = (number(end) for end in self.drawer.scale.ends)
-        return [ColoredText(f"{left} "), *self.drawer.bar(width), ColoredText(f" {right}")]
+        left, right = (number(end) for end in self.painter.scale.ends)
+        return [ColoredText(f"{left} "), *self.painter.bar(width), ColoredText(f" {right}")]
 
     @property
     def size_text(self) -> str:
@@ -607,29 +607,29 @@ class HeatPage:
         for (kind, name), cells in zip(BADS, found, strict=True):
             number_of = int(cells.sum())
             if number_of:
-                pieces += [self.drawer.glyph(kind), ColoredText(f" {name} {count(number_of)}  ")]
+                pieces += [self.painter.glyph(kind), ColoredText(f" {name} {count(number_of)}  ")]
         return pieces or [ColoredText("no NaN or Inf in sight")]
 
 
-def heat_table_of(sheet: ValueTable) -> HeatTable:
+def heat_table_of(values: ValueTable) -> HeatTable:
     """Returns a slice of a tensor as a heat map; one free dimension is wrapped, as in the table."""
-    lines = sheet.lines
+    lines = values.lines
     if not lines:
-        return HeatTable(lambda _rows, _columns: sheet.part(()).reshape(1, 1), (1, 1), False, False, _unnamed, _unnamed)
-    if sheet.folded:
+        return HeatTable(lambda _, __: values.part(()).reshape(1, 1), (1, 1), False, False, _unnamed, _unnamed)
+    if values.folded:
         (line,) = lines
 
         def wrapped(_: slice, columns: slice) -> Array:
-            return sheet.part((line[columns],)).reshape(1, -1)
+            return values.part((line[columns],)).reshape(1, -1)
 
         return HeatTable(
             wrapped, (1, len(line)), True, False, lambda at: str(line[at]), lambda at: f"+{at * line.step}"
         )
 
     def rectangle(rows: slice, columns: slice) -> Array:
-        return sheet.part((lines[0][rows], lines[1][columns]))
+        return values.part((lines[0][rows], lines[1][columns]))
 
-    down, across = (sheet.array.strides[axis] for axis in sheet.view.free)
+    down, across = (values.array.strides[axis] for axis in values.view.free)
     names = (lambda at: str(lines[0][at]), lambda at: str(lines[1][at]))
     return HeatTable(rectangle, (len(lines[0]), len(lines[1])), False, abs(down) < abs(across), *names)
 

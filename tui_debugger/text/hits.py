@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -22,7 +22,7 @@ from tui_debugger.model import (
 )
 from tui_debugger.text.clean import clean
 from tui_debugger.text.numbers import count, number
-from tui_debugger.watch.conditions import CONDITIONS, NOT_FINITE, Condition, not_finite_words, reasons
+from tui_debugger.watch.condition_table import CONDITIONS, NOT_FINITE, Condition, not_finite_words, reasons
 from tui_debugger.watch.recommended import RECOMMENDED
 from tui_debugger.watch.text import format_selection, format_value, format_watch
 
@@ -124,7 +124,8 @@ def _is_kept(result: WatchResult) -> bool:
 
 
 def _parts(result: WatchResult, stats: TensorStats | None) -> list[Part]:
-    parts = [_param(result.condition, param) for param in result.params if param.hit]
+    bounds = {param.name: param.value for param in result.params}
+    parts = [_param(result.condition, param, bounds) for param in result.params if param.hit]
     error = result.error
     if result.verdict is Verdict.BY_DESIGN:
         return [Part(f"{contents(stats) or 'Inf'} by design", Emphasis.DIM)]
@@ -145,17 +146,35 @@ def _summary(condition: str) -> str:
     return text[:1].lower() + text[1:]
 
 
-def param_words(condition: str, name: str, value: float | bool) -> str:
-    """Returns a set parameter as people read it: ``mean |x| < 1e-12``, ``zeros ≥ 100 %``."""
+def param_words(
+    condition: str, name: str, value: float | bool, others: Mapping[str, float | bool] | None = None
+) -> str:
+    """Returns a set parameter as people read it: ``mean |x| < 1e-12``, ``zeros ≥ 100 %``, ``share in [-1, 0] < 50 %``.
+
+    Args:
+        condition: its id.
+        name: of the parameter.
+        value: what it is set to.
+        others: all parameters of the condition, for the ends of a range; None: a range is named, without its ends.
+    """
     found = CONDITIONS.get(condition)
     spec = next((spec for spec in found.params if spec.name == name), None) if found is not None else None
     label, percent, _ = (spec.label if spec is not None and spec.label else name).partition(" %")
+    if spec is not None and spec.needs and others is not None and all(end in others for end in spec.needs):
+        label = label.replace("range", _interval([number(others[end]) for end in spec.needs]))
     return f"{label} {'yes' if value is True else 'no' if value is False else number(value)}{percent}"
 
 
-def _param(condition: str, param: ParamResult) -> Part:
-    actual = "" if param.actual is None else number(param.actual)
-    return Part(param_words(condition, param.name, param.value), Emphasis.PLAIN, actual)
+def _interval(ends: Sequence[str]) -> str:
+    """Returns ``[-1, 0]``: both ends are inside."""
+    return f"[{', '.join(ends)}]"
+
+
+def _param(condition: str, param: ParamResult, all_params: Mapping[str, float | bool]) -> Part:
+    words = param_words(condition, param.name, param.value, all_params)
+    percent = " %" if words.endswith(" %") else ""
+    actual = "" if param.actual is None else f"{number(param.actual)}{percent}"
+    return Part(words, Emphasis.PLAIN, actual)
 
 
 def contents(stats: TensorStats | None) -> str:
@@ -198,13 +217,13 @@ def watch_line(watchpoint: Watchpoint) -> str:
 
 def _limits(condition: Condition, params: Mapping[str, float | bool]) -> Iterable[str]:
     values = {name: format_value(value) for name, value in params.items()}
-    start, end = values.get("range_start_inclusive"), values.get("range_end_inclusive")
     for spec in condition.params:
         if spec.name not in values or not (spec.visible and spec.check):
             continue
         label, percent, _ = spec.label.partition(" %")
-        inside = f" from {start} to {end}" if spec.needs else ""
-        yield f"{label} {values[spec.name]}{'%' if percent else ''}{inside}"
+        if spec.needs:
+            label = label.replace("range", _interval([values.get(end, "") for end in spec.needs]))
+        yield f"{label} {values[spec.name]}{'%' if percent else ''}"
 
 
 def selection_words(selection: NodeSelection) -> str:

@@ -197,7 +197,7 @@ _ROUNDING: Final = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Dots:
-    """How a cell is made of dots.
+    """The way in which a cell is made of dots.
 
     Attributes:
         across, down: dots of a cell.
@@ -221,7 +221,7 @@ BLOCKS: Final = Dots(2, 2, " ▘▝▀▖▌▞▛▗▚▐▜▄▙▟█")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Curve:
-    """What is drawn in one colour.
+    """The points that are drawn in one colour.
 
     Attributes:
         x: ascending.
@@ -236,7 +236,7 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class Axes:
-    """Where x and y stand."""
+    """The ranges of x and y."""
 
     x: Axis
     y: Axis

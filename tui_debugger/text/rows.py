@@ -23,8 +23,7 @@ from tui_debugger.model import (
 )
 from tui_debugger.stats.fields import COLUMNS
 from tui_debugger.text.documents import plain
-from tui_debugger.watch.condition_table import CONDITIONS
-from tui_debugger.watch.conditions import reasons
+from tui_debugger.watch.condition_table import CONDITIONS, reasons
 from tui_debugger.watch.text import format_watch
 
 Row = dict[str, Any]

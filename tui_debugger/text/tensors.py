@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from tui_debugger.text.clean import clean
@@ -16,12 +16,24 @@ if TYPE_CHECKING:
 
 
 BEFORE_FIRST = "start"
-"""What is shown in place of the number of the stop before the first step."""
+"""The word in place of the number of the stop before the first step."""
 
 
 def step_text(step: int, round: int = 0) -> str:  # noqa: A002 - see TensorKey
     """Returns ``3``; ``3#2`` for its second run; ``start`` for what stood before the first step of a live training."""
     return BEFORE_FIRST if step < 0 else f"{step}{round_text(round)}"
+
+
+def steps_text(steps: Collection[int]) -> str:
+    """Returns ``step 3``, ``steps 0–5``, ``steps start, 0–3, 5``."""
+    parts: list[list[int]] = []
+    for step in sorted(steps):
+        if parts and step >= 0 and parts[-1][-1] == step - 1 >= 0:
+            parts[-1].append(step)
+        else:
+            parts.append([step])
+    words = [step_text(run[0]) + (f"–{run[-1]}" if len(run) > 1 else "") for run in parts]
+    return f"step{'' if len(steps) == 1 else 's'} {', '.join(words) or 'none'}"
 
 
 def run_text(key: TensorKey) -> str:
@@ -79,7 +91,7 @@ def slot_text(key: TensorKey) -> str:
 
 
 def place_text(key: TensorKey, *, with_graph: bool = False) -> str:
-    """Which tensor of which node, as ``find_node`` takes it: ``NODE:out:0``, where needed ``GRAPH/NODE:out:0#1``."""
+    """Returns a tensor and its node as ``find_node`` takes them: ``NODE:out:0``, if needed ``GRAPH/NODE:out:0#1``."""
     graph = f"{key.graph}/" if with_graph else ""
     return f"{graph}{key.node}:{slot_text(key)}"
 

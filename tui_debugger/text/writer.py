@@ -7,25 +7,133 @@ A test forbids ``print``, ``sys.stdout.write`` and the like elsewhere. Results f
 from __future__ import annotations
 
 import io
+import os
 import re
 import sys
 import threading
 import traceback
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
 from typing import IO, TYPE_CHECKING, Final, cast
 
 from tui_debugger.text.clean import clean
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
+
+    from typing_extensions import Self
 
 _COLOR: Final = re.compile("(\x1b\\[[0-9;]*m)")
 _BLANK_LINE: Final = "\r\x1b[K"
 """Back to the first column, and what stands there is wiped away."""
 
 
-def write_lines(*lines: str, flush: bool = False) -> None:
-    """Writes lines to stdout. Each argument is one line: a line break in a name is shown, not obeyed."""
-    _write(sys.stdout, map(clean, lines), flush=flush)
+class Meaning(Enum):
+    """What a piece of text tells, for its colour. The words say it too: colour is never the only sign.
+
+    The values are the colours, of the sixteen that every terminal has.
+    """
+
+    FINDING = "1;31"
+    ORIGIN = "1;35"
+    DOUBT = "33"
+    CLEAN = "36"
+
+
+class Meant(str):
+    """Text that has a meaning. Whoever does not know of colours sees an ordinary text."""
+
+    __slots__ = ("meaning",)
+    meaning: Meaning
+
+    def __new__(cls, text: str, meaning: Meaning) -> Self:
+        """Makes it."""
+        found = super().__new__(cls, text)
+        found.meaning = meaning
+        return found
+
+
+def meant(text: str, meaning: Meaning | None) -> str:
+    """Returns the text with a meaning; as it is without one."""
+    return text if meaning is None else Meant(text, meaning)
+
+
+Pieces = tuple[str, ...]
+"""A line in pieces of which some have a meaning."""
+Line = str | Pieces
+
+
+def pieces_of(line: Line) -> Pieces:
+    """Returns the pieces of a line, safe to print, with the meaning that they have."""
+    pieces = (line,) if isinstance(line, str) else line
+    return tuple([Meant(clean(each), each.meaning) if isinstance(each, Meant) else clean(each) for each in pieces])
+
+
+def line_text(line: Line) -> str:
+    """Returns the text of a line."""
+    return line if isinstance(line, str) else "".join(line)
+
+
+@dataclass(frozen=True, slots=True)
+class Terminal:
+    """A terminal that is written to.
+
+    Attributes:
+        columns: cells of a line.
+        colored: whether it wants colours.
+        encoding: what it can show.
+    """
+
+    columns: int
+    colored: bool = False
+    encoding: str = "utf-8"
+
+    def shows(self, text: str) -> bool:
+        """Tells whether the terminal has every character of a text."""
+        try:
+            text.encode(self.encoding)
+        except (UnicodeError, LookupError):
+            return False
+        return True
+
+    def spelled(self, text: str) -> str:
+        """Returns what the terminal shows of a text: characters that it does not have by their numbers."""
+        if text.isascii() or self.encoding.lower() in {"utf-8", "utf8"} or self.shows(text):
+            return text
+        return meant(
+            text.encode(self.encoding, "backslashreplace").decode(self.encoding), getattr(text, "meaning", None)
+        )
+
+
+def terminal_of(stream: IO[str] | None = None) -> Terminal | None:
+    """Returns the terminal that a stream (default: stdout) leads to; None for a pipe or a file.
+
+    ``COLUMNS`` goes before what the terminal says about itself, as everywhere. Colours are not for ``NO_COLOR`` and
+    ``TERM=dumb``.
+    """
+    found: IO[str] | None = sys.stdout if stream is None else stream
+    if found is None or not found.isatty():
+        return None
+    given = os.environ.get("COLUMNS", "")
+    columns = int(given) if given.isascii() and given.isdecimal() and len(given) < 6 else 0
+    if not columns:
+        try:
+            columns = os.get_terminal_size(found.fileno()).columns
+        except (OSError, ValueError):
+            columns = 0
+    colored = "NO_COLOR" not in os.environ and os.environ.get("TERM", "dumb") != "dumb"
+    return Terminal(
+        columns or 80, colored, getattr(found, "encoding", "") or "utf-8"
+    )  # a terminal may not know its size
+
+
+def write_lines(*lines: Line, flush: bool = False) -> None:
+    """Writes lines to stdout. Each argument is one line: a line break in a name is shown, not obeyed.
+
+    What has a meaning is coloured where stdout is a terminal.
+    """
+    _write(sys.stdout, _inked(lines, sys.stdout), flush=flush)
 
 
 def write_colored(*lines: str) -> None:
@@ -33,9 +141,9 @@ def write_colored(*lines: str) -> None:
     _write(sys.stdout, map(_colored, lines))
 
 
-def write_errors(*lines: str) -> None:
-    """Writes lines to stderr, each argument one line."""
-    _write(sys.stderr, map(clean, lines))
+def write_errors(*lines: Line) -> None:
+    """Writes lines to stderr, each argument one line, coloured as those of ``write_lines``."""
+    _write(sys.stderr, _inked(lines, sys.stderr))
 
 
 def write_traceback() -> None:
@@ -107,6 +215,18 @@ def _write_failure(failed: threading.ExceptHookArgs) -> None:
     raised = failed.exc_value if failed.exc_value is not None else failed.exc_type()
     lines = "".join(traceback.format_exception(failed.exc_type, raised, failed.exc_traceback)).rstrip("\n").split("\n")
     write_errors(f"Exception in thread {name}:", *lines)
+
+
+def _inked(lines: Iterable[Line], stream: IO[str] | None) -> Iterable[str]:
+    if not any(isinstance(piece, Meant) for line in lines for piece in (line if isinstance(line, tuple) else (line,))):
+        return ("".join(pieces_of(line)) for line in lines)
+    terminal = terminal_of(stream)
+    colored = terminal is not None and terminal.colored
+    return ("".join(_ink(piece) if colored else piece for piece in pieces_of(line)) for line in lines)
+
+
+def _ink(piece: str) -> str:
+    return f"\x1b[{piece.meaning.value}m{piece}\x1b[0m" if isinstance(piece, Meant) and piece else piece
 
 
 def _colored(line: str) -> str:

@@ -14,14 +14,13 @@ from tui_debugger.errors import TdbgError
 if TYPE_CHECKING:
     from tui_debugger.live.client.flight import Flight
     from tui_debugger.live.client.probe import TrainingTerminated
-    from tui_debugger.torch.attaching import Handle
-    from tui_debugger.torch.entry import attach, step
+    from tui_debugger.torch.attaching import Handle, attach, step
 
 __all__ = ["Flight", "Handle", "TrainingTerminated", "attach", "step"]
 
 _WHERE = {
-    "attach": "tui_debugger.torch.entry",
-    "step": "tui_debugger.torch.entry",
+    "attach": "tui_debugger.torch.attaching",
+    "step": "tui_debugger.torch.attaching",
     "Handle": "tui_debugger.torch.attaching",
     "Flight": "tui_debugger.live.client.flight",
     "TrainingTerminated": "tui_debugger.live.client.probe",

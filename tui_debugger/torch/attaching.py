@@ -1,9 +1,10 @@
-"""A PyTorch training as the protocol loop asks for it."""
+"""Attaches to a PyTorch training: ``attach`` and ``step``, which a program calls, and the ``Probe`` behind them."""
 
 from __future__ import annotations
 
 import contextlib
 import signal
+import threading
 import traceback
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -18,10 +19,11 @@ from torch.nn.modules.module import (
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.utils.hooks import RemovableHandle
 
-from tui_debugger.live.client.address import Notice, Settings
+from tui_debugger.errors import TdbgError
 from tui_debugger.live.client.agent import Agent, ClientHit, ClientValue, Identity
 from tui_debugger.live.client.flight import Flight
 from tui_debugger.live.client.judging import Judge, resolve
+from tui_debugger.live.client.link import TIMEOUT, Notice, Settings, settings
 from tui_debugger.live.wire import START, UNSENT_NODES, RemoteTensor, RemoteWatchpoint, Unrecorded
 from tui_debugger.model import TensorMeta, TensorStats
 from tui_debugger.stats.records import RequiredStats
@@ -29,12 +31,12 @@ from tui_debugger.torch import exact
 from tui_debugger.torch.captures import Capture
 from tui_debugger.torch.distributed import ExchangeHooks
 from tui_debugger.torch.drawing import parameters_of
-from tui_debugger.torch.elements import chunks, local, meta_of, readable, type_name
-from tui_debugger.torch.flying import Flying
+from tui_debugger.torch.flight import TrainingFlight
+from tui_debugger.torch.internals import chunks, local, meta_of, readable, type_name
 from tui_debugger.torch.module_hooks import ModuleHooks
-from tui_debugger.torch.naming import GRADIENTS
 from tui_debugger.torch.operators import Operators
 from tui_debugger.torch.recording import Recording
+from tui_debugger.torch.structure import GRADIENTS
 from tui_debugger.torch.training import Scalers, Training
 from tui_debugger.torch.verdicts import find_records, initial_hits, judge_step
 
@@ -179,18 +181,18 @@ class TorchProbe:
 
 
 CHANGES: Final = 20
-"""How often a graph that grows (a program that does not do the same in every step) is sent anew."""
+"""The number of times that a growing graph (of a program whose steps differ) is sent anew."""
 RIVAL: Final = 2
 """Steps of an optimizer that updates the same parameters as the one that ends steps, after which it ends them."""
 STRANGER: Final = 20
 """The same of one that updates others, and as long as the one that ends steps never made any."""
 JOINED: Final = "steps of a new optimizer before it was known that it ends the steps (give it to tdbg.attach)"
-"""What is not recorded of each by itself."""
+"""The things that are not recorded of each by itself."""
 _GIB: Final = 1 << 30
 
 
 class Handle:
-    """What ``attach`` returns when there is no address: nothing is installed, and every method does nothing."""
+    """The handle that ``attach`` returns without an address: nothing is installed, and no method does anything."""
 
     def __enter__(self) -> Handle:  # noqa: PYI034 - typing.Self needs Python 3.11
         """``with tdbg.attach(...):`` around the loop: the flight recorder sees what ends it, and all is removed."""
@@ -206,17 +208,17 @@ class Handle:
 
     @property
     def on(self) -> bool:
-        """Whether a debugger may come."""
+        """True if a debugger may come."""
         return False
 
     @property
     def attached(self) -> bool:
-        """Whether a debugger is there now."""
+        """True if a debugger is there now."""
         return False
 
     @property
     def unrecorded(self) -> Sequence[Unrecorded]:
-        """What ran and could not be recorded so far: nobody can say whether it was clean."""
+        """The parts that ran and could not be recorded so far: nobody can say whether it was clean."""
         return ()
 
     def step_end(self) -> None:
@@ -264,7 +266,7 @@ class Attachment(Handle):
         self._recording.measuring = flight is not None
         self._training = Training(model, optimizers, self._recording)
         self._probe = TorchProbe(self._training, self._install, self._remove, self._end_of_recording)
-        self._flying = None if flight is None else Flying(flight, self._training, self._say)
+        self._flying = None if flight is None else TrainingFlight(flight, self._training, self._say)
         self._agent = self._recording.agent = Agent(self._probe, settings)
         self._scalers = Scalers(_weakly(self._scaler_stepped))
         weakref.finalize(self, self._scalers.remove)
@@ -274,7 +276,7 @@ class Attachment(Handle):
         self._ending: RemovableHandle | None = None
         self._ended = self._running = False
         self._since: weakref.WeakKeyDictionary[torch.optim.Optimizer, int] = weakref.WeakKeyDictionary()
-        """How often others stepped since the one that ends steps did."""
+        """The number of steps of others since the one that ends steps did one."""
         self._usual = 0
         self._recording.at_backward_end = _weakly(self._backward_ended)
         hooks = Operators if level == "op" else ModuleHooks
@@ -289,17 +291,17 @@ class Attachment(Handle):
 
     @property
     def on(self) -> bool:
-        """Whether a debugger may come, or a flight recorder runs."""
+        """True if a debugger may come, or a flight recorder runs."""
         return not self._failed and (self._agent.on or self._flying is not None)
 
     @property
     def attached(self) -> bool:
-        """Whether a debugger is there now."""
+        """True if a debugger is there now."""
         return self._agent.attached
 
     @property
     def unrecorded(self) -> Sequence[Unrecorded]:
-        """What ran and could not be recorded so far."""
+        """The parts that ran and could not be recorded so far."""
         return self._recording.unrecorded.all()
 
     def step_end(self) -> None:
@@ -484,7 +486,7 @@ class Attachment(Handle):
         if isinstance(self._hooks, Operators):
             self._hooks.optimizing(False)
         self._guard(lambda: self._training.expectation.ended(optimizer))
-        self._tell_of_skipped()
+        self._report_skipped()
         found: list[bool] = []
         self._guard(lambda: found.append(self._takes_over(optimizer)))
         if not any(found):
@@ -539,9 +541,9 @@ class Attachment(Handle):
         if not stepped:
             self._see_gradients(optimizer)
             expectation.skipped = True
-            self._tell_of_skipped()
+            self._report_skipped()
 
-    def _tell_of_skipped(self) -> None:
+    def _report_skipped(self) -> None:
         if self._training.expectation.skipped and not self._skipped:
             self._skipped = True
             self._say("a GradScaler skipped a step: gradients that overflowed in it are no findings")
@@ -585,7 +587,7 @@ def _weakly(method: Callable[..., None]) -> Callable[..., None]:
 
 
 def _of_a_signal(error: Exception) -> bool:
-    """Whether a signal handler of the program raised an exception while something of ours ran: a time-out, say."""
+    """Tells whether a signal handler of the program raised while something of ours ran: a time-out, say."""
     handlers = (signal.getsignal(each) for each in signal.valid_signals())
     codes = {getattr(each, "__code__", None) for each in handlers} - {None}
     return any(frame.f_code in codes for frame, _ in traceback.walk_tb(error.__traceback__))
@@ -604,3 +606,110 @@ def room_of(model: torch.nn.Module) -> int:
         return _GIB
     free, _ = torch.cuda.mem_get_info(device)
     return min(_GIB, int(free) // 8)
+
+
+LEVELS: Final = ("module", "op")
+KEEPS: Final = ("values", "statistics")
+
+_lock = threading.Lock()
+_attached: weakref.WeakKeyDictionary[torch.nn.Module, weakref.ref[Handle]] = weakref.WeakKeyDictionary()
+_current: list[Handle] = []
+"""Handles that ``step`` ends the steps of."""
+
+
+def attach(
+    model: torch.nn.Module,
+    optimizer: torch.optim.Optimizer | Sequence[torch.optim.Optimizer] | None = None,
+    address: str | None = None,
+    *,
+    level: str = "module",
+    keep: str = "values",
+    memory: int | None = None,
+    flight: Flight | None = None,
+    timeout: float = TIMEOUT,
+) -> Handle:
+    """Lets a debugger (``tdbg listen``) watch a training.
+
+    Args:
+        model: of any kind; inside DistributedDataParallel too.
+        optimizer: ends a step whenever it has stepped; of several the last one does. None: put ``with tdbg.step():``
+            around each step. A step that a GradScaler leaves out is one, too.
+        address: ``host:port`` or ``unix:/path``; None: from ``TDBG_HOST`` and ``TDBG_PORT``; empty, or neither: off.
+        level: ``module``: what modules return, their gradients, weights; ``op``: every operator call, with the line of
+            the program that made it. That is slow, and watchpoints stop the training at the operator.
+        keep: ``values``: outputs of modules are held until the debugger lets go of the step, so that they can be
+            looked at; ``statistics``: they are not, and everything about watched ones is found out when they are made.
+        memory: bytes of outputs and gradients of outputs that are held at most, on their own device; those for which
+            there is no room are treated as with ``statistics``. None: 1 GiB, on a GPU at most an eighth of what is
+            free. Beside that, one copy of the weights that are compared with the step before is kept.
+        flight: also keep the statistics of the last steps, and write them down as a dump when a watchpoint hits or an
+            exception ends the loop while no debugger is attached. Needs no address. Looks at every tensor exactly.
+        timeout: seconds after which a debugger that does not answer is given up.
+
+    A model that is attached already is detached first.
+
+    Returns:
+        A handle; ``handle.detach()`` removes everything.
+
+    Raises:
+        TdbgError: an argument cannot be used.
+    """
+    for name, value, allowed in (("level", level, LEVELS), ("keep", keep, KEEPS)):
+        if value not in allowed:
+            raise TdbgError(f"{name} is {' or '.join(allowed)}, not {value!r}")
+    found = settings(address, timeout=timeout)
+    if not found.address and flight is None:
+        return Handle()
+    optimizers = [] if optimizer is None else [*optimizer] if isinstance(optimizer, Sequence) else [optimizer]
+    _check(model, optimizers)
+    reference = _attached.get(model)
+    earlier = reference() if reference is not None else None
+    if earlier is not None:
+        earlier.detach()
+    try:
+        handle = Attachment(model, optimizers, found, level=level, keep=keep, memory=memory, flight=flight)
+    except TdbgError:
+        raise
+    except Exception as error:  # noqa: BLE001 - a model that cannot be looked at is trained all the same
+        what = f"{type(error).__name__}: {error}".splitlines()[0]
+        Notice()(f"switched off: the model cannot be looked at ({what}); training goes on")
+        return Handle()
+    _attached[model] = weakref.ref(handle)
+    with _lock:
+        _current[:] = [each for each in _current if each.on] + ([] if optimizers else [handle])
+    return handle
+
+
+def step() -> Step:
+    """``with tdbg.step():`` around one step of every training that was attached without an optimizer."""
+    return _STEP
+
+
+class Step:
+    """Around one step. A step that an exception ends is none."""
+
+    def __enter__(self) -> None:
+        """A step begins."""
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        """A step has ended."""
+        for handle in tuple(_current):
+            if error is None:
+                handle.step_end()
+            else:
+                handle.failed(error)
+            if not handle.on:
+                with _lock:
+                    _current[:] = [each for each in _current if each is not handle]
+
+
+_STEP: Final = Step()
+
+
+def _check(model: Any, optimizers: Sequence[Any]) -> None:
+    if not isinstance(model, torch.nn.Module):
+        raise TdbgError(f"the model must be a torch.nn.Module, not {type(model).__name__}")
+    for each in optimizers:
+        if not isinstance(each, torch.optim.Optimizer):
+            hint = "leave it out, and put `with tdbg.step():` around each step"
+            raise TdbgError(f"the optimizer must be a torch.optim.Optimizer, not {type(each).__name__}", hint=hint)

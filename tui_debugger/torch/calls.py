@@ -1,4 +1,4 @@
-"""Where in the user's program something is called, in the text form that graphs carry."""
+"""The place in the user's program where something is called, in the text form that graphs carry."""
 
 from __future__ import annotations
 
@@ -20,9 +20,8 @@ from torch import nn
 from tui_debugger.graph.stacks import is_framework
 from tui_debugger.live.client.messages import stack_text
 from tui_debugger.torch.internals import Hook, in_backward, named_leaves
-from tui_debugger.torch.naming import Place, Tree, numbered, without_gradients
 from tui_debugger.torch.recording import Recording
-from tui_debugger.torch.structure import UNKNOWN
+from tui_debugger.torch.structure import UNKNOWN, Place, Tree, numbered, without_gradients
 
 DEEPEST: Final = 24
 """Lines of a stack at most."""
@@ -148,7 +147,7 @@ class Calls:
         self._given(place, args, kwargs)
 
     def _given(self, place: Place, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Returns what a pass works on. A module that is called by itself may be given what another one made."""
+        """Takes what a pass works on. A module that is called by itself may be given what another one made."""
         recording, no_grad = self._recording, self.no_grad
         whole = place.module is self._root
         scope = "inputs" if whole else "inputs." + place.scope.replace("/", ".")

@@ -1,4 +1,4 @@
-"""What is known of a model that several processes train: what its gradients, weights and outputs go through.
+"""A model that several processes train: the collective operations that its gradients, weights and outputs go through.
 
 A collective operation hands on what any process put in. Where one lies between two tensors the graph says so, by a
 node of its type, so that what one process got from another one is never taken for its own work:
@@ -24,8 +24,8 @@ from torch.utils.hooks import RemovableHandle
 
 from tui_debugger.torch import internals
 from tui_debugger.torch.internals import Hook, leaves
-from tui_debugger.torch.naming import Place, Tree, clean, gathered_of, local_of, local_output_of
 from tui_debugger.torch.recording import Recording
+from tui_debugger.torch.structure import Place, Tree, clean, gathered_of, local_of, local_output_of
 
 Guard = Callable[[Callable[[], None]], None]
 
@@ -49,7 +49,7 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reading:
-    """How a module gets at a weight that is put together for it.
+    """The way in which a module gets at a weight that is put together for it.
 
     Attributes:
         module: the module.
@@ -266,7 +266,7 @@ class ExchangeHooks:
         self._guard(lambda: self._came(name, gradient))
 
     def _came(self, name: str, gradient: torch.Tensor) -> None:
-        """Returns what is summed up is written over in place. A whole gradient is too large for who shards them."""
+        """Takes what is summed up: it is written over in place. A whole gradient is too large for who shards them."""
         keep = self._distribution.gradients[name].kind == ALL_REDUCE
         with self._recording.at_work():
             self._recording.passed(local_of(name), "", gradient, keep=keep)

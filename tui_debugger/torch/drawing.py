@@ -1,4 +1,4 @@
-"""A graph into which the collective operations between processes are drawn, see ``distributed``.
+"""Draws the graph of a step as the protocol sends it, with the collective operations between processes.
 
 Whoever draws names nodes and their inputs as one process sees them. A collective operation whose result nobody saw is a
 node without outputs: what is made of it may come from another process.
@@ -13,15 +13,27 @@ from typing import Any, Final
 
 import torch
 
-from tui_debugger.graph.operator_types import is_collective
-from tui_debugger.graph.optimizers import BUFFER_UPDATE, INPUT_UPDATE
+from tui_debugger.graph.categories import BUFFER_UPDATE, INPUT_UPDATE, is_collective
 from tui_debugger.live.client.messages import GraphBuilder
 from tui_debugger.live.client.messages import Slot as DrawnSlot
 from tui_debugger.model import BIAS
 from tui_debugger.torch.distributed import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER, Distribution, Exchange
-from tui_debugger.torch.elements import readable
-from tui_debugger.torch.naming import Tree, change_of, gathered_of, gradient_of, local_of, local_output_of, update_of
-from tui_debugger.torch.structure import UNKNOWN, Node, Slot, Structure, slot_of, split_output
+from tui_debugger.torch.internals import readable
+from tui_debugger.torch.structure import (
+    UNKNOWN,
+    Node,
+    Slot,
+    Structure,
+    Tree,
+    change_of,
+    gathered_of,
+    gradient_of,
+    local_of,
+    local_output_of,
+    slot_of,
+    split_output,
+    update_of,
+)
 from tui_debugger.watch.recommended import BIAS_GRADIENT
 
 UPDATE: Final = "OptimizerUpdate"
@@ -96,7 +108,7 @@ class ExchangeGraph(GraphBuilder):
             super().add_node(name, op_type, made, outputs, source, ranks=ranks)
 
     def _through(self, name: str, inputs: Iterable[str]) -> list[str]:
-        """What a node got, by way of what sums it up over processes. Nobody computes with the shards of a weight."""
+        """Returns what a node got, by way of what sums it up over processes. Nobody computes with shards."""
         backward = name in self._seen and bool(self._seen[name].forward)
         made = _but(inputs, {local_output_of(name), *self._of_weight})
         return [self._summed(each) for each in made] if backward else made
@@ -242,7 +254,7 @@ class _Drawing:
         self.add(name, node.kind, self._structure.inputs_of(name), slots, node.source)
 
     def add_parameter_gradient(self, parameter: str, tensor: torch.Tensor) -> None:
-        """Returns what an optimizer will use as the gradient of a parameter."""
+        """Adds what an optimizer will use as the gradient of a parameter."""
         name = gradient_of(parameter)
         kind = BIAS_GRADIENT if _BIAS.search(parameter) else PARAMETER_GRADIENT
         self.add(name, kind, self._structure.inputs_of_gradient(name), [slot_of(tensor)])
@@ -283,7 +295,7 @@ def states_of(tree: Tree, optimizers: Iterable[torch.optim.Optimizer]) -> Mappin
 
 
 class States:
-    """What optimizers keep, by name: mostly the same tensors in every step, looked for anew only when they are not."""
+    """The states that optimizers keep, by name: mostly the same in every step, looked for anew only when not."""
 
     def __init__(self) -> None:
         self._tree: Tree | None = None

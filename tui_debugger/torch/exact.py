@@ -1,6 +1,6 @@
-"""Numbers that wait on a device: many small results, one transfer.
+"""Statistics of tensors on their own device, element by element and in float64: what offline checks would say.
 
-Statistics of tensors on their own device, element by element and in float64: what offline checks would say.
+Results wait on the device: many small ones come with one transfer.
 
 Tensors in the memory of the host are looked at by the very functions that offline checks use. On other devices
 ``begin`` starts the work on the device and returns at once; ``finish`` makes records of many tensors out of one
@@ -24,7 +24,7 @@ from tui_debugger.live.client.recorded import measure
 from tui_debugger.model import TensorMeta, TensorStats
 from tui_debugger.stats.fields import OTHERS, Made, Sums
 from tui_debugger.stats.records import Bounds, Change, Closeness, Record, RequiredStats
-from tui_debugger.torch.elements import as_array, dense, flat_pieces, local, meta_of, numeric
+from tui_debugger.torch.internals import as_array, dense, flat_pieces, local, meta_of, numeric
 
 Doubles = npt.NDArray[np.float64]
 

@@ -1,4 +1,4 @@
-"""What every tensor of a step was made of: followed from operator to operator, below autograd.
+"""The inputs of every tensor of a step: followed from operator to operator, below autograd.
 
 While a step is *followed*, every operator that runs hands on what its arguments were made of to what it makes; where
 a node (a module, a recorded operator, a gradient) ends, its outputs are made of that node alone. So the inputs of a
@@ -22,8 +22,7 @@ import torch
 
 from tui_debugger.torch import internals
 from tui_debugger.torch.internals import leaves
-from tui_debugger.torch.naming import kind_of
-from tui_debugger.torch.structure import UNKNOWN, unique
+from tui_debugger.torch.structure import UNKNOWN, kind_of, unique
 
 MOST: Final = 64
 """Sources of one tensor that are told apart. What was made of more (a norm of all gradients) has one unknown one."""
@@ -43,12 +42,12 @@ MOVES: Final = frozenset(
 OVERWRITES: Final = frozenset({"Copy", "Fill", "Zero"})
 """Kinds of operators that leave nothing in a tensor of what it was."""
 _SEED: Final = "\0seed"
-"""What the gradient of a loss by itself is made of; where the node of the loss is known, its name comes behind."""
+"""The source of the gradient of a loss by itself; where the node of the loss is known, its name comes behind."""
 
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """How a tensor came to be.
+    """The origin of a tensor.
 
     Attributes:
         sources: outputs of nodes, parameters and inputs of the model that it was made of, ``UNKNOWN`` among them.
@@ -93,7 +92,7 @@ class _Storage:
 
 
 class Flow:
-    """What the tensors of this step were made of.
+    """The sources of the tensors of this step.
 
     Attributes:
         following: the step is followed.
@@ -152,7 +151,7 @@ class Flow:
             self._set(tensor, Made((output,), own=bool(output)), anew=True)
 
     def doubt(self, tensor: torch.Tensor) -> None:
-        """Returns what was computed of the sources of a tensor before it came to be is not recorded."""
+        """Notes that a tensor was also made of something that is not recorded."""
         made = self.of(tensor)
         self._set(tensor, Made(tuple(unique([*made.sources, UNKNOWN]))), anew=True)
 
@@ -173,7 +172,7 @@ class Flow:
         return _NOBODY if _fractions(tensor) else _CONSTANT
 
     def mixed(self, tensor: torch.Tensor) -> bool:
-        """Whether the program itself brought more into a tensor: into gradients that are clipped, what all are."""
+        """True if the program itself brought more into a tensor: into gradients that are clipped, what all are."""
         return internals.storage_of(internals.part_of(tensor)) in self._mixed
 
     def has_maker(self, tensor: torch.Tensor) -> bool:
@@ -181,7 +180,7 @@ class Flow:
         return any(each != UNKNOWN and not each.startswith(_SEED) for each in self.of(tensor).sources)
 
     def sources(self, tensors: Iterable[torch.Tensor]) -> list[str]:
-        """What tensors were made of, in order. What was given to a backward pass as a gradient of one is known."""
+        """Returns what tensors were made of, in order; what a backward pass was given as a gradient of one is known."""
         return unique(each for tensor in tensors for each in self.of(tensor).sources if not each.startswith(_SEED))
 
     def began_backward(self, seed: torch.Tensor, loss: str) -> None:
@@ -365,7 +364,7 @@ def _written(func: Any, args: Any, kwargs: Any) -> list[torch.Tensor]:
 
 
 def _updates_statistics(func: Any, args: Any) -> bool:
-    """Whether an operator is a batch norm that trains: it changes its running statistics, and does not read them."""
+    """Tells whether an operator is a batch norm that trains: it changes its running statistics without reading them."""
     name = internals.name_of(func)
     return "batch_norm" in name and "backward" not in name and ("with_update" in name or args[5:6] == (True,))
 

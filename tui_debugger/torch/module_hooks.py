@@ -1,9 +1,9 @@
-"""Losses: what functions compute after the last module, recorded where ``backward`` is called on it.
+"""Hooks on modules: their outputs, the gradients of their outputs, and the losses made of them.
+
+A loss, which functions compute after the last module, is recorded where ``backward`` is called on it.
 
 A loss may be NaN while all its gradients are finite, so none of the gradients tells of it. What a gradient scaler is
 given is the loss then, and what it makes of that a node of its own, which may overflow where the loss does not.
-
-Hooks on modules: their outputs, and the gradients of their outputs.
 
 What functions between modules compute (a sum, a logarithm) is recorded where it goes into a module: as a node of its
 own, named by the function. What they compute after the last module is recorded where ``backward`` is called on it:
@@ -26,26 +26,35 @@ from torch import nn
 from torch.utils.hooks import RemovableHandle
 
 from tui_debugger.torch.calls import Calls, Guard, capturing, is_compiling
-from tui_debugger.torch.elements import readable
 from tui_debugger.torch.internals import (
     EveryOperator,
     Hook,
     in_backward,
     leaves,
     other_mode,
+    readable,
     replace_run_backward,
     run_backward,
     transformed,
     version_of,
 )
-from tui_debugger.torch.naming import GRADIENTS, Place, Tree, clean, numbered, without_gradients
 from tui_debugger.torch.recording import Recording
-from tui_debugger.torch.structure import UNKNOWN, output_of, unique
+from tui_debugger.torch.structure import (
+    GRADIENTS,
+    UNKNOWN,
+    Place,
+    Tree,
+    clean,
+    numbered,
+    output_of,
+    unique,
+    without_gradients,
+)
 
 LOSS: Final = "Loss"
 """The node of the first loss of a call of the model, and its operator type where nobody saw what computed it."""
 SCALED: Final = "Scaled"
-"""How the name of what a gradient scaler made of it begins."""
+"""The beginning of the name of what a gradient scaler made of it."""
 
 
 class Losses:
@@ -104,7 +113,7 @@ class Losses:
     # -- inside --------------------------------------------------------------------------------------
 
     def _in_training(self) -> bool:
-        """Whether this is the thread that trains, and no backward pass runs (for a checkpoint there is another one)."""
+        """Tells whether this thread trains and runs no backward pass (for a checkpoint there is another one)."""
         return not is_compiling() and not in_backward() and self._calls.thread in (None, get_ident())
 
     def _know(self, tensors: Sequence[Any], gradients: Sequence[Any], adds: bool) -> None:
@@ -229,7 +238,7 @@ class ModuleHooks:
 
     @property
     def installed(self) -> bool:
-        """Whether there are hooks."""
+        """True if there are hooks."""
         return bool(self._handles)
 
     def install(self, tree: Tree) -> None:
@@ -321,7 +330,7 @@ class ModuleHooks:
             self._losses.begin()
 
     def _takes(self, place: Place, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """What functions computed, and a module is given, is recorded now: the module may change it in place."""
+        """Records what functions computed and a module is given now: the module may change it in place."""
         again = in_backward()
         calls = self._calls
         if not again and (calls.outer is None or calls.thread != get_ident()):
@@ -358,7 +367,7 @@ class ModuleHooks:
         return without_gradients(name) if self._calls.no_grad else name
 
     def _know_given(self, call: str, given: Sequence[torch.Tensor]) -> None:
-        """What a module is given as another one made it, in the steps that were followed, it must be given always."""
+        """Notes what a module is given as another one made it: in steps that were followed, it must be given always."""
         for at, tensor in enumerate(given):
             known = self._given_as_made.get((call, at))
             if not self._recording.flow.following:
@@ -482,7 +491,7 @@ class ModuleHooks:
     def _sources(
         self, place: Place, args: tuple[Any, ...], kwargs: dict[str, Any], out: list[torch.Tensor]
     ) -> list[str]:
-        """What the outputs of a module were made of; where that is not all known also what it was called with."""
+        """Returns what the outputs of a module were made of; where not all is known also what it was called with."""
         flow = self._recording.flow
         made = flow.sources(out)
         if not flow.seeing and not self._holds_others(place):

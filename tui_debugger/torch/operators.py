@@ -24,16 +24,16 @@ from tui_debugger.torch import internals
 from tui_debugger.torch.calls import Calls, Guard, is_compiling, user_stack
 from tui_debugger.torch.flow import PlaceInMemory, is_dense, place_of, range_of
 from tui_debugger.torch.internals import Hook, leaves
-from tui_debugger.torch.naming import Place, Tree, kind_of, numbered, without_gradients
 from tui_debugger.torch.recording import Recording
+from tui_debugger.torch.structure import Place, Tree, kind_of, numbered, without_gradients
 
 FORWARD_MARK: Final = "# Corresponding forward node candidate:\n"
 REMEMBERED: Final = 200_000
 """Forward calls whose place is remembered for the backward pass."""
 _WRITTEN_DOWN: Final = "LiftFresh"
-"""What makes a tensor of numbers of the program: no operator made them."""
+"""The operator that makes a tensor of numbers of the program: no operator made them."""
 _SCALER: Final = {"AmpForeachNonFiniteCheckAndUnscale", "AmpUpdateScale"}
-"""What a GradScaler does to find its scale."""
+"""The operators by which a GradScaler finds its scale."""
 _ALLOCATING: Final = frozenset(
     {"Empty", "EmptyLike", "EmptyStrided", "NewEmpty", "NewEmptyStrided", "EmptyPermuted", "Resize", "ResizeAs"}
 )
@@ -75,7 +75,7 @@ class Operators:
 
     @property
     def installed(self) -> bool:
-        """Whether operators are seen."""
+        """True if operators are seen."""
         return self._mode is not None
 
     def install(self, tree: Tree) -> None:
@@ -338,7 +338,7 @@ class Unfilled:
         written: Sequence[torch.Tensor],
         tensors: Sequence[torch.Tensor],
     ) -> None:
-        """Returns what an operator has read, or written, is filled."""
+        """Fills what an operator has read, or written."""
         name = internals.name_of(func)
         waited = name.endswith("::wait_tensor")
         in_part = kind in _FILLS_IN_PART and name.endswith("_")

@@ -1,4 +1,6 @@
-"""Passes without gradients: each is judged when it ends, and let go but for what its watchpoints found.
+"""Records the step of a training: what ran in it, and the passes without gradients.
+
+Such a pass is judged when it ends, and let go but for what its watchpoints found.
 
 There may be hundreds between the ends of two steps (an evaluation, the tokens of a rollout), under the same names. What
 hit is handed to the step that ends next. Beside that the values of the first pass that hit and of the last one stay, as
@@ -17,14 +19,11 @@ from tui_debugger.live.client.agent import Agent, ClientHit
 from tui_debugger.live.client.judging import Judge
 from tui_debugger.live.client.recorded import UnrecordedCounts
 from tui_debugger.stats.records import Record
-from tui_debugger.torch.captures import Capture, Key, Room, Step
-from tui_debugger.torch.elements import local, readable
+from tui_debugger.torch.captures import EVERYTHING, Capture, Foresight, Key, MemoryBudget, Plan, Plans, Step, foreseen
 from tui_debugger.torch.exact import Waiting
 from tui_debugger.torch.flow import Flow
-from tui_debugger.torch.internals import Counter, in_backward, no_autocast, when_backward_ends
-from tui_debugger.torch.naming import GRADIENTS
-from tui_debugger.torch.plans import EVERYTHING, Foresight, Plan, Plans, foreseen
-from tui_debugger.torch.structure import UNKNOWN, Node, Structure, output_of, split_output
+from tui_debugger.torch.internals import Counter, in_backward, local, no_autocast, readable, when_backward_ends
+from tui_debugger.torch.structure import GRADIENTS, UNKNOWN, Node, Structure, output_of, split_output
 from tui_debugger.torch.verdicts import find_records, judge_one, judge_step
 
 _UNREADABLE: Final = "unreadable"
@@ -38,7 +37,7 @@ class Passes:
         names: of all that ran in those that are over.
     """
 
-    def __init__(self, step: Step, room: Room) -> None:
+    def __init__(self, step: Step, room: MemoryBudget) -> None:
         """There was none. ``step``: takes what hit; ``room``: for values, shared with it."""
         self.now: Step | None = None
         self.names: set[str] = set()
@@ -197,7 +196,7 @@ class Recording:
             values: see the class.
             at_once: watchpoints judge a tensor when it is made (in op level), not at the end of the step.
         """
-        room = Room(budget if values else 0)
+        room = MemoryBudget(budget if values else 0)
         self.step = Step(room)
         self.passes = Passes(self.step, room)
         self.structure = Structure()
@@ -228,7 +227,7 @@ class Recording:
 
     @property
     def every_operator(self) -> bool:
-        """Whether every operator is a node."""
+        """True if every operator is a node."""
         return self._at_once
 
     def begin_call(self) -> None:

@@ -1,15 +1,217 @@
-"""The graph of a step: which nodes there are, in which order they run, and what each was made of."""
+"""The graph of a step: its nodes, their order, what each was made of, and the names that a user recognises."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 import torch
+from torch import nn
 
-from tui_debugger.torch.elements import type_name
-from tui_debugger.torch.internals import part_of
+from tui_debugger.torch import internals
+from tui_debugger.torch.internals import part_of, type_name
+
+_WRAPPED: Final = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
+"""Attributes under which wrappers keep what they wrap: of torch.compile, FSDP and checkpoint_wrapper."""
+_PARALLEL: Final = frozenset({"DistributedDataParallel", "DataParallel", "FullyShardedDataParallel", "DDP"})
+
+GRADIENTS: Final = "Gradients/"
+"""Scope of gradients."""
+NO_GRAD: Final = "NoGrad"
+"""Scope of what a pass without gradients makes: an evaluation, a rollout, a reference model."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Place:
+    """A module in the tree.
+
+    Attributes:
+        module: itself.
+        scope: path with ``/``, empty for the root.
+        name: of the node that stands for its output: scope and class.
+        kind: class name.
+    """
+
+    module: nn.Module
+    scope: str
+    name: str
+    kind: str
+
+
+class Buffers(Mapping[str, torch.Tensor]):
+    """Tensors that modules have besides their parameters, as they are now: a program may put others in their places.
+
+    Beside the registered ones those that are plain attributes: a mask, a table of positions.
+    """
+
+    def __init__(self, owners: Mapping[str, tuple[nn.Module, str]]) -> None:
+        """``owners``: by clean name the module, and what it calls the tensor."""
+        self._owners = owners
+
+    def __getitem__(self, name: str) -> torch.Tensor:
+        """The tensor that has this name now."""
+        module, attribute = self._owners[name]
+        found = getattr(module, attribute, None)
+        if not isinstance(found, torch.Tensor):
+            raise KeyError(name)
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        """Names of those that are there."""
+        return (name for name, (module, attribute) in self._owners.items() if _holds(module, attribute))
+
+    def __len__(self) -> int:
+        """Tells how many are there."""
+        return sum(1 for _ in self)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tree:
+    """A model by names.
+
+    Attributes:
+        root: the model without what wraps it.
+        places: its modules, the root first; each once. Those inside a compiled one are left out.
+        parameters: by clean name; each once.
+        buffers: by clean name, those that are no parameters and are not made anew in every step.
+        compiled: scopes of modules that torch.compile took; their inside is not seen.
+        hidden: number of modules inside them.
+    """
+
+    root: nn.Module
+    places: tuple[Place, ...]
+    parameters: dict[str, nn.Parameter]
+    buffers: Buffers
+    compiled: tuple[str, ...]
+    hidden: int
+
+
+def tree_of(model: nn.Module) -> Tree:
+    """Walks through a model."""
+    root = _bare(model)
+    places: list[Place] = []
+    compiled: list[str] = []
+    hidden: set[int] = set()
+    for name, module in root.named_modules():
+        if id(module) in hidden:
+            continue
+        scope = clean(name).replace(".", "/")
+        inner = getattr(module, "_orig_mod", None)
+        whole = getattr(module, "_compiled_call_impl", None) is not None
+        if isinstance(inner, nn.Module) or whole:
+            compiled.append(scope or type(inner if isinstance(inner, nn.Module) else module).__name__)
+            hidden |= {id(each) for each in module.modules() if each is not module}
+        if whole or _transparent(module):
+            continue
+        kind = class_of(inner if isinstance(inner, nn.Module) else module).__name__
+        places.append(Place(module, scope, f"{scope}/{kind}" if scope else kind, kind))
+    return Tree(
+        root,
+        tuple(places),
+        {clean(name): parameter for name, parameter in root.named_parameters()},
+        Buffers(_owners(root)),
+        tuple(compiled),
+        len(hidden),
+    )
+
+
+def class_of(module: nn.Module) -> type[nn.Module]:
+    """The class that the user wrote: ``fully_shard`` gives a module a class of its own, derived from that."""
+    made = type(module)
+    return next((base for base in made.__bases__ if made.__name__ == f"FSDP{base.__name__}"), made)
+
+
+def clean(name: str) -> str:
+    """A dotted name without the parts that wrappers add."""
+    return ".".join(part for part in name.split(".") if part not in _WRAPPED)
+
+
+def gradient_of(parameter: str) -> str:
+    """The node of a parameter's gradient."""
+    return GRADIENTS + parameter.replace(".", "/")
+
+
+def local_of(parameter: str) -> str:
+    """The node of what this process puts into a parameter's gradient, where that is summed up over processes."""
+    return gradient_of(parameter) + "/local"
+
+
+def local_output_of(node: str) -> str:
+    """The node of what this process puts into the output of a module."""
+    return node + "/local"
+
+
+def gathered_of(weight: str) -> str:
+    """The node of a weight that is put together from the shards of all processes."""
+    return "AllGather/" + weight.replace(".", "/")
+
+
+def update_of(parameter: str) -> str:
+    """The node that updates a parameter."""
+    return "Optimizer/" + parameter.replace(".", "/")
+
+
+def change_of(buffer: str) -> str:
+    """The node that stands for what changes a buffer, or an input of the model, in a step."""
+    return "Changes/" + buffer.replace(".", "/")
+
+
+def numbered(name: str, call: int) -> str:
+    """The node of the second, third ... call of a module in one step."""
+    return name if call == 1 else f"{name}#{call}"
+
+
+def kind_of(func: Any) -> str:
+    """Operator type: ``aten._log_softmax.default`` is ``LogSoftmax``, which is what categories know it by."""
+    name = internals.name_of(func).rpartition("::")[2].strip("_")
+    return "".join(part[:1].upper() + part[1:] for part in name.split("_") if part) or "Operator"
+
+
+def without_gradients(name: str) -> str:
+    """The node that stands for another one in a pass without gradients."""
+    return f"{NO_GRAD}/{name}"
+
+
+def _bare(model: nn.Module) -> nn.Module:
+    """The user's module inside the wrappers that only distribute it."""
+    inner: Any = model
+    while type(inner).__name__ in _PARALLEL and isinstance(getattr(inner, "module", None), nn.Module):
+        inner = inner.module
+    found: nn.Module = inner
+    return found
+
+
+def _owners(root: nn.Module) -> dict[str, tuple[nn.Module, str]]:
+    """The tensors of a model that are no parameters: the modules that hold them, and what they are called there."""
+    found: dict[str, tuple[nn.Module, str]] = {}
+    seen: set[int] = set()
+    for scope, module in root.named_modules():
+        plain = ((name, each) for name, each in vars(module).items() if isinstance(each, torch.Tensor))
+        for name, tensor in (*module.named_buffers(recurse=False), *plain):
+            # What a graph hangs on is what the module computed last, not what it has.
+            if not isinstance(tensor, nn.Parameter) and id(tensor) not in seen and _is_kept(tensor):
+                seen.add(id(tensor))
+                found[clean(f"{scope}.{name}" if scope else name)] = module, name
+    return found
+
+
+def _is_kept(tensor: torch.Tensor) -> bool:
+    """Tells whether a module keeps a tensor as it is; FSDP puts views of what it gathered in place of weights."""
+    try:
+        return tensor.grad_fn is None and not internals.is_view(tensor)
+    except RuntimeError:  # the gathered weights are gone
+        return False
+
+
+def _holds(module: nn.Module, attribute: str) -> bool:
+    return isinstance(getattr(module, attribute, None), torch.Tensor)
+
+
+def _transparent(module: nn.Module) -> bool:
+    """Tells whether a module only wraps another one, whose output is its own."""
+    return any(isinstance(getattr(module, name, None), nn.Module) for name in _WRAPPED[1:])
+
 
 Slot = tuple[str, tuple[int, ...]]
 """Element type and shape."""
@@ -80,7 +282,7 @@ class Structure:
         self.changed = False
 
     def add(self, name: str, node: Node, after: str = "") -> None:
-        """A node that was not known. It stands behind the one that ran before it."""
+        """Adds a node that was not known. It stands behind the one that ran before it."""
         self.changed = True
         if after not in self.nodes or after == next(reversed(self.nodes)):
             self.nodes[name] = node
@@ -93,13 +295,13 @@ class Structure:
         self.nodes = nodes
 
     def add_slot(self, name: str, slot: int, tensor: torch.Tensor) -> None:
-        """An output of a known node."""
+        """Adds an output of a known node."""
         if slot not in self.nodes[name].outputs:
             self.nodes[name].outputs[slot] = slot_of(tensor)
             self.changed = True
 
     def add_inputs(self, name: str, inputs: Iterable[str]) -> None:
-        """Returns what a known node was made of in this step, beside what it was made of in others."""
+        """Adds what a known node was made of in this step, beside what it was made of in others."""
         node = self.nodes[name]
         merged = without(unique([*node.inputs, *inputs]), name)
         if merged != node.inputs:
@@ -110,21 +312,21 @@ class Structure:
             self.changed = True
 
     def add_gradient(self, name: str, inputs: Iterable[str]) -> None:
-        """Returns what the gradient of a parameter was made of in this step."""
+        """Adds what the gradient of a parameter was made of in this step."""
         merged = without(unique([*self.gradients.get(name, ()), *inputs]), name)
         if merged != self.gradients.get(name):
             self.gradients[name] = merged
             self.changed = True
 
     def feed(self, name: str, sources: Iterable[str]) -> None:
-        """Returns what a buffer, or an input of the model, holds was made in the step itself."""
+        """Adds what a buffer, or an input of the model, was made of in the step itself."""
         merged = unique([*self.fed.get(name, ()), *sources])
         if merged != self.fed.get(name):
             self.fed[name] = merged
             self.changed = True
 
     def doubt(self, name: str) -> None:
-        """A node ran, and nobody looked at what it was made of."""
+        """Notes that a node ran and nobody looked at what it was made of."""
         if name not in self.doubted:
             self.doubted.add(name)
             self.changed = True

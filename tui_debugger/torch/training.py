@@ -1,6 +1,6 @@
-"""Weights, their gradients and their values of the step before: looked at together, when a step is over.
+"""A training: its steps, its weights and their gradients, the values of the step before, and what was to be expected.
 
-What was to happen in a step: which parameters an optimizer had reason to change, and which steps were left out.
+Expected is what an optimizer had reason to change in a step that was not left out.
 
 A weight that stays as it is, and a gradient of zeros, are findings only where something else was to be expected.
 Reasons why not: the optimizer did not step, or a gradient scaler left the step out; the learning rate still rises (a
@@ -24,22 +24,30 @@ from tui_debugger.live.client.judging import Judge, Patience, watched
 from tui_debugger.live.wire import RemoteWatchpoint
 from tui_debugger.model import Verdict, WatchResult
 from tui_debugger.torch import captures
-from tui_debugger.torch.captures import Capture, Step, measure
+from tui_debugger.torch.captures import Capture, Foresight, Plan, Plans, Quick, Step, measure
 from tui_debugger.torch.distributed import Distribution, distribution_of
 from tui_debugger.torch.drawing import States, draw, parameters_of, rates_of
-from tui_debugger.torch.elements import dense, is_simple, local, meta_of, numeric, readable
-from tui_debugger.torch.internals import copy_all, differences, part_of, version_of
-from tui_debugger.torch.naming import GRADIENTS, Tree, clean, gradient_of, tree_of
-from tui_debugger.torch.plans import Foresight, Plan, Plans, Quick
+from tui_debugger.torch.internals import (
+    copy_all,
+    dense,
+    differences,
+    is_simple,
+    local,
+    meta_of,
+    numeric,
+    part_of,
+    readable,
+    version_of,
+)
 from tui_debugger.torch.recording import Recording
-from tui_debugger.torch.structure import UNKNOWN, Structure
+from tui_debugger.torch.structure import GRADIENTS, UNKNOWN, Structure, Tree, clean, gradient_of, tree_of
 from tui_debugger.torch.verdicts import look_now
 from tui_debugger.watch.condition_table import CONDITIONS, WIRE_NOT_CHANGED, WIRE_OVERFLOW
 
 SUMMED: Final = 1e-3
-"""What a sum that is made in float32 may be off by, as a part of it."""
+"""The error that a sum made in float32 may have, as a part of it."""
 LOOSE: Final = 1.05
-"""How far apart the bounds of Σ|x| may be until it is measured again."""
+"""The ratio that the bounds of Σ|x| may have until it is measured again."""
 _MEASURED: Final = Quick.EXTREMES | Quick.TOTAL | Quick.ZEROS
 CHUNK: Final = 1 << 24
 """Elements of weights that are compared with the step before at a time: what bounds the memory for differences."""
@@ -239,11 +247,11 @@ def _bounded(group: Sequence[int], tensors: Sequence[torch.Tensor]) -> list[list
     return parts
 
 
-Told = Callable[[torch.optim.Optimizer, bool], None]
+OptimizerStepped = Callable[[torch.optim.Optimizer, bool], None]
 
 
 class Expectation:
-    """What optimizers and modules did in the step that is recorded."""
+    """The deeds of optimizers and modules in the step that is recorded."""
 
     def __init__(self) -> None:
         self.skipped = False
@@ -267,7 +275,7 @@ class Expectation:
         self._by_gradient: dict[str, str] = {}
 
     def know(self, tree: Tree) -> None:
-        """Tells which modules own which parameters."""
+        """Learns which modules own which parameters."""
         names = {id(parameter): name for name, parameter in tree.parameters.items()}
         self._parameters = tree.parameters
         self._by_gradient = {gradient_of(name): name for name in tree.parameters}
@@ -300,7 +308,7 @@ class Expectation:
         return any(id(parameter) in own for group in optimizer.param_groups for parameter in group["params"])
 
     def look_at(self, captures: Iterable[Capture], structure: Structure) -> None:
-        """What was seen of the step, and all nodes that are known. Looked at when somebody asks for an excuse."""
+        """Takes what was seen of the step, and all nodes that are known. Looked at when somebody asks for an excuse."""
         self._captures, self._nodes = captures, structure.nodes
         self._losses, self._scaled = structure.losses, structure.scaled
         self._outputs.clear()
@@ -361,7 +369,7 @@ class Expectation:
 class Scalers:
     """Tells when a ``GradScaler`` has made a step or left it out: the optimizer does not hear of that."""
 
-    def __init__(self, told: Told) -> None:
+    def __init__(self, told: OptimizerStepped) -> None:
         """``told`` is called with the optimizer and whether it stepped, after the scaler's ``step``."""
         self._told = told
 
@@ -381,7 +389,7 @@ class Scalers:
 
 
 _scaler: Any = torch.amp.GradScaler
-_listeners: Final[list[Told]] = []
+_listeners: Final[list[OptimizerStepped]] = []
 _WRAPPED: Final = "_tdbg_wrapped"
 
 
@@ -407,11 +415,11 @@ SMALL: Final = 1 << 16
 """Bytes of a weight whose values of the step before are kept whatever is watched."""
 
 ADDED: Final = "modules and weights that were put into the model after tdbg.attach (call it again then)"
-"""What is not recorded."""
+"""The things that are not recorded."""
 
 
 class Training:
-    """What is known of a training.
+    """The state of a training.
 
     Attributes:
         tree: the model by names.
@@ -445,7 +453,7 @@ class Training:
         self._seen: set[str] = set()
         self._lasting = Lasting()
         self._weights: Grouping | None = None
-        """What was seen last of what outlives a step."""
+        """The last sight of what outlives a step."""
         self._states = States()
         self._weights_seen = False
         self._at_backward: dict[str, tuple[tuple[int, int], Capture | None]] = {}
@@ -543,7 +551,7 @@ class Training:
         return {reading.parameter for reading in self.distribution.readings}
 
     def _version(self, name: str, shards: Container[str]) -> tuple[int, int, int]:
-        """What changes when the program writes to a weight, or puts other memory into it (``weight.data = ...``)."""
+        """Returns what changes when the program writes to a weight or gives it other memory (``weight.data = ...``)."""
         parameter = self.tree.parameters[name]
         part = part_of(parameter)
         fixed = part is parameter and part.layout is torch.strided and name not in shards
@@ -557,7 +565,7 @@ class Training:
 
     @property
     def unseen(self) -> bool:
-        """Whether a step has run and no module was seen in it."""
+        """True if a step has run and no module was seen in it."""
         return not self.recording.learning and self.recording.structure.nodes.keys() <= self.recording.structure.losses
 
     def see_gradients(self, optimizer: torch.optim.Optimizer | None = None) -> None:
@@ -585,7 +593,7 @@ class Training:
         see_all(self.recording.step, found + self._rates(optimizer), self.recording.plans, None)
 
     def backward_ended(self) -> None:
-        """Where no optimizer is known the program updates the weights by itself, and may clear the gradients at once.
+        """Looks at gradients where no optimizer is known: the program updates the weights, and may clear them at once.
 
         What may be a finding is looked at now, as long as it is there.
         """

@@ -1,4 +1,4 @@
-"""Which tensors may hit, by their quick numbers: interval arithmetic with room for rounding, many tensors at once.
+"""Decides by quick numbers which tensors may hit: interval arithmetic with room for rounding, many tensors at once.
 
 Counts and extremes are exact. A sum made in float32 may be off by ``SLACK`` of the sum of magnitudes, one over
 elements of a half type by ``COARSE``; what a condition says within that room is not decided here but in float64.
@@ -19,14 +19,13 @@ import numpy.typing as npt
 
 from tui_debugger.live.client.agent import ClientHit
 from tui_debugger.live.client.judging import Judge
-from tui_debugger.model import TensorStats, WatchResult
+from tui_debugger.model import TensorStats
 from tui_debugger.stats.records import Record, RequiredStats
 from tui_debugger.torch import exact
-from tui_debugger.torch.captures import Capture, Step, TensorGroup, offsets
+from tui_debugger.torch.captures import Capture, Plan, Step, TensorGroup, offsets
 from tui_debugger.torch.exact import Doubles, Fetched, Waiting
-from tui_debugger.torch.plans import Plan
 from tui_debugger.watch.condition_table import WIRE_NOT_CHANGED
-from tui_debugger.watch.conditions import JudgingPlan
+from tui_debugger.watch.evaluate import JudgingPlan
 
 Mask = npt.NDArray[np.bool_]
 
@@ -245,7 +244,7 @@ def rough_record(capture: Capture, fetched: Fetched) -> Record:
 
 
 def judge_step(step: Step, judge: Judge, *, recheck: bool) -> list[ClientHit]:
-    """What the watchpoints say about a step: one transfer of quick numbers, and a second one when some are suspicious.
+    """Judges a step by the watchpoints: one transfer of quick numbers, and a second one when some are suspicious.
 
     Args:
         step: in execution order.
@@ -312,28 +311,25 @@ def find_records(step: Step, captures: Sequence[Capture], judge: Judge) -> None:
 
 def initial_hits(names: Iterable[str], records: Iterable[Record], judge: Judge) -> list[ClientHit]:
     """Returns what the condition on initial values says about weights before the first step."""
-    hits = []
-    for name, record in zip(names, records, strict=True):
-        results = judge.results(name, record, initial=True)
-        hits += [ClientHit(name, 0, result, record.meta, record.stats) for result in results]
-    return hits
+    weights = list(zip(names, records, strict=True))
+    found = judge.evaluate(weights, initial=True)
+    return [
+        ClientHit(name, 0, result, record.meta, record.stats)
+        for (name, record), results in zip(weights, found, strict=True)
+        for result in results
+    ]
 
 
 def _hits(captures: Sequence[Capture], judge: Judge) -> list[ClientHit]:
     hits: list[ClientHit] = []
     said: set[tuple[str, int, int]] = set()
-    for capture in captures:
-        for result, stats in _results(capture, judge):
+    known = [(capture, capture.record) for capture in captures if capture.record is not None]
+    found = judge.evaluate([(capture.name, record) for capture, record in known])
+    for (capture, record), results in zip(known, found, strict=True):
+        stats = None if capture.rough else record.stats
+        for result in results:
             key = (capture.name, capture.slot, result.watchpoint)
             if key not in said:  # several passes of one step: the first one counts
                 said.add(key)
                 hits.append(ClientHit(capture.name, capture.slot, result, capture.meta, stats))
     return hits
-
-
-def _results(capture: Capture, judge: Judge) -> Iterable[tuple[WatchResult, TensorStats | None]]:
-    record = capture.record
-    if record is None:
-        return []
-    stats = None if capture.rough else record.stats
-    return [(result, stats) for result in judge.results(capture.name, record)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from textual.binding import Binding
 
@@ -229,13 +229,17 @@ ACTIONS: tuple[Action, ...] = (
         ("quit", "q ctrl+c", "Quit", "Leaves at once."),
     ),
 )
+TO_THE_CAUSE: tuple[str, ...] = ("next_hit", "origin", "explain")
+"""Global actions with which the footer begins; Enter and a recheck follow, then the keys of the pane."""
 FOOTER: tuple[str, ...] = (
-    *("search", "next_hit", "continue", "recheck", "step", "new_watchpoint", "zoom", "source", "recheck_all"),
+    *("search", "step", "continue", "new_watchpoint", "zoom", "source", "recheck_all"),
     *("step_back", "step_forward", "palette", "quit", "help"),
 )
-"""Global actions of the footer, after those of the pane; the last one is always shown."""
+"""Global actions of the footer after those of the pane; the last one is always shown."""
 _TAKEN = frozenset({"search", "next_hit", "clear_filter", "clear_hit_filter"})
 """Actions that the footer does not name in a list that is searched: the keys of the search take their place."""
+_ENTER = {"nodes": "Tensors", "stack": "Its nodes", "watchpoints": "Edit", "hits": "Tensors", "tensors": "Values"}
+"""What Enter shows, by pane."""
 NOT_IN_PALETTE = frozenset({"next_pane", "previous_pane", "palette", "redraw"})
 
 BY_ID: dict[tuple[str, str], Action] = {(action.where, action.id): action for action in ACTIONS}
@@ -274,9 +278,8 @@ LIVE_ACTIONS: tuple[Action, ...] = tuple(
 
 _LIVE_BY_ID = {action.id: action for action in LIVE_ACTIONS}
 _LIVE_ADDED = tuple(action for action in LIVE_ACTIONS if ("global", action.id) not in BY_ID)
-_LIVE_FOOTER = (
-    *("step_forward", "continue", "pause", "recheck", "next_hit", "forward", "search", "terminate", "save_dump"),
-)
+_LIVE_FOOTER = ("step_forward", "continue", "pause", "forward", "terminate", "save_dump")
+"""What drives trainings: the first three before everything else in the footer, the others at its end."""
 LIVE_ONLY = frozenset(action.id for action in _LIVE_ADDED)
 """Actions that do nothing without a training."""
 
@@ -322,12 +325,14 @@ def footer(pane: str, *, live: bool = False, search: str = "") -> list[Action]:
         back = [BY_ID["global", "back"]] if search == SEARCH else []
         return [*keys[:2], *back, *keys[2:], *(each for each in others if each.id not in _TAKEN)]
     own = [action for action in ACTIONS if action.where == pane]
-    usual = own + [BY_ID["global", id_] for id_ in FOOTER]
+    first = [BY_ID["global", id_] for id_ in TO_THE_CAUSE]
+    first += [replace(BY_ID["list", "select"], title=_ENTER[pane]), BY_ID["global", "recheck"]]
+    usual = [*first, *own, *(BY_ID["global", id_] for id_ in FOOTER)]
     if not live:
         return usual
-    usual = [_meant_live(action) for action in usual]
-    first = [_LIVE_BY_ID.get(id_) or BY_ID["global", id_] for id_ in _LIVE_FOOTER]
-    return [*first[:3], *own, *first[3:], *(each for each in usual if each not in own and each not in first)]
+    driving = [_LIVE_BY_ID[id_] for id_ in _LIVE_FOOTER]
+    rest = [_meant_live(action) for action in usual]
+    return [*driving[:3], *(each for each in rest[:-1] if each not in driving[:3]), *driving[3:], rest[-1]]
 
 
 def _meant_live(action: Action) -> Action:

@@ -21,7 +21,7 @@ from tui_debugger.text.numbers import count, number, percent
 from tui_debugger.tui import theme
 from tui_debugger.tui.widgets.text import Cell
 from tui_debugger.tui.widgets.virtual_table import Column
-from tui_debugger.watch.conditions import CONDITIONS, not_finite_words
+from tui_debugger.watch.condition_table import CONDITIONS, not_finite_words
 from tui_debugger.watch.recommended import RECOMMENDED
 from tui_debugger.watch.text import format_selection
 

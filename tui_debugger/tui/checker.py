@@ -1,4 +1,4 @@
-"""Checking: step resets, rechecks, everything, on to the next step with a hit; and in which state the hits are."""
+"""Checks: step resets, rechecks, everything, on to the next step with a hit; and the state of the hits."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Protocol
 from tui_debugger.errors import CancelledError
 from tui_debugger.model import Verdict
 from tui_debugger.text.clean import clean
-from tui_debugger.text.numbers import named, plural, size
-from tui_debugger.text.tensors import step_text
+from tui_debugger.text.numbers import plural, size
+from tui_debugger.text.tensors import step_text, steps_text
 from tui_debugger.tui import theme
 from tui_debugger.tui.cells import ResultCounts
 from tui_debugger.tui.header import Status
 from tui_debugger.tui.panes.hit_rows import HitFilter
-from tui_debugger.tui.views.view import ViewChanges, tell_views
+from tui_debugger.tui.views.view import ViewChanges, notify_views
 from tui_debugger.tui.work import MIN_INTERVAL, Report, one_line
 
 if TYPE_CHECKING:
@@ -112,6 +112,7 @@ class Checker:
         self._lead = lead
         self._live = live
         self._announced = True
+        self._edition = 0
 
     def handlers(self) -> dict[str, Callable[[], None]]:
         """Returns actions by id."""
@@ -189,9 +190,9 @@ class Checker:
         session, pairs, state = self._session, self._pairs(), self._context.state
         state.too_large = 0
         self._context.hits_pane.follow(state.rank, state.step)
-        if not pairs:
+        if not pairs or self._nothing_to_check:
             self._show(Known(None, None, None))
-        elif session.fresh(pairs) or self._nothing_to_check:
+        elif session.fresh(pairs):
             self._run(lambda report: known(session, session.known(pairs) or check_parts(session, pairs, report)))
         else:
             self._check_if_quick([pairs])
@@ -273,7 +274,7 @@ class Checker:
             self._step_found(found, found.searched_to)
         else:
             self.checked(found)
-        tell_views(self._context.app, ViewChanges())  # what a check found is in open views as well
+        notify_views(self._context.app, ViewChanges())  # what a check found is in open views as well
 
     def checked(self, found: Known) -> None:
         """Shows what is known after a check, or after a part of one."""
@@ -340,6 +341,10 @@ class Checker:
         """Watchpoints or files changed: judges again what was judged, where that is quick; else says what it costs."""
         session, result = self._session, self._context.state.result
         self._show_state()
+        if self._nothing_to_check:
+            self._context.work.cancel("check")
+            self._show(Known(None, None, None))
+            return
         if result is None and self._live is None:
             self.opened()
             return
@@ -357,6 +362,7 @@ class Checker:
         state, result = self._context.state, found.result
         changed = result is not state.result
         state.result, state.tally, state.headline = result, found.tally, found.headline
+        self._edition = self._session.results_edition
         here = set(self._pairs())
         outdated = result.outdated if result is not None else frozenset()
         state.outdated = bool(outdated & here) if self._live is not None else bool(outdated)
@@ -385,6 +391,12 @@ class Checker:
             final=final,
         )
         context.update_header()
+
+    def resumed(self) -> None:
+        """The panes are in front again: shows what checks of a view found meanwhile."""
+        session, edition = self._session, self._session.results_edition
+        if edition != self._edition and not self._context.work.busy("check"):
+            self._context.work.run("known", lambda _: known(session), self._show)
 
     def moved(self) -> None:
         """The position in the run is another one: a step is a filter over what is known."""
@@ -417,19 +429,19 @@ class Checker:
             return "▶", "checking", theme.GOOD
         if self._nothing_to_check:
             return "○", "no watchpoint is enabled: w makes one, a adds the recommended ones", theme.NORMAL
+        if state.stopped:
+            return "◐", f"{state.stopped}: R goes on", theme.DOUBT
         if state.result is None:
             return "○", f"not checked yet: r checks this step{self._cost_text()}, R everything", theme.DOUBT
         if state.outdated:
             return "○", f"outdated: r checks this step{self._cost_text()}, R everything", theme.DOUBT
-        if state.stopped:
-            return "◐", f"{state.stopped}: R goes on", theme.DOUBT
         return self._known_status(state.result)
 
     def _known_status(self, result: CheckResult) -> Status:
         if result.coverage.parts:
             lost = all(part.unrecorded for part in result.coverage.parts)
-            far = "was recorded" if lost else "can be listed"
-            return "◐", f"{_checked_text(result)} checked, as far as it {far}", theme.DOUBT
+            rest = "was not recorded" if lost else "cannot be listed"
+            return "◐", f"{_checked_text(result)} checked, except what {rest}", theme.DOUBT
         missing = set(self._session.pairs()) - set(result.pairs)
         if missing and self._live is None:
             steps = len({step for _, step in missing})
@@ -454,12 +466,12 @@ class Checker:
             return "nothing to check yet: ] runs a step"
         if self._nothing_to_check:
             return "no watchpoint is enabled: w makes one, a adds the recommended ones"
+        if state.stopped and (result is None or not result.hits.findings):
+            return f"no hit so far; {state.stopped}: R goes on"
         if result is None:
             return f"not checked yet: r checks this step{self._cost_text()}, R every step and rank"
         if self._context.hits_pane.filter.here and result.hits.findings:
             return f"no hit at this step, {result.hits.findings:,} in the run: 0 shows all steps, n goes through them"
-        if state.stopped:
-            return f"no hit so far; {state.stopped}: R goes on"
         return self._no_hit(result)
 
     def _no_hit(self, result: CheckResult) -> str:
@@ -541,7 +553,7 @@ def _checked_text(result: CheckResult) -> str:
     if not result.pairs:
         return "nothing"
     steps, ranks = {step for _, step in result.pairs}, {rank for rank, _ in result.pairs}
-    return named("step", sorted(steps)) + (f", {plural(len(ranks), 'rank')}" if len(ranks) > 1 else "")
+    return steps_text(steps) + (f", {plural(len(ranks), 'rank')}" if len(ranks) > 1 else "")
 
 
 def known(session: Session, checked: CheckResult | None = None, *, final: bool = True, too_large: int = 0) -> Known:

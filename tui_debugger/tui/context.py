@@ -1,4 +1,4 @@
-"""The things that the controllers of the main screen share: the run, the position in it, the panes, the node filter."""
+"""The context of the controllers: the run, the position in it, the panes, the filter of the node list."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ class Context:
 
 def watchpoint_name(watchpoint: Watchpoint) -> str:
     """Returns ``TO #3``."""
-    from tui_debugger.watch.conditions import CONDITIONS
+    from tui_debugger.watch.condition_table import CONDITIONS
 
     condition = CONDITIONS.get(watchpoint.condition)
     return f"{condition.abbr if condition else '?'} #{watchpoint.id}"

@@ -21,7 +21,7 @@ from tui_debugger.tui.widgets.text import shorten
 if TYPE_CHECKING:
     from tui_debugger.session import Session
 
-_ORDER = 8
+_LISTED_STEPS = 8
 """Steps that are listed where they did not run in the order of their numbers."""
 Status = tuple[str, str, Style]
 """Glyph, words, style."""
@@ -30,9 +30,9 @@ Status = tuple[str, str, Style]
 def header_lines(session: Session, state: ScreenState, progress: Mapping[str, Progress], status: Status) -> HeaderLines:
     """Returns the lines of an open run."""
     return (
-        (_run(session), position(session, state)),
-        answer(state, checking=bool(progress) or status[1] == "checking"),
-        (_state(progress, status), coverage(session, state)),
+        (_run_cell(session), position_text(session, state)),
+        answer_cells(state, checking=bool(progress) or status[1] == "checking"),
+        (_state_cell(progress, status), coverage_text(session, state)),
     )
 
 
@@ -45,7 +45,7 @@ _STYLES: Final = {
 """The look of the answer, by the value of its ``check.verdicts.Outcome``."""
 
 
-def answer(state: ScreenState, *, checking: bool) -> tuple[Text, Text]:
+def answer_cells(state: ScreenState, *, checking: bool) -> tuple[Text, Text]:
     """Returns what a check came to, and the keys that lead on from there."""
     found = state.headline
     left, right = Text(no_wrap=True), Text(no_wrap=True)
@@ -62,7 +62,7 @@ def answer(state: ScreenState, *, checking: bool) -> tuple[Text, Text]:
     return left, right
 
 
-def _run(session: Session) -> Text:
+def _run_cell(session: Session) -> Text:
     text = Text(no_wrap=True).append("tdbg", theme.GOOD)
     info = session.info
     if info.title:
@@ -71,7 +71,7 @@ def _run(session: Session) -> Text:
     return text.append("  " + shorten(info.path, 60), theme.DIM)
 
 
-def position(session: Session, state: ScreenState, kept: str = "dumped") -> Text:
+def position_text(session: Session, state: ScreenState, kept: str = "dumped") -> Text:
     """Returns rank and step; ``kept`` is what became of the steps that are there."""
     text = Text(no_wrap=True)
     ranks, steps = session.ranks(), session.steps(state.rank)
@@ -87,7 +87,7 @@ def position(session: Session, state: ScreenState, kept: str = "dumped") -> Text
         holes = "" if last - first + 1 == len(steps) else f", {len(steps)} {kept}"
         text.append(f" of {step_text(first)}–{last}{holes}", theme.DIM)
         if any(later < earlier for earlier, later in pairwise(steps)):
-            text.append(f"; order of runs {order_text(steps, _ORDER)}", theme.DIM)
+            text.append(f"; order of runs {order_text(steps, _LISTED_STEPS)}", theme.DIM)
         elif state.unordered:
             text.append("; runs out of order (key y)", theme.DIM)
     elif not steps:
@@ -95,14 +95,14 @@ def position(session: Session, state: ScreenState, kept: str = "dumped") -> Text
     return text
 
 
-def _state(progress: Mapping[str, Progress], status: Status) -> Text:
+def _state_cell(progress: Mapping[str, Progress], status: Status) -> Text:
     if progress:
         return progress_line(progress)
     glyph, words, style = status
     return Text(f"{glyph} {words}", style, no_wrap=True)
 
 
-def coverage(session: Session, state: ScreenState) -> Text:
+def coverage_text(session: Session, state: ScreenState) -> Text:
     """Returns how many tensors the hits stand on, and what is not known."""
     text = Text(no_wrap=True)
     if state.result is not None and state.tally is not None:

@@ -23,9 +23,9 @@ from tui_debugger.text.tensors import step_text
 from tui_debugger.tui import theme
 from tui_debugger.tui.context import ScreenState
 from tui_debugger.tui.dialogs.modal import Line, Modal
-from tui_debugger.tui.header import Status, answer, coverage, position
+from tui_debugger.tui.header import Status, answer_cells, coverage_text, position_text
 from tui_debugger.tui.theme import GREY, ORANGE
-from tui_debugger.tui.views.view import ViewChanges, tell_views
+from tui_debugger.tui.views.view import ViewChanges, notify_views
 from tui_debugger.tui.widgets.bars import HeaderLines, progress_line
 from tui_debugger.tui.work import MIN_INTERVAL, Report, one_line
 
@@ -136,7 +136,7 @@ def live_lines(
     """
     states = session.trainings()
     here = next((each for each in states if each.rank == state.rank), None)
-    place = position(session, state, "kept")
+    place = position_text(session, state, "kept")
     if one_rank and len(states) > 1:
         place.append("  this rank only", theme.DOUBT)
     if here is None:
@@ -144,11 +144,11 @@ def live_lines(
         return (
             (Text("tdbg", theme.GOOD, no_wrap=True), place),
             (nothing, nothing),
-            (nothing, coverage(session, state)),
+            (nothing, coverage_text(session, state)),
         )
     doing = progress_line(progress) if progress else _status_cell(states, here, check)
-    found = answer(state, checking=check[1] == "checking")
-    return (_training_cell(here), place), found, (doing, coverage(session, state))
+    found = answer_cells(state, checking=check[1] == "checking")
+    return (_training_cell(here), place), found, (doing, coverage_text(session, state))
 
 
 def _training_cell(state: LiveState) -> Text:
@@ -687,7 +687,7 @@ class LiveControl:
         if self._more_came:
             self._more_came = False
             self._follow()
-        tell_views(context.app, ViewChanges.of_training(changes, self._renewed()))
+        notify_views(context.app, ViewChanges.of_training(changes, self._renewed()))
 
     def _follow_failed(self, error: Exception) -> None:
         """Says that taking in went wrong; the next event tries again."""

@@ -240,10 +240,10 @@ class MainScreen(CachedLines, Screen[None]):
 
     def refreshed(self, changes: Changes) -> None:
         """The directory changed."""
-        from tui_debugger.tui.views.view import ViewChanges, tell_views
+        from tui_debugger.tui.views.view import ViewChanges, notify_views
 
         self.navigator.refreshed(changes)
-        tell_views(self.app, ViewChanges.of_dump(changes))
+        notify_views(self.app, ViewChanges.of_dump(changes))
         self.update_header()
 
     # -- results of work -------------------------------------------------------------------------
@@ -286,6 +286,11 @@ class MainScreen(CachedLines, Screen[None]):
         """Returns the actions that the focused pane's keys reach, for the palette."""
         return actions.reachable(self.current_pane, live=self.live is not None)
 
+    def on_screen_resume(self) -> None:
+        """A view or dialog above was closed."""
+        if self.session is not None:
+            self.checker.resumed()
+
     # -- layout and focus ------------------------------------------------------------------------
 
     def on_resize(self, event: events.Resize) -> None:
@@ -305,6 +310,7 @@ class MainScreen(CachedLines, Screen[None]):
                 column.set_class(single and self.panes[self.current_pane] in column.children, "-current")
         self.tabs.display = single
         self._update_tabs()
+        self._update_detail()
 
     def _update_tabs(self) -> None:
         tabs = []
@@ -315,6 +321,8 @@ class MainScreen(CachedLines, Screen[None]):
 
     def focus_pane(self, name: str) -> None:
         """Goes to a pane; when one pane is shown, to that one."""
+        if name == "nodes" and self.current_pane == "hits" and self.session is not None:
+            self.navigator.reveal_selected()
         self.current_pane = name
         self._lay_out(self.size.width, self.size.height)
         self.set_focus(self.panes[name].table, scroll_visible=False)  # its own focus() draws all of it
@@ -337,7 +345,24 @@ class MainScreen(CachedLines, Screen[None]):
     def _update_footer(self) -> None:
         pane = self.panes[self.current_pane]
         shown = actions.footer(self.current_pane, live=self.live is not None, search=pane.search_keys)
-        self.footer.show([(action.main_key, action.title) for action in shown])
+        self.footer.show([(action.main_key, action.title, action.id) for action in shown])
+        self._update_detail()
+
+    def _update_detail(self) -> None:
+        """One pane alone has no lower edge: what it says of the row under the cursor stands in the footer."""
+        self.footer.show_detail(self.panes[self.current_pane].detail if self.has_class("-single") else "")
+
+    def on_pane_detail_changed(self, _: Pane.DetailChanged) -> None:
+        """The cursor of a pane came to another row."""
+        self._update_detail()
+
+    def on_footer_bar_pressed(self, event: FooterBar.Pressed) -> None:
+        """A click on a key of the footer."""
+        pane = self.panes[self.current_pane]
+        if event.action == "select":
+            pane.table.action_select()
+        elif not pane.act_on_search(event.action):
+            self.action_act(event.action)
 
     # -- keys ------------------------------------------------------------------------------------
 
@@ -471,9 +496,10 @@ class MainScreen(CachedLines, Screen[None]):
         if event.opened:
             self.watcher.edit()
 
-    def on_hits_pane_hit_walked_to(self, event: HitsPane.HitWalkedTo) -> None:
-        """The other panes show the hit that is under the cursor now."""
-        self.navigator.go_to_hit(event.hit)
+    def on_hits_pane_hit_highlighted(self, event: HitsPane.HitHighlighted) -> None:
+        """The tensors and the stack follow the cursor, as they do in the node list."""
+        if self.current_pane == "hits":
+            self.navigator.preview(event.hit)
 
     def on_hits_pane_hit_chosen(self, event: HitsPane.HitChosen) -> None:
         """Enter on a hit goes to its node and tensors."""

@@ -289,6 +289,24 @@ class Navigator:
         """Goes to the rank, step, node and tensor of a hit; the hit list stays as it is."""
         self.go_to_tensor(hit.key, hit.row)
 
+    def preview(self, hit: Hit) -> None:
+        """Shows the tensors and the stack of a hit; the cursor of the node list stays, so that a key costs little.
+
+        A hit of another rank, whose nodes would have to be read, is gone to with Enter only.
+        """
+        state = self._context.state
+        if hit.key.rank != state.rank or (hit.key.step, hit.row) == (state.step, state.row):
+            return
+        self._inspector.wanted_slot = (hit.key.side.label, hit.key.slot, hit.key.round)
+        if hit.key.step != state.step:
+            self.place(hit.key.rank, hit.key.step)
+        self._inspector.show_node(hit.row)
+
+    def reveal_selected(self) -> None:
+        """Puts the cursor of the node list on the node that the other panes show."""
+        if self._context.state.row >= 0 and self._context.nodes_pane.current_row != self._context.state.row:
+            self._context.nodes_pane.reveal(self._context.state.row)
+
     def go_to_tensor(self, key: TensorKey, row: int) -> None:
         """Goes to the rank, step, node and slot of a tensor; ``row`` is that of its node."""
         state = self._context.state

@@ -2,6 +2,8 @@
 
 The form on screen, the text form of the command line, the API classes and the wire format all read it. Ids,
 abbreviations, parameters, their order, defaults, ranges and wire numbers are those of MindInsight r1.1 to r2.3.
+``validate`` says which parameters are allowed together, ``reasons`` why nothing could be compared. How a condition is
+judged is in ``watch.evaluate``.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tui_debugger.errors import BadWatchpointError
+from tui_debugger.model import ErrorBits
 
 Value = float | bool
 
@@ -219,7 +222,7 @@ _RANGE = (
     ParamSpec(
         "range_percentage_lt",
         "float",
-        "inside < %",
+        "share in range < %",
         "Hits when less than this share of the elements is inside the range.",
         needs=BOUND_NAMES,
         low=0,
@@ -228,7 +231,7 @@ _RANGE = (
     ParamSpec(
         "range_percentage_gt",
         "float",
-        "inside > %",
+        "share in range > %",
         "Hits when more than this share of the elements is inside the range.",
         needs=BOUND_NAMES,
         low=0,
@@ -330,3 +333,92 @@ def by_abbr(text: str) -> Condition:
         msg = f"no condition is called {word!r}"
         raise BadWatchpointError(msg, hint="one of " + " ".join(_BY_ABBR))
     return found
+
+
+Params = tuple[tuple[str, Value], ...]
+"""(name, value) in definition order."""
+
+REASONS: Final[Mapping[ErrorBits, str]] = {
+    ErrorBits.NAN: "contains NaN",
+    ErrorBits.INF: "contains Inf",
+    ErrorBits.NO_PREVIOUS: "no previous step",
+    ErrorBits.OUT_OF_MEMORY: "exceeds the memory limit",
+    ErrorBits.NO_HISTORY: "no run history",
+    ErrorBits.NO_VALUE: "has no value",
+    ErrorBits.SHAPE_CHANGED: "shape changed",
+    ErrorBits.UNREADABLE: "unreadable",
+}
+"""The reasons why nothing could be compared, in words for people."""
+
+
+NOT_FINITE: Final = ErrorBits.NAN | ErrorBits.INF
+"""The bits that make a tensor a finding by itself and keep every other condition from being judged."""
+
+
+def reasons(error: ErrorBits) -> tuple[str, ...]:
+    """The bits of an error in words, lowest bit first."""
+    return tuple(text for bit, text in REASONS.items() if error & bit)
+
+
+def not_finite_words(error: ErrorBits) -> str:
+    """``NaN``, ``Inf``, ``NaN or Inf``: what of the two there is."""
+    return " or ".join(name for bit, name in ((ErrorBits.NAN, "NaN"), (ErrorBits.INF, "Inf")) if error & bit)
+
+
+def validate(condition_id: str, params: Mapping[str, Value], one_check: bool = False) -> Params:
+    """Checks parameters against every rule and puts them into definition order.
+
+    Hidden parameters that were not set stay unset (their defaults apply when the condition is judged). When no
+    deciding parameter is set, those with a default are set to it; a condition without such a default is refused,
+    because it could never hit.
+
+    Args:
+        condition_id: id or abbreviation.
+        params: values by name.
+        one_check: also demand at most one deciding parameter, as MindInsight's server does for its web page.
+            Otherwise the watchpoint hits when any of them hits, as in its Python API.
+
+    Returns:
+        (name, value) in definition order, numbers as float.
+
+    Raises:
+        BadWatchpointError: an unknown name, a wrong value, or a broken combination.
+    """
+    condition = by_abbr(condition_id)
+    given = {name: condition.param(name).check_value(value) for name, value in params.items()}
+    checks = [spec for spec in condition.params if spec.check and spec.name in given]
+    if one_check and len(checks) > 1:
+        msg = "only one deciding parameter is allowed"
+        raise BadWatchpointError(msg, where=", ".join(spec.name for spec in checks))
+    if not any(spec.visible for spec in checks):
+        checks += _fill_defaults(condition, given)
+    _check_bounds(condition, given, checks)
+    return tuple((spec.name, given[spec.name]) for spec in condition.params if spec.name in given)
+
+
+def _fill_defaults(condition: Condition, given: dict[str, Value]) -> list[ParamSpec]:
+    visible = [spec for spec in condition.params if spec.check and spec.visible]
+    filled = [spec for spec in visible if spec.default is not None]
+    if visible and not filled:
+        msg = f"{condition.id} needs at least one value to compare with"
+        raise BadWatchpointError(msg, hint="set one of " + ", ".join(spec.name for spec in visible))
+    for spec in filled:
+        if spec.default is not None:
+            given[spec.name] = spec.default
+    return filled
+
+
+def _check_bounds(condition: Condition, given: Mapping[str, Value], checks: list[ParamSpec]) -> None:
+    needed = {name for spec in checks for name in spec.needs}
+    present = {spec.name for spec in condition.params if not spec.check and spec.name in given}
+    if needed - present:
+        msg = "a range percentage needs both ends of the range"
+        raise BadWatchpointError(
+            msg, where=condition.id, hint="set " + " and ".join(sorted(needed - present, reverse=True))
+        )
+    if present - needed:
+        msg = "the ends of a range have no effect without a range percentage"
+        raise BadWatchpointError(msg, where=condition.id, hint="set range_percentage_lt or range_percentage_gt")
+    if present and given[BOUND_NAMES[0]] > given[BOUND_NAMES[1]]:
+        msg = "the range starts above its end"
+        raise BadWatchpointError(msg, where=condition.id, hint="exchange the two")

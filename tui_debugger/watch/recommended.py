@@ -53,7 +53,7 @@ from tui_debugger.model import (
     NodeSelector,
     Watchpoint,
 )
-from tui_debugger.watch.conditions import CONDITIONS, Value, validate
+from tui_debugger.watch.condition_table import CONDITIONS, Value, validate
 
 VANISHED: Final = 1e-12
 """Mean magnitude below which a gradient is lost."""
@@ -65,7 +65,7 @@ BIAS_GRADIENT: Final = "BiasAddGrad"
 _BIAS_GRADIENTS: Final = (NodeSelector(NodeKind.REGEX, BIAS), NodeSelector(NodeKind.TYPE, BIAS_GRADIENT))
 """By name as well: where processes sum their gradients up the type is that of the collective operation."""
 RECOMMENDED: Final = "recommend_"
-"""How the names of recommended watchpoints begin, in MindInsight as here."""
+"""The names of recommended watchpoints begin with it, in MindInsight as here."""
 
 _SATURATION: Final[dict[str, dict[str, Value]]] = {
     "tanh": {

@@ -22,7 +22,7 @@ from typing import Final
 
 from tui_debugger.errors import BadWatchpointError
 from tui_debugger.model import SELECTION_WORDS, NodeKind, NodeSelection, NodeSelector, Watchpoint
-from tui_debugger.watch.conditions import CONDITIONS, Condition, Params, ParamSpec, by_abbr, validate
+from tui_debugger.watch.condition_table import CONDITIONS, Condition, Params, ParamSpec, by_abbr, validate
 
 _KINDS: Final = {
     "category": NodeKind.CATEGORY,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tui_debugger.diagnose.explain.evidence import course_words
+from tui_debugger.diagnose.explain.evidence import change_words
 
 
 @pytest.mark.parametrize(
@@ -22,4 +22,4 @@ from tui_debugger.diagnose.explain.evidence import course_words
     ],
 )
 def test_how_it_changed(earlier: float, now: float, words: str, *, share: bool) -> None:
-    assert course_words(earlier, now, share=share) == words
+    assert change_words(earlier, now, share=share) == words

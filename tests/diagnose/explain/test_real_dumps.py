@@ -10,9 +10,8 @@ import pytest
 
 from tests.diagnose.explain.training import LOG, LOSS, MATMUL, MATMUL_GRAD, RELU, RELU_GRAD, training, values
 from tests.session.opened import opened
-from tui_debugger.diagnose.explain.evidence import Guidance, Section
 from tui_debugger.diagnose.explain.explain import explain
-from tui_debugger.diagnose.explain.operator_rules import Standing
+from tui_debugger.diagnose.explain.guidance import Guidance, Section, Standing
 from tui_debugger.model import Side, TensorKey, Verdict
 from tui_debugger.session import Session
 
@@ -227,7 +226,7 @@ def test_data_that_is_bad_in_every_step_was_fed_in_bad_each_time() -> None:
         by_name["x"] = np.full((4, 4), np.nan, np.float32)
     found = likely(hit_of(training(steps), "x", 1, "TO"), "tensor_overflow")
     assert found == {
-        "it was fed in bad": "nothing in the graph writes this parameter: it comes from outside",
+        "it came in bad from outside": "nothing in the graph writes this parameter",
     }
 
 

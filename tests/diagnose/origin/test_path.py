@@ -77,7 +77,7 @@ def test_every_bad_tensor_of_every_step_comes_from_the_logarithm_or_the_division
         path = tracer.trace(hit.key)
         assert path.ending is Ending.ORIGIN, headline(path)
         assert path.start.tensor.key == hit.key
-        ends.add((last(path.end.told.node), path.end.tensor.key.step, path.end.tensor.key.rank))
+        ends.add((last(path.end.origin.node), path.end.tensor.key.step, path.end.tensor.key.rank))
         steps = [hop.tensor.key.step for hop in path.hops]
         assert steps == sorted(steps, reverse=True), "it goes back in time only"
         assert len({hop.tensor.key for hop in path.hops}) == len(path.hops), "and never in a circle"
@@ -201,7 +201,7 @@ def test_the_same_watchpoint_is_asked_upstream(dumps: Callable[[str], Path]) -> 
         path = tracer.trace(key)
         assert all(not session.read(hop.tensor.key).any() for hop in path.hops), "all of them are zero"
         if path.ending is Ending.ORIGIN:
-            inputs = [fed.row.key for fed in path.end.told.inputs if fed.state.value == "clean" and not fed.constant]
+            inputs = [fed.row.key for fed in path.end.origin.inputs if fed.state.value == "clean" and not fed.constant]
             assert all(session.read(key).any() for key in inputs)
 
 
@@ -362,7 +362,7 @@ def test_a_weight_without_a_gradient_leads_to_the_dead_activation(dump: str, dum
     session = opened(dumps(dump))
     path = trace(session, weight_at(session, "fc3.weight", 1), NOT_CHANGED)
     assert path.ending is Ending.ORIGIN
-    assert "act3-ReLU" in path.end.told.node
+    assert "act3-ReLU" in path.end.origin.node
     assert not any("learning_rate" in hop.tensor.key.node for hop in path.hops)
     (reason,) = path.reasons
     assert reason.startswith("all elements of the gradient that SGD-op")

@@ -45,11 +45,11 @@ def looked(dumps: Callable[[str], Path]) -> Callable[[str], tuple[Session, Origi
     """One search in each real dump, for all tests that ask nothing special."""
 
     @cache
-    def look(dump: str) -> tuple[Session, OriginReport]:
+    def searched(dump: str) -> tuple[Session, OriginReport]:
         session = opened(dumps(dump))
         return session, search(session, spread=1000)
 
-    return look
+    return searched
 
 
 def copy_of_steps(dump: Path, target: Path, *steps: int) -> Path:
@@ -125,9 +125,9 @@ def test_it_says_how_it_spread_along_the_graph(
     dump: str, looked: Callable[[str], tuple[Session, OriginReport]]
 ) -> None:
     session, report = looked(dump)
-    (look,) = report.looks
-    assert look.by_graph
-    assert [last(hit.key.node) for hit in look.spread[:2]] == ["ReduceSum", "Mul"]
+    (searched,) = report.searches
+    assert searched.by_graph
+    assert [last(hit.key.node) for hit in searched.spread[:2]] == ["ReduceSum", "Mul"]
     nodes = session.nodes(0)
     reached, front = set(), [report.origins[0].row]
     while front:  # the closure again, edge by edge
@@ -135,16 +135,16 @@ def test_it_says_how_it_spread_along_the_graph(
             if consumer not in reached:
                 reached.add(consumer)
                 front.append(consumer)
-    operators = [hit for hit in look.spread if nodes.op_type(hit.row) != "Parameter"]
+    operators = [hit for hit in searched.spread if nodes.op_type(hit.row) != "Parameter"]
     assert operators
     assert {hit.row for hit in operators} <= reached
-    assert any(nodes.op_type(hit.row) == "Parameter" for hit in look.spread), "an optimizer writes its parameters"
-    orders = [hit.order for hit in look.spread]
+    assert any(nodes.op_type(hit.row) == "Parameter" for hit in searched.spread), "an optimizer writes its parameters"
+    orders = [hit.order for hit in searched.spread]
     assert orders == sorted(orders)
     table = session.source.tensors(0, 3)
     outputs = [i for i in range(len(table)) if int(table.side[i]) == Side.OUTPUT]
     bad = sum(not np.isfinite(np.load(table.spec(i).path)).all() for i in outputs)
-    assert bad <= look.bad <= bad + 5, "beside the outputs hardly any input holds what no output does"
+    assert bad <= searched.bad <= bad + 5, "beside the outputs hardly any input holds what no output does"
 
 
 @pytest.mark.parametrize("dump", NAN_DUMPS)
@@ -163,9 +163,9 @@ def test_a_step_that_was_bad_from_the_start_has_no_origin(dump: str, dumps: Call
     report = search(opened(dumps(dump)), steps=(4, 5))
     assert report.origins == ()
     assert (report.end, report.left) == (End.CARRIED, ((0, 5),))
-    first = report.looks[0].first
+    first = report.searches[0].first
     assert first is not None
-    assert (first.start, last(first.node)) == (Start.FED, "LayerNorm")
+    assert (first.start, last(first.node)) == (Start.TAINTED, "LayerNorm")
     assert {fed.row.slot for fed in first.inputs if fed.state is State.BAD} == {1, 2}
 
 
@@ -184,15 +184,15 @@ def test_weights_that_were_bad_before_the_first_dumped_step_are_no_origin(
 ) -> None:
     report = search(opened(copy_of_steps(dumps(dump), tmp_path / "dump", 4, 5)))
     assert report.origins == ()
-    look = report.looks[0]
-    assert {origin.start for origin in look.before} == {Start.BEFORE}
-    assert "blocks.0.ln1.gamma" in {origin.node for origin in look.before}
+    searched = report.searches[0]
+    assert {origin.start for origin in searched.before} == {Start.BEFORE}
+    assert "blocks.0.ln1.gamma" in {origin.node for origin in searched.before}
 
 
 @pytest.mark.parametrize("dump", MLP_DUMPS)
 def test_a_healthy_run_has_none(dump: str, looked: Callable[[str], tuple[Session, OriginReport]]) -> None:
     _, report = looked(dump)
-    assert (report.origins, report.looks, report.end, report.left) == ((), (), End.ALL, ())
+    assert (report.origins, report.searches, report.end, report.left) == ((), (), End.ALL, ())
     assert len(report.check.pairs) == 6
     assert report.check.coverage.unreadable == 0
 
@@ -367,7 +367,9 @@ def test_a_bad_initial_weight_is_an_origin_at_step_0_and_only_there(tmp_path: Pa
     shutil.rmtree(writer.step(0))
     report = search(opened(tmp_path))
     assert report.origins == ()
-    assert [(look.pair, [o.node for o in look.before]) for look in report.looks] == [((0, 5), ["fc1.weight"])]
+    assert [(searched.pair, [o.node for o in searched.before]) for searched in report.searches] == [
+        ((0, 5), ["fc1.weight"])
+    ]
 
 
 def test_an_optimizer_that_breaks_a_weight_is_the_origin(tmp_path: Path) -> None:
@@ -396,7 +398,7 @@ def test_unknown_inputs_give_no_origin_and_are_named(tmp_path: Path) -> None:
         np.save(one(writer.step(step), "ReLU.*.output.*"), NAN)
     report = search(opened(tmp_path))
     assert (report.origins, report.end) == ((), End.ALL)
-    first = report.looks[0].first
+    first = report.searches[0].first
     assert first is not None
     assert (first.node, first.start) == (RELU, Start.UNKNOWN)
     assert [(fed.row.index, fed.state) for fed in first.inputs] == [(-1, State.UNKNOWN)]
@@ -516,7 +518,7 @@ def test_a_constant_is_no_origin_and_the_search_goes_on(tmp_path: Path, generati
     spoil(one(writer.step(1), "Log*output.0.*"))
     report = search(opened(tmp_path))
     assert (only(report).node, only(report).step) == ("Default/Log-op3", 1)
-    assert [look.pair for look in report.looks] == [(0, 1)], "a softmax absorbs the mask"
+    assert [searched.pair for searched in report.searches] == [(0, 1)], "a softmax absorbs the mask"
     assert report.check.coverage.by_design == 2, "the sum, at each of two steps"
 
 
@@ -526,10 +528,10 @@ def test_without_a_graph_it_works_from_input_files(dump: str, dumps: Callable[[s
     shutil.rmtree(copy / "rank_0" / "graphs")
     report = search(opened(copy))
     assert [last(origin.node).rpartition("_")[2] for origin in report.origins] == ["Log", "Div"]
-    (look,) = report.looks
-    assert not look.by_graph
-    assert len(look.spread) == 5
-    assert [hit.order for hit in look.spread] == sorted(hit.order for hit in look.spread)
+    (searched,) = report.searches
+    assert not searched.by_graph
+    assert len(searched.spread) == 5
+    assert [hit.order for hit in searched.spread] == sorted(hit.order for hit in searched.spread)
     assert report.origins[0].stack == ()
 
 
@@ -558,9 +560,9 @@ def test_inputs_count_whatever_the_watchpoint_selects(tmp_path: Path) -> None:
     assert only(search(opened(tmp_path), "TL max_gt=100")).node == MATMUL
     report = search(opened(tmp_path), "TL max_gt=100 @ type=ReLU")
     assert report.origins == ()
-    first = report.looks[0].first
+    first = report.searches[0].first
     assert first is not None
-    assert (first.node, first.start, first.inputs[0].state) == (RELU, Start.FED, State.BAD)
+    assert (first.node, first.start, first.inputs[0].state) == (RELU, Start.TAINTED, State.BAD)
 
 
 def test_of_several_watchpoints_the_one_that_starts_is_named(tmp_path: Path) -> None:
@@ -596,9 +598,9 @@ def test_the_scope_limits_what_is_looked_at_but_not_what_counts_as_input(tmp_pat
     session.restrict(NodeQuery(text="ReLU-op2$", regex=True))
     report = search(session)
     assert report.origins == ()
-    assert report.looks[0].bad == 1
-    assert report.looks[0].first is not None
-    assert report.looks[0].first.start is Start.FED
+    assert report.searches[0].bad == 1
+    assert report.searches[0].first is not None
+    assert report.searches[0].first.start is Start.TAINTED
 
 
 # -- ranks -----------------------------------------------------------------------------------------
@@ -611,7 +613,7 @@ def test_the_rank_with_the_earlier_step_is_first(tmp_path: Path) -> None:
     report = search(opened(tmp_path))
     assert [(origin.rank, origin.step, origin.node) for origin in report.origins] == [(1, 1, RELU)]
     assert report.check.pairs == ((0, 0), (1, 0), (0, 1), (1, 1)), "every rank of the step is looked at"
-    assert [look.pair for look in report.leading] == [(1, 1)]
+    assert [searched.pair for searched in report.leading] == [(1, 1)]
 
 
 def test_in_the_same_step_execution_order_decides(tmp_path: Path) -> None:
@@ -620,8 +622,8 @@ def test_in_the_same_step_execution_order_decides(tmp_path: Path) -> None:
     spoil(one(writer.step(1, rank=2), "MatMul.*.output.*"))
     report = search(opened(tmp_path))
     assert [(origin.rank, origin.node) for origin in report.origins] == [(2, MATMUL), (0, RELU)]
-    assert [look.pair[0] for look in report.first_looks] == [2, 0]
-    assert [look.pair[0] for look in report.leading] == [2]
+    assert [searched.pair[0] for searched in report.first_searches] == [2, 0]
+    assert [searched.pair[0] for searched in report.leading] == [2]
 
 
 def test_the_same_tensor_in_the_same_step_makes_no_rank_first(tmp_path: Path) -> None:
@@ -629,7 +631,7 @@ def test_the_same_tensor_in_the_same_step_makes_no_rank_first(tmp_path: Path) ->
     for rank in (0, 3):
         spoil(one(writer.step(0, rank=rank), "ReLU.*.output.*"))
     report = search(opened(tmp_path))
-    assert [look.pair[0] for look in report.leading] == [0, 3]
+    assert [searched.pair[0] for searched in report.leading] == [0, 3]
 
 
 def test_a_rank_that_is_bad_without_an_origin_comes_after_those_that_have_one(tmp_path: Path) -> None:
@@ -640,8 +642,8 @@ def test_a_rank_that_is_bad_without_an_origin_comes_after_those_that_have_one(tm
     np.save(one(writer.step(0, rank=0), "ReLU.*.output.*"), NAN)
     spoil(one(writer.step(0, rank=1), "ApplyMomentum.*.output.*"))
     report = search(opened(tmp_path))
-    assert [(look.pair[0], bool(look.origins)) for look in report.first_looks] == [(1, True), (0, False)]
-    assert [look.pair[0] for look in report.leading] == [1]
+    assert [(searched.pair[0], bool(searched.origins)) for searched in report.first_searches] == [(1, True), (0, False)]
+    assert [searched.pair[0] for searched in report.leading] == [1]
 
 
 # -- cancelling ------------------------------------------------------------------------------------

@@ -20,8 +20,8 @@ from tests.live.client.test_recorder import Loop
 from tui_debugger.errors import TdbgError
 from tui_debugger.live import wire
 from tui_debugger.live.client import Recorder, TrainingTerminated
-from tui_debugger.live.client.address import Settings, settings
 from tui_debugger.live.client.agent import Agent, ClientHit, ClientValue, Identity
+from tui_debugger.live.client.link import Settings, settings
 from tui_debugger.live.client.messages import GraphBuilder
 from tui_debugger.live.wire import RemoteTensor, RemoteWatchpoint, Unrecorded
 from tui_debugger.model import TensorMeta, TensorStats, Verdict, WatchResult

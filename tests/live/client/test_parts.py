@@ -13,20 +13,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.watch.scalar_judge import judge_scalar
 from tui_debugger.graph.build import build_table
 from tui_debugger.graph.messages import parse_graph, type_name
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.live import wire
 from tui_debugger.live.client.agent import of_the_training
-from tui_debugger.live.client.judging import as_watchpoint, resolve, watched
+from tui_debugger.live.client.judging import Judge, as_watchpoint, resolve, watched
 from tui_debugger.live.client.messages import GraphBuilder, cut, graph_chunks, stack_text, type_number
-from tui_debugger.live.client.recorded import measure
+from tui_debugger.live.client.probe import Identity
+from tui_debugger.live.client.recorded import Recordings, Room, measure
 from tui_debugger.live.client.recorder import to_numpy
-from tui_debugger.live.watching import wire_params
+from tui_debugger.live.graph import wire_params
 from tui_debugger.live.wire import RemoteWatchpoint
 from tui_debugger.model import Category, Watchpoint
 from tui_debugger.stats.dtypes import canonical_name
-from tui_debugger.watch.conditions import CONDITIONS, evaluate, validate
+from tui_debugger.stats.records import RequiredStats
+from tui_debugger.watch.condition_table import CONDITIONS, validate
 
 # -- judging ---------------------------------------------------------------------------------------------
 
@@ -75,7 +78,7 @@ def test_a_condition_from_the_wire_judges_as_offline(
     assert need is not None
     record = measure(np.array(array), need, None if previous is None else np.array(previous))
     initial = CONDITIONS[watchpoint.condition].initial_only
-    expected = evaluate(watchpoint, record, first_step=False, initial=initial)
+    expected = judge_scalar(watchpoint, record, first_step=False, initial=initial)
     found = judge.results("x", record, initial=initial)
     if expected is None or (previous is None and "previous" in str(expected)):
         assert not found
@@ -104,6 +107,40 @@ def test_scopes_cover_what_is_below_them() -> None:
 def test_a_watchpoint_that_names_a_node_twice_judges_it_once() -> None:
     judge = watched([_remote(Watchpoint(1, "tensor_overflow"), ("a", ""), ("kernel_graph_0/a", ""))], ["a"])
     assert len(judge.watchpoints("a")) == 1
+
+
+def test_many_tensors_at_once_are_judged_as_each_alone() -> None:
+    names = ["a", "b", "c"]
+    judge = Judge((each, names[: 1 + each.id % 3]) for each in _every_condition())
+    arrays = [np.zeros(4), np.array([np.nan, 1.0]), np.array([1e30, -2.0, 3.0])]
+    records = [(name, measure(array, judge.need(name) or RequiredStats())) for name in names for array in arrays]
+    at_once = judge.evaluate(records)
+    assert at_once == [judge.results(name, record) for name, record in records]
+    assert any(at_once)
+
+
+def test_a_record_that_holds_less_answers_the_watchpoints_that_it_can() -> None:
+    overflow, unchanged = Watchpoint(1, "tensor_overflow"), Watchpoint(2, "weight_not_changed", validate("WNC", {}))
+    judge = Judge([(overflow, ["a"]), (unchanged, ["a"])])
+    (found,) = judge.evaluate([("a", measure(np.array([np.nan]), RequiredStats()))], covered_only=True)
+    assert [each.watchpoint for each in found] == [1]
+
+
+@pytest.mark.parametrize("together", [1, 2, 1000])
+def test_whatever_was_recorded_under_one_name_is_judged(monkeypatch: pytest.MonkeyPatch, together: int) -> None:
+    """Whether they are judged one by one, in pairs, or at the end: each counts, the first hit is the one reported."""
+    monkeypatch.setattr("tui_debugger.live.client.recorded._TOGETHER", together)
+    recordings = Recordings(Identity("test"), Room(1 << 20), keeping=True)
+    recordings.add("a", "activation", np.zeros(1))
+    recordings.watch([_remote(Watchpoint(1, "tensor_too_large", validate("TL", {"max_gt": 1.0})), ("a", ""))])
+    for value in (1.0, 2.0, 1.0, 4.0, 1.0):
+        recordings.add("a", "activation", np.array([value]))
+    (hit,) = recordings.evaluate(recheck=False, initial=False)
+    assert hit.result.params[0].actual == 2.0
+    assert recordings.evaluate(recheck=False, initial=False) == [hit]
+    recordings.next_step()
+    recordings.add("a", "activation", np.array([1.0]))
+    assert recordings.evaluate(recheck=False, initial=False) == []
 
 
 @pytest.mark.parametrize(

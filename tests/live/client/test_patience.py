@@ -8,7 +8,7 @@ from tui_debugger.live.client.judging import EXCUSED, Judge, Patience
 from tui_debugger.live.client.recorded import measure
 from tui_debugger.model import Watchpoint, WatchResult
 from tui_debugger.stats.records import Record
-from tui_debugger.watch.conditions import validate
+from tui_debugger.watch.condition_table import validate
 
 NAME = "fc.weight"
 

@@ -12,7 +12,7 @@ from tui_debugger.live.graph import RankGraph
 from tui_debugger.live.wire import ReceivedHit
 from tui_debugger.model import ErrorBits, ParamResult, TensorMeta, TensorStats, Verdict, Watchpoint
 from tui_debugger.text.rows import hit_row
-from tui_debugger.watch.conditions import validate
+from tui_debugger.watch.condition_table import validate
 
 GRAPH = RankGraph([NET])
 TO = Watchpoint(3, "tensor_overflow")

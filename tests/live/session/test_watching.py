@@ -11,12 +11,10 @@ import pytest
 from tests.live.recordings import recorded_graph, recording
 from tests.live.session.doubles import LOSS, MATMUL, NET, RELU, UPDATE, WEIGHT
 from tui_debugger.graph.search import select
-from tui_debugger.live.graph import RankGraph
-from tui_debugger.live.watching import remote_watchpoints, wire_params
+from tui_debugger.live.graph import RankGraph, remote_watchpoints, wire_params
 from tui_debugger.live.wire import TrainingInfo
 from tui_debugger.model import NodeKind, NodeSelection, NodeSelector, Watchpoint
-from tui_debugger.watch.condition_table import CONDITIONS, IN_A_ROW
-from tui_debugger.watch.conditions import validate
+from tui_debugger.watch.condition_table import CONDITIONS, IN_A_ROW, validate
 
 GPU = TrainingInfo(1, 0, None, "", "0", "GPU", "MindSpore 2.0.0")
 ASCEND = TrainingInfo(1, 0, None, "", "0", "Ascend", "MindSpore 2.0.0")

@@ -14,7 +14,7 @@ from tests.live.torch.watching import recommended_watchpoints
 from tui_debugger.graph.build import build_table
 from tui_debugger.graph.messages import parse_graph
 from tui_debugger.graph.table import NodeTable
-from tui_debugger.live.watching import wire_params
+from tui_debugger.live.graph import wire_params
 from tui_debugger.live.wire import (
     Event,
     Phase,
@@ -27,7 +27,7 @@ from tui_debugger.live.wire import (
 )
 from tui_debugger.model import Watchpoint
 from tui_debugger.stats.dtypes import dtype_of
-from tui_debugger.watch.conditions import CONDITIONS, validate
+from tui_debugger.watch.condition_table import CONDITIONS, validate
 
 ROOT = Path(__file__).resolve().parents[3]
 PATIENCE = 60.0

@@ -18,8 +18,8 @@ from tests.cli.running import run
 from tests.live.torch.driving import ROOT
 from tests.thorough import few
 from tui_debugger.diagnose.origin.upstream import trace
-from tui_debugger.graph.edges import real_inputs
-from tui_debugger.graph.operator_types import is_collective
+from tui_debugger.graph.categories import is_collective
+from tui_debugger.graph.table import real_inputs
 from tui_debugger.model import Side
 from tui_debugger.session.opening import open_dump
 from tui_debugger.session.session import Session

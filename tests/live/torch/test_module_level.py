@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.live.torch.driving import Driven
-from tui_debugger.graph.edges import real_inputs
+from tui_debugger.graph.table import real_inputs
 from tui_debugger.live.wire import START
 from tui_debugger.model import Category
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.live.torch.driving import Driven
-from tui_debugger.graph.edges import real_inputs
+from tui_debugger.graph.table import real_inputs
 from tui_debugger.model import Category
 
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install tui_debugger[torch-tests]")

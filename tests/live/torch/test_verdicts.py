@@ -13,18 +13,19 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install tui_debugger[torch-tests]")
 
 from tests.thorough import examples  # noqa: E402 - torch first
+from tests.watch.scalar_judge import judge_scalar  # noqa: E402 - torch first
 from tui_debugger.live.client.judging import Judge  # noqa: E402
 from tui_debugger.live.client.recorded import measure  # noqa: E402
 from tui_debugger.model import Verdict, Watchpoint  # noqa: E402
 from tui_debugger.stats.records import RequiredStats  # noqa: E402
 from tui_debugger.torch import exact  # noqa: E402
-from tui_debugger.torch.captures import Step  # noqa: E402
-from tui_debugger.torch.elements import as_array, chunks, type_name  # noqa: E402
+from tui_debugger.torch.captures import Plans, Step  # noqa: E402
 from tui_debugger.torch.exact import Waiting  # noqa: E402
-from tui_debugger.torch.plans import Plans  # noqa: E402
+from tui_debugger.torch.internals import as_array, chunks, type_name  # noqa: E402
 from tui_debugger.torch.training import Previous, see_all  # noqa: E402
 from tui_debugger.torch.verdicts import judge_step  # noqa: E402
-from tui_debugger.watch.conditions import evaluate, needs, validate  # noqa: E402 - torch first
+from tui_debugger.watch.condition_table import validate  # noqa: E402 - torch first
+from tui_debugger.watch.evaluate import needs  # noqa: E402
 
 FLOATS = ["float32", "float64", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"]
 OTHERS = ["int8", "uint8", "int32", "int64", "uint16", "bool", "complex64"]
@@ -116,7 +117,7 @@ def _place(request: pytest.FixtureRequest) -> Iterator[None]:
 def said(watchpoint: Watchpoint, now: torch.Tensor, then: torch.Tensor | None) -> set[int]:
     """What an offline check says."""
     record = measure(as_array(now), needs(watchpoint), None if then is None else as_array(then))
-    result = evaluate(watchpoint, record, first_step=True)
+    result = judge_scalar(watchpoint, record, first_step=True)
     return set() if result is None or result.verdict is Verdict.NOT_COMPARABLE else {watchpoint.id}
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from tui_debugger.graph.build import build_table
 from tui_debugger.graph.messages import parse_graph
 from tui_debugger.graph.search import select
-from tui_debugger.live.watching import remote_watchpoints
+from tui_debugger.live.graph import remote_watchpoints
 from tui_debugger.live.wire import RemoteWatchpoint, Training
 from tui_debugger.watch.recommended import recommended
 

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from tui_debugger.errors import CancelledError
 from tui_debugger.model import Progress
-from tui_debugger.stats.slicing import parse_slice
 from tui_debugger.text.values import (
     CellKind,
     Family,
@@ -26,9 +25,10 @@ from tui_debugger.text.values import (
     family,
     float_text,
     format_window,
+    parse_slice,
 )
-from tui_debugger.tui.values import search as value_search
-from tui_debugger.tui.values.search import Found, can_be_bad, find_bad, find_extreme
+from tui_debugger.tui.values import screen as value_search
+from tui_debugger.tui.values.screen import Found, can_be_bad, find_bad, find_extreme
 
 FOUR = NumberFormat()
 

@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tui_debugger.stats.compare_pairs import Pairs, Tolerance
-from tui_debugger.stats.slicing import default_slice, parse_slice
 from tui_debugger.text.heat_map import heat_table_of
-from tui_debugger.text.values import CellKind, NumberFormat
+from tui_debugger.text.values import CellKind, NumberFormat, default_slice, parse_slice
 from tui_debugger.tui.views.compare_panes import (
     MARK,
     CellContent,

@@ -13,7 +13,8 @@ from tests.session.opened import opened as session_on
 from tests.sources.writer import MLP, DumpWriter, Generation, Graph, Node, write_dump
 from tests.tui.screens_host import HOSTILE, Opened, opened
 from tests.tui.views.host import PlainHost
-from tui_debugger.diagnose.explain.explain import explain, lines
+from tui_debugger.diagnose.explain.explain import explain
+from tui_debugger.diagnose.explain.guidance import lines
 from tui_debugger.model import Hit, Side, TensorKey, Verdict
 from tui_debugger.session import Session
 from tui_debugger.tui.views.explain import ExplainView

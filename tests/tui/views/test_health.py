@@ -148,7 +148,7 @@ async def test_ranks_one_by_one(bad_run: Path) -> None:
     session.check(session.pairs())
     view, _ = view_of(session)
     async with opened(view, WIDE) as screen:
-        assert "all 2 ranks: the worst" in screen.text
+        assert "all 2 ranks, the worst is shown" in screen.text
         assert "◆" in row_line(screen, "ReLU-op2")
         await screen.press(">")
         assert "rank 0" in screen.text
@@ -166,7 +166,7 @@ async def test_more_steps_than_columns() -> None:
     async with opened(view, NARROW) as screen:
         await screen.press("r")
         assert row_line(screen, "▌  a").count("◆") == 1
-        assert "up to 16 steps a column: the worst" in screen.text
+        assert "up to 16 steps a column, the worst is shown" in screen.text
         await screen.press("n")
         assert "(worst at 617)" in screen.text
         await screen.press("f")  # one step a column: the cursor stays where it was

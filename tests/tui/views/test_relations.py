@@ -209,7 +209,7 @@ async def test_the_other_views_open_on_the_tensor_under_the_cursor(session: Call
 
 
 async def test_it_opens_from_the_hits_and_t_leads_back(open_screen: OpenScreen) -> None:
-    async with open_screen("mindspore-2.0-nan") as screen:
+    async with open_screen("mindspore-2.0-nan", step=0) as screen:
         await screen.press("s", "3", "enter")
         await screen.settled()
         await screen.press("4", "g", "n", "L")

@@ -1,1 +1,1 @@
-"""What was found on a tensor, what usually causes it, what speaks for which cause here, and what to do next."""
+"""Explains findings: the usual causes, what speaks for which of them here, and what to do next."""

@@ -1,4 +1,4 @@
-"""The immutable answer: what was found on one tensor, what speaks for which cause, what to look at next."""
+"""Evidence around one tensor: its inputs, its optimizer, the step before, the quantities that hit."""
 
 from __future__ import annotations
 
@@ -7,16 +7,15 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tui_debugger.check.provenance import updater_of
+from tui_debugger.check.provenance import in_place, updater_of
 from tui_debugger.check.types import TensorRow
-from tui_debugger.diagnose.explain.operator_rules import Cause, Standing
+from tui_debugger.diagnose.explain.guidance import Cause, Standing
 from tui_debugger.errors import TdbgError
-from tui_debugger.graph.categories import gradient_of, update_of
-from tui_debugger.graph.optimizers import divides, group_start, is_learning_rate, settings_of
+from tui_debugger.graph.categories import divides, gradient_of, group_start, is_learning_rate, settings_of, update_of
 from tui_debugger.graph.table import NodeFlag
 from tui_debugger.model import (
     PARAMETERS,
@@ -33,112 +32,24 @@ from tui_debugger.model import (
 from tui_debugger.stats.side_by_side import compare
 from tui_debugger.text.hits import param_words
 from tui_debugger.text.phrases import num, tail, times
-from tui_debugger.text.tensors import place_text, run_text
-from tui_debugger.watch.conditions import PLAIN
+from tui_debugger.text.tensors import run_text
+from tui_debugger.watch.evaluate import PLAIN
+from tui_debugger.watch.recommended import BIAS_GRADIENT
 
 if TYPE_CHECKING:
     from tui_debugger.diagnose.run import Run
 
 
-@dataclass(frozen=True, slots=True)
-class Advice:
-    """What to look at next.
-
-    Attributes:
-        text: one sentence.
-        view: id of the view that shows it: ``origin``, ``trend``, ``values`` ...; empty: no view.
-        about: the tensor that the view is opened on; None: the tensor that the guidance is about.
-        arguments: what a command takes after the path, the command first; empty: no command.
-    """
-
-    text: str
-    view: str = ""
-    about: TensorKey | None = None
-    arguments: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Section:
-    """Guidance for one condition, or for several that say the same.
-
-    Attributes:
-        conditions: ids in the condition table; empty for a tensor without a finding.
-        title: a few words.
-        found: what was found, with the set and the actual numbers.
-        causes: likely ones first, those that are ruled out last.
-        advice: what to look at next.
-        facts: numbers worth knowing that are no cause.
-    """
-
-    conditions: tuple[str, ...]
-    title: str
-    found: str
-    causes: tuple[Cause, ...] = ()
-    advice: tuple[Advice, ...] = ()
-    facts: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Guidance:
-    """Everything that can be said about one tensor.
-
-    Attributes:
-        tensor: the tensor with its type, shape and statistics.
-        node_type: operator type of its node.
-        sections: one per condition that was found, the origin of NaN and Inf first; without a finding one that says
-            what is clean.
-        missing: what could not be looked at, and why.
-        finding: whether there is a finding.
-        graphs: whether the rank has several graphs, so that a name alone may mean two nodes.
-    """
-
-    tensor: TensorRow
-    node_type: str
-    sections: tuple[Section, ...]
-    missing: tuple[str, ...] = ()
-    finding: bool = False
-    graphs: bool = False
-
-
-def culprit_of(evidence: Evidence, likely: Sequence[Cause]) -> Given | None:
-    """The input that the likely causes speak of, the last one named; else the first one that is no constant."""
-    text = " ".join(cause.evidence for cause in likely)
-    named = [given for given in evidence.dumped if f"{given.label} " in f"{text} "]
-    return named[-1] if named else next((given for given in evidence.dumped if not given.constant), None)
-
-
-def with_command(evidence: Evidence, advice: Advice) -> Advice:
-    """The advice with the command that shows the same as its view; one that has a command of its own keeps it."""
-    if advice.arguments or advice.view not in _COMMANDS or evidence.key.step < 0:
-        return advice
-    key = advice.about or evidence.key
-    name, before, after, of_step = _COMMANDS[advice.view]
-    place = place_text(key, with_graph=len(evidence.flow.nodes.graphs) > 1)
-    where = ["--step", str(key.step)] if of_step else []
-    where += ["--rank", str(key.rank)] if len(evidence.session.ranks()) > 1 else []
-    return replace(advice, arguments=(name, *before, *([place] if after is not None else []), *(after or ()), *where))
-
-
-_COMMANDS: Final[dict[str, tuple[str, tuple[str, ...], tuple[str, ...] | None, bool]]] = {
-    "origin": ("origin", ("--from",), (), True),
-    "explain": ("explain", (), (), True),
-    "relations": ("relations", (), (), True),
-    "trend": ("trend", (), (), False),
-    "compare": ("diff", (), (), True),
-    "distribution": ("show", (), ("--distribution",), True),
-    "values": ("show", (), (), True),
-    "health": ("health", (), None, False),
-}
-"""By view: command, what stands before and after the tensor (None: it takes no tensor), whether it is of a step."""
-
 MOST_BYTES = 1 << 28
 """Tensors above this size are not read once more only to say how much they changed, or where they saturate."""
+MOST_LAYERS = 48
+"""Layers whose gradients are measured: of more, so many with the same distance."""
 MOST_INPUTS = 64
 """Inputs of a node that are measured: an AddN or Concat may have thousands."""
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class Operand:
     """One of the tensors that went into the node.
 
     Attributes:
@@ -148,7 +59,7 @@ class Given:
         source: the end of that node's name; of the tensor's own node when nobody knows.
         constant: the value of a graph constant.
         gradient: it comes from the backward pass.
-        made: the producer's output that it is, where to go on upstream; the tensor itself when that was not dumped.
+        upstream: the producer's output that it is, where to go on; the tensor itself when that was not dumped.
         stats: None where it was not dumped or cannot be read.
     """
 
@@ -158,7 +69,7 @@ class Given:
     source: str
     constant: bool
     gradient: bool
-    made: TensorKey
+    upstream: TensorKey
 
     @property
     def stats(self) -> TensorStats | None:
@@ -172,13 +83,13 @@ class Given:
 
     @property
     def bad(self) -> bool:
-        """Whether it has NaN or Inf."""
+        """It has NaN or Inf."""
         return self.stats is not None and self.stats.bad
 
 
 @dataclass(frozen=True, slots=True)
 class Optimizer:
-    """What updates a parameter, in the step that made the value.
+    """The update of a parameter, in the step that made the value.
 
     Attributes:
         name, type: the update operator.
@@ -187,7 +98,7 @@ class Optimizer:
         rate_row: where it stands, to follow it through the steps.
         momentum, decay: the same for momentum and weight decay.
         gradient: the gradient that it got.
-        made: the output of the operator that made the gradient, where to go on upstream.
+        gradient_upstream: the output of the operator that made the gradient, where to go on.
         states: the optimizer's own parameters, such as momenta.
         normalised: see ``Settings``.
     """
@@ -200,24 +111,24 @@ class Optimizer:
     momentum: float | None
     decay: float | None
     gradient: TensorRow | None
-    made: TensorKey | None
+    gradient_upstream: TensorKey | None
     states: tuple[TensorRow, ...]
     normalised: bool
 
     @property
-    def ours(self) -> bool:
-        """Whether it is what our client for PyTorch calls an update: a gradient that is not there does not exist."""
+    def of_pytorch(self) -> bool:
+        """It is what our client for PyTorch calls an update: a gradient that is not there does not exist."""
         return self.type == "OptimizerUpdate"
 
     @property
     def label(self) -> str:
-        """What to call it: the end of the operator's name."""
-        return "the optimizer" if self.ours else tail(self.name)
+        """Its name in a sentence: the end of the operator's name."""
+        return "the optimizer" if self.of_pytorch else tail(self.name)
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """How much a weight changed: mean |Δw|, and mean |w| before."""
+    """The change of a weight: mean |Δw|, and mean |w| before."""
 
     moved: float
     before: float
@@ -228,8 +139,21 @@ class Change:
         return self.moved / self.before if self.before else None
 
 
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """A weight and the gradient that the optimizer got for it.
+
+    Attributes:
+        name: the weight.
+        norm: of the gradient; None where it was not dumped or holds nothing finite.
+    """
+
+    name: str
+    norm: float | None
+
+
 class Evidence:
-    """Looks at what surrounds one tensor, when it is first asked for. One per question, not for several threads.
+    """Measures what surrounds one tensor, when it is first asked for. One per question, not for several threads.
 
     Attributes:
         session, key: which tensor of what.
@@ -272,7 +196,7 @@ class Evidence:
 
     @property
     def adjacent(self) -> bool:
-        """Whether the step before is the very one before: else nobody knows what happened in between."""
+        """The dumped step before is the very one before: else nobody knows what happened in between."""
         earlier = self.session.before(self.key)
         return earlier is not None and self.key.step - earlier.step in (0, 1)
 
@@ -299,22 +223,22 @@ class Evidence:
 
     @property
     def category(self) -> Category:
-        """What its node is."""
+        """The category of its node."""
         return self.flow.nodes.category_of(self.row)
 
     @property
     def has_graph(self) -> bool:
-        """Whether a graph tells about its node; else it is known from file names only."""
+        """A graph tells about its node; else it is known from file names only."""
         return not int(self.flow.nodes.flags[self.row]) & NodeFlag.FILE_ONLY
 
     def name(self, row: int) -> str:
-        """The name of a node."""
+        """Returns the name of a node."""
         return self.flow.nodes.names[row]
 
     # -- what it was made from ---------------------------------------------------------------------
 
     @cached_property
-    def maker(self) -> int:
+    def producer(self) -> int:
         """Row of the operator that made it, -1 for a parameter and where nobody knows."""
         if self.parameter >= 0:
             return -1
@@ -322,21 +246,21 @@ class Evidence:
         return row if row >= 0 and not self.flow.is_constant(row) else -1
 
     @property
-    def known_source(self) -> bool:
-        """Whether the graph names what an input was taken from: an operator, a parameter or a constant."""
+    def has_producer(self) -> bool:
+        """The graph names what an input was taken from: an operator, a parameter or a constant."""
         return self.flow.holder(self.row, self.key.slot).row >= 0
 
     @property
-    def maker_type(self) -> str:
+    def producer_type(self) -> str:
         """Operator type of what made it; empty where nobody knows."""
-        return self.flow.nodes.op_type(self.maker) if self.maker >= 0 else ""
+        return self.flow.nodes.op_type(self.producer) if self.producer >= 0 else ""
 
     @cached_property
-    def inputs(self) -> tuple[Given, ...]:
-        """What went into the operator that made it, by slot."""
-        return self.inputs_of(self.maker, self.key.step, self.key.round) if self.maker >= 0 else ()
+    def inputs(self) -> tuple[Operand, ...]:
+        """The inputs of the operator that made it, by slot."""
+        return self.inputs_of(self.producer, self.key.step, self.key.round) if self.producer >= 0 else ()
 
-    def inputs_of(self, row: int, step: int, round: int = 0) -> tuple[Given, ...]:  # noqa: A002 - see TensorKey
+    def inputs_of(self, row: int, step: int, round: int = 0) -> tuple[Operand, ...]:  # noqa: A002 - see TensorKey
         """Returns what went into a node, by slot; of very many only the first ones."""
         listed = [each for each in self.session.tensor_rows(self.key.rank, step, row, round) if each.role == "in"]
         found = []
@@ -346,21 +270,21 @@ class Evidence:
             constant = self.flow.is_constant(producer)
             source = tail(self.name(producer) if known else each.key.node)
             gradient = known and self.flow.nodes.category_of(producer) is Category.GRADIENT
-            found.append(Given(each.slot, each, producer, source, constant, gradient, self.made_of(row, each)))
+            found.append(Operand(each.slot, each, producer, source, constant, gradient, self.upstream_of(row, each)))
         return tuple(found)
 
-    def made_of(self, row: int, given: TensorRow) -> TensorKey:
-        """The output of another operator that an input of a node is; the input itself when that was not dumped."""
-        holder, nodes = self.flow.holder(row, given.slot), self.flow.nodes
+    def upstream_of(self, row: int, operand: TensorRow) -> TensorKey:
+        """Returns the operator output that an input of a node is; the input itself when that was not dumped."""
+        holder, nodes = self.flow.holder(row, operand.slot), self.flow.nodes
         if holder.row < 0 or nodes.category_of(holder.row) in PARAMETERS or self.flow.is_constant(holder.row):
-            return given.key
-        made = self.flow.located(given.key.step, holder.row, Side.OUTPUT, holder.slot, given.key.round)
-        return given.key if made.index < 0 else self.flow.key(made)
+            return operand.key
+        made = self.flow.located(operand.key.step, holder.row, Side.OUTPUT, holder.slot, operand.key.round)
+        return operand.key if made.index < 0 else self.flow.key(made)
 
     @property
-    def dumped(self) -> tuple[Given, ...]:
+    def known_inputs(self) -> tuple[Operand, ...]:
         """Those of the inputs whose statistics are known."""
-        return tuple(given for given in self.inputs if given.stats is not None)
+        return tuple(operand for operand in self.inputs if operand.stats is not None)
 
     # -- a parameter -------------------------------------------------------------------------------
 
@@ -372,22 +296,22 @@ class Evidence:
 
     @property
     def trained(self) -> bool:
-        """Whether it is a weight, or a normalisation's gain or shift."""
+        """It is a weight, or a normalisation's gain or shift."""
         return self.parameter >= 0 and self.flow.nodes.category_of(self.parameter) in TRAINABLE
 
     @property
     def wants_gradient(self) -> bool:
-        """Whether the graph of our client for PyTorch names a gradient of this parameter."""
+        """The graph of our client for PyTorch names a gradient of this parameter."""
         nodes = self.flow.nodes
         return nodes.find(gradient_of(nodes.names[self.parameter]), nodes.graph_of(self.parameter).name) >= 0
 
     @property
     def carried(self) -> bool:
-        """Whether its value is carried from step to step: that of a graph input such as the data is not."""
+        """Its value is carried from step to step: that of a graph input such as the data is not."""
         return self.parameter >= 0 and self.flow.updated(self.parameter)
 
     @cached_property
-    def made_in(self) -> int | None:
+    def updated_in(self) -> int | None:
         """The step whose update made this value of a parameter; None for an initial value.
 
         What a node read of a parameter is what the step before left there, unless the node updates it itself.
@@ -398,8 +322,8 @@ class Evidence:
 
     @property
     def initial(self) -> bool:
-        """Whether it is a parameter's value before any step of the training, not only before the first dumped one."""
-        return self.made_in is None and self.key.step <= 0
+        """It is a parameter's value before any step of the training, not only before the first dumped one."""
+        return self.updated_in is None and self.key.step <= 0
 
     @cached_property
     def updater(self) -> tuple[int, int]:
@@ -437,9 +361,9 @@ class Evidence:
 
     @cached_property
     def optimizer(self) -> Optimizer | None:
-        """What updated the parameter; None when no node does, or the value is an initial one."""
+        """The update of the parameter; None when no node updates it, or the value is an initial one."""
         row, slot = self.updater
-        step = self.made_in
+        step = self.updated_in
         if row < 0 or step is None:
             return None
         op_type = self.flow.nodes.op_type(row)
@@ -448,17 +372,17 @@ class Evidence:
             return None
         start = group_start(update, slot)
         number = self.key.round if step == self.key.step and self.key.side is Side.OUTPUT else 0
-        fed = self.session.tensor_rows(self.key.rank, step, row, number)
-        listed = {each.slot: each for each in fed if each.role == "in"}
+        rows = self.session.tensor_rows(self.key.rank, step, row, number)
+        listed = {each.slot: each for each in rows if each.role == "in"}
         wanted = [*(update.states), update.gradient, settings.rate, settings.momentum, settings.decay]
         slots = [start + each for each in dict.fromkeys(wanted) if each is not None and start + each in listed]
         at = dict(zip(slots, self.measured([listed[each] for each in slots]), strict=True))
 
-        def placed(offset: int | None) -> TensorRow | None:
+        def input_at(offset: int | None) -> TensorRow | None:
             return None if offset is None else at.get(start + offset)
 
-        gradient = placed(update.gradient)
-        rate_row = placed(settings.rate)
+        gradient = input_at(update.gradient)
+        rate_row = input_at(settings.rate)
         rate = self._scalar(rate_row, row, start, settings.rate)
         if rate is None:
             rate_row = self._rate_by_name(step)
@@ -469,16 +393,16 @@ class Evidence:
             step=step,
             rate=rate,
             rate_row=rate_row if rate_row is not None and rate_row.index >= 0 else None,
-            momentum=self._scalar(placed(settings.momentum), row, start, settings.momentum),
-            decay=self._scalar(placed(settings.decay), row, start, settings.decay),
+            momentum=self._scalar(input_at(settings.momentum), row, start, settings.momentum),
+            decay=self._scalar(input_at(settings.decay), row, start, settings.decay),
             gradient=gradient,
-            made=self.made_of(row, gradient) if gradient is not None else None,
-            states=tuple(each for slot in update.states if (each := placed(slot)) is not None and each.index >= 0),
-            normalised=settings.normalised or divides(self._kept(row, [start + each for each in update.states])),
+            gradient_upstream=self.upstream_of(row, gradient) if gradient is not None else None,
+            states=tuple(each for slot in update.states if (each := input_at(slot)) is not None and each.index >= 0),
+            normalised=settings.normalised or divides(self._names_of(row, [start + each for each in update.states])),
         )
 
-    def _kept(self, row: int, slots: Sequence[int]) -> Iterator[str]:
-        """Names of what an update operator keeps."""
+    def _names_of(self, row: int, slots: Sequence[int]) -> Iterator[str]:
+        """Names of what some inputs of an operator were taken from."""
         holders = (self.flow.holder(row, slot).row for slot in slots)
         return (self.name(each) for each in holders if each >= 0)
 
@@ -512,6 +436,40 @@ class Evidence:
         rows = [row for row in plain if is_learning_rate(nodes.names[row])]
         return self.at(nodes.key(self.key.rank, step, rows[0])) if len(rows) == 1 else None
 
+    # -- all weights -------------------------------------------------------------------------------
+
+    @cached_property
+    def layers(self) -> tuple[Layer, ...]:
+        """Weights of two and more dimensions with the norms of their gradients, in the order of the forward pass."""
+        nodes, step = self.flow.nodes, self.key.step
+        updates = [update_of(name) for name in nodes.types]
+        rows_of_updates = np.flatnonzero(np.array([update is not None for update in (*updates, None)])[nodes.type_id])
+        found: list[tuple[int, str, int, int]] = []
+        for row in rows_of_updates.tolist():
+            update = updates[int(nodes.type_id[row])]
+            if update is None:
+                continue
+            for slot in sorted(in_place(self.flow, row)):
+                start = group_start(update, slot)
+                held = self.flow.holder(row, slot).row
+                if slot - start == update.weight and held >= 0 and nodes.category_of(held) in TRAINABLE:
+                    first = min((int(nodes.order[each]) for each, _ in self.flow.consumers(held)), default=0)
+                    found.append((first, nodes.names[held], row, start + update.gradient))
+        found = [each for each in sorted(found) if not self._is_bias(each[2], each[3])]
+        if len(found) > MOST_LAYERS:
+            found = [found[round(at * (len(found) - 1) / (MOST_LAYERS - 1))] for at in range(MOST_LAYERS)]
+        rows = []
+        for _, _, row, slot in found:
+            listed = self.session.tensor_rows(self.key.rank, step, row)
+            rows.append(next((each for each in listed if each.role == "in" and each.slot == slot), None))
+        measured = iter(self.measured([row for row in rows if row is not None]))
+        norms = [norm(next(measured).stats) if row is not None else None for row in rows]
+        return tuple(Layer(name, size) for (_, name, _, _), size in zip(found, norms, strict=True))
+
+    def _is_bias(self, row: int, slot: int) -> bool:
+        made = self.flow.holder(row, slot).row
+        return made >= 0 and self.flow.nodes.op_type(made) == BIAS_GRADIENT
+
     # -- measuring ---------------------------------------------------------------------------------
 
     def measured(self, rows: Sequence[TensorRow]) -> tuple[TensorRow, ...]:
@@ -531,28 +489,26 @@ class Evidence:
 
 
 def _only_value(row: TensorRow | None) -> float | None:
-    """The value of a tensor that has one element."""
+    """Returns the value of a tensor that has one element."""
     stats = row.stats if row is not None else None
     return stats.mean if stats is not None and stats.count == 1 and stats.finite else None
 
 
 def norm(stats: TensorStats | None) -> float | None:
-    """Root of the sum of squares of the finite elements; None when there are none, or nothing is known of them."""
+    """Returns the root of the sum of squares of the finite elements; None when there are none, or none is known."""
     return stats.norm if stats is not None else None
 
 
 _SIGN = re.compile("[<>≥≤]")
-GROWN = 10.0
-"""A quantity that became so many times as large (or small) within a step changed abruptly."""
 
 
-def found_words(result: WatchResult) -> str:
+def found_words(_: Evidence, result: WatchResult) -> str:
     """``mean |x| is 0.73 (watched for: > 0.5), 1.5 times the limit``, for every parameter that hit."""
     return "; ".join(_one(result.condition, param) for param in hit_params(result))
 
 
 def hit_params(result: WatchResult) -> tuple[ParamResult, ...]:
-    """The parameters whose inequality held."""
+    """Returns the parameters whose inequality held."""
     return tuple(param for param in result.params if param.hit)
 
 
@@ -586,7 +542,7 @@ def _factor(param: ParamResult) -> str:
 
 
 def quantity(stats: TensorStats | None, name: str) -> float | None:
-    """A quantity of a condition's parameter (``abs_mean_gt``) from plain statistics."""
+    """Returns a quantity of a condition's parameter (``abs_mean_gt``) from plain statistics."""
     what = name.rpartition("_")[0]
     if stats is None or stats.minimum is None or stats.maximum is None:
         return None
@@ -597,8 +553,8 @@ def quantity(stats: TensorStats | None, name: str) -> float | None:
     return getattr(stats, PLAIN[what]) if what in PLAIN else None
 
 
-def course(evidence: Evidence, result: WatchResult) -> Iterator[str]:
-    """Tells how the quantities that hit were one step earlier."""
+def change_facts(evidence: Evidence, result: WatchResult) -> Iterator[str]:
+    """Yields how the quantities that hit were one step earlier."""
     before = evidence.before
     for param in hit_params(result):
         earlier = quantity(before.stats if before is not None else None, param.name)
@@ -606,11 +562,11 @@ def course(evidence: Evidence, result: WatchResult) -> Iterator[str]:
             continue
         label, limit = _split(result.condition, param)
         percent = " %" if limit.endswith("%") else ""
-        words = course_words(earlier, param.actual, share=bool(percent))
+        words = change_words(earlier, param.actual, share=bool(percent))
         yield f"{label} was {num(earlier)}{percent} at step {run_text(before.key)}: {words}"
 
 
-def course_words(earlier: float, now: float, *, share: bool) -> str:
+def change_words(earlier: float, now: float, *, share: bool) -> str:
     """``it grew to 1.7 times that``.
 
     Args:
@@ -631,17 +587,29 @@ def course_words(earlier: float, now: float, *, share: bool) -> str:
     return f"{it} shrank by a factor of {times(1 / ratio).removesuffix(' times')}"
 
 
-def suddenly(evidence: Evidence, what: str = "it") -> Cause | None:
-    """Tells whether the tensor's mean magnitude changed abruptly since the step before."""
+def sudden_change(evidence: Evidence, _: WatchResult, *, what: str = "it", factor: float) -> Iterator[Cause]:
+    """Tells whether the tensor's mean magnitude changed abruptly since the step before.
+
+    Args:
+        evidence: what surrounds the tensor.
+        what: the subject of the title.
+        factor: a magnitude that became so many times as large, or small, changed abruptly.
+    """
     before, now = evidence.before, evidence.stats
     earlier = before.stats.abs_mean if before is not None and before.stats is not None else None
     if before is None or not earlier or now is None or now.abs_mean is None:
-        return None
+        return
     ratio = now.abs_mean / earlier
     words = f"mean |x| went from {num(earlier)} at step {run_text(before.key)} to {num(now.abs_mean)}"
     title = f"{what} changed abruptly " + (
         "with this step" if evidence.adjacent else f"since step {run_text(before.key)}"
     )
-    if ratio >= GROWN or (ratio and ratio <= 1 / GROWN) or not ratio:
-        return Cause(title, words, Standing.LIKELY)
-    return Cause(title, words, Standing.RULED_OUT)
+    abrupt = ratio >= factor or ratio <= 1 / factor
+    yield Cause(title, words, Standing.LIKELY if abrupt else Standing.RULED_OUT)
+
+
+def culprit_of(evidence: Evidence, causes: Sequence[Cause]) -> Operand | None:
+    """Returns the input that the likely causes name, the last one of several; else the first that is no constant."""
+    text = " ".join(cause.evidence for cause in causes if cause.standing is Standing.LIKELY)
+    named = [operand for operand in evidence.known_inputs if f"{operand.label} " in f"{text} "]
+    return named[-1] if named else next((each for each in evidence.known_inputs if not each.constant), None)

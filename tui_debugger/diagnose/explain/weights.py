@@ -1,52 +1,27 @@
-"""Weights that change too much, too little or not at all: what the update was made of."""
+"""Causes of weights that change too much, too little or not at all, are too large or too small, or start off wrong."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tui_debugger.check.provenance import updater_of
-from tui_debugger.diagnose.explain.evidence import GROWN, Advice, Evidence, Optimizer, Section, found_words, norm
-from tui_debugger.diagnose.explain.operator_rules import Cause, Standing
+from tui_debugger.diagnose.explain.evidence import Evidence, Optimizer, found_words, norm
+from tui_debugger.diagnose.explain.guidance import Advice, Cause, Standing
 from tui_debugger.model import TensorKey, TensorStats, WatchResult
 from tui_debugger.text.clean import clean
-from tui_debugger.text.phrases import bad_counts, limits_of, num, tail, times
+from tui_debugger.text.phrases import bad_counts, finite_words, limits_of, num, tail, times
 from tui_debugger.text.tensors import run_text
 from tui_debugger.watch.condition_table import CONDITIONS
 
 LIKELY, POSSIBLE, UNKNOWN, RULED_OUT = Standing
-USUAL = 1e-3
-"""Part of a weight that a step moves in training that goes well, as a rule of thumb."""
-LEAST = 1e-4
-"""Part below which a weight hardly moves; what ``weight_change_too_small`` starts with."""
-SMALL_GRADIENT = 1e-3
-"""Part of the weight's size below which it is the gradient that is small."""
-SMALL_WEIGHT = 1e-4
-"""Mean magnitude below which any step is a large one in relation."""
 
 
-def changed(evidence: Evidence, result: WatchResult) -> Section:
-    """Guidance for a weight that changed too much."""
-    return _section(evidence, result, tuple(_too_much(evidence)))
-
-
-def stayed(evidence: Evidence, result: WatchResult) -> Section:
-    """Guidance for a weight that changed too little, or not at all."""
-    return _section(evidence, result, tuple(_too_little(evidence, result)))
-
-
-def _section(evidence: Evidence, result: WatchResult, weighed: tuple[Cause, ...]) -> Section:
-    condition = CONDITIONS[result.condition]
-    words = found_words(result)
-    found = f"{condition.summary.rstrip('.')}: {words}" if words else _unchanged(evidence)
-    return Section(
-        (result.condition,),
-        condition.title,
-        found,
-        weighed,
-        tuple(_advice(evidence, weighed)),
-        tuple(facts(evidence)),
-    )
+def found_change(evidence: Evidence, result: WatchResult) -> str:
+    """Returns how much the weight changed, in the words of the condition."""
+    words = found_words(evidence, result)
+    return f"{CONDITIONS[result.condition].summary.rstrip('.')}: {words}" if words else _unchanged(evidence)
 
 
 def _unchanged(evidence: Evidence) -> str:
@@ -61,82 +36,105 @@ def _unchanged(evidence: Evidence) -> str:
 # -- too much --------------------------------------------------------------------------------------
 
 
-def _too_much(evidence: Evidence) -> Iterator[Cause]:
-    optimizer = evidence.optimizer
-    before = _before_stats(evidence)
+def rate_too_high(
+    evidence: Evidence, _: WatchResult, *, usual: float, likely: float, possible: float
+) -> Iterator[Cause]:
+    """Tells whether the learning rate moves the weight that far with a gradient of usual size.
+
+    Args:
+        evidence: what surrounds the weight.
+        usual: part of a weight that a step moves in training that goes well.
+        likely: the rate is to blame for a step so many times as long.
+        possible: it may be for one so many times as long.
+    """
+    title, optimizer = "the learning rate is too high", evidence.optimizer
     if optimizer is None:
-        yield _no_optimizer(evidence)
-    else:
-        yield from _rate_too_high(evidence, optimizer)
-        yield from _gradient_too_large(evidence, optimizer, before)
-        yield from _more_than_the_gradient(evidence, optimizer)
-    if before is not None and before.abs_mean is not None:
-        words = f"mean |w| was {num(before.abs_mean)} before"
-        if before.abs_mean < SMALL_WEIGHT:
-            yield Cause("the weight was almost 0, so that any step is large in relation", words, LIKELY)
-        else:
-            yield Cause("the weight was almost 0, so that any step is large in relation", words, RULED_OUT)
-
-
-def _rate_too_high(evidence: Evidence, optimizer: Optimizer) -> Iterator[Cause]:
-    """The learning rate is to blame where a gradient of usual size moves the weight that far."""
-    title = "the learning rate is too high"
+        return
     if optimizer.rate is None:
         yield Cause(title, f"no dumped input of {optimizer.label} says what it is", UNKNOWN)
         return
     words = f"{optimizer.label} used {num(optimizer.rate)}"
-    plain, size = plain_step(optimizer), _size_before(evidence)
+    plain, size = _plain_step(optimizer), _size_before(evidence)
     if plain is None or not size:
         yield Cause(title, words, POSSIBLE)
         return
     ratio = plain / size
-    words += f": {_plain_words(optimizer)} = {num(float(f'{ratio:.3g}'))}; about {num(USUAL)} a step is usual"
+    words += f": {_plain_words(optimizer)} = {num(float(f'{ratio:.3g}'))}; about {num(usual)} a step is usual"
     gradient = norm(optimizer.gradient.stats) if optimizer.gradient is not None else None
     weight = norm(_before_stats(evidence))
-    usual = optimizer.normalised or optimizer.rate >= 1 or (gradient or 0.0) <= (weight or 0.0)
-    far, near = ratio > 100 * USUAL, ratio > 10 * USUAL
-    yield Cause(title, words, LIKELY if far and usual else POSSIBLE if near else RULED_OUT)
+    of_usual_size = optimizer.normalised or optimizer.rate >= 1 or (gradient or 0.0) <= (weight or 0.0)
+    far, near = ratio > likely * usual, ratio > possible * usual
+    yield Cause(title, words, LIKELY if far and of_usual_size else POSSIBLE if near else RULED_OUT)
 
 
 def _plain_words(optimizer: Optimizer) -> str:
-    """Returns what a step is by the gradient alone, in relation to the weight."""
+    """Returns the formula of a step by the gradient alone, in relation to the weight."""
     return "learning rate / mean |w|" if optimizer.normalised else "learning rate × mean |gradient| / mean |w|"
 
 
-def _gradient_too_large(evidence: Evidence, optimizer: Optimizer, before: TensorStats | None) -> Iterator[Cause]:
-    title = "the gradient is too large"
+def gradient_too_large(evidence: Evidence, _: WatchResult, *, jump: float, harmless: float) -> Iterator[Cause]:
+    """Tells whether the gradient is to blame.
+
+    Args:
+        evidence: what surrounds the weight.
+        jump: a norm that became so many times as large within a step.
+        harmless: part of the weight's norm below which that of the gradient is not too large.
+    """
+    title, optimizer, before = "the gradient is too large", evidence.optimizer, _before_stats(evidence)
+    if optimizer is None:
+        return
     gradient = optimizer.gradient.stats if optimizer.gradient is not None else None
     size, weight = norm(gradient), norm(before)
     if gradient is None or size is None:
         yield Cause(title, _no_gradient(optimizer), UNKNOWN)
         return
-    earlier = gradient_before(evidence, optimizer)
-    if earlier is not None and norm(earlier):
-        ratio = size / (norm(earlier) or 1.0)
+    earlier = norm(_gradient_before(evidence, optimizer))
+    if earlier:
         since = "within a step" if evidence.adjacent else "since the dumped step before"
-        words = f"its norm went from {num(norm(earlier))} to {num(size)} {since}"
-        yield Cause("the gradient jumped", words, LIKELY if ratio >= GROWN else RULED_OUT)
+        words = f"its norm went from {num(earlier)} to {num(size)} {since}"
+        yield Cause("the gradient jumped", words, LIKELY if size / earlier >= jump else RULED_OUT)
     if weight:
         words = f"its norm, {num(size)}, is {times(size / weight)} that of the weight, {num(weight)}"
         if optimizer.normalised:
             yield Cause(title, f"{words}; {optimizer.type} divides by its running size anyway", RULED_OUT)
         else:
-            yield Cause(title, words, LIKELY if size > weight else RULED_OUT if size < 0.1 * weight else POSSIBLE)
+            small = RULED_OUT if size < harmless * weight else POSSIBLE
+            yield Cause(title, words, LIKELY if size > weight else small)
 
 
-def _more_than_the_gradient(evidence: Evidence, optimizer: Optimizer) -> Iterator[Cause]:
+def more_than_gradient(evidence: Evidence, _: WatchResult, *, factor: float) -> Iterator[Cause]:
     """Tells whether learning rate times gradient explains the change; the rest is momentum, decay and the like.
 
     Nothing is said where steps in between were not dumped: the change is then the work of several updates.
+
+    Args:
+        evidence: what surrounds the weight.
+        factor: a change so many times as large is more than the gradient made.
     """
-    change = evidence.change
-    plain = plain_step(optimizer)
-    if not evidence.adjacent or change is None or plain is None or not change.moved or optimizer.normalised:
+    optimizer, change = evidence.optimizer, evidence.change
+    plain = _plain_step(optimizer) if optimizer is not None else None
+    if optimizer is None or not evidence.adjacent or change is None or plain is None:
+        return
+    if not change.moved or optimizer.normalised:
         return
     words = f"learning rate × mean |gradient| = {num(plain)}, the weight moved by {num(change.moved)} on average"
     title = "momentum, weight decay or another term of the optimizer adds to the gradient"
     extra = f"; momentum is {num(optimizer.momentum)}" if optimizer.momentum is not None else ""
-    yield Cause(title, words + extra, LIKELY if change.moved > 1.5 * plain else RULED_OUT)
+    yield Cause(title, words + extra, LIKELY if change.moved > factor * plain else RULED_OUT)
+
+
+def almost_zero_before(evidence: Evidence, _: WatchResult, *, tiny: float) -> Iterator[Cause]:
+    """Tells whether the weight was so small that any step is a large one.
+
+    Args:
+        evidence: what surrounds the weight.
+        tiny: a mean magnitude below which it is.
+    """
+    before = _before_stats(evidence)
+    if before is not None and before.abs_mean is not None:
+        title = "the weight was almost 0, so that any step is large in relation"
+        words = f"mean |w| was {num(before.abs_mean)} before"
+        yield Cause(title, words, LIKELY if before.abs_mean < tiny else RULED_OUT)
 
 
 # -- too little ------------------------------------------------------------------------------------
@@ -160,7 +158,7 @@ class Stalling:
 
 
 def stalled_by(evidence: Evidence) -> list[Stalling]:
-    """The inputs of a weight's update of which each alone keeps the weight as it is: a learning rate of 0, no gradient.
+    """Returns the inputs of a weight's update of which each alone keeps it as it is: a rate of 0, no gradient.
 
     That is what both this guidance and the path upstream say of a weight that does not change.
     """
@@ -175,109 +173,130 @@ def stalled_by(evidence: Evidence) -> list[Stalling]:
         tensor = None if row is None else evidence.source_of(optimizer, row)
         found.append(Stalling(f"the learning rate that {name} used is 0", tensor, slot, optimizer))
     gradient = optimizer.gradient
-    if gradient is not None and all_zero(gradient.stats):
+    if gradient is not None and _all_zero(gradient.stats):
         words = f"all elements of the gradient that {name} got are 0"
-        found.append(Stalling(words, optimizer.made or gradient.key, gradient.slot, optimizer))
+        found.append(Stalling(words, optimizer.gradient_upstream or gradient.key, gradient.slot, optimizer))
     return found
 
 
-def all_zero(stats: TensorStats | None) -> bool:
+def _all_zero(stats: TensorStats | None) -> bool:
     """Tells whether a tensor has elements, and all of them are 0."""
     return stats is not None and bool(stats.count) and stats.zero == stats.count
 
 
-def likely_causes(evidence: Evidence, result: WatchResult) -> list[str]:
-    """Why a weight changed too little, as far as anything speaks for it, in words."""
-    return [f"{each.title}: {each.evidence}" for each in _too_little(evidence, result) if each.standing is LIKELY]
+def where_updated(evidence: Evidence) -> Evidence:
+    """Returns the evidence of the same weight in the graph that updates it."""
+    while evidence.optimizer is None and evidence.training is not None:
+        evidence = evidence.training
+    return evidence
 
 
-def _too_little(evidence: Evidence, result: WatchResult) -> Iterator[Cause]:
-    optimizer = evidence.optimizer
-    if optimizer is None and evidence.training is not None:
-        yield from _too_little(evidence.training, result)
-        return
-    if optimizer is None:
+def not_updated(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
+    """Tells why no operator updates the weight, where none does."""
+    if evidence.optimizer is None:
         yield _no_optimizer(evidence)
+
+
+def not_frozen(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
+    """Rules out that the weight is frozen, where an operator updates it."""
+    optimizer = evidence.optimizer
+    if optimizer is not None:
+        yield Cause("the weight is frozen", f"{optimizer.label} ({optimizer.type}) updates it", RULED_OUT)
+
+
+def no_gradient(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
+    """Tells why nobody has the gradient: of PyTorch's training itself it is known that there was none."""
+    optimizer = evidence.optimizer
+    if optimizer is None or (optimizer.gradient is not None and optimizer.gradient.stats is not None):
         return
-    yield Cause("the weight is frozen", f"{optimizer.label} ({optimizer.type}) updates it", RULED_OUT)
-    gradient = optimizer.gradient.stats if optimizer.gradient is not None else None
-    if gradient is None:
-        yield _without_gradient(optimizer)
-    else:
-        if all_zero(evidence.stats) and all_zero(gradient):
-            words = "the weight is 0 and its gradient is 0: layers of zeros hand each other nothing but zeros"
-            yield Cause("it is initialised with 0 and never leaves it", words, LIKELY)
-        yield from _small_gradient(evidence, optimizer, gradient)
-    yield from _rounded_away(evidence, optimizer)
-    yield from _rate_too_low(evidence, optimizer, gradient, _limit(result))
-
-
-def _without_gradient(optimizer: Optimizer) -> Cause:
-    """A gradient that nobody has: of PyTorch's training itself we know that there was none."""
-    if optimizer.ours:
+    if optimizer.of_pytorch:
         words = "it has none: it is cut off from the loss (detach, no_grad, .item()), or its module did not run"
-        return Cause("no gradient reaches the weight", words, LIKELY)
-    return Cause("the gradient is 0 or too small", _no_gradient(optimizer), UNKNOWN)
+        yield Cause("no gradient reaches the weight", words, LIKELY)
+    else:
+        yield Cause("the gradient is 0 or too small", _no_gradient(optimizer), UNKNOWN)
 
 
-def _limit(result: WatchResult) -> float | None:
-    return next((float(param.value) for param in result.params if param.name == "abs_mean_update_ratio_lt"), None)
+def small_gradient(evidence: Evidence, _: WatchResult, *, small: float, tiny: float) -> Iterator[Cause]:
+    """Tells whether the gradient is 0 or too small, or had NaN, so that the step was left out.
 
-
-def _small_gradient(evidence: Evidence, optimizer: Optimizer, gradient: TensorStats) -> Iterator[Cause]:
-    title = "the gradient is 0 or too small"
+    Args:
+        evidence: what surrounds the weight.
+        small: part of the weight's mean magnitude below which that of the gradient is small.
+        tiny: mean magnitude up to which the gradient of a weight of 0 is.
+    """
+    title, optimizer = "the gradient is 0 or too small", evidence.optimizer
+    gradient = optimizer.gradient.stats if optimizer is not None and optimizer.gradient is not None else None
+    if optimizer is None or gradient is None:
+        return
+    if _all_zero(evidence.stats) and _all_zero(gradient):
+        words = "the weight is 0 and its gradient is 0: layers of zeros hand each other nothing but zeros"
+        yield Cause("it is initialised with 0 and never leaves it", words, LIKELY)
     if gradient.bad:
         words = f"the gradient has {bad_counts(gradient)}: with loss scaling such a step is left out"
         yield Cause("the step was skipped", words, LIKELY)
         return
-    if all_zero(gradient):
+    if _all_zero(gradient):
         words = f"all {gradient.count:,} elements of the gradient that {optimizer.label} got are 0"
         yield Cause(title, words, LIKELY)
         return
     size, weight = gradient.abs_mean or 0.0, _size_before(evidence)
-    if weight:
-        words = f"mean |gradient| / mean |w| = {num(size)} / {num(weight)} = {num(float(f'{size / weight:.3g}'))}"
-        small = size < SMALL_GRADIENT * weight
-        if optimizer.normalised and size:
-            yield Cause(title, f"{words}; the optimizer divides by its running size anyway", RULED_OUT)
-            return
-        yield Cause(title, words, RULED_OUT if not small else POSSIBLE if optimizer.rate == 0 else LIKELY)
-    else:
-        yield Cause(title, f"mean |gradient| is {num(size)}", RULED_OUT if size > 1e-8 else LIKELY)
+    if not weight:
+        yield Cause(title, f"mean |gradient| is {num(size)}", RULED_OUT if size > tiny else LIKELY)
+        return
+    words = f"mean |gradient| / mean |w| = {num(size)} / {num(weight)} = {num(float(f'{size / weight:.3g}'))}"
+    if optimizer.normalised and size:
+        yield Cause(title, f"{words}; the optimizer divides by its running size anyway", RULED_OUT)
+        return
+    blamed = POSSIBLE if optimizer.rate == 0 else LIKELY
+    yield Cause(title, words, blamed if size < small * weight else RULED_OUT)
 
 
-def _rate_too_low(
-    evidence: Evidence, optimizer: Optimizer, gradient: TensorStats | None, limit: float | None
-) -> Iterator[Cause]:
-    title = "the learning rate is too low"
+def rate_too_low(evidence: Evidence, result: WatchResult, *, least: float, small: float) -> Iterator[Cause]:
+    """Tells whether the learning rate is to blame.
+
+    Args:
+        evidence: what surrounds the weight.
+        result: of the condition, whose own limit counts where it has one.
+        least: part of itself below which a weight hardly moves.
+        small: part of the weight's mean magnitude below which it is the gradient that is small.
+    """
+    title, optimizer = "the learning rate is too low", evidence.optimizer
+    if optimizer is None:
+        return
+    gradient = optimizer.gradient.stats if optimizer.gradient is not None else None
     if optimizer.rate is None:
         yield Cause(title, f"no dumped input of {optimizer.label} says what it is", UNKNOWN)
         return
     if not optimizer.rate:
         yield Cause(title, f"{optimizer.label} used 0", LIKELY)
         return
-    if all_zero(gradient):
+    if _all_zero(gradient):
         words = f"it is {num(optimizer.rate)}; with a gradient of 0 no learning rate changes anything"
         yield Cause(title, words, RULED_OUT)
         return
-    weight, plain = _size_before(evidence), plain_step(optimizer)
+    weight, plain = _size_before(evidence), _plain_step(optimizer)
     if plain is None or not weight:
         yield Cause(title, f"it is {num(optimizer.rate)}", POSSIBLE)
         return
-    expected, limit = plain / weight, limit or LEAST
+    expected, limit = plain / weight, _asked_ratio(result) or least
     words = f"it is {num(optimizer.rate)}: {_plain_words(optimizer)} = {num(float(f'{expected:.3g}'))}"
     needed = limit / expected * optimizer.rate if expected else 0.0
     if expected < limit and needed:
         words += f", {num(limit)} would take {num(float(f'{needed:.2g}'))}"
-    small = gradient is not None and (gradient.abs_mean or 0.0) < SMALL_GRADIENT * weight
-    blamed = expected < limit and (optimizer.normalised or not small)
+    of_gradient = gradient is not None and (gradient.abs_mean or 0.0) < small * weight
+    blamed = expected < limit and (optimizer.normalised or not of_gradient)
     yield Cause(title, words, LIKELY if blamed else RULED_OUT)
 
 
-def _rounded_away(evidence: Evidence, optimizer: Optimizer) -> Iterator[Cause]:
+def _asked_ratio(result: WatchResult) -> float | None:
+    return next((float(param.value) for param in result.params if param.name == "abs_mean_update_ratio_lt"), None)
+
+
+def rounded_away(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
     """Tells whether the step is less than half the distance to the next number the type can hold."""
-    limits, plain, weight = limits_of(evidence.tensor.meta), plain_step(optimizer), _size_before(evidence)
-    if limits is None or plain is None or not weight or not plain:
+    optimizer, limits, weight = evidence.optimizer, limits_of(evidence.tensor.meta), _size_before(evidence)
+    plain = _plain_step(optimizer) if optimizer is not None else None
+    if limits is None or not weight or not plain:
         return
     spacing = limits.eps * weight
     step, gap = num(float(f"{plain:.3g}")), num(float(f"{spacing:.3g}"))
@@ -286,10 +305,126 @@ def _rounded_away(evidence: Evidence, optimizer: Optimizer) -> Iterator[Cause]:
     yield Cause(title, words, LIKELY if plain < spacing / 2 else RULED_OUT)
 
 
-# -- what both need --------------------------------------------------------------------------------
+# -- too large, too small --------------------------------------------------------------------------
 
 
-def plain_step(optimizer: Optimizer) -> float | None:
+def size_before(evidence: Evidence, _: WatchResult, *, large: bool, factor: float) -> Iterator[Cause]:
+    """Tells whether the weight had this size before the step.
+
+    Args:
+        evidence: what surrounds the weight.
+        large: it is too large; else too small.
+        factor: a size that changed by more than this factor is the work of the step.
+    """
+    before, now = evidence.before, evidence.stats
+    word = "large" if large else "small"
+    if before is not None and before.stats is not None and before.stats.abs_mean is not None and now is not None:
+        earlier, size = before.stats.abs_mean, now.abs_mean or 0.0
+        words = f"mean |w| was {num(earlier)} at step {run_text(before.key)}, now it is {num(size)}"
+        same = 1 / factor <= size / earlier <= factor if earlier else size == earlier
+        title = f"it was as {word} before this step: initial values, or many steps"
+        yield Cause(title, words, LIKELY if same else RULED_OUT)
+        update = "this step's update" if evidence.adjacent else "an update since then"
+        yield Cause(f"{update} made it so", words, RULED_OUT if same else LIKELY)
+    elif evidence.updated_in is None:
+        title = f"its initial values are as {word}" if evidence.initial else f"it was as {word} before the dump began"
+        yield Cause(title, "this is its value before the first dumped step", LIKELY)
+    else:
+        words = "its values at the step before are not known"
+        yield Cause(f"it was as {word} before this step", words, UNKNOWN)
+
+
+def size_by_update(evidence: Evidence, _: WatchResult, *, part: float) -> Iterator[Cause]:
+    """Tells whether a step moves the weight far in relation to its size.
+
+    Args:
+        evidence: what surrounds the weight.
+        part: of the weight's mean magnitude, beyond which a step is a large one.
+    """
+    optimizer, before = evidence.optimizer, _before_stats(evidence)
+    if optimizer is None:
+        unmoved = evidence.has_graph and evidence.updater[0] < 0
+        words = "no operator of the graph updates it" if unmoved else "no graph tells which operator updates it"
+        yield Cause("the optimizer", words, RULED_OUT if unmoved else UNKNOWN)
+        return
+    plain = _plain_step(optimizer)
+    weight = before.abs_mean if before is not None else None
+    if plain is not None and weight:
+        words = f"one step moves an element by about {num(float(f'{plain:.3g}'))}, mean |w| was {num(weight)}"
+        title = "learning rate times gradient is large beside the weight"
+        yield Cause(title, words, LIKELY if plain > part * weight else RULED_OUT)
+
+
+def no_decay(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
+    """Tells whether nothing shrinks a weight that is too large."""
+    decay = evidence.optimizer.decay if evidence.optimizer is not None else None
+    if decay is not None:
+        title = "nothing shrinks it: there is no weight decay"
+        yield Cause(title, f"weight decay is {num(decay)}", POSSIBLE if decay == 0 else RULED_OUT)
+
+
+def strong_decay(evidence: Evidence, _: WatchResult, *, strong: float) -> Iterator[Cause]:
+    """Tells whether weight decay shrinks a weight that is too small.
+
+    Args:
+        evidence: what surrounds the weight.
+        strong: a decay above which it may.
+    """
+    decay = evidence.optimizer.decay if evidence.optimizer is not None else None
+    if decay is not None:
+        yield Cause(
+            "weight decay shrinks it", f"weight decay is {num(decay)}", POSSIBLE if decay > strong else RULED_OUT
+        )
+
+
+# -- initial values --------------------------------------------------------------------------------
+
+
+def constant_values(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
+    """Tells whether all initial values are the same."""
+    stats = evidence.stats
+    if stats is None or stats.variance is None or stats.mean is None or not stats.count:
+        yield Cause("its initial values", "they cannot be read", UNKNOWN)
+        return
+    deviation = math.sqrt(stats.variance)
+    words = f"the values are {finite_words(stats)}, mean {num(stats.mean)}, deviation {num(deviation)}"
+    title = "every unit starts alike and learns alike: initialised with a constant"
+    yield Cause(title, words, RULED_OUT if deviation else LIKELY)
+
+
+def initialiser_misfits(evidence: Evidence, _: WatchResult, *, factor: float) -> Iterator[Cause]:
+    """Tells whether the initial values are spread as He's initialisation would spread them: by √(2 / inputs of a unit).
+
+    Args:
+        evidence: what surrounds the weight.
+        factor: values that are spread so many times wider or closer do not fit.
+    """
+    stats = evidence.stats
+    shape = evidence.tensor.meta.shape if evidence.tensor.meta is not None else ()
+    inputs = math.prod(shape[1:]) if len(shape) > 1 else 0
+    if stats is None or not stats.variance or stats.mean is None or not inputs:
+        return
+    deviation, usual = math.sqrt(stats.variance), math.sqrt(2 / inputs)
+    words = f"deviation {num(deviation)}; √(2 / inputs) of this shape is {num(float(f'{usual:.3g}'))}"
+    title = "the initialiser does not fit the size of the layer"
+    fits = 1 / factor <= deviation / usual <= factor
+    yield Cause(title, words, RULED_OUT if fits else LIKELY)
+
+
+def checkpoint_not_loaded(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
+    """Tells whether the values may be those that a checkpoint should have replaced."""
+    stats = evidence.stats
+    if stats is None or stats.variance is None or stats.mean is None or not stats.count:
+        return
+    words = "a checkpoint that was not loaded, or whose names do not fit, leaves such values"
+    same = stats.zero == stats.count or not stats.variance
+    yield Cause("a checkpoint was not loaded", words, POSSIBLE if same else UNKNOWN)
+
+
+# -- what the causes share -------------------------------------------------------------------------
+
+
+def _plain_step(optimizer: Optimizer) -> float | None:
     """Tells how far an average element moves by the gradient alone; None where rate or gradient is unknown."""
     gradient = optimizer.gradient.stats if optimizer.gradient is not None else None
     if optimizer.rate is None or gradient is None or gradient.abs_mean is None or gradient.bad:
@@ -299,7 +434,7 @@ def plain_step(optimizer: Optimizer) -> float | None:
     return abs(optimizer.rate) * gradient.abs_mean
 
 
-def gradient_before(evidence: Evidence, optimizer: Optimizer) -> TensorStats | None:
+def _gradient_before(evidence: Evidence, optimizer: Optimizer) -> TensorStats | None:
     """Statistics of the same gradient one step earlier."""
     row = optimizer.gradient
     if row is None or row.index < 0:
@@ -339,8 +474,8 @@ def _no_gradient(optimizer: Optimizer) -> str:
     return f"the gradient that {optimizer.label} got was not dumped"
 
 
-def facts(evidence: Evidence) -> Iterator[str]:
-    """The update in numbers."""
+def update_facts(evidence: Evidence, _: WatchResult) -> Iterator[str]:
+    """Yields the update in numbers."""
     optimizer, change = evidence.optimizer, evidence.change
     if change is not None and change.ratio is not None:
         yield f"update ratio: mean |Δw| / mean |w| = {num(change.moved)} / {num(change.before)} = {num(change.ratio)}"
@@ -358,17 +493,30 @@ def facts(evidence: Evidence) -> Iterator[str]:
         yield f"{optimizer.label} ({optimizer.type}) at step {optimizer.step}: " + ", ".join(parts)
 
 
-def _advice(evidence: Evidence, weighed: tuple[Cause, ...]) -> Iterator[Advice]:
+def see_gradient(evidence: Evidence, _: Sequence[Cause]) -> Iterator[Advice]:
+    """Advises to look at the gradient that the optimizer got."""
     optimizer = evidence.optimizer
     gradient = optimizer.gradient if optimizer is not None else None
-    yield Advice("See weight and change over all steps.", "trend")
     if optimizer is not None and gradient is not None and gradient.index >= 0:
-        key = optimizer.made or gradient.key
+        key = optimizer.gradient_upstream or gradient.key
         yield Advice("Explain the gradient: what made it so on its way back.", "explain", key)
         yield Advice("See the gradient over all steps.", "trend", key)
+
+
+def see_learning_rate(evidence: Evidence, _: Sequence[Cause]) -> Iterator[Advice]:
+    """Advises to look at the learning rate, where it is a tensor."""
+    optimizer = evidence.optimizer
     if optimizer is not None and optimizer.rate_row is not None:
         yield Advice("See the learning rate over all steps.", "trend", optimizer.rate_row.key)
+
+
+def compare_with_before(evidence: Evidence, _: Sequence[Cause]) -> Iterator[Advice]:
+    """Advises to compare with the step before, where there is one."""
     if evidence.before is not None:
         yield Advice("Compare with the step before, element by element.", "compare")
-    if optimizer is None and any(cause.standing is LIKELY for cause in weighed):
+
+
+def look_at_program(evidence: Evidence, causes: Sequence[Cause]) -> Iterator[Advice]:
+    """Advises to look at the program where nothing updates the weight."""
+    if evidence.optimizer is None and any(cause.standing is LIKELY for cause in causes):
         yield Advice("Look for where the optimizer gets its parameters, and for stop_gradient or requires_grad.")

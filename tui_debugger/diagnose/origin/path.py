@@ -10,18 +10,19 @@ from tui_debugger.check.origins import Examined, State
 from tui_debugger.check.provenance import Start
 from tui_debugger.check.types import TensorRow
 from tui_debugger.diagnose.explain.evidence import Evidence
-from tui_debugger.diagnose.explain.weights import Stalling, likely_causes, stalled_by
+from tui_debugger.diagnose.explain.rules import likely_causes
+from tui_debugger.diagnose.explain.weights import Stalling, stalled_by
 from tui_debugger.diagnose.origin.search import OVERFLOW_ANYWHERE, OriginInput
 from tui_debugger.diagnose.origin.upstream import (
+    BadInput,
     Began,
     Branch,
     Ending,
     Exchange,
     Hop,
-    Lead,
     Link,
     Path,
-    Spot,
+    TensorRef,
     Upstream,
     Way,
     exchanged,
@@ -40,8 +41,7 @@ from tui_debugger.model import (
     Watchpoint,
     no_progress,
 )
-from tui_debugger.watch.condition_table import CONDITIONS, WIRE_CHANGE_TOO_SMALL, WIRE_NOT_CHANGED
-from tui_debugger.watch.conditions import validate
+from tui_debugger.watch.condition_table import CONDITIONS, WIRE_CHANGE_TOO_SMALL, WIRE_NOT_CHANGED, validate
 
 if TYPE_CHECKING:
     from tui_debugger.diagnose.run import Run
@@ -52,7 +52,7 @@ ALL_ZERO: Final = Watchpoint(
     validate("tensor_all_zero", {"zero_percentage_ge": 100}),
     NodeSelection((NodeSelector(NodeKind.CATEGORY, "tensor"),)),
 )
-"""What is asked upstream of a gradient or a learning rate that is 0."""
+"""The question that is asked upstream of a gradient or a learning rate that is 0."""
 MOST_HIDDEN = 2000
 """Tensors that were not dumped and are looked through for a bad one behind them, at most."""
 _ENDINGS = {
@@ -60,28 +60,28 @@ _ENDINGS = {
     Start.BEFORE: Ending.FIRST_STEP,
     Start.CONSTANT: Ending.CONSTANT,
     Start.DESIGNED: Ending.DESIGNED,
-    Start.FED: Ending.UNKNOWN,  # by itself, in a circle
+    Start.TAINTED: Ending.UNKNOWN,  # by itself, in a circle
     Start.UNKNOWN: Ending.UNKNOWN,
 }
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
-    """A tensor and what went into it."""
+class _Inputs:
+    """The bad inputs of a tensor."""
 
     examined: Examined
-    leads: tuple[Lead, ...]
+    bad_inputs: tuple[BadInput, ...]
     exchange: Exchange | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class _Behind:
-    """What lies behind tensors that were not dumped."""
+    """The tensors behind those that were not dumped."""
 
-    leads: tuple[Lead, ...]
+    bad_inputs: tuple[BadInput, ...]
     suspects: tuple[str, ...]
     outside: tuple[str, ...]
-    clean: tuple[Spot, ...]
+    clean: tuple[TensorRef, ...]
 
 
 class Tracer:
@@ -96,8 +96,8 @@ class Tracer:
         self._progress = progress
         self._hops = 0
         self._ranks: dict[int, Upstream] = {}
-        self._looks: dict[Spot, _Look] = {}
-        self._told: dict[Spot, Hop] = {}
+        self._inputs_of: dict[TensorRef, _Inputs] = {}
+        self._known_hops: dict[TensorRef, Hop] = {}
 
     def state(self, key: TensorKey) -> State:
         """Tells whether a tensor is bad; reads it when that is not known.
@@ -105,7 +105,7 @@ class Tracer:
         Raises:
             UnreadableTensorError, CancelledError, RenumberedError: as for ``trace``.
         """
-        return self._rank(key.rank).state(self._spot(key))
+        return self._rank(key.rank).state(self._ref(key))
 
     def trace(self, key: TensorKey) -> Path:
         """The path from a tensor. See ``path.trace``.
@@ -113,62 +113,64 @@ class Tracer:
         Raises:
             UnreadableTensorError, CancelledError, RenumberedError: see ``path.trace`` and ``Flow``.
         """
-        spot = self._spot(key)
-        state = self._rank(key.rank).state(spot)
+        ref = self._ref(key)
+        state = self._rank(key.rank).state(ref)
         if state is State.BAD:
-            path = self._walk(spot)
+            path = self._walk(ref)
         else:
             ending = Ending.CLEAN if state is State.CLEAN else Ending.NO_VALUE
-            path = Path(self.question, (self._hop(spot, Way(Link.START)),), ending)
+            path = Path(self.question, (self._hop(ref, Way(Link.START)),), ending)
         return replace(path, graphs=self._session.graph_names(path.ranks))
 
-    def _spot(self, key: TensorKey) -> Spot:
+    def _ref(self, key: TensorKey) -> TensorRef:
         here = self._rank(key.rank)
         row = here.flow.nodes.find(key.node, key.graph)
         if row < 0:
             where = f"rank {key.rank} {key.node}"
             raise UnreadableTensorError("the run has no such node", where=where, hint="`tdbg ls` lists the nodes")
-        return here.spot(here.located(Spot(key.rank, key.step, row, key.side, key.slot, key.round)))
+        return here.ref(here.located(TensorRef(key.rank, key.step, row, key.side, key.slot, key.round)))
 
-    def _walk(self, spot: Spot) -> Path:
+    def _walk(self, ref: TensorRef) -> Path:
         hops, way = list[Hop](), Way(Link.START)
-        seen = {spot}
+        seen = {ref}
         while True:
             self._hops = len(hops)
             self._tell("hops")
-            if self._is_kept_weight(spot):
-                return self._unchanged(spot, way, hops)
-            look = self._look(spot)
-            leads = [lead for lead in look.leads if lead.spot not in seen]
-            behind = None if leads else self._behind(spot)
+            if self._is_kept_weight(ref):
+                return self._unchanged(ref, way, hops)
+            inputs = self._inputs(ref)
+            bad_inputs = [bad_input for bad_input in inputs.bad_inputs if bad_input.ref not in seen]
+            behind = None if bad_inputs else self._behind(ref)
             if behind is not None:
-                leads = [lead for lead in behind.leads if lead.spot not in seen]
-            branches = tuple(Branch(lead.way, self._tensor(lead.spot), lead.spot.row) for lead in leads[1:])
-            hops.append(replace(self._hop(spot, way), others=branches, peers=self._peers(look)))
-            if not leads:
-                return self._ended(hops, look, behind)
-            spot, way = leads[0].spot, leads[0].way
-            seen.add(spot)
+                bad_inputs = [bad_input for bad_input in behind.bad_inputs if bad_input.ref not in seen]
+            branches = tuple(
+                Branch(bad_input.way, self._tensor(bad_input.ref), bad_input.ref.row) for bad_input in bad_inputs[1:]
+            )
+            hops.append(replace(self._hop(ref, way), others=branches, peers=self._peers(inputs)))
+            if not bad_inputs:
+                return self._ended(hops, inputs, behind)
+            ref, way = bad_inputs[0].ref, bad_inputs[0].way
+            seen.add(ref)
 
     # -- a weight that hardly changed ----------------------------------------------------------------
 
-    def _is_kept_weight(self, spot: Spot) -> bool:
-        """Whether it is a parameter of which it is asked why it stayed as it was: that is a matter of its update."""
+    def _is_kept_weight(self, ref: TensorRef) -> bool:
+        """Tells whether it is asked of a parameter why it stayed as it was: that is a matter of its update."""
         if CONDITIONS[self.question.condition].wire not in (WIRE_NOT_CHANGED, WIRE_CHANGE_TOO_SMALL):
             return False
-        flow = self._rank(spot.rank).flow
-        row = spot.row if spot.side is Side.OUTPUT else flow.holder(spot.row, spot.slot).row
+        flow = self._rank(ref.rank).flow
+        row = ref.row if ref.side is Side.OUTPUT else flow.holder(ref.row, ref.slot).row
         return row >= 0 and flow.nodes.category_of(row) in PARAMETERS and flow.updated(row)
 
-    def _unchanged(self, spot: Spot, way: Way, hops: list[Hop]) -> Path:
-        """What kept a weight as it is, as guidance says, and upstream from there: what made the gradient zero."""
-        here = self._rank(spot.rank)
-        evidence = Evidence(self._session, here.key(spot), self._progress)
-        hop = self._hop(spot, way)
+    def _unchanged(self, ref: TensorRef, way: Way, hops: list[Hop]) -> Path:
+        """Returns what kept a weight as it is, as guidance says, and upstream from there what made the gradient 0."""
+        here = self._rank(ref.rank)
+        evidence = Evidence(self._session, here.key(ref), self._progress)
+        hop = self._hop(ref, way)
         stalling = [each for each in stalled_by(evidence) if each.tensor is not None]
         reasons = tuple(each.words for each in stalled_by(evidence))
         if not stalling or stalling[0].tensor is None:
-            result = next(iter(hop.told.results), None)
+            result = next(iter(hop.origin.results), None)
             causes = tuple(likely_causes(evidence, result)) if result is not None else ()
             known = evidence.optimizer is not None or evidence.training is not None
             ending = Ending.ORIGIN if known else Ending.FROZEN
@@ -176,7 +178,7 @@ class Tracer:
         first, *others = stalling
         path = Tracer(self._session, ALL_ZERO, self._progress).trace(stalling[0].tensor)
         branches = tuple(
-            Branch(self._into(each), self._tensor(self._spot(each.tensor)), self._spot(each.tensor).row)
+            Branch(self._into(each), self._tensor(self._ref(each.tensor)), self._ref(each.tensor).row)
             for each in others
             if each.tensor is not None
         )
@@ -193,20 +195,20 @@ class Tracer:
         slots = () if stalling.slot is None else (stalling.slot,)
         return Way(Link.UPDATE, stalling.optimizer.name, slots)
 
-    def _ended(self, hops: list[Hop], look: _Look, behind: _Behind | None) -> Path:
-        start = look.examined.start
+    def _ended(self, hops: list[Hop], inputs: _Inputs, behind: _Behind | None) -> Path:
+        start = inputs.examined.start
         path = Path(self.question, tuple(hops), _ENDINGS.get(start, Ending.ORIGIN))
         if behind is not None and (behind.suspects or behind.outside):
-            clean = tuple(self._tensor(spot) for spot in behind.clean)
+            clean = tuple(self._tensor(ref) for ref in behind.clean)
             return replace(
                 path, ending=Ending.NOT_DUMPED, suspects=behind.suspects, outside=behind.outside, clean=clean
             )
-        exchange = look.exchange
+        exchange = inputs.exchange
         if exchange is not None and (exchange.absent or not exchange.inputs):
             return replace(path, ending=Ending.RANKS, absent=exchange.absent)
-        if exchange is not None and start in (Start.SOURCE, Start.UNKNOWN) and not look.examined.missing:
+        if exchange is not None and start in (Start.SOURCE, Start.UNKNOWN) and not inputs.examined.missing:
             # All that was sent is clean: what one rank alone could not judge, all of them together can.
-            here = replace(hops[-1], told=replace(hops[-1].told, start=Start.MADE))
+            here = replace(hops[-1], origin=replace(hops[-1].origin, start=Start.MADE))
             return replace(path, hops=(*hops[:-1], here), ending=Ending.ORIGIN)
         return path
 
@@ -223,98 +225,100 @@ class Tracer:
     def _tell_of_work(self, snapshot: Progress) -> None:
         self._progress(Progress(self._hops, 0, f"{self._hops} hops, {snapshot.text}"))
 
-    def _tensor(self, spot: Spot) -> TensorRow:
-        return self._rank(spot.rank).tensor(spot)
+    def _tensor(self, ref: TensorRef) -> TensorRow:
+        return self._rank(ref.rank).tensor(ref)
 
-    def _hop(self, spot: Spot, way: Way) -> Hop:
-        found = self._told.get(spot)
+    def _hop(self, ref: TensorRef, way: Way) -> Hop:
+        found = self._known_hops.get(ref)
         if found is None:
-            here = self._rank(spot.rank)
-            tensor, examined = here.tensor(spot), here.examined(spot)
-            found = Hop(way, tensor, spot.row, here.teller(spot.step).tell([examined]))
-            self._told[spot] = found
+            here = self._rank(ref.rank)
+            tensor, examined = here.tensor(ref), here.examined(ref)
+            found = Hop(way, tensor, ref.row, here.describer(ref.step).describe([examined]))
+            self._known_hops[ref] = found
         return replace(found, way=way)
 
-    def _peers(self, look: _Look) -> tuple[OriginInput, ...]:
+    def _peers(self, inputs: _Inputs) -> tuple[OriginInput, ...]:
         """Returns what went in on the other ranks of an exchange."""
         found = list[OriginInput]()
-        for at in look.exchange.inputs if look.exchange is not None else ():
+        for at in inputs.exchange.inputs if inputs.exchange is not None else ():
             there = self._rank(at.rank)
-            found += there.teller(at.step).tell([there.examined(at)]).inputs
+            found += there.describer(at.step).describe([there.examined(at)]).inputs
         return tuple(found)
 
     # -- what went into it ---------------------------------------------------------------------------
 
-    def _look(self, spot: Spot) -> _Look:
-        found = self._looks.get(spot)
+    def _inputs(self, ref: TensorRef) -> _Inputs:
+        found = self._inputs_of.get(ref)
         if found is None:
-            here = self._rank(spot.rank)
-            examined, leads = here.examined(spot), here.leads(spot)
-            exchange = self._exchange(spot, examined)
-            if exchange is not None and exchange.leads:
-                leads = self._by_rank([*leads, *exchange.leads])
-            found = self._looks[spot] = _Look(examined, tuple(leads), exchange)
+            here = self._rank(ref.rank)
+            examined, bad_inputs = here.examined(ref), here.bad_inputs(ref)
+            exchange = self._exchange(ref, examined)
+            if exchange is not None and exchange.bad_inputs:
+                bad_inputs = self._by_rank([*bad_inputs, *exchange.bad_inputs])
+            found = self._inputs_of[ref] = _Inputs(examined, tuple(bad_inputs), exchange)
         return found
 
-    def _exchange(self, spot: Spot, examined: Examined) -> Exchange | None:
-        provenance, nodes = examined.provenance, self._rank(spot.rank).flow.nodes
+    def _exchange(self, ref: TensorRef, examined: Examined) -> Exchange | None:
+        provenance, nodes = examined.provenance, self._rank(ref.rank).flow.nodes
         if provenance.node < 0 or provenance.parameter >= 0 or not exchanges(nodes.op_type(provenance.node)):
             return None
-        ranks = [rank for rank in self._session.ranks() if spot.step in self._session.steps(rank)]
-        return exchanged(spot, provenance.node, ranks, self._rank)
+        ranks = [rank for rank in self._session.ranks() if ref.step in self._session.steps(rank)]
+        return exchanged(ref, provenance.node, ranks, self._rank)
 
-    def _by_rank(self, leads: list[Lead]) -> list[Lead]:
+    def _by_rank(self, bad_inputs: list[BadInput]) -> list[BadInput]:
         """The leads of several ranks: first that of the rank where it became bad first."""
-        if len({lead.spot.rank for lead in leads}) < 2:
-            return leads
-        began = {lead.spot: self._beginning(lead.spot) for lead in leads}
-        return sorted(leads, key=lambda lead: (began[lead.spot], lead.began, lead.spot.rank))
+        if len({bad_input.ref.rank for bad_input in bad_inputs}) < 2:
+            return bad_inputs
+        began = {bad_input.ref: self._beginning(bad_input.ref) for bad_input in bad_inputs}
+        return sorted(bad_inputs, key=lambda bad_input: (began[bad_input.ref], bad_input.began, bad_input.ref.rank))
 
-    def _beginning(self, spot: Spot) -> Began:
+    def _beginning(self, ref: TensorRef) -> Began:
         """When it became bad in its own rank: where that path ends, or meets another exchange between ranks."""
-        here, seen = self._rank(spot.rank), {spot}
-        turn = here.flow.turn(spot.row, spot.step, spot.round)
-        began = (turn, int(here.flow.nodes.order[spot.row]), spot.slot)
+        here, seen = self._rank(ref.rank), {ref}
+        turn = here.flow.turn(ref.row, ref.step, ref.round)
+        began = (turn, int(here.flow.nodes.order[ref.row]), ref.slot)
         while True:
             self._tell("hops, comparing ranks")
-            provenance = here.examined(spot).provenance
+            provenance = here.examined(ref).provenance
             if provenance.node >= 0 and exchanges(here.flow.nodes.op_type(provenance.node)):
                 return began
-            lead = next((each for each in here.leads(spot) if each.spot not in seen), None)
-            if lead is None:
+            bad_input = next((each for each in here.bad_inputs(ref) if each.ref not in seen), None)
+            if bad_input is None:
                 return began
-            spot, began = lead.spot, lead.began
-            seen.add(spot)
+            ref, began = bad_input.ref, bad_input.began
+            seen.add(ref)
 
     # -- what was not dumped -------------------------------------------------------------------------
 
     @staticmethod
-    def _hidden_way(lead: Lead, spot: Spot, hidden: tuple[str, ...]) -> Way:
-        link = lead.way.link if lead.spot.rank == spot.rank else Link.SENT
-        return replace(lead.way, link=link, hidden=hidden)
+    def _hidden_way(bad_input: BadInput, ref: TensorRef, hidden: tuple[str, ...]) -> Way:
+        link = bad_input.way.link if bad_input.ref.rank == ref.rank else Link.SENT
+        return replace(bad_input.way, link=link, hidden=hidden)
 
-    def _behind(self, spot: Spot) -> _Behind:
+    def _behind(self, ref: TensorRef) -> _Behind:
         """Looks through tensors that were not dumped for bad ones behind them; else says between which it began."""
-        leads: dict[Spot, Lead] = {}
-        suspects, outside, clean = dict[str, None](), dict[str, None](), dict[Spot, None]()
-        pending = deque([(spot, tuple[str, ...]())])
-        seen = {spot}
+        bad_inputs: dict[TensorRef, BadInput] = {}
+        suspects, outside, clean = dict[str, None](), dict[str, None](), dict[TensorRef, None]()
+        pending = deque([(ref, tuple[str, ...]())])
+        seen = {ref}
         while pending and len(seen) < MOST_HIDDEN:
             at, hidden = pending.popleft()
             here = self._rank(at.rank)
-            look = self._look(at)
-            if at != spot:
+            inputs = self._inputs(at)
+            if at != ref:
                 suspects[here.flow.nodes.names[at.row]] = None
-                for lead in look.leads:
-                    leads.setdefault(lead.spot, replace(lead, way=self._hidden_way(lead, spot, hidden)))
-            for each in (at, *(look.exchange.inputs if look.exchange is not None else ())):
+                for bad_input in inputs.bad_inputs:
+                    bad_inputs.setdefault(
+                        bad_input.ref, replace(bad_input, way=self._hidden_way(bad_input, ref, hidden))
+                    )
+            for each in (at, *(inputs.exchange.inputs if inputs.exchange is not None else ())):
                 there = self._rank(each.rank)
-                spots, words = there.hidden(each)
+                refs, words = there.hidden(each)
                 outside.update(dict.fromkeys(words))
                 clean.update(dict.fromkeys(there.clean_sources(each)))
-                for up in spots:
+                for up in refs:
                     if up not in seen:
                         seen.add(up)
                         pending.append((up, (*hidden, there.flow.nodes.names[up.row])))
-        ordered = sorted(leads.values(), key=lambda lead: lead.began)
+        ordered = sorted(bad_inputs.values(), key=lambda bad_input: bad_input.began)
         return _Behind(tuple(ordered), tuple(suspects), tuple(outside), tuple(clean))

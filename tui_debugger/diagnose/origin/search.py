@@ -21,16 +21,15 @@ import numpy.typing as npt
 from tui_debugger.check.by_design import StepDesigns
 from tui_debugger.check.flow import Flow, Located
 from tui_debugger.check.measure import Measurements
-from tui_debugger.check.origins import OVERFLOW, Examined, Examiner, Judged, Question, State, question_of
-from tui_debugger.check.progress import scaled, undisturbed
+from tui_debugger.check.origins import OVERFLOW, Criterion, Examined, Examiner, Judged, State, criterion_of
+from tui_debugger.check.progress import retry_when_renumbered, scaled
 from tui_debugger.check.provenance import Start, in_place, surely_tainted
 from tui_debugger.check.results import merged
 from tui_debugger.check.step import Checker, PairResult
 from tui_debugger.check.tensors import measured, tensor_row
 from tui_debugger.check.types import CheckResult, Pair, TensorRow
 from tui_debugger.errors import CancelledError
-from tui_debugger.graph.edges import edges
-from tui_debugger.graph.table import NodeFlag
+from tui_debugger.graph.table import NodeFlag, edges
 from tui_debugger.model import (
     PARAMETERS,
     Category,
@@ -54,7 +53,7 @@ from tui_debugger.watch.condition_table import CONDITIONS, WIRE_OVERFLOW
 OVERFLOW_ANYWHERE = Watchpoint(
     1, "tensor_overflow", selection=NodeSelection((NodeSelector(NodeKind.CATEGORY, "tensor"),))
 )
-"""What is looked for when nobody says what: NaN or Inf in any tensor."""
+"""The watchpoint that is used when none is given: NaN or Inf in any tensor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +120,7 @@ class NotJudged:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where something bad starts, or the first bad tensor of a step that has no origin.
+    """A node where something bad starts, or the first bad tensor of a step that has no origin.
 
     Attributes:
         start: how it starts, or why it does not start here.
@@ -171,13 +170,13 @@ class Origin:
 
     @property
     def starts_here(self) -> bool:
-        """Whether it is an origin. What was bad before the first dumped step is one only if that is step 0."""
+        """It is an origin. What was bad before the first dumped step is one only if that is step 0."""
         return self.start in Start.origins() and (self.start is not Start.BEFORE or self.step == 0)
 
 
 @dataclass(frozen=True, slots=True)
 class StepSearch:
-    """What one step of one rank showed.
+    """The result of the search in one step of one rank.
 
     Attributes:
         pair: (rank, step).
@@ -212,7 +211,7 @@ class StepSearch:
 
 
 class End(Enum):
-    """Why the search ended where it did."""
+    """The reason why the search ended where it did."""
 
     ORIGIN = "origin"
     """The step has an origin."""
@@ -225,11 +224,11 @@ class End(Enum):
 
 @dataclass(frozen=True, slots=True)
 class OriginReport:
-    """What the search found.
+    """The result of the search.
 
     Attributes:
         origins: those of the earliest run and of its step, in the order of time, then by rank.
-        looks: every step of every rank that has something bad, in the order in which they began, then by rank.
+        searches: every step of every rank that has something bad, in the order in which they began, then by rank.
         check: the checks behind it as one: hits, coverage, watchpoints, time.
         left: (rank, step) pairs that were not looked at.
         end: why the search ended.
@@ -237,7 +236,7 @@ class OriginReport:
     """
 
     origins: tuple[Origin, ...]
-    looks: tuple[StepSearch, ...]
+    searches: tuple[StepSearch, ...]
     check: CheckResult
     left: tuple[Pair, ...]
     end: End
@@ -245,35 +244,35 @@ class OriginReport:
 
     @property
     def found(self) -> bool:
-        """Whether there is anything bad."""
-        return bool(self.looks)
+        """There is something bad."""
+        return bool(self.searches)
 
     @property
     def not_judged(self) -> tuple[NotJudged, ...]:
         """The nodes of all steps that may be where it starts, and may not, in execution order, then by rank."""
-        found = [each for look in self.looks for each in look.not_judged]
+        found = [each for searched in self.searches for each in searched.not_judged]
         return tuple(sorted(found, key=lambda each: (each.hit.order, each.hit.key.rank)))
 
     @property
     def first_known(self) -> Origin | None:
         """The earliest bad tensor where no origin is as early: it did not start there, or nobody can say so."""
-        first = [look.first for look in self.looks if look.first is not None]
+        first = [searched.first for searched in self.searches if searched.first is not None]
         earliest = min(first, key=lambda each: (each.hit.order, each.rank), default=None)
         if earliest is None or any(origin.hit.order <= earliest.hit.order for origin in self.origins):
             return None
         return earliest
 
     @property
-    def first_looks(self) -> tuple[StepSearch, ...]:
+    def first_searches(self) -> tuple[StepSearch, ...]:
         """For every rank with something bad the look that answers best, the earliest rank first.
 
         That is the step with an origin, or else the first bad step.
         """
         best: dict[int, StepSearch] = {}
-        for look in self.looks:
-            kept = best.get(look.pair[0])
-            if kept is None or _place(look) < _place(kept):
-                best[look.pair[0]] = look
+        for searched in self.searches:
+            kept = best.get(searched.pair[0])
+            if kept is None or _place(searched) < _place(kept):
+                best[searched.pair[0]] = searched
         return tuple(sorted(best.values(), key=_place))
 
     @property
@@ -281,28 +280,31 @@ class OriginReport:
         """The looks without an origin that began to be bad in an earlier run than the first origin's, in that order."""
         until = self.origins[0].hit.order[0] if self.origins else None
         found = [
-            (look.first.hit.order[0], look.pair[0], number)
-            for number, look in enumerate(self.looks)
-            if look.first is not None and (until is None or look.first.hit.order[0] < until)
+            (searched.first.hit.order[0], searched.pair[0], number)
+            for number, searched in enumerate(self.searches)
+            if searched.first is not None and (until is None or searched.first.hit.order[0] < until)
         ]
-        return tuple(self.looks[number] for *_, number in sorted(found))
+        return tuple(self.searches[number] for *_, number in sorted(found))
 
     @property
-    def shown_look(self) -> StepSearch | None:
-        """The look whose spread is told: the first one with an origin, else the first one."""
-        return next((look for look in self.first_looks if look.origins), self.looks[0] if self.looks else None)
+    def shown_search(self) -> StepSearch | None:
+        """The step whose propagation is shown: the first one with an origin, else the first one."""
+        return next(
+            (searched for searched in self.first_searches if searched.origins),
+            self.searches[0] if self.searches else None,
+        )
 
     @property
     def leading(self) -> tuple[StepSearch, ...]:
-        """The looks of ``first_looks`` that begin with the same tensor at the same step: no rank leads."""
-        looks = self.first_looks
-        return tuple(look for look in looks if _same(look, looks[0])) if looks else ()
+        """Those of ``first_searches`` that begin with the same tensor at the same step: no rank leads."""
+        searches = self.first_searches
+        return tuple(searched for searched in searches if _same(searched, searches[0])) if searches else ()
 
 
-def _place(look: StepSearch) -> tuple[bool, tuple[int, int], int]:
-    beginning = look.beginning
-    order = beginning.hit.order if beginning is not None else (turn_of(look.pair[1]), 0)
-    return (not look.origins, order, look.pair[0])
+def _place(searched: StepSearch) -> tuple[bool, tuple[int, int], int]:
+    beginning = searched.beginning
+    order = beginning.hit.order if beginning is not None else (turn_of(searched.pair[1]), 0)
+    return (not searched.origins, order, searched.pair[0])
 
 
 def _same(one: StepSearch, other: StepSearch) -> bool:
@@ -312,7 +314,7 @@ def _same(one: StepSearch, other: StepSearch) -> bool:
     return (a.graph, a.node, replace(a.hit.key, rank=b.rank)) == (b.graph, b.node, b.hit.key)
 
 
-LookAt = Callable[[Pair, Sequence[Watchpoint], ProgressFn], StepSearch]
+SearchStep = Callable[[Pair, Sequence[Watchpoint], ProgressFn], StepSearch]
 Span = Callable[[Pair], tuple[int, int]]
 """The turns of the first and the last run of a step of a rank: see ``model.turns``."""
 
@@ -325,7 +327,7 @@ def one_run(pair: Pair) -> tuple[int, int]:
 def search(
     pairs: Sequence[Pair],
     watchpoints: Sequence[Watchpoint],
-    look_at: LookAt,
+    search_step: SearchStep,
     progress: ProgressFn = no_progress,
     span: Span = one_run,
 ) -> OriginReport:
@@ -336,41 +338,41 @@ def search(
     Args:
         pairs: where to look; any order.
         watchpoints: what is bad; none: NaN or Inf anywhere.
-        look_at: looks at one (rank, step).
+        search_step: looks at one (rank, step).
         progress: receives snapshots.
         span: when a step ran.
     """
     started = time.monotonic()
     asked = tuple(watchpoints) or (OVERFLOW_ANYWHERE,)
     ordered = sorted(dict.fromkeys(pairs), key=lambda pair: (span(pair)[0], pair))
-    looks: list[StepSearch] = []
+    searches: list[StepSearch] = []
     end = End.ALL
     try:
-        for look in _looks(ordered, asked, look_at, progress):
-            looks.append(look)
-            found = _end(looks)
+        for searched in _searches(ordered, asked, search_step, progress):
+            searches.append(searched)
+            found = _end(searches)
             # Every step that holds a run before or beside the one that was found has to be looked at.
-            if found is not None and (len(looks) == len(ordered) or span(ordered[len(looks)])[0] > found[1]):
+            if found is not None and (len(searches) == len(ordered) or span(ordered[len(searches)])[0] > found[1]):
                 end = found[0]
                 break
     except CancelledError:
         end = End.CANCELLED
     seconds, cancelled = time.monotonic() - started, end is End.CANCELLED
-    results = [(look.pair, look.result) for look in looks]
-    origins = [origin for look in looks for origin in look.origins]
+    results = [(searched.pair, searched.result) for searched in searches]
+    origins = [origin for searched in searches for origin in searched.origins]
     return OriginReport(
         origins=_earliest(origins),
-        looks=tuple(look for look in looks if look.bad),
+        searches=tuple(searched for searched in searches if searched.bad),
         check=merged(results, asked, 0, seconds, cancelled),
-        left=tuple(ordered[len(looks) :]),
+        left=tuple(ordered[len(searches) :]),
         end=end,
     )
 
 
-def _end(looks: Sequence[StepSearch]) -> tuple[End, int] | None:
-    """Why no later run can be where it began, and the turn of the run that says so; None: it still can."""
-    origins = [origin.hit.order[0] for look in looks for origin in look.origins]
-    carried = [look.carried for look in looks if look.carried is not None]
+def _end(searches: Sequence[StepSearch]) -> tuple[End, int] | None:
+    """Returns why no later run can be where it began, and the turn of the run that says so; None: it still can."""
+    origins = [origin.hit.order[0] for searched in searches for origin in searched.origins]
+    carried = [searched.carried for searched in searches if searched.carried is not None]
     if not origins and not carried:
         return None
     return End.ORIGIN if origins else End.CARRIED, min(origins + carried)
@@ -385,11 +387,11 @@ def _earliest(origins: Sequence[Origin]) -> tuple[Origin, ...]:
     return tuple(each for each in ordered if each.step == first.step or each.hit.order[0] == first.hit.order[0])
 
 
-def _looks(
-    pairs: Sequence[Pair], watchpoints: Sequence[Watchpoint], look_at: LookAt, progress: ProgressFn
+def _searches(
+    pairs: Sequence[Pair], watchpoints: Sequence[Watchpoint], search_step: SearchStep, progress: ProgressFn
 ) -> Iterator[StepSearch]:
     for number, pair in enumerate(pairs):
-        yield look_at(pair, watchpoints, scaled(progress, number, len(pairs)))
+        yield search_step(pair, watchpoints, scaled(progress, number, len(pairs)))
 
 
 Mask = npt.NDArray[np.bool_]
@@ -444,7 +446,7 @@ def propagation_from(flow: Flow, row: int, first: Hit, hits: Sequence[Hit], coun
 
 
 def findings(hit: Hit) -> list[WatchResult]:
-    """What makes a tensor a finding: what watchpoints found on it, and what its NaN blocks where none looked for it."""
+    """Returns what makes a tensor a finding: hits, and what its NaN keeps from being judged."""
     found = [result for result in hit.results if result.verdict is Verdict.FINDING]
     if any(CONDITIONS[result.condition].wire == WIRE_OVERFLOW for result in found):
         return found
@@ -468,60 +470,60 @@ class OriginDescriber:
         self.is_bad = is_bad
         self.progress = progress
 
-    def tell(self, group: Sequence[Examined]) -> Origin:
+    def describe(self, group: Sequence[Examined]) -> Origin:
         """One origin from the tensors that start at one node; what is not bad has no results."""
-        lead, nodes = group[0], self.flow.nodes
-        row, other = lead.row, lead.other
-        inputs = [self._source_row(each) for each in lead.sources]
+        head, nodes = group[0], self.flow.nodes
+        row, other = head.row, head.other
+        inputs = [self._source_row(each) for each in head.sources]
         rows = self._measured([*inputs, *self._output_rows(group)])
-        found = findings(lead.hit)
-        stack_of = self._with_stack(row, other, lead.hit.row)
+        found = findings(head.hit)
+        stack_of = self._with_stack(row, other, head.hit.row)
         return Origin(
-            start=lead.start,
+            start=head.start,
             graph=nodes.graph_of(row).name,
             node=nodes.names[row],
             type=nodes.op_type(row),
             row=row,
             other=nodes.names[other] if other >= 0 else "",
             hits=tuple(each.hit for each in group),
-            results=tuple(found[number] for number in lead.asked if number < len(found)),
+            results=tuple(found[number] for number in head.criteria if number < len(found)),
             inputs=tuple(
                 OriginInput(
                     given,
                     each.state,
                     each.constant,
-                    each.before or self._earlier(each, lead.hit.key.round),
+                    each.before or self._earlier(each, head.hit.key.round),
                     each.designed,
                 )
-                for given, each in zip(rows, lead.sources, strict=False)
+                for given, each in zip(rows, head.sources, strict=False)
             ),
             outputs=rows[len(inputs) :],
             stack=tuple(frame for frame in nodes.stack(stack_of) if not frame.context) if stack_of >= 0 else (),
             stack_of=nodes.names[stack_of] if stack_of >= 0 else "",
-            missing=self._missing(lead),
-            exchanged=lead.provenance.exchanged,
+            missing=self._missing(head),
+            exchanged=head.provenance.exchanged,
         )
 
     def not_judged(self, group: Sequence[Examined]) -> NotJudged:
         """The tensors of a node that may be where something starts, and may not."""
-        lead, nodes = group[0], self.flow.nodes
+        head, nodes = group[0], self.flow.nodes
         return NotJudged(
-            graph=nodes.graph_of(lead.row).name,
-            node=nodes.names[lead.row],
-            type=nodes.op_type(lead.row),
-            row=lead.row,
+            graph=nodes.graph_of(head.row).name,
+            node=nodes.names[head.row],
+            type=nodes.op_type(head.row),
+            row=head.row,
             hits=tuple(each.hit for each in group),
-            missing=self._missing(lead),
-            exchanged=lead.provenance.exchanged,
+            missing=self._missing(head),
+            exchanged=head.provenance.exchanged,
         )
 
-    def _missing(self, lead: Examined) -> tuple[Missing, ...]:
-        if lead.start is not Start.UNKNOWN:
+    def _missing(self, head: Examined) -> tuple[Missing, ...]:
+        if head.start is not Start.UNKNOWN:
             return ()
-        found = [self._missing_of(each) for each in lead.missing if each.source.side is Side.INPUT]
-        key = lead.hit.key
-        if not lead.sources and key.side is Side.INPUT:  # an input file, and no graph says what feeds it
-            found.append(Missing(key.slot, "", "has no known producer", self.flow.nodes.names[lead.hit.row]))
+        found = [self._missing_of(each) for each in head.missing if each.source.side is Side.INPUT]
+        key = head.hit.key
+        if not head.sources and key.side is Side.INPUT:  # an input file, and no graph says what feeds it
+            found.append(Missing(key.slot, "", "has no known producer", self.flow.nodes.names[head.hit.row]))
         return tuple(found)
 
     def _missing_of(self, each: Judged) -> Missing:
@@ -562,9 +564,9 @@ class OriginDescriber:
         )
 
     def _output_rows(self, group: Sequence[Examined]) -> list[TensorRow]:
-        lead = group[0]
-        if lead.provenance.node == lead.hit.row and lead.hit.key.side is Side.OUTPUT:
-            row, number = lead.hit.row, lead.hit.key.round
+        head = group[0]
+        if head.provenance.node == head.hit.row and head.hit.key.side is Side.OUTPUT:
+            row, number = head.hit.row, head.hit.key.round
             slots = self.flow.slots(self.step, row, Side.OUTPUT, number)
             places = [self.flow.located(self.step, row, Side.OUTPUT, slot, number) for slot in slots]
         else:
@@ -589,14 +591,14 @@ class OriginDescriber:
 
 CheckerOf = Callable[[int, Sequence[Watchpoint], ProgressFn], Checker]
 """Makes the checker of a rank with some watchpoints."""
-Asked = tuple[Hit, Sequence[Question]]
+Asked = tuple[Hit, Sequence[Criterion]]
 """A bad tensor, and what makes it bad."""
 
 
-def look_at(
+def search_step(
     checker_of: CheckerOf, spread: int, pair: Pair, watchpoints: Sequence[Watchpoint], progress: ProgressFn
 ) -> StepSearch:
-    """Looks at one step of one rank: ``LookAt`` of the search, once its first two arguments are given.
+    """Looks at one step of one rank: ``SearchStep`` of the search, once its first two arguments are given.
 
     Args:
         checker_of: makes the checker of a rank.
@@ -609,10 +611,12 @@ def look_at(
         CancelledError: from ``progress``.
     """
     rank, step = pair
-    return undisturbed(lambda: _look(checker_of(rank, watchpoints, progress), step, watchpoints, spread, progress))
+    return retry_when_renumbered(
+        lambda: _search_step(checker_of(rank, watchpoints, progress), step, watchpoints, spread, progress)
+    )
 
 
-def _look(
+def _search_step(
     checker: Checker, step: int, watchpoints: Sequence[Watchpoint], spread: int, progress: ProgressFn
 ) -> StepSearch:
     """Checks one step of one rank and finds its origins.
@@ -626,23 +630,23 @@ def _look(
     hits = result.hits.with_verdict(Verdict.FINDING)
     if not hits:
         return StepSearch(pair, result)
-    questions = {watchpoint.id: question_of(watchpoint) for watchpoint in watchpoints}
+    questions = {watchpoint.id: criterion_of(watchpoint) for watchpoint in watchpoints}
     asked: list[Asked] = [(hit, [_question(found, questions) for found in findings(hit)]) for hit in hits]
     if all(question is OVERFLOW for question in questions.values()):
         asked = _left(checker, step, asked)
     examined = Examiner(checker.measurements).examine(step, asked, progress)
-    teller = OriginDescriber(checker.measurements, step, {hit.key for hit in hits}.__contains__, progress)
+    describer = OriginDescriber(checker.measurements, step, {hit.key for hit in hits}.__contains__, progress)
     starting = [each for each in examined if each.start in Start.origins()]
-    told = [teller.tell(list(group)) for group in _by_node(starting)]
-    origins = tuple(origin for origin in told if origin.starts_here)
-    first = None if origins else teller.tell([examined[0]])
+    origin = [describer.describe(list(group)) for group in _by_node(starting)]
+    origins = tuple(origin for origin in origin if origin.starts_here)
+    first = None if origins else describer.describe([examined[0]])
     row = origins[0].row if origins else hits[0].row
     carried = [hit for hit in hits if _is_carried(checker.flow, hit)]
     return StepSearch(
         pair=pair,
         result=result,
         origins=origins,
-        before=tuple(origin for origin in told if not origin.starts_here),
+        before=tuple(origin for origin in origin if not origin.starts_here),
         first=first,
         bad=len(hits),
         parameters=len(carried),
@@ -650,12 +654,13 @@ def _look(
         spread=propagation_from(checker.flow, row, origins[0].hit if origins else hits[0], hits, spread),
         by_graph=knows_edges(checker.flow, row),
         not_judged=tuple(
-            teller.not_judged(group) for group in _by_node([each for each in examined if each.start is Start.UNKNOWN])
+            describer.not_judged(group)
+            for group in _by_node([each for each in examined if each.start is Start.UNKNOWN])
         ),
     )
 
 
-def _question(found: WatchResult, questions: Mapping[int, Question]) -> Question:
+def _question(found: WatchResult, questions: Mapping[int, Criterion]) -> Criterion:
     """Returns what makes a tensor bad: where NaN or Inf kept a condition from being judged, they do."""
     return OVERFLOW if found.verdict is Verdict.BLOCKED else questions[found.watchpoint]
 
@@ -679,7 +684,7 @@ def _left(checker: Checker, step: int, asked: list[Asked]) -> list[Asked]:
     node = np.array([hit.row for hit, _ in asked], np.int64)
     designed = StepDesigns(checker.measurements, step).rows
     sides, slots = [key.side for key in keys], [key.slot for key in keys]
-    with checker.measurements.undisturbed():
+    with checker.measurements.locked():
         fed = surely_tainted(checker.measurements, step, node, sides, slots, designed)
     fed[0] = False
     return [each for each, known in zip(asked, fed.tolist(), strict=True) if not known]

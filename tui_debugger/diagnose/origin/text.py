@@ -10,7 +10,8 @@ from typing import Any
 from tui_debugger.check.origins import State
 from tui_debugger.check.provenance import Start
 from tui_debugger.check.types import TensorRow
-from tui_debugger.diagnose.explain.operator_rules import Case, likely
+from tui_debugger.diagnose.explain.operators import Operation
+from tui_debugger.diagnose.explain.rules import likely_operator_causes
 from tui_debugger.diagnose.origin.search import (
     Missing,
     NotJudged,
@@ -21,15 +22,19 @@ from tui_debugger.diagnose.origin.search import (
     findings,
 )
 from tui_debugger.diagnose.origin.upstream import Branch, Ending, Hop, Link, Path, Way
-from tui_debugger.graph.operator_types import plain_type
+from tui_debugger.graph.categories import plain_type
 from tui_debugger.graph.table import PARAMETER
 from tui_debugger.model import Frame, Hit, Side, TensorKey
+from tui_debugger.stats.fields import TENSOR_TABLE
 from tui_debugger.text.clean import clean
-from tui_debugger.text.distribution import STATISTIC_TITLES, statistic_texts
+from tui_debugger.text.distribution import STATISTIC_TITLES, statistic_columns, statistic_texts
 from tui_debugger.text.hits import contents, hit_text, watch_line
 from tui_debugger.text.numbers import plural
 from tui_debugger.text.rows import frame_row, key_row, meta_row, result_row, stats_row
+from tui_debugger.text.tables import Across, Column, Cut, cut_middle, table_lines
+from tui_debugger.text.tables import Row as TableRow
 from tui_debugger.text.tensors import round_text, run_text, shape_text, short_names, slot_text, step_text
+from tui_debugger.text.writer import Line, Meaning, Terminal, meant
 from tui_debugger.watch.condition_table import CONDITIONS, WIRE_OVERFLOW
 
 _NAMED = 6
@@ -39,8 +44,8 @@ _NAMED = 6
 # -- origins ---------------------------------------------------------------------------------------
 
 
-def said(found: Origin | Hit) -> str:
-    """``-Inf 1 of 4``, ``zeros ≥ 100 % → 100``: what a bad tensor has."""
+def found_words(found: Origin | Hit) -> str:
+    """``-Inf 1 of 4``, ``zeros ≥ 100 % → 100 %``: what a bad tensor has."""
     hit = found if isinstance(found, Hit) else dataclasses.replace(found.hit, results=found.results)
     return clean(hit_text(hit, apart=False))
 
@@ -74,8 +79,8 @@ def row_label(row: TensorRow, origin: Origin) -> str:
 
 
 def why(origin: Origin, *, overflow: bool) -> str:
-    """Why it starts here, or why nobody can say that it does."""
-    what = f"{_place(origin)}: {said(origin)}"
+    """Returns why it starts here, or why nobody can say that it does."""
+    what = f"{_place(origin)}: {found_words(origin)}"
     clean_ = "clean" if overflow else "without such a finding"
     other = clean(origin.other)
     written = origin.hit.key.side is Side.OUTPUT
@@ -90,7 +95,7 @@ def why(origin: Origin, *, overflow: bool) -> str:
         Start.BEFORE: f"{what}; so it was already before {when_words(origin)} ran",
         Start.CONSTANT: f"{what}; it comes from a constant of the graph",
         Start.DESIGNED: f"{what}; by design: its operator was told to write it, or to pass it on",
-        Start.FED: f"{what}; {_fed(origin)}",
+        Start.TAINTED: f"{what}; {_bad_inputs(origin)}",
         Start.UNKNOWN: _unknown(origin, what),
     }
     return texts[origin.start]
@@ -98,7 +103,7 @@ def why(origin: Origin, *, overflow: bool) -> str:
 
 def _designed(origin: Origin) -> str:
     """Returns what to know of inputs with an Inf that was written by intent."""
-    found = [fed.row for fed in origin.inputs if fed.designed]
+    found = [source.row for source in origin.inputs if source.designed]
     if not found:
         return ""
     stats = [row.stats for row in found if row.stats is not None]
@@ -109,14 +114,14 @@ def _designed(origin: Origin) -> str:
     return f";\n  its input is {sign} by design{whole}: {slots}"
 
 
-def _fed(origin: Origin) -> str:
-    bad = [fed for fed in origin.inputs if fed.state is State.BAD]
-    names = ", ".join(row_label(fed.row, origin) for fed in bad[:4]) + (", …" if len(bad) > 4 else "")
+def _bad_inputs(origin: Origin) -> str:
+    bad = [source for source in origin.inputs if source.state is State.BAD]
+    names = ", ".join(row_label(source.row, origin) for source in bad[:4]) + (", …" if len(bad) > 4 else "")
     text = f"{names} {'is' if len(bad) == 1 else 'are'} bad already"
-    for fed in bad[:4]:
-        key = fed.row.key
-        source = fed.row.origin_text or f"{key.node}:{key.slot}"
-        text += f"\n    {row_label(fed.row, origin)} ← {clean(source)}{_of_another_run(key, origin)}"
+    for each in bad[:4]:
+        key = each.row.key
+        source = each.row.origin_text or f"{key.node}:{key.slot}"
+        text += f"\n    {row_label(each.row, origin)} ← {clean(source)}{_of_another_run(key, origin)}"
     return text
 
 
@@ -230,29 +235,29 @@ def way_words(hop: Hop | Branch) -> str:
     return text
 
 
-def hazard_words(origin: Origin) -> list[str]:
+def operator_reasons(origin: Origin) -> list[str]:
     """Returns what in the inputs gives NaN or Inf: ``the logarithm of 0: 1 of 4 elements of in:0 is 0, ...``."""
     hit = origin.hit
     if hit.stats is None:
         return []
-    slots = {fed.row.slot: fed.row for fed in origin.inputs if fed.row.role == "in"}
+    slots = {source.row.slot: source.row for source in origin.inputs if source.row.role == "in"}
     own = next((row.meta for row in origin.outputs if row.key == hit.key), None)
     made = own or next((row.meta for row in origin.outputs if row.meta is not None), None)
-    return likely(Case(origin.type, [slots[slot] for slot in sorted(slots)], made, hit.stats))
+    return likely_operator_causes(Operation(origin.type, [slots[slot] for slot in sorted(slots)], made, hit.stats))
 
 
 def place_words(path: Path, hop: Hop) -> str:
     """``Log-op381 (Log), step 3``, with the rank where the path goes through several, with the graph of several."""
-    told = hop.told
-    rank = f"rank {told.rank}, " if len(path.ranks) > 1 or path.ending is Ending.RANKS else ""
-    return f"{last_part(told.node)} ({clean(told.type)}), {rank}{when_words(told, path.graphs)}"
+    origin = hop.origin
+    rank = f"rank {origin.rank}, " if len(path.ranks) > 1 or path.ending is Ending.RANKS else ""
+    return f"{last_part(origin.node)} ({clean(origin.type)}), {rank}{when_words(origin, path.graphs)}"
 
 
 def headline(path: Path) -> str:
     """The answer in one line."""
     hop = path.end
     where = place_words(path, hop)
-    what = said(hop.told)
+    what = found_words(hop.origin)
     bad = f" ({what})" if what else ""
     asked, asked_about = question_words(path), _tensor_words(path, hop.tensor)
     texts = {
@@ -264,15 +269,15 @@ def headline(path: Path) -> str:
         Ending.DESIGNED: f"by design: {where}{bad}: its operator was told to write it, or to pass it on",
         Ending.NOT_DUMPED: f"not dumped: the path is lost before {where}{bad}",
         Ending.RANKS: f"another rank may have sent it: {where}{bad}",
-        Ending.UNKNOWN: f"first known bad: {where}{bad}; {_not_known(hop.told)}",
+        Ending.UNKNOWN: f"first known bad: {where}{bad}; {_not_known(hop.origin)}",
         Ending.CLEAN: f"clean: {asked_about} has no {asked if is_overflow(path) else 'such finding'}",
         Ending.NO_VALUE: f"cannot be judged: {asked_about}: {_no_value(hop.tensor)}",
     }
     return texts[path.ending]
 
 
-def _not_known(told: Origin) -> str:
-    return "nobody says what it was made from" if told.start is not Start.UNKNOWN else _missing_words(told)
+def _not_known(origin: Origin) -> str:
+    return "nobody says what it was made from" if origin.start is not Start.UNKNOWN else _missing_words(origin)
 
 
 def _tensor_words(path: Path, row: TensorRow) -> str:
@@ -298,7 +303,7 @@ def _no_value(row: TensorRow) -> str:
 
 
 def explanation(path: Path) -> list[str]:
-    """What there is to say about the end beside ``why``, in lines: what the other ranks put in, what the cause is."""
+    """Returns what there is to say about the end beside ``why``: what the other ranks put in, what the cause is."""
     if path.state is not State.BAD:
         return []
     return [*map(clean, path.reasons), *_explanation(path)]
@@ -308,7 +313,7 @@ def _explanation(path: Path) -> list[str]:
     if path.ending is Ending.NOT_DUMPED:
         return _lost(path)
     if path.ending is Ending.UNKNOWN:
-        advice = advice_words(path.end.told)
+        advice = advice_words(path.end.origin)
         return [f"to know more, {advice}"] if advice else []
     if path.ending is Ending.RANKS:
         absent = ", ".join(map(str, path.absent))
@@ -319,9 +324,9 @@ def _explanation(path: Path) -> list[str]:
         ]
     lines = []
     if path.end.peers:
-        ranks = sorted({fed.row.key.rank for fed in path.end.peers})
+        ranks = sorted({source.row.key.rank for source in path.end.peers})
         lines.append(f"what rank {', '.join(map(str, ranks))} put in is clean as well")
-    return lines + (hazard_words(path.end.told) if is_overflow(path) and path.ending is Ending.ORIGIN else [])
+    return lines + (operator_reasons(path.end.origin) if is_overflow(path) and path.ending is Ending.ORIGIN else [])
 
 
 def _lost(path: Path) -> list[str]:
@@ -396,7 +401,9 @@ def wrapped(text: str, indent: str = "", hang: str | None = None) -> list[str]:
     )
 
 
-def origin_lines(origin: Origin, head: str, *, overflow: bool, graphs: Sequence[str] = ()) -> Iterator[str]:
+def origin_lines(
+    origin: Origin, head: str, *, overflow: bool, graphs: Sequence[str] = (), terminal: Terminal | None = None
+) -> Iterator[Line]:
     """The lines of one origin, after a blank line.
 
     Args:
@@ -404,20 +411,43 @@ def origin_lines(origin: Origin, head: str, *, overflow: bool, graphs: Sequence[
         head: the word it begins with.
         overflow: it is about NaN and Inf, and "clean" says enough.
         graphs: the run's graphs where there are several: then its own is said.
+        terminal: where its table has to fit; None: into ``WIDTH``.
     """
     yield ""
-    yield f"{head}: rank {origin.rank}, {when_words(origin, graphs)}  ({clean(origin.type)})"
+    place = f"{head}: rank {origin.rank}, {when_words(origin, graphs)}  ({clean(origin.type)})"
+    yield meant(place, Meaning.ORIGIN if origin.starts_here else Meaning.FINDING)
     yield f"  {clean(origin.node)}"
-    yield f"  {why(origin, overflow=overflow)}"
-    yield from _block_table(origin)
+    yield from f"  {why(origin, overflow=overflow)}".split("\n")
+    yield from _block_table(origin, terminal)
     yield from _stack(origin)
 
 
-def _block_table(origin: Origin) -> Iterator[str]:
-    marks = [(fed.row, "*" if fed.before else "", _remark(fed)) for fed in origin.inputs]
+def _block_table(origin: Origin, terminal: Terminal | None) -> Iterator[Line]:
+    marks = [(source.row, "*" if source.before else "", _remark(source)) for source in origin.inputs]
     marks += [(row, "", "") for row in origin.outputs]
     rows = [(row_label(row, origin) + mark, row, remark) for row, mark, remark in marks]
     cells = [[label, *statistic_texts(row.stats)] for label, row, _ in rows]
+    if terminal is not None:
+        kinds = [meant(_kind(row, remark), _meaning(row)) for _, row, remark in rows]
+        columns = [
+            Column("", weight=9),
+            *statistic_columns(TENSOR_TABLE),
+            Column("dtype, shape", cut=Cut.END, weight=3),
+        ]
+        table = [[f"  {row[0]}", *row[1:], kind] for row, kind in zip(cells, kinds, strict=True)]
+        yield from table_lines(columns, table, terminal)
+    else:
+        yield from _block_lines(rows, cells)
+    if any(source.before for source in origin.inputs):
+        yield "  * the value of before it was written over"
+
+
+def _meaning(row: TensorRow) -> Meaning | None:
+    return Meaning.DOUBT if row.index < 0 or row.error else None
+
+
+def _block_lines(rows: Sequence[tuple[str, TensorRow, str]], cells: Sequence[Sequence[str]]) -> Iterator[str]:
+    """The table where nobody knows how much room there is: types and shapes below it when they do not fit."""
     lines = _aligned([list(_BLOCK_TITLES), *cells])
     kinds = ["dtype, shape", *(_kind(row, remark) for _, row, remark in rows)]
     wide = [f"  {line}  {kind}".rstrip() for line, kind in zip(lines, kinds, strict=True)]
@@ -426,14 +456,12 @@ def _block_table(origin: Origin) -> Iterator[str]:
     else:
         yield from (f"  {line}".rstrip() for line in lines)
         yield from (f"  {label}: {_kind(row, remark)}" for label, row, remark in rows)
-    if any(fed.before for fed in origin.inputs):
-        yield "  * the value of before it was written over"
 
 
-def _remark(fed: OriginInput) -> str:
-    words = ["const"] if fed.constant else []
-    words += ["by design"] if fed.designed else []
-    return " ".join([*words, *(["bad"] if fed.state is State.BAD else [])])
+def _remark(source: OriginInput) -> str:
+    words = ["const"] if source.constant else []
+    words += ["by design"] if source.designed else []
+    return " ".join([*words, *(["bad"] if source.state is State.BAD else [])])
 
 
 def _kind(row: TensorRow, remark: str) -> str:
@@ -484,28 +512,62 @@ _BRANCHES = 3
 """Other bad inputs of a hop that are named."""
 
 
-def path_lines(path: Path) -> Iterator[str]:
-    """Everything that is known about a path."""
+def path_lines(path: Path, terminal: Terminal | None = None) -> Iterator[Line]:
+    """Everything that is known about a path. ``terminal``: where its tables have to fit; None: into ``WIDTH``."""
     if not is_overflow(path):
         yield from wrapped(f"bad means: a finding of {question_words(path)}")
     if path.state is State.BAD:
         yield f"path: {length_words(path)}"
-        yield from _table(path)
+        yield from _table(path) if terminal is None else table_lines(*_path_table(path), terminal)
         heads = {Ending.ORIGIN: "origin", Ending.UNKNOWN: "first known bad"}
         head = heads.get(path.ending, "last hop")
-        yield from origin_lines(path.end.told, head, overflow=is_overflow(path), graphs=path.graphs)
+        origin, overflow = path.end.origin, is_overflow(path)
+        yield from origin_lines(origin, head, overflow=overflow, graphs=path.graphs, terminal=terminal)
         yield ""
         for line in explanation(path):
             yield from wrapped(line)
     elif path.state is State.CLEAN:
         yield from wrapped(nearest_words(path))
-    yield headline(path)
+    yield meant(headline(path), _STATES[path.state])
+
+
+_STATES = {State.BAD: Meaning.FINDING, State.CLEAN: Meaning.CLEAN, State.UNKNOWN: Meaning.DOUBT}
+
+
+def _path_columns(path: Path) -> list[int]:
+    """Returns which columns there are."""
+    left_out = {*(() if len(path.ranks) > 1 else ("rank",)), *(() if path.graphs else ("graph",))}
+    return [at for at in range(len(_TITLES)) if _TITLES[at] not in left_out]
+
+
+def _path_table(path: Path) -> tuple[list[Column], list[TableRow]]:
+    """Returns the hops as columns and rows."""
+    kept = _path_columns(path)
+    columns = [
+        Column("", weight=8),
+        Column("step", right=True, weight=7),
+        Column("rank", right=True, weight=6),
+        Column("graph", right=True, weight=5),
+        Column("tensor", cut=Cut.MIDDLE, weight=9),
+        *statistic_columns(TENSOR_TABLE[:4]),
+        Column("dtype, shape", cut=Cut.END, weight=3),
+    ]
+    rows: list[TableRow] = []
+    for hop in path.hops:
+        if hop is not path.start:
+            rows += map(Across, wrapped(f"↑ {way_words(hop)}", indent="     ", hang="       "))
+        cells = _cells(path, hop)
+        rows.append([meant(cells[0], _HOPS.get(cells[0])), *(cells[at] for at in kept[1:])])
+        rows += map(Across, _others(hop))
+    return [columns[at] for at in kept], rows
+
+
+_HOPS = {"✗": Meaning.FINDING, "◆": Meaning.ORIGIN, "?": Meaning.DOUBT}
 
 
 def _table(path: Path) -> Iterator[str]:
-    left_out = {*(() if len(path.ranks) > 1 else ("rank",)), *(() if path.graphs else ("graph",))}
     rows = [_cells(path, hop) for hop in path.hops]
-    kept = [at for at in range(len(_TITLES)) if _TITLES[at] not in left_out]
+    kept = _path_columns(path)
     widths = [max(len(row[at]) for row in [_TITLES, *rows]) for at in range(len(_TITLES))]
     over = sum(widths[at] + 2 for at in kept) - 2 - WIDTH
     if over > 0:  # a line that a terminal breaks is none: types and shapes go first, then the middle of long names
@@ -521,17 +583,9 @@ def _table(path: Path) -> Iterator[str]:
     for hop, cells in zip(path.hops, rows, strict=True):
         if hop is not path.start:
             yield from wrapped(f"↑ {way_words(hop)}", indent="     ", hang="       ")
-        cells[_NAME] = _ends(cells[_NAME], widths[_NAME])
+        cells[_NAME] = cut_middle(cells[_NAME], widths[_NAME])
         yield line(cells)
         yield from _others(hop)
-
-
-def _ends(name: str, width: int) -> str:
-    """A name without its middle: operators of one type differ in the number at the end."""
-    if len(name) <= width:
-        return name
-    tail = (width - 1) * 2 // 3
-    return f"{name[: width - 1 - tail]}…{name[-tail:]}"
 
 
 def _cells(path: Path, hop: Hop) -> list[str]:
@@ -557,21 +611,26 @@ Row = dict[str, Any]
 
 def report_rows(report: OriginReport) -> Row:
     """Returns what a search found: origins, what each rank began with, how it spread."""
-    leading = {look.pair[0] for look in report.leading}
-    first = report.shown_look
+    leading = {searched.pair[0] for searched in report.leading}
+    first = report.shown_search
     return {
         "end": report.end.value,
         "origins": [origin_row(origin) for origin in report.origins],
         "not_judged": [_not_judged_row(each) for each in report.not_judged],
         "first_known": None if report.first_known is None else _first_known_row(report.first_known),
-        "first_by_rank": [_first_row(look, look.pair[0] in leading) for look in report.first_looks],
+        "first_by_rank": [_first_row(searched, searched.pair[0] in leading) for searched in report.first_searches],
         "spread": {
             "by_graph": first.by_graph if first is not None else None,
             "tensors": [_spread_row(hit) for hit in first.spread] if first is not None else [],
         },
         "bad_tensors": [
-            {"rank": look.pair[0], "step": look.pair[1], "tensors": look.bad, "parameters": look.parameters}
-            for look in report.looks
+            {
+                "rank": searched.pair[0],
+                "step": searched.pair[1],
+                "tensors": searched.bad,
+                "parameters": searched.parameters,
+            }
+            for searched in report.searches
         ],
         "not_looked_at": [{"rank": rank, "step": step} for rank, step in report.left],
     }
@@ -592,7 +651,7 @@ def origin_row(origin: Origin) -> Row:
         "unknown": [_missing_row(each) for each in origin.missing],
         "tensors": [key_row(hit.key) for hit in origin.hits],
         "results": [result_row(result) for result in origin.results],
-        "inputs": [_fed_row(fed) for fed in origin.inputs],
+        "inputs": [_input_row(source) for source in origin.inputs],
         "outputs": [tensor_dict(row) for row in origin.outputs],
         "stack": [frame_row(frame) for frame in origin.stack],
         "stack_of": origin.stack_of or None,
@@ -622,20 +681,26 @@ def _first_known_row(origin: Origin) -> Row:
     return {**origin_row(origin), "text": first_known_words(origin), "to_know_more": advice_words(origin)}
 
 
-def _first_row(look: StepSearch, leads: bool) -> Row:
+def _first_row(searched: StepSearch, leads: bool) -> Row:
     return {
-        "rank": look.pair[0],
+        "rank": searched.pair[0],
         "leads": leads,
-        "origins": len(look.origins),
-        "order": None if look.beginning is None else look.beginning.hit.order[1],
-        "first": None if look.beginning is None else origin_row(look.beginning),
-        "bad_before": [origin_row(origin) for origin in look.before],
+        "origins": len(searched.origins),
+        "order": None if searched.beginning is None else searched.beginning.hit.order[1],
+        "first": None if searched.beginning is None else origin_row(searched.beginning),
+        "bad_before": [origin_row(origin) for origin in searched.before],
     }
 
 
-def _fed_row(fed: OriginInput) -> Row:
-    row = tensor_dict(fed.row)
-    return {**row, "state": fed.state.value, "constant": fed.constant, "before": fed.before, "by_design": fed.designed}
+def _input_row(source: OriginInput) -> Row:
+    row = tensor_dict(source.row)
+    return {
+        **row,
+        "state": source.state.value,
+        "constant": source.constant,
+        "before": source.before,
+        "by_design": source.designed,
+    }
 
 
 def tensor_dict(row: TensorRow) -> Row:
@@ -686,9 +751,9 @@ def _hop_row(hop: Hop) -> Row:
         **_way_row(hop.way),
         "text": way_words(hop),
         "tensor": tensor_dict(hop.tensor),
-        "made": origin_row(hop.told),
+        "made": origin_row(hop.origin),
         "other_bad_inputs": [_branch_row(branch) for branch in hop.others],
-        "other_ranks": [_fed_row(fed) for fed in hop.peers],
+        "other_ranks": [_input_row(source) for source in hop.peers],
     }
 
 

@@ -15,25 +15,25 @@ import numpy as np
 
 from tui_debugger.check.flow import Flow, Located
 from tui_debugger.check.measure import Measurements
-from tui_debugger.check.origins import Examined, Examiner, Judged, State, question_of
-from tui_debugger.check.progress import undisturbed
+from tui_debugger.check.origins import Examined, Examiner, Judged, State, criterion_of
+from tui_debugger.check.progress import retry_when_renumbered
 from tui_debugger.check.provenance import Provenances
 from tui_debugger.check.tensors import measured, tensor_row
 from tui_debugger.check.types import TensorRow
 from tui_debugger.diagnose.origin.search import OVERFLOW_ANYWHERE, Origin, OriginDescriber, OriginInput
-from tui_debugger.graph.operator_types import is_collective, is_receiving, is_sending
+from tui_debugger.graph.categories import is_collective, is_receiving, is_sending
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import PARAMETERS, Hit, ProgressFn, Side, TensorKey, Verdict, Watchpoint, no_progress
 from tui_debugger.sources.base import TensorFlag
 from tui_debugger.stats.records import Record
-from tui_debugger.watch.conditions import evaluate
+from tui_debugger.watch.evaluate import ColumnEvaluator
 
 if TYPE_CHECKING:
     from tui_debugger.diagnose.run import Run
 
 
 class Link(Enum):
-    """How the value of a hop came into the hop before it."""
+    """The way in which the value of a hop came into the hop before it."""
 
     START = "start"
     """It is what was asked about."""
@@ -56,7 +56,7 @@ class Link(Enum):
 
 
 class Ending(Enum):
-    """Why a path ends."""
+    """The reason why a path ends."""
 
     ORIGIN = "origin"
     """The last hop is bad although nothing that it was made from is."""
@@ -71,7 +71,7 @@ class Ending(Enum):
     DESIGNED = "by_design"
     """An operator was told to write the Inf of the last hop."""
     NOT_DUMPED = "not_dumped"
-    """What lies between the last hop and clean tensors was not dumped, or cannot be read."""
+    """The tensors between the last hop and clean ones were not dumped, or cannot be read."""
     RANKS = "ranks"
     """Another rank may have sent it, whose tensors are not there."""
     UNKNOWN = "unknown"
@@ -84,7 +84,7 @@ class Ending(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How a tensor goes into the next one downstream.
+    """The way in which a tensor goes into the next one downstream.
 
     Attributes:
         link: in which way.
@@ -132,7 +132,7 @@ class Hop:
     way: Way
     tensor: TensorRow
     row: int
-    told: Origin
+    origin: Origin
     others: tuple[Branch, ...] = ()
     peers: tuple[OriginInput, ...] = ()
 
@@ -167,22 +167,22 @@ class Path:
 
     @property
     def start(self) -> Hop:
-        """What was asked about."""
+        """The tensor that was asked about."""
         return self.hops[0]
 
     @property
     def end(self) -> Hop:
-        """Where it ends."""
+        """The hop at which it ends."""
         return self.hops[-1]
 
     @property
     def ends_at_origin(self) -> bool:
-        """Whether it ends where the search for origins finds one too: what is fed in bad is one as well."""
-        return self.ending is Ending.ORIGIN or (self.ending is Ending.SOURCE and self.end.told.starts_here)
+        """It ends where the search for origins finds one too: what comes in bad from outside is one as well."""
+        return self.ending is Ending.ORIGIN or (self.ending is Ending.SOURCE and self.end.origin.starts_here)
 
     @property
     def state(self) -> State:
-        """What the tensor is that was asked about."""
+        """The state of the tensor that was asked about."""
         known = {Ending.CLEAN: State.CLEAN, Ending.NO_VALUE: State.UNKNOWN}
         return known.get(self.ending, State.BAD)
 
@@ -211,7 +211,7 @@ def trace(
     """
     from tui_debugger.diagnose.origin.path import Tracer
 
-    path = undisturbed(lambda: Tracer(session, question, progress).trace(key))
+    path = retry_when_renumbered(lambda: Tracer(session, question, progress).trace(key))
     if path.ending is not Ending.CLEAN:
         return path
     return with_nearest(session, path, _nearest_origin(session, key))
@@ -230,8 +230,8 @@ def questions_about(session: Run, hit: Hit | None) -> tuple[Watchpoint, ...]:
     from tui_debugger.diagnose.origin.search import findings
     from tui_debugger.watch.condition_table import CONDITIONS, WIRE_OVERFLOW
 
-    told = [result for result in findings(hit) if result.verdict is Verdict.FINDING] if hit is not None else []
-    found = [session.watchpoints.get(result.watchpoint) for result in told]
+    origin = [result for result in findings(hit) if result.verdict is Verdict.FINDING] if hit is not None else []
+    found = [session.watchpoints.get(result.watchpoint) for result in origin]
     asked = [
         each
         for each in found
@@ -260,8 +260,8 @@ BEFORE_ALL = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Spot:
-    """A tensor by numbers: it may or may not have been dumped."""
+class TensorRef:
+    """A tensor by the row of its node: it may or may not have been dumped."""
 
     rank: int
     step: int
@@ -272,163 +272,169 @@ class Spot:
 
 
 @dataclass(frozen=True, slots=True)
-class Lead:
+class BadInput:
     """A bad tensor that another one was made from.
 
     Attributes:
-        spot: the tensor.
+        ref: the tensor.
         way: how it went into the other one.
         began: when it was made.
     """
 
-    spot: Spot
+    ref: TensorRef
     way: Way
     began: Began
 
 
 class Upstream:
-    """Looks around in one rank, with one question."""
+    """The tensors of one rank and what they were made from, with one question: what is bad."""
 
     def __init__(self, session: Run, rank: int, watchpoint: Watchpoint, progress: ProgressFn) -> None:
         self.rank = rank
         self._session = session
         self._watchpoint = watchpoint
-        self._question = question_of(watchpoint)
+        self._question = criterion_of(watchpoint)
         self._progress = progress
-        self._fetched: set[Spot] = set()
+        self._fetched: set[TensorRef] = set()
         self._begin()
 
     def _begin(self) -> None:
         self.measurements: Measurements = self._session.measurements(self.rank, self._progress)
         self.flow: Flow = self.measurements.flow
-        self._examined: dict[Spot, Examined] = {}
+        self._examined: dict[TensorRef, Examined] = {}
 
     # -- one tensor ----------------------------------------------------------------------------------
 
-    def located(self, spot: Spot) -> Located:
+    def located(self, ref: TensorRef) -> Located:
         """Tells where a tensor stands; index -1 when it was not dumped."""
-        return self.flow.located(spot.step, spot.row, spot.side, spot.slot, spot.round)
+        return self.flow.located(ref.step, ref.row, ref.side, ref.slot, ref.round)
 
-    def spot(self, at: Located) -> Spot:
+    def ref(self, at: Located) -> TensorRef:
         """A place of this rank as a spot."""
-        return Spot(self.rank, at.step, at.row, at.side, at.slot, at.round)
+        return TensorRef(self.rank, at.step, at.row, at.side, at.slot, at.round)
 
-    def key(self, spot: Spot) -> TensorKey:
+    def key(self, ref: TensorRef) -> TensorKey:
         """The handle of a tensor."""
-        return self.flow.key(self.located(spot))
+        return self.flow.key(self.located(ref))
 
-    def record(self, spot: Spot) -> Record | None:
+    def record(self, ref: TensorRef) -> Record | None:
         """Returns what is known about a tensor after looking at it; None when it was not dumped."""
-        self._fetch([spot])
-        at = self.located(spot)
+        self._fetch([ref])
+        at = self.located(ref)
         if at.index < 0:
             return None
         self.measurements.ensure({(at.step, at.index): self._question.need}, self._progress)
         return self.measurements.record(at.step, at.index)
 
-    def state(self, spot: Spot) -> State:
+    def state(self, ref: TensorRef) -> State:
         """Tells whether a tensor is bad."""
-        record = self.record(spot)
-        if record is None or not record.need.covers(self._question.need):
+        self.record(ref)
+        return self._state(self.located(ref))
+
+    def _state(self, at: Located) -> State:
+        """Tells whether a tensor is bad by what is known about it."""
+        if at.index < 0:
             return State.UNKNOWN
-        held = self._question.holds(record, self._is_first(spot))
-        return State.UNKNOWN if held is None else State.BAD if held else State.CLEAN
+        with self.measurements.locked():
+            records = self.measurements.records(at.step)
+            return self._question.states(records, [at.index])[0]
 
-    def tensor(self, spot: Spot) -> TensorRow:
+    def tensor(self, ref: TensorRef) -> TensorRow:
         """A tensor with its statistics."""
-        self._fetch([spot])
-        row = tensor_row(self.flow, self.located(spot), (spot.side.label, spot.slot, ""), self._is_bad)
+        self._fetch([ref])
+        row = tensor_row(self.flow, self.located(ref), (ref.side.label, ref.slot, ""), self._is_bad)
         return measured(self.measurements, [row], self._progress)[0]
-
-    def _is_first(self, spot: Spot) -> bool:
-        return self.flow.is_first(self.located(spot))
 
     def _is_bad(self, key: TensorKey) -> bool:
         row = self.flow.nodes.find(key.node, key.graph)
         at = self.flow.located(key.step, row, key.side, key.slot, key.round)
-        record = self.measurements.record(key.step, at.index) if at.index >= 0 else None
-        if record is None or not record.need.covers(self._question.need):
-            return False
-        return self._question.holds(record, self.flow.is_first(at)) is True
+        return self._state(at) is State.BAD
 
-    def _fetch(self, spots: Iterable[Spot]) -> None:
+    def _fetch(self, refs: Iterable[TensorRef]) -> None:
         """Gets statistics of tensors of which nothing but their existence is known: a training has them."""
-        wanted = [spot for spot in dict.fromkeys(spots) if spot not in self._fetched and self._is_unknown(spot)]
+        wanted = [ref for ref in dict.fromkeys(refs) if ref not in self._fetched and self._is_unknown(ref)]
         if wanted:
             self._fetched.update(wanted)
             rows = [tensor_row(self.flow, self.located(each), ("", each.slot, ""), self._is_bad) for each in wanted]
             self._session.measure(rows, self._progress)
             self._begin()  # what a data flow has given stays as it is
 
-    def _is_unknown(self, spot: Spot) -> bool:
-        at = self.located(spot)
-        return at.index >= 0 and bool(int(self.flow.table(spot.step).flags[at.index]) & TensorFlag.UNKNOWN)
+    def _is_unknown(self, ref: TensorRef) -> bool:
+        at = self.located(ref)
+        return at.index >= 0 and bool(int(self.flow.table(ref.step).flags[at.index]) & TensorFlag.UNKNOWN)
 
     # -- what it was made from -----------------------------------------------------------------------
 
-    def examined(self, spot: Spot) -> Examined:
-        """What a tensor was made from and what is bad about that; the tensor itself need not have been dumped."""
-        found = self._examined.get(spot)
+    def examined(self, ref: TensorRef) -> Examined:
+        """Returns what a tensor was made from and what is bad about that; it need not have been dumped itself."""
+        found = self._examined.get(ref)
         if found is None:
-            provenance = Provenances(self.measurements, spot.step).of(self._bare_hit(spot))
-            self._fetch(self.spot(source.at) for source in provenance.sources if source.at is not None)
-            asked = [(self._hit(spot), (self._question,))]
-            (found,) = Examiner(self.measurements).examine(spot.step, asked, self._progress)
-            self._examined[spot] = found
+            provenance = Provenances(self.measurements, ref.step).of(self._bare_hit(ref))
+            self._fetch(self.ref(source.at) for source in provenance.sources if source.at is not None)
+            asked = [(self._hit(ref), (self._question,))]
+            (found,) = Examiner(self.measurements).examine(ref.step, asked, self._progress)
+            self._examined[ref] = found
         return found
 
-    def _bare_hit(self, spot: Spot) -> Hit:
-        return Hit(self.key(spot), spot.row, (), (self._turn(spot), 0))
+    def _bare_hit(self, ref: TensorRef) -> Hit:
+        return Hit(self.key(ref), ref.row, (), (self._turn(ref), 0))
 
-    def _turn(self, spot: Spot) -> int:
-        return self.flow.turn(spot.row, spot.step, spot.round)
+    def _turn(self, ref: TensorRef) -> int:
+        return self.flow.turn(ref.row, ref.step, ref.round)
 
-    def _hit(self, spot: Spot) -> Hit:
-        record, at = self.record(spot), self.located(spot)
-        result = evaluate(self._watchpoint, record, first_step=self._is_first(spot)) if record is not None else None
-        order = int(self.flow.table(spot.step).order[at.index]) if at.index >= 0 else 0
+    def _hit(self, ref: TensorRef) -> Hit:
+        record, at = self.record(ref), self.located(ref)
+        result, order = None, 0
+        if at.index >= 0:
+            with self.measurements.locked():
+                evaluator = ColumnEvaluator(self.measurements.records(at.step), np.array([at.index]))
+                (result,) = evaluator.results(self._watchpoint, self.flow.is_first(at))
+            order = int(self.flow.table(ref.step).order[at.index])
         return Hit(
-            key=self.key(spot),
-            row=spot.row,
+            key=self.key(ref),
+            row=ref.row,
             results=() if result is None else (result,),
-            order=(self._turn(spot), order),
+            order=(self._turn(ref), order),
             stats=record.stats if record is not None else None,
             detail=record.error if record is not None else "",
         )
 
-    def teller(self, step: int) -> OriginDescriber:
-        """Puts what is known about tensors of a step together."""
+    def describer(self, step: int) -> OriginDescriber:
+        """Returns what describes the tensors of a step."""
         return OriginDescriber(self.measurements, step, self._is_bad, self._progress)
 
-    def leads(self, spot: Spot) -> list[Lead]:
-        """The bad tensors of this rank that a tensor was made from, the first one to become bad first."""
-        examined = self.examined(spot)
-        found: dict[Spot, Lead] = {}
+    def bad_inputs(self, ref: TensorRef) -> list[BadInput]:
+        """Returns the bad tensors of this rank that a tensor was made from, the first one to become bad first."""
+        examined = self.examined(ref)
+        found: dict[TensorRef, BadInput] = {}
         for judged in examined.sources:
             if judged.state is not State.BAD or judged.constant or judged.source.initial or judged.at is None:
                 continue
             up = self._written(judged, judged.at)
-            if up == spot:
+            if up == ref:
                 continue
             before = found.get(up)
             slots = (*(before.way.slots if before is not None else ()), judged.source.slot)
             way = Way(self._link(examined, judged, up), self.flow.nodes.names[judged.source.node], slots)
-            found[up] = Lead(up, way, self._began(up))
-        if any(lead.way.link is not Link.RESULT for lead in found.values()):
-            found = {up: lead for up, lead in found.items() if lead.way.link is not Link.RESULT}
+            found[up] = BadInput(up, way, self._began(up))
+        if any(bad_input.way.link is not Link.RESULT for bad_input in found.values()):
+            found = {up: bad_input for up, bad_input in found.items() if bad_input.way.link is not Link.RESULT}
         # What a parameter was before comes before what else its update took from that step.
-        return sorted(found.values(), key=lambda lead: (lead.began[0], lead.way.link is not Link.BEFORE, lead.began))
+        return sorted(
+            found.values(),
+            key=lambda bad_input: (bad_input.began[0], bad_input.way.link is not Link.BEFORE, bad_input.began),
+        )
 
-    def _written(self, judged: Judged, at: Located) -> Spot:
+    def _written(self, judged: Judged, at: Located) -> TensorRef:
         """Tells where a bad source was first written: what its producer wrote, unless that is clean or not there."""
         held = judged.source.held
         if held is not None and judged.source.own:
-            written = self.spot(held)
+            written = self.ref(held)
             if self.state(written) is State.BAD:
                 return written
-        return self.spot(at)
+        return self.ref(at)
 
-    def _link(self, examined: Examined, judged: Judged, up: Spot) -> Link:
+    def _link(self, examined: Examined, judged: Judged, up: TensorRef) -> Link:
         provenance, key = examined.provenance, examined.hit.key
         if judged.source.side is Side.OUTPUT:
             return Link.RESULT
@@ -441,29 +447,29 @@ class Upstream:
             return Link.WEIGHT
         return Link.COPY if key.side is Side.INPUT and provenance.node < 0 else Link.INPUT
 
-    def _began(self, spot: Spot) -> Began:
+    def _began(self, ref: TensorRef) -> Began:
         """When a tensor came to be what it is."""
-        row, turn = spot.row, self._turn(spot)
-        if spot.side is Side.INPUT:
-            holder = self.flow.holder(row, spot.slot)
-            written = self.flow.locate_held(spot.step, holder, spot.round, row)
+        row, turn = ref.row, self._turn(ref)
+        if ref.side is Side.INPUT:
+            holder = self.flow.holder(row, ref.slot)
+            written = self.flow.locate_held(ref.step, holder, ref.round, row)
             if holder.row >= 0 and written is None:  # nobody saw what was written: it is as old as that
                 row = holder.row
                 if self._is_parameter(row) and self.flow.updated(row):
-                    before = self.flow.before(row, Side.OUTPUT, holder.slot, spot.step, spot.round)
-                    turn = BEFORE_ALL if before is None else self._turn(self.spot(before))
+                    before = self.flow.before(row, Side.OUTPUT, holder.slot, ref.step, ref.round)
+                    turn = BEFORE_ALL if before is None else self._turn(self.ref(before))
         if self._is_parameter(row) and not self.flow.updated(row):
-            return (turn, BEFORE_ALL, spot.slot)
-        return (turn, int(self.flow.nodes.order[row]), spot.slot)
+            return (turn, BEFORE_ALL, ref.slot)
+        return (turn, int(self.flow.nodes.order[row]), ref.slot)
 
     def _is_parameter(self, row: int) -> bool:
         return self.flow.nodes.category_of(row) in PARAMETERS
 
     # -- what was not dumped -------------------------------------------------------------------------
 
-    def hidden(self, spot: Spot) -> tuple[list[Spot], list[str]]:
-        """What a tensor was made from and nobody can judge: tensors that were not dumped, and words for the rest."""
-        examined, spots, outside = self.examined(spot), list[Spot](), list[str]()
+    def hidden(self, ref: TensorRef) -> tuple[list[TensorRef], list[str]]:
+        """Returns what a tensor was made from and cannot be judged: tensors not dumped, and words for the rest."""
+        examined, refs, outside = self.examined(ref), list[TensorRef](), list[str]()
         nodes = self.flow.nodes
         for judged in examined.sources:
             source = judged.source
@@ -473,23 +479,23 @@ class Upstream:
             if holder.row < 0 or self.flow.is_constant(holder.row):
                 continue
             if not self._is_parameter(holder.row):
-                spots.append(Spot(self.rank, spot.step, holder.row, Side.OUTPUT, holder.slot, spot.round))
+                refs.append(TensorRef(self.rank, ref.step, holder.row, Side.OUTPUT, holder.slot, ref.round))
             elif not self.flow.updated(holder.row):
                 outside.append(f"the graph input {nodes.names[holder.row]}")
-            elif (at := self.flow.before(holder.row, Side.OUTPUT, holder.slot, spot.step, spot.round)) is None:
-                outside.append(f"{nodes.names[holder.row]} before step {spot.step}")
+            elif (at := self.flow.before(holder.row, Side.OUTPUT, holder.slot, ref.step, ref.round)) is None:
+                outside.append(f"{nodes.names[holder.row]} before step {ref.step}")
             else:
-                spots.append(self.spot(at))
-        return [each for each in dict.fromkeys(spots) if each != spot], outside
+                refs.append(self.ref(at))
+        return [each for each in dict.fromkeys(refs) if each != ref], outside
 
-    def clean_sources(self, spot: Spot) -> list[Spot]:
+    def clean_sources(self, ref: TensorRef) -> list[TensorRef]:
         """The clean tensors that a tensor was made from."""
-        judged = self.examined(spot).sources
-        return [self.spot(each.at) for each in judged if each.state is State.CLEAN and each.at and not each.constant]
+        judged = self.examined(ref).sources
+        return [self.ref(each.at) for each in judged if each.state is State.CLEAN and each.at and not each.constant]
 
-    def statistics_alike(self, spot: Spot, other: Record | None) -> bool:
+    def statistics_alike(self, ref: TensorRef, other: Record | None) -> bool:
         """Tells whether a tensor has the very statistics of another one."""
-        record = self.record(spot)
+        record = self.record(ref)
         return record is not None and other is not None and record.stats is not None and record.stats == other.stats
 
 
@@ -498,7 +504,7 @@ _NUMBER = re.compile(r"-op\d+$")
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """What the other ranks gave to a node.
+    """The inputs that the other ranks gave to a node.
 
     Attributes:
         leads: what was bad about it.
@@ -506,8 +512,8 @@ class Exchange:
         absent: ranks whose part in it cannot be judged; without ``inputs`` nobody knows which ranks took part.
     """
 
-    leads: tuple[Lead, ...]
-    inputs: tuple[Spot, ...]
+    bad_inputs: tuple[BadInput, ...]
+    inputs: tuple[TensorRef, ...]
     absent: tuple[int, ...]
 
 
@@ -516,51 +522,54 @@ def exchanges(op_type: str) -> bool:
     return is_collective(op_type) or is_receiving(op_type)
 
 
-def exchanged(spot: Spot, row: int, ranks: Sequence[int], rank_of: Callable[[int], Upstream]) -> Exchange:
+def exchanged(ref: TensorRef, row: int, ranks: Sequence[int], rank_of: Callable[[int], Upstream]) -> Exchange:
     """Looks at the other ranks' part in what a node made.
 
     Args:
-        spot: the tensor, of the rank where it is bad.
+        ref: the tensor, of the rank where it is bad.
         row: the node that made it.
         ranks: the ranks that have this step, its own among them.
         rank_of: looks around in a rank.
     """
-    here = rank_of(spot.rank)
+    here = rank_of(ref.rank)
     group = here.flow.nodes.group_ranks.get(row)
-    others = [rank for rank in ranks if rank != spot.rank and (group is None or rank in group)]
+    others = [rank for rank in ranks if rank != ref.rank and (group is None or rank in group)]
     if is_receiving(here.flow.nodes.op_type(row)):
-        return _sent(spot, others, rank_of)
-    leads, inputs, absent = list[Lead](), list[Spot](), list[int]()
+        return _sent(ref, others, rank_of)
+    bad_inputs, inputs, absent = list[BadInput](), list[TensorRef](), list[int]()
     for rank in others:
         there = rank_of(rank)
         peer = same_node(here.flow.nodes, row, there.flow.nodes)
         if peer < 0:
             continue  # another stage of a pipeline, or another group
-        at = Spot(rank, spot.step, peer, Side.OUTPUT, spot.slot, spot.round)
+        at = TensorRef(rank, ref.step, peer, Side.OUTPUT, ref.slot, ref.round)
         inputs.append(at)
-        bad = there.leads(at)
-        leads += [Lead(lead.spot, Way(Link.SENT, lead.way.into, lead.way.slots), lead.began) for lead in bad]
+        bad = there.bad_inputs(at)
+        bad_inputs += [
+            BadInput(bad_input.ref, Way(Link.SENT, bad_input.way.into, bad_input.way.slots), bad_input.began)
+            for bad_input in bad
+        ]
         if not bad and there.hidden(at)[0]:
             absent.append(rank)
-    absent += [rank for rank in group or () if rank != spot.rank and rank not in ranks]
-    return Exchange(tuple(leads), tuple(inputs), tuple(absent))
+    absent += [rank for rank in group or () if rank != ref.rank and rank not in ranks]
+    return Exchange(tuple(bad_inputs), tuple(inputs), tuple(absent))
 
 
-def _sent(spot: Spot, ranks: Sequence[int], rank_of: Callable[[int], Upstream]) -> Exchange:
+def _sent(ref: TensorRef, ranks: Sequence[int], rank_of: Callable[[int], Upstream]) -> Exchange:
     """The inputs of sending nodes: one with the very statistics of what was received, else those of its shape."""
-    received = rank_of(spot.rank).record(spot)
-    alike, likely, inputs = list[Lead](), list[Lead](), list[Spot]()
+    received = rank_of(ref.rank).record(ref)
+    alike, likely, inputs = list[BadInput](), list[BadInput](), list[TensorRef]()
     for rank in ranks:
         there = rank_of(rank)
         for row in _sending_nodes(there.flow.nodes):
-            at = Spot(rank, spot.step, row, Side.OUTPUT, 0, spot.round)
+            at = TensorRef(rank, ref.step, row, Side.OUTPUT, 0, ref.round)
             inputs.append(at)
-            for lead in there.leads(at):
-                record = there.record(lead.spot)
+            for bad_input in there.bad_inputs(at):
+                record = there.record(bad_input.ref)
                 same_kind = record is not None and received is not None and record.meta == received.meta
-                exact = there.statistics_alike(lead.spot, received)
-                way = Way(Link.SENT, lead.way.into, lead.way.slots, certain=exact)
-                (alike if exact else likely if same_kind else []).append(Lead(lead.spot, way, lead.began))
+                exact = there.statistics_alike(bad_input.ref, received)
+                way = Way(Link.SENT, bad_input.way.into, bad_input.way.slots, certain=exact)
+                (alike if exact else likely if same_kind else []).append(BadInput(bad_input.ref, way, bad_input.began))
     return Exchange(tuple(alike or likely), tuple(inputs), ())
 
 

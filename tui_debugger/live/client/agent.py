@@ -1,12 +1,8 @@
-"""Tells what the training's own signal handlers raise from what goes wrong in the client.
-
-What a training says to an attached debugger, and what it does when it is told something.
+"""The protocol loop inside a training process, whatever the framework.
 
 The order of calls is that of MindSpore's client (1.5 to 2.3): who I am, my graphs, then commands until one says run;
 after every step hits if there are any, then commands again. As there, what is answered to graphs, hits and tensors
 is not looked at: a debugger that does not want them any more says so in its next command.
-
-The protocol loop inside a training process, whatever the framework.
 
 A framework implements ``Probe`` and calls ``begin``, ``node_end``, ``step_end`` and ``close``.
 """
@@ -28,8 +24,7 @@ from typing import Any, Final
 
 from tui_debugger.live import wire
 from tui_debugger.live.client import messages
-from tui_debugger.live.client.address import Notice, Settings
-from tui_debugger.live.client.link import InterruptedWait, Link, LinkLostError
+from tui_debugger.live.client.link import InterruptedWait, Link, LinkLostError, Notice, Settings
 from tui_debugger.live.client.messages import PERIOD
 from tui_debugger.live.client.probe import ClientHit, ClientValue, Identity, Probe, TrainingTerminated
 from tui_debugger.live.wire import START, RemoteTensor, RemoteWatchpoint
@@ -186,7 +181,7 @@ class Conversation:
         self._reported: dict[int, RemoteWatchpoint] = {}
         """The list that the last hits were judged by: they are reported after the graph was sent again."""
         self._told = True
-        """Whether the probe knows the watchpoints."""
+        """True if the probe knows the watchpoints."""
 
     def introduce(self, step: int) -> None:
         """Says who this is and sends the graphs. The debugger knows nothing of what was said before.
@@ -206,13 +201,13 @@ class Conversation:
 
     def judge(self, step: int, *, recheck: bool = False) -> Sequence[ClientHit]:
         """Returns what the watchpoints say about the step that just ended."""
-        self._tell()
+        self._send_watchpoints()
         self._reported = dict(self._watchpoints)
         return self._probe.evaluate(recheck, step == START) if self._watchpoints else ()
 
     def rest(self) -> Sequence[ClientHit]:
         """Returns what the watchpoints say about what ran after the last step ended."""
-        self._tell()
+        self._send_watchpoints()
         self._reported = dict(self._watchpoints)
         return self._probe.rest() if self._watchpoints else ()
 
@@ -270,7 +265,7 @@ class Conversation:
             self.link.call("SendMetadata", messages.metadata(self._process, step, done=True, unrecorded=left))
 
     def _run(self, command: Any) -> None:
-        self._tell()
+        self._send_watchpoints()
         self.ahead, self._asked = command.ahead, time.monotonic()
         if command.run_level == wire.LEVEL_NODE:
             self.node = messages.text_of(command.node_name)
@@ -298,7 +293,7 @@ class Conversation:
         else:
             self._watchpoints[command.id] = messages.watchpoint_of(command)
 
-    def _tell(self) -> None:
+    def _send_watchpoints(self) -> None:
         """Hands the list of watchpoints on, when it is another one."""
         if not self._told:
             self._told = True
@@ -376,17 +371,17 @@ class Agent:
 
     @property
     def on(self) -> bool:
-        """Whether there is an address, so that a debugger may come at any time. False for good after a fork."""
+        """True if there is an address, so that a debugger may come at any time. False for good after a fork."""
         return self._keeper is not None
 
     @property
     def attached(self) -> bool:
-        """Whether a debugger is connected now."""
+        """True if a debugger is connected now."""
         return self._talk is not None
 
     @property
     def expected(self) -> bool:
-        """Whether a debugger is attached, or will be at the end of this step: time to keep values.
+        """True if a debugger is attached, or will be at the end of this step: time to keep values.
 
         Before the first step it waits for the first attempt to connect, at most the time-out.
         """
@@ -397,7 +392,7 @@ class Agent:
 
     @property
     def wants_nodes(self) -> bool:
-        """Whether ``node_end`` has anything to do without hits: the debugger asked to stop at a node.
+        """True if ``node_end`` has anything to do without hits: the debugger asked to stop at a node.
 
         Look at it before doing any work for a node.
         """

@@ -76,7 +76,7 @@ class Ending:
         self._late = [handler]
         return True
 
-    def tell(self, error: BaseException | None, ends: bool) -> None:
+    def notify(self, error: BaseException | None, ends: bool) -> None:
         """The process ends. Whatever goes wrong here has no consequences."""
         if self._lock.acquire(timeout=_PATIENCE):
             try:
@@ -95,11 +95,11 @@ class _Hook:
         self.before = before
 
     def __call__(self, *given: Any) -> None:
-        """Returns what Python calls: for the main thread with three arguments, for others with one that holds them."""
+        """Called by Python: for the main thread with three arguments, for others with one that holds them."""
         error, thread = (given[1], None) if len(given) > 1 else _of_a_thread(given[0])
         try:
             if self in (_hooks.main, _hooks.threads) and isinstance(error, Exception):
-                _tell(error, True, thread)
+                _notify(error, True, thread)
         finally:
             self.before(*given)
 
@@ -118,18 +118,18 @@ class _Handler:
         self.func: Callable[[int, FrameType | None], Any] = before if callable(before) else _by_default
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        """Returns what Python calls."""
+        """Called by Python."""
         chained = self.func is not _by_default
         if _handlers.get(number) is self and os.getpid() == _hooks.process:
             if any(each.waits(self) for each in _endings):
                 return
-            _tell(None, not chained)
+            _notify(None, not chained)
         if chained or signal.getsignal(number) is self:  # a later handler that calls this one decides for itself
             self.func(number, frame)
 
 
 class _Hooks:
-    """What is installed in this process."""
+    """The hooks that are installed in this process."""
 
     process = 0
     main: _Hook | None = None
@@ -192,11 +192,11 @@ def _remove(ending: Ending) -> None:
                     signal.signal(number, before)
 
 
-def _tell(error: BaseException | None, ends: bool, thread: int | None = None) -> None:
+def _notify(error: BaseException | None, ends: bool, thread: int | None = None) -> None:
     if os.getpid() == _hooks.process:
         for ending in tuple(_endings):
             if thread is None or ending.thread == thread:
-                ending.tell(error, ends)
+                ending.notify(error, ends)
 
 
 def _of_a_thread(args: Any) -> tuple[Any, int | None]:
@@ -206,7 +206,7 @@ def _of_a_thread(args: Any) -> tuple[Any, int | None]:
 def _at_exit() -> None:
     # An exception hook that was installed after ours, and does not call it, leaves the exception here.
     error = None if hasattr(sys, "ps1") else getattr(sys, "last_value", None)
-    _tell(error if isinstance(error, Exception) else None, True)
+    _notify(error if isinstance(error, Exception) else None, True)
 
 
 def _by_default(number: int, _: FrameType | None) -> None:

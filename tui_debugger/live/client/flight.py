@@ -1,6 +1,4 @@
-"""Writes what a flight recorder kept as a dump directory.
-
-The flight recorder: the last steps are kept, and written down when something goes wrong while nobody watches.
+"""The flight recorder: the last steps are kept, and written down when something goes wrong while nobody watches.
 
 What is written is a dump directory that ``tdbg open`` reads: the graph, statistics of every tensor of the last steps,
 values of the last few when asked for, and in any case of what went bad first and of what it was made from, where that
@@ -38,7 +36,7 @@ from tui_debugger.live.client.probe import ClientHit, Identity
 from tui_debugger.live.dump_writer import PARAMETER, DumpWriter, TensorName
 from tui_debugger.live.wire import START, Unrecorded
 from tui_debugger.model import PARAMETERS, TRAINABLE, NodeSelection, TensorMeta, TensorStats, Verdict, Watchpoint
-from tui_debugger.watch.conditions import Params, by_abbr, not_finite_words
+from tui_debugger.watch.condition_table import Params, by_abbr, not_finite_words
 from tui_debugger.watch.recommended import recommended
 from tui_debugger.watch.text import parse_watch
 
@@ -211,9 +209,9 @@ def flight_watchpoints(
 
 
 ROW_BYTES: Final = 600
-"""What one tensor's statistics take in memory, about."""
+"""The bytes that one tensor's statistics take in memory, about."""
 _FOUND: Final = (Verdict.FINDING, Verdict.BLOCKED)
-"""What makes a tensor a finding."""
+"""The verdicts that make a tensor a finding."""
 REMEMBERED: Final = 100_000
 """Hits that are not reported a second time."""
 EVIDENCE: Final = 8 << 20
@@ -232,7 +230,7 @@ Values = Callable[[str, int], Array | None]
 
 @dataclass(frozen=True, slots=True)
 class Flight:
-    """What a flight recorder keeps, and where it writes.
+    """The settings of a flight recorder: the steps that it keeps, the place that it writes to.
 
     Attributes:
         directory: every dump becomes a directory in here.
@@ -372,7 +370,7 @@ class FlightRecorder:
 
     @property
     def knows_graph(self) -> bool:
-        """Whether ``know`` was called."""
+        """True if ``know`` was called."""
         return bool(self._graphs)
 
     @property
@@ -616,7 +614,7 @@ class _Events:
         self._outlives = outlives
         self._step = -1
         self._before: set[Key] = set()
-        """What was bad in the step before."""
+        """The tensors that were bad in the step before."""
         self._now: set[Key] = set()
         self._spread = self._spreads = False
         """Something was bad for the first time, in the step before, and in this one."""

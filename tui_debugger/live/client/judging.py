@@ -1,6 +1,6 @@
 """The watchpoints a debugger sent, at work: what has to be measured of a tensor, and what they say about it.
 
-The arithmetic is that of offline checks: a framework makes a ``Record`` of a tensor, ``watch.conditions`` judges it.
+The arithmetic is that of offline checks: a framework makes a ``Record`` of a tensor, ``watch.evaluate`` judges it.
 """
 
 from __future__ import annotations
@@ -10,11 +10,13 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Final
 
+import numpy as np
+
 from tui_debugger.live.wire import RemoteWatchpoint
 from tui_debugger.model import Verdict, Watchpoint, WatchResult
-from tui_debugger.stats.records import Record, RequiredStats
-from tui_debugger.watch.condition_table import IN_A_ROW
-from tui_debugger.watch.conditions import CONDITIONS, Condition, Value, evaluate, needs
+from tui_debugger.stats.records import Record, Records, RequiredStats
+from tui_debugger.watch.condition_table import CONDITIONS, IN_A_ROW, Condition, Value
+from tui_debugger.watch.evaluate import ColumnEvaluator, needs
 
 _GRAPH_SEPARATOR = "/"
 
@@ -68,23 +70,59 @@ class Judge:
         return self._needs[name]
 
     def results(self, name: str, record: Record, *, initial: bool = False) -> list[WatchResult]:
-        """Returns what the watchpoints on a node say about one of its tensors, by watchpoint id.
+        """Returns what the watchpoints on a node say about one of its tensors: see ``evaluate``, for many at once."""
+        (found,) = self.evaluate([(name, record)], initial=initial)
+        return found
+
+    def evaluate(
+        self, tensors: Sequence[tuple[str, Record]], *, initial: bool = False, covered_only: bool = False
+    ) -> list[list[WatchResult]]:
+        """Judges tensors, all at once.
 
         A comparison with a step before which there was nothing to compare with is nothing to report.
 
         Args:
-            name: the node.
-            record: made for at least ``need(name)``.
+            tensors: (node, record that is made for at least ``need(node)``) of each, in the order of time.
             initial: no step has run: only the condition on initial values is judged.
+            covered_only: records may hold less; watchpoints that need more than a record holds leave it out.
+
+        Returns:
+            For each tensor what the watchpoints on its node say about it, by watchpoint id.
         """
-        found = []
-        for each in self.watchpoints(name):
-            result = evaluate(each, record, first_step=True, initial=initial)
-            if result is None or result.verdict is Verdict.NOT_COMPARABLE:
-                continue
-            if self.patience is None or initial or self.patience.stands(name, each, result):
-                found.append(result)
-        return found
+        records = Records.of([record for _, record in tensors])
+        evaluators: dict[tuple[int, ...], ColumnEvaluator] = {}
+        found: list[list[tuple[Watchpoint, WatchResult]]] = [[] for _ in tensors]
+        for watchpoint, rows in self._rows_by_watchpoint(tensors, covered_only=covered_only):
+            own = tuple(rows)
+            if own not in evaluators:
+                evaluators[own] = ColumnEvaluator(records, np.array(rows))
+            results = evaluators[own].results(watchpoint, first_step=True, initial=initial)
+            for row, result in zip(rows, results, strict=True):
+                if result is not None and result.verdict is not Verdict.NOT_COMPARABLE:
+                    found[row].append((watchpoint, result))
+        return [
+            [result for watchpoint, result in each if initial or self._stands(name, watchpoint, result)]
+            for (name, _), each in zip(tensors, found, strict=True)
+        ]
+
+    def _rows_by_watchpoint(
+        self, tensors: Sequence[tuple[str, Record]], *, covered_only: bool
+    ) -> list[tuple[Watchpoint, list[int]]]:
+        """Returns which of some tensors each watchpoint judges, by watchpoint id."""
+        known: dict[str, Sequence[Watchpoint]] = {}
+        rows: dict[int, tuple[Watchpoint, list[int]]] = {}
+        for row, (name, record) in enumerate(tensors):
+            if name not in known:
+                known[name] = self.watchpoints(name)
+            need = self.need(name) if covered_only else None
+            whole = need is None or record.need.covers(need)
+            for each in known[name]:
+                if whole or record.need.covers(needs(each)):
+                    rows.setdefault(id(each), (each, []))[1].append(row)
+        return sorted(rows.values(), key=lambda each: each[0].id)
+
+    def _stands(self, name: str, watchpoint: Watchpoint, result: WatchResult) -> bool:
+        return self.patience is None or self.patience.stands(name, watchpoint, result)
 
 
 def _in_a_row(watchpoint: Watchpoint) -> int:

@@ -1,6 +1,6 @@
-"""One call under way: begun in one thread, waited for in another, answered in a third.
+"""The connection of a training to a debugger: its address, its calls, and the one line that people see of it.
 
-One connection to a debugger, every call of which ends: answered, timed out, or given up.
+Every call ends: answered, timed out, or given up. It is begun in one thread and waited for in another.
 
 ``WaitCMD`` may take as long as people think. What tells a thinking person from a dead or frozen debugger is that the
 debugger still answers heartbeats, which ``Keeper`` sends meanwhile: when it does not, it calls ``fail``, and the call
@@ -10,16 +10,131 @@ that is under way ends.
 from __future__ import annotations
 
 import contextlib
+import os
+import re
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Any, Final
 
+from tui_debugger.errors import TdbgError
 from tui_debugger.live import wire
 from tui_debugger.live.client import messages
-from tui_debugger.live.client.address import Settings
+from tui_debugger.text.writer import write_errors
+
+
+class Notice:
+    """Writes lines to the standard error, never the same twice in a row, and never fails."""
+
+    def __init__(self) -> None:
+        self._last = ""
+
+    def __call__(self, text: str) -> None:
+        """Says something."""
+        if text == self._last:
+            return
+        self._last = text
+        with contextlib.suppress(Exception):  # no standard error, a closed pipe ...
+            write_errors(f"tdbg: {text}")
+
+
+HOST: Final = "TDBG_HOST"
+PORT: Final = "TDBG_PORT"
+TOKEN: Final = "TDBG_TOKEN"  # noqa: S105 - the name of the variable
+DEFAULT_PORT: Final = 50051
+DEFAULT_HOST: Final = "127.0.0.1"
+TIMEOUT: Final = 5.0
+_UNIX: Final = "unix:"
+_IPV6: Final = re.compile(r"\[[0-9A-Fa-f:.]+(%\w+)?\]")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The way from a training to its debugger.
+
+    Attributes:
+        address: ``host:port`` or ``unix:/path``; empty: there is none, and nothing is started.
+        token: shown to the debugger with every call; may be empty.
+        timeout: seconds after which a debugger that cannot be reached, or gives no sign of life, is given up.
+    """
+
+    address: str = ""
+    token: str = ""
+    timeout: float = TIMEOUT
+
+
+def settings(
+    address: str | None = None, *, timeout: float = TIMEOUT, environment: Mapping[str, str] | None = None
+) -> Settings:
+    """The address given, else that of the environment (``TDBG_HOST``, ``TDBG_PORT``), else none.
+
+    Either variable alone is enough: the port is 50051 and the host 127.0.0.1 unless given. ``TDBG_HOST`` may be
+    ``unix:/path``. ``TDBG_TOKEN`` is the token.
+
+    Args:
+        address: ``host:port``, ``host``, ``[::1]:port`` or ``unix:/path``; empty: off, whatever the environment says.
+        timeout: see ``Settings``.
+        environment: instead of ``os.environ``.
+
+    A wrong address in the environment is told in one line, and then there is none.
+
+    Raises:
+        TdbgError: ``address`` is none.
+    """
+    variables = os.environ if environment is None else environment
+    if timeout <= 0:
+        raise TdbgError(f"the time-out must be above 0, not {timeout}", hint=f"{TIMEOUT:g} seconds is usual")
+    token = variables.get(TOKEN, "")
+    if address is not None:
+        return Settings(_checked(address.strip()), token, timeout)
+    try:
+        return Settings(_checked(_from_environment(variables)), token, timeout)
+    except TdbgError as error:  # set for a whole cluster, perhaps: no reason for a training not to start
+        Notice()(f"{HOST} and {PORT} are {error.what} ({error.where}); training goes on without a debugger")
+        return Settings("", token, timeout)
+
+
+def _from_environment(variables: Mapping[str, str]) -> str:
+    host, port = variables.get(HOST, "").strip(), variables.get(PORT, "").strip()
+    if not host and not port:
+        return ""
+    host = host or DEFAULT_HOST
+    if host.startswith(_UNIX):
+        return host
+    if host.count(":") > 1 and not host.startswith("["):
+        host = f"[{host}]"
+    return f"{host}:{port or DEFAULT_PORT}"
+
+
+def _checked(address: str) -> str:
+    if not address:
+        return ""
+    if address.startswith(_UNIX):
+        if len(address) == len(_UNIX):
+            raise TdbgError("the path of the socket is empty", where=address, hint="write unix:/run/tdbg.sock")
+        return address
+    host, port = _split(address)
+    bad_host = not host or (":" in host and not _IPV6.fullmatch(host))
+    if bad_host or not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
+        raise TdbgError(
+            "not the address of a debugger", where=address, hint="write host:port (127.0.0.1:50051) or unix:/path"
+        )
+    return f"{host}:{int(port)}"
+
+
+def _split(address: str) -> tuple[str, str]:
+    """Host and port; an address with more than one colon and no bracket is an IPv6 host alone."""
+    if address.startswith("["):
+        host, _, rest = address.partition("]")
+        return host + "]", rest.removeprefix(":") or str(DEFAULT_PORT)
+    if address.count(":") > 1:
+        return f"[{address}]", str(DEFAULT_PORT)
+    host, colon, port = address.partition(":")
+    return host, port if colon else str(DEFAULT_PORT)
+
 
 _QUEUED: Final = 2
 """Messages of a stream that wait to be sent: 6 MiB."""
@@ -74,7 +189,7 @@ class Exchange:
 
     def give_up(self) -> None:
         """Nobody waits any longer."""
-        if isinstance(self._request, Feed):
+        if isinstance(self._request, MessageStream):
             self._request.end()
         self.done.set()
 
@@ -84,7 +199,7 @@ class Exchange:
             self._call.cancel()
 
 
-class Feed(Iterator[Any]):
+class MessageStream(Iterator[Any]):
     """Hands messages from the training's thread to gRPC's, a few ahead."""
 
     def __init__(self) -> None:
@@ -177,7 +292,7 @@ class Link:
         self._error: LinkLostError | None = None
         self._lock = threading.RLock()  # a signal handler of the training may close what it interrupts
         self._exchange: Exchange | None = None
-        self._line: Feed | None = None
+        self._line: MessageStream | None = None
         self._line_call: Any = None
         self._waiting_since: float | None = None
         self._headers = [(SESSION_HEADER, session)]
@@ -226,7 +341,7 @@ class Link:
 
     def stream(self, name: str, requests: Iterable[Any]) -> Any:
         """Many requests, one reply. They are made while they are sent, no more than a few ahead. Raises as ``call``."""
-        feed = Feed()
+        feed = MessageStream()
         exchange = Exchange(name, feed, None)
         try:
             self._begin(exchange)
@@ -262,7 +377,7 @@ class Link:
         Only that: the debugger may also refuse to take more than one heartbeat a call, as that of MindSpore does.
         """
         if self._line is None:
-            self._line = Feed()
+            self._line = MessageStream()
             for _ in range(2):  # the second one says that this is a line
                 self._line.put(messages.heartbeat(), 0.0)
             self._work.put(self._open_line)
@@ -307,7 +422,7 @@ class Link:
             exchange.give_up()
             self._work.put(exchange.cancel)
 
-    def _put(self, feed: Feed, request: Any) -> bool:
+    def _put(self, feed: MessageStream, request: Any) -> bool:
         try:
             return feed.put(request, self.timeout)
         except BaseException as error:  # noqa: BLE001 - raised by a signal handler: it is handed on

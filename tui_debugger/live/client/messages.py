@@ -1,6 +1,4 @@
-"""Element types by the numbers that the protocol uses.
-
-Makes the graph that a training sends: MindSpore's ``GraphProto``, from names, types and inputs.
+"""Makes the messages that a training sends: its graph as MindSpore's ``GraphProto``, statistics, hits, values.
 
 Categories follow from names and types as in MindSpore's graphs (see ``graph.categories``): operators below
 ``Gradients/`` are gradients, operators of an activation's type are activations, and parameters that an optimizer's
@@ -49,7 +47,7 @@ _FLOAT32_MAX: Final = 3.4028234663852886e38
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """What every ``Metadata`` of this process says.
+    """The content of every ``Metadata`` of this process.
 
     Attributes:
         identity: of the framework.
@@ -261,7 +259,7 @@ def _slot(value: bytes) -> int:
 
 
 GRADIENTS: Final = "Gradients/"
-"""How the full names of gradients begin."""
+"""The beginning of the full names of gradients."""
 ACTIVATION: Final = "Activation"
 """Operator type of an activation of which nothing more is known."""
 UPDATE: Final = "WeightUpdate"
@@ -349,7 +347,7 @@ class GraphBuilder:
         self._inputs.append((node, inputs))
 
     def add_item(self, name: str, node: str, slot: int) -> None:
-        """Returns what takes one output out of the tuple that a node has. It has no values of its own."""
+        """Adds what takes one output out of the tuple that a node has. It has no values of its own."""
         if name in self._keys:
             return
         self.add_node(name, ITEM, [node])
@@ -357,7 +355,7 @@ class GraphBuilder:
         index.value.int_val = slot
 
     def add_update(self, weights: Iterable[tuple[str, str]], name: str = "optimizer/WeightUpdate") -> None:
-        """Returns what updates weights, so that they are known for weights.
+        """Adds what updates weights, so that they are known for weights.
 
         Args:
             weights: (name of the parameter, name of its gradient's node or empty).

@@ -1,4 +1,4 @@
-"""What ends a training on request of the debugger."""
+"""The seam between the protocol loop and a framework: ``Probe``, and what it is asked for."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class TrainingTerminated(SystemExit):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who trains.
+    """The training, as it introduces itself.
 
     Attributes:
         program: framework and version: ``PyTorch 2.13.0``; the version of tdbg is added.
@@ -66,7 +66,7 @@ class ClientHit:
     Attributes:
         node: name of the node in the graph that was sent.
         slot: output slot.
-        result: as ``judging.Judge.results`` (or ``watch.conditions.evaluate``) gives it.
+        result: as ``judging.Judge.results`` gives it.
         meta, stats: of the tensor, sent along so that the debugger need not ask.
     """
 

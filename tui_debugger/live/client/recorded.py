@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import Final
 
 import numpy as np
@@ -18,7 +19,7 @@ from tui_debugger.stats.blocks import measure_stats
 from tui_debugger.stats.dtypes import is_numeric, name_of
 from tui_debugger.stats.records import Record, RequiredStats
 from tui_debugger.stats.side_by_side import compare
-from tui_debugger.watch.conditions import CONDITIONS, needs
+from tui_debugger.watch.condition_table import CONDITIONS
 
 
 class UnrecordedCounts:
@@ -73,6 +74,8 @@ AGAIN: Final = 10_000
 EVIDENCE: Final = 8 << 20
 """Bytes of small tensors of a step, and of bad ones, that are kept for a dump of the flight recorder."""
 _SMALL: Final = 1 << 20
+_TOGETHER: Final = 1000
+"""Tensors whose names came again that wait for being judged at most."""
 _PIECE: Final = 1 << 20
 """Elements of a strided array that are copied at once when it is sent."""
 NOT_TAKEN: Final = "tensors that could not be converted to NumPy, or copied"
@@ -109,6 +112,16 @@ class Held:
     record: Record | None = None
     values: Array | None = None
     awaited: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ToJudge:
+    """A tensor, what is known about it, and who judges it; ``order`` as in ``Held``."""
+
+    judge: Judge
+    name: str
+    record: Record
+    order: int
 
 
 @dataclass(slots=True)
@@ -167,6 +180,9 @@ class Recordings:
     _hits: list[tuple[int, ClientHit]] = field(default_factory=list)
     _flight_hits: list[tuple[int, ClientHit]] = field(default_factory=list)
     """What was said about such tensors, with their order."""
+    _repeated: list[ToJudge] = field(default_factory=list)
+    """Such tensors that can be judged and were not yet: many at once are quicker than one after the other."""
+    _flight_repeated: list[ToJudge] = field(default_factory=list)
     _bad_earlier: dict[str, Held] = field(default_factory=dict)
     """The first bad one of each such name."""
     _unkept: set[str] = field(default_factory=set)
@@ -216,9 +232,12 @@ class Recordings:
             return
         if untold:
             self.lose(REPEATED, name)
-        self._hits += self._of(self.judge, name, held, again=True)
-        if self.flight_judge is not None:
-            self._flight_hits += self._of(self.flight_judge, name, held, again=True)
+        for judge, repeated in ((self.judge, self._repeated), (self.flight_judge, self._flight_repeated)):
+            tensor = self._to_judge(judge, name, held, again=True) if judge is not None else None
+            if tensor is not None:
+                repeated.append(tensor)
+        if len(self._repeated) + len(self._flight_repeated) >= _TOGETHER:
+            self._judge_repeated()
         if held.values is not None:
             self.room.used = max(self.room.used - held.values.nbytes, 0)
 
@@ -265,6 +284,7 @@ class Recordings:
         }
         needs = {name: self.judge.need(name) for name in compared - self.before.keys()}
         self._unkept = {name for name, need in needs.items() if need is not None and need.previous}
+        self._judge_repeated()
         self.patience.next_step(self.held)
         self.held.clear()
         self._earlier.clear()
@@ -291,6 +311,7 @@ class Recordings:
 
     def detached(self) -> None:
         """See ``Probe``. Copies go at the end of the step."""
+        self._judge_repeated()
         self.keeping = self._told = False
         self.judge = Judge()
         self._hits.clear()
@@ -339,38 +360,34 @@ class Recordings:
 
     def judged(self, judge: Judge, *, initial: bool = False) -> list[ClientHit]:
         """The hits of one list of watchpoints, in the order of recording, parameters last."""
+        self._judge_repeated()
         found = list(self._hits if judge is self.judge else self._flight_hits)
-        for name, held in self._earlier:
-            found += self._of(judge, name, held, again=True, initial=initial)
-        for name, held in self.held.items():
-            found += self._of(judge, name, held, initial=initial)
+        waiting = [self._to_judge(judge, name, held, again=True) for name, held in self._earlier]
+        waiting += [self._to_judge(judge, name, held) for name, held in self.held.items()]
+        found += _judged([each for each in waiting if each is not None], initial=initial)
         found.sort(key=lambda each: (self.nodes[each[1].node].kind in PARAMETER_KINDS, each[0]))
         first: dict[tuple[str, int], ClientHit] = {}
         for _, hit in found:
             first.setdefault((hit.node, hit.result.watchpoint), hit)
         return list(first.values())
 
-    def _of(
-        self, judge: Judge, name: str, held: Held, *, again: bool = False, initial: bool = False
-    ) -> list[tuple[int, ClientHit]]:
-        """Returns what watchpoints say about one tensor. ``again``: its name came again later in the step.
+    def _to_judge(self, judge: Judge, name: str, held: Held, *, again: bool = False) -> ToJudge | None:
+        """Returns a tensor as it is judged, None when nothing is to be said of it.
 
-        Of such a tensor no change is judged: what the step made of it is what came later.
+        Of one whose name came again later in the step (``again``) no change is judged: what the step made of it is
+        what came later.
         """
         need = judge.need(name)
-        if need is None:
-            return []
-        record = self._record(name, held, need)
-        if record is None:
-            return []
-        if not record.need.covers(need):  # what the statistics say is said all the same
-            kept = [each for each in judge.watchpoints(name) if record.need.covers(needs(each))]
-            judge, patience = Judge((each, [name]) for each in kept), judge.patience
-            judge.patience = patience
-        if again:
+        record = self._record(name, held, need) if need is not None else None
+        if record is not None and again:
             record = replace(record, change=None, close={}, previous="none")
-        results = judge.results(name, record, initial=initial)
-        return [(held.order, ClientHit(name, 0, result, record.meta, record.stats)) for result in results]
+        return None if record is None else ToJudge(judge, name, record, held.order)
+
+    def _judge_repeated(self) -> None:
+        self._hits += _judged(self._repeated)
+        self._flight_hits += _judged(self._flight_repeated)
+        self._repeated.clear()
+        self._flight_repeated.clear()
 
     def _record(self, name: str, held: Held, need: RequiredStats) -> Record | None:
         """Returns what is known of a tensor, measured now from its copy when the watchpoints are newer than it."""
@@ -425,6 +442,21 @@ class Recordings:
         if array is None or tensor.slot or self.unstarted or not type_number(name_of(array.dtype)):
             return None  # texts, objects and numbers of 80 bits have no number in the protocol
         return ClientValue(name_of(array.dtype), array.shape, _bytes(array))
+
+
+def _judged(tensors: Sequence[ToJudge], *, initial: bool = False) -> list[tuple[int, ClientHit]]:
+    """Returns what watchpoints say about tensors, with their order.
+
+    What a record that holds less than was asked for can say is said all the same.
+    """
+    hits: list[tuple[int, ClientHit]] = []
+    for _, group in groupby(tensors, key=lambda each: id(each.judge)):
+        own = list(group)
+        results = own[0].judge.evaluate([(each.name, each.record) for each in own], initial=initial, covered_only=True)
+        for each, found in zip(own, results, strict=True):
+            record = each.record
+            hits += [(each.order, ClientHit(each.name, 0, result, record.meta, record.stats)) for result in found]
+    return hits
 
 
 def _full_name(name: str, kind: str) -> str:

@@ -1,4 +1,4 @@
-"""Arrays of any library as NumPy's."""
+"""The recorder: a ``Probe`` for any training loop whose arrays convert to NumPy."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from typing import Any, Final
 import numpy as np
 
 from tui_debugger.arrays import Array
-from tui_debugger.live.client.address import TIMEOUT, Notice, settings
 from tui_debugger.live.client.agent import Agent
 from tui_debugger.live.client.endings import Ending
 from tui_debugger.live.client.flight import Flight, FlightRecorder, Row
 from tui_debugger.live.client.judging import Judge
+from tui_debugger.live.client.link import TIMEOUT, Notice, settings
 from tui_debugger.live.client.probe import ClientHit, Identity, TrainingTerminated
 from tui_debugger.live.client.recorded import NOT_ANNOUNCED, NOT_TAKEN, Recordings, Room
 from tui_debugger.live.wire import START
@@ -134,7 +134,7 @@ class Recorder:
 
     @property
     def attached(self) -> bool:
-        """Whether a debugger is connected now."""
+        """True if a debugger is connected now."""
         return self._agent.attached
 
     @property
@@ -319,7 +319,7 @@ class Recorder:
                 self._withheld = recordings.judged(flight.judge)
                 hits = [hit for hit in self._withheld if seen is None or seen.need(hit.node) is None]
                 values = {name: held.values for name, held in recordings.in_order()}
-                self._tell(flight.judged(step, hits, lambda name, _: values.get(name)))
+                self._report(flight.judged(step, hits, lambda name, _: values.get(name)))
         except Exception as error:  # noqa: BLE001 - a broken array, no memory: nothing of it ends the training
             self._flight = None
             self._say(f"the flight recorder is off ({type(error).__name__}: {error})".splitlines()[0])
@@ -333,17 +333,17 @@ class Recorder:
         """The debugger went away at the end of this step, maybe before it was told anything."""
         if self._flight is not None:
             with self._at_work():
-                self._tell(self._flight.judged(self._agent.step, self._withheld))
+                self._report(self._flight.judged(self._agent.step, self._withheld))
 
     def _land(self, error: BaseException | None, *, ends: bool) -> None:
         """Writes what waits to be written."""
         flight = self._flight
         if flight is not None:
             with self._at_work():
-                self._tell(flight.flush(ends=ends))
+                self._report(flight.flush(ends=ends))
                 if isinstance(error, Exception) and error is not self._error and not self._agent.attached:
                     self._error = error
-                    self._tell(flight.failed(error, ends=ends))
+                    self._report(flight.failed(error, ends=ends))
 
     def _ended(self, error: BaseException | None, ends: bool) -> None:
         """The process is about to end, or a signal came."""
@@ -351,7 +351,7 @@ class Recorder:
             self._fly_rest()
         self._land(error, ends=ends)
 
-    def _tell(self, text: str) -> None:
+    def _report(self, text: str) -> None:
         if text:
             self._say(text)
 

@@ -1,8 +1,8 @@
 """The gRPC server that trainings connect to: ``serve`` opens it.
 
-``conversation`` is what is said to one training and when, as a pure state machine; ``service`` the calls; ``registry``
-finds out whose call it is; ``training`` puts a conversation behind a lock for those who drive it; ``answers``
-takes what comes, and believes no size that a client declares.
+``conversation`` is what is said to one training and when, as a pure state machine; ``service`` the calls; ``training``
+knows whose call it is, and puts a conversation behind a lock for those who drive it; ``answers`` takes what comes, and
+believes no size that a client declares; ``identity`` says which clients are understood, and within which limits.
 
 gRPC is loaded with the first use of ``serve``, so that limits can be named without it.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tui_debugger.live.server.limits import Limits
+from tui_debugger.live.server.identity import Limits
 
 if TYPE_CHECKING:
     from tui_debugger.live.server.serving import Server, serve

@@ -1,6 +1,4 @@
-"""What clients say of types and sizes, checked. Pure.
-
-Takes the answers to questions as they come, message by message, and believes no size that they declare.
+"""Takes the answers to questions as they come, message by message, and believes no type or size that they declare.
 
 Filled by the thread of a call, read by the thread of whoever asked: each answer has a lock.
 """
@@ -17,7 +15,7 @@ from typing import Any, Final
 
 from tui_debugger.graph.messages import type_name
 from tui_debugger.live.server.conversation import own_id
-from tui_debugger.live.server.limits import Memory
+from tui_debugger.live.server.identity import Memory
 from tui_debugger.live.wire import OWN_TYPES, ReceivedHit, RemoteStats, RemoteTensor, ValueSink
 from tui_debugger.model import ParamResult, TensorMeta, TensorStats
 from tui_debugger.stats.dtypes import dtype_of
@@ -232,7 +230,7 @@ class Answer(ABC):
     @property
     @abstractmethod
     def complete(self) -> bool:
-        """Whether nothing more has to come."""
+        """True if nothing more has to come."""
 
     @abstractmethod
     def _take(self, message: Any, size: int) -> None: ...
@@ -252,12 +250,12 @@ class Numbers(Answer):
 
     @property
     def complete(self) -> bool:
-        """Whether all have come."""
+        """True if all have come."""
         return len(self._entries) == self._count
 
     @property
     def come(self) -> int:
-        """How many have come."""
+        """The number of those that have come."""
         return len(self._entries)
 
     @property
@@ -306,7 +304,7 @@ class Values(Answer):
 
     @property
     def complete(self) -> bool:
-        """Whether something was said to the end of every tensor."""
+        """True if something was said to the end of every tensor."""
         return None not in self.done
 
     def _take(self, message: Any, size: int) -> None:

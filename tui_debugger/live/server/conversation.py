@@ -1,6 +1,4 @@
-"""Whether a client is still there. Pure.
-
-What is said to one training, and when: a state machine without sockets, threads or clocks.
+"""The conversation with one training: what is said to it, and when. A state machine without sockets, threads or clocks.
 
 A training enters ``WaitCMD`` (``enter``), is answered at most once (``command``), does what it was told and enters
 again. Everything else follows: that it has run is known from the command that it was answered with, never from
@@ -24,7 +22,7 @@ SHORTEST, LONGEST = 5, 3600
 """Seconds that a client may leave between two heartbeats; other numbers are not taken."""
 MISSES: Final = 3
 ANSWER_SECONDS: Final = 120.0
-"""How long a client that was told something may be silent before it says anything, when it does not train."""
+"""Seconds that a client may be silent after a command when it does not train."""
 
 
 class Heartbeat:
@@ -55,7 +53,7 @@ class Heartbeat:
 
 
 class Asked(Enum):
-    """What has become of a question."""
+    """The state of a question."""
 
     QUEUED = "queued"
     SENT = "sent"
@@ -80,13 +78,13 @@ class Question:
 
     @property
     def open(self) -> bool:
-        """Whether an answer can still come."""
+        """True if an answer can still come."""
         return self.state in (Asked.QUEUED, Asked.SENT)
 
 
 @dataclass(slots=True)
-class Course:
-    """How a training goes on.
+class RunPlan:
+    """The way in which a training goes on.
 
     Attributes:
         left: steps after the one that is asked for now; None without end.
@@ -103,7 +101,7 @@ class Course:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a training says when it enters: ``step`` is None from clients that cannot be trusted to count."""
+    """The report of a training that enters: ``step`` is None from clients that cannot be trusted to count."""
 
     step: int | None = None
     node: str = ""
@@ -114,7 +112,7 @@ _REQUEST_BYTES: Final = 1024 * 1024
 
 
 class Level(IntEnum):
-    """What a view asks for; the numbers of the wire."""
+    """The detail that a view asks for; the numbers of the wire."""
 
     VALUE = wire.VALUE
     STATISTICS = wire.STATISTICS
@@ -336,7 +334,7 @@ class Conversation:
         self._broken = False
         self._terminate = False
         self._pause = False
-        self._course: Course | None = None
+        self._course: RunPlan | None = None
         self._installed: dict[int, RemoteWatchpoint] = {}
         self._wanted: dict[int, RemoteWatchpoint] = {}
         self._last: Command | None = None
@@ -498,7 +496,7 @@ class Conversation:
             NotStoppedError: it is not waiting.
         """
         left = None if steps is None else max(steps, 1) - 1
-        return self._go(Course(left, stop_on_hit, stop_on_new_nodes=stop_on_new_nodes))
+        return self._go(RunPlan(left, stop_on_hit, stop_on_new_nodes=stop_on_new_nodes))
 
     def run_to_node(self, name: str = "") -> Events:
         """Goes on to a node, or to the next one.
@@ -512,7 +510,7 @@ class Conversation:
                 "this training stops at the end of steps only",
                 hint="MindSpore before 1.5 on GPU and PyTorch with level='op' stop at nodes",
             )
-        return self._go(Course(0, node=name, stop_on_new_nodes=True))
+        return self._go(RunPlan(0, node=name, stop_on_new_nodes=True))
 
     def pause(self) -> None:
         """Stops at the end of the step that runs."""
@@ -526,7 +524,7 @@ class Conversation:
     def release(self) -> Events:
         """Lets it go on by itself, without watchpoints."""
         self._wanted, self.released = {}, True
-        self._course = Course(None, stop_on_hit=False)
+        self._course = RunPlan(None, stop_on_hit=False)
         if self.phase is not Phase.STOPPED:
             return []
         self.phase = Phase.RUNNING
@@ -557,12 +555,12 @@ class Conversation:
 
     @property
     def hits_are_coming(self) -> bool:
-        """Whether hits have arrived whose stop has not."""
+        """True if hits have arrived whose stop has not."""
         return self._arrived_hits
 
     @property
     def settled(self) -> bool:
-        """Whether nothing is on its way: no call waits, and none is about to, for the rest of a list."""
+        """True if nothing is on its way: no call waits, and none is about to, for the rest of a list."""
         if self.phase in (Phase.LOST, Phase.DONE):
             return True
         return self.waiting is None and not isinstance(self._last, Watch | Unwatch | View)
@@ -589,7 +587,7 @@ class Conversation:
         if self.phase is not Phase.STOPPED or self._terminate:
             raise NotStoppedError(f"the training is not waiting for a command: {self.phase.value}")
 
-    def _go(self, course: Course) -> Events:
+    def _go(self, course: RunPlan) -> Events:
         if self.phase is not Phase.STOPPED or self._terminate:
             raise NotStoppedError(f"the training is not waiting for a command: {self.phase.value}")
         self._course, self._pause = course, False
@@ -607,7 +605,7 @@ class Conversation:
             return None
         return self._change() or self._onward(self._course)
 
-    def _onward(self, course: Course) -> Command:
+    def _onward(self, course: RunPlan) -> Command:
         if course.node is not None:
             return RunNode(course.node)
         alone = self.features & wire.RUNS_AHEAD and not self._pause
@@ -655,7 +653,7 @@ class Conversation:
         hits, self._arrived_hits = self._arrived_hits, False
         self.phase = Phase.RUNNING
         if self.released:
-            self._course = Course(None, stop_on_hit=False)
+            self._course = RunPlan(None, stop_on_hit=False)
             return []
         goes_on = not first and self._continues(hits, ran)
         if goes_on and grown:

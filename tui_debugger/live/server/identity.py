@@ -1,8 +1,9 @@
-"""Which clients are understood: MindSpore 1.1 to 2.3, and our own."""
+"""The clients that are understood, MindSpore 1.1 to 2.3 and our own, and the limits of what is kept of them."""
 
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -11,6 +12,69 @@ from urllib.parse import unquote
 
 from tui_debugger.live.wire import Unrecorded
 from tui_debugger.text.clean import clean
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds of one server.
+
+    Attributes:
+        clients: trainings that are connected at the same time.
+        remembered: trainings that are listed, those that are lost or done included; the oldest of these are forgotten.
+        message_bytes: one message.
+        graph_bytes: all graphs of one client.
+        hits: hits of one stop; those above are counted, not kept.
+        memory_bytes: graphs and hits of all clients together.
+        stray_bytes: bytes of one stream that nobody asked for.
+        strikes: broken rules after which a client is cut off.
+        handshakes: handshakes of one client in a minute.
+        idle: seconds between two messages of a stream.
+        view_tensors: tensors in one request for values.
+        view_numbers: tensors in one request for statistics or types.
+        questions: requests of one client that wait to be sent.
+    """
+
+    clients: int = 256
+    remembered: int = 512
+    message_bytes: int = 4 * 1024 * 1024
+    graph_bytes: int = 512 * 1024 * 1024
+    hits: int = 200_000
+    memory_bytes: int = 2 * 1024 * 1024 * 1024
+    stray_bytes: int = 16 * 1024 * 1024
+    strikes: int = 20
+    handshakes: int = 60
+    idle: float = 60.0
+    view_tensors: int = 64
+    view_numbers: int = 512
+    questions: int = 1024
+
+
+class Memory:
+    """Bytes that all clients share."""
+
+    def __init__(self, size: int) -> None:
+        """A budget of ``size`` bytes."""
+        self._left = size
+        self._lock = threading.Lock()
+
+    @property
+    def left(self) -> int:
+        """Bytes that are free."""
+        return self._left
+
+    def take(self, size: int) -> bool:
+        """Reserves bytes; False when there are not that many left."""
+        with self._lock:
+            if size > self._left:
+                return False
+            self._left -= size
+            return True
+
+    def give(self, size: int) -> None:
+        """Frees bytes that were reserved."""
+        with self._lock:
+            self._left += size
+
 
 NEWEST: Final = (2, 3)
 """The last version of MindSpore with a client."""
@@ -21,7 +85,7 @@ RIGHT_TOLERANCES: Final = (1, 6)
 
 
 class Admission(Enum):
-    """What becomes of a client."""
+    """The decision about a client."""
 
     ADMITTED = "admitted"
     MISMATCH = "mismatch"
@@ -81,7 +145,7 @@ _LONGEST = 200
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Where a call comes from.
+    """The origin of a call.
 
     A client of MindSpore is known by its connection, all calls of a process share one. Ours shows its session with
     every call, because all clients of a Unix socket look the same, and one that lost its connection comes back
@@ -97,12 +161,12 @@ class Caller:
 
     @property
     def key(self) -> str:
-        """What calls of one client have in common."""
+        """The key that the calls of one client have in common."""
         return f"session {self.session}" if self.session else f"peer {self.peer}"
 
     @property
     def host(self) -> str:
-        """Where its process runs, without the port."""
+        """The host of its process, without the port."""
         kind, _, rest = self.peer.partition(":")
         return unquote(rest).rpartition(":")[0] if kind.startswith("ip") else kind
 
@@ -114,8 +178,8 @@ class Caller:
 
 
 @dataclass(frozen=True, slots=True)
-class Hello:
-    """How a client introduces itself.
+class Handshake:
+    """The introduction of a client.
 
     Attributes:
         judged: whether it is understood.
@@ -141,12 +205,12 @@ class Hello:
     place: tuple[str, int] | None
 
 
-def hello_of(metadata: Any) -> Hello:
+def handshake_of(metadata: Any) -> Handshake:
     """Reads the ``Metadata`` of a handshake."""
     client = cut_and_clean(text(metadata.client))
     own = bool(client)
     version = cut_and_clean(text(metadata.ms_version))
-    return Hello(
+    return Handshake(
         judged=Judged(Admission.ADMITTED, (2, 3)) if own else judge(version),
         own=own,
         session=cut_and_clean(text(metadata.session)) if own else "",
@@ -172,7 +236,7 @@ def cut_and_clean(words: str) -> str:
 
 
 KINDS: Final = 32
-"""So many kinds are told apart."""
+"""The number of kinds that are told apart."""
 _MOST: Final = 1 << 62
 _OTHERS: Final = "other things"
 
@@ -192,7 +256,7 @@ def unrecorded_of(message: Any) -> tuple[Unrecorded, ...]:
 
 
 def together(before: Iterable[Unrecorded], now: Iterable[Unrecorded]) -> tuple[Unrecorded, ...]:
-    """What was said before and what is said now, by kind: counts are of all so far, so the larger one is right."""
+    """Joins what was said before and what is said now, by kind: counts are of all so far: the larger one is right."""
     kinds = {each.what: each for each in before}
     for each in now:
         what = each.what if each.what in kinds or len(kinds) < KINDS - 1 else _OTHERS

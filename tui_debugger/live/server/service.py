@@ -1,6 +1,6 @@
-"""Ends calls whose messages stop coming: each holds a thread.
+"""The calls of ``debugger.EventListener``: reads what comes, within limits, and passes it on.
 
-The calls of ``debugger.EventListener``: reads what comes, within limits, and passes it on.
+Calls whose messages stop coming are ended: each holds a thread.
 
 Every call is taken as a stream of raw messages, also those with one message (it is the same on the wire): so the first
 message of any call can be waited for with an end, and nothing is read before the caller was let in.
@@ -21,10 +21,17 @@ import grpc
 from tui_debugger.live import wire
 from tui_debugger.live.server.answers import GraphAssembly, TooLargeError, hit_of
 from tui_debugger.live.server.conversation import Exit, Level, Report, RunStep, encode, matched, status
-from tui_debugger.live.server.identity import Admission, Caller, cut_and_clean, hello_of, text, unrecorded_of
-from tui_debugger.live.server.limits import Limits, Memory
-from tui_debugger.live.server.registry import Registry
-from tui_debugger.live.server.training import RemoteTraining
+from tui_debugger.live.server.identity import (
+    Admission,
+    Caller,
+    Limits,
+    Memory,
+    cut_and_clean,
+    handshake_of,
+    text,
+    unrecorded_of,
+)
+from tui_debugger.live.server.training import Registry, RemoteTraining
 from tui_debugger.live.wire import ReceivedHit
 
 
@@ -206,7 +213,7 @@ class Gate:
     allow_unauthenticated: bool
 
     def refusal(self, shown: str | bytes | None) -> str:
-        """Why a call is turned away, empty when it is let in. A wrong token is never let in."""
+        """Tells why a call is turned away, empty when it is let in. A wrong token is never let in."""
         if shown is None:
             if self.private or self.allow_unauthenticated:
                 return ""
@@ -292,17 +299,17 @@ class Service:
                 training.lacks(unrecorded_of(message))
                 training.finish(_step_of(training, message))
             return _OK
-        hello = hello_of(message)
-        if hello.own and (refusal := self._gate.own_refusal(call.token)):
+        handshake = handshake_of(message)
+        if handshake.own and (refusal := self._gate.own_refusal(call.token)):
             self._registry.refuse(call.caller.host, refusal)
             call.abort(grpc.StatusCode.UNAUTHENTICATED, refusal)
-        if hello.judged.admission is Admission.TOO_OLD:
-            self._registry.turn_away(call.caller, hello)
+        if handshake.judged.admission is Admission.TOO_OLD:
+            self._registry.turn_away(call.caller, handshake)
             return matched(False)
-        if self._registry.greet(call.caller, hello) is None:
+        if self._registry.greet(call.caller, handshake) is None:
             self._registry.strike(call.caller, "too many handshakes")
             call.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "too many trainings, or too many handshakes")
-        return matched(hello.judged.admission is Admission.ADMITTED)
+        return matched(handshake.judged.admission is Admission.ADMITTED)
 
     def _heartbeat(self, call: Call) -> bytes:
         """One heartbeat, or a line of many that a client holds open: when that breaks, its process is gone."""
@@ -361,7 +368,7 @@ class Service:
         return training
 
     def _follow(self, call: Call, training: RemoteTraining) -> None:
-        """When this call breaks, the training is lost."""
+        """Marks the training as lost when this call breaks."""
         connection = call.connection = training.connection
         call.when_it_breaks(lambda: training.lose(connection))
 
@@ -451,4 +458,4 @@ class Service:
 
 def _step_of(training: RemoteTraining, message: Any) -> int | None:
     """The step of a ``Metadata``; None from clients that cannot be trusted to count."""
-    return int(message.step) if training.hello.own and message.HasField("step") else None
+    return int(message.step) if training.handshake.own and message.HasField("step") else None

@@ -1,9 +1,9 @@
-"""Whether the connection of a client still stands, as the operating system sees it.
+"""Opens the gRPC server and closes it: its sockets, its threads, and the connections that broke.
 
 gRPC tells a server nothing of a connection that closes while no call is open, and MindSpore's client has none while it
 trains. Linux lists connections; elsewhere only heartbeats tell.
 
-The threads that calls run in: daemon threads, so that a call that waits never holds up the end of the program.
+Calls run in daemon threads, so that a call that waits never holds up the end of the program.
 
 ``ThreadPoolExecutor`` would be joined at exit, where a training that waits for its next command blocks one for good.
 """
@@ -29,10 +29,9 @@ from urllib.parse import unquote
 import grpc
 
 from tui_debugger.errors import TdbgError
-from tui_debugger.live.server.limits import Limits, Memory
-from tui_debugger.live.server.registry import Registry
+from tui_debugger.live.server.identity import Limits, Memory
 from tui_debugger.live.server.service import UNIX, Gate, Patience, Service, is_private
-from tui_debugger.live.server.training import RemoteTraining
+from tui_debugger.live.server.training import Registry, RemoteTraining
 from tui_debugger.live.wire import Listener
 
 _TABLES: Final = (Path("/proc/self/net/tcp"), Path("/proc/self/net/tcp6"))
@@ -198,7 +197,7 @@ _TICK_SECONDS: Final = 0.25
 _LOOK_SECONDS: Final = 2.0
 """Between two looks at the connections of clients that have no call open."""
 _GOODBYE_SECONDS: Final = 2.0
-"""How long a server that closes waits for trainings to take their last commands."""
+"""Seconds that a server that closes waits for trainings to take their last commands."""
 _GRACE_SECONDS: Final = 0.5
 _LONGEST_UNIX_PATH: Final = 100
 _MOST_TOKEN: Final = 4096
@@ -256,7 +255,7 @@ class Server:
 
     @property
     def refusals(self) -> Sequence[str]:
-        """Why clients were turned away, the newest last; bounded."""
+        """The reasons why clients were turned away, the newest last; bounded."""
         return self._registry.refusals
 
     def all(self) -> Sequence[RemoteTraining]:

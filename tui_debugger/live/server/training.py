@@ -1,13 +1,17 @@
-"""What is kept of a training: its graphs, and the hits of its last stop. Bounded; not thread-safe."""
+"""The trainings that a server knows: whose call it is, what each sent, and how it is driven from any thread.
+
+What is kept of a training, its graphs and the hits of its last stop, is bounded.
+"""
 
 from __future__ import annotations
 
+import logging
 import threading
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import count
-from typing import Final
+from typing import Final, TypeVar
 
 from tui_debugger.errors import LostError, TdbgError, UnsupportedError
 from tui_debugger.live import wire
@@ -24,8 +28,16 @@ from tui_debugger.live.server.conversation import (
     encode,
     groups,
 )
-from tui_debugger.live.server.identity import RIGHT_TOLERANCES, VIEWS_NUMBERS, Admission, Caller, Hello, together
-from tui_debugger.live.server.limits import Limits, Memory
+from tui_debugger.live.server.identity import (
+    RIGHT_TOLERANCES,
+    VIEWS_NUMBERS,
+    Admission,
+    Caller,
+    Handshake,
+    Limits,
+    Memory,
+    together,
+)
 from tui_debugger.live.wire import (
     Event,
     Listener,
@@ -35,6 +47,7 @@ from tui_debugger.live.wire import (
     RemoteTensor,
     RemoteWatchpoint,
     Stop,
+    Training,
     TrainingInfo,
     Unrecorded,
     ValueSink,
@@ -115,7 +128,7 @@ class ReceivedParts:
 
 
 _LOOK_SECONDS: Final = 0.2
-"""How often whoever asked is told of progress, and can cancel."""
+"""Seconds between reports of progress, at which whoever asked can cancel."""
 _SAFETY_SECONDS: Final = 30.0
 """A call that waits looks around this often, should its end ever go unnoticed."""
 
@@ -124,7 +137,7 @@ class RemoteTraining:
     """A training at the other end of a connection: ``control.Training`` for people, the rest for the calls.
 
     Attributes:
-        hello: how it introduced itself last.
+        handshake: its last introduction.
         caller: where it called from last.
         hidden: it is turned away, and every call of it is refused.
         connection: grows whenever it comes through another one, so that the end of an old one is not taken for it.
@@ -133,7 +146,7 @@ class RemoteTraining:
     def __init__(
         self,
         info: TrainingInfo,
-        hello: Hello,
+        handshake: Handshake,
         caller: Caller,
         *,
         clock: Callable[[], float],
@@ -141,7 +154,7 @@ class RemoteTraining:
         memory: Memory,
         listener: Listener,
     ) -> None:
-        self.hello, self.caller = hello, caller
+        self.handshake, self.caller = handshake, caller
         self.hidden = False
         self.connection = 0
         self._info = info
@@ -150,28 +163,28 @@ class RemoteTraining:
         self._speaking = threading.RLock()
         self._events: deque[Event] = deque()
         self._calls = count(1)
-        self._parts = ReceivedParts(memory, limits.hits, hello.graphs)
+        self._parts = ReceivedParts(memory, limits.hits, handshake.graphs)
         self._unrecorded: tuple[Unrecorded, ...] = ()
-        mismatch = hello.judged.admission is Admission.MISMATCH
+        mismatch = handshake.judged.admission is Admission.MISMATCH
         self._conversation = Conversation(clock(), mismatch=mismatch, features=info.features)
 
     # For people ----------------------------------------------------------------------------------------------------
 
     @property
     def info(self) -> TrainingInfo:
-        """Who it is."""
+        """The training, as it introduced itself."""
         if not self._parts.left_out:
             return self._info
         return replace(self._info, warning=f"{self._parts.left_out:,} hits of this stop were too many to keep")
 
     @property
     def phase(self) -> Phase:
-        """What it is doing."""
+        """The phase that it is in."""
         return self._conversation.phase
 
     @property
     def stop(self) -> Stop | None:
-        """Where it stopped last."""
+        """The place where it stopped last."""
         return self._conversation.stop
 
     @property
@@ -257,30 +270,30 @@ class RemoteTraining:
 
     @property
     def waiting(self) -> bool:
-        """Whether a call of it waits for a command."""
+        """True if a call of it waits for a command."""
         return self._conversation.waiting is not None
 
     @property
     def settled(self) -> bool:
-        """Whether no command is on its way to it."""
+        """True if no command is on its way to it."""
         return self._conversation.settled
 
     def silent_route(self) -> tuple[str, int] | None:
-        """Where it called from last and through which connection, when only that connection can tell that it is gone.
+        """The host and connection of its last call, when only that connection can tell that it is gone.
 
         None while a call of it waits or when it is gone; our own client holds a call open all the time.
         """
         with self._changed:
             there = self._conversation.phase not in (Phase.LOST, Phase.DONE) and self._conversation.waiting is None
-            return (self.caller.peer, self.connection) if there and not self.hello.own else None
+            return (self.caller.peer, self.connection) if there and not self.handshake.own else None
 
-    def shake(self, info: TrainingInfo, hello: Hello, caller: Caller, *, resumes: bool) -> None:
+    def shake(self, info: TrainingInfo, handshake: Handshake, caller: Caller, *, resumes: bool) -> None:
         """It introduced itself again."""
         with self._changed:
             self.connection += 1
-            self._info, self.hello, self.caller = info, hello, caller
-            self._parts.expect(hello.graphs)
-            self._tell(self._conversation.shake(self._clock(), resumes=resumes, features=info.features))
+            self._info, self.handshake, self.caller = info, handshake, caller
+            self._parts.expect(handshake.graphs)
+            self._notify(self._conversation.shake(self._clock(), resumes=resumes, features=info.features))
             if not self._conversation.hits_are_coming:
                 self._parts.drop_coming()
         self.emit()
@@ -325,13 +338,13 @@ class RemoteTraining:
         """It said that it is done, and which step ended last, if it counts them."""
         with self._changed:
             stop = self._conversation.stop
-            self._tell(self._conversation.finish(step))
+            self._notify(self._conversation.finish(step))
             if self._conversation.stop is not stop:  # it came through steps without hits after it stood there
                 self._parts.show_hits()
         self.emit()
 
     def lacks(self, unrecorded: Sequence[Unrecorded]) -> None:
-        """Returns what it says it could not record so far."""
+        """Takes what it says it could not record so far."""
         if unrecorded:
             with self._changed:
                 self._unrecorded = together(self._unrecorded, unrecorded)
@@ -340,7 +353,7 @@ class RemoteTraining:
         """Graphs of one stream, for which ``size`` bytes of memory were taken."""
         with self._changed:
             if self._parts.add_graphs(graphs, size):
-                self._tell([Event.GRAPH])
+                self._notify([Event.GRAPH])
         self.emit()
 
     def take_hits(self, hits: Sequence[ReceivedHit], size: int, left_out: int) -> None:
@@ -384,11 +397,11 @@ class RemoteTraining:
             while (command := conversation.command(number)) is None and conversation.waiting == number:
                 self._changed.wait(_SAFETY_SECONDS)
             if command is not None:
-                self._tell(conversation.after(command))
+                self._notify(conversation.after(command))
         self.emit()
         if command is None:
             return None
-        swapped = not self.hello.own and self.hello.judged.version < RIGHT_TOLERANCES
+        swapped = not self.handshake.own and self.handshake.judged.version < RIGHT_TOLERANCES
         return encode(command, swap_tolerances=swapped)
 
     def emit(self) -> None:
@@ -410,10 +423,10 @@ class RemoteTraining:
 
     def _act(self, act: Callable[[Conversation], Events]) -> None:
         with self._changed:
-            self._tell(act(self._conversation))
+            self._notify(act(self._conversation))
         self.emit()
 
-    def _tell(self, events: Sequence[Event]) -> None:
+    def _notify(self, events: Sequence[Event]) -> None:
         if events:
             self._events.extend(events)
         self._changed.notify_all()
@@ -429,13 +442,13 @@ class RemoteTraining:
             self._parts.show_hits()
         if rechecked and question is not None:
             question.answer = self._parts.hits
-        self._tell(events)
+        self._notify(events)
 
     def _left(self, number: int) -> None:
         self._act(lambda it: it.leave(number))
 
     def _numbers(self, level: Level, tensors: Sequence[RemoteTensor], progress: ProgressFn) -> list[RemoteStats]:
-        if not self.hello.own and self.hello.judged.version < VIEWS_NUMBERS:
+        if not self.handshake.own and self.handshake.judged.version < VIEWS_NUMBERS:
             raise UnsupportedError(
                 f"{self._info.program} cannot be asked for statistics or shapes", hint="fetch the values instead"
             )
@@ -500,3 +513,264 @@ class RemoteTraining:
     def _over(self, question: Question) -> bool:
         with self._changed:
             return self._changed.wait_for(lambda: not question.open, _LOOK_SECONDS)
+
+
+_REFUSALS: Final = 100
+_STRANGERS: Final = 1024
+"""Clients that are remembered without being trainings: turned away, or not introduced yet."""
+_MINUTE: Final = 60.0
+_GONE: Final = (Phase.LOST, Phase.DONE)
+
+V = TypeVar("V")
+
+
+class Remembered(OrderedDict[str, V]):
+    """The newest entries."""
+
+    def put(self, key: str, value: V) -> None:
+        """Adds an entry and forgets the oldest when there are too many."""
+        self[key] = value
+        self.move_to_end(key)
+        if len(self) > _STRANGERS:
+            self.popitem(last=False)
+
+
+class Registry:
+    """All trainings of a server."""
+
+    def __init__(self, clock: Callable[[], float], limits: Limits, memory: Memory) -> None:
+        self._clock, self._limits, self._memory = clock, limits, memory
+        self._lock = threading.Lock()
+        self._trainings: list[RemoteTraining] = []
+        self._callers: dict[str, RemoteTraining] = {}
+        self._listeners: tuple[Listener, ...] = ()
+        self._refusals: deque[str] = deque(maxlen=_REFUSALS)
+        self._number = 0
+        self._periods: Remembered[int] = Remembered()
+        self._turned_away: Remembered[bool] = Remembered()
+        self._strikes: Remembered[int] = Remembered()
+        self._handshakes: Remembered[deque[float]] = Remembered()
+
+    # For people ----------------------------------------------------------------------------------------------------
+
+    @property
+    def refusals(self) -> Sequence[str]:
+        """The reasons why clients were turned away."""
+        with self._lock:
+            return tuple(self._refusals)
+
+    def all(self) -> Sequence[RemoteTraining]:
+        """Every training."""
+        with self._lock:
+            return tuple(self._trainings)
+
+    def listen(self, listener: Listener) -> Callable[[], None]:
+        """Calls ``listener`` for every event from now on."""
+        with self._lock:
+            self._listeners = (*self._listeners, listener)
+
+        def end() -> None:
+            with self._lock:
+                self._listeners = tuple(each for each in self._listeners if each is not listener)
+
+        return end
+
+    def notify(self, training: Training | None, event: Event) -> None:
+        """Tells listeners. One that fails harms neither the others nor the training that is being answered."""
+        for listener in self._listeners:
+            try:
+                listener(training, event)
+            except Exception:  # noqa: PERF203 - each by itself
+                logging.getLogger(__name__).exception("a listener failed at %s", event)
+
+    # For the calls -------------------------------------------------------------------------------------------------
+
+    def refuse(self, who: str, why: str, training: RemoteTraining | None = None) -> None:
+        """Notes why a client is turned away; the same is noted once."""
+        line = f"{who}: {why}"
+        with self._lock:
+            if line in self._refusals:
+                return
+            self._refusals.append(line)
+        self.notify(training, Event.REFUSED)
+
+    def turn_away(self, caller: Caller, handshake: Handshake) -> None:
+        """A client that knows of no versions: it is told to exit when it waits."""
+        with self._lock:
+            self._turned_away.put(caller.key, True)
+        self.refuse(caller.address, handshake.judged.refusal)
+
+    def is_turned_away(self, caller: Caller) -> bool:
+        """Tells whether this client was."""
+        with self._lock:
+            return caller.key in self._turned_away
+
+    def early_beat(self, caller: Caller, period: int) -> None:
+        """A heartbeat of a client that has not introduced itself yet: MindSpore's first one."""
+        with self._lock:
+            self._periods.put(caller.key, period)
+
+    def strike(self, caller: Caller, why: str) -> bool:
+        """A broken rule; True when the client is cut off now."""
+        with self._lock:
+            number = self._strikes.get(caller.key, 0) + 1
+            self._strikes.put(caller.key, number)
+            cut = number == self._limits.strikes
+            training = self._callers.get(caller.key)
+        if cut:
+            self.refuse(caller.address, f"cut off: {why}", training)
+            if training is not None:
+                training.cut()
+        return cut
+
+    def is_cut_off(self, caller: Caller) -> bool:
+        """Tells whether this client broke too many rules."""
+        with self._lock:
+            return self._strikes.get(caller.key, 0) >= self._limits.strikes
+
+    def find(self, caller: Caller) -> RemoteTraining | None:
+        """The training that a call belongs to."""
+        with self._lock:
+            training = self._callers.get(caller.key)
+        return None if training is None or training.hidden else training
+
+    def adopt(self, caller: Caller, device: str) -> RemoteTraining | None:
+        """The training of a client of MindSpore whose connection broke: it goes on without introducing itself.
+
+        Only when there is no doubt: one training of that machine and device that waits in no other connection, or one
+        of them that is known to be lost.
+        """
+        with self._lock:
+            fitting = [each for each in self._trainings if _same_place(each, caller, device)]
+            fitting = [each for each in fitting if each.phase is not Phase.DONE and not each.hidden]
+            fitting = [each for each in fitting if each.phase is Phase.LOST] or fitting
+            if len(fitting) != 1:
+                return None
+            self._rebind(fitting[0], caller)
+        fitting[0].moved(caller)
+        return fitting[0]
+
+    def greet(self, caller: Caller, handshake: Handshake) -> RemoteTraining | None:
+        """A handshake: a training that is new, or comes back. None when there are too many."""
+        with self._lock:
+            if not self._may_greet(caller):
+                return None
+            known = self._known(caller, handshake)
+            period = self._periods.pop(caller.key, None)
+            training = known or self._add(caller, handshake)
+            if training is None:
+                return None
+            self._rebind(training, caller)
+        if known is None:
+            self._welcome(training, caller, handshake)
+        else:
+            info = self._info(known.info.number, known.info.rank, caller, handshake)
+            known.shake(info, handshake, caller, resumes=handshake.own and known.handshake.session == handshake.session)
+        if period is not None:
+            training.beat(period)
+        return training
+
+    # How ----------------------------------------------------------------------------------------------------------
+
+    def _may_greet(self, caller: Caller) -> bool:
+        now = self._clock()
+        times = self._handshakes.get(caller.key) or deque(maxlen=self._limits.handshakes)
+        self._handshakes.put(caller.key, times)
+        full = len(times) == times.maxlen and now - times[0] < _MINUTE
+        times.append(now)
+        return not full
+
+    def _known(self, caller: Caller, handshake: Handshake) -> RemoteTraining | None:
+        for training in reversed(self._trainings):
+            before = training.handshake
+            if (
+                training.hidden
+                or before.own != handshake.own
+                or before.judged.admission is not handshake.judged.admission
+            ):
+                continue
+            if handshake.own:
+                if handshake.session and before.session == handshake.session:
+                    return training
+                if handshake.place and (before.place, before.rank) == (handshake.place, handshake.rank):
+                    return training
+                if handshake.session or handshake.place:
+                    continue
+            if training.caller.key == caller.key:
+                return training
+        return None
+
+    def _add(self, caller: Caller, handshake: Handshake) -> RemoteTraining | None:
+        if sum(each.phase not in _GONE for each in self._trainings) >= self._limits.clients:
+            return None
+        if len(self._trainings) >= max(self._limits.remembered, self._limits.clients + 1):
+            self._forget(next(each for each in self._trainings if each.phase in _GONE))
+        self._number += 1
+        info = self._info(self._number, self._rank(caller, handshake), caller, handshake)
+        training = RemoteTraining(
+            info,
+            handshake,
+            caller,
+            clock=self._clock,
+            limits=self._limits,
+            memory=self._memory,
+            listener=self.notify,
+        )
+        self._trainings.append(training)
+        return training
+
+    def _forget(self, training: RemoteTraining) -> None:
+        self._trainings.remove(training)
+        self._callers = {key: each for key, each in self._callers.items() if each is not training}
+        training.hidden = True
+        training.forget()
+
+    def _rebind(self, training: RemoteTraining, caller: Caller) -> None:
+        self._callers = {key: each for key, each in self._callers.items() if each is not training}
+        self._callers[caller.key] = training
+
+    def _welcome(self, training: RemoteTraining, caller: Caller, handshake: Handshake) -> None:
+        training.announce(Event.CONNECTED)
+        if handshake.judged.admission is Admission.MISMATCH:
+            self.refuse(caller.address, handshake.judged.refusal, training)
+
+    def _rank(self, caller: Caller, handshake: Handshake) -> int:
+        """Its own rank when it says one that no other holds, else the next free one.
+
+        One that is lost keeps its rank, unless it is plain that this is its successor.
+        """
+        held = {
+            each.info.rank
+            for each in self._trainings
+            if each.phase is not Phase.DONE
+            and not (each.phase is Phase.LOST and (handshake.rank is not None or each.caller.host == caller.host))
+        }
+        if handshake.rank is not None and handshake.rank not in held:
+            return handshake.rank
+        return next(rank for rank in range(len(held) + 1) if rank not in held)
+
+    def _info(self, number: int, rank: int, caller: Caller, handshake: Handshake) -> TrainingInfo:
+        info = TrainingInfo(
+            number=number,
+            rank=rank,
+            world_size=handshake.world_size,
+            address=caller.address,
+            device=handshake.device,
+            backend=handshake.backend,
+            program=handshake.program,
+            features=handshake.features,
+            warning=handshake.judged.warning or handshake.judged.refusal,
+        )
+        # Kernel by kernel on GPU: the runtime before 1.5 could.
+        old_gpu = not handshake.own and handshake.backend == "GPU" and handshake.judged.version < VIEWS_NUMBERS
+        return replace(info, features=wire.RUNS_TO_NODES) if old_gpu else info
+
+
+def _same_place(training: RemoteTraining, caller: Caller, device: str) -> bool:
+    """Tells whether a training of MindSpore ran on this machine and device, and waits in no call."""
+    return (
+        not training.handshake.own
+        and training.caller.host == caller.host
+        and training.handshake.device == device
+        and not training.waiting
+    )

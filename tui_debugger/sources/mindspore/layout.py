@@ -1,4 +1,4 @@
-"""Where a run lies, and what its directories hold, by names only.
+"""Finds a run, and says what its directories hold, by names only.
 
 Step directories can hold a million files, so nothing here lists one: a directory is recognised by the names
 of a few entries, and every scan stops early.
@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Final
 
 from tui_debugger.errors import NotADumpError
 from tui_debugger.opener import why_not
-from tui_debugger.sources.reader import Recognised, Sureness
+from tui_debugger.sources.registry import Recognised, Sureness
 
 if TYPE_CHECKING:
     from tui_debugger.cache.store import DiskCache
     from tui_debugger.model import UnreadablePart
     from tui_debugger.sources.base import Source
-    from tui_debugger.sources.reader import Reader
+    from tui_debugger.sources.registry import Reader
 
 
 AUXILIARY = frozenset({".dump_metadata", "graphs", "execution_order", "debug_files"})
@@ -122,12 +122,12 @@ def stamp(path: Path) -> Stamp:
 
 
 def is_directory(path: Path) -> bool:
-    """Whether a path is a directory that we may know of; never raises, unlike ``Path.is_dir`` before Python 3.14."""
+    """Tells whether a path is a directory that we may see; never raises, unlike ``Path.is_dir`` before Python 3.14."""
     return os.path.isdir(path)  # noqa: PTH112 - see above
 
 
 def may_hold_tensors(path: Path | bytes) -> bool:
-    """Whether something in a directory that is none of a dump looks like a tensor's file, or it cannot be listed."""
+    """Tells whether a directory that is none of a dump has what looks like a tensor's file, or cannot be listed."""
     try:
         with os.scandir(os.fsdecode(path)) as entries:
             return any(entry.name.endswith(_TENSOR) or entry.name == "statistic.csv" for entry in entries)
@@ -250,7 +250,7 @@ LOOKED_FOR = "directories rank_0, rank_1 ... that hold .dump_metadata/, graphs/,
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Where a run lies and what inside it was named.
+    """The place of a run, and the part of it that was named.
 
     Attributes:
         root: the directory that holds the ``rank_N`` directories.

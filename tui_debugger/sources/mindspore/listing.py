@@ -21,8 +21,7 @@ import numpy.typing as npt
 from tui_debugger.arrays import Int16, Int32, Int64, Integers, Mask, UInt8, UInt16
 from tui_debugger.model import Progress, ProgressFn
 from tui_debugger.opener import read_lines, why_not
-from tui_debugger.sources.base import Names, States, directory_states
-from tui_debugger.sources.columns import tensor_keys
+from tui_debugger.sources.base import Names, States, directory_states, tensor_keys
 from tui_debugger.sources.mindspore.layout import GraphDirectory, may_hold_tensors
 from tui_debugger.sources.mindspore.names import SUFFIX, KnownNames, Parts, Pattern
 from tui_debugger.sources.mindspore.run_order import Span, begins, numbered, runs_at, span
@@ -69,7 +68,7 @@ class IrregularNames:
 
 NO_IRREGULAR_NAMES = IrregularNames(np.zeros(0, np.int64), Names.of([]))
 _BATCH = 1 << 14
-"""So many names are made at once: those of a step with a million files would take 200 MB."""
+"""The number of names that are made at once: those of a step with a million files would take 200 MB."""
 NO_FILE = -1
 """In place of an ending: there is no file, only a row of statistics."""
 
@@ -153,7 +152,7 @@ class Block(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class StepRuns:
-    """What time stamps say about the files of a step, and about its recorded rows behind them.
+    """The runs of a step's files, and of its recorded rows behind them, as time stamps tell.
 
     Attributes:
         run: the run of its graph within the step that wrote each, from 1; None where every directory holds one run.
@@ -279,7 +278,7 @@ class RecordedRows:
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """What one directory holds; duplicates are still there.
+    """The contents of one directory; duplicates are still there.
 
     Attributes:
         directory: as ``os.fsencode`` bytes.
@@ -367,7 +366,7 @@ class Listing:
 
     @cached_property
     def runs(self) -> StepRuns:
-        """Which run wrote what."""
+        """The run that wrote each file."""
         return runs_of_step(self)
 
     @cached_property

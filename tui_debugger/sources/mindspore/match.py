@@ -1,4 +1,4 @@
-"""Which dump files hang on which graph node.
+"""Matches dump files with the nodes of the graph.
 
 Names say which nodes a group of files may belong to. Each generation spells an operator differently (see ``names``).
 Scope-less names and names with ``--`` say exactly which node they mean. Names of 2.7 to 2.10 do not: ``/`` became
@@ -28,8 +28,7 @@ import numpy.typing as npt
 
 from tui_debugger.arrays import Int64, Mask
 from tui_debugger.graph.table import CONSTANT, PARAMETER, NodeFlag, NodeTable
-from tui_debugger.sources.mindspore.assign import Net, Pool, Solution, Solver
-from tui_debugger.sources.mindspore.data_flow import (
+from tui_debugger.sources.mindspore.assign import (
     IN,
     OUT,
     UNKNOWN,
@@ -37,6 +36,10 @@ from tui_debugger.sources.mindspore.data_flow import (
     Flow,
     Known,
     Load,
+    Net,
+    Pool,
+    Solution,
+    Solver,
     TimeBounds,
     build_flow,
     ranks,
@@ -77,7 +80,7 @@ class Candidates:
 
     @property
     def settled(self) -> bool:
-        """Whether names alone decide: one node, one group, spelled alike."""
+        """True if names alone decide: one node, one group, spelled alike."""
         return len(self.rows) == 1 == len(self.groups) and self.named.get(self.groups[0]) == self.rows[0]
 
 
@@ -224,7 +227,7 @@ _MANY = 2**15
 
 @dataclass(frozen=True, slots=True)
 class GroupFacts:
-    """What is known about one group before it is matched."""
+    """The facts about one group before it is matched."""
 
     files: Files
     timestamp: int
@@ -387,13 +390,13 @@ class FileGroup:
 
     @property
     def key(self) -> Key:
-        """What names the group in every step."""
+        """The key of the group in every step."""
         return self.op_type, self.op_name
 
 
 @dataclass(frozen=True)
 class Match:
-    """Where the groups of one call hang.
+    """The nodes that the groups of one call belong to.
 
     Attributes:
         keys: (op_type, op_name) per group.
@@ -437,7 +440,7 @@ def match_files(
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How contents of files are learned: see ``match_files``."""
+    """The way in which contents of files are learned: see ``match_files``."""
 
     load: Load
     known: Known | None = None
@@ -654,7 +657,7 @@ class _Matching:
 
 
 class _Earlier:
-    """What an earlier step knows, by name."""
+    """The knowledge of an earlier step, by name."""
 
     def __init__(self, match: Match | None) -> None:
         self._rows: dict[Key, tuple[int, ...]] = {}
@@ -668,7 +671,7 @@ class _Earlier:
 
     @property
     def doubts(self) -> bool:
-        """Whether any name was uncertain."""
+        """True if any name was uncertain."""
         return bool(self._doubted)
 
     def rows(self, key: Key) -> tuple[int, ...]:

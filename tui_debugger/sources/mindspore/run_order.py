@@ -40,13 +40,13 @@ import numpy as np
 from tui_debugger.arrays import Int64, Mask, UInt16
 
 MOST_ROUNDS = 2**16 - 1
-"""What the column of rounds holds."""
+"""The most that the column of rounds holds."""
 DAY = 24 * 3600 * 10**6
 """In microseconds: stamps further from the middle of their run are not believed."""
 
 
 class Span(NamedTuple):
-    """When a run's operators were written: microseconds since the epoch; 0, 0 when no time is known.
+    """The time in which a run's operators were written: microseconds since the epoch; 0, 0 when no time is known.
 
     Attributes:
         began, ended: first and last stamp of operators; of parameters where there is nothing else.
@@ -134,7 +134,7 @@ def numbered(key: Int64, time: Int64, run: UInt16, several: Mask, recorded: Mask
 
 
 def span(time: Int64, operator: Mask) -> Span:
-    """When one run was written."""
+    """The time in which one run was written."""
     operators, parameters = _sane(time[operator]), _sane(time[~operator])
     if not len(operators):
         operators = parameters
@@ -358,7 +358,7 @@ def _ascending(times: Sequence[int]) -> list[int]:
 
 
 class _Clock:
-    """When a step ran, as far as those with numbers up to its own tell."""
+    """The time at which a step ran, as far as those with numbers up to its own tell."""
 
     def __init__(self, timed: Sequence[tuple[int, int]]) -> None:
         """``timed`` are (step, time) of the dumped runs of all graphs, ascending."""

@@ -1,36 +1,488 @@
-"""A MindSpore dump as a Source, and what ``.dump_metadata`` (all of it optional) tells about it."""
+"""A MindSpore dump as a Source: ranks with run history, steps, nodes and tensors, read on demand and kept."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import threading
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 from tui_debugger.cache.store import DiskCache
 from tui_debugger.errors import BadGraphError
+from tui_debugger.graph.build import directory_names
 from tui_debugger.graph.messages import ParsedGraph, read_graph
 from tui_debugger.graph.table import NodeTable
-from tui_debugger.model import GraphRun, ProgressFn, ReadSpec, RunInfo, UnreadablePart, no_progress
-from tui_debugger.opener import METADATA_LIMIT, read_regular, why_not
+from tui_debugger.model import GraphRun, ProgressFn, ReadSpec, RunInfo, UnreadablePart, no_progress, turns
+from tui_debugger.opener import METADATA_LIMIT, read_lines, read_regular, why_not
 from tui_debugger.sources.base import Capability, Changes, TensorTable, Writer
-from tui_debugger.sources.mindspore.layout import Found, find_dump, is_directory, list_ranks
-from tui_debugger.sources.mindspore.names import parse_name
-from tui_debugger.sources.mindspore.nodes import graph_paths
-from tui_debugger.sources.mindspore.rank import RankRun
+from tui_debugger.sources.mindspore.layout import (
+    NEVER,
+    Found,
+    RankLayout,
+    Stamp,
+    find_dump,
+    is_directory,
+    list_ranks,
+    read_layout,
+    relative,
+    stamp,
+)
+from tui_debugger.sources.mindspore.listing import NOT_LISTED, Block, Listing, Place
+from tui_debugger.sources.mindspore.names import Pattern, parse_name
+from tui_debugger.sources.mindspore.nodes import (
+    GraphFiles,
+    NodeMap,
+    Signature,
+    graph_paths,
+    graph_signature,
+    read_graphs,
+    unreadable_directories,
+)
+from tui_debugger.sources.mindspore.run_order import RunOrder
+from tui_debugger.sources.mindspore.statistics import FILE as STATISTICS
 from tui_debugger.sources.mindspore.statistics import read_rows
+from tui_debugger.sources.mindspore.steps import RunTimes, StepListings
+from tui_debugger.sources.mindspore.tensors import Arrangement, StepTable, step_table
 
-DIRECTORY = ".dump_metadata"
+ORDER_DIRECTORY = "execution_order"
+FILE = re.compile(r"ms_global_execution_order_graph_(\d{1,9})\.csv")
+
+
+@dataclass(frozen=True)
+class History:
+    """The steps at which every root graph ran, as the history files of one rank tell.
+
+    Attributes:
+        lines: steps by root graph, as they stand in its file. A second run into the same directory repeats lines, and
+            rank 0's file can hold the lines of all ranks: see ``run_order`` for what they mean.
+        notices: broken lines, unreadable files.
+        parts: the files that cannot be read.
+    """
+
+    lines: Mapping[int, Sequence[int]]
+    notices: tuple[str, ...] = ()
+    parts: tuple[UnreadablePart, ...] = ()
+
+    @cached_property
+    def steps(self) -> Mapping[int, frozenset[int]]:
+        """Set of steps by root graph."""
+        return {root: frozenset(lines) for root, lines in self.lines.items()}
+
+
+def read_history(rank: Path) -> History:
+    """Reads ``ms_global_execution_order_graph_N.csv``: one step per line, no header."""
+    steps: dict[int, tuple[int, ...]] = {}
+    notices: list[str] = []
+    parts: list[UnreadablePart] = []
+    for root, path in _files(rank):
+        name = f"{rank.name}/{ORDER_DIRECTORY}/{path.name}"
+        try:
+            lines = list(read_lines(path))
+        except OSError as error:
+            notices.append(f"{name} cannot be read")
+            parts.append(UnreadablePart(name, why_not(path, error, wanted="a file"), graph=True))
+            continue
+        values = [line.strip().rstrip(b",") for line in lines]
+        good = [int(value) for value in values if value.isdigit() and len(value) <= 9]
+        broken = sum(1 for value in values if value) - len(good)
+        if broken:
+            notices.append(f"{name}: {broken} broken lines ignored")
+        if good:
+            steps[root] = tuple(good)
+    return History(steps, tuple(notices), tuple(parts))
+
+
+def history_signature(rank: Path) -> tuple[tuple[str, Stamp], ...]:
+    """Returns what changes when a history file appears or grows."""
+    return tuple((path.name, stamp(path)) for _, path in _files(rank))
+
+
+def _files(rank: Path) -> list[tuple[int, Path]]:
+    """(root graph, path) of the history files."""
+    try:
+        found = [(FILE.fullmatch(path.name), path) for path in (rank / ORDER_DIRECTORY).iterdir()]
+    except OSError:
+        return []
+    return sorted((int(match[1]), path) for match, path in found if match)
+
+
+def check_history(history: History, layout: RankLayout) -> list[str]:
+    """Notices about a history that is missing or contradicts the dumped steps."""
+    notices: list[str] = []
+    name = layout.path.name
+    mains = root_graphs(history, layout)
+    roots = sorted({graph.root_graph for graph in layout.graphs if mains is None or graph.root_graph in mains})
+    missing = [root for root in roots if root not in history.steps]
+    if missing and missing == roots:
+        notices.append(f"{name} has no run history: derived from the dumped steps")
+    elif missing:
+        graphs = ", ".join(map(str, missing))
+        notices.append(f"{name} has no run history of graph {graphs}: derived from the dumped steps")
+    for root in roots:
+        extra = sorted(layout.dumped(root) - history.steps.get(root, layout.dumped(root)))
+        if extra:
+            steps = ", ".join(map(str, extra[:5])) + (", …" if len(extra) > 5 else "")
+            notices.append(f"{name}: steps {steps} of graph {root} are dumped but not in the run history")
+    return notices
+
+
+def root_graphs(history: History, layout: RankLayout) -> frozenset[int] | None:
+    """Numbers of the graphs that training starts, as far as a rank tells; None when it does not.
+
+    Only those have a history file. A graph that has none is called by others (control flow), unless it ran at a step at
+    which none of those did: then its history is missing.
+    """
+    if not history.lines:
+        return None
+    ran = frozenset[int]().union(*history.steps.values())
+    others = {graph.root_graph for graph in layout.graphs if not ran.issuperset(graph.steps)}
+    return frozenset(history.lines) | others
+
+
+def graph_runs(order: RunOrder, times: RunTimes, names: Mapping[int, str]) -> tuple[GraphRun, ...]:
+    """Every run in the order in which they ran.
+
+    Args:
+        order: the order.
+        times: may know more exactly when runs began.
+        names: graph name by number of its directory; MindSpore's own naming where it is missing.
+    """
+    turn_of = turns([run.step for run in order.runs])
+    return tuple(
+        GraphRun(
+            run.step,
+            run.root,
+            names.get(run.root, f"kernel_graph_{run.root}"),
+            run.dumped,
+            run.round,
+            times.began(run.root, run.step) or run.began,
+            turn,
+        )
+        for run, turn in zip(order.runs, turn_of, strict=True)
+    )
+
+
+_MATCH_STEPS = 4
+"""The number of steps that may be read to decide which files belong to which node."""
+_WATCHED_STEPS = 4
+_WATCHED_DIRECTORIES = 16
+"""The number of step directories that are watched: those of the newest steps, where graphs have many."""
+_MOST_ROWS = 4_000_000
+"""The rows of tensor tables that are kept per rank: 200 MB, a fifth of that when the steps hold the same files."""
+
+_Alike = tuple[tuple[Pattern, ...], tuple[Block, ...]]
+"""The things that steps have in common that are arranged alike."""
+
+
+@dataclass(frozen=True, slots=True)
+class RankChanges:
+    """The changes in one rank."""
+
+    new_steps: tuple[int, ...] = ()
+    grown_steps: tuple[int, ...] = ()
+    new_nodes: bool = False
+    rebuilt: bool = False
+
+
+class RankRun:
+    """Everything about one rank, read on demand and kept. Safe to call from any thread.
+
+    Long work (node table, listings) holds one lock of the rank; what is quick never waits for it.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        path: Path,
+        lender: Callable[[RankRun], Path | None],
+        right_mean: bool,
+        store: DiskCache | None = None,
+        *,
+        nets: Callable[[], Collection[str]] = tuple,
+    ) -> None:
+        """Reads the names of nets, graphs and steps, and the history files.
+
+        Args:
+            number: rank number.
+            path: its directory.
+            lender: finds the directory of another rank whose graph this one may use, or None.
+            right_mean: recorded means can be believed (MindSpore 2.4 and newer).
+            store: remembers listings.
+            nets: what nets of the dump are called, as far as others know.
+        """
+        self.number = number
+        self.path = path
+        self._lender = lender
+        self._store = store
+        self._right_mean = right_mean
+        self._work = threading.RLock()
+        self._known_nets = nets
+        self._layout = read_layout(path, number, nets())
+        self._history_signature = history_signature(path)
+        self._history = read_history(path)
+        self._times = RunTimes()
+        self._listings = StepListings(store)
+        self._forget_nodes()
+
+    def _forget_nodes(self) -> None:
+        self._nodes: NodeMap | None = None
+        self._graph_source = self.path
+        self._signature: Signature = ()
+        self._graph_notices: tuple[str, ...] = ()
+        self._graph_parts: tuple[UnreadablePart, ...] = ()
+        self._tables: dict[int, StepTable] = {}
+        self._rows = 0
+        self._arrangements: WeakValueDictionary[_Alike, Arrangement] = WeakValueDictionary()
+        self._arranged = 0
+        self._listings.forget_all()
+        self._provisional = False
+        self._half_matched = False
+        self._grew = False
+
+    @property
+    def nets(self) -> tuple[str, ...]:
+        """Net names that have data."""
+        return tuple(dict.fromkeys(graph.net for graph in self._layout.graphs))
+
+    @property
+    def generation(self) -> str:
+        """MindSpore versions that write such file names; empty when they do not say."""
+        return self._listings.generation
+
+    def notices(self) -> list[str]:
+        """Returns what is missing, broken or ignored, one sentence each."""
+        notices = [*self._history.notices, *check_history(self._history, self._layout), *self._graph_notices]
+        trainings = len(self._order().begins)
+        if trainings > 1:
+            notices.append(
+                f"{self.path.name}: the directory holds {trainings} trainings one after the other; "
+                "dump each into a directory of its own to see them apart"
+            )
+        totals: dict[str, int] = {}
+        for complaints in list(self._listings.complaints.values()):
+            for text, count in complaints.items():
+                totals[text] = totals.get(text, 0) + count
+        notices += [f"{self.path.name}: {count} {text}{_what_became(text)}" for text, count in totals.items()]
+        if self._nodes is not None and self._nodes.uncertain:
+            notices.append(
+                f"{self.path.name}: {self._nodes.uncertain} nodes, marked ?, may show the values of another node of "
+                "the same scope and type, whose files have names that fit as well; inputs and outputs dumped together "
+                "(input_output 0) usually tell them apart"
+            )
+        return notices
+
+    def unreadable(self) -> list[UnreadablePart]:
+        """The parts that could not be listed or read: of the layout, of listed steps, of graphs that were read."""
+        root = self.path.parent
+        listed = [
+            UnreadablePart(relative(path, root), why, self.number, step) for path, why, step in self._listings.missing()
+        ]
+        found = {(part.where, part.why): part for part in (*self._layout.parts, *listed)}
+        graphs = {part.where: part for part in (*self._history.parts, *self._graph_parts)}
+        return [*found.values(), *(replace(part, rank=self.number) for part in graphs.values())]
+
+    def steps(self) -> Sequence[int]:
+        """Dumped steps in the order of their first runs."""
+        return self._order().steps
+
+    def history(self) -> Sequence[GraphRun]:
+        """The runs in their order; graph names are MindSpore's usual ones until the node table is read."""
+        graphs = self._nodes.table.graphs if self._nodes is not None else ()
+        return graph_runs(self._order(), self._times, directory_names(graphs))
+
+    def previous_run(self, root_graph: int, step: int, round: int = 0) -> tuple[int, int] | None:  # noqa: A002
+        """See ``base.Source.previous_run``."""
+        return self._order().previous(root_graph, step, round)
+
+    def nodes(self, progress: ProgressFn = no_progress) -> NodeTable:
+        """The node table; the first call reads the graph and matches the files of some steps."""
+        return self._map(progress).table
+
+    def tensors(self, step: int, progress: ProgressFn = no_progress) -> StepTable:
+        """The tensor table of a step; the first call lists its directories. May make the node table longer."""
+        table = self._tables.get(step)
+        if table is not None:
+            return table
+        with self._work:
+            nodes = self._map(progress)
+            if step not in self._tables:
+                listing = self._listing(step, progress)
+                length = len(nodes.table)
+                table = self._table(nodes, step, listing, progress)
+                self._listings.drop(step)
+                self._grew = self._grew or len(nodes.table) != length
+                if not self._places(step):
+                    return table  # not dumped (yet): not worth keeping
+                self._keep(step, table)
+            return self._tables[step]
+
+    def graph_files(self) -> Sequence[Path]:
+        """The graph files that the nodes come from: this rank's own, or those of the rank that lends them."""
+        return graph_paths(self._find_graphs()[0])
+
+    def statistic_files(self, step: int) -> Sequence[Path]:
+        """The statistic files of a step."""
+        paths = (graph.steps[step] / STATISTICS for graph in self._layout.graphs_at(step))
+        return [path for path in paths if stamp(path) != NEVER]
+
+    def refresh(self) -> RankChanges:
+        """Looks at directory times and names; reads nothing but history files that changed."""
+        with self._work:
+            before = set(self._layout.steps)
+            self._layout = read_layout(self.path, self.number, self._known_nets())
+            after = set(self._layout.steps)
+            signature = history_signature(self.path)
+            if signature != self._history_signature:
+                self._history_signature, self._history = signature, read_history(self.path)
+                if self._nodes is not None:
+                    self._nodes.name_roots(self._roots())
+            self._times.look_again()
+            grown = {step for step in self._listings.steps if self._listings.changed(step, self._places(step))}
+            new_nodes, self._grew = self._grew, False
+            rebuilt = self._nodes is not None and self._outdated_nodes(grown, bool(after - before))
+            if rebuilt:
+                grown = set(self._listings.steps)
+                self._forget_nodes()
+            self._times.forget(grown)
+            for step in grown:
+                self._drop(step)
+                self._listings.forget(step)
+            fresh = tuple(sorted(after - before))
+            return RankChanges(fresh, tuple(sorted(grown & (before | after))), new_nodes or rebuilt, rebuilt)
+
+    def watch_paths(self) -> list[Path]:
+        """Directories in which something new shows: the levels above the steps, the newest and the listed steps."""
+        layout = self._layout
+        paths = [self.path, self.path / "graphs", self.path / "execution_order"]
+        found: list[tuple[int, Path]] = []
+        for graph in layout.graphs:
+            paths += [graph.path.parent, graph.path]
+            newest = max(graph.steps, default=None)
+            listed = [step for step in sorted(self._listings.steps)[-_WATCHED_STEPS:] if step in graph.steps]
+            found += [(step, graph.steps[step]) for step in dict.fromkeys((*listed, newest)) if step is not None]
+        found.sort(key=lambda each: -each[0])
+        paths += [path for _, path in found[:_WATCHED_DIRECTORIES]]
+        return list(dict.fromkeys(paths))
+
+    def _keep(self, step: int, table: StepTable) -> None:
+        """Keeps a table; the oldest ones give way when all together would fill the memory."""
+        self._tables[step] = table
+        self._rows += len(table)
+        for old in list(self._tables) if self._rows > _MOST_ROWS else ():
+            if self._rows <= _MOST_ROWS or old == step:
+                break
+            self._drop(old)
+
+    def _drop(self, step: int) -> None:
+        table = self._tables.pop(step, None)
+        self._rows -= len(table) if table is not None else 0
+
+    def _map(self, progress: ProgressFn) -> NodeMap:
+        nodes = self._nodes
+        if nodes is not None:
+            return nodes
+        with self._work:
+            if self._nodes is None:
+                self._nodes = self._read_nodes(progress)
+            return self._nodes
+
+    def _read_nodes(self, progress: ProgressFn) -> NodeMap:
+        """Reads the graph, then finds the nodes of the files of each root graph's first step."""
+        files = self._read_graphs(progress)
+        nodes = NodeMap(files, self._store, self._roots())
+        nodes.put_in_order(self._order().graphs)
+        steps = self._layout.steps
+        first = sorted({min(graph.steps) for graph in self._layout.graphs if graph.steps})
+        self._provisional = nodes.has_graph and bool(first) and first[-1] == steps[-1]
+        for step in first:
+            nodes.resolve(self._listing(step, progress), progress)
+        for step in [step for step in steps if step not in first][: _MATCH_STEPS - 1]:
+            if not nodes.open:
+                break
+            nodes.settle(self._listing(step, progress), progress)
+        return nodes
+
+    def _roots(self) -> frozenset[int] | None:
+        """Numbers of the graphs that training starts: as this rank tells, else the one that lends graphs."""
+        roots = root_graphs(self._history, self._layout)
+        lender = self._lender(self) if roots is None else None
+        return root_graphs(read_history(lender), self._layout) if lender is not None else roots
+
+    def _read_graphs(self, progress: ProgressFn) -> GraphFiles:
+        self._graph_source, self._signature = self._find_graphs()
+        files = read_graphs(self._graph_source, progress)
+        notices = list(files.notices)
+        self._graph_parts = tuple(dict.fromkeys((*unreadable_directories(self.path), *files.parts)))
+        if self._graph_source != self.path:
+            notices.append(f"{self.path.name} has no graph: that of {self._graph_source.name} is used")
+        elif not files.graphs:
+            notices.append(f"{self.path.name} has no graph: nodes come from file names")
+        self._graph_notices = tuple(notices)
+        return files
+
+    def _find_graphs(self) -> tuple[Path, Signature]:
+        source = self.path
+        if not graph_paths(source):
+            source = self._lender(self) or source
+        return source, graph_signature(source)
+
+    def _outdated_nodes(self, grown: set[int], new_steps: bool) -> bool:
+        """Tells whether a graph arrived, or nodes were matched with a step that was only half there."""
+        if self._find_graphs() != (self._graph_source, self._signature):
+            return True
+        if not self._provisional:
+            return False
+        self._half_matched = self._half_matched or bool(grown)
+        return new_steps and self._half_matched
+
+    def _listing(self, step: int, progress: ProgressFn) -> Listing:
+        """The listing of a step, kept until its tensors are asked for."""
+        return self._listings.listing(step, self._places(step), progress)
+
+    def _table(self, nodes: NodeMap, step: int, listing: Listing, progress: ProgressFn) -> StepTable:
+        """The table of a listing; steps with the same names share what they can."""
+        self._times.learn(step, listing.runs.spans)
+        if not nodes.in_order(listing.runs.spans):
+            nodes.put_in_order(self._order().graphs)
+        rows, doubts = nodes.resolve(listing, progress)
+        if nodes.version != self._arranged:
+            self._arrangements.clear()
+            self._arranged = nodes.version
+        alike = tuple(part.pattern for part in listing.parts), listing.runs.blocks
+        like = self._arrangements.get(alike) if not listing.statistics else None
+        table = step_table(listing, rows, doubts, nodes.table, right_mean=self._right_mean, like=like)
+        if table.arrangement.timeless:
+            self._arrangements[alike] = table.arrangement
+        return table
+
+    def _order(self) -> RunOrder:
+        return self._times.order(self._layout, self._history.lines)
+
+    def _places(self, step: int) -> list[Place]:
+        graphs = self._layout.graphs_at(step)
+        steps = [(graph, graph.steps[step], False) for graph in graphs]
+        return steps + [(graph, graph.constants, True) for graph in graphs if graph.constants is not None]
+
+
+def _what_became(text: str) -> str:
+    """Tells what became of something that a notice names: what could not be looked at was not left out on purpose."""
+    return "" if text in NOT_LISTED else " ignored"
+
+
+METADATA_DIRECTORY = ".dump_metadata"
 
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """What a rank says about itself; empty strings where it does not.
+    """The facts in a rank's metadata; empty strings where it does not.
 
     Attributes:
         net: net name.
@@ -57,9 +509,9 @@ class Metadata:
 
 def read_metadata(rank: Path) -> Metadata:
     """Reads the metadata of a rank; anything missing or broken becomes a notice."""
-    directory = rank / DIRECTORY
+    directory = rank / METADATA_DIRECTORY
     if not is_directory(directory):
-        return Metadata(notices=(f"{rank.name} has no {DIRECTORY}: net name, version and device are unknown",))
+        return Metadata(notices=(f"{rank.name} has no {METADATA_DIRECTORY}: net name, version and device are unknown",))
     notices: list[str] = []
     parts: list[UnreadablePart] = []
     settings = _read(directory / "data_dump.json", notices, parts).get("common_dump_settings")
@@ -87,7 +539,7 @@ def at_least(version: str, major: int, minor: int) -> bool:
 
 
 def _read(path: Path, notices: list[str], parts: list[UnreadablePart]) -> dict[str, Any]:
-    name = f"{path.parent.parent.name}/{DIRECTORY}/{path.name}"
+    name = f"{path.parent.parent.name}/{METADATA_DIRECTORY}/{path.name}"
     try:
         content = json.loads(read_regular(path, METADATA_LIMIT).decode("utf-8", "replace"))
     except FileNotFoundError:
@@ -140,7 +592,7 @@ class MindSporeSource:
 
     @property
     def info(self) -> RunInfo:
-        """What was found; notices grow while more is read."""
+        """The facts about the run; notices grow while more is read."""
         metadata = self._metadata
         with self._lock:
             ranks = [self._ranks[number] for number in sorted(self._ranks)]
@@ -290,14 +742,18 @@ class MindSporeSource:
 
     def _read_metadata(self) -> Metadata:
         paths = list(self._directories.values())
-        path = next((path for path in paths if is_directory(path / DIRECTORY)), paths[0] if paths else self._found.root)
+        path = next(
+            (path for path in paths if is_directory(path / METADATA_DIRECTORY)), paths[0] if paths else self._found.root
+        )
         return read_metadata(path)
 
     def _own_notices(self, nets: Sequence[str]) -> list[str]:
         notices = []
         if self._found.inside:
-            notices.append(f"opened at {self._found.inside}")
-        notices += [f"{name} is not looked at: a rank is called rank_N" for name in self._listed.others]
+            notices.append(f"the path leads into the dump, to {self._found.inside}: the whole dump is opened")
+        notices += [
+            f"{name} is left out: a rank is called rank_N, so rename it to look at it" for name in self._listed.others
+        ]
         expected = self._metadata.ranks
         if expected > len(self._directories):
             notices.append(f"the training had {expected} ranks, {len(self._directories)} are here")

@@ -20,8 +20,7 @@ import numpy.typing as npt
 from tui_debugger.arrays import Int16, Int32, Int64, Integers, Mask, UInt8, UInt16
 from tui_debugger.graph.table import CONSTANT, PARAMETER, NodeTable
 from tui_debugger.model import ReadSpec, TensorStats
-from tui_debugger.sources.base import Names, TensorFlag
-from tui_debugger.sources.columns import Columns, Spots, latest, tensor_keys
+from tui_debugger.sources.base import Columns, Names, TensorFlag, TensorPlaces, latest, tensor_keys
 from tui_debugger.sources.mindspore.listing import (
     NO_FILE,
     NO_IRREGULAR_NAMES,
@@ -41,11 +40,11 @@ _KINDS = {PARAMETER: _PARAMETER, CONSTANT: _CONSTANT}
 
 @dataclass(frozen=True, eq=False)
 class Arrangement:
-    """Which files of a listing are the rows of its table, in which order.
+    """The files of a listing that are the rows of its table, in their order.
 
     Attributes:
         known_names: what the numbers mean.
-        spots: the rows.
+        places: the rows.
         file: number of each row's file in the listing, -1 for a row of statistics alone.
         stat: number of each row's statistics, -1 without; None when no row has any.
         prefix, device, ending, directory: of each row.
@@ -54,7 +53,7 @@ class Arrangement:
     """
 
     known_names: KnownNames
-    spots: Spots
+    places: TensorPlaces
     file: Int32
     stat: Int32 | None
     prefix: Int32
@@ -67,7 +66,7 @@ class Arrangement:
     def names_digest(self) -> bytes:
         """Digest of the names of all rows but for timestamps and directories."""
         hasher = blake2b(digest_size=16)
-        known_names, spots = self.known_names, self.spots
+        known_names, places = self.known_names, self.places
         for column, texts in (
             (self.prefix, known_names.prefixes),
             (self.device, known_names.devices),
@@ -82,10 +81,10 @@ class Arrangement:
             hasher.update(b"%d %d " % (len(words), len(joined)) + joined)
             hasher.update(rank[numbers].data)
         # Rows without a file have no ending that tells side and slot.
-        for each in (spots.side, spots.slot, np.ascontiguousarray(self.directory)):
+        for each in (places.side, places.slot, np.ascontiguousarray(self.directory)):
             hasher.update(each.data)
-        if spots.repeated:
-            hasher.update(spots.round.data)
+        if places.repeated:
+            hasher.update(places.round.data)
         return hasher.digest()
 
 
@@ -96,7 +95,7 @@ class StepTable(Columns):
         self, arrangement: Arrangement, files: Files, statistics: tuple[RecordedRows, ...], right_mean: bool
     ) -> None:
         """``files`` by row; made by ``step_table``."""
-        super().__init__(arrangement.spots, files.timestamp)
+        super().__init__(arrangement.places, files.timestamp)
         self.arrangement = arrangement
         self._files = files
         self._statistics = statistics
@@ -255,7 +254,7 @@ def _arrange(listing: Listing, node_of: Int32, doubtful: Mask, nodes: NodeTable)
     columns = listing.files
     return Arrangement(
         known_names=known_names,
-        spots=Spots(rows.node, rows.side, rows.slot, flags.astype(np.uint8), rows.round),
+        places=TensorPlaces(rows.node, rows.side, rows.slot, flags.astype(np.uint8), rows.round),
         file=rows.file,
         stat=rows.stat if listing.statistics else None,
         prefix=rows.prefix,

@@ -1,4 +1,4 @@
-"""Where the arrays of a run lie: steps and ranks from the names of directories and files.
+"""Finds the arrays of a run, and its steps and ranks, by the names of directories and files.
 
 Names only, nothing is read. ``step_3``, ``step3``, ``global_step_3``, ``iter_3`` and ``epoch_3`` name a step, alone or
 as a part of a name (``grads_step_3.npz``); a bare number does directly below the dump, a rank or an epoch. ``rank0``
@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Final
 
 from tui_debugger.errors import NotADumpError
 from tui_debugger.opener import why_not
-from tui_debugger.sources.reader import Recognised, Sureness
+from tui_debugger.sources.registry import Recognised, Sureness
 
 if TYPE_CHECKING:
     from tui_debugger.cache.store import DiskCache
     from tui_debugger.model import UnreadablePart
     from tui_debugger.sources.base import Source
-    from tui_debugger.sources.reader import Reader
+    from tui_debugger.sources.registry import Reader
 
 SUFFIXES: Final = (".npy", ".npz")
 LOOKED_FOR: Final = (
@@ -36,18 +36,18 @@ _EPOCH: Final = re.compile(rf"{_EDGE}epoch[_\-=]?(\d{{1,6}}){_END}", re.IGNORECA
 _RANK: Final = re.compile(rf"{_EDGE}rank[_\-=]?(\d{{1,9}}){_END}", re.IGNORECASE)
 _NUMBER: Final = re.compile(r"\d{1,9}")
 EPOCH: Final = 1_000_000
-"""What an epoch adds to the numbers of its steps where they begin anew in every epoch."""
+"""The number that an epoch adds to the numbers of its steps where they begin anew in every epoch."""
 _LEVELS_UP: Final = 6
 _LEVELS_DEEP: Final = 16
-"""So many directories below each other are looked into."""
+"""The number of directories below each other that are looked into."""
 _MOST_ENTRIES: Final = 20_000
-"""So many entries are looked at to recognise a dump."""
+"""The number of entries that are looked at to recognise a dump."""
 _MOST_DIRECTORIES: Final = 2_000
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedName:
-    """What the name of a directory, or of a file without its suffix, says.
+    """The facts in the name of a directory, or of a file without its suffix.
 
     Attributes:
         rest: what is left of the name; a part of a node's name.
@@ -61,7 +61,7 @@ class ParsedName:
 
     @property
     def tells(self) -> bool:
-        """Whether it says anything of a step or a rank."""
+        """True if it says anything of a step or a rank."""
         return (self.rank, self.step, self.epoch) != (None, None, None)
 
 
@@ -128,7 +128,7 @@ def is_array(name: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """What the directories above say of an entry."""
+    """The facts that the directories above say of an entry."""
 
     rank: int | None = None
     epoch: int | None = None
@@ -166,7 +166,7 @@ class _Reader:
                 self._miss(unit.path, "outside a step", place.rank)
         elif others:
             self._found += [(place, 0, unit) for place, unit in others]
-            layout.notices.append("no name tells a step: all arrays are taken for those of step 0")
+            layout.notices.append("no name holds a step, as step_3 does: all arrays count as step 0")
         numbers = self._step_numbers()
         for place, step, unit in self._found:
             steps = layout.units.setdefault(place.rank or 0, {})
@@ -186,7 +186,9 @@ class _Reader:
             if step is not None and first.setdefault(step, epoch) != epoch:
                 again.add(epoch)
         if again:
-            self._layout.notices.append(f"steps begin anew in every epoch: step 3 of epoch 2 is {2 * EPOCH + 3}")
+            self._layout.notices.append(
+                f"steps begin anew in every epoch: step 3 of epoch 2 is shown as {2 * EPOCH + 3}"
+            )
         for epoch, step in pairs:
             if step is None:
                 found[epoch, step] = epoch or 0
@@ -356,7 +358,7 @@ def _below(start: Path) -> list[Path]:
 
 
 def _has_run(directory: Path) -> bool:
-    """Whether a directory below the given one is a dump: files named after steps in it may be those of one tensor."""
+    """Tells whether a directory below the given one is a dump: files named after steps in it may be of one tensor."""
     for name in _names(directory):
         if name.endswith(".npy") or not parse_name(_stem(name)).tells:
             continue

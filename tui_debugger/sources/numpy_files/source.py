@@ -40,11 +40,10 @@ from tui_debugger.model import (
     turns,
 )
 from tui_debugger.opener import why_not
-from tui_debugger.sources.base import Capability, Changes, Names, TensorTable, file_states
-from tui_debugger.sources.columns import Columns, Spots
+from tui_debugger.sources.base import Capability, Changes, Columns, Names, TensorPlaces, TensorTable, file_states
 from tui_debugger.sources.numpy_files.layout import Unit, is_array, natural, read_layout
-from tui_debugger.stats.npz import SUFFIX as ARCHIVE
-from tui_debugger.stats.npz import read_archive
+from tui_debugger.stats.npy import SUFFIX as ARCHIVE
+from tui_debugger.stats.npy import read_archive
 from tui_debugger.stats.records import Specs
 
 if TYPE_CHECKING:
@@ -52,7 +51,7 @@ if TYPE_CHECKING:
 
 
 GRAPH: Final = "arrays"
-"""What the one graph is called that all nodes are in."""
+"""The name of the one graph that all nodes are in."""
 ROOT: Final = 0
 _SIDES: Final = {"in": Side.INPUT, "input": Side.INPUT, "out": Side.OUTPUT, "output": Side.OUTPUT}
 _SLOT: Final = re.compile(r"(?:(.*)[./:])?(input|in|output|out)s?[._:](\d{1,4})", re.DOTALL)
@@ -61,7 +60,7 @@ _GRADIENT: Final = re.compile(r"(?:^|[./_])(?:grads?|gradients?)(?:[./_]|$)", re
 _UNREAD: Final = (".pt", ".pth", ".bin", ".safetensors", ".h5", ".hdf5", ".ckpt", ".pkl", ".pickle")
 """Files that hold tensors, and are not read."""
 _YOUNG_NS: Final = 5 * 10**9
-"""What changed more recently than this may change again within one tick of the clock."""
+"""A file that changed more recently than this may change again within one tick of the clock."""
 _PROGRESS_EVERY: Final = 1024
 _WATCHED: Final = 16
 
@@ -100,9 +99,11 @@ class _Listing:
 class StepTable(Columns):
     """The arrays of one step. See ``base.TensorTable``."""
 
-    def __init__(self, spots: Spots, files: Names, file: Int32, members: tuple[str | None, ...], member: Int32) -> None:
+    def __init__(
+        self, places: TensorPlaces, files: Names, file: Int32, members: tuple[str | None, ...], member: Int32
+    ) -> None:
         """``files`` are distinct paths, ``members`` distinct keys; ``file`` and ``member`` tell those of each row."""
-        super().__init__(spots, np.zeros(len(file), np.int64))
+        super().__init__(places, np.zeros(len(file), np.int64))
         self._files, self._file, self._members, self._member = files, file, members, member
 
     def spec(self, index: int) -> ReadSpec:
@@ -163,7 +164,7 @@ class NumpySource:
 
     @property
     def info(self) -> RunInfo:
-        """What was found."""
+        """The facts about the run."""
         notices = [*self._notices, *self._layout.notices]
         notices.append("there is no graph: nodes come from the names of files, in the order of these names")
         return RunInfo(str(self._root), "directory of .npy and .npz files", self._root.name, notices=tuple(notices))
@@ -322,8 +323,8 @@ class NumpySource:
         member_numbers = {member: number for number, member in enumerate(members)}
         file = np.array([path_numbers[each.path] for each in listing.arrays], np.int32)
         member = np.array([member_numbers[each.member] for each in listing.arrays], np.int32)
-        spots = Spots(of[by], side[by], slot[by], np.zeros(len(by), np.uint8))
-        return StepTable(spots, Names.of([os.fsencode(path) for path in paths]), file[by], members, member[by])
+        places = TensorPlaces(of[by], side[by], slot[by], np.zeros(len(by), np.uint8))
+        return StepTable(places, Names.of([os.fsencode(path) for path in paths]), file[by], members, member[by])
 
 
 def node_of(scope: Sequence[str], key: str | None = None) -> tuple[str, Side, int]:

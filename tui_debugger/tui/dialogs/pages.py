@@ -25,7 +25,7 @@ from tui_debugger.tui.dialogs.prompts import LIST_KEYS, ChoiceScreen
 from tui_debugger.tui.theme import DIM, DOUBT, GREY, STRONG
 from tui_debugger.tui.widgets.text import Cell, shorten
 from tui_debugger.tui.widgets.virtual_table import Column, ListRows, VirtualTable
-from tui_debugger.watch.conditions import CONDITIONS, Condition, ParamSpec
+from tui_debugger.watch.condition_table import CONDITIONS, Condition, ParamSpec
 from tui_debugger.watch.text import format_value
 
 Entry = tuple[str, str, str]

@@ -27,7 +27,7 @@ from tui_debugger.tui.dialogs.modal import Field, Line, Modal
 from tui_debugger.tui.theme import DIM, GREY, STRONG
 from tui_debugger.tui.widgets.text import Cell
 from tui_debugger.tui.widgets.virtual_table import Column, ListRows, VirtualTable
-from tui_debugger.watch.conditions import CONDITIONS, Condition, ParamSpec, validate
+from tui_debugger.watch.condition_table import CONDITIONS, Condition, ParamSpec, validate
 from tui_debugger.watch.text import format_selection, format_value, format_watch, parse_selection, target_selection
 
 WIDTH = 62
@@ -174,7 +174,7 @@ class WatchpointForm(Modal[WatchDraft]):
     DEFAULT_CSS = """
     WatchpointForm {
         .row { height: 1; }
-        .label { width: 16; }
+        .label { width: 19; }
         .row:focus-within .label { text-style: bold; color: $primary; }
         .row Field { width: 14; }
         .row .hint { margin-left: 2; color: $text-muted; width: 1fr; height: 1; }

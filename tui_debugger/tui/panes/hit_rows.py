@@ -53,7 +53,7 @@ class HitFilter:
         """Returns which hits pass; ``place`` is the rank and step that are shown."""
         kept = np.ones(len(hits), np.bool_) if self.quiet else ~np.isin(hits.verdict, _QUIET)
         if self.watchpoints:
-            kept &= hits.said_by(self.watchpoints)
+            kept &= hits.reported_by(self.watchpoints)
         if self.graphs:
             kept &= hits.of_graphs(self.graphs)
         if self.ranks:
@@ -104,6 +104,7 @@ def _words(part: StepHits, at: Int64, words: dict[str, int]) -> Int64:
         if number % _CODES == 0:
             codes = np.unique(codes, return_inverse=True)[1]
     _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
+    part.evaluate(at[first].tolist())
     texts = [" ".join(abbr for abbr, _ in abbreviations(part.make(index))) for index in at[first].tolist()]
     return np.array([words.setdefault(text, len(words)) for text in texts], np.int64)[inverse]
 

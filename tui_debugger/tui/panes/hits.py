@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from tui_debugger.model import Hit
     from tui_debugger.session import CheckResult
     from tui_debugger.tui.panes.hit_rows import HitFilter, HitRows
-    from tui_debugger.tui.widgets.search import ListSearch
 
 
 class HitsPane(Pane):
@@ -32,15 +31,15 @@ class HitsPane(Pane):
     CLEARS_SEARCH = True
     BINDINGS: ClassVar[list[BindingType]] = pane_bindings("hits")
 
-    class HitWalkedTo(Message):
-        """Show the node of a hit, which somebody walked to among the matches of a search."""
+    class HitChosen(Message):
+        """Go to the node of a hit."""
 
         def __init__(self, hit: Hit) -> None:
             super().__init__()
             self.hit = hit
 
-    class HitChosen(Message):
-        """Go to the node of a hit."""
+    class HitHighlighted(Message):
+        """The cursor came to a hit."""
 
         def __init__(self, hit: Hit) -> None:
             super().__init__()
@@ -64,7 +63,6 @@ class HitsPane(Pane):
         self._graphs: Mapping[str, str] = {}
         self._rounds = False
         self._filter: HitFilter | None = None
-        self._walked = False
 
     def set_run(self, *, many_ranks: bool, graphs: Mapping[str, str]) -> None:
         """Makes room for what tells the tensors of this run apart.
@@ -219,30 +217,14 @@ class HitsPane(Pane):
         """The hit under the cursor."""
         return self.rows.hit(self.table.cursor_row) if self.table.cursor_row < self.shown and self.rows else None
 
-    def go_to_match(self, search: ListSearch, position: int) -> None:
-        """Moves the cursor, and the other panes follow, as when one walks the hits."""
-        super().go_to_match(search, position)
-        self._walked = True
-        self._show_current()
-
-    def go_back(self, search: ListSearch, place: object) -> None:
-        """Moves the cursor back, and the other panes follow when they followed before."""
-        super().go_back(search, place)
-        if self._walked:
-            self._walked = False
-            self._show_current()
-
-    def _show_current(self) -> None:
-        hit = self.current
-        if hit is not None:
-            self.post_message(self.HitWalkedTo(hit))
-
     def on_virtual_table_row_highlighted(self, event: VirtualTable.RowHighlighted) -> None:
         """Shows the whole name."""
         event.stop()
         hit = self.current
         graph = f"{hit.key.graph}/" if hit is not None and self._graphs else ""
         self.set_detail("" if hit is None else f"{graph}{hit.key.node}")
+        if hit is not None:
+            self.post_message(self.HitHighlighted(hit))
 
     def on_virtual_table_row_selected(self, event: VirtualTable.RowSelected) -> None:
         """Enter goes to the node."""

@@ -11,7 +11,7 @@ from textual.binding import BindingType
 from textual.message import Message
 from textual.widgets import Static
 
-from tui_debugger.tui.actions import PANES, SEARCH, SEARCH_BOX, bindings_for
+from tui_debugger.tui.actions import BY_ID, PANES, SEARCH, SEARCH_BOX, bindings_for
 from tui_debugger.tui.widgets.bars import FrameLine
 from tui_debugger.tui.widgets.line_window import CachedColumn
 from tui_debugger.tui.widgets.virtual_table import VirtualTable
@@ -27,6 +27,9 @@ class Pane(CachedColumn, can_focus=False):
     """Base of the panes. A search keeps the rows that match.
 
     ``PANE`` is its id in the action registry. ``CLEARS_SEARCH`` says that it has a key that ends searches and more.
+
+    Attributes:
+        detail: what is said of the row under the cursor.
     """
 
     PANE: ClassVar[str] = ""
@@ -49,8 +52,12 @@ class Pane(CachedColumn, can_focus=False):
             self.pane = pane
             self.wrong = wrong
 
+    class DetailChanged(Message):
+        """Another text belongs into the lower edge of the frame."""
+
     def __init__(self) -> None:
         super().__init__(id=self.PANE, classes="pane")
+        self.detail = ""
         self._search: ListSearch | None = None
         self._unasked = 0
         self._filters: Static | None = None
@@ -78,6 +85,7 @@ class Pane(CachedColumn, can_focus=False):
         """Draws the frame: heavy when active, without sides when the pane is alone on the screen."""
         self._upper.set_look(active=active, corners=not single)
         self._lower.set_look(active=active, corners=not single)
+        self._lower.display = not single
 
     @property
     def count(self) -> str:
@@ -85,8 +93,12 @@ class Pane(CachedColumn, can_focus=False):
         return self._count
 
     def set_detail(self, text: str) -> None:
-        """Shows text in the lower edge of the frame."""
-        self._lower.show("", text)
+        """Shows text in the lower edge of the frame, or in the footer where there is none."""
+        if text != self.detail:
+            self.detail = text
+            self._lower.show("", text)
+            if not self._lower.display:
+                self.post_message(self.DetailChanged())
 
     def set_filters(self, text: Text | None) -> None:
         """Shows the line that says what is filtered; None takes it away."""
@@ -139,6 +151,14 @@ class Pane(CachedColumn, can_focus=False):
         if self._search is None:
             return ""
         return SEARCH_BOX if self._search.typing else SEARCH if self._search.pattern is not None else ""
+
+    def act_on_search(self, action: str) -> bool:
+        """Does an action of ``search_keys``; False where it is another one."""
+        if self._search is None or (self.search_keys, action) not in BY_ID:
+            return False
+        where = self._search.bar if self._search.typing else self.table
+        getattr(where, f"action_{action}")()
+        return True
 
     def clear_search(self, *, back: bool = False) -> bool:
         """Ends the search; False when there was none. ``back``: the cursor goes back to where it was before."""

@@ -59,7 +59,7 @@ class TensorsPane(Pane):
         self._node_name = ""
         self._measured = False
         self._rounds: bool | None = None
-        """How wide the columns are; None before there are any."""
+        """The width of the columns; None before there are any."""
         self.absent = "not dumped"
 
     def show(self, name: str, rows: tuple[TensorRow, ...], *, measured: bool, empty: str) -> None:

@@ -84,7 +84,7 @@ class WatchpointsPane(Pane):
         off = sum(not w.enabled for w in self._listed)
         parts = [str(len(self._listed))] + ([f"{off} off"] if off else []) + (["outdated"] if self._outdated else [])
         self.set_count(" · ".join(parts))
-        self._tell()
+        self._show_selection()
 
     @property
     def current(self) -> int | None:
@@ -95,14 +95,14 @@ class WatchpointsPane(Pane):
     def on_virtual_table_row_highlighted(self, event: VirtualTable.RowHighlighted) -> None:
         """Tells which watchpoint is selected."""
         event.stop()
-        self._tell()
+        self._show_selection()
 
     def on_virtual_table_row_selected(self, event: VirtualTable.RowSelected) -> None:
         """Enter edits."""
         event.stop()
         self.post_message(self.WatchpointHighlighted(self.current, opened=True))
 
-    def _tell(self) -> None:
+    def _show_selection(self) -> None:
         from tui_debugger.text.hits import not_judged
         from tui_debugger.watch.text import format_selection
 

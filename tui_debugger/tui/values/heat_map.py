@@ -25,10 +25,10 @@ from tui_debugger.text.heat_map import (
     BADS,
     ColoredText,
     Colors,
-    Drawer,
+    DrawArea,
     HeatPage,
+    HeatPainter,
     HeatTable,
-    Room,
     Scale,
     Zoom,
     colors_named,
@@ -60,13 +60,13 @@ class HeatLines(HeatPage):
     """A page for a widget."""
 
     def trimmed(self) -> HeatLines:
-        """Returns the same in as much room as it takes: that is a page, from now on."""
+        """Returns the same in as much space as it takes: that is a page, from now on."""
         rows, columns = self.picture.window.shape
-        if self.field.folded:
+        if self.table.folded:
             rows = -(-columns // self.across)
-        lines = max(1, min(self.room.lines, -(-rows * self.zoom.tall // self.room.each)))
-        width = self.room.columns if self.field.folded else min(self.room.columns, columns * self.zoom.wide)
-        return replace(self, room=replace(self.room, lines=lines, columns=width))
+        lines = max(1, min(self.area.lines, -(-rows * self.zoom.tall // self.area.each)))
+        width = self.area.columns if self.table.folded else min(self.area.columns, columns * self.zoom.wide)
+        return replace(self, area=replace(self.area, lines=lines, columns=width))
 
     def strip(self, line: int, base: Style, names: Style) -> Strip:
         """Returns a line of cells with its name."""
@@ -76,12 +76,12 @@ class HeatLines(HeatPage):
         return Strip(segments)
 
     def marked(self, strip: Strip, row: int, column: int, *, strong: bool) -> Strip:
-        """Returns a line with the cursor on it: brackets where there is room, else a half block or reverse video."""
+        """Returns a line with the cursor on it: brackets where there is space, else a half block or reverse video."""
         _, start, stop = self.marker(row, column)
         before, cell, after = (strip.crop(*ends) for ends in ((0, start), (start, stop), (stop, None)))
-        if self.room.halves and self.zoom.tall == 1:
-            other = self.drawer.ground(self.picture, self.place(row + 1 - row % 2 * 2, column))
-            style = Style(color=self.drawer.palette.marker, bgcolor=other or None, bold=strong)
+        if self.area.halves and self.zoom.tall == 1:
+            other = self.painter.ground(self.picture, self.place(row + 1 - row % 2 * 2, column))
+            style = Style(color=self.painter.palette.marker, bgcolor=other or None, bold=strong)
             return Strip.join([before, Strip([Segment("▄▀"[row % 2 == 0] * (stop - start), style)]), after])
         mark = _MARK if strong else _FADED
         if stop - start == 1:
@@ -110,7 +110,7 @@ class HeatMap(Widget, can_focus=True):
     """Shows a table as cells. The cursor is a cell, which stands for a rectangle of elements.
 
     Attributes:
-        field: the table; None before ``set_field``.
+        table: the table; None before ``set_table``.
         scale: what the colours mean: that of the whole table, also when a part of it is shown.
         row, column: the cursor's place among the cells on the screen.
     """
@@ -130,10 +130,10 @@ class HeatMap(Widget, can_focus=True):
         """Someone wants to see the elements of the cursor's cell."""
 
     def __init__(self, work: Work, *, id: str | None = None) -> None:  # noqa: A002 - textual's own parameter name
-        """Shows nothing until ``set_field``; ``work`` is ``View.work``."""
+        """Shows nothing until ``set_table``; ``work`` is ``View.work``."""
         super().__init__(id=id)
         self._work = work
-        self.field: HeatTable | None = None
+        self.table: HeatTable | None = None
         self.scale: Scale | None = None
         self.row = self.column = 0
         self._drawn: HeatLines | None = None
@@ -144,16 +144,16 @@ class HeatMap(Widget, can_focus=True):
 
     # -- what it shows ---------------------------------------------------------------------------
 
-    def set_field(self, field: HeatTable, element: tuple[int, int] = (0, 0), extent: Size | None = None) -> None:
+    def set_table(self, table: HeatTable, element: tuple[int, int] = (0, 0), extent: Size | None = None) -> None:
         """Shows another table, all of it; the cursor goes to the cell with an element.
 
         Args:
-            field: the table.
+            table: the table.
             element: its row and column.
-            extent: the room that the widget is about to get, when it does not show yet: it is drawn once, not twice.
+            extent: the area that the widget is about to get, when it does not show yet: it is drawn once, not twice.
         """
         self._extent = extent or self._extent
-        self.field, self.scale, self._drawn, self._level = field, None, None, 0
+        self.table, self.scale, self._drawn, self._level = table, None, None, 0
         self._element = element
         self._redraw()
         self.refresh()
@@ -164,10 +164,12 @@ class HeatMap(Widget, can_focus=True):
         return _FINE.get(self.app, False)
 
     @property
-    def room(self) -> Room:
+    def area(self) -> DrawArea:
         """The place for cells."""
-        margin = self.field.margin if self.field is not None else 0
-        return Room(max(1, self._extent.height - 1), max(1, self._extent.width - margin), halves(colors_of(self.app)))
+        margin = self.table.margin if self.table is not None else 0
+        return DrawArea(
+            max(1, self._extent.height - 1), max(1, self._extent.width - margin), halves(colors_of(self.app))
+        )
 
     @property
     def picture(self) -> Picture | None:
@@ -182,7 +184,7 @@ class HeatMap(Widget, can_focus=True):
     @property
     def _grid(self) -> tuple[int, int]:
         """Rows and columns of cells on the screen."""
-        return self._drawn.zoom.grid(self._drawn.room) if self._drawn is not None else (1, 1)
+        return self._drawn.zoom.grid(self._drawn.area) if self._drawn is not None else (1, 1)
 
     @property
     def drawn(self) -> HeatLines | None:
@@ -192,8 +194,8 @@ class HeatMap(Widget, can_focus=True):
     @property
     def zoomed(self) -> tuple[int, int]:
         """The number of times that cells were enlarged, and how often they can be."""
-        field = self.field
-        return self._level, len(zooms(field.shape, self.room, folded=field.folded)) - 1 if field is not None else 0
+        table = self.table
+        return self._level, len(zooms(table.shape, self.area, folded=table.folded)) - 1 if table is not None else 0
 
     @property
     def cell(self) -> Cell | None:
@@ -216,12 +218,12 @@ class HeatMap(Widget, can_focus=True):
 
     def shown_element(self, then: Callable[[tuple[int, int]], None]) -> None:
         """Hands over the element that gave the cursor's cell its colour."""
-        field, cell = self.field, self.cell
-        if field is None or cell is None:
+        table, cell = self.table, self.cell
+        if table is None or cell is None:
             return
 
         def find(progress: ProgressFn) -> tuple[int, int]:
-            return strongest(field.read, *cell, progress) or (cell[0].start, cell[1].start)
+            return strongest(table.read, *cell, progress) or (cell[0].start, cell[1].start)
 
         self._do("looking", len(cell[0]) * len(cell[1]), find, then)
 
@@ -242,44 +244,44 @@ class HeatMap(Widget, can_focus=True):
 
     def _redraw(self) -> None:
         """The cursor's element at the current level of zoom, everything else from scratch."""
-        field = self.field
-        if field is None or not all(field.shape) or not self._extent.width:
+        table = self.table
+        if table is None or not all(table.shape) or not self._extent.width:
             return
-        room = self.room
-        levels = zooms(field.shape, room, folded=field.folded)
+        area = self.area
+        levels = zooms(table.shape, area, folded=table.folded)
         self._level = min(self._level, len(levels) - 1)
         zoom = levels[self._level]
         origin = (0, 0)
         if self._level:
             old = self.zoom
             place = (self.row * old.tall // zoom.tall, self.column * old.wide // zoom.wide)
-            origin = self._origin(zoom, room, place)
-        self._draw(zoom, room, origin, choose=True)
+            origin = self._origin(zoom, area, place)
+        self._draw(zoom, area, origin, choose=True)
 
-    def _origin(self, zoom: Zoom, room: Room, place: tuple[int, int]) -> tuple[int, int]:
+    def _origin(self, zoom: Zoom, area: DrawArea, place: tuple[int, int]) -> tuple[int, int]:
         """Returns the first element on the screen that brings the cursor's element to a place there; a whole cell."""
-        field = self.field
-        assert field is not None  # noqa: S101 - only called with a field
-        grid = zoom.grid(room)
+        table = self.table
+        assert table is not None  # noqa: S101 - only called with a table
+        grid = zoom.grid(area)
         row, column = (min(at, most - 1) for at, most in zip(place, grid, strict=True))
-        if field.folded:
+        if table.folded:
             ahead = row * grid[1] + column
-            return 0, _start(self._element[1], ahead, zoom.columns, grid[0] * grid[1], field.shape[1])
+            return 0, _start(self._element[1], ahead, zoom.columns, grid[0] * grid[1], table.shape[1])
         return (
-            _start(self._element[0], row, zoom.rows, grid[0], field.shape[0]),
-            _start(self._element[1], column, zoom.columns, grid[1], field.shape[1]),
+            _start(self._element[0], row, zoom.rows, grid[0], table.shape[0]),
+            _start(self._element[1], column, zoom.columns, grid[1], table.shape[1]),
         )
 
-    def _draw(self, zoom: Zoom, room: Room, origin: tuple[int, int], *, choose: bool = False) -> None:
+    def _draw(self, zoom: Zoom, area: DrawArea, origin: tuple[int, int], *, choose: bool = False) -> None:
         """Works a picture out, then shows it; ``choose`` makes cells larger until a page costs little."""
-        field = self.field
-        assert field is not None  # noqa: S101 - only called with a field
-        window = zoom.window(field.shape, origin, room)
+        table = self.table
+        assert table is not None  # noqa: S101 - only called with a table
+        window = zoom.window(table.shape, origin, area)
 
         def done(picture: Picture) -> None:
             if self.scale is None:
                 self.scale = Scale(*(picture.bounds or (0.0, 0.0)))
-            drawn = HeatLines(field, picture, zoom, room, Drawer(self.scale, colors_of(self.app)))
+            drawn = HeatLines(table, picture, zoom, area, HeatPainter(self.scale, colors_of(self.app)))
             if not choose or self.fine:
                 self._show(drawn)
                 return
@@ -288,20 +290,20 @@ class HeatMap(Widget, can_focus=True):
                 self._show(drawn)
             else:  # cells are always the same ones, whatever part of the table is looked at
                 place = drawn.spot(drawn.picture.window.place(*self._element) or (0, 0))
-                self._draw(drawn.zoom, drawn.room, self._origin(drawn.zoom, drawn.room, place))
+                self._draw(drawn.zoom, drawn.area, self._origin(drawn.zoom, drawn.area, place))
 
-        self._do("drawing", window.size, lambda progress: field.picture(window, progress), done)
+        self._do("drawing", window.size, lambda progress: table.picture(window, progress), done)
 
     @staticmethod
     def _cheap(fine: HeatLines) -> HeatLines:
         """Returns the same as a page that costs little: cells enlarged less, then fewer of them."""
         drawn, cells = fine, fine.picture.window.shape
-        for zoom in chain((fine.zoom,), fine.zoom.smaller(fine.room)):
+        for zoom in chain((fine.zoom,), fine.zoom.smaller(fine.area)):
             drawn = replace(fine, zoom=zoom).trimmed()
             if drawn.cost <= PAGE:
                 return drawn
         for times in LARGER:
-            zoom = drawn.zoom.coarser(times, cells, fine.room)
+            zoom = drawn.zoom.coarser(times, cells, fine.area)
             picture = fine.picture.coarser(zoom.rows // fine.zoom.rows, zoom.columns // fine.zoom.columns)
             larger = replace(fine, zoom=zoom, picture=picture).trimmed()
             if larger.cost <= PAGE or times == LARGER[-1]:
@@ -324,8 +326,8 @@ class HeatMap(Widget, can_focus=True):
             return
         place = drawn.picture.window.place(row, column)
         if place is None:
-            down, across = drawn.zoom.grid(drawn.room)
-            self._draw(drawn.zoom, drawn.room, self._origin(drawn.zoom, drawn.room, (down // 2, across // 2)))
+            down, across = drawn.zoom.grid(drawn.area)
+            self._draw(drawn.zoom, drawn.area, self._origin(drawn.zoom, drawn.area, (down // 2, across // 2)))
             return
         self._refresh_marker()
         self.row, self.column = drawn.spot(place)
@@ -334,17 +336,17 @@ class HeatMap(Widget, can_focus=True):
 
     def move_by(self, rows: int, columns: int) -> None:
         """Moves the cursor by cells; at the edge of the screen, the map scrolls by half a page."""
-        field, cell, zoom = self.field, self.cell, self.zoom
-        if field is None or cell is None:
+        table, cell, zoom = self.table, self.cell, self.zoom
+        if table is None or cell is None:
             return
-        if field.folded:
+        if table.folded:
             step = rows * self._grid[1] + columns
             at = cell[1].start + step * zoom.columns
-            if 0 <= at < field.shape[1] or rows:
-                self.go_to(0, max(0, min(at, field.shape[1] - 1)))
+            if 0 <= at < table.shape[1] or rows:
+                self.go_to(0, max(0, min(at, table.shape[1] - 1)))
             return
         row, column = cell[0].start + rows * zoom.rows, cell[1].start + columns * zoom.columns
-        self.go_to(max(0, min(row, field.shape[0] - 1)), max(0, min(column, field.shape[1] - 1)))
+        self.go_to(max(0, min(row, table.shape[0] - 1)), max(0, min(column, table.shape[1] - 1)))
 
     def page(self, rows: int, columns: int) -> None:
         """Moves the cursor by pages."""
@@ -353,17 +355,17 @@ class HeatMap(Widget, can_focus=True):
 
     def to_end(self, axis: int, last: bool) -> None:
         """Goes to the first or last row (axis 0) or column (axis 1); of a wrapped row 0 is all of it, 1 one line."""
-        field, cell = self.field, self.cell
-        if field is None or cell is None:
+        table, cell = self.table, self.cell
+        if table is None or cell is None:
             return
         place = [cell[0].start, cell[1].start]
-        if field.folded:
+        if table.folded:
             line = cell[1].start - self.column * self.zoom.columns
             width = (self._grid[1] - 1) * self.zoom.columns
-            ends = (0, field.shape[1] - 1) if axis == 0 else (line, line + width)
-            place[1] = min(ends[last], field.shape[1] - 1)
+            ends = (0, table.shape[1] - 1) if axis == 0 else (line, line + width)
+            place[1] = min(ends[last], table.shape[1] - 1)
         else:
-            place[axis] = field.shape[axis] - 1 if last else 0
+            place[axis] = table.shape[axis] - 1 if last else 0
         self.go_to(place[0], place[1])
 
     # -- zoom ------------------------------------------------------------------------------------
@@ -373,10 +375,10 @@ class HeatMap(Widget, can_focus=True):
 
         Beyond single elements in large, the cell is chosen (``Chosen``).
         """
-        field = self.field
-        if field is None or self.picture is None:
+        table = self.table
+        if table is None or self.picture is None:
             return
-        count = len(zooms(field.shape, self.room, folded=field.folded))
+        count = len(zooms(table.shape, self.area, folded=table.folded))
         if self._level + by >= count:
             self.post_message(self.Chosen())
         elif self._level + by >= 0:
@@ -397,7 +399,7 @@ class HeatMap(Widget, can_focus=True):
     # -- drawing ---------------------------------------------------------------------------------
 
     def on_resize(self, event: events.Resize) -> None:
-        """More or less room."""
+        """Draws anew: there is more or less space."""
         if event.size != self._extent:
             self._extent = event.size
             self._redraw()
@@ -445,7 +447,7 @@ class HeatMap(Widget, can_focus=True):
 
 
 def _start(at: int, ahead: int, step: int, shown: int, count: int) -> int:
-    """Returns where to begin so that an element has so many cells ahead of it and no room is left empty."""
+    """Returns where to begin so that an element has so many cells ahead of it and no space is left empty."""
     last = -(-(count - shown * step) // step) * step
     return max(0, min(at // step * step - ahead * step, last))
 

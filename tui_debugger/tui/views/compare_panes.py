@@ -20,10 +20,9 @@ from tui_debugger.arrays import Array
 from tui_debugger.diagnose.compare import Couple
 from tui_debugger.stats.compare import Differences, Entry, entry_at
 from tui_debugger.stats.compare_pairs import EXACT, Pairs, Tolerance, difference, outside_mask
-from tui_debugger.stats.slicing import Slice
 from tui_debugger.text.differences import element_text, stats_lines
 from tui_debugger.text.numbers import NONE, number
-from tui_debugger.text.values import CellKind, Index, NumberFormat, Texts, ValueTable, exact_text, format_window
+from tui_debugger.text.values import CellKind, Index, NumberFormat, Slice, Texts, ValueTable, exact_text, format_window
 from tui_debugger.tui.dialogs.modal import Line
 from tui_debugger.tui.theme import DOUBT, FINDING, GREY
 from tui_debugger.tui.values.heat_map import Work

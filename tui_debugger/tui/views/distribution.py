@@ -18,7 +18,14 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
-from tui_debugger.diagnose.distribution import Bars, Look, Spread, Wish, look, percentiles
+from tui_debugger.diagnose.distribution import (
+    Bars,
+    BinOptions,
+    Histograms,
+    TensorDistribution,
+    histograms_of,
+    percentiles,
+)
 from tui_debugger.errors import CancelledError
 from tui_debugger.model import ProgressFn, TensorKey
 from tui_debugger.session import Session
@@ -285,14 +292,14 @@ UNLIMITED = 1 << 20
 _BAD = frozenset({"NaN", "-Inf", "+Inf"})
 
 
-def counts_line(spread: Spread, width: int) -> Content:
+def counts_line(distribution: TensorDistribution, width: int) -> Content:
     """Returns every element once; NaN and Inf stand out. The shares are left out where there is no room for them."""
-    lines = _counts(spread, width)
+    lines = _counts(distribution, width)
     if len(lines) > 1:
-        lines = _counts(spread, width, shares=False)
+        lines = _counts(distribution, width, shares=False)
     text = "\n".join(lines)
     content = Content(text)
-    for name, count in counts_of(spread.stats) if spread.stats is not None else ():
+    for name, count in counts_of(distribution.stats) if distribution.stats is not None else ():
         if count and name in _BAD:
             word = f"{name} {count:,}"
             at = text.index(word)
@@ -300,16 +307,16 @@ def counts_line(spread: Spread, width: int) -> Content:
     return content
 
 
-def _counts(spread: Spread, width: int, *, shares: bool = True) -> list[str]:
-    stats = spread.stats
+def _counts(distribution: TensorDistribution, width: int, *, shares: bool = True) -> list[str]:
+    stats = distribution.stats
     if stats is None:
         return ["no statistics are known"]
     return packed(f"{plural(stats.count, 'element')}: ", counts_items(stats, shares=shares), width)
 
 
-def moments_lines(spread: Spread, width: int) -> list[str]:
+def moments_lines(distribution: TensorDistribution, width: int) -> list[str]:
     """Returns smallest, greatest, mean and so on of the finite elements."""
-    stats = spread.stats
+    stats = distribution.stats
     if stats is None:
         return []
     items = moments_items(stats)
@@ -317,37 +324,41 @@ def moments_lines(spread: Spread, width: int) -> list[str]:
     return one_line if len(one_line) == 1 else packed("", items, width)
 
 
-def percentile_lines(spread: Spread, width: int) -> list[str]:
+def percentile_lines(distribution: TensorDistribution, width: int) -> list[str]:
     """Returns the percentiles, or how to get them."""
-    if spread.classes is None:
+    if distribution.classes is None:
         return []
-    found = spread.quantiles
+    found = distribution.quantiles
     if found is None:
-        nbytes = spread.row.meta.nbytes if spread.row.meta is not None else 0
+        nbytes = distribution.row.meta.nbytes if distribution.row.meta is not None else 0
         return [f"percentiles: t finds them, exactly, reading {size(nbytes)} a few times"]
     if not found.values:
         return ["no percentiles: no element is finite"]
     return packed("exact percentiles: ", percentile_items(found), width, "  ")
 
 
-def headroom_lines(spread: Spread, width: int) -> list[str]:
+def headroom_lines(distribution: TensorDistribution, width: int) -> list[str]:
     """Returns how far the values are from the limits of their type and of others."""
-    if spread.headroom is not None:
-        return [line for items in headroom_items(spread.headroom, spread.dtype) for line in packed("", items, width)]
-    stats = spread.stats
+    if distribution.headroom is not None:
+        return [
+            line
+            for items in headroom_items(distribution.headroom, distribution.dtype)
+            for line in packed("", items, width)
+        ]
+    stats = distribution.stats
     if stats is None or stats.minimum is None or stats.maximum is None:
         return []
-    text = range_text(max(abs(stats.minimum), abs(stats.maximum)), spread.dtype)
+    text = range_text(max(abs(stats.minimum), abs(stats.maximum)), distribution.dtype)
     return [text] if text else []
 
 
-def all_lines(spread: Spread, width: int = UNLIMITED) -> list[str]:
+def all_lines(distribution: TensorDistribution, width: int = UNLIMITED) -> list[str]:
     """Returns all numbers."""
     return [
-        *_counts(spread, width),
-        *moments_lines(spread, width),
-        *percentile_lines(spread, width),
-        *headroom_lines(spread, width),
+        *_counts(distribution, width),
+        *moments_lines(distribution, width),
+        *percentile_lines(distribution, width),
+        *headroom_lines(distribution, width),
     ]
 
 
@@ -395,8 +406,8 @@ class DistributionView(ValuesView):
     def __init__(self, host: ViewHost, about: ViewTarget) -> None:
         super().__init__(host, about)
         self._shown = self._wanted = _Request(about)
-        self._known: dict[TensorKey, Spread] = {}
-        self._look: Look | None = None
+        self._known: dict[TensorKey, TensorDistribution] = {}
+        self._histograms: Histograms | None = None
         self._room = 0
         self.heading = "Distribution"
 
@@ -419,7 +430,7 @@ class DistributionView(ValuesView):
         """As many bins as fit."""
         self._show_heading()
         self._show_numbers()
-        if self._look is not None and self._room != self._bins_that_fit() and not self.working:
+        if self._histograms is not None and self._room != self._bins_that_fit() and not self.working:
             self._update()
 
     @property
@@ -454,17 +465,19 @@ class DistributionView(ValuesView):
         about, previous, session = wanted.about, wanted.previous, self.host.session
         known = {} if anew else dict(self._known)
         room = self._bins_that_fit()
-        wish = Wish(room, wanted.log, wanted.ranges[-1] if wanted.ranges else None)
-        cursor = _middle(self._look, self._chart.cursor)
+        options = BinOptions(room, wanted.log, wanted.ranges[-1] if wanted.ranges else None)
+        cursor = _middle(self._histograms, self._chart.cursor)
 
-        def job(progress: ProgressFn) -> tuple[Look, Files] | None:
+        def job(progress: ProgressFn) -> tuple[Histograms, Files] | None:
             tensors = _tensors(session, about, previous)
             new = [key for key in tensors if key not in known]
             before = files_of(session, new, anew=anew)
-            found = look(session, [known.get(key, key) for key in tensors], wish, progress) if tensors else None
+            found = (
+                histograms_of(session, [known.get(key, key) for key in tensors], options, progress) if tensors else None
+            )
             return (found, files_of(session, new, before)) if found is not None else None
 
-        def done(answer: tuple[Look, Files] | None) -> None:
+        def done(answer: tuple[Histograms, Files] | None) -> None:
             if answer is None:
                 self.say("this tensor has no previous step", note=True)
                 return
@@ -472,8 +485,8 @@ class DistributionView(ValuesView):
             if anew:
                 self._known.clear()
             self.files = {**self.files, **files}
-            self._shown, self.about, self._room, self._look = self._wanted, about, room, found
-            self._known |= {each.row.key: each for each in found.spreads} | {about.key: found.spreads[0]}
+            self._shown, self.about, self._room, self._histograms = self._wanted, about, room, found
+            self._known |= {each.row.key: each for each in found.distributions} | {about.key: found.distributions[0]}
             self._show(cursor)
             if room != self._bins_that_fit():
                 self._update()
@@ -483,7 +496,7 @@ class DistributionView(ValuesView):
     @property
     def shown_keys(self) -> Collection[TensorKey]:
         """See ``ValuesView``: steps that one came from are kept, too."""
-        return [each.row.key for each in self._look.spreads] if self._look is not None else []
+        return [each.row.key for each in self._histograms.distributions] if self._histograms is not None else []
 
     def forget_tensors(self, keys: Collection[TensorKey]) -> None:
         """See ``ValuesView``."""
@@ -491,15 +504,15 @@ class DistributionView(ValuesView):
             self._known.pop(key, None)
 
     @property
-    def _spread(self) -> Spread | None:
-        return self._look.spreads[0] if self._look is not None else None
+    def _distribution(self) -> TensorDistribution | None:
+        return self._histograms.distributions[0] if self._histograms is not None else None
 
     def failed(self, error: Exception) -> None:
         """Says it where the bars would be as long as there are none."""
         super().failed(error)
-        if isinstance(error, CancelledError) or (self._look is not None and self._wanted.about is self.about):
+        if isinstance(error, CancelledError) or (self._histograms is not None and self._wanted.about is self.about):
             return
-        self._shown, self.about, self._look = self._wanted, self._wanted.about, None
+        self._shown, self.about, self._histograms = self._wanted, self._wanted.about, None
         key = self.about.key
         self._line("facts").show(f"step {step_text(key.step)}  rank {key.rank}  {clean(key.graph)}")
         for name in (*_NUMBERS, "mode"):
@@ -509,43 +522,43 @@ class DistributionView(ValuesView):
     # -- what is shown ---------------------------------------------------------------------------
 
     def _show(self, cursor: float | None) -> None:
-        found = self._look
+        found = self._histograms
         if found is None:
             return
         self._show_numbers()
         self._show_mode()
         if not found.bars[0].bins:
-            recorded = found.spreads[0].classes is None
+            recorded = found.distributions[0].classes is None
             self._chart.show_text(_RECORDED if recorded else "No finite value, so there are no bars.")
             return
         at = self._chart.cursor if cursor is None else _bin_of(found.bars[0], cursor)
         layers = [
-            Layer(f"{_run(spread)}{_amount(bars, spread)}", bars)
-            for spread, bars in zip(found.spreads, found.bars, strict=True)
+            Layer(f"{_run(distribution)}{_amount(bars, distribution)}", bars)
+            for distribution, bars in zip(found.distributions, found.bars, strict=True)
         ]
         self._chart.show(layers, log_counts=self._shown.log_counts, cursor=at)
 
     def _show_numbers(self) -> None:
-        spread = self._spread
-        if spread is None:
+        distribution = self._distribution
+        if distribution is None:
             return
         width = self.app.size.width - 2
-        self._line("facts").show(self._facts(spread))
-        self._line("counts").show(counts_line(spread, width))
-        self._line("moments").show("\n".join(moments_lines(spread, width)))
-        self._line("percentiles").show("\n".join(percentile_lines(spread, width)))
-        self._line("headroom").show("\n".join(headroom_lines(spread, width)))
+        self._line("facts").show(self._facts(distribution))
+        self._line("counts").show(counts_line(distribution, width))
+        self._line("moments").show("\n".join(moments_lines(distribution, width)))
+        self._line("percentiles").show("\n".join(percentile_lines(distribution, width)))
+        self._line("headroom").show("\n".join(headroom_lines(distribution, width)))
 
-    def _facts(self, spread: Spread) -> str:
-        row, key = spread.row, spread.row.key
-        words = [f"{clean(spread.dtype)} {shape_text(row.meta.shape)}" if row.meta is not None else ""]
-        words += [_run(spread), f"rank {key.rank}", clean(key.graph)]
-        greatest = spread.headroom.greatest if spread.headroom is not None else None
-        how = "statistics as recorded" if spread.classes is None else taken_text(spread.dtype, greatest)
+    def _facts(self, distribution: TensorDistribution) -> str:
+        row, key = distribution.row, distribution.row.key
+        words = [f"{clean(distribution.dtype)} {shape_text(row.meta.shape)}" if row.meta is not None else ""]
+        words += [_run(distribution), f"rank {key.rank}", clean(key.graph)]
+        greatest = distribution.headroom.greatest if distribution.headroom is not None else None
+        how = "statistics as recorded" if distribution.classes is None else taken_text(distribution.dtype, greatest)
         return "\n".join(packed("", [*filter(None, [*words, how])], self.app.size.width - 2, "  "))
 
     def _show_mode(self) -> None:
-        shown, found = self._shown, self._look
+        shown, found = self._shown, self._histograms
         if found is None or not found.bars[0].bins:
             self._line("mode").show("")
             return
@@ -553,7 +566,7 @@ class DistributionView(ValuesView):
         words = [bins_text(bins, log=shown.log), "log counts" if shown.log_counts else "counts"]
         if shown.ranges:
             words.append(f"from {number(bins[0].low)} to {number(bins[-1].high)}: 0 shows all")
-        stats = found.spreads[0].stats
+        stats = found.distributions[0].stats
         if stats is not None and stats.bad:
             words.append(f"{stats.count - stats.finite:,} not finite, in no bar")
         self._line("mode").show(" · ".join(words))
@@ -563,14 +576,14 @@ class DistributionView(ValuesView):
         self._line("bin").show(self._bin_text())
 
     def _bin_text(self) -> str:
-        found, at = self._look, self._chart.cursor
+        found, at = self._histograms, self._chart.cursor
         if found is None or not self._chart.bins:
             return ""
         parts = []
-        for spread, bars in zip(found.spreads, found.bars, strict=True):
-            stats = spread.stats
+        for distribution, bars in zip(found.distributions, found.bars, strict=True):
+            stats = distribution.stats
             of_all = f" ({share(bars.counts[at], stats.count)})" if stats is not None and bars.counts[at] else ""
-            step = f"{_run(spread)}: " if len(found.bars) > 1 else ""
+            step = f"{_run(distribution)}: " if len(found.bars) > 1 else ""
             parts.append(f"{step}{plural(bars.counts[at], 'element')}{of_all}")
         return f"{bin_text(found.bars[0].bins[at])}   {'   '.join(parts)}"
 
@@ -586,7 +599,7 @@ class DistributionView(ValuesView):
 
     def action_zoom_in(self) -> None:
         """Zooms in to a third of the bins, around the cursor."""
-        bins = self._look.bars[0].bins if self._look is not None else ()
+        bins = self._histograms.bars[0].bins if self._histograms is not None else ()
         if not bins:
             return
         at, reach = self._chart.cursor, max(len(bins) // 6, 1)
@@ -640,21 +653,21 @@ class DistributionView(ValuesView):
 
     def action_percentiles(self) -> None:
         """Works out the percentiles of a large tensor."""
-        spread, session = self._spread, self.host.session
-        if spread is None or spread.classes is None:
+        distribution, session = self._distribution, self.host.session
+        if distribution is None or distribution.classes is None:
             self.say("there are no values to take percentiles of", note=True)
-        elif spread.quantiles is None:
+        elif distribution.quantiles is None:
             self._wanted = self._shown
-            self.work("percentiles", lambda progress: percentiles(session, spread, progress=progress), self._have)
+            self.work("percentiles", lambda progress: percentiles(session, distribution, progress=progress), self._have)
 
     def _have(self, found: object) -> None:
         from tui_debugger.stats.quantiles import Quantiles
 
-        spread = self._spread
-        if spread is not None and self._look is not None and isinstance(found, Quantiles):
-            known = replace(spread, quantiles=found)
+        distribution = self._distribution
+        if distribution is not None and self._histograms is not None and isinstance(found, Quantiles):
+            known = replace(distribution, quantiles=found)
             self._known[self.about.key] = known
-            self._look = replace(self._look, spreads=(known, *self._look.spreads[1:]))
+            self._histograms = replace(self._histograms, distributions=(known, *self._histograms.distributions[1:]))
             self._show_numbers()
 
     def action_values(self) -> None:
@@ -665,18 +678,24 @@ class DistributionView(ValuesView):
 
     def extract(self) -> Extract | None:
         """Returns numbers as text, bins as a table."""
-        found, spread = self._look, self._spread
-        if found is None or spread is None:
+        found, distribution = self._histograms, self._distribution
+        if found is None or distribution is None:
             return None
         stem = file_stem(self.about.key, "distribution")
-        header = ("low", "low included", "high", "high included", *(f"count {_run(each)}" for each in found.spreads))
+        header = (
+            "low",
+            "low included",
+            "high",
+            "high included",
+            *(f"count {_run(each)}" for each in found.distributions),
+        )
         columns = [bars.counts for bars in found.bars]
         rows = [
             (each.low, each.with_low, each.high, each.with_high, *(counts[i] for counts in columns))
             for i, each in enumerate(found.bars[0].bins)
         ]
         text = [f"Distribution  {slot_text(self.about.key)}  {clean(self.about.key.node)}"]
-        for each in found.spreads:
+        for each in found.distributions:
             text += [self._facts(each), *all_lines(each), ""]
         text += [
             f"{bin_text(each)}  {'  '.join(f'{counts[i]:,}' for counts in columns)}"
@@ -698,19 +717,19 @@ def _bin_of(bars: Bars, value: float) -> int:
     return next((i for i, each in enumerate(bars.bins) if value <= each.high), len(bars.bins) - 1)
 
 
-def _middle(found: Look | None, at: int) -> float | None:
+def _middle(found: Histograms | None, at: int) -> float | None:
     """Returns the middle of a bin."""
     bins = found.bars[0].bins if found is not None else ()
     return bins[at].low / 2 + bins[at].high / 2 if at < len(bins) else None
 
 
-def _run(spread: Spread) -> str:
+def _run(distribution: TensorDistribution) -> str:
     """Returns ``step 3``, ``step 1#2``."""
-    key = spread.row.key
+    key = distribution.row.key
     return f"step {run_text(key)}"
 
 
-def _amount(bars: Bars, spread: Spread) -> str:
+def _amount(bars: Bars, distribution: TensorDistribution) -> str:
     """Returns how much of the tensor the bars show, where that is not all of it."""
-    shown, stats = sum(bars.counts), spread.stats
+    shown, stats = sum(bars.counts), distribution.stats
     return f": {shown:,} of {stats.count:,}" if stats is not None and shown != stats.count else ""

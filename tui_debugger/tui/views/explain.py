@@ -11,8 +11,8 @@ from textual import events, on
 from textual.binding import BindingType
 from textual.widget import Widget
 
-from tui_debugger.diagnose.explain.evidence import Advice, Guidance
-from tui_debugger.diagnose.explain.explain import Kind, Line, explain, lines
+from tui_debugger.diagnose.explain.explain import explain
+from tui_debugger.diagnose.explain.guidance import Advice, Guidance, Kind, Line, lines
 from tui_debugger.model import Hit, TensorKey
 from tui_debugger.text.tensors import slot_text, step_text
 from tui_debugger.tui import theme

@@ -28,11 +28,11 @@ from tui_debugger.diagnose.health import (
     cell_text,
     entry_name,
     health,
-    looked_for,
     map_lines,
     map_rows,
     rows_of,
     tensor_of,
+    watched_lines,
 )
 from tui_debugger.model import Side, TensorKey
 from tui_debugger.stats.health import WORTH_A_LOOK, Codes, Health
@@ -372,7 +372,7 @@ HINTS: Final = (
     ("Esc", "back"),
 )
 FIRST_PART: Final = 2
-"""So many steps are checked before there is something new to see; then twice as many, and so on."""
+"""The number of steps that are checked before there is something new to see; then twice as many, and so on."""
 LARGEST_PART: Final = 256
 WIDE: Final = 1 << 20
 """Room for a column per step in a text that is exported."""
@@ -404,7 +404,7 @@ class HealthView(View):
         self.findings_only = False
         self._tree: OpenTree | None = None
         self._cell: Cell | None = None
-        self._said = CellText("", "", "")
+        self._cell_text = CellText("", "", "")
         self._placed = False
 
     # -- contents ----------------------------------------------------------------------------------
@@ -427,7 +427,7 @@ class HealthView(View):
         """The legend and the path under the cursor take the room there is."""
         if not self.working:
             self.say("")
-        self._tell()
+        self._show_cell()
 
     @property
     def grid(self) -> HealthGrid:
@@ -486,7 +486,7 @@ class HealthView(View):
             grid.move_to_step(key.step)
         elif len(grid.columns_shown) and grid.row_count and grid.code_at(0, 0) < WORTH_A_LOOK:
             grid.next_finding(1, WORTH_A_LOOK)
-        self._tell()
+        self._show_cell()
 
     def _arrange(self) -> None:
         """Puts rows together: open scopes or nodes, all or those with findings."""
@@ -498,22 +498,24 @@ class HealthView(View):
         entries = rows_of(map_, shown, flat=True) if self.flat else tree.visible().indices.astype(np.int64)
         self.grid.set_empty("nothing was found in what was checked" if self.findings_only else "nothing was dumped")
         self.grid.show_map(GridRows(map_, entries, flat=self.flat), self.ranks, tree.opened, fit_all=self.fit_all)
-        self._tell_where()
-        self._tell()
+        self._show_scope()
+        self._show_cell()
 
-    def _tell_where(self) -> None:
+    def _show_scope(self) -> None:
         map_ = self.map
         if map_ is None:
             return
         words = []
         if len(map_.ranks) > 1:
-            words.append(f"all {len(map_.ranks)} ranks: the worst" if len(self.ranks) > 1 else f"rank {self.ranks[0]}")
+            words.append(
+                f"all {len(map_.ranks)} ranks, the worst is shown" if len(self.ranks) > 1 else f"rank {self.ranks[0]}"
+            )
         if self.fit_all and self.grid.columns_shown.most > 1:
-            words.append(f"up to {self.grid.columns_shown.most:,} steps a column: the worst")
+            words.append(f"up to {self.grid.columns_shown.most:,} steps a column, the worst is shown")
         words += ["rows with findings only"] if self.findings_only else []
         words += ["nodes in execution order"] if self.flat else []
         single = map_.by_default or len(map_.watchpoints) == 1
-        words += looked_for(map_) if single else [f"looked for what {len(map_.watchpoints)} watchpoints find"]
+        words += watched_lines(map_) if single else [f"checked with {len(map_.watchpoints)} watchpoints"]
         self._put("where", "  ·  ".join(words))
         missing = len(map_.missing)
         hint = "   r checks what is missing" if missing and not self.working else ""
@@ -525,21 +527,21 @@ class HealthView(View):
         if not self._placed and self.map is not None:  # only now is it known where the columns are
             self._placed = True
             self._to_start()
-        self._tell_where()
-        self._tell()
+        self._show_scope()
+        self._show_cell()
 
-    def _tell(self) -> None:
+    def _show_cell(self) -> None:
         """Says what is under the cursor."""
         map_, grid = self.map, self.grid
         if map_ is None or grid.entry < 0 or not grid.steps_here or grid.entry >= len(map_.tree):
             self._cell = None
-            self._said = CellText("", "", "")
+            self._cell_text = CellText("", "", "")
         else:
             self._cell = map_.cell(grid.entry, grid.steps_here, self.ranks)
-            self._said = cell_text(map_, grid.entry, grid.steps_here, self._cell, ranks=len(map_.ranks))
-        said, room = self._said, max(self.size.width - 4, 20)
-        self._put("cell", f"{said.health}  {shorten(said.path, max(room - len(said.health) - 2, 8))}")
-        self._put("worst", said.details)
+            self._cell_text = cell_text(map_, grid.entry, grid.steps_here, self._cell, ranks=len(map_.ranks))
+        shown, room = self._cell_text, max(self.size.width - 4, 20)
+        self._put("cell", f"{shown.health}  {shorten(shown.path, max(room - len(shown.health) - 2, 8))}")
+        self._put("worst", shown.details)
 
     # -- where it leads ----------------------------------------------------------------------------
 
@@ -708,10 +710,10 @@ class HealthView(View):
         if map_ is None or not isinstance(rows, GridRows):
             return None
         lines = map_lines(map_, rows.entries, self.ranks, WIDE, fit=False, flat=self.flat)
-        text = [*lines, "", legend_text(vague=map_.vague), *looked_for(map_), map_.covered_text()]
+        text = [*lines, "", legend_text(vague=map_.vague), *watched_lines(map_), map_.covered_text()]
         table = [(path, *cells) for path, _, cells in map_rows(map_, rows.entries, self.ranks)]
         header = ("path", *(f"step {step_text(step)}" for step in map_.steps))
-        return Extract("health", "\n".join(text) + "\n", str(self._said), header, table)
+        return Extract("health", "\n".join(text) + "\n", str(self._cell_text), header, table)
 
     @property
     def row_name(self) -> str:

@@ -35,6 +35,7 @@ from tui_debugger.diagnose.origin.upstream import Branch, Ending, Hop, Link, Pat
 from tui_debugger.model import ProgressFn
 from tui_debugger.text.clean import clean
 from tui_debugger.text.tensors import round_text, run_text, shape_text, short_names, slot_text, stack_text, step_text
+from tui_debugger.text.writer import line_text
 from tui_debugger.tui import theme
 from tui_debugger.tui.actions import LOOK_AGAIN, SEARCH_VIEW, bindings, view_action
 from tui_debugger.tui.cells import (
@@ -245,14 +246,17 @@ NODE_COLUMNS: tuple[Column, ...] = (
 
 def tensors_of(hop: Hop) -> list[tuple[TensorRow, OriginInput | None]]:
     """Returns inputs, what the other ranks put in, outputs; for inputs what is known about them."""
-    fed = [*hop.told.inputs, *hop.peers]
-    return [*((each.row, each) for each in fed), *((row, None) for row in hop.told.outputs)]
+    source = [*hop.origin.inputs, *hop.peers]
+    return [*((each.row, each) for each in source), *((row, None) for row in hop.origin.outputs)]
 
 
-def node_cells(row: TensorRow, fed: OriginInput | None, here: int) -> Sequence[Cell]:
+def node_cells(row: TensorRow, source: OriginInput | None, here: int) -> Sequence[Cell]:
     """Returns one input or output; ``here`` is the rank of the node."""
     rank = f" r{row.key.rank}" if row.key.rank != here else ""
-    head: list[Cell] = [_state(row, fed), Text(f"{row.role}:{row.slot}{round_text(row.key.round)}{rank}", theme.STRONG)]
+    head: list[Cell] = [
+        _state(row, source),
+        Text(f"{row.role}:{row.slot}{round_text(row.key.round)}{rank}", theme.STRONG),
+    ]
     if row.index < 0:
         return [*head, Text(f"not dumped  {clean(row.origin_text)}", theme.DIM)]
     if row.error:
@@ -260,21 +264,21 @@ def node_cells(row: TensorRow, fed: OriginInput | None, here: int) -> Sequence[C
     meta = row.meta
     kind = [clean(meta.dtype), shape_text(meta.shape)] if meta is not None else ["", ""]
     numbers = statistic_cells(row.stats)
-    return [*head, *numbers[:4], *kind, _from(row, fed), *numbers[4:]]
+    return [*head, *numbers[:4], *kind, _from(row, source), *numbers[4:]]
 
 
-def _state(row: TensorRow, fed: OriginInput | None) -> Text:
-    bad = row.hit if fed is None else fed.state is State.BAD
+def _state(row: TensorRow, source: OriginInput | None) -> Text:
+    bad = row.hit if source is None else source.state is State.BAD
     if bad:
         return Text(theme.HIT_GLYPH, theme.FINDING)
-    return Text(theme.UNCERTAIN_GLYPH if fed is not None and fed.state is State.UNKNOWN else " ", theme.DOUBT)
+    return Text(theme.UNCERTAIN_GLYPH if source is not None and source.state is State.UNKNOWN else " ", theme.DOUBT)
 
 
-def _from(row: TensorRow, fed: OriginInput | None) -> Text:
+def _from(row: TensorRow, source: OriginInput | None) -> Text:
     words = [last_part(row.origin_text)] if row.origin_text else []
-    if fed is not None:
-        words += ["constant"] if fed.constant else []
-        words += [f"value before, of step {run_text(row.key)}"] if fed.before else []
+    if source is not None:
+        words += ["constant"] if source.constant else []
+        words += [f"value before, of step {run_text(row.key)}"] if source.before else []
     return Text("  ".join(words), theme.DIM, no_wrap=True)
 
 
@@ -408,7 +412,7 @@ class OriginView(View):
             lines += (
                 []
                 if path.ending in (Ending.NOT_DUMPED, Ending.RANKS)
-                else why(path.end.told, overflow=is_overflow(path)).split("\n")
+                else why(path.end.origin, overflow=is_overflow(path)).split("\n")
             )
             lines += explanation(path)
             lines.append(length_words(path))
@@ -466,9 +470,9 @@ class OriginView(View):
         name = shorten(key.node, max(self.size.width - cell_len(where) - 3, 16))
         self._line("hop", Content.assemble((name, "bold"), clean(where), "\n", way_words(line.item)))
         tensors = tensors_of(hop) if hop is not None else []
-        rows = [node_cells(row, fed, key.rank) for row, fed in tensors]
+        rows = [node_cells(row, source, key.rank) for row, source in tensors]
         self.tensors.set_rows(ListRows(rows), keep=False)
-        stack = stack_text(hop.told.stack, hop.told.stack_of, hop.told.node) if hop is not None else ()
+        stack = stack_text(hop.origin.stack, hop.origin.stack_of, hop.origin.node) if hop is not None else ()
         more = () if hop is not None or line.item is line.path.nearest else ("Space goes upstream from here",)
         self._line("frames", Content("\n".join([*stack, *more])))
 
@@ -537,7 +541,7 @@ class OriginView(View):
         if answer is None or line is None:
             return None
         stem = file_stem(self.about.key, "origin")
-        text = "\n".join(path_lines(answer.path))
+        text = "\n".join(map(line_text, path_lines(answer.path)))
         graph = f"{line.tensor.key.graph}/" if answer.path.graphs else ""
         one = f"{tensor_name(line.tensor)}  {graph}{line.tensor.key.node}"
         rows = [_export_row(each) for each in self._lines]

@@ -626,9 +626,9 @@ class RelationsView(View):
             return
         rows = self._in_sight()
         if rows:
-            self.work("statistics", partial(measured, self.host.session, rows), self._told)
+            self.work("statistics", partial(measured, self.host.session, rows), self._take_statistics)
 
-    def _told(self, rows: tuple[TensorRow, ...]) -> None:
+    def _take_statistics(self, rows: tuple[TensorRow, ...]) -> None:
         self._measured.update((row.key, row) for row in rows)
         for name in _LISTS:
             self._show(name)

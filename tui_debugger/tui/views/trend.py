@@ -167,7 +167,7 @@ KINDS: Final[Mapping[str, Kind]] = {
 """By the argument of the keys' action."""
 
 FIRST_PART: Final = 32
-"""So many steps are read before there is something to see; then twice as many, and so on."""
+"""The number of steps that are read before there is something to see; then twice as many, and so on."""
 LARGEST_PART: Final = 4096
 
 
@@ -382,7 +382,7 @@ class TrendView(View):
     def on_resize(self) -> None:
         """Side by side where there is room."""
         self.set_class(self.app.size.width >= WIDE, "-wide")
-        self._tell()
+        self._show_lines()
 
     @property
     def table(self) -> StepTable:
@@ -418,7 +418,7 @@ class TrendView(View):
         if note and text:
             self._put("facts", clean(text))
         else:
-            self._tell_facts()
+            self._show_facts()
 
     # -- reading -----------------------------------------------------------------------------------
 
@@ -470,7 +470,7 @@ class TrendView(View):
             self.overlay.replace(found)
             self._show()
         if stopped:
-            self._tell_facts()
+            self._show_facts()
         else:
             self._read_on(quietly=True)
 
@@ -492,19 +492,19 @@ class TrendView(View):
             self.table.set_rows(SeriesRows(here))
             if not self._placed:
                 self._placed = self.table.move_to_key((self.about.key.step, self.about.key.round))
-        self._tell()
+        self._show_lines()
 
-    def _tell(self) -> None:
+    def _show_lines(self) -> None:
         self._put("legend", legend(self.overlay, max(self.size.width - 6, 20), graphs=self._several_graphs))
-        self._tell_here()
-        self._tell_facts()
+        self._show_cursor()
+        self._show_facts()
 
-    def _tell_here(self) -> None:
+    def _show_cursor(self) -> None:
         series, point = self.overlay.here, self.point
         index = series.at(*point) if series is not None and point is not None else -1
         self._put("here", step_words(series, index) if series is not None and index >= 0 else "")
 
-    def _tell_facts(self) -> None:
+    def _show_facts(self) -> None:
         series = self.overlay.here
         if series is None:
             return
@@ -521,7 +521,7 @@ class TrendView(View):
     def _cursor_moved(self, event: VirtualTable.RowHighlighted) -> None:
         event.stop()
         self.plots.move_to(self.step)
-        self._tell_here()
+        self._show_cursor()
 
     @on(Plots.Clicked)
     def _pointed(self, event: Plots.Clicked) -> None:
@@ -620,7 +620,7 @@ class TrendView(View):
     def _add(self, key: TensorKey) -> None:
         self.overlay.add(key)
         self._first_group = 0
-        self._tell()
+        self._show_lines()
         if not self.working:
             self._read_on()
 

@@ -435,7 +435,7 @@ class View(Modal[None]):
         self.call_after_refresh(screenshot, self.app, name, self.dump, lambda text: self.say(text, note=True), self.say)
 
 
-def tell_views(app: App[Any], changes: ViewChanges) -> None:
+def notify_views(app: App[Any], changes: ViewChanges) -> None:
     """The run changed, or more of it was checked: every open view takes in what concerns it."""
     for screen in app.screen_stack:
         if isinstance(screen, View):

@@ -210,32 +210,51 @@ class TabStrip(CachedLines, Widget):
 
 
 class FooterBar(CachedLines, Widget):
-    """Keys of the focused pane, or a message for a while."""
+    """Two lines: a message until the next key, or what is under the cursor; below it the keys of the focused pane."""
 
-    DEFAULT_CSS = "FooterBar { height: 1; background: $panel; }"
+    DEFAULT_CSS = "FooterBar { height: 2; background: $panel; }"
+
+    class Pressed(Message):
+        """A key of the footer was clicked."""
+
+        def __init__(self, action: str) -> None:
+            """``action``: its id."""
+            super().__init__()
+            self.action = action
 
     def __init__(self) -> None:
         super().__init__(id="footer")
-        self._keys: tuple[tuple[str, str], ...] = ()
+        self._keys: tuple[tuple[str, str, str], ...] = ()
         self._notice: Text | None = None
+        self._detail = ""
 
-    def show(self, keys: Sequence[tuple[str, str]]) -> None:
-        """Keys as (key, title)."""
+    def show(self, keys: Sequence[tuple[str, str, str]]) -> None:
+        """Keys as (key, title, id of the action)."""
         if tuple(keys) != self._keys:
             self._keys = tuple(keys)
-            self.refresh()
+            self._refresh_line(1)
+
+    def show_detail(self, text: str) -> None:
+        """Shows what is under the cursor, where the pane has no edge for it."""
+        if text != self._detail:
+            self._detail = text
+            if self._notice is None:
+                self._refresh_line(0)
 
     def say(self, text: str, *, bad: bool = False) -> None:
-        """Shows a message in place of the keys, until the next key."""
+        """Shows a message until the next key."""
         style = theme.FINDING if bad else theme.GOOD
         self._notice = Text(("✗ " if bad else "") + clean(text), style, no_wrap=True)
-        self.refresh()
+        self._refresh_line(0)
 
     def clear_notice(self) -> None:
         """Takes the message away."""
         if self._notice is not None:
             self._notice = None
-            self.refresh()
+            self._refresh_line(0)
+
+    def _refresh_line(self, y: int) -> None:
+        self.refresh(Region(0, y, max(self.size.width, 1), 1))
 
     @property
     def notice(self) -> str:
@@ -243,24 +262,37 @@ class FooterBar(CachedLines, Widget):
         return self._notice.plain if self._notice is not None else ""
 
     def render_line(self, y: int) -> Strip:
-        """Draws the line; what does not fit is left out as a whole, but never the last key: help."""
+        """Draws a line; of the keys what does not fit is left out as a whole, but never the last one: help."""
         base, width = self.rich_style, self.size.width
-        if y > 0:
-            return Strip.blank(width, base)
-        if self._notice is not None:
-            return Strip(fit([Segment(" ", base), *segments_of(self._notice, base)], width, base))
+        if y == 0:
+            edge = Segment(" ", base)
+            if self._notice is not None:
+                return Strip(fit([edge, *segments_of(self._notice, base)], width, base))
+            return Strip(fit([edge, Segment(shorten(self._detail, max(width - 2, 1)), base + theme.DIM)], width, base))
         segments: list[Segment] = [Segment(" ", base)]
-        *others, pinned = self._keys or (("", ""),)
+        for key, title, _ in self._shown():
+            segments += [Segment(key, base + theme.GOOD), Segment(f" {title}  ", base)]
+        return Strip(segments).adjust_cell_length(width, base) if y == 1 else Strip.blank(width, base)
+
+    def _shown(self) -> list[tuple[str, str, str]]:
+        """Returns the keys that fit."""
+        *others, pinned = self._keys or (("", "", ""),)
         used = 1 + _key_width(pinned)
         shown = []
         for each in others:
-            if used + _key_width(each) <= width:
+            if used + _key_width(each) <= self.size.width:
                 shown.append(each)
                 used += _key_width(each)
-        for key, title in (*shown, pinned):
-            segments += [Segment(key, base + theme.GOOD), Segment(f" {title}  ", base)]
-        return Strip(segments).adjust_cell_length(width, base)
+        return [*shown, pinned]
+
+    def on_click(self, event: events.Click) -> None:
+        """Does what the key under the pointer does."""
+        x = 1
+        for each in self._shown():
+            if event.y == 1 and x <= event.x < x + _key_width(each) - 2:
+                self.post_message(self.Pressed(each[2]))
+            x += _key_width(each)
 
 
-def _key_width(key: tuple[str, str]) -> int:
+def _key_width(key: tuple[str, str, str]) -> int:
     return cell_len(f"{key[0]} {key[1]}  ")

@@ -282,7 +282,7 @@ class LineWindow(CachedLines, Widget):
         return self._base
 
     def _set_dirty(self, *regions: Region) -> None:
-        """Returns the lines that are no longer as they were painted."""
+        """Notes the lines that are no longer as they were painted."""
         if not regions:
             self._painted.clear()
         for region in regions:
@@ -321,7 +321,7 @@ class LineWindow(CachedLines, Widget):
         return strip
 
     def _look(self) -> None:
-        """Returns the size of the window now; Textual looks through the whole screen to answer that."""
+        """Notes the size of the window now; Textual looks through the whole screen to answer that."""
         width, self._height = self.size
         if self._width != width:
             self._width = width

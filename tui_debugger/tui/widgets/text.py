@@ -1,4 +1,4 @@
-"""Text that came from somebody else: made safe, measured in cells, cut and joined into strips."""
+"""Text in cells: made safe, measured, cut and joined into strips."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
 """A table of any number of rows: columns, rows that are asked for one at a time, and the widget that shows them.
 
-A table over any number of rows: it asks for the cells of visible lines only.
-
 A cursor key redraws two lines, a page redraws one screenful, whatever the number of rows. Nothing here
 is animated, and rows that appear above the cursor do not move what is under it.
 """

@@ -1,62 +1,27 @@
-"""Something that usually leads to what was found, and what was measured for or against it.
+"""Reasons why an operator makes NaN or Inf from finite inputs.
 
-Why an operator makes NaN or Inf from finite inputs: what its inputs' statistics say about each usual reason.
-
-Every rule answers from statistics alone, so it says what is certain (``3 of 1,024 inputs are 0: their logarithm is
+Every function answers from statistics alone, so it says what is certain (``3 of 1,024 inputs are 0: their logarithm is
 -Inf``) and leaves open what only the elements themselves could tell.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import Final
 
 from tui_debugger.check.types import TensorRow
-from tui_debugger.graph.operator_types import plain_type
+from tui_debugger.diagnose.explain.guidance import Cause, Standing
+from tui_debugger.graph.categories import plain_type
 from tui_debugger.model import TensorMeta, TensorStats
 from tui_debugger.stats.blocks import peak
 from tui_debugger.stats.quantiles import FloatLimits
 from tui_debugger.text.phrases import bad_counts, finite_words, limits_of, num, of_all
 
 
-class Standing(IntEnum):
-    """What the evidence says about a cause. Order is rank."""
-
-    LIKELY = 0
-    """Something that was measured here speaks for it."""
-    POSSIBLE = 1
-    """Nothing speaks against it."""
-    UNKNOWN = 2
-    """What would tell was not dumped."""
-    RULED_OUT = 3
-    """What was measured speaks against it."""
-
-    @property
-    def word(self) -> str:
-        """``likely``, ``possible``, ``cannot be told``, ``ruled out``."""
-        return ("likely", "possible", "cannot be told", "ruled out")[self]
-
-
 @dataclass(frozen=True, slots=True)
-class Cause:
-    """Something that usually leads to what was found.
-
-    Attributes:
-        title: a few words.
-        evidence: one sentence with the numbers of this tensor that say so.
-        standing: what they say.
-    """
-
-    title: str
-    evidence: str
-    standing: Standing
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
+class Operation:
     """An operator that made NaN or Inf.
 
     Attributes:
@@ -76,29 +41,28 @@ class Case:
 
     @property
     def name(self) -> str:
-        """Its type as the table of rules has it."""
+        """Its type as the rules have it."""
         return type_name(self.type)
 
     @property
     def limits(self) -> FloatLimits | None:
-        """What the output's element type can hold."""
+        """The limits of the output's element type."""
         return limits_of(self.meta)
 
 
+LIKELY, POSSIBLE, UNKNOWN, RULED_OUT = Standing
+KEEP_AWAY: Final = "Keep the argument away from there: add an epsilon, clamp it, or mask those samples."
+"""The remedy for arguments that a function has no finite value for."""
 QUOTIENTS: Final = frozenset({"div", "realdiv", "truediv", "divide"})
 """Divisions, by ``type_name``: in:0 / in:1."""
 
 
 def type_name(op_type: str) -> str:
-    """A type as the table has it: lower case, without version and vendor suffixes."""
+    """Returns a type as the rules have it: lower case, without version and vendor suffixes."""
     name = plain_type(op_type).removeprefix("aclnn")
     for suffix in ("ext", "v2", "v3"):
         name = name.removesuffix(suffix)
     return name
-
-
-Check = Callable[[Case], Iterator[Cause]]
-"""What speaks for and against the usual reasons of one kind of operator."""
 
 
 def are(amount: int) -> str:
@@ -117,18 +81,17 @@ def overflow_cause(limits: FloatLimits, size: float, how: str, what: str) -> Cau
     """Tells whether a result can exceed the element type."""
     title = f"a {what} beyond the range of {limits.name}"
     if size > limits.largest:
-        return Cause(title, f"{how} exceeds what {limits.name} can hold, {num(limits.largest)}", Standing.LIKELY)
-    return Cause(title, f"{how} stays below what {limits.name} can hold, {num(limits.largest)}", Standing.RULED_OUT)
+        return Cause(title, f"{how} exceeds what {limits.name} can hold, {num(limits.largest)}", LIKELY)
+    return Cause(title, f"{how} stays below what {limits.name} can hold, {num(limits.largest)}", RULED_OUT)
 
 
-LIKELY, POSSIBLE, UNKNOWN, RULED_OUT = Standing
 BOTH_WAYS: Final = ("sinh", "cosh")
 """Exponentials that grow on both sides of 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """Which arguments a function has no finite value for, as far as counts and extremes tell.
+    """The arguments that a function has no finite value for, as far as counts and extremes tell.
 
     Attributes:
         function: its name in a sentence.
@@ -146,34 +109,36 @@ class Domain:
     high: float = math.inf
     open_ends: bool = False
 
-    def __call__(self, case: Case) -> Iterator[Cause]:
+    def __call__(self, operation: Operation) -> Iterator[Cause]:
         """Returns what of the argument lies outside."""
-        stats = case.stats(self.slot)
+        stats = operation.stats(self.slot)
         title = f"an argument that {self.function} is not defined for"
         if stats is None:
             yield Cause(title, f"its input in:{self.slot} was not dumped", UNKNOWN)
             return
-        found = list(self._outside(case, stats))
+        found = list(self._outside(operation, stats))
         yield from found
         if not found and not stats.bad:
             yield Cause(title, f"in:{self.slot} is {finite_words(stats)}: {self.function} is finite there", RULED_OUT)
 
-    def _outside(self, case: Case, stats: TensorStats) -> Iterator[Cause]:
+    def _outside(self, operation: Operation, stats: TensorStats) -> Iterator[Cause]:
         if self.zero and stats.zero:
-            made = case.out.nan if self.zero == "NaN" else case.out.inf
+            made = operation.out.nan if self.zero == "NaN" else operation.out.inf
             yield Cause(
                 f"{self.function} of 0",
                 f"{of_all(stats.zero, stats.count)} of in:{self.slot} {are(stats.zero)} 0, where {self.function} gives "
                 f"{self.zero}{accounts(stats.zero, made, self.zero)}",
                 LIKELY,
+                KEEP_AWAY,
             )
         if self.negative and stats.negative:
             yield Cause(
                 f"{self.function} of a negative number",
                 f"{of_all(stats.negative, stats.count)} of in:{self.slot} {are(stats.negative)} negative (down to "
                 f"{num(stats.minimum)}), where {self.function} gives {self.negative}"
-                f"{accounts(stats.negative, case.out.nan, self.negative)}",
+                f"{accounts(stats.negative, operation.out.nan, self.negative)}",
                 LIKELY,
+                KEEP_AWAY,
             )
         if stats.minimum is None or stats.maximum is None:
             return
@@ -190,34 +155,35 @@ class Domain:
                 )
 
 
-def divide(case: Case, numerator: int = 0, denominator: int = 1) -> Iterator[Cause]:
+def divide(operation: Operation, numerator: int = 0, denominator: int = 1) -> Iterator[Cause]:
     """Division, element by element; what is broadcast counts as often as it is used."""
-    below, above = case.stats(denominator), case.stats(numerator)
-    remainder = case.name.endswith(("mod", "remainder"))
+    below, above = operation.stats(denominator), operation.stats(numerator)
+    remainder = operation.name.endswith(("mod", "remainder"))
     title = "division by 0"
     if below is None:
         yield Cause(title, f"the denominator, in:{denominator}, was not dumped", UNKNOWN)
         return
     if below.zero:
-        whole = below.zero * (case.out.count // below.count if below.count else 0)
-        bad = case.out.nan + case.out.inf
+        whole = below.zero * (operation.out.count // below.count if below.count else 0)
+        bad = operation.out.nan + operation.out.inf
         spread = " (each divides several elements)" if whole > below.zero else ""
         total = f"; {whole:,} elements are divided by 0{spread}: that is every bad one" if whole == bad and bad else ""
-        kind = "; the remainder is NaN there" if remainder else _quotient(case.out, above, numerator)
+        kind = "; the remainder is NaN there" if remainder else _quotient(operation.out, above, numerator)
         yield Cause(
             title,
             f"{of_all(below.zero, below.count)} of the denominator in:{denominator} {are(below.zero)} 0{kind}{total}",
             LIKELY,
+            KEEP_AWAY,
         )
     elif not below.bad:
         yield Cause(title, f"the denominator in:{denominator} has no 0: it is {finite_words(below)}", RULED_OUT)
     if not remainder:
-        yield from _tiny(case, below, f"in:{denominator}", peak(above))
+        yield from _tiny(operation, below, f"in:{denominator}", peak(above))
 
 
-def _tiny(case: Case, below: TensorStats, label: str, top: float | None) -> Iterator[Cause]:
+def _tiny(operation: Operation, below: TensorStats, label: str, top: float | None) -> Iterator[Cause]:
     """Tells whether a denominator without 0 is so small that the quotient exceeds the type."""
-    limits = case.limits
+    limits = operation.limits
     if limits is None or not top or below.zero or below.minimum is None or below.maximum is None:
         return
     if below.negative and below.positive:
@@ -238,28 +204,28 @@ def _quotient(out: TensorStats, above: TensorStats | None, slot: int) -> str:
     return "; 0/0 gives NaN and everything else Inf"
 
 
-def reciprocal(case: Case) -> Iterator[Cause]:
+def reciprocal(operation: Operation) -> Iterator[Cause]:
     """One divided by the input."""
-    below = case.stats(0)
+    below = operation.stats(0)
     if below is None:
         yield Cause("division by 0", "its input in:0 was not dumped", UNKNOWN)
         return
     if below.zero:
         words = f"{of_all(below.zero, below.count)} of in:0 {are(below.zero)} 0, where 1 / x gives Inf"
-        yield Cause("division by 0", words + accounts(below.zero, case.out.inf, "Inf"), LIKELY)
+        yield Cause("division by 0", words + accounts(below.zero, operation.out.inf, "Inf"), LIKELY, KEEP_AWAY)
     elif not below.bad:
         yield Cause("division by 0", f"in:0 has no 0: it is {finite_words(below)}", RULED_OUT)
-    yield from _tiny(case, below, "in:0", 1.0)
+    yield from _tiny(operation, below, "in:0", 1.0)
 
 
-def exponential(case: Case) -> Iterator[Cause]:
+def exponential(operation: Operation) -> Iterator[Cause]:
     """Powers of e or 2."""
-    stats, limits = case.stats(0), case.limits
+    stats, limits = operation.stats(0), operation.limits
     title = "an exponent that is too large"
     if stats is None or limits is None:
         yield Cause(title, "its input was not dumped" if stats is None else "the element type is unknown", UNKNOWN)
         return
-    kind = case.name
+    kind = operation.name
     largest = _exponent_limit(kind, limits.largest)
     top = peak(stats) if kind in BOTH_WAYS else stats.maximum
     if top is None:
@@ -282,9 +248,9 @@ def _exponent_limit(kind: str, largest: float) -> float:
     return math.log(largest) + (math.log(2) if kind in BOTH_WAYS else 0.0)
 
 
-def power(case: Case) -> Iterator[Cause]:
+def power(operation: Operation) -> Iterator[Cause]:
     """A power of two inputs."""
-    base, exponent, limits = case.stats(0), case.stats(1), case.limits
+    base, exponent, limits = operation.stats(0), operation.stats(1), operation.limits
     if base is None or exponent is None:
         missing = "base in:0" if base is None else "exponent in:1"
         yield Cause("a power that is not defined", f"the {missing} was not dumped", UNKNOWN)
@@ -295,12 +261,14 @@ def power(case: Case) -> Iterator[Cause]:
             f"{of_all(base.negative, base.count)} of the base in:0 {are(base.negative)} negative and the exponent in:1 "
             f"is {finite_words(exponent)}",
             LIKELY,
+            KEEP_AWAY,
         )
     if base.zero and exponent.negative:
         yield Cause(
             "0 to a negative power",
             f"{of_all(base.zero, base.count)} of the base {are(base.zero)} 0, the exponent is {finite_words(exponent)}",
             LIKELY,
+            KEEP_AWAY,
         )
     top = peak(base)
     if limits is not None and top and top > 1 and exponent.maximum is not None and exponent.maximum > 0:
@@ -315,28 +283,25 @@ def _whole(stats: TensorStats) -> bool:
     return same and float(stats.minimum or 0.0).is_integer()
 
 
-LIKELY, POSSIBLE, UNKNOWN, RULED_OUT = Standing
-
-
-def product(case: Case) -> Iterator[Cause]:
+def product(operation: Operation) -> Iterator[Cause]:
     """A product, element by element."""
-    tops, limits = [peak(case.stats(slot)) for slot in (0, 1)], case.limits
+    tops, limits = [peak(operation.stats(slot)) for slot in (0, 1)], operation.limits
     if limits is None or tops[0] is None or tops[1] is None:
         return
     yield overflow_cause(limits, tops[0] * tops[1], f"{num(tops[0])} × {num(tops[1])}", "product")
 
 
-def square(case: Case) -> Iterator[Cause]:
+def square(operation: Operation) -> Iterator[Cause]:
     """A square."""
-    top, limits = peak(case.stats(0)), case.limits
+    top, limits = peak(operation.stats(0)), operation.limits
     if limits is not None and top is not None:
         yield overflow_cause(limits, top * top, f"{num(top)} squared", "square")
 
 
-def matmul(case: Case) -> Iterator[Cause]:
+def matmul(operation: Operation) -> Iterator[Cause]:
     """Matrix products and convolutions: sums of products."""
-    first, second, limits = case.stats(0), case.stats(1), case.limits
-    length = _inner_length(case)
+    first, second, limits = operation.stats(0), operation.stats(1), operation.limits
+    length = _inner_length(operation)
     if first is None or second is None or limits is None or length is None:
         yield Cause("a sum of products that is too large", "an input was not dumped", UNKNOWN)
         return
@@ -354,26 +319,26 @@ def matmul(case: Case) -> Iterator[Cause]:
         yield Cause(title, f"{how}, more than {limits.name} can hold, {num(limits.largest)}", POSSIBLE)
 
 
-def _inner_length(case: Case) -> int | None:
+def _inner_length(operation: Operation) -> int | None:
     """Products per element of the output: its smallest upper bound that shapes alone give."""
-    shapes = [row.meta.shape for row in case.inputs[:2] if row.meta is not None]
+    shapes = [row.meta.shape for row in operation.inputs[:2] if row.meta is not None]
     if len(shapes) < 2 or not all(shapes):
         return None
-    if case.name.startswith("conv"):  # every output channel has a filter of its own
+    if operation.name.startswith("conv"):  # every output channel has a filter of its own
         return math.prod(shapes[1][1:])
     common = set(shapes[0][-2:]) & set(shapes[1][-2:])
     return max(common) if common else max(shapes[0])
 
 
-def total(case: Case) -> Iterator[Cause]:
+def total(operation: Operation) -> Iterator[Cause]:
     """A sum or mean over many elements."""
-    stats, limits = case.stats(0), case.limits
+    stats, limits = operation.stats(0), operation.limits
     if stats is None or limits is None or stats.abs_mean is None:
         yield Cause("a sum that is too large", "its input was not dumped", UNKNOWN)
         return
-    each = max(stats.count // case.out.count, 1) if case.out.count else stats.count
-    meta = case.inputs[0].meta
-    if case.name == "cumsum" and meta is not None:  # its last elements are sums over a whole dimension
+    each = max(stats.count // operation.out.count, 1) if operation.out.count else stats.count
+    meta = operation.inputs[0].meta
+    if operation.name == "cumsum" and meta is not None:  # its last elements are sums over a whole dimension
         each = max(meta.shape, default=1)
     top = peak(stats) or 0.0
     title = f"a sum beyond the range of {limits.name}"
@@ -386,17 +351,17 @@ def total(case: Case) -> Iterator[Cause]:
         yield Cause(title, f"{how}; {limits.name} holds {num(limits.largest)}", POSSIBLE)
 
 
-def addition(case: Case) -> Iterator[Cause]:
+def addition(operation: Operation) -> Iterator[Cause]:
     """A sum, element by element."""
-    tops = [top for row in case.inputs if (top := peak(row.stats)) is not None]
-    if case.limits is not None and len(tops) > 1:
-        yield overflow_cause(case.limits, sum(tops), " + ".join(map(num, tops[:4])), "sum")
+    tops = [top for row in operation.inputs if (top := peak(row.stats)) is not None]
+    if operation.limits is not None and len(tops) > 1:
+        yield overflow_cause(operation.limits, sum(tops), " + ".join(map(num, tops[:4])), "sum")
 
 
-def cast(case: Case) -> Iterator[Cause]:
+def cast(operation: Operation) -> Iterator[Cause]:
     """A change of the element type."""
-    stats, limits = case.stats(0), case.limits
-    source = limits_of(case.inputs[0].meta) if case.inputs else None
+    stats, limits = operation.stats(0), operation.limits
+    source = limits_of(operation.inputs[0].meta) if operation.inputs else None
     top = peak(stats)
     if stats is None or limits is None or top is None:
         yield Cause("a value that the new type cannot hold", "its input or its types are not known", UNKNOWN)
@@ -410,38 +375,28 @@ def cast(case: Case) -> Iterator[Cause]:
         yield Cause(f"a value beyond the range of {limits.name}", evidence, RULED_OUT)
 
 
-LIKELY, POSSIBLE, UNKNOWN, RULED_OUT = Standing
-
-
-def causes(case: Case) -> tuple[Cause, ...]:
-    """Returns what speaks for and against the usual reasons of this operator; empty when no rule knows it."""
-    check = _BY_NAME.get(case.name)
-    if check is None and case.name.startswith(_PRODUCTS):
-        check = matmul
-    return tuple(check(case)) if check is not None else ()
-
-
-def likely(case: Case) -> list[str]:
-    """Returns what its inputs speak for, a sentence each; empty when they explain nothing."""
-    return [f"{cause.title}: {cause.evidence}" for cause in causes(case) if cause.standing is LIKELY]
-
-
 # -- normalisations, losses, tables ----------------------------------------------------------------
 
 
-def _normalise(case: Case) -> Iterator[Cause]:
-    stats = case.stats(0)
+def normalisation(operation: Operation) -> Iterator[Cause]:
+    """A normalisation by mean and variance."""
+    stats = operation.stats(0)
     if stats is None or stats.variance is None:
         yield Cause("a variance of 0", "its input was not dumped", UNKNOWN)
         return
     spread = math.sqrt(stats.variance)
     if not spread:
         yield Cause(
-            "a variance of 0", f"in:0 is {finite_words(stats)}, so nothing but epsilon stays below the line", LIKELY
+            "a variance of 0",
+            f"in:0 is {finite_words(stats)}, so nothing but epsilon stays below the line",
+            LIKELY,
+            KEEP_AWAY,
         )
-    elif case.out.bad and case.limits is not None and case.limits.largest < 1e5:
+    elif operation.out.bad and operation.limits is not None and operation.limits.largest < 1e5:
         size = peak(stats) or 0.0
-        yield overflow_cause(case.limits, size * size, f"{num(size)} squared, on the way to the variance,", "square")
+        yield overflow_cause(
+            operation.limits, size * size, f"{num(size)} squared, on the way to the variance,", "square"
+        )
     else:
         yield Cause(
             "a group with a variance of 0",
@@ -450,8 +405,9 @@ def _normalise(case: Case) -> Iterator[Cause]:
         )
 
 
-def _softmax(case: Case) -> Iterator[Cause]:
-    stats = case.stats(0)
+def softmax(operation: Operation) -> Iterator[Cause]:
+    """Probabilities from logits."""
+    stats = operation.stats(0)
     if stats is None:
         yield Cause("a row that is masked as a whole", "its input was not dumped", UNKNOWN)
     elif stats.neg_inf:
@@ -469,9 +425,10 @@ def _softmax(case: Case) -> Iterator[Cause]:
         )
 
 
-def _entropy(case: Case) -> Iterator[Cause]:
-    logits, labels = case.stats(0), case.stats(1)
-    meta = next((row.meta for row in case.inputs if row.slot == 0), None)
+def cross_entropy(operation: Operation) -> Iterator[Cause]:
+    """A loss of logits and the numbers of their classes."""
+    logits, labels = operation.stats(0), operation.stats(1)
+    meta = next((row.meta for row in operation.inputs if row.slot == 0), None)
     if labels is not None and labels.maximum is not None and meta is not None and meta.shape:
         classes = meta.shape[-1]
         wrong = labels.maximum >= classes or (labels.minimum or 0) < 0
@@ -481,8 +438,9 @@ def _entropy(case: Case) -> Iterator[Cause]:
         yield Cause("extreme logits", f"in:0 is {finite_words(logits)}", POSSIBLE)
 
 
-def _binary_entropy(case: Case) -> Iterator[Cause]:
-    stats = case.stats(0)
+def binary_entropy(operation: Operation) -> Iterator[Cause]:
+    """A loss of probabilities and labels."""
+    stats = operation.stats(0)
     if stats is None or stats.minimum is None or stats.maximum is None:
         yield Cause("a probability of exactly 0 or 1", "the predictions, in:0, were not dumped", UNKNOWN)
         return
@@ -495,11 +453,13 @@ def _binary_entropy(case: Case) -> Iterator[Cause]:
         "a probability of exactly 0 or 1",
         f"{words}; the loss takes the logarithm of p and of 1 - p",
         LIKELY if ends else RULED_OUT,
+        KEEP_AWAY,
     )
 
 
-def _lookup(case: Case) -> Iterator[Cause]:
-    table, indices = case.inputs[0].meta if case.inputs else None, case.stats(1)
+def lookup(operation: Operation) -> Iterator[Cause]:
+    """Rows of a table by index."""
+    table, indices = operation.inputs[0].meta if operation.inputs else None, operation.stats(1)
     if table is None or not table.shape or indices is None or indices.maximum is None:
         yield Cause("an index outside the table", "the table or the indices were not dumped", UNKNOWN)
         return
@@ -508,43 +468,12 @@ def _lookup(case: Case) -> Iterator[Cause]:
     yield Cause("an index outside the table", words, LIKELY if wrong else RULED_OUT)
 
 
-def untold(case: Case) -> Cause:
+def no_rule_says(operation: Operation) -> Cause:
     """Returns what is left to say when no rule knows the operator and its inputs are finite."""
-    tops = [f"in:{row.slot} {finite_words(row.stats)}" for row in case.inputs if row.stats is not None]
+    tops = [f"in:{row.slot} {finite_words(row.stats)}" for row in operation.inputs if row.stats is not None]
     return Cause(
         "the operator itself, or its kernel",
-        f"its inputs are finite ({'; '.join(tops[:4])}), yet it made {bad_counts(case.out)}; no rule for the type "
-        f"{case.type} says why",
+        f"its inputs are finite ({'; '.join(tops[:4])}), yet it made {bad_counts(operation.out)}; no rule for the type "
+        f"{operation.type} says why",
         POSSIBLE,
     )
-
-
-_RULES: Final[tuple[tuple[str, Check], ...]] = (
-    ("log log2 log10 loge ln", Domain("the logarithm", zero="-Inf", negative="NaN")),
-    ("log1p", Domain("log(1 + x)", low=-1.0, open_ends=True)),
-    ("sqrt", Domain("the square root", negative="NaN")),
-    ("rsqrt", Domain("1/√x", zero="Inf", negative="NaN")),
-    ("sqrtgrad", Domain("1/(2·√x)", zero="Inf")),
-    ("rsqrtgrad", Domain("the gradient of 1/√x", zero="Inf")),
-    ("reciprocal inv reciprocalgrad invgrad", reciprocal),
-    ("acos asin", Domain("the inverse of sine and cosine", low=-1.0, high=1.0)),
-    ("acosh", Domain("the inverse of cosh", low=1.0)),
-    ("atanh erfinv", Domain("this function", low=-1.0, high=1.0, open_ends=True)),
-    ("div realdiv truediv divide floordiv truncatediv mod floormod fmod remainder", divide),
-    ("exp expm1 exp2 sinh cosh", exponential),
-    ("pow power", power),
-    ("mul multiply", product),
-    ("square l2loss", square),
-    ("mm bmm linear dense addmm batchmatmul", matmul),
-    ("reducesum sum sumd reducemean mean cumsum", total),
-    ("add addn sub biasadd subtract addext", addition),
-    ("cast to tocopy", cast),
-    ("layernorm batchnorm batchnormgrad rmsnorm instancenorm groupnorm l2normalize", _normalise),
-    ("softmax logsoftmax maskedsoftmax scaledmaskedsoftmax", _softmax),
-    ("sparsesoftmaxcrossentropywithlogits crossentropyloss nllloss softmaxcrossentropywithlogits", _entropy),
-    ("binarycrossentropy bceloss", _binary_entropy),
-    ("gather embedding embeddinglookup", _lookup),
-)
-_PRODUCTS: Final = ("matmul", "conv")
-"""Beginnings of the types of matrix products and convolutions, of which vendors have many, fused with what follows."""
-_BY_NAME: Final[dict[str, Check]] = {name: check for names, check in _RULES for name in names.split()}

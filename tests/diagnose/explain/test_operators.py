@@ -15,7 +15,10 @@ from hypothesis import strategies as st
 
 from tests.thorough import examples
 from tui_debugger.check.types import TensorRow
-from tui_debugger.diagnose.explain.operator_rules import Case, Cause, Standing, causes, likely, untold
+from tui_debugger.diagnose.explain.guidance import Cause, Standing
+from tui_debugger.diagnose.explain.operators import Operation, no_rule_says
+from tui_debugger.diagnose.explain.rules import likely_operator_causes as likely
+from tui_debugger.diagnose.explain.rules import operator_causes as causes
 from tui_debugger.model import Side, TensorKey, TensorMeta
 from tui_debugger.stats.blocks import measure_stats
 
@@ -23,7 +26,7 @@ Array = npt.NDArray[Any]
 LIKELY, RULED_OUT = Standing.LIKELY, Standing.RULED_OUT
 
 
-def fed(slot: int, array: Array | None) -> TensorRow:
+def operand(slot: int, array: Array | None) -> TensorRow:
     row = TensorRow(TensorKey(0, "g", "n", Side.INPUT, slot, 0), "in", slot, 0, has_value=True, has_previous=False)
     if array is None:
         return row
@@ -31,9 +34,9 @@ def fed(slot: int, array: Array | None) -> TensorRow:
     return dataclasses.replace(row, meta=meta, stats=measure_stats(array)[0])
 
 
-def case(op_type: str, out: Array, *inputs: Array | None) -> Case:
+def case(op_type: str, out: Array, *inputs: Array | None) -> Operation:
     meta = TensorMeta(out.dtype.name, out.shape, out.nbytes)
-    return Case(op_type, [fed(slot, array) for slot, array in enumerate(inputs)], meta, measure_stats(out)[0])
+    return Operation(op_type, [operand(slot, array) for slot, array in enumerate(inputs)], meta, measure_stats(out)[0])
 
 
 def standings(found: tuple[Cause, ...]) -> dict[str, Standing]:
@@ -228,8 +231,8 @@ def test_an_input_that_was_not_dumped_leaves_the_reason_open() -> None:
 def test_a_type_without_a_rule_says_so_with_what_is_known() -> None:
     strange = case("MyKernel", np.array([np.nan], np.float32), np.array([1.0, 2.0], np.float32))
     assert causes(strange) == ()
-    assert "its inputs are finite (in:0 from 1 to 2), yet it made 1 NaN" in untold(strange).evidence
-    assert "MyKernel" in untold(strange).evidence
+    assert "its inputs are finite (in:0 from 1 to 2), yet it made 1 NaN" in no_rule_says(strange).evidence
+    assert "MyKernel" in no_rule_says(strange).evidence
 
 
 def test_the_likely_causes_stand_for_themselves_in_a_sentence_each() -> None:

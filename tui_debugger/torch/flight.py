@@ -16,15 +16,14 @@ from tui_debugger.live.client.endings import Ending
 from tui_debugger.live.client.flight import Flight, FlightRecorder, Row
 from tui_debugger.live.client.judging import Judge
 from tui_debugger.stats.records import RequiredStats
-from tui_debugger.torch.captures import Capture, Key, Step
-from tui_debugger.torch.elements import as_array, meta_of, numeric
+from tui_debugger.torch.captures import Capture, Key, Plans, Step
 from tui_debugger.torch.exact import records
-from tui_debugger.torch.plans import Plans
+from tui_debugger.torch.internals import as_array, meta_of, numeric
 from tui_debugger.torch.training import Training
 from tui_debugger.torch.verdicts import find_records, judge_step
 
 
-class Flying:
+class TrainingFlight:
     """Takes every step into the ring, and has it written when something goes wrong that no debugger sees.
 
     A debugger sees the nodes that it watches. What runs after the last step, and the step in which the program ends,
@@ -45,7 +44,7 @@ class Flying:
         self._step = 0
         self._attached = False
         self._withheld: Sequence[ClientHit] = ()
-        """What was found in the step that ended last, what a debugger sees included."""
+        """The hits of the step that ended last, those that a debugger sees included."""
         self._known: BaseException | None = None
         self._closed = False
         self._ending = Ending(self._ended)
@@ -75,23 +74,23 @@ class Flying:
         """A step has ended. ``attached``: a debugger sees to the nodes that it watches."""
         with self._ending.at_work():
             self._attached = attached
-            self._tell(self._judge(step))
+            self._report(self._judge(step))
 
     def lost(self, step: int) -> None:
         """The debugger went away at the end of this step: maybe it was not told of it any more."""
         with self._ending.at_work():
             self._attached = False
-            self._tell(self._recorder.judged(step, self._withheld))
+            self._report(self._recorder.judged(step, self._withheld))
 
     def failed(self, error: BaseException, *, ends: bool = False) -> None:
         """An exception came in the step that began last. ``ends``: it ends the training."""
         with self._training.recording.at_work(), self._ending.at_work():
             self._rest()
             if ends:
-                self._tell(self._recorder.flush())
+                self._report(self._recorder.flush())
             if isinstance(error, Exception) and error is not self._known and not self._attached:
                 self._known = error
-                self._tell(self._recorder.failed(error, ends=ends))
+                self._report(self._recorder.failed(error, ends=ends))
 
     # -- inside --------------------------------------------------------------------------------------
 
@@ -103,14 +102,14 @@ class Flying:
         with self._training.recording.at_work(), self._ending.at_work():
             if ends:
                 self._rest()
-            self._tell(self._recorder.flush(ends=ends))
+            self._report(self._recorder.flush(ends=ends))
 
     def _rest(self) -> None:
-        """Returns what was recorded since the last step ended."""
+        """Judges what was recorded since the last step ended."""
         recording = self._training.recording
         if len(recording.step) or recording.passes:
             recording.end_pass()
-            self._tell(self._judge(self._step, partial=True))
+            self._report(self._judge(self._step, partial=True))
             self._training.goes_on()
 
     def _judge(self, step: int, *, partial: bool = False) -> str:
@@ -145,7 +144,7 @@ class Flying:
         recording.structure.changed = partial and learning
 
     def _captures(self) -> dict[Key, Capture]:
-        """What is known of the step, one of each tensor: the first bad one if there is one, else the last one."""
+        """Returns what is known of the step, one of each tensor: the first bad one if there is any, else the last."""
         found: dict[Key, Capture] = {}
         for capture in self._all():
             key = capture.name, capture.slot
@@ -162,7 +161,7 @@ class Flying:
             find_records(each, captures, self._recorder.judge)
             yield from captures
 
-    def _tell(self, text: str) -> None:
+    def _report(self, text: str) -> None:
         if text:
             self._say(text)
 

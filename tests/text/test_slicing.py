@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tui_debugger.errors import BadSliceError
-from tui_debugger.stats.slicing import MAX_FREE, apply, default_slice, parse_slice
+from tui_debugger.text.values import MAX_FREE, apply, default_slice, parse_slice
 
 SHAPES = st.lists(st.integers(0, 5), max_size=5).map(tuple)
 

@@ -1,0 +1,166 @@
+"""The rules of the conditions as one writes them down for one tensor: what the program's columns are held against.
+
+Of the program it uses the table of conditions and the records, nothing of what judges them.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from typing import Final
+
+from tui_debugger.model import ErrorBits, ParamResult, Verdict, Watchpoint, WatchResult
+from tui_debugger.stats.records import Record
+from tui_debugger.watch.condition_table import (
+    CONDITIONS,
+    WIRE_CHANGE_TOO_LARGE,
+    WIRE_CHANGE_TOO_SMALL,
+    WIRE_NOT_CHANGED,
+    WIRE_OPERATOR_OVERFLOW,
+    WIRE_OVERFLOW,
+)
+
+CHANGES: Final = {WIRE_CHANGE_TOO_LARGE, WIRE_CHANGE_TOO_SMALL, WIRE_NOT_CHANGED}
+FLAGS: Final = {WIRE_OVERFLOW, WIRE_NOT_CHANGED}
+INEQUALITIES: Final = {"gt": operator.gt, "lt": operator.lt, "ge": operator.ge, "le": operator.le}
+PREVIOUS: Final = {
+    "ok": ErrorBits.NONE,
+    "none": ErrorBits.NO_PREVIOUS,
+    "shape": ErrorBits.SHAPE_CHANGED,
+    "unreadable": ErrorBits.UNREADABLE,
+    "no value": ErrorBits.NO_VALUE,
+}
+NEEDED: Final = {"max": "maximum", "min": "minimum", "mean": "mean", "abs_mean": "abs_mean"}
+"""Quantities that are a statistic, and its name."""
+
+
+def judge_scalar(
+    watchpoint: Watchpoint, record: Record, *, first_step: bool, initial: bool = False
+) -> WatchResult | None:
+    """Judges one watchpoint on one tensor; None where there is nothing to report."""
+    condition = CONDITIONS[watchpoint.condition]
+    if condition.wire == WIRE_OPERATOR_OVERFLOW or condition.initial_only != initial:
+        return None
+    if not record.error and (record.stats is None or record.stats.count == 0):
+        return None
+    error = prevented(watchpoint, record)
+    if error:
+        kind = kind_of(error, first_step=first_step)
+        return WatchResult(watchpoint.id, condition.id, kind, error, unmet(parameters(watchpoint)))
+    found = told_by_flags(watchpoint, record) if condition.wire in FLAGS else told_by_values(watchpoint, record)
+    return None if found is None else WatchResult(watchpoint.id, condition.id, *found)
+
+
+Told = tuple[Verdict, ErrorBits, tuple[ParamResult, ...]]
+
+
+def told_by_flags(watchpoint: Watchpoint, record: Record) -> Told | None:
+    """Conditions that hold or do not hold, without a value: NaN or Inf is there, everything is close to what it was."""
+    params = parameters(watchpoint)
+    if CONDITIONS[watchpoint.condition].wire == WIRE_OVERFLOW:
+        hit = record.stats is not None and record.stats.bad
+    else:
+        hit = record.close.get((params.get("rtol", 1e-5), params["atol"], bool(params["equal_nan"])), False)
+    return (Verdict.FINDING, ErrorBits.NONE, unmet(params)) if hit else None
+
+
+def told_by_values(watchpoint: Watchpoint, record: Record) -> Told | None:
+    """Conditions that hold a quantity of the tensor against a value."""
+    params = parameters(watchpoint)
+    found = tuple(compared(name, value, params, record) for name, value in params.items())
+    if any(each.hit for each in found):
+        return Verdict.FINDING, ErrorBits.NONE, found
+    return (Verdict.CANNOT_JUDGE, ErrorBits.NO_VALUE, found) if incomplete(params, record) else None
+
+
+def unmet(params: dict[str, float | bool]) -> tuple[ParamResult, ...]:
+    """Parameters of which none was compared."""
+    return tuple(ParamResult(name, value, hit=False, actual=None) for name, value in params.items())
+
+
+def parameters(watchpoint: Watchpoint) -> dict[str, float | bool]:
+    """The parameters in definition order, those that cannot be off with their defaults."""
+    given = dict(watchpoint.params)
+    found: dict[str, float | bool] = {}
+    for spec in CONDITIONS[watchpoint.condition].params:
+        if spec.name in given:
+            found[spec.name] = given[spec.name]
+        elif spec.required and spec.default is not None:
+            found[spec.name] = spec.default
+    return found
+
+
+def prevented(watchpoint: Watchpoint, record: Record) -> ErrorBits:
+    """What keeps the condition from being judged; nothing keeps one on overflow from it but an unreadable tensor."""
+    wire, stats = CONDITIONS[watchpoint.condition].wire, record.stats
+    if record.error or stats is None:
+        return ErrorBits.UNREADABLE
+    error = ErrorBits.NONE
+    if wire == WIRE_OVERFLOW:
+        return error
+    if stats.nan and not (wire == WIRE_NOT_CHANGED and parameters(watchpoint)["equal_nan"]):
+        error |= ErrorBits.NAN
+    if stats.pos_inf or stats.neg_inf:
+        error |= ErrorBits.INF
+    if wire in CHANGES:
+        error |= PREVIOUS[record.previous]
+    return error
+
+
+def kind_of(error: ErrorBits, *, first_step: bool) -> Verdict:
+    """What kind of thing it is that a condition was kept from being judged."""
+    if error & ErrorBits.SHAPE_CHANGED:
+        return Verdict.FINDING
+    if error & (ErrorBits.NAN | ErrorBits.INF):
+        return Verdict.BLOCKED
+    if error == ErrorBits.NO_PREVIOUS and first_step:
+        return Verdict.NOT_COMPARABLE
+    return Verdict.CANNOT_JUDGE
+
+
+def compared(name: str, value: float, params: dict[str, float | bool], record: Record) -> ParamResult:
+    """A parameter with what was found for it; one that is no inequality supports the others."""
+    quantity, _, sign = name.rpartition("_")
+    if sign not in INEQUALITIES:
+        return ParamResult(name, value, hit=False, actual=None)
+    actual = actual_value(quantity, params, record)
+    return ParamResult(name, value, actual is not None and INEQUALITIES[sign](actual, value), actual)
+
+
+def actual_value(quantity: str, params: dict[str, float | bool], record: Record) -> float | None:
+    """None where it is not known, or NaN: that never hits."""
+    stats = record.stats
+    if stats is None or stats.minimum is None or stats.maximum is None:
+        return None
+    value: float | None = None
+    if quantity == "abs_mean_update_ratio" and record.change is not None:
+        difference, before = record.change.mean_abs_difference, record.change.mean_abs_previous + params["epsilon"]
+        value = difference / before if before else difference * math.inf
+    elif quantity == "range_percentage" and bounds(params) in record.ranges:
+        value = 100.0 * record.ranges[bounds(params)] / stats.count
+    elif quantity == "max_min":
+        value = stats.maximum - stats.minimum
+    elif quantity == "zero_percentage":
+        value = 100.0 * stats.zero / stats.count
+    elif quantity in NEEDED:
+        value = getattr(stats, NEEDED[quantity])
+    return None if value is None or math.isnan(value) else value
+
+
+def bounds(params: dict[str, float | bool]) -> tuple[float, float]:
+    """The range that a percentage is about."""
+    return params.get("range_start_inclusive", -math.inf), params.get("range_end_inclusive", math.inf)
+
+
+def incomplete(params: dict[str, float | bool], record: Record) -> bool:
+    """Whether a quantity that decides is missing although there are elements: a statistic.csv holds only some."""
+    stats = record.stats
+    deciding = {quantity for quantity, _, sign in (name.rpartition("_") for name in params) if sign in INEQUALITIES}
+    if not deciding or stats is None or stats.count == stats.nan + stats.pos_inf + stats.neg_inf:
+        return False
+    if stats.minimum is None or stats.maximum is None:
+        return True
+    bounded = "range_start_inclusive" in params or "range_end_inclusive" in params
+    if "range_percentage" in deciding and bounded and bounds(params) not in record.ranges:
+        return True
+    return any(getattr(stats, NEEDED[quantity]) is None for quantity in deciding & NEEDED.keys())

@@ -1,0 +1,261 @@
+"""The answer of Explain: what was found on one tensor, what speaks for which cause, what to look at next.
+
+The same answer reads as a JSON document and as lines of text.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum, IntEnum
+from typing import Any, Final
+
+from tui_debugger.check.types import TensorRow
+from tui_debugger.model import TensorKey
+from tui_debugger.text.clean import clean
+from tui_debugger.text.rows import key_row, meta_row, stats_row
+from tui_debugger.text.tensors import place_text, step_text, tensor_line
+from tui_debugger.watch.condition_table import CONDITIONS
+
+
+class Standing(IntEnum):
+    """The strength of a cause by the evidence. Order is rank."""
+
+    LIKELY = 0
+    """Something that was measured here speaks for it."""
+    POSSIBLE = 1
+    """Nothing speaks against it."""
+    UNKNOWN = 2
+    """The values that would tell were not dumped."""
+    RULED_OUT = 3
+    """Something that was measured here speaks against it."""
+
+    @property
+    def word(self) -> str:
+        """``likely``, ``possible``, ``cannot be told``, ``ruled out``."""
+        return ("likely", "possible", "cannot be told", "ruled out")[self]
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Something that usually leads to what was found.
+
+    Attributes:
+        title: a few words.
+        evidence: one sentence with the numbers of this tensor that say so.
+        standing: what they say.
+        remedy: a sentence on what to do about it, where that is as likely as the cause; empty: none is known.
+    """
+
+    title: str
+    evidence: str
+    standing: Standing
+    remedy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """A thing to look at next.
+
+    Attributes:
+        text: one sentence.
+        view: id of the view that shows it: ``origin``, ``trend``, ``values`` ...; empty: no view.
+        about: the tensor that the view is opened on; None: the tensor that the guidance is about.
+        arguments: what a command takes after the path, the command first; empty: no command.
+    """
+
+    text: str
+    view: str = ""
+    about: TensorKey | None = None
+    arguments: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Guidance for one condition, or for several that say the same.
+
+    Attributes:
+        conditions: ids in the condition table; empty for a tensor without a finding.
+        title: a few words.
+        found: what was found, with the set and the actual numbers.
+        causes: likely ones first, those that are ruled out last.
+        advice: what to look at next.
+        facts: numbers worth knowing that are no cause.
+    """
+
+    conditions: tuple[str, ...]
+    title: str
+    found: str
+    causes: tuple[Cause, ...] = ()
+    advice: tuple[Advice, ...] = ()
+    facts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Guidance:
+    """Everything that can be said about one tensor.
+
+    Attributes:
+        tensor: the tensor with its type, shape and statistics.
+        node_type: operator type of its node.
+        sections: one per condition that was found, the origin of NaN and Inf first; without a finding one that says
+            what is clean.
+        missing: what could not be looked at, and why.
+        finding: whether there is a finding.
+        graphs: whether the rank has several graphs, so that a name alone may mean two nodes.
+    """
+
+    tensor: TensorRow
+    node_type: str
+    sections: tuple[Section, ...]
+    missing: tuple[str, ...] = ()
+    finding: bool = False
+    graphs: bool = False
+
+
+Row = dict[str, Any]
+
+
+def guidance_row(guidance: Guidance) -> Row:
+    """Everything that is said about one tensor."""
+    row = guidance.tensor
+    return {
+        **key_row(row.key),
+        "type": guidance.node_type,
+        **meta_row(row.meta),
+        "stats": stats_row(row.stats) if row.stats is not None else None,
+        "error": row.error or None,
+        "finding": guidance.finding,
+        "sections": [_section_rows(section) for section in guidance.sections],
+        "not_known": list(guidance.missing),
+    }
+
+
+def _section_rows(section: Section) -> Row:
+    return {
+        "conditions": list(section.conditions),
+        "abbr": [CONDITIONS[condition].abbr for condition in section.conditions],
+        "title": section.title,
+        "found": section.found,
+        "causes": [
+            {"title": cause.title, "evidence": cause.evidence, "standing": cause.standing.name.lower()}
+            for cause in section.causes
+        ],
+        "look_next": [_advice(advice) for advice in section.advice],
+        "facts": list(section.facts),
+    }
+
+
+def _advice(advice: Advice) -> Row:
+    return {
+        "text": advice.text,
+        "view": advice.view or None,
+        "tensor": key_row(advice.about) if advice.about is not None else None,
+        "arguments": list(advice.arguments),
+    }
+
+
+GLYPHS: Final = {
+    Standing.LIKELY: "●",
+    Standing.POSSIBLE: "○",
+    Standing.UNKNOWN: "?",
+    Standing.RULED_OUT: "–",
+}
+"""The strength of a cause, without words."""
+
+
+class Kind(Enum):
+    """The kind of a line, for its colour."""
+
+    NAME = "name"
+    TENSOR = "tensor"
+    TITLE = "title"
+    FOUND = "found"
+    HEADING = "heading"
+    LIKELY = "likely"
+    POSSIBLE = "possible"
+    UNKNOWN = "unknown"
+    RULED_OUT = "ruled out"
+    EVIDENCE = "evidence"
+    ADVICE = "advice"
+    FACT = "fact"
+    MISSING = "missing"
+    BLANK = "blank"
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line before it is broken to a width.
+
+    Attributes:
+        kind: what it is.
+        text: safe to print.
+        indent: cells before it, also of the lines it is broken into.
+        hang: further cells before every line but the first.
+        advice: what Enter does here.
+    """
+
+    kind: Kind
+    text: str
+    indent: int = 0
+    hang: int = 0
+    advice: Advice | None = None
+
+    def wrapped(self, width: int) -> list[str]:
+        """The line broken to a width; words that are longer (names) are broken too."""
+        room = max(width, self.indent + self.hang + 8)
+        before = " " * self.indent
+        return textwrap.wrap(
+            self.text,
+            room,
+            initial_indent=before,
+            subsequent_indent=before + " " * self.hang,
+            break_on_hyphens=False,
+        ) or [""]
+
+
+_OF_STANDING = {
+    Standing.LIKELY: Kind.LIKELY,
+    Standing.POSSIBLE: Kind.POSSIBLE,
+    Standing.UNKNOWN: Kind.UNKNOWN,
+    Standing.RULED_OUT: Kind.RULED_OUT,
+}
+
+
+def lines(guidance: Guidance) -> Iterator[Line]:
+    """Everything that the guidance says."""
+    row = guidance.tensor
+    yield Line(Kind.NAME, clean(place_text(row.key, with_graph=guidance.graphs)))
+    yield Line(Kind.TENSOR, f"rank {row.key.rank}, step {step_text(row.key.step)}")
+    yield Line(Kind.TENSOR, f"{clean(guidance.node_type)}  {tensor_line(row.meta, row.stats)}".strip(), hang=2)
+    for section in guidance.sections:
+        yield Line(Kind.BLANK, "")
+        yield from _section_lines(section)
+    if guidance.missing:
+        yield Line(Kind.BLANK, "")
+        yield Line(Kind.HEADING, "Not known")
+        yield from (Line(Kind.MISSING, clean(text), 2, 2) for text in guidance.missing)
+
+
+def section_title(section: Section) -> str:
+    """``Gradient vanishing (GV)``."""
+    abbreviations = " ".join(CONDITIONS[condition].abbr for condition in section.conditions)
+    return f"{section.title} ({abbreviations})" if abbreviations else section.title
+
+
+def _section_lines(section: Section) -> Iterator[Line]:
+    yield Line(Kind.TITLE, section_title(section))
+    yield Line(Kind.FOUND, clean(section.found), 2)
+    if section.causes:
+        yield Line(Kind.HEADING, "Causes, by what speaks for them", 2)
+    for cause in section.causes:
+        text = f"{GLYPHS[cause.standing]} {cause.standing.word}: {clean(cause.title)}"
+        yield Line(_OF_STANDING[cause.standing], text, 2, 2)
+        yield Line(Kind.EVIDENCE, clean(cause.evidence), 6)
+    if section.advice:
+        yield Line(Kind.HEADING, "Look next", 2)
+        yield from (Line(Kind.ADVICE, clean(advice.text), 4, 2, advice) for advice in section.advice)
+    if section.facts:
+        yield Line(Kind.HEADING, "Numbers", 2)
+        yield from (Line(Kind.FACT, clean(fact), 4, 2) for fact in section.facts)

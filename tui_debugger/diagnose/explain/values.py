@@ -1,0 +1,345 @@
+"""Causes of values that are too large, too small, out of a range, saturated, dead or all 0."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+from tui_debugger.diagnose.explain.evidence import Evidence, Operand, culprit_of, found_words
+from tui_debugger.diagnose.explain.guidance import Advice, Cause, Standing
+from tui_debugger.diagnose.explain.operators import QUOTIENTS, type_name
+from tui_debugger.errors import TdbgError
+from tui_debugger.model import WatchResult
+from tui_debugger.stats.blocks import ENDS, peak, saturation, silent_units
+from tui_debugger.text.numbers import share
+from tui_debugger.text.phrases import finite_words, limits_of, num, of_all, range_words, times
+from tui_debugger.text.tensors import run_text
+from tui_debugger.watch.condition_table import BOUND_NAMES
+from tui_debugger.watch.recommended import activation_family
+
+LIKELY, POSSIBLE, UNKNOWN, RULED_OUT = Standing
+
+
+# -- size ------------------------------------------------------------------------------------------
+
+
+def size_of_inputs(evidence: Evidence, _: WatchResult, *, large: bool, factor: float) -> Iterator[Cause]:
+    """Tells whether the size came in with an input, or was made here.
+
+    Args:
+        evidence: what surrounds the tensor.
+        large: it is too large; else too small.
+        factor: an operator whose output is so many times larger (or smaller) made it so.
+    """
+    quotient = type_name(evidence.producer_type) in QUOTIENTS  # what is divided by does not come out again
+    known = [
+        operand for operand in evidence.known_inputs if not operand.constant and not (quotient and operand.slot == 1)
+    ]
+    now = evidence.stats.abs_mean if evidence.stats is not None else None
+    word = "large" if large else "small"
+    came = f"it came in {word} already"
+    if not known or now is None:
+        what = "no node of the graph makes this tensor" if evidence.producer < 0 else "its inputs were not dumped"
+        yield Cause(came, what, UNKNOWN)
+        return
+    sizes = [
+        (operand.stats.abs_mean, operand)
+        for operand in known
+        if operand.stats is not None and operand.stats.abs_mean is not None
+    ]
+    if not sizes:
+        yield Cause(came, "its inputs have no finite value", LIKELY)
+        return
+    size, operand = max(sizes, key=lambda each: each[0]) if large else min(sizes, key=lambda each: each[0])
+    words = f"{operand.label} from {operand.source} has mean |x| {num(size)}, the output {num(now)}"
+    ratio = now / size if size else math.inf
+    found = ratio if large else 1 / ratio if ratio else math.inf
+    if math.isfinite(found) and found > 1:
+        words += f" ({times(found)} {'that' if large else 'less'})"
+    made = found >= factor
+    yield Cause(came, words, RULED_OUT if made else LIKELY)
+    title = f"{evidence.producer_type or 'its node'} makes it {'larger' if large else 'smaller'}"
+    yield Cause(title, words, LIKELY if made else RULED_OUT)
+
+
+def close_to_overflow(evidence: Evidence, _: WatchResult, *, part: float) -> Iterator[Cause]:
+    """Tells whether the values come close to the end of their element type.
+
+    Args:
+        evidence: what surrounds the tensor.
+        part: part of the type's range above which they do.
+    """
+    limits, top = limits_of(evidence.tensor.meta), peak(evidence.stats)
+    if limits is not None and top:
+        words = f"{num(top)} is {share(top, limits.largest)} of {num(limits.largest)}"
+        standing = LIKELY if top > part * limits.largest else RULED_OUT
+        yield Cause(f"it is about to overflow {limits.name}", words, standing)
+
+
+def below_range(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
+    """Tells whether all values fall below what their element type can hold."""
+    limits, top = limits_of(evidence.tensor.meta), peak(evidence.stats)
+    if limits is not None and top is not None:
+        words = f"the greatest magnitude is {num(top)}, {limits.name} loses digits below {num(limits.normal)}"
+        yield Cause(f"it falls below the range of {limits.name}", words, LIKELY if top < limits.normal else RULED_OUT)
+
+
+# -- range -----------------------------------------------------------------------------------------
+
+
+def place_in_range(evidence: Evidence, result: WatchResult, *, deviations: float) -> Iterator[Cause]:
+    """Tells how the values lie beside the asked range.
+
+    Args:
+        evidence: what surrounds the tensor.
+        result: of the condition, with the range.
+        deviations: a value so many standard deviations from the mean is an outlier.
+    """
+    stats, bounds = evidence.stats, _bounds(result)
+    if stats is None or stats.mean is None or stats.variance is None:
+        return
+    deviation = math.sqrt(stats.variance)
+    words = f"values are {finite_words(stats)}, mean {num(stats.mean)}, deviation {num(deviation)}"
+    if len(bounds) < 2:
+        far = deviation and (peak(stats) or 0.0) > abs(stats.mean) + deviations * deviation
+        yield Cause("a few outliers span the range", words, LIKELY if far else RULED_OUT)
+        return
+    low, high = (bounds[name] for name in BOUND_NAMES)
+    outside = stats.mean < low or stats.mean > high
+    yield Cause("the values as a whole are shifted out of the range", words, LIKELY if outside else RULED_OUT)
+    wide = deviation > (high - low) / 2
+    words = f"deviation {num(deviation)}, half the range is {num((high - low) / 2)}"
+    yield Cause("the values spread wider than the range", words, LIKELY if wide else RULED_OUT)
+
+
+def _bounds(result: WatchResult) -> dict[str, float]:
+    return {param.name: float(param.value) for param in result.params if param.name in BOUND_NAMES}
+
+
+def found_with_range(evidence: Evidence, result: WatchResult) -> str:
+    """Returns what hit, and the range that the condition asked for."""
+    words, bounds = found_words(evidence, result), _bounds(result)
+    if len(bounds) < 2:
+        return words
+    return f"{words} (the range is {num(bounds[BOUND_NAMES[0]])} to {num(bounds[BOUND_NAMES[1]])})"
+
+
+# -- saturated and dead activations ----------------------------------------------------------------
+
+
+def _inputs_are_finite(evidence: Evidence) -> bool:
+    return evidence.stats is not None and not any(operand.bad for operand in evidence.inputs)
+
+
+def _argument(evidence: Evidence) -> Operand | None:
+    """Returns the argument of an activation; None where it is hidden inside a fused operator, or unknown."""
+    return evidence.inputs[0] if len(evidence.inputs) == 1 else None
+
+
+def bad_argument(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
+    """Tells whether NaN or Inf came in."""
+    bad = next((operand for operand in evidence.inputs if operand.bad), None)
+    if evidence.stats is not None and bad is not None:
+        words = f"{bad.label} from {bad.source} has NaN or Inf, so zeros and saturation here follow from them"
+        yield Cause("it does not start here: an input is bad already", words, LIKELY)
+
+
+def dead_units(evidence: Evidence, _: WatchResult, *, dead_percent: float, some_percent: float) -> Iterator[Cause]:
+    """Tells whether the units of a ReLU are dead, and since when.
+
+    Args:
+        evidence: what surrounds the output of the ReLU.
+        dead_percent: percentage of zeros from which on its units are dead.
+        some_percent: percentage of zeros from which on they may be.
+    """
+    stats, argument = evidence.stats, _argument(evidence)
+    if stats is None or not _inputs_are_finite(evidence):
+        return
+    title = "the units are dead: their argument is above 0 for no sample"
+    if argument is not None and argument.stats is not None and argument.stats.maximum is not None:
+        some = POSSIBLE if stats.zero_percentage >= some_percent else RULED_OUT
+        words = f"the argument {argument.label} is {finite_words(argument.stats)}"
+        yield Cause(title, words, LIKELY if argument.stats.maximum <= 0 else some)
+    else:
+        zeros = of_all(stats.zero, stats.count)
+        words = f"{zeros} of the output are 0; the argument is inside the fused operator and was not dumped"
+        yield Cause(title, words, LIKELY if stats.zero_percentage >= dead_percent else POSSIBLE)
+    yield from _dead_since(evidence, dead_percent)
+
+
+def _dead_since(evidence: Evidence, dead_percent: float) -> Iterator[Cause]:
+    before = evidence.before
+    already = "it was dead before: its initial values or an earlier step did it"
+    if before is not None and before.stats is not None:
+        words = f"{share(before.stats.zero, before.stats.count or 1)} were 0 at step {run_text(before.key)}"
+        if before.stats.zero_percentage >= dead_percent:
+            yield Cause(already, words, LIKELY)
+        else:
+            update = "the last step of the optimizer" if evidence.adjacent else "the optimizer"
+            yield Cause(f"{update} pushed it there (learning rate too high)", words, POSSIBLE)
+    elif evidence.key.step <= 0:
+        words = "this is the first step, so no update of this run is to blame"
+        yield Cause("its initial values, or the bias, are off", words, LIKELY)
+    else:
+        yield Cause(already, "how it was at the step before is not known", UNKNOWN)
+
+
+def large_argument(
+    evidence: Evidence, _: WatchResult, *, flat_beyond: Mapping[str, float], deviations: float
+) -> Iterator[Cause]:
+    """Tells whether the argument of a saturated activation is too large, or shifted to one side.
+
+    Args:
+        evidence: what surrounds the output of the activation.
+        flat_beyond: magnitude of the argument beyond which each activation hardly changes.
+        deviations: a mean so many standard deviations away from 0 is shifted.
+    """
+    if not _inputs_are_finite(evidence):
+        return
+    argument, family = _argument(evidence), activation_family(evidence.producer_type)
+    stats = argument.stats if argument is not None else None
+    if argument is None or stats is None or stats.abs_mean is None:
+        yield Cause("its argument is too large", "the argument was not dumped", UNKNOWN)
+        return
+    limit = flat_beyond[family]
+    words = (
+        f"the argument {argument.label} has mean |x| {num(stats.abs_mean)} ({finite_words(stats)}); "
+        f"{family} is flat beyond ±{num(limit)}"
+    )
+    yield Cause("its argument is too large", words, LIKELY if stats.abs_mean > limit else RULED_OUT)
+    if stats.mean is not None and stats.variance is not None:
+        deviation = stats.variance**0.5
+        words = f"mean {num(stats.mean)}, deviation {num(deviation)}"
+        shifted = abs(stats.mean) > max(deviations * deviation, limit)
+        yield Cause("its argument is shifted to one side", words, LIKELY if shifted else RULED_OUT)
+
+
+def parts_of_fused(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
+    """Tells which of data, weight and bias is out of line, where an activation is fused with the layer before it."""
+    inputs = evidence.inputs
+    if len(inputs) < 3 or not _inputs_are_finite(evidence):
+        return
+    for each, name in zip(inputs[:3], ("data", "weight", "bias"), strict=True):
+        stats = each.stats
+        if stats is None:
+            continue
+        if stats.count and stats.zero == stats.count and name != "bias":
+            yield Cause(f"the {name} is all 0", f"{each.label} ({each.source}): all {stats.count:,} elements", LIKELY)
+        elif name == "bias" and stats.maximum is not None and stats.maximum < 0 and stats.abs_mean is not None:
+            weight = inputs[1].stats
+            size = weight.abs_mean if weight is not None else None
+            ratio = f", {num(stats.abs_mean / size)} times mean |weight|" if size else ""
+            words = f"{each.label} ({each.source}) is {finite_words(stats)}{ratio}"
+            yield Cause("a bias that is negative throughout", words, LIKELY)
+
+
+# -- zeros -----------------------------------------------------------------------------------------
+
+
+def found_with_zeros(evidence: Evidence, result: WatchResult) -> str:
+    """Returns what hit, and how many elements are 0."""
+    stats = evidence.stats
+    words = found_words(evidence, result)
+    if stats is None:
+        return words
+    return f"{words}: {of_all(stats.zero, stats.count)} {'is' if stats.zero == 1 else 'are'} 0"
+
+
+def zero_parameter(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
+    """Tells whether a parameter that is 0 always was, and whether its gradient is."""
+    optimizer, before = evidence.optimizer, evidence.before
+    if before is not None and before.stats is not None:
+        zero = before.stats.zero == before.stats.count
+        words = f"{of_all(before.stats.zero, before.stats.count)} were 0 at step {run_text(before.key)}"
+        yield Cause("it was 0 before: it is initialised with 0 and never changes", words, LIKELY if zero else RULED_OUT)
+    gradient = optimizer.gradient.stats if optimizer is not None and optimizer.gradient is not None else None
+    if gradient is not None:
+        zero = gradient.zero == gradient.count
+        words = f"{of_all(gradient.zero, gradient.count)} of its gradient are 0"
+        yield Cause("its gradient is 0", words, LIKELY if zero else RULED_OUT)
+    elif optimizer is None and evidence.updated_in is None:
+        title = "it is initialised with 0" if evidence.initial else "it was 0 before the first dumped step"
+        yield Cause(title, "this is its value before the first dumped step", LIKELY)
+    else:
+        yield Cause("its gradient is 0", "the gradient was not dumped, or no graph tells which it is", UNKNOWN)
+
+
+def zero_inputs(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
+    """Tells whether zeros came in, or were made here."""
+    known = [(operand, operand.stats) for operand in evidence.known_inputs if operand.stats is not None]
+    zero = [(operand, stats) for operand, stats in known if stats.count == stats.zero]
+    if not evidence.inputs:
+        yield Cause("zeros that come in from outside", "no node of the graph makes this tensor", POSSIBLE)
+    elif not known:
+        yield Cause("an input that is all 0", "its inputs were not dumped", UNKNOWN)
+    for operand, stats in zero:
+        words = f"{operand.label} ({operand.source}): all {stats.count:,} elements"
+        yield Cause("an input that is all 0", words, LIKELY)
+    if known and not zero:
+        words = "; ".join(f"{operand.label} {finite_words(stats)}" for operand, stats in known[:3])
+        yield Cause("an input that is all 0", words, RULED_OUT)
+        yield Cause(f"{evidence.producer_type or 'the operator'} makes zeros of what it gets", words, POSSIBLE)
+
+
+# -- numbers, and where to look next ---------------------------------------------------------------
+
+
+def near_limit(evidence: Evidence, _: WatchResult, *, only_near: bool) -> Iterator[str]:
+    """Yields how near the values come to the end of their element type.
+
+    Args:
+        evidence: what surrounds the tensor.
+        only_near: nothing where the range of a wide type is far away.
+    """
+    words = range_words(evidence.tensor.meta, evidence.stats, only_near=only_near)
+    if words:
+        yield words
+
+
+def saturation_facts(evidence: Evidence, _: WatchResult) -> Iterator[str]:
+    """Yields the shares at the ends of an activation, and the units that never answer."""
+    row, family = evidence.tensor, activation_family(evidence.producer_type)
+    if not family or not evidence.readable(row):
+        return
+    try:
+        array = evidence.session.read(row.key)
+        counted = saturation(array, family)
+        silent = silent_units(array) if family == "relu" else None
+    except (TdbgError, TypeError, ValueError):
+        return
+    if family != "relu" and counted.count:
+        ends = ", ".join(
+            f"{share(at, counted.count)} at {num(end)}" for at, end in zip(counted.at, ENDS[family], strict=True)
+        )
+        yield f"saturated (within 0.001 of an end): {ends}"
+    if silent is not None and silent[1]:
+        yield f"dead units (0 for every sample of this step): {silent[0]:,} of {silent[1]:,}"
+
+
+def see_values(evidence: Evidence, _: Sequence[Cause]) -> Iterator[Advice]:
+    """Advises to look at the values: of an activation at how they are distributed."""
+    if activation_family(evidence.producer_type):
+        yield Advice("See how the values are distributed.", "distribution")
+    else:
+        yield Advice("See the values.", "values")
+
+
+def see_input(evidence: Evidence, causes: Sequence[Cause]) -> Iterator[Advice]:
+    """Advises to look at the input that the likely causes speak of."""
+    culprit = culprit_of(evidence, causes)
+    if culprit is not None:
+        text = f"See what went in: {culprit.label} from {culprit.source}."
+        yield Advice(text, "distribution", culprit.row.key)
+
+
+def see_downstream(evidence: Evidence, _: Sequence[Cause]) -> Iterator[Advice]:
+    """Advises to look downstream, unless it is a weight, of which the optimizer tells more."""
+    if evidence.optimizer is None or evidence.parameter < 0:
+        yield Advice("See what else this makes 0 downstream: its gradient, and the weights before it.", "relations")
+
+
+def explain_input(evidence: Evidence, causes: Sequence[Cause]) -> Iterator[Advice]:
+    """Advises to go on upstream with the input that the likely causes speak of."""
+    culprit = culprit_of(evidence, causes)
+    if culprit is not None:
+        yield Advice(f"Go upstream: explain the input {culprit.label}.", "explain", culprit.upstream)

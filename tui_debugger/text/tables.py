@@ -1,0 +1,343 @@
+"""Tables and sentences that fit a terminal: how wide text is, how it is cut, which columns stay, where lines break.
+
+Nothing is ever cut in a pipe or a file. On a terminal no line is wider than it: names lose their middle and keep the
+number of their operator and their slot, because these tell rows apart; columns that do not fit are left out, the least
+important ones first, and named below the table.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import lru_cache
+from typing import Final
+
+from tui_debugger.text.writer import Line, Meant, Pieces, Terminal, meant, pieces_of
+
+GAP: Final = "  "
+"""Between two columns."""
+CUT: Final = "…"
+_LEAST_NAME: Final = 30, 18
+_LEAST_TEXT: Final = 14, 8
+"""Cells that a cut name, a cut text should have left: before it is less, columns are left out. It may become as little
+as the second number where that keeps an important column."""
+IMPORTANT: Final = 7
+"""The weight from which on a column is important."""
+
+
+# -- how wide text is ------------------------------------------------------------------------------
+
+_WIDER: Final = (
+    (0x2630, 0x2637),
+    (0x268A, 0x268F),
+    (0x4DC0, 0x4DFF),
+    (0x1D300, 0x1D376),
+    (0x1F000, 0x1FAFF),
+)
+"""Symbols that newer versions of Unicode than Python's may call wide, and that terminals draw in two cells."""
+
+
+def width_of(text: str) -> int:
+    """Returns the cells that a cleaned text takes, and never less than a terminal uses for it.
+
+    Marks that combine with the character before them take none, wide characters two.
+    """
+    return len(text) if text.isascii() else _wide(text)
+
+
+@lru_cache(maxsize=4096)
+def _wide(text: str) -> int:
+    return sum(map(_cells, text))
+
+
+@lru_cache(maxsize=4096)
+def _cells(character: str) -> int:
+    code = ord(character)
+    if code < 0x300:
+        return 1
+    if unicodedata.category(character) in {"Mn", "Me"}:
+        return 0
+    if unicodedata.east_asian_width(character) in "WF" or any(first <= code <= last for first, last in _WIDER):
+        return 2
+    return 1
+
+
+def _first(text: str, width: int) -> str:
+    """Returns as much of the beginning as fits."""
+    used = 0
+    for at, character in enumerate(text):
+        used += _cells(character)
+        if used > width:
+            return text[:at]
+    return text
+
+
+def _last(text: str, width: int) -> str:
+    """Returns as much of the end as fits; no mark without the character that it stands on."""
+    used = 0
+    for at in range(len(text) - 1, -1, -1):
+        used += _cells(text[at])
+        if used > width:
+            rest = text[at + 1 :]
+            return rest[next((i for i, each in enumerate(rest) if _cells(each)), len(rest)) :]
+    return text
+
+
+# -- what is cut -----------------------------------------------------------------------------------
+
+
+class Cut(Enum):
+    """How the cells of a column become narrower."""
+
+    NEVER = "never"
+    END = "end"
+    """Text: its end is left out."""
+    FOLD = "fold"
+    """Text of which nothing may be lost: it goes on in the next line."""
+    MIDDLE = "middle"
+    """Names: the number of the operator and the slot stay."""
+
+
+_TELLING: Final = re.compile(r"(?:[-_.]?[a-z]{0,8}\d+)?(?::[a-z]{1,8}:\d+(?:#\d+)?|:\d+|#\d+)?$")
+"""The end of a name that tells it from its neighbours: ``-op385:out:0#2``, ``.12``, ``:in:1``."""
+
+
+def cut_end(text: str, width: int, mark: str = CUT) -> str:
+    """Returns the beginning of a text with a mark, when it does not fit."""
+    if width_of(text) <= width:
+        return text
+    return _first(text, width - width_of(mark)) + mark if width >= width_of(mark) else _first(text, width)
+
+
+def cut_middle(name: str, width: int, mark: str = CUT) -> str:
+    """Returns a name without its middle, when it does not fit: whole parts of the path where they are enough.
+
+    ``Default/…/norm-RowNorm/Div-op385:out:0``, ``…/Div-op385:out:0``, ``SoftmaxC…ts-op12:out:0``, ``…-op12:out:0``.
+    """
+    if width_of(name) <= width:
+        return name
+    parts = name.split("/")
+    for first in range(2, len(parts)):
+        shorter = "/".join((parts[0], mark, *parts[first:]))
+        if width_of(shorter) <= width:
+            return shorter
+    for first in range(1, len(parts)):
+        shorter = "/".join((mark, *parts[first:]))
+        if width_of(shorter) <= width:
+            return shorter
+    text = parts[-1]
+    room = width - width_of(mark)
+    if room < 1:
+        return _last(text, width)
+    found = _TELLING.search(text)
+    telling = width_of(found[0]) if found is not None else 0
+    tail = _last(text, max(min(telling, room), room * 2 // 3))
+    return _first(text, room - width_of(tail)) + mark + tail
+
+
+# -- which columns stay ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table.
+
+    Attributes:
+        title: what stands above it.
+        right: whether it is aligned to the right.
+        cut: how its cells become narrower.
+        weight: how important it is: where there is no room the column with the least weight goes first, the last one
+            of these. One of the greatest weight always stays; for an important one names are cut shorter.
+        label: what it is called among those that were left out; empty: its title.
+    """
+
+    title: str
+    right: bool = False
+    cut: Cut = Cut.NEVER
+    weight: int = 5
+    label: str = ""
+
+    @property
+    def called(self) -> str:
+        """What it is called among those that were left out."""
+        return self.label or self.title
+
+    def least(self, width: int, *, tight: bool = False) -> int:
+        """Returns the cells that it should have left of its width; ``tight``: for the sake of important columns."""
+        if self.cut is Cut.NEVER:
+            return width
+        return min(width, (_LEAST_NAME if self.cut is Cut.MIDDLE else _LEAST_TEXT)[tight])
+
+
+@dataclass(frozen=True, slots=True)
+class Across:
+    """A line between the rows of a table that does not keep to its columns."""
+
+    line: Line
+
+
+Row = Sequence[str] | Across
+"""The cells of a row; a line between rows."""
+
+
+def table_lines(columns: Sequence[Column], rows: Iterable[Row], terminal: Terminal | None = None) -> list[Pieces]:
+    """Returns a table as lines: aligned columns, two blanks between them, below a line of titles where there are some.
+
+    Args:
+        columns: of the table.
+        rows: cells as text, of which some may have a meaning; they are made safe here.
+        terminal: where it has to fit; None: everything stays whole.
+    """
+    titles = tuple(column.title for column in columns)
+    lines = [
+        row if isinstance(row, Across) else pieces_of(tuple(row)) for row in ([titles] if any(titles) else []) + [*rows]
+    ]
+    if terminal is not None:
+        lines = [line if isinstance(line, Across) else tuple(map(terminal.spelled, line)) for line in lines]
+    widths = [
+        max(map(width_of, cells)) for cells in zip(*(line for line in lines if isinstance(line, tuple)), strict=True)
+    ]
+    kept = list(range(len(columns)))
+    if terminal is not None and widths:
+        kept = _kept(columns, widths, terminal.columns)
+        widths = _narrowed(columns, widths, kept, terminal.columns)
+    mark = CUT if terminal is None or terminal.shows(CUT) else ".."
+    found: list[Pieces] = []
+    for line in lines:
+        if isinstance(line, Across):
+            found += fold(line.line, terminal)
+            continue
+        if terminal is None:
+            found.append(_aligned(columns, kept, dict(enumerate(line)), widths))
+            continue
+        cells = {at: _narrow(columns[at].cut, line[at], widths[at], mark) for at in kept}
+        for number in range(max(map(len, cells.values()))):
+            below = {at: parts[number] if number < len(parts) else "" for at, parts in cells.items()}
+            found.append(_aligned(columns, kept, below, widths))
+    left_out = [column.called for at, column in enumerate(columns) if at not in kept and column.called]
+    if left_out and terminal is not None:
+        found += fold(more_columns(left_out), terminal)
+    return found
+
+
+def more_columns(names: Sequence[str]) -> str:
+    """Returns what is said of columns that were left out."""
+    return f"more columns: {', '.join(names)} (wider terminal or --json)"
+
+
+def _kept(columns: Sequence[Column], widths: Sequence[int], room: int) -> list[int]:
+    """Returns the columns that stay, in their order."""
+    kept = list(range(len(columns)))
+
+    def fits(*, tight: bool) -> bool:
+        used = sum(columns[at].least(widths[at], tight=tight) for at in kept)
+        return used + len(GAP) * (len(kept) - 1) <= room
+
+    while len(kept) > 1:
+        last = min(reversed(kept), key=lambda at: columns[at].weight)
+        if fits(tight=columns[last].weight >= IMPORTANT):
+            break
+        kept.remove(last)
+    return kept
+
+
+def _narrowed(columns: Sequence[Column], widths: Sequence[int], kept: Sequence[int], room: int) -> list[int]:
+    """Returns widths that fit: those that can be cut share what the others leave, none gets more than it needs."""
+    found = list(widths)
+    left = room - len(GAP) * (len(kept) - 1)
+    flexible = [at for at in kept if columns[at].cut is not Cut.NEVER]
+    left -= sum(widths[at] for at in kept if at not in flexible)
+    # Text first: it is short, and a name can lose its middle.
+    for number, at in enumerate(sorted(flexible, key=lambda at: widths[at])):
+        found[at] = max(min(widths[at], left // (len(flexible) - number)), 0)
+        left -= found[at]
+    if len(kept) == 1:
+        found[kept[0]] = min(widths[kept[0]], room)
+    return found
+
+
+def _narrow(cut: Cut, cell: str, width: int, mark: str) -> list[str]:
+    """Returns a cell that fits, in lines."""
+    if width_of(cell) <= width:
+        return [cell]
+    meaning = getattr(cell, "meaning", None)
+    if cut is Cut.FOLD:
+        return [meant("".join(part), meaning) for part in fold(cell, Terminal(width))]
+    return [meant(cut_middle(cell, width, mark) if cut is Cut.MIDDLE else cut_end(cell, width, mark), meaning)]
+
+
+def _aligned(columns: Sequence[Column], kept: Iterable[int], cells: Mapping[int, str], widths: Sequence[int]) -> Pieces:
+    """Returns a line; no blanks stand at its end."""
+    pieces: list[str] = []
+    text = gap = ""
+    for at in kept:
+        cell = cells[at]
+        pad = " " * (widths[at] - width_of(cell))
+        text += gap
+        gap = GAP
+        if not isinstance(cell, Meant):
+            text += pad + cell if columns[at].right else cell + pad
+            continue
+        before, after = (pad, "") if columns[at].right else ("", pad)
+        pieces += [*filter(None, [text + before]), cell]
+        text = after
+    pieces.append(text)
+    while pieces and not pieces[-1].strip():
+        pieces.pop()
+    if pieces:
+        pieces[-1] = meant(pieces[-1].rstrip(), getattr(pieces[-1], "meaning", None))
+    return tuple(pieces)
+
+
+# -- where lines break -----------------------------------------------------------------------------
+
+
+def fold(line: Line, terminal: Terminal | None, hang: int | None = None) -> list[Pieces]:
+    """Returns a sentence in lines that fit, broken at blanks; a longer word is broken after a slash, else anywhere.
+
+    Args:
+        line: the sentence; it is made safe here.
+        terminal: where it has to fit; None: it stays one line.
+        hang: blanks before the lines after the first; None: two more than the first has.
+    """
+    pieces = pieces_of(line)
+    if terminal is None:
+        return [pieces]
+    pieces = tuple(map(terminal.spelled, pieces))
+    text = "".join(pieces)
+    if width_of(text) <= terminal.columns:
+        return [pieces]
+    indent = len(text) - len(text.lstrip(" "))
+    hang = min(indent + 2 if hang is None else hang, terminal.columns // 2)
+    found: list[Pieces] = []
+    start, before = 0, ""
+    while start < len(text):
+        rest = text[start:]
+        fitting = _first(rest, terminal.columns - len(before)) or rest[:1]
+        after = start + len(fitting)
+        stop = start + len(fitting.rstrip(" "))
+        if after < len(text) and text[after] != " " and not fitting.endswith(" "):
+            blank, slash = fitting.rfind(" "), fitting.rfind("/")
+            if blank > (0 if found else indent):
+                stop = start + len(fitting[:blank].rstrip(" "))
+            elif slash >= 0:
+                stop = start + slash + 1
+        found.append((before, *_part(pieces, start, stop)) if before else _part(pieces, start, stop))
+        start = stop + len(text[stop:]) - len(text[stop:].lstrip(" "))
+        before = " " * hang
+    return found
+
+
+def _part(pieces: Pieces, start: int, stop: int) -> Pieces:
+    """Returns the characters from one place of a line to another, with their meaning."""
+    found = []
+    at = 0
+    for piece in pieces:
+        part = piece[max(start - at, 0) : max(stop - at, 0)]
+        if part:
+            found.append(meant(part, piece.meaning) if isinstance(piece, Meant) else part)
+        at += len(piece)
+    return tuple(found)
