@@ -205,7 +205,7 @@ NOT_BEFORE_THE_FIRST_FRAME = {
         for name in ("checker", "context", "export", "inspector", "cells", "live", "navigator")
     ),
     *("tui_debugger.tui.views.view", "tui_debugger.tui.watcher"),
-    *("tui_debugger.tui.widgets.open_tree", "tui_debugger.tui.widgets.search_bar"),
+    *("tui_debugger.tui.widgets.open_tree", "tui_debugger.tui.widgets.search"),
     "tui_debugger.tui.panes.hit_rows",
     "tui_debugger.tui.dialogs",
 }

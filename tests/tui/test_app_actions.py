@@ -14,6 +14,7 @@ from tui_debugger.tui.app import Commands
 from tui_debugger.tui.dialogs.pages import HelpScreen
 from tui_debugger.tui.main_screen import MainScreen
 from tui_debugger.tui.panes.nodes import NodeTree
+from tui_debugger.tui.widgets.search import SearchBar
 from tui_debugger.tui.widgets.virtual_table import VirtualTable
 
 SAFE = re.compile(r"[!-~]|up|down|left|right|pageup|pagedown|home|end|enter|escape|space|backspace|tab|shift\+tab|f\d+")
@@ -47,9 +48,10 @@ def test_ids_are_unique_and_every_pane_has_its_number() -> None:
 
 async def test_every_action_has_a_handler_and_every_handler_an_action(open_screen: OpenScreen) -> None:
     async with open_screen("mindspore-2.0-mlp", recommended=False) as screen:
-        listed = {a.id for a in actions.ACTIONS if a.where not in {"list", "tree"}}
+        own = {"list": VirtualTable, "tree": NodeTree, actions.SEARCH: VirtualTable, actions.SEARCH_BOX: SearchBar}
+        listed = {a.id for a in actions.ACTIONS if a.where not in own}
         assert set(screen.main.handlers) == listed
-        for where, widget in (("list", VirtualTable), ("tree", NodeTree)):
+        for where, widget in own.items():
             for action in actions.ACTIONS:
                 if action.where == where:
                     assert hasattr(widget, f"action_{action.id}")

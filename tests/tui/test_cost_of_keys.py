@@ -101,3 +101,21 @@ async def test_nothing_is_drawn_that_looks_the_same(monkeypatch: pytest.MonkeyPa
         again = await screen.cost()
         assert not again.lines
         assert not again.bytes
+
+
+async def test_a_letter_of_a_search_draws_the_list_once_and_a_walk_two_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with metered(LARGE, STEPS, monkeypatch) as screen:
+        for pane, name in (("4", "hit-table"), ("1", "node-tree")):
+            await screen.cost(pane, "slash")
+            table = screen.main.panes[screen.main.current_pane].table
+            for letter in "op19":
+                cost = await screen.cost(letter)
+                assert cost.lines[name] <= table.size.height
+                assert cost.bytes <= 24 * KILOBYTE
+            await screen.cost("enter")
+            monkeypatch.setattr(screen.main.inspector, "show_node", lambda _: None)
+            for key in ("n", "n", "N"):
+                cost = await screen.cost(key)
+                assert cost.lines[name] == 2
+                assert 0 < cost.bytes <= 2 * KILOBYTE
+            await screen.cost("escape")

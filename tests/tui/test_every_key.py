@@ -17,6 +17,7 @@ from tui_debugger.tui import checker
 from tui_debugger.tui.actions import ACTIONS, VALUE_ACTIONS, Action
 from tui_debugger.tui.values.screen import ValuesScreen
 from tui_debugger.tui.views.registry import VIEWS
+from tui_debugger.tui.widgets.search import SearchBar
 
 NAN, MANY = "mindspore-2.0-nan", "two ranks with two graphs"
 WIDE, NARROW = (200, 50), (80, 24)
@@ -40,6 +41,8 @@ class Look:
     """Panes on the screen."""
     code: int | None
     """Exit code."""
+    typing: bool
+    """Keys go into the search box."""
 
     @property
     def row(self) -> str:
@@ -125,6 +128,15 @@ DESK: dict[tuple[str, str], Case] = {
     ("global", "zoom"): Case(lambda a, b: (a.panes, b.panes) == (5, 1)),
     ("global", "search"): Case(lambda a, b: "search (~ for" in b.text and "search (~ for" not in a.text),
     ("global", "back"): Case(more, "4 / L o g enter"),
+    ("search box", "keep_search"): Case(
+        lambda a, b: a.typing and not b.typing and "Log" in b.row and a.rows == b.rows, "4 / L o g"
+    ),
+    ("search box", "drop_search"): Case(
+        lambda a, b: a.typing and not b.typing and more(a, b) and b.row.startswith("◆ 3 Log-op381"), "4 / D i v"
+    ),
+    ("search", "next_match"): Case(lambda a, b: b.cursor == a.cursor + 1 and a.rows == b.rows, "4 / D i v enter"),
+    ("search", "previous_match"): Case(lambda a, b: b.cursor == a.cursor - 1 and a.rows == b.rows, "4 / D i v enter n"),
+    ("search", "clear_search"): Case(lambda a, b: more(a, b) and a.row == b.row, "3 / w n c enter"),
     ("global", "step"): Case(opens("StepPrompt")),
     ("global", "step_back"): Case(step(-1), "]"),
     ("global", "step_forward"): Case(step(1)),
@@ -263,6 +275,7 @@ def look(screen: Driver) -> Look:
         position=(state.rank, state.step, state.row),
         panes=sum(bool(each.size.width) for each in main.panes.values()),
         code=screen.app.return_code,
+        typing=isinstance(screen.app.focused, SearchBar),
     )
 
 

@@ -13,7 +13,7 @@ The text is MindSpore's ``source_address`` (2.0 to 2.10): one entry a line, inne
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -159,14 +159,11 @@ def _rows_by_stack(table: NodeTable) -> Sequence[Int32]:
     return np.split(rows[by_stack].astype(np.int32), ends[:-1]) if len(table.stacks) else []
 
 
-def search(index: StackIndex, text: str) -> StackIndex:
-    """The part of an index whose ``path:line code`` holds a text, whatever the case."""
-    needle = text.lower()
-    if not needle:
-        return index
+def search(index: StackIndex, test: Callable[[str], bool]) -> StackIndex:
+    """Returns the part of an index whose ``path:line code`` passes a test."""
     files = []
     for file in index.files:
-        lines = tuple(line for line in file.lines if needle in f"{file.path}:{line.line} {line.code}".lower())
+        lines = tuple(line for line in file.lines if test(f"{file.path}:{line.line} {line.code}"))
         if lines:
             files.append(SourceFile(file.path, file.framework, lines))
     return StackIndex(tuple(files))

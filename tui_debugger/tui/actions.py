@@ -25,6 +25,9 @@ WHERE: dict[str, tuple[str, ...]] = {pane: ("global", "list", pane) for pane, _ 
 }
 """The groups of actions that a key can reach while the focus is in a pane; later groups win."""
 
+SEARCH, SEARCH_BOX = "search", "search box"
+"""Groups of actions that work while a list is searched, and in the box of the search."""
+
 _NAMES = {
     "up": "↑",
     "down": "↓",
@@ -65,7 +68,7 @@ class Action:
         id: name of the handler.
         title: two or three words, for footer and palette.
         usual_keys: key names as Textual spells them (a printable character stands for itself).
-        where: ``global``, ``list`` (any table), ``tree`` (the node tree), or a pane id.
+        where: ``global``, ``list`` (any table), ``tree`` (the node tree), ``SEARCH``, ``SEARCH_BOX``, or a pane id.
         group: heading on the help page.
         help: one sentence for the help page and the manual.
         setting: the name by which the configuration gives it other keys; empty where it cannot.
@@ -103,6 +106,7 @@ class Action:
 
 _MOVE, _VIEW, _STEP, _CHECK, _GENERAL = "Moving", "View", "Steps, ranks, graphs", "Checking", "General"
 _VIEWS = "From a tensor or a hit to its cause"
+_SEARCH = "While searching (/)"
 _NODES, _STACK, _WATCH, _HITS, _TENSORS = "Nodes (1)", "Stack (2)", "Watchpoints (3)", "Hits (4)", "Tensors (5)"
 
 
@@ -135,8 +139,21 @@ ACTIONS: tuple[Action, ...] = (
         ("next_pane", "tab", "Next pane", "Goes to the next pane."),
         ("previous_pane", "shift+tab", "Previous pane", "Goes to the previous pane."),
         ("zoom", "z", "Zoom", "Gives the whole screen to the focused pane, and back."),
-        ("search", "/", "Search", "Searches in the focused pane; a leading ~ means a regular expression."),
+        ("search", "/", "Search", "Searches in the focused pane: the cursor goes to the first match."),
         ("back", "escape", "Back", "Stops what is running, else goes back one level; never destroys anything."),
+    ),
+    *_of(
+        SEARCH_BOX,
+        _SEARCH,
+        ("keep_search", "enter down", "To the match", "From the box into the list; a leading ~ means an expression."),
+        ("drop_search", "escape", "Back", "Ends the search and goes back to where the cursor was before."),
+    ),
+    *_of(
+        SEARCH,
+        _SEARCH,
+        ("next_match", "n", "Next match", "In a list that is searched: to the next match; after the last the first."),
+        ("previous_match", "N", "Match before", "In a list that is searched: to the match before."),
+        ("clear_search", "backspace", "Show all", "Ends the search; the cursor stays on the match. Esc goes back."),
     ),
     *_of(
         "global",
@@ -253,6 +270,8 @@ FOOTER: tuple[str, ...] = (
     *("step_back", "step_forward", "palette", "quit", "help"),
 )
 """Global actions of the footer after those of the pane; the last one is always shown."""
+_TAKEN = frozenset({"search", "next_hit", "clear_filter", "clear_hit_filter"})
+"""Actions that the footer does not name in a list that is searched: the keys of the search take their place."""
 _ENTER = {"nodes": "Tensors", "stack": "Its nodes", "watchpoints": "Edit", "hits": "Tensors", "tensors": "Values"}
 """What Enter shows, by pane."""
 NOT_IN_PALETTE = frozenset({"next_pane", "previous_pane", "palette", "redraw"})
@@ -263,11 +282,11 @@ BY_ID: dict[tuple[str, str], Action] = {(action.where, action.id): action for ac
 def bindings_for(where: str) -> Iterator[Binding]:
     """Returns Textual bindings of one group.
 
-    Actions of lists are methods of the list; all others go through the screen's ``act``.
+    Actions of lists and of the search box are their methods; all others go through the screen's ``act``.
     """
     for action in ACTIONS:
         if action.where == where:
-            call = action.id if where in {"list", "tree"} else f"screen.act('{action.id}')"
+            call = action.id if where in {"list", "tree", SEARCH, SEARCH_BOX} else f"screen.act('{action.id}')"
             yield _binding(action, call)
 
 
@@ -339,8 +358,20 @@ def reachable(pane: str, *, live: bool = False) -> list[Action]:
     return [*_LIVE_ADDED, *map(_meant_live, found)] if live else found
 
 
-def footer(pane: str, *, live: bool = False) -> list[Action]:
-    """Returns what the footer of a pane shows, most useful first."""
+def footer(pane: str, *, live: bool = False, search: str = "") -> list[Action]:
+    """Returns what the footer of a pane shows, most useful first.
+
+    Args:
+        pane: id of the pane.
+        live: trainings are attached.
+        search: ``SEARCH_BOX`` while somebody types there, ``SEARCH`` in a list that is searched, else empty.
+    """
+    if search:
+        keys = [action for action in ACTIONS if action.where == search]
+        # In the box letters are text.
+        others = footer(pane, live=live) if search == SEARCH else ()
+        back = [BY_ID["global", "back"]] if search == SEARCH else []
+        return [*keys[:2], *back, *keys[2:], *(each for each in others if each.id not in _TAKEN)]
     own = [action for action in ACTIONS if action.where == pane]
     first = [BY_ID["global", id_] for id_ in TO_THE_CAUSE]
     first += [replace(BY_ID["list", "select"], title=_ENTER[pane]), BY_ID["global", "recheck"]]
@@ -376,6 +407,11 @@ VIEW_ACTIONS: tuple[Action, ...] = (
 """Keys of every view besides those that open another one."""
 LOOK_AGAIN = view_action("look_again", "Look again", "r", "Works all of it out anew, from the run as it is now.")
 """The key of the views that only say when they are outdated; the others follow the run, and check with it."""
+
+SEARCH_VIEW = view_action(
+    "search", "Search", "/", "The cursor goes to the first match; then n and N go on, and Esc goes back."
+)
+"""The key of the views that are lists."""
 
 
 def bindings(actions: Iterable[Action]) -> list[Binding]:

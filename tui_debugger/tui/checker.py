@@ -17,7 +17,6 @@ from tui_debugger.tui.actions import key_of, watchpoint_keys
 from tui_debugger.tui.cells import ResultCounts
 from tui_debugger.tui.header import Status
 from tui_debugger.tui.panes.hit_rows import HitFilter
-from tui_debugger.tui.panes.pane import matcher
 from tui_debugger.tui.views.view import ViewChanges, notify_views
 from tui_debugger.tui.work import MIN_INTERVAL, Report, one_line
 
@@ -525,20 +524,23 @@ class Checker:
         self._context.hits_pane.set_filter(chosen, self._context.watchpoint_names())
 
     def search(self) -> None:
-        """Looks for the text in the search box of the hit list."""
+        """Looks for what is searched in the hit list."""
         pane, result = self._context.hits_pane, self._context.state.result
-        text = pane.search_text
-        test = matcher(text)
-        pane.mark_search(test is None)
+        pattern = pane.pattern
         if result is None:
+            pane.searched()
             return
 
         def work(_: Report) -> Mask | None:
             from tui_debugger.tui.panes.hit_rows import found_in
 
-            return found_in(result.hits, test) if text and test is not None else None
+            return found_in(result.hits, pattern.test) if pattern is not None else None
 
-        self._context.work.run("hits", work, lambda found: pane.show_found(result, found))
+        def done(found: Mask | None) -> None:
+            pane.show_found(result, found)
+            pane.searched()
+
+        self._context.work.run("hits", work, done)
 
     def clear_filter(self) -> None:
         """Shows all findings again, in the node list every graph."""

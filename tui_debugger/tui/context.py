@@ -156,7 +156,7 @@ class NodeFilter:
         self._context.update_header()
 
     def search(self, text: str) -> None:
-        """Takes the text of the search box; a leading ~ means a regular expression."""
+        """Takes the text that is searched; a leading ~ means a regular expression."""
         regex = text.startswith("~")
         self.set_query(replace(self._context.state.query, text=text[1:] if regex else text, regex=regex))
 
@@ -202,12 +202,12 @@ class NodeFilter:
         pane, tree = self._context.nodes_pane, self._context.nodes_pane.scopes
         if tree is None or (kept.keep is not None and len(kept.keep) != len(tree.row)):
             return
-        pane.mark_search(wrong=False)
         pane.filter(kept.keep, kept.count, self._context.state.query, self._context.watchpoint_names())
+        pane.searched()
 
     def _bad_query(self, error: Exception) -> None:
-        """A broken regular expression: the list stays, the box says so."""
-        self._context.nodes_pane.mark_search(wrong=True)
+        """The list stays as it is."""
+        self._context.nodes_pane.search_failed()
         self._context.say(str(getattr(error, "what", error)), bad=True)
 
     def ask_filter(self) -> None:

@@ -169,21 +169,27 @@ class Inspector:
 
     # -- source ----------------------------------------------------------------------------------
 
-    def search_stack(self, text: str) -> None:
-        """Looks for source lines of the run, once the pane shows them."""
+    def search_stack(self) -> None:
+        """Looks for the source lines of the run that the pane searches, once it shows them."""
         context = self._context
-        if not context.stack_pane.whole_run:
+        pane = context.stack_pane
+        if not pane.whole_run:
+            pane.searched()
             return
         from tui_debugger.graph.stacks import search
         from tui_debugger.tui.panes.stack import SourceLineRows
 
-        session, rank = self._session, context.state.rank
+        session, rank, pattern = self._session, context.state.rank, pane.pattern
 
         def work(_: Report) -> SourceLineRows:
             index = session.stack_index(rank)
-            return SourceLineRows.of(search(index, text) if text else index)
+            return SourceLineRows.of(search(index, pattern.test) if pattern is not None else index)
 
-        context.work.run("stack", work, context.stack_pane.show_run)
+        def done(rows: SourceLineRows) -> None:
+            pane.show_run(rows)
+            pane.searched()
+
+        context.work.run("stack", work, done)
 
     def show_source(self) -> None:
         """Shows the frames of the node (or the line of the run) with the source around them."""

@@ -336,14 +336,15 @@ class MainScreen(CachedLines, Screen[None]):
         if pane is not None and self.current_pane != pane.PANE:
             self.current_pane = pane.PANE
             self._lay_out(self.size.width, self.size.height)
-            self._update_footer()
+        self._update_footer()
 
     def on_tab_strip_chosen(self, event: TabStrip.Chosen) -> None:
         """A click on a tab."""
         self.focus_pane(event.pane)
 
     def _update_footer(self) -> None:
-        shown = actions.footer(self.current_pane, live=self.live is not None)
+        pane = self.panes[self.current_pane]
+        shown = actions.footer(self.current_pane, live=self.live is not None, search=pane.search_keys)
         self.footer.show([(action.main_key, action.title, action.id) for action in shown])
         self._update_detail()
 
@@ -357,10 +358,10 @@ class MainScreen(CachedLines, Screen[None]):
 
     def on_footer_bar_pressed(self, event: FooterBar.Pressed) -> None:
         """A click on a key of the footer."""
-        table = self.panes[self.current_pane].table
+        pane = self.panes[self.current_pane]
         if event.action == "select":
-            table.action_select()
-        else:
+            pane.table.action_select()
+        elif not pane.act_on_search(event.action):
             self.action_act(event.action)
 
     # -- keys ------------------------------------------------------------------------------------
@@ -438,7 +439,7 @@ class MainScreen(CachedLines, Screen[None]):
         """Esc: stops work, else ends a search, else unzooms."""
         if self.work.cancel_shown():
             return
-        if self.panes[self.current_pane].clear_search():
+        if self.panes[self.current_pane].clear_search(back=True):
             return
         if self.zoomed:
             self._zoom()
@@ -452,16 +453,27 @@ class MainScreen(CachedLines, Screen[None]):
 
     def on_pane_searched(self, event: Pane.Searched) -> None:
         """Search boxes: short lists at once, the others in a worker."""
+        event.pane.asked()
         if self.session is None:
             return
         if event.pane is self.nodes_pane:
-            self.node_filter.search(event.text)
+            self.node_filter.search(event.pane.search_text)
         elif event.pane is self.stack_pane:
-            self.inspector.search_stack(event.text)
+            self.inspector.search_stack()
         elif event.pane is self.hits_pane:
             self.checker.search()
         elif isinstance(event.pane, TensorsPane | WatchpointsPane):
             event.pane.refresh_rows()
+            event.pane.searched()
+        self._update_footer()
+
+    def on_pane_search_changed(self, event: Pane.SearchChanged) -> None:
+        """Other keys work now, and what is wrong with a search text is said as long as it is."""
+        if event.wrong:
+            self.say(event.wrong, bad=True)
+        elif event.wrong is not None:
+            self.footer.clear_notice()
+        self._update_footer()
 
     def on_nodes_pane_node_highlighted(self, event: NodesPane.NodeHighlighted) -> None:
         """The selected node's tensors and stack follow."""
@@ -476,7 +488,7 @@ class MainScreen(CachedLines, Screen[None]):
 
     def on_stack_pane_mode_changed(self, _: StackPane.ModeChanged) -> None:
         """The run's lines are read when they are first looked at."""
-        self.inspector.search_stack(self.stack_pane.search_text)
+        self.inspector.search_stack()
 
     def on_watchpoints_pane_watchpoint_highlighted(self, event: WatchpointsPane.WatchpointHighlighted) -> None:
         """The node list marks what the selected watchpoint covers."""

@@ -142,7 +142,7 @@ class Navigator:
             self.go_to_tensor(*pending)
         elif context.nodes_pane.current_row >= 0:
             self._inspector.show_node(context.nodes_pane.current_row)
-        self._inspector.search_stack(context.stack_pane.search_text)
+        self._inspector.search_stack()
         context.settled()
 
     def show_run(self) -> None:

@@ -23,6 +23,7 @@ CURSOR_BLURRED_COLOR: Final = "#2a3038"
 BAR: Final = "#4a5361"
 PANEL: Final = "#1b2027"
 BAR_HOVERED: Final = "#6a7381"
+MATCH_COLOR: Final = "#d7d787"
 
 NORMAL: Final = Style()
 DIM: Final = Style(color=GREY)
@@ -32,6 +33,7 @@ FINDING: Final = Style(color=ORANGE, bold=True)
 DOUBT: Final = Style(color=ORANGE)
 GOOD: Final = Style(color=BLUE, bold=True)
 CHIP: Final = Style(color=BACKGROUND, bgcolor=BLUE)
+MATCH: Final = Style(color=BACKGROUND, bgcolor=MATCH_COLOR, underline=True)
 PLAIN: Final = Style(color=FOREGROUND)
 HEADING: Final = Style(color=GREY, bold=True)
 CURSOR: Final = Style(bgcolor=CURSOR_COLOR, bold=True)

@@ -29,6 +29,7 @@ class HitsPane(Pane):
     """One row per tensor with everything that hit on it."""
 
     PANE = "hits"
+    CLEARS_SEARCH = True
     BINDINGS: ClassVar[list[BindingType]] = pane_bindings("hits")
 
     class HitChosen(Message):
@@ -104,7 +105,7 @@ class HitsPane(Pane):
         if same:
             self._title()
         elif self.search_text:
-            self.post_message(self.Searched(self, self.search_text))  # its rows come with the answer
+            self.ask()  # its rows come with the answer
         else:
             self.refresh_rows()
 
@@ -247,12 +248,12 @@ class HitsPane(Pane):
 def _columns(*, many_ranks: bool, graphs: Mapping[str, str], rounds: bool) -> tuple[Column, ...]:
     widest = max(map(len, graphs.values()), default=0)
     return (
-        Column("", 1, frozen=True),
-        Column("step", 4, right=True, frozen=True),
-        *((Column("rank", 4, right=True, frozen=True),) if many_ranks else ()),
+        Column("", 1, frozen=True, searched=False),
+        Column("step", 4, right=True, frozen=True, searched=False),
+        *((Column("rank", 4, right=True, frozen=True, searched=False),) if many_ranks else ()),
         *((Column("graph", min(max(widest, 5), 16), right=True, frozen=True),) if graphs else ()),
         Column("node", 18, elastic=4),
-        Column("slot", 8 if rounds else 5),
+        Column("slot", 8 if rounds else 5, searched=False),
         Column("hit", 8, elastic=1),
-        Column("set → actual", 20, elastic=4),
+        Column("set → actual", 20, elastic=4, searched=False),
     )

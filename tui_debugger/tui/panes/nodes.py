@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from rich.cells import cell_len
 from rich.text import Text
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from tui_debugger.graph.tree import Tree
     from tui_debugger.session import CheckResult
     from tui_debugger.tui.widgets.open_tree import OpenTree, TreeLike, Visible
+    from tui_debugger.tui.widgets.search import Pattern
+    from tui_debugger.tui.widgets.text import Spans
 
 
 @dataclass(frozen=True)
@@ -217,10 +219,15 @@ class NodeTree(VirtualTable):
 
         Args:
             keep: mask over tree indices; None keeps everything.
-            expand: open every scope while this filter lasts. What was open before comes back afterwards.
+            expand: open every scope while this filter lasts. What was open before comes back afterwards, and around
+                the entry under the cursor, unless a search takes that back to where it was.
         """
         if self._view is not None:
+            was = self._view.expanded
             self._view.keep(keep, expand=expand)
+            returning = self.search is not None and self.search.returning
+            if was and not (expand or returning) and not self._view.hides(self.current):
+                self._view.open_around(self.current)
             self._show()
 
     def set_marks(self, marks: Marks) -> None:
@@ -236,6 +243,43 @@ class NodeTree(VirtualTable):
         if self._view.open_around(index):
             self._show()
         return self.move_to_key(index)
+
+    # -- a search in it --------------------------------------------------------------------------
+
+    @property
+    def position(self) -> int:
+        """The entry under the cursor: matches are entries, whether their scope is open or not."""
+        return self.current
+
+    def go_to(self, position: int) -> None:
+        """See ``reveal``."""
+        self.reveal(position)
+
+    def place(self) -> object:
+        """Returns the entry under the cursor."""
+        return None if self._view is None or self.current < 0 else (self._view.tree, self.current, self.top)
+
+    def go_back(self, place: object) -> None:
+        """Goes back to an entry, also in a tree that has grown."""
+        from tui_debugger.tui.widgets.open_tree import same_entry
+
+        if self._view is not None and isinstance(place, tuple):
+            tree, index, top = place
+            self.reveal(index if tree is self._view.tree else same_entry(tree, index, self._view.tree))
+            self.show_from(top)
+            self._reveal()
+
+    def match_spans(self, row: int, column: Column, cell: Cell, pattern: Pattern) -> Spans:  # noqa: ARG002 - the path says more
+        """Returns the part of the label where the path matches."""
+        index = self.rows.key(row)
+        if self._view is None or not column.elastic or not isinstance(index, int):
+            return []
+        tree = self._view.tree
+        label, path = clean(tree.label[index]), clean(tree.path(index))
+        start = len(path) - len(label)
+        shift = _INDENT * (int(tree.depth[index]) + 1)  # and what tells that it is open
+        spans = [(max(first - start, 0), last - start) for first, last in pattern.spans(path)]
+        return [(shift + first, shift + last) for first, last in spans if first < last]
 
     def _show(self, *, alike: bool = False) -> None:
         if self._view is not None:
@@ -345,6 +389,7 @@ class NodesPane(Pane):
     """The node list of the current rank."""
 
     PANE = "nodes"
+    CLEARS_SEARCH = True
     BINDINGS: ClassVar[list[BindingType]] = pane_bindings("nodes")
 
     class NodeHighlighted(Message):
@@ -364,6 +409,7 @@ class NodesPane(Pane):
         self.scopes: Tree | None = None
         self._target: SpaceTarget | None = None
         self._target_known = False
+        self._kept: Mask | None = None
 
     def show(self, nodes: NodeTable, tree: Tree, notes: Sequence[str], closed: Mask) -> None:
         """Shows the nodes of a rank; marks and filters come after. See ``NodeTree.set_tree``."""
@@ -373,11 +419,22 @@ class NodesPane(Pane):
 
     def filter(self, keep: Mask | None, count: int, query: NodeQuery, watchpoint_names: dict[int, str]) -> None:
         """Keeps what a query found: a mask over tree indices (None: everything), and how many nodes that is."""
+        self._kept = keep
         active = bool(summary(query, watchpoint_names))
         self.tree_widget.set_empty("no node matches: Backspace clears the filter" if active else "no nodes")
         self.tree_widget.set_keep(keep, expand=active)
         total = len(self.nodes) if self.nodes is not None else 0
         self.set_count(f"{count:,} of {total:,}" if active else f"{count:,}")
+
+    def matches(self) -> Sequence[int]:
+        """Returns the tree indices of the nodes that are kept; the scopes around them do not count."""
+        if self.scopes is None or self.pattern is None:
+            return ()
+        import numpy as np
+
+        nodes = np.asarray(self.scopes.row) >= 0
+        found = nodes if self._kept is None or len(self._kept) != len(nodes) else nodes & self._kept
+        return cast("Sequence[int]", np.flatnonzero(found))
 
     def show_query(self, query: NodeQuery, watchpoint_names: dict[int, str]) -> None:
         """Shows the line that says what restricts the list."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.text import Text
@@ -12,36 +11,46 @@ from textual.binding import BindingType
 from textual.message import Message
 from textual.widgets import Static
 
-from tui_debugger.tui.actions import PANES, bindings_for
+from tui_debugger.tui.actions import BY_ID, PANES, SEARCH, SEARCH_BOX, bindings_for
 from tui_debugger.tui.widgets.bars import FrameLine
 from tui_debugger.tui.widgets.line_window import CachedColumn
 from tui_debugger.tui.widgets.virtual_table import VirtualTable
 
 if TYPE_CHECKING:
-    from tui_debugger.tui.widgets.search_bar import SearchBar
+    from tui_debugger.tui.widgets.search import ListSearch, Pattern, SearchBar
 
 NUMBERS = {pane: number for number, (pane, _) in enumerate(PANES, 1)}
 TITLES = dict(PANES)
 
 
 class Pane(CachedColumn, can_focus=False):
-    """Base of the panes. ``PANE`` is its id in the action registry.
+    """Base of the panes. A search keeps the rows that match.
+
+    ``PANE`` is its id in the action registry. ``CLEARS_SEARCH`` says that it has a key that ends searches and more.
 
     Attributes:
         detail: what is said of the row under the cursor.
     """
 
     PANE: ClassVar[str] = ""
+    CLEARS_SEARCH: ClassVar[bool] = False
     table: VirtualTable
 
     class Searched(Message):
-        """The text in the search box changed."""
+        """The list should show what matches ``search_text``: call ``asked`` first, and ``searched`` when it does."""
 
-        def __init__(self, pane: Pane, text: str) -> None:
-            """Text without the box's own decoration."""
+        def __init__(self, pane: Pane) -> None:
             super().__init__()
             self.pane = pane
-            self.text = text
+
+    class SearchChanged(Message):
+        """A search ended, or something is wrong with its text."""
+
+        def __init__(self, pane: Pane, wrong: str | None = None) -> None:
+            """``wrong`` says what is wrong with the text; an empty text that it is right again."""
+            super().__init__()
+            self.pane = pane
+            self.wrong = wrong
 
     class DetailChanged(Message):
         """Another text belongs into the lower edge of the frame."""
@@ -49,7 +58,8 @@ class Pane(CachedColumn, can_focus=False):
     def __init__(self) -> None:
         super().__init__(id=self.PANE, classes="pane")
         self.detail = ""
-        self._search_bar: SearchBar | None = None
+        self._search: ListSearch | None = None
+        self._unasked = 0
         self._filters: Static | None = None
         self._count = ""
         self._upper = FrameLine(upper=True)
@@ -115,64 +125,112 @@ class Pane(CachedColumn, can_focus=False):
             self.mount(self._filters, before=self.table)
         return self._filters
 
-    @property
-    def search_bar(self) -> SearchBar:
-        """The search box, open when it is new."""
-        if self._search_bar is None:
-            from tui_debugger.tui.widgets.search_bar import SearchBar
-
-            self._search_bar = SearchBar(classes="-open")
-            self.mount(self._search_bar, after=self._upper)
-        return self._search_bar
+    # -- the search ------------------------------------------------------------------------------
 
     def open_search(self) -> None:
         """Opens the search box."""
-        self.search_bar.open()
+        if self._search is None:
+            from tui_debugger.tui.widgets.search import ListSearch
+
+            self._search = ListSearch(self.table, self, cleared_by_owner=self.CLEARS_SEARCH)
+        self._search.open()
+
+    @property
+    def search_bar(self) -> SearchBar | None:
+        """The search box, once it was opened."""
+        return None if self._search is None else self._search.bar
+
+    @property
+    def pattern(self) -> Pattern | None:
+        """What is searched for; None for nothing. A broken expression changes nothing."""
+        return None if self._search is None else self._search.pattern
 
     @property
     def search_text(self) -> str:
-        """The text in the search box."""
-        return "" if self._search_bar is None else self._search_bar.value
+        """The same as it was typed."""
+        return "" if self._search is None else self._search.text
 
-    def clear_search(self) -> bool:
-        """Ends the search; False when there was none."""
-        if not self.search_text:
+    @property
+    def search_keys(self) -> str:
+        """The group of actions that the search adds: see ``actions.footer``."""
+        if self._search is None:
+            return ""
+        return SEARCH_BOX if self._search.typing else SEARCH if self._search.pattern is not None else ""
+
+    def act_on_search(self, action: str) -> bool:
+        """Does an action of ``search_keys``; False where it is another one."""
+        if self._search is None or (self.search_keys, action) not in BY_ID:
             return False
-        self.search_bar.drop()
+        where = self._search.bar if self._search.typing else self.table
+        getattr(where, f"action_{action}")()
         return True
 
-    def mark_search(self, wrong: bool) -> None:
-        """Shows that the search text cannot be used."""
-        if self._search_bar is not None:
-            self._search_bar.set_class(wrong, "-wrong")
+    def clear_search(self, *, back: bool = False) -> bool:
+        """Ends the search; False when there was none. ``back``: the cursor goes back to where it was before."""
+        return self._search is not None and self._search.end(back=back)
 
-    def on_search_bar_typed(self, event: SearchBar.Typed) -> None:
-        """Passes the text on."""
-        event.stop()
-        self.post_message(self.Searched(self, event.text))
+    def ask(self) -> None:
+        """Asks for the rows that match."""
+        self._unasked += 1
+        self.post_message(self.Searched(self))
 
-    def on_search_bar_left(self, event: SearchBar.Left) -> None:
-        """Back into the list."""
-        event.stop()
-        self.screen.set_focus(self.table, scroll_visible=False)
+    def asked(self) -> None:
+        """Somebody works on the answer."""
+        self._unasked -= 1
+
+    def searched(self) -> None:
+        """The list shows what was asked for last."""
+        if self._search is not None and not self._unasked:
+            self._search.answered(self.matches())
+
+    def search_failed(self) -> None:
+        """It could not be found out what matches."""
+        if self._search is not None:
+            self._search.failed()
+
+    def matches(self) -> Sequence[int]:
+        """Returns the positions of what matches, see ``VirtualTable.position``: by default every row that is left."""
+        return range(self.table.row_count)
+
+    # See SearchOwner.
+
+    def mount_search(self, bar: SearchBar) -> None:
+        """Puts the box above the list."""
+        self.mount(bar, after=self._upper)
+
+    def look_for(self, _: ListSearch) -> None:
+        """See ``ask``."""
+        self.ask()
+
+    def rows_changed(self, search: ListSearch) -> None:
+        """Counts anew."""
+        search.counted(self.matches())
+
+    def refuse_search(self, why: str) -> None:
+        """Says what is wrong with the text."""
+        self.post_message(self.SearchChanged(self, why))
+
+    def accept_search(self) -> None:
+        """Takes that back."""
+        self.post_message(self.SearchChanged(self, ""))
+
+    def search_changed(self) -> None:
+        """Says that other keys work."""
+        self.post_message(self.SearchChanged(self))
+
+    def place(self, search: ListSearch) -> object:
+        """Returns where the cursor is."""
+        return search.table.place()
+
+    def go_back(self, search: ListSearch, place: object) -> None:
+        """Moves the cursor back."""
+        search.table.go_back(place)
+
+    def go_to_match(self, search: ListSearch, position: int) -> None:
+        """Moves the cursor to a match."""
+        search.table.go_to(position)
 
 
 def pane_bindings(pane: str) -> list[BindingType]:
     """Returns the key bindings of a pane."""
     return list(bindings_for(pane))
-
-
-def matcher(text: str) -> Callable[[str], bool] | None:
-    """Returns a test for search text: substring without case, or a regular expression after ``~``.
-
-    Returns:
-        None when the expression is broken.
-    """
-    if text.startswith("~"):
-        try:
-            search = re.compile(text[1:], re.IGNORECASE).search
-        except (re.error, RecursionError, OverflowError):
-            return None
-        return lambda candidate: search(candidate) is not None
-    needle = text.lower()
-    return lambda candidate: needle in candidate.lower()

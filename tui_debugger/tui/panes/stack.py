@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.text import Text
@@ -19,6 +20,7 @@ from tui_debugger.tui.widgets.virtual_table import Column, ListRows, VirtualTabl
 if TYPE_CHECKING:
     from tui_debugger.graph.stacks import SourceFile, StackIndex
     from tui_debugger.model import Frame
+    from tui_debugger.tui.widgets.search import ListSearch
     from tui_debugger.tui.widgets.text import Cell
 
 
@@ -48,6 +50,11 @@ class SourceLineRows:
     def lines(self) -> int:
         """Number of source lines."""
         return len(self.entries) - self.files
+
+    @cached_property
+    def line_rows(self) -> Sequence[int]:
+        """The rows that are lines and not files."""
+        return [row for row, (_, line) in enumerate(self.entries) if line >= 0]
 
     @property
     def row_count(self) -> int:
@@ -100,7 +107,7 @@ def frame_cells(frame: Frame) -> Sequence[Cell]:
 _COLUMNS = (
     Column("line", 6, right=True, frozen=True),
     Column("code", 20, elastic=3),
-    Column("nodes", 5, right=True),
+    Column("nodes", 5, right=True, searched=False),
 )
 _FRAME_COLUMNS = (
     Column("file", 16, elastic=1, frozen=True),
@@ -134,6 +141,7 @@ class StackPane(Pane):
         self._frames: tuple[Frame, ...] = ()
         self._reason = "no node selected"
         self._run: SourceLineRows | None = None
+        self._before_search: tuple[bool, object] = (False, None)
 
     def toggle_mode(self) -> None:
         """Changes between the run and the node."""
@@ -164,9 +172,30 @@ class StackPane(Pane):
 
     def open_search(self) -> None:
         """Opens the search box on all lines of the run."""
+        if not self.search_text:
+            self._before_search = self.whole_run, self.table.place()
         if not self.whole_run:
             self.toggle_mode()
         super().open_search()
+
+    def matches(self) -> Sequence[int]:
+        """Returns the lines that are left."""
+        run = self._run
+        return run.line_rows if run is not None and self.table.rows is run else ()
+
+    def place(self, _: ListSearch) -> object:
+        """Returns where the cursor was before the lines of the run were shown."""
+        return self._before_search
+
+    def go_back(self, search: ListSearch, place: object) -> None:
+        """Goes back there; the box shows the lines of the run as long as it is open."""
+        if isinstance(place, tuple):
+            whole_run, before = place
+            if whole_run or search.typing:
+                self.table.go_back(before if whole_run else None)
+            else:
+                self.toggle_mode()
+                self.table.go_back(before)
 
     def _draw(self, *, keep: bool = True) -> None:
         if self.whole_run:

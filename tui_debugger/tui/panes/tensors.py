@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.text import Text
@@ -12,7 +13,7 @@ from textual.message import Message
 from tui_debugger.text.clean import clean
 from tui_debugger.text.tensors import round_text, shape_text, step_text
 from tui_debugger.tui import theme
-from tui_debugger.tui.panes.pane import Pane, matcher, pane_bindings
+from tui_debugger.tui.panes.pane import Pane, pane_bindings
 from tui_debugger.tui.widgets.text import Cell, ScopedName
 from tui_debugger.tui.widgets.virtual_table import Column, ListRows, VirtualTable
 
@@ -26,14 +27,14 @@ def _columns(*, rounds: bool) -> tuple[Column, ...]:
     from tui_debugger.tui.cells import statistic_columns
 
     return (
-        Column("", 1, frozen=True),
+        Column("", 1, frozen=True, searched=False),
         Column("io", 5, frozen=True),
         Column("slot", 6 if rounds else 4, right=True, frozen=True),
-        Column("shape", 9, elastic=1),
+        Column("shape", 9, elastic=1, searched=False),
         Column("dtype", 8),
-        *statistic_columns(),
-        Column("step", 4, right=True),
-        Column("prev", 4),
+        *(replace(column, searched=False) for column in statistic_columns()),
+        Column("step", 4, right=True, searched=False),
+        Column("prev", 4, searched=False),
         Column("from", 12, elastic=2),
     )
 
@@ -72,9 +73,8 @@ class TensorsPane(Pane):
         """Applies the search text."""
         from tui_debugger.tui.cells import statistic_cells  # see _columns
 
-        test = matcher(self.search_text)
-        self.mark_search(test is None)
-        self._shown = tuple(row for row in self._rows if test is None or test(_search_text(row)))
+        pattern = self.pattern
+        self._shown = tuple(row for row in self._rows if pattern is None or pattern.test(_search_text(row)))
         rounds = any(row.key.round for row in self._rows)
         if rounds != self._rounds:
             self._rounds = rounds

@@ -10,7 +10,7 @@ from textual.binding import BindingType
 from textual.message import Message
 
 from tui_debugger.tui.actions import watchpoint_keys
-from tui_debugger.tui.panes.pane import Pane, matcher, pane_bindings
+from tui_debugger.tui.panes.pane import Pane, pane_bindings
 from tui_debugger.tui.widgets.virtual_table import Column, ListRows, VirtualTable
 
 if TYPE_CHECKING:
@@ -31,14 +31,14 @@ def _columns(rows: Sequence[Sequence[Cell]], width: int) -> tuple[Column, ...]:
         return max([len(title), *(cell_len(str(cells[column])) for cells in rows)])
 
     columns = (
-        Column("", 1, frozen=True),
-        Column("id", max(3, widest(1, "id")), right=True, frozen=True),
+        Column("", 1, frozen=True, searched=False),
+        Column("id", max(3, widest(1, "id")), right=True, frozen=True, searched=False),
         Column("", 4, frozen=True),
         Column("condition", 8, elastic=1),
-        Column("nodes", widest(_NODES, "nodes"), right=True),
-        Column("hits", widest(_HITS, "hits"), right=True),
+        Column("nodes", widest(_NODES, "nodes"), right=True, searched=False),
+        Column("hits", widest(_HITS, "hits"), right=True, searched=False),
     )
-    last = Column("not judged", max(11, widest(_NOT_JUDGED, "not judged")), right=True)
+    last = Column("not judged", max(11, widest(_NOT_JUDGED, "not judged")), right=True, searched=False)
     rest = width - sum(column.width + 1 for column in (*columns, last)) + columns[3].width
     return (*columns, last) if rest >= _READABLE else columns
 
@@ -92,9 +92,8 @@ class WatchpointsPane(Pane):
         """Applies the search text."""
         from tui_debugger.tui.cells import watchpoint_cells, watchpoint_search_text
 
-        test = matcher(self.search_text)
-        self.mark_search(test is None)
-        shown = [w for w in self._listed if test is None or test(watchpoint_search_text(w))]
+        pattern = self.pattern
+        shown = [w for w in self._listed if pattern is None or pattern.test(watchpoint_search_text(w))]
         nodes, tally = self._covered or {}, self._tally
         self._rows = [watchpoint_cells(w, nodes.get(w.id), tally, outdated=self._outdated) for w in shown]
         self._fit_columns()

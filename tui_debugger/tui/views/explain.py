@@ -16,7 +16,7 @@ from tui_debugger.diagnose.explain.guidance import Advice, Guidance, Kind, Line,
 from tui_debugger.model import Hit, TensorKey
 from tui_debugger.text.tensors import slot_text, step_text
 from tui_debugger.tui import theme
-from tui_debugger.tui.actions import LOOK_AGAIN, Action, bindings, view_action
+from tui_debugger.tui.actions import LOOK_AGAIN, SEARCH_VIEW, Action, bindings, view_action
 from tui_debugger.tui.export import Extract, file_stem
 from tui_debugger.tui.views.registry import VIEW_BY_ID, ViewTarget
 from tui_debugger.tui.views.view import CHECKED, SeenResults, View, ViewChanges, ViewHost
@@ -40,6 +40,7 @@ WIDEST = 120
 _GROUP = "Explain"
 OWN: tuple[Action, ...] = (
     LOOK_AGAIN,
+    SEARCH_VIEW,
     view_action("advice(1)", "Next advice", "n tab", "Goes to the next line of advice; Enter follows it.", _GROUP),
     view_action("advice(-1)", "Advice before", "N shift+tab", "Goes to the line of advice before.", _GROUP),
 )

@@ -36,10 +36,11 @@ from tui_debugger.diagnose.health import (
 )
 from tui_debugger.model import Side, TensorKey
 from tui_debugger.stats.health import WORTH_A_LOOK, Codes, Health
+from tui_debugger.text.clean import clean
 from tui_debugger.text.health import GLYPHS, header, legend_text
 from tui_debugger.text.tensors import step_text
 from tui_debugger.tui import theme
-from tui_debugger.tui.actions import Action, bindings, view_action
+from tui_debugger.tui.actions import SEARCH_VIEW, Action, bindings, view_action
 from tui_debugger.tui.cells import HEALTH_STYLES
 from tui_debugger.tui.dialogs.modal import Line
 from tui_debugger.tui.export import Extract
@@ -48,7 +49,7 @@ from tui_debugger.tui.views.view import View, ViewHost
 from tui_debugger.tui.widgets.line_window import BLANK, HEADER
 from tui_debugger.tui.widgets.open_tree import OpenTree
 from tui_debugger.tui.widgets.text import Cell as TableCell
-from tui_debugger.tui.widgets.text import fit, joined, shorten
+from tui_debugger.tui.widgets.text import fit, joined, shorten, with_spans
 from tui_debugger.tui.widgets.virtual_table import Column, VirtualTable
 
 if TYPE_CHECKING:
@@ -252,6 +253,10 @@ class HealthGrid(VirtualTable):
             self._move_column(self._first + (at.x - start) // self.columns_shown.width)
         super().on_click(event)
 
+    def row_text(self, row: int) -> str:
+        """Returns the path of a row: its name is only the last part."""
+        return "" if self._grid is None else clean(self._grid.map.tree.path(self._grid.key(row)))
+
     # -- drawing ---------------------------------------------------------------------------------
 
     def fit_to(self, width: int) -> None:
@@ -281,7 +286,10 @@ class HealthGrid(VirtualTable):
             glyph = ((theme.OPEN_GLYPH if opened else theme.CLOSED_GLYPH) if grid.map.tree.is_scope(key) else " ") + " "
         indent = min(indent, max(self._name_width // 2 - 2, 0))
         text = " " * indent + glyph + shorten(grid.name(row), max(self._name_width - indent - len(glyph), 1))
-        return fit([Segment(text, style)], self._name_width, style)
+        segments = [Segment(text, style)]
+        if self._pattern is not None:
+            segments = with_spans(segments, self._pattern.spans(text), theme.MATCH)
+        return fit(segments, self._name_width, style)
 
     def _glyphs(self, row: int, style: Style, here: bool) -> list[Segment]:
         stop = min(self._first + self.in_sight, len(self.columns_shown))
@@ -331,24 +339,27 @@ def _without_first_word(text: str) -> str:
     return " " * len(word) + text[len(word) :]
 
 
-ACTIONS: Final[tuple[Action, ...]] = tuple(
-    view_action(id_, title, keys, text, "Health map")
-    for id_, keys, title, text in (
-        ("check", "r", "Check", "Checks what was not checked yet, with the enabled watchpoints (none: NaN, Inf)."),
-        ("deeper", "+ =", "Deeper", "Opens the scopes one level deeper."),
-        ("shallower", "-", "Less deep", "Closes the deepest level of scopes."),
-        ("open_close", "space", "Open, close", "Opens or closes the scope; Enter does so, too."),
-        ("open_all", "*", "Open all below", "Opens or closes everything below the cursor."),
-        ("findings", "x", "Findings only", "Only rows in which something was found or could not be judged."),
-        ("nodes", "t", "Nodes", "A row per node in execution order, or scopes again."),
-        ("fit", "f", "Fit", "All steps at once, several in a column, or one in each."),
-        ("next", "n", "Next finding", "To the next finding of this row."),
-        ("previous", "N", "Finding before", "To the finding before in this row."),
-        ("steps_back", "{ [", "Page back", "A screenful of steps back."),
-        ("steps_on", "} ]", "Page on", "A screenful of steps on."),
-        ("rank_back", "<", "Previous rank", "One rank back; before the first one come all, merged."),
-        ("rank_on", ">", "Next rank", "One rank on."),
-    )
+ACTIONS: Final[tuple[Action, ...]] = (
+    SEARCH_VIEW,
+    *(
+        view_action(id_, title, keys, text, "Health map")
+        for id_, keys, title, text in (
+            ("check", "r", "Check", "Checks what was not checked yet, with the enabled watchpoints (none: NaN, Inf)."),
+            ("deeper", "+ =", "Deeper", "Opens the scopes one level deeper."),
+            ("shallower", "-", "Less deep", "Closes the deepest level of scopes."),
+            ("open_close", "space", "Open, close", "Opens or closes the scope; Enter does so, too."),
+            ("open_all", "*", "Open all below", "Opens or closes everything below the cursor."),
+            ("findings", "x", "Findings only", "Only rows in which something was found or could not be judged."),
+            ("nodes", "t", "Nodes", "A row per node in execution order, or scopes again."),
+            ("fit", "f", "Fit", "All steps at once, several in a column, or one in each."),
+            ("next", "n", "Next finding", "To the next finding of this row."),
+            ("previous", "N", "Finding before", "To the finding before in this row."),
+            ("steps_back", "{ [", "Page back", "A screenful of steps back."),
+            ("steps_on", "} ]", "Page on", "A screenful of steps on."),
+            ("rank_back", "<", "Previous rank", "One rank back; before the first one come all, merged."),
+            ("rank_on", ">", "Next rank", "One rank on."),
+        )
+    ),
 )
 HINTS: Final = (
     ("Enter", "go there"),

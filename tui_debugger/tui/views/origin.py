@@ -37,7 +37,7 @@ from tui_debugger.text.clean import clean
 from tui_debugger.text.tensors import round_text, run_text, shape_text, short_names, slot_text, stack_text, step_text
 from tui_debugger.text.writer import line_text
 from tui_debugger.tui import theme
-from tui_debugger.tui.actions import LOOK_AGAIN, bindings, view_action
+from tui_debugger.tui.actions import LOOK_AGAIN, SEARCH_VIEW, bindings, view_action
 from tui_debugger.tui.cells import (
     COUNT_COLUMNS,
     EXTREME_COLUMNS,
@@ -289,6 +289,7 @@ def _from(row: TensorRow, source: OriginInput | None) -> Text:
 _GROUP = "Origin (o)"
 _ACTIONS = (
     LOOK_AGAIN,
+    SEARCH_VIEW,
     view_action(
         "branches", "Other bad inputs", "space", "Shows what else was bad; on such a line its own path.", _GROUP
     ),

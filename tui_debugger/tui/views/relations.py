@@ -32,7 +32,7 @@ from tui_debugger.text.clean import clean
 from tui_debugger.text.hits import hit_text, said_words
 from tui_debugger.text.tensors import run_text, short_names, slot_text, stack_text, step_text, tensor_line
 from tui_debugger.tui import theme
-from tui_debugger.tui.actions import LOOK_AGAIN, bindings, view_action
+from tui_debugger.tui.actions import LOOK_AGAIN, SEARCH_VIEW, bindings, view_action
 from tui_debugger.tui.cells import count_cells
 from tui_debugger.tui.dialogs.modal import Line
 from tui_debugger.tui.export import TENSOR_HEADER, Extract, file_stem, tensor_fields
@@ -347,6 +347,7 @@ _LISTS = ("producers", "centre", "consumers")
 _GROUP = "Relations (L)"
 _ACTIONS = (
     LOOK_AGAIN,
+    SEARCH_VIEW,
     view_action("walk_back", "Back", "backspace [", "The tensor that was in the middle before.", _GROUP),
     view_action("walk_forward", "Forward", "]", "Forward again.", _GROUP),
     view_action("expand", "One hop more", "space", "Opens or closes what lies one hop beyond the cursor.", _GROUP),

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from tui_debugger.tui.actions import Action
     from tui_debugger.tui.export import Extract
     from tui_debugger.tui.views.registry import ViewTarget
+    from tui_debugger.tui.widgets.search import ListSearch, SearchBar
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +164,7 @@ class View(Modal[None]):
         self._following = ViewChanges()
         self._edition = host.session.results_edition
         self._outdated = ""
+        self._list_search: ListSearch | None = None
 
     # -- what a view may override ------------------------------------------------------------------
 
@@ -282,6 +284,8 @@ class View(Modal[None]):
         if self._job is not None:
             self._ended()
             self.host.stop(self)
+        if not asked and self._list_search is not None and self._list_search.end(back=True):
+            return
         if asked:
             again = LOOK_AGAIN in self.OWN_ACTIONS
             self.say(f"stopped{f': {LOOK_AGAIN.main_key} looks again' if again else ''}", note=True)
@@ -321,9 +325,64 @@ class View(Modal[None]):
             self._outdated = why
             self.set_hints(self.hints)
 
+    # -- a search in one of its lists: it marks the rows that match -----------------------------------
+
+    def action_search(self) -> None:
+        """Opens the search box of the list that has the focus."""
+        from tui_debugger.tui.widgets.search import ListSearch
+        from tui_debugger.tui.widgets.virtual_table import VirtualTable
+
+        table = self.focused
+        if not isinstance(table, VirtualTable):
+            return
+        if self._list_search is not None and self._list_search.table is not table:
+            self._list_search.end(back=False)
+        self._list_search = table.search or ListSearch(table, self)
+        self._list_search.open()
+
+    def mount_search(self, bar: SearchBar) -> None:
+        """Puts the box below the lists."""
+        self.query_one("#box").mount(bar, before="#message")
+
+    def look_for(self, search: ListSearch) -> None:
+        """Looks through the rows."""
+        search.look_through()
+        self.set_hints(self.hints)
+
+    def rows_changed(self, search: ListSearch) -> None:
+        """Looks again; the cursor stays, unless it is still to go to the first match."""
+        search.look_through()
+
+    def refuse_search(self, why: str) -> None:
+        """Says what is wrong with the text."""
+        self.say(why)
+
+    def accept_search(self) -> None:
+        """Takes that back."""
+        self.say("")
+
+    def search_changed(self) -> None:
+        """Other keys work."""
+        self.set_hints(self.hints)
+
+    def place(self, search: ListSearch) -> object:
+        """Returns where the cursor is."""
+        return search.table.place()
+
+    def go_back(self, search: ListSearch, place: object) -> None:
+        """Moves the cursor back."""
+        search.table.go_back(place)
+
+    def go_to_match(self, search: ListSearch, position: int) -> None:
+        """Moves the cursor to a match."""
+        search.table.go_to(position)
+
     def _hints(self, hints: Sequence[tuple[str, str]]) -> Content:
         hints = [(shown_key(text), word) for text, word in hints]
         mark = ((f"○ {self._outdated}: {LOOK_AGAIN.main_key}", "looks again"),) if self._outdated else ()
+        if self._list_search is not None and self._list_search.pattern is not None:
+            others = (hint for hint in hints if hint[0] not in {"n", "n N", "Esc"})
+            hints = (("n N", "matches"), ("Esc", "back to before"), *others)
         return super()._hints((*mark, *hints))
 
     def look_again(self) -> None:

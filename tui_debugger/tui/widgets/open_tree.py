@@ -123,6 +123,11 @@ class OpenTree:
         self._open_kept = np.ones(len(self.tree.row), np.bool_) if expand else None
 
     @property
+    def expanded(self) -> bool:
+        """Tells whether a filter opened every scope, as long as it lasts."""
+        return self._open_kept is not None
+
+    @property
     def opened(self) -> Mask:
         """The scopes that are open now."""
         return self._open if self._open_kept is None else self._open_kept

@@ -19,6 +19,8 @@ from tui_debugger.text.clean import clean
 
 _LEAST = 5
 """Cells below which the end of a scope says nothing."""
+Spans = list[tuple[int, int]]
+"""Parts of a text: first character, and the one after the last."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,30 @@ class ScopedName:
             return _ends(self.name, width)
         room = width - self.name.cell_len - 2
         return self._with(inner_part(self.scope, room, words_only=self.words_only))
+
+    @property
+    def path(self) -> str:
+        """Scope and name as one text, the way it is searched."""
+        return f"{clean(self.scope)}/{self.name.plain}" if self.scope else self.name.plain
+
+    def drawn(self, spans: Spans, width: int) -> Spans:
+        """Returns where parts of the path are in the text that fits into so many cells."""
+        name, scope = self.name.plain, clean(self.scope)
+        start = len(scope) + 1 if scope else 0
+        drawn = self.within(width).plain
+        names = [(max(first - start, 0), last - start) for first, last in spans]
+        if self.name.cell_len > width and drawn != name:  # see ``_ends``
+            tail = _tail(width)
+            head, moved = len(drawn) - 1 - tail, len(name) - len(drawn)
+            left = [(first, min(last, head)) for first, last in names]
+            right = [(max(first - moved, head + 1), last - moved) for first, last in names]
+            return [(first, last) for first, last in sorted([*left, *right]) if first < last]
+        shown = drawn[len(name) + 2 :]
+        cut = shown != scope  # then its end is left, after a sign for the rest
+        moved = len(drawn) - len(scope)
+        least = len(name) + 2 + cut
+        scopes = [(max(first + moved, least), min(last, start - 1) + moved) for first, last in spans] if shown else []
+        return [(first, last) for first, last in sorted([*names, *scopes]) if first < last]
 
     def _with(self, scope: str) -> Text:
         return Text.assemble(self.name, ("  " + scope, self.scope_style), no_wrap=True) if scope else self.name
@@ -94,6 +120,24 @@ def _side_by_side(cell: Text, own: Style) -> list[Segment]:
     if at < len(plain):
         segments.append(Segment(clean(plain[at:]), own))
     return segments
+
+
+def with_spans(segments: Iterable[Segment], spans: Spans, style: Style) -> list[Segment]:
+    """Returns segments with another style on some parts of their text, which rise."""
+    found: list[Segment] = []
+    edges = [edge for span in spans for edge in span]
+    at, number = 0, 0
+    for text, own, _ in segments:
+        done, end = 0, at + len(text)
+        while done < len(text):
+            while number < len(edges) and edges[number] <= at + done:
+                number += 1
+            upto = min(edges[number], end) - at if number < len(edges) else len(text)
+            piece = own or Style.null()
+            found.append(Segment(text[done:upto], piece + style if number % 2 else piece))
+            done = upto
+        at = end
+    return found
 
 
 def width_of(segments: Iterable[Segment]) -> int:
@@ -205,9 +249,14 @@ def inner_part(scope: str, width: int, *, words_only: bool = False) -> str:
     return "…" + split_text(parts[-1], cell_len(parts[-1]) - width + 1)[1]
 
 
+def _tail(width: int) -> int:
+    """Returns how many cells of a name's end are left, where it is cut."""
+    return (width - 1) * 2 // 3
+
+
 def _ends(text: Text, width: int) -> Text:
     """Returns a name without its middle: its end, where the number is, tells it from others."""
-    tail = (width - 1) * 2 // 3
+    tail = _tail(width)
     if text.cell_len != len(text) or tail < _LEAST:
         return text
     return Text.assemble(text[: width - 1 - tail], "…", text[-tail:], no_wrap=True)

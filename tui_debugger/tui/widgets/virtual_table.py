@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeVar
 
 from rich.segment import Segment
 from rich.style import Style
@@ -19,10 +19,14 @@ from textual.message import Message
 from textual.reactive import var
 from textual.strip import Strip
 
+from tui_debugger.text.clean import clean
 from tui_debugger.tui import theme
-from tui_debugger.tui.actions import bindings_for
+from tui_debugger.tui.actions import SEARCH, bindings_for
 from tui_debugger.tui.widgets.line_window import BLANK, EMPTY, HEADER, LineWindow
-from tui_debugger.tui.widgets.text import Cell, ScopedName, fit, joined, segments_of, shift, width_of
+from tui_debugger.tui.widgets.text import Cell, ScopedName, Spans, fit, joined, segments_of, shift, width_of, with_spans
+
+if TYPE_CHECKING:
+    from tui_debugger.tui.widgets.search import ListSearch, Pattern
 
 __all__ = ["Column", "ListRows", "Rows", "VirtualTable"]
 
@@ -37,6 +41,7 @@ class Column:
         elastic: share of the spare width this column takes (0: fixed).
         right: right-aligned, for numbers.
         frozen: stays in sight when the line is moved sideways; frozen columns come first.
+        searched: whether a search looks at it.
     """
 
     title: str
@@ -44,6 +49,7 @@ class Column:
     elastic: int = 0
     right: bool = False
     frozen: bool = False
+    searched: bool = True
 
 
 class Rows(Protocol):
@@ -90,6 +96,11 @@ class ListRows:
         return self._index.get(key, -1)
 
 
+def searched_text(cell: Cell) -> str:
+    """Returns what a search looks at in a cell: of a name also its scope."""
+    return cell.path if isinstance(cell, ScopedName) else clean(cell if isinstance(cell, str) else cell.plain)
+
+
 T = TypeVar("T")
 
 
@@ -132,9 +143,12 @@ class VirtualTable(LineWindow, can_focus=True):
     """Rows with a cursor, drawn on demand.
 
     Use ``set_columns`` once and ``set_rows`` whenever the rows change; ``redraw`` when only cell contents changed.
+
+    Attributes:
+        search: the search in it, once one was opened.
     """
 
-    BINDINGS: ClassVar[list[BindingType]] = list(bindings_for("list"))
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings_for("list"), *bindings_for(SEARCH)]
 
     cursor_row: var[int] = var(0, init=False)
 
@@ -176,6 +190,8 @@ class VirtualTable(LineWindow, can_focus=True):
         self._overflow = 0
         self._key: Hashable = None
         self._keyed = False
+        self.search: ListSearch | None = None
+        self._pattern: Pattern | None = None
 
     # -- what it shows ---------------------------------------------------------------------------
 
@@ -231,6 +247,8 @@ class VirtualTable(LineWindow, can_focus=True):
         if not as_many and self.styles.auto_dimensions:
             self.refresh(layout=True)
         self.refresh_changed()
+        if self.search is not None:
+            self.search.rows_changed()
 
     def _place(self, row: int, *, shift_view: int = 0) -> None:
         self.set_reactive(VirtualTable.cursor_row, row)
@@ -248,6 +266,8 @@ class VirtualTable(LineWindow, can_focus=True):
         if force or not self._keyed or key != self._key:
             self._keyed, self._key = True, key
             self.post_message(self.RowHighlighted(self, self.cursor_row, key))
+            if self.search is not None:
+                self.search.moved()
 
     # -- moving ----------------------------------------------------------------------------------
 
@@ -326,6 +346,67 @@ class VirtualTable(LineWindow, can_focus=True):
                     most = max(most, width_of(segments_of(cell, Style.null())) - width)
         return self._overflow + most
 
+    # -- a search in it --------------------------------------------------------------------------
+
+    @property
+    def position(self) -> int:
+        """The place of the cursor among the matches of a search: its row."""
+        return self.cursor_row
+
+    def go_to(self, position: int) -> None:
+        """Moves the cursor to a match."""
+        self.move_to(position)
+
+    def place(self) -> object:
+        """Returns where the cursor is, for ``go_back``."""
+        return self.cursor_key, self._top
+
+    def go_back(self, place: object) -> None:
+        """Moves the cursor to where it was, and that row to its line of the screen."""
+        if isinstance(place, tuple):
+            key, top = place
+            self.move_to_key(key)
+            self.show_from(top)
+            self._reveal()
+
+    def set_pattern(self, pattern: Pattern | None) -> None:
+        """Marks what a search looks for, in every cell that it looks at."""
+        if pattern != self._pattern:
+            self._pattern = pattern
+            self.redraw()
+
+    def row_text(self, row: int) -> str:
+        """Returns what a search in a list that marks its matches looks at."""
+        cells = zip(self._columns, self._rows.cells(row), strict=False)
+        return " ".join(searched_text(cell) for column, cell in cells if column.searched)
+
+    def match_spans(self, row: int, column: Column, cell: Cell, pattern: Pattern) -> Spans:  # noqa: ARG002 - for subclasses
+        """Returns where a cell matches, in its ``searched_text``."""
+        return pattern.spans(searched_text(cell)) if column.searched else []
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """The keys of a search have their other meaning while there is none."""
+        if action in {"next_match", "previous_match", "clear_search"}:
+            search = self.search
+            open_ = search is not None and search.pattern is not None
+            return open_ and (action != "clear_search" or search is None or not search.cleared_by_owner)
+        return super().check_action(action, parameters)
+
+    def action_next_match(self) -> None:
+        """Goes to the next match of the search."""
+        if self.search is not None:
+            self.search.walk(1)
+
+    def action_previous_match(self) -> None:
+        """Goes to the match before."""
+        if self.search is not None:
+            self.search.walk(-1)
+
+    def action_clear_search(self) -> None:
+        """Ends the search; the cursor stays."""
+        if self.search is not None:
+            self.search.end(back=False)
+
     # -- mouse -----------------------------------------------------------------------------------
 
     def on_click(self, event: events.Click) -> None:
@@ -379,27 +460,33 @@ class VirtualTable(LineWindow, can_focus=True):
         base = self.base_style
         if row == HEADER:
             style = base + theme.HEADING
-            return self._strip([column.title for column in self._columns], style, " ", style, width)
+            return self._strip(row, [column.title for column in self._columns], style, state, width)
         if row == BLANK or (row == EMPTY and not self._empty):
             return Strip.blank(width, base)
         if row == EMPTY:
             return Strip(fit([Segment(" " + self._empty, base + theme.DIM)], width, base))
-        bar, style = " ", base
+        style = base
         if state:
-            bar, style = "▌", base + (theme.CURSOR if state == 2 else theme.CURSOR_BLURRED)
-        return self._strip(self._rows.cells(row), style, bar, style + theme.WATCHED if state else style, width)
+            style += theme.CURSOR if state == 2 else theme.CURSOR_BLURRED
+        return self._strip(row, self._rows.cells(row), style, state, width)
 
-    def _strip(self, cells: Sequence[Cell], base: Style, bar: str, bar_style: Style, width: int) -> Strip:
+    def _strip(self, row: int, cells: Sequence[Cell], base: Style, state: int, width: int) -> Strip:
         """Returns one line: the cursor bar, the frozen columns, and the rest moved sideways by the pan."""
         line_shift = min(self._pan, self._overflow)
         text_shift = self._pan - line_shift
-        frozen: list[Segment] = [Segment(bar, bar_style)]
+        frozen: list[Segment] = [Segment("▌", base + theme.WATCHED) if state else Segment(" ", base)]
         moving: list[Segment] = []
         gap = Segment(" ", base)
+        pattern = self._pattern if row >= 0 else None
         for column, size, cell in self._laid_out(cells):
-            if isinstance(cell, ScopedName) and not text_shift:
-                cell = cell.within(size)  # noqa: PLW2901 - the cell as it is drawn
+            spans = self.match_spans(row, column, cell, pattern) if pattern is not None else []
+            if isinstance(cell, ScopedName):
+                room = size if not text_shift else cell.full.cell_len
+                spans = cell.drawn(spans, room) if spans else spans
+                cell = cell.within(room)  # noqa: PLW2901 - the cell as it is drawn
             segments = segments_of(cell, base)
+            if spans:
+                segments = with_spans(segments, spans, theme.MATCH)
             if text_shift and column.elastic:
                 segments = shift(segments, min(text_shift, max(width_of(segments) - size, 0)))
             target = frozen if column.frozen else moving

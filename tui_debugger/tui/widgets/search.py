@@ -1,0 +1,397 @@
+"""The search in a list: its box, what it looks for, which rows match, and how the cursor walks them.
+
+A list that can be searched belongs to a ``SearchOwner``: a pane keeps only the rows that match, a view marks them. The
+rest is the same everywhere. While somebody types, the cursor goes to the first match. Enter goes into the list, where
+``n`` and ``N`` walk the matches. Esc goes back to where the cursor was before.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Protocol
+
+from rich.segment import Segment
+from textual import events
+from textual.binding import BindingType
+from textual.geometry import Region
+from textual.strip import Strip
+from textual.widgets import Input
+
+from tui_debugger.tui import theme
+from tui_debugger.tui.actions import SEARCH_BOX, bindings_for
+
+if TYPE_CHECKING:
+    from tui_debugger.tui.widgets.text import Spans
+    from tui_debugger.tui.widgets.virtual_table import VirtualTable
+
+MAX_LENGTH = 255
+"""Characters of a search text."""
+COUNT_WIDTH = 17
+"""Cells for ``99,999 of 100,000``."""
+SLICE = 0.008
+"""Seconds that a search in a view looks through rows before it lets keys through."""
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """What a search looks for: a part of a text, or a regular expression after ``~``, whatever the case.
+
+    Attributes:
+        text: as it was typed.
+        regex: finds it.
+    """
+
+    text: str
+    regex: re.Pattern[str]
+
+    @classmethod
+    def of(cls, text: str) -> Pattern | None:
+        """Returns the pattern of a search text; None where it looks for nothing.
+
+        Raises:
+            BadQueryError: it is not a regular expression although it begins with ``~``.
+        """
+        from tui_debugger.graph.search import compile_pattern
+
+        if text in {"", "~"}:
+            return None
+        source = text[1:] if text.startswith("~") else re.escape(text)
+        return cls(text, compile_pattern(source, case_sensitive=False))
+
+    def test(self, text: str) -> bool:
+        """Tells whether it is in a text."""
+        return self.regex.search(text) is not None
+
+    def spans(self, text: str) -> Spans:
+        """Returns where it is in a text, from left to right."""
+        return [found.span() for found in self.regex.finditer(text) if found.end() > found.start()]
+
+
+class SearchOwner(Protocol):
+    """The pane or view that a searched list belongs to."""
+
+    def mount_search(self, bar: SearchBar) -> None:
+        """Puts the box onto the screen."""
+
+    def look_for(self, search: ListSearch) -> None:
+        """Looks for ``search.pattern`` and answers with ``search.answered``."""
+
+    def rows_changed(self, search: ListSearch) -> None:
+        """The rows of the list are others: counts its matches anew, without moving the cursor."""
+
+    def refuse_search(self, why: str) -> None:
+        """Says that a search text cannot be used."""
+
+    def accept_search(self) -> None:
+        """The text is right again."""
+
+    def search_changed(self) -> None:
+        """A search ended: other keys work than before."""
+
+    def place(self, search: ListSearch) -> object:
+        """Returns where the cursor is."""
+
+    def go_back(self, search: ListSearch, place: object) -> None:
+        """Moves the cursor back to a place."""
+
+    def go_to_match(self, search: ListSearch, position: int) -> None:
+        """Moves the cursor to a match that somebody walked to."""
+
+
+class ListSearch:
+    """The search in one list.
+
+    Attributes:
+        table: the list.
+        bar: the box.
+        pattern: what is looked for; None for nothing. A broken expression changes nothing.
+        matches: positions in the list, rising; see ``VirtualTable.position``.
+        cleared_by_owner: the owner has the key that ends a search where the cursor is, because it ends more.
+    """
+
+    def __init__(self, table: VirtualTable, owner: SearchOwner, *, cleared_by_owner: bool = False) -> None:
+        """Puts the box onto the screen, open."""
+        self.table = table
+        self.cleared_by_owner = cleared_by_owner
+        self.pattern: Pattern | None = None
+        self.matches: Sequence[int] = ()
+        self._owner = owner
+        self._complete = True
+        self._jump = False
+        self._place: object = None
+        self._scan = 0
+        self.bar = SearchBar(self)
+        table.search = self
+        owner.mount_search(self.bar)
+
+    @property
+    def text(self) -> str:
+        """What is looked for, as it was typed."""
+        return self.pattern.text if self.pattern is not None else ""
+
+    @property
+    def returning(self) -> bool:
+        """Tells whether the cursor goes back to where it was as soon as the list shows all rows again."""
+        return self.pattern is None and self._jump and self._place is not None
+
+    @property
+    def typing(self) -> bool:
+        """Tells whether keys go into the box."""
+        return self.bar.is_attached and self.bar.screen.focused is self.bar
+
+    def open(self) -> None:
+        """Opens the box. The place of the cursor is that of Esc, unless a search is open already."""
+        if self.pattern is None:
+            self._place = self._owner.place(self)
+        self.bar.open()
+
+    def typed(self, text: str) -> None:
+        """The text in the box changed."""
+        from tui_debugger.errors import BadQueryError
+
+        try:
+            pattern = Pattern.of(text)
+        except BadQueryError as error:
+            self.bar.set_class(True, "-wrong")
+            self._tell()
+            self._owner.refuse_search(error.what)
+            return
+        if self.bar.has_class("-wrong"):
+            self.bar.remove_class("-wrong")
+            self._owner.accept_search()
+        if pattern != self.pattern:
+            self.pattern, self._jump = pattern, True
+            self._owner.look_for(self)
+        self._tell()
+
+    def answered(self, matches: Sequence[int], *, complete: bool = True) -> None:
+        """Takes an answer. The first one after the text changed moves the cursor to the first match.
+
+        Args:
+            matches: see the class; of a search for nothing there are none.
+            complete: False for a part of an answer.
+        """
+        self.matches, self._complete = matches if self.pattern is not None else (), complete
+        self.table.set_pattern(self.pattern)
+        if self._jump and self.pattern is None:
+            self._jump = False
+            if self._place is not None:
+                self._owner.go_back(self, self._place)
+        elif self._jump and len(matches):
+            self._jump = False
+            self.table.go_to(int(matches[0]))
+        elif complete:
+            self._jump = False
+        self._tell()
+        if not self._jump and self.bar.leaving:
+            self._into_list()
+
+    def failed(self) -> None:
+        """There is no answer."""
+        self._jump = False
+        if self.bar.leaving:
+            self._into_list()
+
+    def look_through(self) -> None:
+        """Looks through the rows of the table, in slices so that keys get through. A later call replaces this one."""
+        self._scan += 1
+        if self.pattern is None:
+            self.answered(())
+        else:
+            self._look_on(self._scan, self.pattern, 0, [])
+
+    def _look_on(self, scan: int, pattern: Pattern, row: int, found: list[int]) -> None:
+        if scan != self._scan or not self.table.is_attached:
+            return
+        end = time.monotonic() + SLICE
+        count = self.table.row_count
+        while row < count and time.monotonic() < end:
+            if pattern.test(self.table.row_text(row)):
+                found.append(row)
+            row += 1
+        self.answered(found, complete=row >= count)
+        if row < count:
+            self.table.set_timer(0.001, lambda: self._look_on(scan, pattern, row, found))
+
+    def walk(self, by: int) -> None:
+        """Moves the cursor to the next match or the one before; after the last one comes the first."""
+        if not len(self.matches):
+            return
+        here = self.table.position
+        at = bisect_right(self.matches, here) if by > 0 else bisect_left(self.matches, here) - 1
+        self._owner.go_to_match(self, int(self.matches[at % len(self.matches)]))
+
+    def leave(self) -> None:
+        """Goes from the box into the list, once it is known where the match is; keys wait until then."""
+        if self.bar.has_class("-wrong"):
+            self.typed(self.bar.value)  # says again why it finds nothing
+        elif self._jump:
+            self.bar.leaving = True
+        else:
+            self._into_list()
+
+    def end(self, *, back: bool) -> bool:
+        """Ends the search; False when there was none.
+
+        Args:
+            back: the cursor goes back to where it was before; else it stays.
+        """
+        if not self.bar.has_class("-open"):
+            return False
+        if not back:
+            self._place = None
+        if self.typing:
+            self._into_list()
+        self.bar.drop()
+        if self.pattern is not None:
+            self.pattern, self._jump = None, True
+            self._owner.look_for(self)
+        elif self._place is not None:
+            self._owner.go_back(self, self._place)
+        self._owner.search_changed()
+        return True
+
+    def moved(self) -> None:
+        """The cursor moved."""
+        if self.pattern is not None:
+            self._tell()
+
+    def rows_changed(self) -> None:
+        """The rows are others."""
+        if self.pattern is not None:
+            self._owner.rows_changed(self)
+
+    def counted(self, matches: Sequence[int]) -> None:
+        """Takes the matches in rows that changed; the cursor stays."""
+        self.matches = matches
+        self._tell()
+
+    def _into_list(self) -> None:
+        self.table.screen.set_focus(self.table, scroll_visible=False)
+        self.bar.give_back_keys()
+
+    def _tell(self) -> None:
+        self.bar.show_count(self._count())
+
+    def _count(self) -> str:
+        """Returns ``3 of 17``."""
+        if self.bar.has_class("-wrong"):
+            return "broken expression"
+        if self.pattern is None:
+            return ""
+        count = len(self.matches)
+        if not count:
+            return "no match" if self._complete and not self._jump else "…"
+        here = self.table.position
+        at = bisect_left(self.matches, here)
+        more = "" if self._complete else "+"
+        if at < count and self.matches[at] == here:
+            return f"{at + 1:,} of {count:,}{more}"
+        return f"{count:,} {'match' if count == 1 else 'matches'}{more}"
+
+
+class SearchBar(Input):
+    """The box: one line, with how many rows match at its end."""
+
+    BINDINGS: ClassVar[list[BindingType]] = list(bindings_for(SEARCH_BOX))
+    DEFAULT_CSS = f"""
+    SearchBar, SearchBar:focus {{
+        display: none; height: 1; border: none; padding: 0 {COUNT_WIDTH + 2} 0 1; background: $panel;
+        &.-open {{ display: block; }}
+        &.-wrong {{ color: $error; text-style: bold; }}
+    }}
+    """
+
+    def __init__(self, search: ListSearch) -> None:
+        """Open when it is new."""
+        super().__init__(
+            placeholder="search (~ for a regular expression)",
+            classes="-open",
+            max_length=MAX_LENGTH,
+            select_on_focus=False,
+        )
+        self.cursor_blink = False
+        self.leaving = False
+        self._search = search
+        self._count = ""
+        self._waiting: list[events.Key] = []
+
+    def open(self) -> None:
+        """Shows the box and takes the focus."""
+        self.add_class("-open")
+        self.focus()
+
+    def drop(self) -> None:
+        """Empties and closes the box."""
+        self.value = ""
+        self.remove_class("-open", "-wrong")
+        self.show_count("")
+
+    def show_count(self, text: str) -> None:
+        """Shows how many rows match, at the end of the line."""
+        if text != self._count:
+            width = max(len(text), len(self._count))
+            self._count = text
+            self.refresh(Region(self._count_end - width, 0, width, 1))
+
+    @property
+    def _count_end(self) -> int:
+        """The cell after the count, from the first one of the text on."""
+        return self.size.width + COUNT_WIDTH + 1
+
+    @property
+    def count(self) -> str:
+        """How many rows match, as it is shown."""
+        return self._count
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """Draws the line, and the count over its padding."""
+        lines = super().render_lines(crop)
+        text = self._count
+        start = self.gutter.left + self._count_end - len(text) - crop.x
+        if not text or not lines or crop.y or not 0 <= start <= start + len(text) <= crop.width:
+            return lines
+        style = self.rich_style + (theme.FINDING if self.has_class("-wrong") else theme.DIM)
+        line = lines[0]
+        first, last = line.crop(0, start), line.crop(start + len(text))
+        return [Strip([*first, Segment(text, style), *last], line.cell_length), *lines[1:]]
+
+    def action_drop_search(self) -> None:
+        """Esc."""
+        self.leaving = False
+        self._search.end(back=True)
+
+    def action_keep_search(self) -> None:
+        """Enter or down: into the list."""
+        self._search.leave()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Looks for the text."""
+        event.stop()
+        self._search.typed(event.value)
+
+    async def _on_key(self, event: events.Key) -> None:
+        """Keys that come while the cursor is on its way to the match are for the list."""
+        if self.leaving and event.key != "escape":
+            event.stop()
+            event.prevent_default()
+            self._waiting.append(event)
+            return
+        await super()._on_key(event)
+
+    def give_back_keys(self) -> None:
+        """Lets the list have the keys that waited."""
+        waiting, self._waiting, self.leaving = self._waiting, [], False
+        for event in waiting:
+            again = event.copy()
+            again.set_sender(self.app)  # from elsewhere it would not reach the keys of the screen
+            self.app.post_message(again)
+
+    def on_blur(self, _: events.Blur) -> None:
+        """An empty box takes no line."""
+        if not self.value:
+            self.remove_class("-open")
