@@ -30,7 +30,8 @@ class Scene:
 
 NARROW, WIDE = (80, 24), (200, 50)
 SCENES: dict[str, Scene] = {
-    "80x24-nodes": Scene(NARROW, ()),
+    "80x24-first": Scene(NARROW, ()),
+    "80x24-nodes": Scene(NARROW, ("1",)),
     "80x24-stack": Scene(NARROW, ("n", "2")),
     "80x24-watchpoints": Scene(NARROW, ("3",)),
     "80x24-hits": Scene(NARROW, ("4",)),

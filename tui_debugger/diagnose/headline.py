@@ -35,7 +35,7 @@ class Headline:
         start: ``Begins at step 3:``, ``Clean:`` ...
         what: the rest of it: the tensor and what it holds, or what was looked at.
         reason: the cause that is likely, in a few words; empty when none is, or when nobody has asked yet.
-        more: how much else there is, ``and 1 more origin``; empty when that is all.
+        more: how much else there is, ``1 more origin``; empty when that is all.
         hit: the finding it speaks of.
     """
 
@@ -47,7 +47,7 @@ class Headline:
     hit: Hit | None = None
 
     def __str__(self) -> str:
-        """``Begins at step 3: Log-op381, -Inf 1 of 4 (the logarithm of 0) · and 1 more origin``."""
+        """``Begins at step 3: Log-op381, -Inf 1 of 4 (the logarithm of 0) · 1 more origin``."""
         reason = f" ({self.reason})" if self.reason else ""
         return f"{self.start} {self.what}{reason}" + (f" · {self.more}" if self.more else "")
 
@@ -85,9 +85,9 @@ def _found(hits: HitList, result: CheckResult) -> Headline:
     rank = f" of rank {first.key.rank}" if len({rank for rank, _ in result.pairs}) > 1 else ""
     more = []
     if len(origins) > 1:
-        more.append(f"and {plural(len(origins) - 1, 'more origin')}")
+        more.append(plural(len(origins) - 1, "more origin"))
     elif len(findings) > 1 and not len(origins):
-        more.append(f"and {plural(len(findings) - 1, 'more finding')}")
+        more.append(plural(len(findings) - 1, "more finding"))
     return Headline(
         Outcome.FINDING,
         f"{start} at step {step_text(first.key.step)}{rank}:",

@@ -263,8 +263,8 @@ ACTIONS: tuple[Action, ...] = (
         ("quit", "q ctrl+c", "Quit", "Leaves at once."),
     ),
 )
-TO_THE_CAUSE: tuple[str, ...] = ("next_hit", "origin", "explain")
-"""Global actions with which the footer begins; Enter and a recheck follow, then the keys of the pane."""
+TO_THE_CAUSE = {"next_hit": "Hit", "origin": "Origin", "explain": "Explain"}
+"""Global actions with which the footer begins, and their words there; Enter and a recheck follow, then the pane's."""
 FOOTER: tuple[str, ...] = (
     *("search", "step", "continue", "new_watchpoint", "zoom", "source", "recheck_all"),
     *("step_back", "step_forward", "palette", "quit", "help"),
@@ -373,7 +373,7 @@ def footer(pane: str, *, live: bool = False, search: str = "") -> list[Action]:
         back = [BY_ID["global", "back"]] if search == SEARCH else []
         return [*keys[:2], *back, *keys[2:], *(each for each in others if each.id not in _TAKEN)]
     own = [action for action in ACTIONS if action.where == pane]
-    first = [BY_ID["global", id_] for id_ in TO_THE_CAUSE]
+    first = [replace(BY_ID["global", id_], title=title) for id_, title in TO_THE_CAUSE.items()]
     first += [replace(BY_ID["list", "select"], title=_ENTER[pane]), BY_ID["global", "recheck"]]
     usual = [*first, *own, *(BY_ID["global", id_] for id_ in FOOTER)]
     if not live:
