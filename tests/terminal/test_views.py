@@ -36,6 +36,7 @@ def test_the_first_screen_of_the_demo_leads_to_the_bug(columns: int, rows: int) 
 def test_what_is_under_the_cursor_goes_to_the_clipboard_of_the_terminal() -> None:
     with Terminal(["demo"]) as terminal:
         terminal.wait_for("the logarithm of 0")
+        terminal.send("1")
         terminal.send("Y")
         terminal.wait_for("copied")
         sent = re.findall(rb"\x1b\]52;c;([A-Za-z0-9+/=]*)\x07", bytes(terminal.output))

@@ -201,7 +201,7 @@ async def test_a_finding_has_its_glyph_and_its_colour_in_every_theme(open_screen
     styles = {}
     for name in THEMES:
         async with open_screen(NAN, config=Config(theme=name)) as screen:
-            await screen.press("4")
+            await screen.press("4", "down")
             glyphs = [s for s in drawn(screen) if s.text.strip() == theme.ORIGIN_GLYPH and s.style and s.style.color]
             plain = [s for s in drawn(screen) if "float32" in s.text or "Nodes" in s.text]
             assert glyphs, name

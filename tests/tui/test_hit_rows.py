@@ -11,7 +11,7 @@ from tui_debugger.check.hits import HitList
 from tui_debugger.model import Verdict
 from tui_debugger.session.opening import open_dump
 from tui_debugger.tui.panes.hit_rows import HitFilter, HitRows, abbreviation_text, found_in
-from tui_debugger.tui.widgets.search import Pattern
+from tui_debugger.tui.widgets.text import Pattern
 
 
 @pytest.fixture(params=["mindspore-2.0-nan", "mindspore-2.10-mlp"])

@@ -18,7 +18,8 @@ from tui_debugger.tui.actions import PANES
 from tui_debugger.tui.views.origin import OriginView
 from tui_debugger.tui.views.registry import VIEWS
 from tui_debugger.tui.views.view import View
-from tui_debugger.tui.widgets.search import Pattern, SearchBar
+from tui_debugger.tui.widgets.search import SearchBar
+from tui_debugger.tui.widgets.text import Pattern
 from tui_debugger.tui.widgets.virtual_table import VirtualTable
 
 NAN = "mindspore-2.0-nan"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tui_debugger.cli.options import add_config, add_look, screen_config
 from tui_debugger.cli.output import documented, print_json, print_table
 from tui_debugger.errors import TdbgError
+from tui_debugger.text.documents import to_json
 from tui_debugger.text.writer import write_lines
 
 if TYPE_CHECKING:
@@ -184,7 +184,7 @@ def example() -> str:
     lines += ["# The statistics that tables show, in their order.", "[columns]"]
     for name, table in tables().items():
         lines += [f"# {table.help}; there are {', '.join(table.known)}"]
-        lines += [f"#{name} = {json.dumps(column_names(table.default))}"]
+        lines += [f"#{name} = {to_json(column_names(table.default))}"]
     lines += ["", "# The recommended watchpoints: false leaves one out, a table changes its parameters."]
     lines += ["[recommended]"]
     for name, watchpoint in built_in().items():
@@ -200,5 +200,5 @@ def example() -> str:
             group = action.group
             lines += ["", f"# -- {group}"]
         keys = list(action.usual_keys)
-        lines += [f"# {action.help}", f"#{action.setting} = {json.dumps(keys if len(keys) > 1 else keys[0])}"]
+        lines += [f"# {action.help}", f"#{action.setting} = {to_json(keys if len(keys) > 1 else keys[0])}"]
     return "\n".join(lines) + "\n"

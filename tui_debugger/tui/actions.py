@@ -112,7 +112,11 @@ _NODES, _STACK, _WATCH, _HITS, _TENSORS = "Nodes (1)", "Stack (2)", "Watchpoints
 
 def _of(where: str, group: str, *rows: tuple[str, str, str, str]) -> tuple[Action, ...]:
     """Returns actions of one place under one heading, from (id, keys, title, help)."""
-    return tuple(Action(id_, title, tuple(keys.split()), where, group, text, id_) for id_, keys, title, text in rows)
+    changeable = where not in {SEARCH, SEARCH_BOX}
+    return tuple(
+        Action(id_, title, tuple(keys.split()), where, group, text, id_ if changeable else "")
+        for id_, keys, title, text in rows
+    )
 
 
 ACTIONS: tuple[Action, ...] = (

@@ -188,6 +188,7 @@ _BEHIND_TERMINAL: Final = {
     theme.PANEL: Style(bgcolor=_PLAIN),
     theme.CURSOR_COLOR: Style(color=_PLAIN, bgcolor=_PLAIN, reverse=True, dim=False),
     theme.CURSOR_BLURRED_COLOR: Style(bgcolor=_PLAIN, underline=True),
+    theme.MATCH_COLOR: Style(color=_PLAIN, bgcolor=_PLAIN, underline=True, bold=True),
     theme.BAR: Style(color=_PLAIN, bgcolor=_PLAIN, reverse=True, dim=True),
     theme.BAR_HOVERED: Style(color=_PLAIN, bgcolor=_PLAIN, reverse=True),
 }

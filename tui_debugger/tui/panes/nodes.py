@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from tui_debugger.graph.tree import Tree
     from tui_debugger.session import CheckResult
     from tui_debugger.tui.widgets.open_tree import OpenTree, TreeLike, Visible
-    from tui_debugger.tui.widgets.search import Pattern
-    from tui_debugger.tui.widgets.text import Spans
+    from tui_debugger.tui.widgets.text import Pattern, Spans
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,8 @@ from tui_debugger.tui.widgets.line_window import CachedColumn
 from tui_debugger.tui.widgets.virtual_table import VirtualTable
 
 if TYPE_CHECKING:
-    from tui_debugger.tui.widgets.search import ListSearch, Pattern, SearchBar
+    from tui_debugger.tui.widgets.search import ListSearch, SearchBar
+    from tui_debugger.tui.widgets.text import Pattern
 
 NUMBERS = {pane: number for number, (pane, _) in enumerate(PANES, 1)}
 TITLES = dict(PANES)

@@ -7,11 +7,9 @@ rest is the same everywhere. While somebody types, the cursor goes to the first 
 
 from __future__ import annotations
 
-import re
 import time
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from rich.segment import Segment
@@ -23,9 +21,9 @@ from textual.widgets import Input
 
 from tui_debugger.tui import theme
 from tui_debugger.tui.actions import SEARCH_BOX, bindings_for
+from tui_debugger.tui.widgets.text import Pattern
 
 if TYPE_CHECKING:
-    from tui_debugger.tui.widgets.text import Spans
     from tui_debugger.tui.widgets.virtual_table import VirtualTable
 
 MAX_LENGTH = 255
@@ -34,41 +32,6 @@ COUNT_WIDTH = 17
 """Cells for ``99,999 of 100,000``."""
 SLICE = 0.008
 """Seconds that a search in a view looks through rows before it lets keys through."""
-
-
-@dataclass(frozen=True)
-class Pattern:
-    """What a search looks for: a part of a text, or a regular expression after ``~``, whatever the case.
-
-    Attributes:
-        text: as it was typed.
-        regex: finds it.
-    """
-
-    text: str
-    regex: re.Pattern[str]
-
-    @classmethod
-    def of(cls, text: str) -> Pattern | None:
-        """Returns the pattern of a search text; None where it looks for nothing.
-
-        Raises:
-            BadQueryError: it is not a regular expression although it begins with ``~``.
-        """
-        from tui_debugger.graph.search import compile_pattern
-
-        if text in {"", "~"}:
-            return None
-        source = text[1:] if text.startswith("~") else re.escape(text)
-        return cls(text, compile_pattern(source, case_sensitive=False))
-
-    def test(self, text: str) -> bool:
-        """Tells whether it is in a text."""
-        return self.regex.search(text) is not None
-
-    def spans(self, text: str) -> Spans:
-        """Returns where it is in a text, from left to right."""
-        return [found.span() for found in self.regex.finditer(text) if found.end() > found.start()]
 
 
 class SearchOwner(Protocol):
@@ -356,9 +319,11 @@ class SearchBar(Input):
         if not text or not lines or crop.y or not 0 <= start <= start + len(text) <= crop.width:
             return lines
         style = self.rich_style + (theme.FINDING if self.has_class("-wrong") else theme.DIM)
-        line = lines[0]
+        line, drawn = lines[0], [Segment(text, style)]
+        for recoloring in self.app.get_line_filters():  # Textual has put them over the line already
+            drawn = recoloring.apply(drawn, self.background_colors[1])
         first, last = line.crop(0, start), line.crop(start + len(text))
-        return [Strip([*first, Segment(text, style), *last], line.cell_length), *lines[1:]]
+        return [Strip([*first, *drawn, *last], line.cell_length), *lines[1:]]
 
     def action_drop_search(self) -> None:
         """Esc."""

@@ -24,6 +24,41 @@ Spans = list[tuple[int, int]]
 
 
 @dataclass(frozen=True)
+class Pattern:
+    """What a search looks for: a part of a text, or a regular expression after ``~``, whatever the case.
+
+    Attributes:
+        text: as it was typed.
+        regex: finds it.
+    """
+
+    text: str
+    regex: re.Pattern[str]
+
+    @classmethod
+    def of(cls, text: str) -> Pattern | None:
+        """Returns the pattern of a search text; None where it looks for nothing.
+
+        Raises:
+            BadQueryError: it is not a regular expression although it begins with ``~``.
+        """
+        from tui_debugger.graph.search import compile_pattern
+
+        if text in {"", "~"}:
+            return None
+        source = text[1:] if text.startswith("~") else re.escape(text)
+        return cls(text, compile_pattern(source, case_sensitive=False))
+
+    def test(self, text: str) -> bool:
+        """Tells whether it is in a text."""
+        return self.regex.search(text) is not None
+
+    def spans(self, text: str) -> Spans:
+        """Returns where it is in a text, from left to right."""
+        return [found.span() for found in self.regex.finditer(text) if found.end() > found.start()]
+
+
+@dataclass(frozen=True)
 class ScopedName:
     """A name and the scope it stands in, for a cell: the name first, because it tells rows apart.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeVar
+from typing import ClassVar, Generic, Protocol, TypeVar
 
 from rich.segment import Segment
 from rich.style import Style
@@ -23,10 +23,18 @@ from tui_debugger.text.clean import clean
 from tui_debugger.tui import theme
 from tui_debugger.tui.actions import SEARCH, bindings_for
 from tui_debugger.tui.widgets.line_window import BLANK, EMPTY, HEADER, LineWindow
-from tui_debugger.tui.widgets.text import Cell, ScopedName, Spans, fit, joined, segments_of, shift, width_of, with_spans
-
-if TYPE_CHECKING:
-    from tui_debugger.tui.widgets.search import ListSearch, Pattern
+from tui_debugger.tui.widgets.text import (
+    Cell,
+    Pattern,
+    ScopedName,
+    Spans,
+    fit,
+    joined,
+    segments_of,
+    shift,
+    width_of,
+    with_spans,
+)
 
 __all__ = ["Column", "ListRows", "Rows", "VirtualTable"]
 
@@ -94,6 +102,25 @@ class ListRows:
     def find(self, key: Hashable) -> int:
         """Returns the row of a key, or -1."""
         return self._index.get(key, -1)
+
+
+class Search(Protocol):
+    """The search in a table, as the table knows it: see ``search.ListSearch``."""
+
+    cleared_by_owner: bool
+    pattern: Pattern | None
+
+    def rows_changed(self) -> None:
+        """The rows are others."""
+
+    def moved(self) -> None:
+        """The cursor moved."""
+
+    def walk(self, by: int) -> None:
+        """Goes to another match."""
+
+    def end(self, *, back: bool) -> None:
+        """Ends it; ``back`` to where the cursor was before."""
 
 
 def searched_text(cell: Cell) -> str:
@@ -190,7 +217,7 @@ class VirtualTable(LineWindow, can_focus=True):
         self._overflow = 0
         self._key: Hashable = None
         self._keyed = False
-        self.search: ListSearch | None = None
+        self.search: Search | None = None
         self._pattern: Pattern | None = None
 
     # -- what it shows ---------------------------------------------------------------------------
