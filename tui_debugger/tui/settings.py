@@ -23,7 +23,7 @@ from tui_debugger.tui.actions import (
 from tui_debugger.tui.views.registry import VIEWS
 
 ADJUSTABLE: tuple[Action, ...] = (
-    *ACTIONS,
+    *(action for action in ACTIONS if action.setting),
     *(action for action in LIVE_ACTIONS if action.id in LIVE_ONLY),
     *(action for action in (*VIEW_ACTIONS, LOOK_AGAIN) if action.id not in {each.id for each in ACTIONS}),
 )

@@ -337,7 +337,8 @@ class View(Modal[None]):
             return
         if self._list_search is not None and self._list_search.table is not table:
             self._list_search.end(back=False)
-        self._list_search = table.search or ListSearch(table, self)
+        known = table.search
+        self._list_search = known if isinstance(known, ListSearch) else ListSearch(table, self)
         self._list_search.open()
 
     def mount_search(self, bar: SearchBar) -> None:

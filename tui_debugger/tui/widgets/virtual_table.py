@@ -119,7 +119,11 @@ class Search(Protocol):
     def walk(self, by: int) -> None:
         """Goes to another match."""
 
-    def end(self, *, back: bool) -> None:
+    @property
+    def returning(self) -> bool:
+        """Tells whether it ends and the cursor goes back."""
+
+    def end(self, *, back: bool) -> object:
         """Ends it; ``back`` to where the cursor was before."""
 
 
