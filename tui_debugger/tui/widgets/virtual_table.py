@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar, Generic, Protocol, TypeVar
 
+from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
@@ -491,7 +492,8 @@ class VirtualTable(LineWindow, can_focus=True):
         base = self.base_style
         if row == HEADER:
             style = base + theme.HEADING
-            return self._strip(row, [column.title for column in self._columns], style, state, width)
+            titles = self._strip(row, [column.title for column in self._columns], style, state, width)
+            return self._with_arrow(titles, width)
         if row == BLANK or (row == EMPTY and not self._empty):
             return Strip.blank(width, base)
         if row == EMPTY:
@@ -501,6 +503,21 @@ class VirtualTable(LineWindow, can_focus=True):
             style += theme.CURSOR if state == 2 else theme.CURSOR_BLURRED
         return self._strip(row, self._rows.cells(row), style, state, width)
 
+    def _with_arrow(self, titles: Strip, width: int) -> Strip:
+        """Returns the titles with what says that there are columns out of sight: ``3 more →``, or ``←`` at the end."""
+        if not self._overflow:
+            return titles
+        left = self._overflow - self._pan
+        hidden, end = 0, 0
+        for size in reversed(self._widths):
+            hidden += end < left
+            end += size + 1
+        text = f" {hidden} more →" if left > 0 else " ←"
+        if cell_len(text) >= width:
+            return titles
+        arrow = Segment(text, self.base_style + theme.GOOD)
+        return Strip([*titles.crop(0, width - cell_len(text)), arrow]).adjust_cell_length(width, self.base_style)
+
     def _strip(self, row: int, cells: Sequence[Cell], base: Style, state: int, width: int) -> Strip:
         """Returns one line: the cursor bar, the frozen columns, and the rest moved sideways by the pan."""
         line_shift = min(self._pan, self._overflow)
@@ -508,6 +525,7 @@ class VirtualTable(LineWindow, can_focus=True):
         frozen: list[Segment] = [Segment("▌", base + theme.WATCHED) if state else Segment(" ", base)]
         moving: list[Segment] = []
         gap = Segment(" ", base)
+        place = 0
         pattern = self._pattern if row >= 0 else None
         for column, size, cell in self._laid_out(cells):
             spans = self.match_spans(row, column, cell, pattern) if pattern is not None else []
@@ -521,10 +539,18 @@ class VirtualTable(LineWindow, can_focus=True):
             if text_shift and column.elastic:
                 segments = shift(segments, min(text_shift, max(width_of(segments) - size, 0)))
             target = frozen if column.frozen else moving
+            if not column.frozen and self._overflow and self._is_cut(column, place, size, line_shift, width):
+                segments = []  # the end of a number reads as another number
+            place += 0 if column.frozen else size + 1
             target += fit(segments, size, base, right=column.right)
             target.append(gap)
         line = (frozen + shift(moving, line_shift))[:-1]  # no gap after the last column
         return Strip(joined(line)).adjust_cell_length(width, base)
+
+    def _is_cut(self, column: Column, place: int, size: int, shifted: int, width: int) -> bool:
+        """Tells whether only a part of a column is in sight, and that part may be taken for the whole."""
+        frozen = 1 + sum(wide + 1 for each, wide in zip(self._columns, self._widths, strict=True) if each.frozen)
+        return place < shifted < place + size or (column.right and place + size - shifted > width - frozen)
 
     def _laid_out(self, cells: Sequence[Cell]) -> Iterator[tuple[Column, int, Cell]]:
         """Column, width and cell; a last cell before the last column spans what is left."""

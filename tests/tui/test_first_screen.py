@@ -1,0 +1,221 @@
+"""The first screen answers: what came out, where, and which key leads on; nothing that is known is lost on the way."""
+
+from __future__ import annotations
+
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.session.opened import watch
+from tests.sources.writer import MLP, write_dump
+from tests.tui.conftest import OpenScreen
+from tests.tui.driver import Driver, opened, opened_by
+from tests.tui.live_driver import attached
+from tui_debugger.model import ProgressFn
+from tui_debugger.session import Session
+from tui_debugger.sources.registry import open_source
+from tui_debugger.tui import checker
+from tui_debugger.tui.views.explain import ExplainView
+from tui_debugger.tui.views.origin import OriginView
+
+NAN, MLP_DUMP = "mindspore-2.0-nan", "mindspore-2.10-mlp"
+RELU = MLP.nodes[1].name
+SIZES = [(80, 24), (120, 40), (200, 50)]
+every_size = pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+
+
+def overflow_only(path: Path, size: tuple[int, int]) -> AbstractAsyncContextManager[Driver]:
+    """The screen of a dump of which only NaN and Inf are asked."""
+
+    def open_session(progress: ProgressFn) -> Session:
+        session = Session(open_source(path))
+        session.open(progress)
+        watch(session, "TO")
+        return session
+
+    return opened_by(open_session, size=size, title=str(path), recommended=False)
+
+
+@every_size
+@pytest.mark.parametrize(("key", "view"), [("o", OriginView), ("E", ExplainView)])
+async def test_one_key_leads_from_the_first_screen_to_the_reason(
+    open_screen: OpenScreen, size: tuple[int, int], key: str, view: type
+) -> None:
+    async with open_screen(NAN, size=size) as screen:
+        assert screen.lines[1].startswith(
+            " Begins at step 3: Log-op381, -Inf 1 of 4 (the logarithm of 0) · 1 more origin"
+        )
+        assert screen.main.state.step == 3
+        nodes = screen.main.nodes_pane.nodes
+        assert nodes is not None
+        assert nodes.names[screen.main.state.row].endswith("Log-op381")
+        assert screen.main.current_pane == ("hits" if size == (80, 24) else "nodes")
+        await screen.press(key)
+        await screen.settled()
+        assert isinstance(screen.app.screen, view)
+        assert "the logarithm of 0" in screen.text
+
+
+@every_size
+async def test_frozen_weights_and_dead_units_are_told_on_the_first_screen(
+    open_screen: OpenScreen, size: tuple[int, int]
+) -> None:
+    async with open_screen(MLP_DUMP, size=size) as screen:
+        assert screen.lines[1].startswith(" Found at step 0: act3-ReLU/ReLU-op0, tensor all zero (the units are dead)")
+        await screen.press("enter")
+        await screen.settled()
+        assert screen.main.current_pane == "tensors"
+        assert screen.main.tensors_pane.current is not None
+
+
+@every_size
+async def test_a_clean_run_says_so_and_how_much_was_looked_at(tmp_path: Path, size: tuple[int, int]) -> None:
+    write_dump(tmp_path)
+    async with overflow_only(tmp_path, size) as screen:
+        result = screen.main.state.result
+        assert result is not None
+        assert screen.lines[1].startswith(f" Clean: {result.coverage.checked} tensors of steps 0–2 looked at")
+        assert "● steps 0–2 checked" in screen.lines[2]
+        assert "goes on to the next step" not in screen.text
+
+
+@every_size
+async def test_of_several_ranks_the_first_screen_names_the_one_that_broke(
+    tmp_path: Path, size: tuple[int, int]
+) -> None:
+    writer = write_dump(tmp_path, ranks=(0, 1))
+    for path in writer.step(1, rank=1).glob("ReLU.*output*"):
+        path.unlink()
+    writer.tensor(1, "ReLU", RELU, np.array([np.nan, 1.0], np.float32), rank=1)
+    async with opened(tmp_path, size=size, recommended=True) as screen:
+        assert screen.lines[1].startswith(" Begins at step 1 of rank 1: ReLU-op")
+        assert (screen.main.state.rank, screen.main.state.step) == (1, 1)
+
+
+@every_size
+async def test_recorded_statistics_are_enough_for_the_first_screen(tmp_path: Path, size: tuple[int, int]) -> None:
+    writer = write_dump(tmp_path, steps=(0,))
+    for path in writer.step(0).glob("*.npy"):
+        path.unlink()
+    writer.statistics(0, [("ReLU", RELU, "output", 0, np.array([1.0, np.nan], np.float32))])
+    async with opened(tmp_path, size=size, recommended=True) as screen:
+        assert screen.lines[1].startswith(" First known bad at step 0: ReLU-op")
+
+
+@every_size
+async def test_what_cannot_be_judged_is_the_answer(tmp_path: Path, size: tuple[int, int]) -> None:
+    writer = write_dump(tmp_path, steps=(0, 1))
+    next(writer.step(1).glob("ReLU.*output*")).write_bytes(b"damaged")
+    async with overflow_only(tmp_path, size) as screen:
+        assert screen.lines[1].startswith(" Cannot judge: 1 tensor cannot be read")
+
+
+@every_size
+async def test_a_stop_of_a_training_with_a_hit_says_so_and_leads_there(size: tuple[int, int]) -> None:
+    async with attached(size=size) as screen:
+        await screen.press("right_square_bracket")
+        await screen.ordered("run 1")
+        await screen.stopped(screen.trainings.trainings[0], 3)
+        assert screen.lines[1].startswith(" Begins at step 3: Log-op2, -Inf 6 of 6")
+        await screen.press("n", "4")
+        await screen.settled()
+        current = screen.main.hits_pane.current
+        assert current is not None
+        assert current.key.node.endswith("Log-op2")
+
+
+async def test_what_would_be_read_is_said_before_it_is_read(
+    open_screen: OpenScreen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checker, "QUICK", -1)
+    async with open_screen(NAN) as screen:
+        assert screen.lines[1].strip() == ""
+        assert "○ not checked yet: r checks this step (1.081 MB), R every step and rank" in screen.lines[2]
+
+
+async def test_a_key_that_was_pressed_first_keeps_the_cursor(open_screen: OpenScreen) -> None:
+    async with open_screen(NAN, recommended=False) as screen:
+        await screen.press("down", "a")
+        await screen.settled()
+        assert screen.lines[1].startswith(" Begins at step 3")
+        assert screen.main.state.step == 0, "who has begun to look around is not taken elsewhere"
+
+
+async def test_where_a_step_was_asked_for_the_screen_starts_there(open_screen: OpenScreen) -> None:
+    async with open_screen(NAN, step=4) as screen:
+        current = screen.main.hits_pane.current
+        assert current is not None
+        assert (screen.main.state.step, current.key.step) == (4, 4)
+
+
+async def test_a_scope_stands_for_the_worst_below_it_and_a_node_for_its_first_output(open_screen: OpenScreen) -> None:
+    async with open_screen(NAN) as screen:
+        await screen.press("1", "home")
+        assert screen.main.nodes_pane.current_row < 0
+        target = screen.main.views.here()
+        assert target is not None
+        assert target.key.node.endswith("Log-op381")
+        nodes = screen.main.nodes_pane.nodes
+        assert nodes is not None
+        row = nodes.names.index(next(name for name in nodes.names if name.endswith("ReduceSum-op380")))
+        screen.main.navigator.go_to_row(row)
+        await screen.settled()
+        target = screen.main.views.here()
+        assert target is not None
+        assert (target.row, target.key.slot, target.hit) == (row, 0, None)
+
+
+async def test_switching_watchpoints_off_and_on_is_a_filter(open_screen: OpenScreen) -> None:
+    async with open_screen(NAN) as screen:
+        before = screen.pane("hits")
+        await screen.press("3", "down", "down", "down", "x")
+        await screen.settled()
+        assert screen.main.session is not None
+        fewer = screen.pane("hits")
+        assert 0 < len(fewer) < len(before)
+        assert "● steps 0–5 checked" in screen.lines[2]
+        await screen.press("x")
+        await screen.settled()
+        assert screen.pane("hits") == before
+
+
+async def test_marks_tell_this_step_from_others(open_screen: OpenScreen) -> None:
+    async with open_screen(NAN) as screen:
+        await screen.press("1", "home")
+        assert screen.pane("nodes")[0].startswith("◆")
+        await screen.press("left_square_bracket")
+        await screen.settled()
+        assert screen.pane("nodes")[0].startswith("◇")
+
+
+async def test_the_cursor_of_the_hits_takes_tensors_and_stack_along(open_screen: OpenScreen) -> None:
+    async with open_screen(NAN) as screen:
+        await screen.press("4", "end")
+        await screen.settled()
+        last = screen.main.hits_pane.current
+        assert last is not None
+        assert (screen.main.state.step, screen.main.state.row) == (last.key.step, last.row)
+        assert last.key.node in screen.text
+        await screen.press("1")
+        assert screen.main.nodes_pane.current_row == last.row
+
+
+async def test_the_footer_can_be_clicked(open_screen: OpenScreen) -> None:
+    async with open_screen(NAN) as screen:
+        x = screen.lines[-1].index("E Explain")
+        await screen.pilot.click(screen.main.footer, offset=(x, 1))
+        await screen.settled()
+        assert isinstance(screen.app.screen, ExplainView)
+
+
+async def test_messages_leave_the_keys_where_they_are(open_screen: OpenScreen) -> None:
+    async with open_screen(NAN, size=(80, 24)) as screen:
+        keys = screen.lines[-1]
+        await screen.press("n")
+        await screen.settled()
+        assert screen.lines[-2].strip() == "hit 2 of 914"
+        assert screen.lines[-1] == keys
+        await screen.press("down")
+        assert "hit 2 of 914" not in screen.text
