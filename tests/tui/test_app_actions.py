@@ -18,7 +18,7 @@ from tui_debugger.tui.widgets.virtual_table import VirtualTable
 
 SAFE = re.compile(r"[!-~]|up|down|left|right|pageup|pagedown|home|end|enter|escape|space|backspace|tab|shift\+tab|f\d+")
 """Keys that survive tmux and every terminal."""
-ALSO_SAFE = {"ctrl+p", "ctrl+c", "ctrl+l"}
+ALSO_SAFE = {"ctrl+p", "ctrl+c", "ctrl+l", "comma"}
 TREE_OVER_LIST = {"left", "right", "h", "l"}
 """The tree opens and closes where a list moves text sideways."""
 
