@@ -19,7 +19,7 @@ from tui_debugger.tui.widgets.virtual_table import VirtualTable
 
 SAFE = re.compile(r"[!-~]|up|down|left|right|pageup|pagedown|home|end|enter|escape|space|backspace|tab|shift\+tab|f\d+")
 """Keys that survive tmux and every terminal."""
-ALSO_SAFE = {"ctrl+p", "ctrl+c", "ctrl+l"}
+ALSO_SAFE = {"ctrl+p", "ctrl+c", "ctrl+l", "comma"}
 PRODUCER_OVER_UNDO = {"u"}
 """In the tensors ``u`` goes to the producer; undo, which every other pane has, is one key away."""
 TREE_OVER_LIST = {"left", "right", "h", "l"}

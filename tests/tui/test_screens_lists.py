@@ -197,15 +197,24 @@ class TestHitFilter:
 
     async def test_chooses_watchpoints_ranks_and_graphs(self) -> None:
         async with opened(self.screen()) as view:
-            await view.press("space")
-            await view.type("1")
-            await view.press("down", "down", "space", "ctrl+u")
+            await view.type("to")
+            await view.press("space", "ctrl+u")
+            await view.type("rank 1")
+            await view.press("space", "ctrl+u")
             await view.type("b")
             await view.press("enter")
             assert view.result == HitFilter(watchpoints=frozenset({1}), ranks=frozenset({1}))
 
+    async def test_chooses_origins_this_step_and_one_scope(self) -> None:
+        current = HitFilter(scope="Default/old")
+        async with opened(HitFilterScreen(current, {1: "TO"}, ["a"], [0], "Default/new")) as view:
+            await view.press("space", "down", "space")
+            await view.type("new")
+            await view.press("space", "enter")
+            assert view.result == HitFilter(here=True, origins=True, scope="Default/new")
+
     async def test_gives_the_current_one_back(self) -> None:
-        current = HitFilter(frozenset({4}), frozenset({"b"}), frozenset({0}), quiet=True)
+        current = HitFilter(frozenset({4}), frozenset({"b"}), frozenset({0}), True, True, True, "Default/a")
         async with opened(self.screen(current)) as view:
             await view.press("enter")
             assert view.result == current

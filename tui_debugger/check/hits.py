@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, overload
+from typing import Any, Final, NamedTuple, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +32,14 @@ class Blocked:
 
     tensors: int = 0
     error: ErrorBits = ErrorBits.NONE
+
+
+class NodeName(NamedTuple):
+    """A node as every rank calls it: its graph, its name there, and its path in the tree of the graph."""
+
+    graph: str
+    name: str
+    path: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,6 +134,12 @@ class StepHits:
         bits[(rows["pos_inf"] > 0) | (rows["neg_inf"] > 0)] |= int(ErrorBits.INF)
         return bits
 
+    def overflow(self) -> Mask:
+        """Tells which hits are about NaN or Inf, as ``is_overflow`` does of one."""
+        named = [CONDITIONS[each.condition].wire == WIRE_OVERFLOW for each, _ in self.watchpoints]
+        told: Mask = (self.verdicts[np.array(named, np.bool_)] == Verdict.FINDING).any(axis=0)
+        return told | (self.not_finite() > 0)
+
     def evaluate(self, indices: Sequence[int]) -> None:
         """Evaluates the watchpoints on some hits at once, which is quicker than one hit after the other."""
         wanted = np.array([index for index in indices if index not in self._evaluated], np.int64)
@@ -176,7 +190,7 @@ class HitList(Sequence[Hit]):
         origin: whether it is an origin.
     """
 
-    __slots__ = ("_at", "_part", "node", "origin", "parts", "rank", "step", "verdict")
+    __slots__ = ("_across", "_at", "_names", "_part", "_places", "node", "origin", "parts", "rank", "step", "verdict")
 
     def __init__(self, parts: Iterable[StepHits] = ()) -> None:
         self.parts = [part for part in parts if len(part)]
@@ -194,9 +208,12 @@ class HitList(Sequence[Hit]):
         self._part, self._at, self.verdict = part, at, verdict
         starts = np.cumsum([0, *(len(each) for each in self.parts)])[:-1]
         self.node: Int64 = _joined([each.node for each in self.parts])[starts[part] + at]
-        self.origin: Mask = _joined([each.origin for each in self.parts])[starts[part] + at]
+        self.origin: Mask = _joined([each.origin for each in self.parts])[starts[part] + at].astype(np.bool_)
         self.rank: Int64 = np.array([each.rank for each in self.parts], np.int64)[part]
         self.step: Int64 = np.array([each.step for each in self.parts], np.int64)[part]
+        self._names: tuple[Int64, tuple[NodeName, ...]] | None = None
+        self._across: Int64 | None = None
+        self._places: list[Int64] | None = None
 
     def __len__(self) -> int:
         """Number of hits."""
@@ -245,10 +262,32 @@ class HitList(Sequence[Hit]):
         """The hits whose strongest verdict is this one."""
         return self.chosen(self.verdict == verdict)
 
+    def found(self, watchpoints: Collection[int] = ()) -> Mask:
+        """Tells which hits are findings, of the run or of some watchpoints (by id): what every screen counts.
+
+        NaN and Inf that keep a watchpoint from judging are a finding of the run, but none of that watchpoint.
+        """
+        if not watchpoints:
+            every: Mask = self.verdict == Verdict.FINDING
+            return every
+        return self._any(Verdict.FINDING, lambda each: each.id in watchpoints)
+
+    def not_judged(self, watchpoints: Collection[int] = ()) -> Mask:
+        """Tells of which hits NaN or Inf kept watchpoints from judging, and none found anything.
+
+        Args:
+            watchpoints: the watchpoints that count, by id; none for all of them.
+        """
+
+        def is_wanted(watchpoint: Watchpoint) -> bool:
+            return not watchpoints or watchpoint.id in watchpoints
+
+        return self._any(Verdict.BLOCKED, is_wanted) & ~self._any(Verdict.FINDING, is_wanted)
+
     @property
     def findings(self) -> int:
         """Returns the number of hits that are findings."""
-        return int((self.verdict == Verdict.FINDING).sum())
+        return int(self.found().sum())
 
     def with_any(self, verdict: Verdict) -> HitList:
         """The hits of which some watchpoint came to this verdict."""
@@ -264,8 +303,10 @@ class HitList(Sequence[Hit]):
 
     def by_step(self) -> Iterator[tuple[StepHits, Int64, Int64]]:
         """Each step, with the places that its hits have in this list, and those that they have in the step."""
-        for number, part in enumerate(self.parts):
-            places = np.flatnonzero(self._part == number)
+        if self._places is None:
+            by_part = np.argsort(self._part, kind="stable")
+            self._places = np.split(by_part, np.searchsorted(self._part[by_part], np.arange(1, len(self.parts))))
+        for part, places in zip(self.parts, self._places, strict=False):
             yield part, places, self._at[places]
 
     def reported_by(self, watchpoints: Collection[int]) -> Mask:
@@ -283,6 +324,70 @@ class HitList(Sequence[Hit]):
             wanted = np.array([info.name in names for info in part.nodes.graphs], np.bool_)
             mask[places] = wanted[part.nodes.graph[part.node[at]]]
         return mask
+
+    def overflow(self) -> Mask:
+        """Tells which hits are about NaN or Inf."""
+        mask = np.zeros(len(self), np.bool_)
+        for part, places, at in self.by_step():
+            mask[places] = part.overflow()[at]
+        return mask
+
+    def elements(self) -> Int64:
+        """Returns how many elements the tensor of each hit has, 0 where that is not known."""
+        counts = np.zeros(len(self), np.int64)
+        for part, places, at in self.by_step():
+            counts[places] = np.maximum(part.records.rows["count"][at], 0)
+        return counts
+
+    def node_names(self) -> tuple[Int64, tuple[NodeName, ...]]:
+        """Returns the nodes that have hits, and the number of each hit's node among them, the same on all ranks."""
+        if self._names is None:
+            numbers = np.zeros(len(self), np.int64)
+            known: dict[NodeName, int] = {}
+            rows: dict[int, dict[int, int]] = {}
+            for part, places, at in self.by_step():
+                table = part.nodes
+                of_row = rows.setdefault(id(table), {})
+                present, inverse = np.unique(part.node[at], return_inverse=True)
+                for row in present.tolist():
+                    if row not in of_row:
+                        name = NodeName(table.graph_of(row).name, table.names[row], table.paths[row])
+                        of_row[row] = known.setdefault(name, len(known))
+                numbers[places] = np.array([of_row[row] for row in present.tolist()], np.int64)[inverse]
+            self._names = numbers, tuple(known)
+        return self._names
+
+    def across_ranks(self) -> Int64:
+        """Returns a number for each hit that it shares with those of the same tensor and step on other ranks.
+
+        They share it only where all watchpoints say the same of them. Numbers rise in the order of the list.
+        """
+        if self._across is None:
+            if len({part.rank for part in self.parts}) < 2:
+                self._across = np.arange(len(self))
+            else:
+                self._across = _numbered([*self._tensor_columns(), *self._verdict_columns()], len(self))
+        return self._across
+
+    def _tensor_columns(self) -> Iterator[npt.NDArray[Any]]:
+        yield self.node_names()[0]
+        yield self.step
+        yield self.origin
+        starts = np.cumsum([0, *(len(each) for each in self.parts)])[:-1]
+        rows = starts[self._part] + self._at
+        for columns in ("side", "slot", "round"):
+            yield _joined([getattr(part, columns) for part in self.parts])[rows]
+
+    def _verdict_columns(self) -> Iterator[npt.NDArray[Any]]:
+        """Returns what each watchpoint says of the hits, one column each."""
+        steps = list(self.by_step())
+        for number in sorted({each.id for part in self.parts for each, _ in part.watchpoints}):
+            column = np.full(len(self), SILENT, np.int8)
+            for part, places, at in steps:
+                for row, (each, _) in enumerate(part.watchpoints):
+                    if each.id == number:
+                        column[places] = part.verdicts[row][at]
+            yield column
 
     def find(self, key: TensorKey) -> int:
         """Tells where the hit of a tensor is in the list, or -1; of several rounds that one, or the newest one."""
@@ -304,10 +409,9 @@ class HitList(Sequence[Hit]):
 
     def _any(self, verdict: Verdict, among: Callable[[Watchpoint], bool]) -> Mask:
         mask = np.zeros(len(self), np.bool_)
-        for number, part in enumerate(self.parts):
-            of = np.flatnonzero(self._part == number)
-            rows = [at for at, (each, _) in enumerate(part.watchpoints) if among(each)]
-            mask[of] = (part.verdicts[rows][:, self._at[of]] == verdict).any(axis=0)
+        for part, places, at in self.by_step():
+            rows = [row for row, (each, _) in enumerate(part.watchpoints) if among(each)]
+            mask[places] = (part.verdicts[rows][:, at] == verdict).any(axis=0)
         return mask
 
     def counts(self) -> Counter[tuple[int, Verdict]]:
@@ -341,3 +445,24 @@ class HitList(Sequence[Hit]):
 
 def _joined(columns: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
     return np.concatenate(columns) if columns else np.zeros(0, np.int64)
+
+
+_CODES: Final = 1 << 62
+"""Numbers below this fit into a column."""
+
+
+def _numbered(columns: Iterable[npt.NDArray[Any]], rows: int) -> Int64:
+    """Returns a number for each row that equal rows share; numbers rise in the order of first appearance."""
+    codes, size = np.zeros(rows, np.int64), 1
+    for column in columns:
+        low, high = int(column.min(initial=0)), int(column.max(initial=0))
+        if size * (high - low + 1) >= _CODES:
+            codes = np.unique(codes, return_inverse=True)[1]
+            size = rows
+        codes = codes * (high - low + 1) + (column.astype(np.int64) - low)
+        size *= high - low + 1
+    _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
+    places = np.empty(len(first), np.int64)
+    places[np.argsort(first)] = np.arange(len(first))
+    numbers: Int64 = places[inverse]
+    return numbers

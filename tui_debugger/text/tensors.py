@@ -26,14 +26,23 @@ def step_text(step: int, round: int = 0) -> str:  # noqa: A002 - see TensorKey
 
 def steps_text(steps: Collection[int]) -> str:
     """Returns ``step 3``, ``steps 0–5``, ``steps start, 0–3, 5``."""
+    return f"step{'' if len(steps) == 1 else 's'} {', '.join(_runs(steps)) or 'none'}"
+
+
+def ranks_text(ranks: Collection[int]) -> str:
+    """Returns ``3``, ``0–7``, ``0–3,5``."""
+    return ",".join(_runs(ranks))
+
+
+def _runs(numbers: Collection[int]) -> list[str]:
+    """Returns a text for each row of numbers that follow each other."""
     parts: list[list[int]] = []
-    for step in sorted(steps):
-        if parts and step >= 0 and parts[-1][-1] == step - 1 >= 0:
-            parts[-1].append(step)
+    for each in sorted(numbers):
+        if parts and each >= 0 and parts[-1][-1] == each - 1 >= 0:
+            parts[-1].append(each)
         else:
-            parts.append([step])
-    words = [step_text(run[0]) + (f"–{run[-1]}" if len(run) > 1 else "") for run in parts]
-    return f"step{'' if len(steps) == 1 else 's'} {', '.join(words) or 'none'}"
+            parts.append([each])
+    return [step_text(run[0]) + (f"–{run[-1]}" if len(run) > 1 else "") for run in parts]
 
 
 def run_text(key: TensorKey) -> str:

@@ -243,7 +243,12 @@ ACTIONS: tuple[Action, ...] = (
     *_of(
         "hits",
         _HITS,
-        ("filter_hits", "f", "Filter", "Filters by watchpoint, graph and rank."),
+        ("filter_hits", "f", "Filter", "Filters by origin, step, scope, watchpoint, graph and rank."),
+        ("sort_hits", "comma", "Sort", "Sorts by step, severity (origins, NaN and Inf, the rest), name or size."),
+        ("origins_only", "x", "Origins only", "Shows only origins, or every hit again."),
+        ("scope_only", "i", "This scope", "Shows only hits of the scope under the node list's cursor, or all again."),
+        ("unfold_hit", "space", "Ranks", "Shows the ranks of a row that stands for several, or hides them."),
+        ("unfold_hits", "*", "Ranks of all", "Shows or hides the ranks of every row."),
         ("show_quiet", "m", "All rows", "Shows or hides rows where there was nothing to compare with."),
         ("clear_hit_filter", "backspace", "Clear filter", "Removes search and filters."),
         ("export_hit", "e", "Export .npy", "Writes the tensor under the cursor as .npy."),

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from tui_debugger.errors import CancelledError
-from tui_debugger.model import Verdict
 from tui_debugger.text.clean import clean
 from tui_debugger.text.numbers import plural, size
 from tui_debugger.text.tensors import step_text, steps_text
@@ -126,6 +125,11 @@ class Checker:
             "clear_hit_filter": self.clear_filter,
             "show_quiet": self.toggle_quiet,
             "this_step_only": self.toggle_here,
+            "origins_only": self.toggle_origins,
+            "scope_only": self.toggle_scope,
+            "sort_hits": self.sort,
+            "unfold_hit": self.unfold,
+            "unfold_hits": self.unfold_all,
         }
 
     @property
@@ -296,7 +300,7 @@ class Checker:
         if state.result is None or not pairs:
             return
         hits = state.result.hits
-        count = sum(int((hits.at(rank, step) & (hits.verdict == Verdict.FINDING)).sum()) for rank, step in pairs)
+        count = sum(int((hits.at(rank, step) & hits.found()).sum()) for rank, step in pairs)
         if count:
             context.hits_pane.follow(state.rank, state.step)
             steps = {step for _, step in pairs}
@@ -489,9 +493,6 @@ class Checker:
             return f"no hit so far; {state.stopped}: {key_of('recheck_all')} goes on"
         if result is None:
             return f"not checked yet: {self._ways_to_check()}"
-        if self._context.hits_pane.filter.here and result.hits.findings:
-            keys = f"{key_of('this_step_only')} shows all steps, {key_of('next_hit')} goes through them"
-            return f"no hit at this step, {result.hits.findings:,} in the run: {keys}"
         return self._no_hit(result)
 
     def _no_hit(self, result: CheckResult) -> str:
@@ -515,9 +516,8 @@ class Checker:
         nodes = self._context.nodes_pane.nodes
         graphs = [info.name for info in nodes.graphs] if nodes is not None else []
         pane = self._context.hits_pane
-        screen = HitFilterScreen(
-            pane.filter, self._context.watchpoint_names(in_full=True), graphs, self._session.ranks()
-        )
+        names, ranks = self._context.watchpoint_names(in_full=True), self._session.ranks()
+        screen = HitFilterScreen(pane.filter, names, graphs, ranks, self._scope_here())
         self._context.app.push_screen(screen, lambda chosen: None if chosen is None else self._set_filter(chosen))
 
     def _set_filter(self, chosen: HitFilter) -> None:
@@ -561,6 +561,52 @@ class Checker:
             else "hits of all steps"
         )
 
+    def toggle_origins(self) -> None:
+        """Shows origins only, or every hit again."""
+        pane = self._context.hits_pane
+        self._set_filter(replace(pane.filter, origins=not pane.filter.origins))
+        self._context.say(
+            f"origins only: {key_of('origins_only')} shows every hit"
+            if pane.filter.origins
+            else "every hit, not origins only"
+        )
+
+    def toggle_scope(self) -> None:
+        """Shows the hits of the scope under the cursor of the node list, or of all scopes again."""
+        pane, scope = self._context.hits_pane, self._scope_here()
+        if not scope and not pane.filter.scope:
+            self._context.say("no scope under the cursor of the node list", bad=True)
+            return
+        again = pane.filter.scope == scope
+        self._set_filter(replace(pane.filter, scope="" if again else scope))
+        self._context.say(
+            "hits of all scopes" if again else f"hits of {clean(scope)}: {key_of('scope_only')} shows all scopes"
+        )
+
+    def _scope_here(self) -> str:
+        """Returns the scope under the cursor of the node list, or around the node there."""
+        pane = self._context.nodes_pane
+        if pane.scopes is None or pane.current < 0:
+            return ""
+        path = pane.scopes.path(pane.current)
+        return path if pane.scopes.is_scope(pane.current) else path.rpartition("/")[0] or path
+
+    def sort(self) -> None:
+        """Sorts the hit list by what comes next."""
+        pane = self._context.hits_pane
+        pane.sort(pane.order.next)
+        self._context.say(f"hits by {pane.order.value}: , sorts by {pane.order.next.value}")
+
+    def unfold(self) -> None:
+        """Shows or hides the ranks of the row under the cursor."""
+        if not self._context.hits_pane.unfold():
+            self._context.say("this row stands for one rank", bad=True)
+
+    def unfold_all(self) -> None:
+        """Shows or hides the ranks of every row."""
+        if not self._context.hits_pane.unfold_all():
+            self._context.say("every row stands for one rank", bad=True)
+
     def toggle_quiet(self) -> None:
         """Rows without a comparison."""
         pane = self._context.hits_pane
@@ -596,6 +642,7 @@ def known(session: Session, checked: CheckResult | None = None, *, final: bool =
     result = session.so_far()
     if result is None:
         return Known(None, None, None, checked, final, too_large)
+    result.hits.across_ranks()  # the rows of the hit list need it, and it takes as long as there are hits
     answer = headline(result, session.pairs()) if result.watchpoints else None
     return Known(result, ResultCounts.of(result), answer, checked, final, too_large)
 

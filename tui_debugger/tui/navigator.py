@@ -11,7 +11,7 @@ import numpy as np
 
 from tui_debugger.arrays import Int64, Mask
 from tui_debugger.check.results import is_closed, part_text
-from tui_debugger.model import Category, GraphRun, Hit, Side, TensorKey, Verdict
+from tui_debugger.model import Category, GraphRun, Hit, Side, TensorKey
 from tui_debugger.text.clean import clean
 from tui_debugger.text.numbers import plural
 from tui_debugger.text.tensors import short_names
@@ -324,9 +324,7 @@ class Navigator:
         """Goes to the finding that the answer speaks of; where a step or rank was asked for, to the first one there."""
         if self._first_step is not None or self._first_rank is not None or self._session.source.focus[1] is not None:
             state = self._context.state
-            there = result.hits.chosen(
-                result.hits.at(state.rank, state.step) & (result.hits.verdict == Verdict.FINDING)
-            )
+            there = result.hits.chosen(result.hits.at(state.rank, state.step) & result.hits.found())
             origins = there.chosen(there.origin)
             hit = origins[0] if len(origins) else there[0] if len(there) else None
         if hit is None or (hit.key, hit.row) == self._led_to:
@@ -369,8 +367,10 @@ class Navigator:
             context.say(f"this is the {'last' if by > 0 else 'first'} {word}")
             return
         row = int(stops[at])
+        hit = pane.rows.hit(row)
         table.move_to(row)
-        self.go_to_hit(pane.rows.hit(row))
+        if hit is not None:
+            self.go_to_hit(hit)
         context.say(f"{word} {at + 1} of {len(stops)}")
 
     def _stands_on(self, hit: Hit) -> bool:

@@ -157,8 +157,8 @@ class TogglesScreen(Modal[ResultT]):
 
 ONLY, ALSO = "Only", "Also"
 WATCHED_BY, CATEGORY, GRAPH, TYPE = "Watched by", "Category", "Graph", "Operator type"
-WATCHPOINT, RANK = "Watchpoint", "Rank"
-HIT, LINE, STRUCTURAL, QUIET = "hit", "line", "structural", "quiet"
+WATCHPOINT, RANK, SCOPE = "Watchpoint", "Rank", "Scope"
+HIT, LINE, STRUCTURAL, QUIET, ORIGIN, HERE = "hit", "line", "structural", "quiet", "origin", "here"
 
 
 class FilterScreen(TogglesScreen[NodeQuery]):
@@ -221,11 +221,19 @@ class HitFilterScreen(TogglesScreen[HitFilter]):
     heading = "Filter hits"
 
     def __init__(
-        self, current: HitFilter, watchpoints: Mapping[int, str], graphs: Sequence[str], ranks: Sequence[int]
+        self,
+        current: HitFilter,
+        watchpoints: Mapping[int, str],
+        graphs: Sequence[str],
+        ranks: Sequence[int],
+        scope: str = "",
     ) -> None:
         """Starts with the switches of ``current`` on; the rest is what can be chosen."""
         self.current = current
-        switches = [Switch(WATCHPOINT, number, text) for number, text in watchpoints.items()]
+        switches = [Switch(ONLY, ORIGIN, "origins"), Switch(ONLY, HERE, "this step")]
+        scopes = [each for each in dict.fromkeys((current.scope, scope)) if each]
+        switches += [Switch(SCOPE, each, clean(each), single=True) for each in scopes]
+        switches += [Switch(WATCHPOINT, number, text) for number, text in watchpoints.items()]
         if len(ranks) > 1:
             switches += [Switch(RANK, rank, f"rank {rank}") for rank in ranks]
         if len(graphs) > 1:
@@ -233,6 +241,8 @@ class HitFilterScreen(TogglesScreen[HitFilter]):
         switches += [Switch(ALSO, QUIET, "rows where there was nothing to compare with")]
         turned: set[tuple[str, Hashable]] = {(WATCHPOINT, number) for number in current.watchpoints}
         turned |= {(RANK, rank) for rank in current.ranks} | {(GRAPH, graph) for graph in current.graphs}
+        turned |= {(SCOPE, current.scope)} if current.scope else set()
+        turned |= {(ONLY, key) for key, on in ((ORIGIN, current.origins), (HERE, current.here)) if on}
         super().__init__(switches, turned | ({(ALSO, QUIET)} if current.quiet else set()))
 
     def result(self, chosen: Mapping[str, frozenset[Hashable]]) -> HitFilter:
@@ -243,6 +253,9 @@ class HitFilterScreen(TogglesScreen[HitFilter]):
             graphs=frozenset(map(str, chosen.get(GRAPH, ()))),
             ranks=_numbers(chosen.get(RANK)),
             quiet=ALSO in chosen,
+            here=HERE in chosen.get(ONLY, ()),
+            origins=ORIGIN in chosen.get(ONLY, ()),
+            scope=next(map(str, chosen.get(SCOPE, ())), ""),
         )
 
 

@@ -1,10 +1,15 @@
-"""The rows of the hit list: what restricts them, which of them a search finds, and how a hit reads."""
+"""The rows of the hit list: what restricts and sorts them, which of them a search finds, and how a hit reads.
+
+Hits of one tensor on several ranks are one row, which unfolds.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+import re
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
 from functools import cached_property
 from typing import Final
 
@@ -12,14 +17,15 @@ import numpy as np
 import numpy.typing as npt
 from rich.text import Text
 
-from tui_debugger.arrays import Int64
-from tui_debugger.check.hits import HitList, StepHits
+from tui_debugger.arrays import Int64, Mask
+from tui_debugger.check.hits import HitList, NodeName, StepHits
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import Hit, TensorKey, Verdict
 from tui_debugger.text import hits
 from tui_debugger.text.clean import clean
 from tui_debugger.text.hits import Emphasis, abbreviations
-from tui_debugger.text.tensors import slot_text, step_text
+from tui_debugger.text.numbers import plural
+from tui_debugger.text.tensors import ranks_text, slot_text, step_text
 from tui_debugger.tui import theme
 from tui_debugger.tui.cells import VERDICT_GLYPHS
 from tui_debugger.tui.widgets.text import Cell, ScopedName
@@ -36,7 +42,9 @@ class HitFilter:
         graphs: graph names.
         ranks: ranks.
         quiet: also rows where nothing could be compared for a good reason, and those with Inf by design.
-        here: only those of the step and rank that are shown.
+        here: only those of the step that is shown.
+        origins: only origins.
+        scope: only those of nodes below this path of the node tree.
     """
 
     watchpoints: frozenset[int] = frozenset()
@@ -44,13 +52,20 @@ class HitFilter:
     ranks: frozenset[int] = frozenset()
     quiet: bool = False
     here: bool = False
+    origins: bool = False
+    scope: str = ""
 
     def __bool__(self) -> bool:
         """Tells whether it can hide findings."""
-        return bool(self.watchpoints or self.graphs or self.ranks or self.here)
+        return bool(self.watchpoints or self.graphs or self.ranks or self.here or self.origins or self.scope)
 
-    def mask(self, hits: HitList, place: tuple[int, int | None]) -> npt.NDArray[np.bool_]:
-        """Returns which hits pass; ``place`` is the rank and step that are shown."""
+    @property
+    def only_here(self) -> bool:
+        """Tells whether the step is all that it filters by."""
+        return not replace(self, here=False)
+
+    def mask(self, hits: HitList, step: int | None) -> Mask:
+        """Returns which hits pass; ``step`` is the one that is shown."""
         kept = np.ones(len(hits), np.bool_) if self.quiet else ~np.isin(hits.verdict, _QUIET)
         if self.watchpoints:
             kept &= hits.reported_by(self.watchpoints)
@@ -59,8 +74,65 @@ class HitFilter:
         if self.ranks:
             kept &= np.isin(hits.rank, list(self.ranks))
         if self.here:
-            kept &= hits.at(*place)
+            kept &= hits.step == step if step is not None else False
+        if self.origins:
+            kept &= hits.origin
+        if self.scope:
+            kept &= _below(hits, self.scope)
         return kept
+
+
+def _below(hits: HitList, scope: str) -> Mask:
+    """Tells which hits are of nodes below a path of the node tree, which begins with the graph if there are several."""
+    numbers, names = hits.node_names()
+    inside = [f"{each.path}/".startswith(f"{scope}/") or _tree_path(each).startswith(f"{scope}/") for each in names]
+    return np.array(inside, np.bool_)[numbers]
+
+
+def _tree_path(name: NodeName) -> str:
+    return f"{name.graph}/{name.path}/"
+
+
+class HitOrder(Enum):
+    """What the hit list is sorted by, in words."""
+
+    STEP = "step"
+    SEVERITY = "severity"
+    NAME = "name"
+    SIZE = "size"
+
+    @property
+    def next(self) -> HitOrder:
+        """The order that one more press of the key gives."""
+        orders = list(HitOrder)
+        return orders[(orders.index(self) + 1) % len(orders)]
+
+    def keys(self, hits: HitList) -> Int64:
+        """Returns a number for each hit, the least first; equal ones stay in the order of execution."""
+        if self is HitOrder.SEVERITY:
+            bad, found = hits.overflow(), hits.found()
+            return np.select([hits.origin, found & bad, found], [0, 1, 2], 3)
+        if self is HitOrder.NAME:
+            numbers, names = hits.node_names()
+            return _places([_by_name(each) for each in names])[numbers]
+        return -hits.elements() if self is HitOrder.SIZE else np.zeros(len(hits), np.int64)
+
+
+_DIGITS: Final = re.compile(r"(\d+)")
+
+
+def _by_name(name: NodeName) -> tuple[list[tuple[int, str]], str, str]:
+    """Returns the sort key of a node: the end of its name as people count, ``op9`` before ``op10``, then its scope."""
+    scope, _, last = name.name.rpartition("/")
+    parts = _DIGITS.split(last.lower())
+    return [(int(part[:18]), "") if at % 2 else (-1, part) for at, part in enumerate(parts)], scope, name.graph
+
+
+def _places(keys: Sequence[tuple[list[tuple[int, str]], str, str]]) -> Int64:
+    """Returns the place of each key among all, sorted."""
+    places = np.zeros(len(keys), np.int64)
+    places[sorted(range(len(keys)), key=keys.__getitem__)] = np.arange(len(keys))
+    return places
 
 
 _WAYS = len(Verdict) + 1
@@ -147,73 +219,252 @@ def detail_text(hit: Hit) -> Text:
     return text
 
 
+_APART: Final = "apart"
+"""The key of the heading of what could not be judged."""
+
+
 @dataclass(frozen=True, eq=False)
 class HitRows:
-    """See ``widgets.rows.Rows``; the key of a row is its tensor.
+    """See ``widgets.rows.Rows``; the key of a row is the first of its tensors.
+
+    Hits that share a number of ``HitList.across_ranks`` are one row. What NaN or Inf kept from being judged stands at
+    the end, below a heading.
 
     Attributes:
         all: every hit there is.
-        shown: which of them are rows, rising.
-        many_ranks: whether a row says its rank.
+        shown: which of them are in the list, rising.
+        many_ranks: whether a row says its ranks.
         graphs: what a row calls its graph, by name; empty where there is one graph.
+        rank: the rank that is shown: a row of several ranks speaks of its hit there, else of the first one.
+        order: what the rows are sorted by.
+        watchpoints: the watchpoints that count, by id; none for all.
+        unfolded: the first tensors of the rows below which their ranks stand; ``None`` for all of them.
     """
 
     all: HitList
     shown: Int64
     many_ranks: bool
     graphs: Mapping[str, str] = field(default_factory=dict)
+    rank: int = 0
+    order: HitOrder = HitOrder.STEP
+    watchpoints: frozenset[int] = frozenset()
+    unfolded: Collection[TensorKey] | None = frozenset()
+
+    # -- columns over the tensors: what one row stands for ---------------------------------------
+
+    @cached_property
+    def _tensor(self) -> Int64:
+        """The tensor of each hit that is shown; tensors are numbered in the order of their first hits."""
+        numbers = self.all.across_ranks()[self.shown]
+        places = np.full(len(self.all), -1, np.int64)
+        places[numbers[::-1]] = np.arange(len(numbers))[::-1]
+        present = places[places >= 0]
+        places[numbers[np.sort(present)]] = np.arange(len(present))
+        return places[numbers]
+
+    @cached_property
+    def _starts(self) -> Int64:
+        """Where the hits of each tensor begin in ``_members``, and where the last ones end."""
+        return np.concatenate([[0], np.cumsum(np.bincount(self._tensor))]).astype(np.int64)
+
+    @cached_property
+    def _members(self) -> Int64:
+        """The hits, those of each tensor side by side, by rank."""
+        return self.shown[np.argsort(self._tensor, kind="stable")]
+
+    @cached_property
+    def _first(self) -> Int64:
+        """The first hit of each tensor."""
+        return self._members[self._starts[:-1]]
+
+    @cached_property
+    def _spoken_of(self) -> Int64:
+        """The hit of each tensor that its row shows."""
+        hits: Int64 = self._first.copy()
+        there = np.flatnonzero(self.all.rank[self.shown] == self.rank)
+        hits[self._tensor[there]] = self.shown[there]
+        return hits
+
+    @cached_property
+    def _apart(self) -> Mask:
+        """The tensors that could not be judged: in the list of everything no origin is among them."""
+        blocked = self.all.not_judged(self.watchpoints)
+        return (blocked if self.watchpoints else blocked & ~self.all.origin)[self._first]
+
+    # -- columns over the rows -------------------------------------------------------------------
+
+    @cached_property
+    def _rows(self) -> Int64:
+        """Tensor, place among its ranks (-1: the row of the tensor) of each row; tensor -1 is the heading."""
+        count = len(self._first)
+        tensors = np.lexsort((np.arange(count), self.order.keys(self.all)[self._first], self._apart))
+        rows = np.stack([tensors, np.full(count, -1)])
+        judged = count - int(self._apart.sum())
+        if judged < count:
+            rows = np.insert(rows, judged, -1, axis=1)
+        open_ = np.flatnonzero(self._is_unfolded[rows[0]] & (rows[0] >= 0))
+        if not len(open_):
+            return rows
+        sizes = np.diff(self._starts)[rows[0, open_]]
+        below = np.stack([np.repeat(rows[0, open_], sizes), np.concatenate([np.arange(size) for size in sizes])])
+        return np.insert(rows, np.repeat(open_ + 1, sizes), below, axis=1)
+
+    @cached_property
+    def _is_unfolded(self) -> Mask:
+        several = np.diff(self._starts) > 1
+        mask = np.zeros(max(len(self._first), 1), np.bool_)
+        if self.unfolded is None:
+            mask[: len(several)] = several
+        else:
+            found = [tensor for key in self.unfolded if (tensor := self._tensor_of(key)) >= 0 and several[tensor]]
+            mask[found] = True
+        return mask
+
+    @cached_property
+    def _row_of(self) -> Int64:
+        """The row of each tensor."""
+        rows = np.zeros(len(self._first), np.int64)
+        at = np.flatnonzero((self._rows[0] >= 0) & (self._rows[1] < 0))
+        rows[self._rows[0, at]] = at
+        return rows
+
+    def _tensor_of(self, key: TensorKey) -> int:
+        """Returns the tensor that a hit stands in with others, -1 where it is not shown."""
+        at = self.all.find(key)
+        if at < 0:
+            return -1
+        return int(self._of_number[self.all.across_ranks()[at]])
+
+    @cached_property
+    def _of_number(self) -> Int64:
+        tensors = np.full(len(self.all), -1, np.int64)
+        tensors[self.all.across_ranks()[self.shown]] = self._tensor
+        return tensors
 
     @property
     def row_count(self) -> int:
         """Number of rows."""
-        return len(self.shown)
+        return len(self._rows[0])
+
+    @cached_property
+    def tensors(self) -> int:
+        """Rows that are no rank of another one, and no heading."""
+        return len(self._first)
+
+    @cached_property
+    def merged(self) -> bool:
+        """Tells whether some row stands for several ranks."""
+        return len(self._first) < len(self.shown)
 
     @cached_property
     def findings(self) -> Int64:
         """Rows that are findings."""
-        return np.flatnonzero(self.all.verdict[self.shown] == Verdict.FINDING)
+        return self._stops(self.all.found(self.watchpoints))
 
     @cached_property
     def origins(self) -> Int64:
         """Rows that are origins."""
-        return np.flatnonzero(self.all.origin[self.shown])
+        return self._stops(self.all.origin)
+
+    def _stops(self, hits: Mask) -> Int64:
+        """Returns the rows of tensors whose hits are marked."""
+        return np.sort(self._row_of[hits[self._first]])
+
+    @cached_property
+    def not_judged(self) -> int:
+        """Number of hits below the heading."""
+        return int(self._apart[self._tensor].sum())
 
     def first_at(self, rank: int, step: int | None) -> int:
         """Returns the first finding at a step of a rank, else its first row, else -1."""
         there = np.flatnonzero(self.all.at(rank, step)[self.shown])
-        found = there[self.all.verdict[self.shown[there]] == Verdict.FINDING]
-        return int(found[0]) if len(found) else int(there[0]) if len(there) else -1
+        rows = self._row_of[self._tensor[there]]
+        found = rows[self.all.found(self.watchpoints)[self.shown[there]]]
+        return int((found if len(found) else rows).min(initial=self.row_count)) if len(there) else -1
 
-    def hit(self, index: int) -> Hit:
-        """Returns the hit of a row."""
-        return self.all[int(self.shown[index])]
+    def hit(self, index: int) -> Hit | None:
+        """Returns the hit that a row shows; a heading has none."""
+        tensor, member = self._rows[:, index].tolist()
+        if tensor < 0:
+            return None
+        return self.all[int(self._spoken_of[tensor] if member < 0 else self._members[self._starts[tensor] + member])]
+
+    def ranks(self, index: int) -> list[int]:
+        """Returns the ranks that a row stands for."""
+        tensor, member = self._rows[:, index].tolist()
+        if tensor < 0:
+            return []
+        hits = self._members[self._starts[tensor] : self._starts[tensor + 1]]
+        return [int(rank) for rank in self.all.rank[hits if member < 0 else hits[member : member + 1]]]
+
+    def folder(self, index: int) -> TensorKey | None:
+        """Returns the first tensor of the row that unfolds, or that a rank stands below; None where nothing unfolds."""
+        tensor = int(self._rows[0, index])
+        if tensor < 0 or self._starts[tensor + 1] - self._starts[tensor] < 2:
+            return None
+        return self.all[int(self._first[tensor])].key
+
+    def folders(self) -> list[TensorKey]:
+        """Returns the first tensors of all rows that unfold."""
+        return [self.all[int(self._first[tensor])].key for tensor in np.flatnonzero(np.diff(self._starts) > 1)]
 
     def key(self, index: int) -> Hashable:
-        """Returns the tensor of a row."""
-        return self.hit(index).key
+        """Returns the first tensor of a row; of a rank below another row that it is one, and its tensor."""
+        tensor, member = self._rows[:, index].tolist()
+        if tensor < 0:
+            return _APART
+        key = self.all[int(self._members[self._starts[tensor] + max(member, 0)])].key
+        return key if member < 0 else ("rank", key)
 
     def find(self, key: Hashable) -> int:
         """Returns the row of a tensor, -1 when it is not shown."""
-        at = self.all.find(key) if isinstance(key, TensorKey) else -1
-        row = int(np.searchsorted(self.shown, at))
-        return row if at >= 0 and row < len(self.shown) and int(self.shown[row]) == at else -1
+        if key == _APART:
+            heading = np.flatnonzero(self._rows[0] < 0)
+            return int(heading[0]) if len(heading) else -1
+        below = isinstance(key, tuple) and len(key) == 2 and key[0] == "rank"
+        wanted = key[1] if isinstance(key, tuple) and below else key
+        tensor = self._tensor_of(wanted) if isinstance(wanted, TensorKey) else -1
+        if tensor < 0:
+            return -1
+        row = int(self._row_of[tensor])
+        if below and isinstance(wanted, TensorKey) and self._is_unfolded[tensor]:
+            ranks = self.ranks(row)
+            return row + 1 + ranks.index(wanted.rank) if wanted.rank in ranks else row
+        return row
 
     def cells(self, index: int) -> Sequence[Cell]:
         """Returns mark, place and findings."""
+        tensor, member = self._rows[:, index].tolist()
         hit = self.hit(index)
+        if hit is None:
+            count = plural(self.not_judged, "tensor")
+            return ["", Text(f"NaN or Inf kept {count} from being judged:", theme.HEADING)]
+        apart = bool(self._apart[tensor])
         glyph, style = VERDICT_GLYPHS[hit.verdict]
         mark = Text(theme.ORIGIN_GLYPH if hit.origin else glyph, theme.FINDING if hit.origin else style)
-        rank = [Text(str(hit.key.rank), theme.DIM)] if self.many_ranks else []
+        rank = [self._rank_cell(index, tensor, member)] if self.many_ranks else []
         graph = [Text(clean(self.graphs.get(hit.key.graph, hit.key.graph)), theme.DIM)] if self.graphs else []
         scope, _, name = hit.key.node.rpartition("/")
-        name_style = theme.NORMAL if hit.verdict is Verdict.FINDING else theme.DIM
+        name_style = theme.NORMAL if hit.verdict is Verdict.FINDING and not apart else theme.DIM
         return [
-            mark,
+            Text(theme.NONE, theme.DIM) if apart else mark,
             step_text(hit.key.step),
             *rank,
             *graph,
             ScopedName(Text(clean(name), name_style), scope, theme.DIM),
             Text(slot_text(hit.key), theme.DIM),
             abbreviation_text(hit),
-            detail_text(hit),
+            Text(detail_text(hit).plain, theme.DIM, no_wrap=True) if apart else detail_text(hit),
         ]
+
+    def _rank_cell(self, index: int, tensor: int, member: int) -> Text:
+        ranks = self.ranks(index)
+        if len(ranks) < 2:
+            return Text(f"└ {ranks[0]}" if member >= 0 else str(ranks[0]), theme.DIM)
+        glyph = theme.OPEN_GLYPH if self._is_unfolded[tensor] else theme.CLOSED_GLYPH
+        text = ranks_text(ranks)
+        return Text(f"{glyph}{text if len(text) < RANKS_WIDTH else f'{len(ranks)} ranks'}", theme.DIM)
+
+
+RANKS_WIDTH: Final = 10
+"""Cells of the ranks of a row where rows stand for several."""

@@ -1,4 +1,4 @@
-"""Pane 4: the hit list, in execution order."""
+"""Pane 4: the hit list, one row a tensor, whatever the number of ranks; in execution order, or sorted otherwise."""
 
 from __future__ import annotations
 
@@ -10,19 +10,20 @@ from textual.binding import BindingType
 from textual.message import Message
 
 from tui_debugger.text.clean import clean
-from tui_debugger.text.tensors import step_text
+from tui_debugger.text.tensors import ranks_text, step_text
 from tui_debugger.tui import theme
 from tui_debugger.tui.actions import key_of
 from tui_debugger.tui.panes.pane import Pane, pane_bindings
+from tui_debugger.tui.widgets.text import shorten
 from tui_debugger.tui.widgets.virtual_table import Column, ListRows, VirtualTable
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from tui_debugger.model import Hit
+    from tui_debugger.model import Hit, TensorKey
     from tui_debugger.session import CheckResult
-    from tui_debugger.tui.panes.hit_rows import HitFilter, HitRows
+    from tui_debugger.tui.panes.hit_rows import HitFilter, HitOrder, HitRows
 
 
 class HitsPane(Pane):
@@ -49,7 +50,7 @@ class HitsPane(Pane):
     def __init__(self) -> None:
         super().__init__()
         self.table = VirtualTable(
-            _columns(many_ranks=False, graphs={}, rounds=False),
+            _columns(rank=0, graphs={}, rounds=False),
             empty=f"nothing checked yet: {key_of('recheck')} checks this step",
             id="hit-table",
         )
@@ -58,12 +59,16 @@ class HitsPane(Pane):
         self._found: npt.NDArray[np.bool_] | None = None
         self._final = True
         self._grows = False
-        self._state = ""
+        self._state = self._empty = ""
         self._place: tuple[int, int | None] = (0, None)
         self._many_ranks = False
         self._graphs: Mapping[str, str] = {}
+        self._rank_width = 0
         self._rounds = False
         self._filter: HitFilter | None = None
+        self._order: HitOrder | None = None
+        self._unfolded: set[TensorKey] = set()
+        self._all_unfolded = False
 
     def set_run(self, *, many_ranks: bool, graphs: Mapping[str, str]) -> None:
         """Makes room for what tells the tensors of this run apart.
@@ -73,12 +78,13 @@ class HitsPane(Pane):
             graphs: what graphs are called in a column, by name; none for a single graph.
         """
         self._many_ranks, self._graphs = many_ranks, graphs
+        self._rank_width = _RANK_WIDTH if many_ranks else 0
         self._set_columns()
         if self.rows is not None:
             self.refresh_rows()
 
     def _set_columns(self) -> None:
-        self.table.set_columns(_columns(many_ranks=self._many_ranks, graphs=self._graphs, rounds=self._rounds))
+        self.table.set_columns(_columns(rank=self._rank_width, graphs=self._graphs, rounds=self._rounds))
 
     def show(
         self,
@@ -98,11 +104,13 @@ class HitsPane(Pane):
             empty: the line for an empty list.
             final: False for a part of a running check.
         """
-        same = result is self._result and (place == self._place or not self.filter.here)
+        other_rank = self._many_ranks and place[0] != self._place[0]  # rows of several ranks show another one of them
+        same = result is self._result and not other_rank and (place == self._place or not self.filter.here)
         self._grows, self._final = not self._final, final
         self._result, self._place, self._state = result, place, state
-        self.table.set_empty(empty)
+        self._empty = empty
         if same:
+            self._show_empty()
             self._title()
         elif self.search_text:
             self.ask()  # its rows come with the answer
@@ -136,36 +144,99 @@ class HitsPane(Pane):
     def set_filter(self, hit_filter: HitFilter, names: dict[int, str]) -> None:
         """Replaces the filter."""
         self._filter = hit_filter
-        parts = ["this step"] if hit_filter.here else []
-        parts += [names.get(i, f"watchpoint {i}") for i in sorted(hit_filter.watchpoints)]
-        parts += sorted(hit_filter.graphs) + [f"rank {rank}" for rank in sorted(hit_filter.ranks)]
-        text = Text(" ", no_wrap=True, overflow="ellipsis")
-        for part in parts:
-            text.append(f" {clean(part)} ", theme.CHIP)
-            text.append(" ")
-        text.append("⌫ clears", theme.DIM)
+        parts = [("this step", "0")] if hit_filter.here else []
+        parts += [("origins", "x")] if hit_filter.origins else []
+        parts += [(shorten(hit_filter.scope, _SCOPE_WIDTH), "i")] if hit_filter.scope else []
+        parts += [(names.get(number, f"watchpoint {number}"), "f") for number in sorted(hit_filter.watchpoints)]
+        parts += [(graph, "f") for graph in sorted(hit_filter.graphs)]
+        parts += [(f"rank {rank}", "f") for rank in sorted(hit_filter.ranks)]
+        text = Text(" ", no_wrap=True, overflow="ellipsis").append("⌫ clears ", theme.DIM)
+        for part, key in parts:
+            text.append(f" {clean(part)} ", theme.CHIP).append(f" {key}  ", theme.DIM)
         self.set_filters(text if parts else None)
         self.refresh_rows()
 
+    @property
+    def order(self) -> HitOrder:
+        """What the list is sorted by."""
+        if self._order is None:
+            from tui_debugger.tui.panes.hit_rows import HitOrder
+
+            self._order = HitOrder.STEP
+        return self._order
+
+    def sort(self, order: HitOrder) -> None:
+        """Sorts the list; the cursor stays on its tensor."""
+        self._order = order
+        self.refresh_rows()
+
+    def unfold(self) -> bool:
+        """Shows the ranks of the row under the cursor below it, or hides them; False where it has only one."""
+        key = self.rows.folder(self.table.cursor_row) if self.rows is not None and self.rows.row_count else None
+        if key is None or self.rows is None:
+            return False
+        if self._all_unfolded:
+            self._all_unfolded, self._unfolded = False, set(self.rows.folders())
+        self._unfolded ^= {key}
+        self.refresh_rows()
+        if key not in self._unfolded:
+            self.table.move_to_key(key)  # from a rank, which is gone, to the row that it stood below
+        return True
+
+    def unfold_all(self) -> bool:
+        """Shows the ranks of every row below it, or hides all of them; False where no row has several."""
+        if self.rows is None or not self.rows.merged:
+            return False
+        current = self.rows.folder(self.table.cursor_row)
+        self._all_unfolded, self._unfolded = not (self._all_unfolded or self._unfolded), set()
+        self.refresh_rows()
+        if current is not None and not self._all_unfolded:
+            self.table.move_to_key(current)
+        return True
+
+    def _show_empty(self) -> None:
+        """Says why the list is empty; where filters or the search hide everything, how it comes back."""
+        findings = self._result.hits.findings if self._result is not None else 0
+        if findings and self.filter.here and self.filter.only_here:
+            self.table.set_empty(f"no hit at this step, {findings:,} in the run: 0 shows all steps")
+        elif findings and (self.filter or self.search_text):
+            self.table.set_empty(f"nothing in the list, {findings:,} findings in the run: ⌫ clears filters and search")
+        else:
+            self.table.set_empty(self._empty)
+
     def refresh_rows(self) -> None:
-        """Applies filter and search."""
+        """Applies filter, search and order."""
+        self._show_empty()
         if self._result is None:
             self.rows = None
             self.table.set_rows(ListRows(()))
         else:
             import numpy as np
 
-            from tui_debugger.tui.panes.hit_rows import HitRows  # with the condition table: not before there are hits
+            from tui_debugger.tui.panes.hit_rows import (  # with the condition table: not before hits
+                RANKS_WIDTH,
+                HitRows,
+            )
 
             hits = self._result.hits
             rounds = any(bool(part.round.any()) for part in hits.parts)
-            if rounds != self._rounds:
-                self._rounds = rounds
-                self._set_columns()
-            kept = self.filter.mask(hits, self._place)
+            kept = self.filter.mask(hits, self._place[1])
             if self._found is not None and len(self._found) == len(hits):
                 kept &= self._found
-            self.rows = HitRows(hits, np.flatnonzero(kept), self._many_ranks, self._graphs)
+            self.rows = HitRows(
+                hits,
+                np.flatnonzero(kept),
+                self._many_ranks,
+                self._graphs,
+                rank=self._place[0],
+                order=self.order,
+                watchpoints=self.filter.watchpoints,
+                unfolded=None if self._all_unfolded else frozenset(self._unfolded),
+            )
+            width = 0 if not self._many_ranks else RANKS_WIDTH if self.rows.merged else _RANK_WIDTH
+            if width != self._rank_width or rounds != self._rounds:
+                self._rank_width, self._rounds = width, rounds
+                self._set_columns()
             # Nobody has moved the cursor from the first hit yet: an earlier one that is found later takes its place.
             self.table.set_rows(self.rows, keep=not (self._grows and self.table.cursor_row == 0))
         self._title()
@@ -177,36 +248,43 @@ class HitsPane(Pane):
         self.set_count(" · ".join(part for part in self._counts() if part))
 
     def _counts(self) -> list[str]:
-        """Returns ``12 of 914``, ``at step 3: 4 of 314`` ...: findings; rows that are none are counted apart."""
+        """Returns ``12 of 914``, ``at step 3: 4 of 314``, ``by step`` ...; what is counted are findings.
+
+        Rows that are none are counted apart, and so is what NaN or Inf kept the chosen watchpoints from judging.
+        """
         if self._result is None or self.rows is None:
             return []
         import numpy as np
 
-        from tui_debugger.model import Verdict
-
-        hits = self._result.hits
-        finding = hits.verdict == Verdict.FINDING
-        rank, step = self._place
-        at_step = hits.at(rank, step)
-        of_rows = np.zeros(len(hits), np.bool_)
-        of_rows[self.rows.shown] = True
-        others = int((of_rows & ~finding).sum())
-        graphs = sorted(self._graphs.get(name, clean(name)) for name in self.filter.graphs)
+        hits, rows = self._result.hits, self.rows
+        finding, listed = hits.found(), np.zeros(len(hits), np.bool_)
+        listed[rows.shown] = True
+        counted = hits.found(self.filter.watchpoints) & listed
+        others = int(listed.sum() - counted.sum()) - (rows.not_judged if self.filter.watchpoints else 0)
+        step = self._place[1]
+        at_step = hits.step == step
         filtered = self.filter or self.search_text
 
-        def counted(of: npt.NDArray[np.bool_]) -> str:
-            every, shown = int(of.sum()), int((of & of_rows).sum())
-            return f"{shown:,} of {every:,}" if filtered else f"{every:,}"
+        def of(place: npt.NDArray[np.bool_]) -> str:
+            every = int((finding & place).sum())
+            return f"{int((counted & place).sum()):,} of {every:,}" if filtered else f"{every:,}"
 
-        parts = [counted(finding)]
+        graphs = sorted(self._graphs.get(name, clean(name)) for name in self.filter.graphs)
+        parts = [of(np.ones(len(hits), np.bool_)) + (f" in {rows.tensors:,} rows" if rows.merged else "")]
         if step is not None and not self.filter.here and len(np.unique(hits.step[finding])) > 1:
-            parts.append(f"at step {step_text(step)}: {counted(finding & at_step)}")
+            parts.append(f"at step {step_text(step)}: {of(at_step)}")
+        parts += [f"{rows.not_judged:,} not judged"] if self.filter.watchpoints and rows.not_judged else []
         parts += [f"{others:,} without a finding"] if others else []
-        return [*parts, f"graph {', '.join(graphs)}" if graphs else "", self._state]
+        return [*parts, f"graph {', '.join(graphs)}" if graphs else "", self._state, f"by {self.order.value}"]
+
+    @property
+    def findings(self) -> str:
+        """The number of findings in the run, for the tab, whatever the list shows; before a check its state."""
+        return self._state if self._result is None else f"{self._result.hits.findings:,}"
 
     @property
     def hits(self) -> Sequence[Hit]:
-        """The hits shown."""
+        """The hits shown, in execution order."""
         return () if self.rows is None else self.rows.all.chosen(self.rows.shown)
 
     @property
@@ -216,8 +294,8 @@ class HitsPane(Pane):
 
     @property
     def hidden(self) -> int:
-        """Rows that filter and search leave out."""
-        return 0 if self.rows is None else len(self.rows.all) - self.rows.row_count
+        """Hits that filter and search leave out."""
+        return 0 if self.rows is None else len(self.rows.all) - len(self.rows.shown)
 
     @property
     def current(self) -> Hit | None:
@@ -228,13 +306,15 @@ class HitsPane(Pane):
         """Shows the whole name, and the conditions without abbreviations."""
         event.stop()
         hit = self.current
-        if hit is None:
+        if hit is None or self.rows is None:
             self.set_detail("")
             return
         from tui_debugger.text.hits import condition_names  # with the condition table: not before there are hits
 
         graph = f"{hit.key.graph}/" if self._graphs else ""
-        self.set_detail(f"{graph}{hit.key.node} · {condition_names(hit)}")
+        ranks = self.rows.ranks(event.row) if event.row < self.shown else []
+        folded = f" · ranks {ranks_text(ranks)}" if len(ranks) > 1 else ""
+        self.set_detail(f"{graph}{hit.key.node}{folded} · {condition_names(hit)}")
         self.post_message(self.HitHighlighted(hit))
 
     def on_virtual_table_row_selected(self, event: VirtualTable.RowSelected) -> None:
@@ -245,12 +325,18 @@ class HitsPane(Pane):
             self.post_message(self.HitChosen(hit))
 
 
-def _columns(*, many_ranks: bool, graphs: Mapping[str, str], rounds: bool) -> tuple[Column, ...]:
+_RANK_WIDTH = 4
+"""Cells of the rank of a row where every row stands for one."""
+_SCOPE_WIDTH = 40
+"""Cells of a scope in the line about filters."""
+
+
+def _columns(*, rank: int, graphs: Mapping[str, str], rounds: bool) -> tuple[Column, ...]:
     widest = max(map(len, graphs.values()), default=0)
     return (
         Column("", 1, frozen=True, searched=False),
         Column("step", 4, right=True, frozen=True, searched=False),
-        *((Column("rank", 4, right=True, frozen=True, searched=False),) if many_ranks else ()),
+        *((Column("rank", rank, right=rank == _RANK_WIDTH, frozen=True, searched=False),) if rank else ()),
         *((Column("graph", min(max(widest, 5), 16), right=True, frozen=True),) if graphs else ()),
         Column("node", 18, elastic=4),
         Column("slot", 8 if rounds else 5, searched=False),

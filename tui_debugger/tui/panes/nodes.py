@@ -99,13 +99,12 @@ def make_marks(
     import numpy as np
 
     from tui_debugger.graph.table import NodeFlag
-    from tui_debugger.model import Verdict
 
     marked = [np.zeros(len(nodes), np.bool_) for _ in range(4)]
     if result is not None:
         hits = result.hits
         # A table that was just built anew may be shorter than the last check's.
-        found = (hits.node < len(nodes)) & (hits.rank == place[0]) & (hits.verdict == Verdict.FINDING)
+        found = (hits.node < len(nodes)) & (hits.rank == place[0]) & hits.found()
         here = hits.at(*place)
         for mask, which in zip(marked, (here, here & hits.origin, ~here, ~here & hits.origin), strict=True):
             mask[hits.node[found & which]] = True

@@ -1,0 +1,212 @@
+"""The hit list on several ranks, by keyboard: one row a tensor, filters, orders, what could not be judged."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import numpy as np
+import pytest
+
+from tests.sources.memory import MemorySource, Op
+from tests.tui.conftest import OpenScreen
+from tests.tui.driver import Driver, opened_by
+from tui_debugger.model import NodeKind, NodeSelection, NodeSelector, ProgressFn, Side
+from tui_debugger.session import Session
+
+NAN = "mindspore-2.0-nan"
+SIZES = pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 50)])
+NAMES = (
+    "Default/embed-Net/Gather-op1",
+    "Default/body-Net/Mul-op2",
+    "Default/body-Net/Add-op10",
+    "Default/head/Log-op9",
+)
+OPS = [Op(name, name.rpartition("/")[2].partition("-")[0]) for name in NAMES]
+RANKS = 8
+EVERYTHING = NodeSelection((NodeSelector(NodeKind.CATEGORY, "tensor"),))
+
+
+def values(rank: int, step: int) -> dict[tuple[str, Side, int], np.ndarray]:
+    """Large values in Mul on all ranks, from step 1 NaN in Log on all, and large ones in Add on ranks 2 and 3."""
+    outputs = {
+        "Gather-op1": np.zeros(2),
+        "Mul-op2": np.full(4, 9.0),
+        "Add-op10": np.full(64, 9.0 if step and rank in {2, 3} else 0.0),
+        "Log-op9": np.full(2, np.nan if step else 0.0),
+    }
+    return {(name, Side.OUTPUT, 0): outputs[name.rpartition("/")[2]].astype(np.float32) for name in NAMES}
+
+
+@asynccontextmanager
+async def eight_ranks(size: tuple[int, int] = (200, 50), *, overflow: bool = True) -> AsyncIterator[Driver]:
+    """The hit list of a run of eight ranks and two steps."""
+
+    def open_session(progress: ProgressFn) -> Session:
+        source = MemorySource({r: {s: values(r, s) for s in (0, 1)} for r in range(RANKS)}, ops=OPS)
+        session = Session(source)
+        session.watchpoints.add("tensor_too_large", (("max_gt", 5.0),), EVERYTHING)
+        if overflow:
+            session.watchpoints.add("tensor_overflow", (), EVERYTHING)
+        session.open(progress)
+        return session
+
+    async with opened_by(open_session, size=size, title="eight", recommended=False, step=0) as screen:
+        await press(screen, "4", "g")
+        yield screen
+
+
+async def press(screen: Driver, *keys: str) -> None:
+    for key in keys:
+        await screen.press(key)
+        await screen.settled()
+
+
+def listed(screen: Driver) -> list[str]:
+    """Ranks and operator of each row."""
+    rows = screen.main.hits_pane.rows
+    assert rows is not None
+    found = []
+    for row in range(rows.row_count):
+        cells = [str(cell) for cell in rows.cells(row)]
+        found.append(f"{cells[1]} {cells[2]} {cells[3].split()[0]}" if len(cells) > 2 else cells[1])
+    return found
+
+
+def current(screen: Driver) -> tuple[int, int, str]:
+    hit = screen.main.hits_pane.current
+    assert hit is not None
+    return hit.key.rank, hit.key.step, hit.key.node.rpartition("/")[2]
+
+
+@SIZES
+async def test_ranks_are_one_row_that_unfolds(size: tuple[int, int]) -> None:
+    async with eight_ranks(size) as screen:
+        folded = ["0 ▸0–7 Mul-op2", "1 ▸0–7 Mul-op2", "1 ▸2–3 Add-op10", "1 ▸0–7 Log-op9"]
+        assert listed(screen) == folded
+        assert screen.main.hits_pane.count == "26 in 4 rows · at step 0: 8 · by step"
+        assert "▸0–7" in screen.text
+        assert "26 findings" in screen.text, "the header counts the same"
+        await press(screen, "down", "down", "space")
+        assert listed(screen) == [*folded[:2], "1 ▾2–3 Add-op10", "1 └ 2 Add-op10", "1 └ 3 Add-op10", folded[3]]
+        assert "└ 3" in screen.text
+        await press(screen, "down", "down", "space")
+        assert listed(screen) == folded
+        assert screen.main.hits_pane.table.cursor_row == 2, "from a rank to the row that it stood below"
+        await press(screen, "asterisk")
+        assert len(listed(screen)) == 4 + 26
+        assert screen.main.hits_pane.table.cursor_row == 18, "the cursor stays on its tensor"
+        await press(screen, "space")
+        assert len(listed(screen)) == 4 + 24, "one row folds, the others stay as they are"
+        await press(screen, "asterisk")
+        assert listed(screen) == folded
+
+
+@SIZES
+async def test_n_and_enter_go_to_the_rank_that_is_shown_where_it_is_among_them(size: tuple[int, int]) -> None:
+    async with eight_ranks(size) as screen:
+        state = screen.main.state
+        await press(screen, "greater_than_sign", "greater_than_sign", "greater_than_sign")
+        assert (state.rank, current(screen)) == (3, (3, 0, "Mul-op2"))
+        places = []
+        for _ in range(4):
+            await press(screen, "n")
+            places.append((state.rank, state.step))
+        assert places == [(3, 1), (3, 1), (3, 1), (3, 1)]
+        assert "this is the last hit" in screen.main.footer.notice
+        await press(screen, *["greater_than_sign"] * 4, "4", "g", "down", "down", "enter")
+        assert (state.rank, state.step) == (2, 1), "the row of ranks 2 and 3 leads to the first of them"
+        assert "Add-op10" in screen.main.nodes_pane.nodes.names[state.row]  # type: ignore[union-attr] # it is there
+        await press(screen, "4", "space", "down", "down", "enter")
+        assert (state.rank, current(screen)) == (3, (3, 1, "Add-op10")), "a row below leads to its own rank"
+
+
+@SIZES
+async def test_filters_say_what_they_are_and_how_they_go(size: tuple[int, int]) -> None:
+    async with eight_ranks(size) as screen:
+        pane, everything = screen.main.hits_pane, listed(screen)
+        await press(screen, "x")
+        assert listed(screen) == ["1 ▸0–7 Log-op9"]
+        assert "⌫ clears  origins  x" in screen.text
+        assert pane.count.startswith("8 of 26")
+        await press(screen, "x")
+        assert listed(screen) == everything
+        await press(screen, "g", "0")
+        assert listed(screen) == everything[:1], "this step, on every rank"
+        assert "this step  0" in screen.text
+        assert pane.count.startswith("8 of 26")
+        await press(screen, "0", "n", "4", "i")
+        assert listed(screen) == everything[:3]
+        assert "Default/body-Net  i" in screen.text
+        await press(screen, "x")
+        assert listed(screen) == []
+        assert "nothing in the list, 26 findings in the run: ⌫ clears" in screen.text
+        await press(screen, "backspace")
+        assert listed(screen) == everything
+        assert not pane.filters.display
+        assert pane.count == "26 in 4 rows · at step 0: 8 · by step"
+
+
+@SIZES
+async def test_the_list_is_sorted_and_n_walks_it_as_it_is(size: tuple[int, int]) -> None:
+    async with eight_ranks(size) as screen:
+        orders = {
+            "severity": ["Log-op9", "Mul-op2", "Mul-op2", "Add-op10"],
+            "name": ["Add-op10", "Log-op9", "Mul-op2", "Mul-op2"],
+            "size": ["Add-op10", "Mul-op2", "Mul-op2", "Log-op9"],
+            "step": ["Mul-op2", "Mul-op2", "Add-op10", "Log-op9"],
+        }
+        for order, names in orders.items():
+            await press(screen, "comma")
+            assert [row.split()[-1] for row in listed(screen)] == names
+            assert f"by {order}" in screen.text
+            await press(screen, "g")
+            walked = [current(screen)[2]]
+            for _ in range(3):
+                await press(screen, "n")
+                walked.append(current(screen)[2])
+            assert walked == names
+            assert "hit 4 of 4" in screen.main.footer.notice
+
+
+@SIZES
+async def test_what_nan_kept_from_being_judged_stands_apart(size: tuple[int, int]) -> None:
+    async with eight_ranks(size) as screen:
+        await press(screen, "f")
+        await screen.type("TL")
+        await press(screen, "space", "enter")
+        assert listed(screen)[-2:] == ["NaN or Inf kept 8 tensors from being judged:", "1 ▸0–7 Log-op9"]
+        assert "NaN or Inf kept 8 tensors from being judged:" in screen.text
+        assert screen.main.hits_pane.count == "18 of 26 in 4 rows · at step 0: 8 of 8 · 8 not judged · by step"
+        await press(screen, "n", "n", "n", "n")
+        assert "this is the last hit" in screen.main.footer.notice
+        assert current(screen)[2] == "Add-op10", "it is no hit of this watchpoint"
+        await press(screen, "4", "down")
+        assert screen.main.hits_pane.current is None
+        assert "TL #1  f" in screen.text
+        for key in ("enter", "space", "e", "Y", "o", "E"):
+            await press(screen, key)
+            assert screen.app.screen is screen.main, "a heading stands for nothing"
+
+
+@SIZES
+async def test_every_count_on_the_screen_is_of_the_same_findings(
+    open_screen: OpenScreen, size: tuple[int, int]
+) -> None:
+    async with open_screen(NAN, size=size) as screen:
+        main = screen.main
+        hits = main.state.result.hits  # type: ignore[union-attr] # it was checked
+        count = f"{hits.findings:,}"
+        assert main.state.tally is not None
+        assert main.state.tally.findings == hits.findings
+        assert main.hits_pane.count.split()[0] == count
+        assert f"{count} findings" in main.header.plain
+        if main.has_class("-single"):
+            assert f"4 Hits {count}" in screen.text
+        await press(screen, "4")
+        await screen.press("slash")
+        await screen.type("weight")
+        await screen.settled()
+        shown = sum(hits.found()[at] for at in main.hits_pane.rows.shown)  # type: ignore[union-attr] # likewise
+        assert main.hits_pane.count.startswith(f"{shown:,} of {count}")
+        assert main.hits_pane.rows.row_count == len(screen.pane("hits"))  # type: ignore[union-attr] # likewise
