@@ -46,6 +46,7 @@ from tui_debugger.model import (
     turn_of,
     turns,
 )
+from tui_debugger.notes import RunNotes
 from tui_debugger.opener import read_regular
 from tui_debugger.session.following import FileState, Follower, steps_before, turn_spans
 from tui_debugger.session.watchpoints import WatchpointList, WatchpointStore
@@ -270,6 +271,10 @@ class Session:
             return None if at is None else flow.key(at)
 
         return undisturbed(found)
+
+    def notes(self, rank: int) -> RunNotes:
+        """The scalars that the program noted of its steps, as far as they are known by now; quick."""
+        return self.source.notes(rank)
 
     def turn_spans(self, rank: int) -> dict[int, tuple[int, int]]:
         """The turns of the first and the last run of every dumped step of a rank: see ``model.turns``."""
