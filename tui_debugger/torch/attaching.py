@@ -333,9 +333,14 @@ class Attachment(Handle):
 
     def note(self, **notes: Any) -> None:
         """Says scalars of the step that runs, of this training: see ``tui_debugger.torch.note``."""
-        if self._hooks.installed:
-            with self._recording.at_work():
-                self._notes.add(notes)
+        if not self._hooks.installed:
+            return
+        recording = self._recording
+        before, recording.paused = recording.paused, True  # nothing is computed that autocast could cast
+        try:
+            self._notes.add(notes)
+        finally:
+            recording.paused = before
 
     def failed(self, error: BaseException) -> None:
         """An exception ends the step, maybe the training: the flight recorder writes what no debugger sees."""

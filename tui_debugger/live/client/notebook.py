@@ -14,6 +14,8 @@ from tui_debugger.notes import LONGEST_TEXT, MOST_NOTES, Note, Notes, limited, p
 
 WAITING: Final = 4096
 """Steps whose notes wait to be sent; older ones are dropped."""
+_AS_THEY_ARE: Final = frozenset((float, int, bool))
+"""Types of values that are taken at once: limits are looked at when the step ends."""
 BATCH: Final = 1 << 20
 """Bytes of notes that are sent with one message, about: gRPC refuses messages above 4 MiB."""
 
@@ -34,7 +36,7 @@ class Notebook:
         """Takes notes of the step that runs; of two with one name the later one counts. Never raises."""
         for name, value in notes.items():
             try:
-                note = value if type(value) is float else _taken(value)
+                note = value if type(value) in _AS_THEY_ARE else _taken(value)
             except Exception as error:  # noqa: BLE001 - a broken tensor, a device out of memory ...
                 self._warn(name, f"{type(error).__name__}: {error}")
                 continue
@@ -110,8 +112,7 @@ def _taken(value: Any) -> Any:
     if _elements(value) != 1:
         return None
     if hasattr(value, "detach"):
-        value = value.detach()
-        return value.item() if value.device.type == "cpu" else value.clone()
+        return value.item() if value.device.type == "cpu" else value.detach().clone()
     # What NumPy has is in memory and may change; what others have (JAX) does not, but may not be there yet.
     return value.item() if type(value).__module__ == "numpy" else value
 
