@@ -11,6 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tui_debugger.graph.messages import GRAPH_PACKAGE, add_file, describe, message_class, pool
 from tui_debugger.live import wire
 from tui_debugger.live.client.messages import Process, metadata
 from tui_debugger.live.client.probe import Identity
@@ -65,6 +66,18 @@ def test_every_note_comes_over_the_wire(notes: dict[str, Note]) -> None:
     ((step, found),) = notes_of(received)
     assert step == 3
     assert alike(found, notes)
+
+
+def test_a_peer_that_knows_no_notes_reads_the_rest() -> None:
+    older = {name: fields.replace("; 109 notes StepNotes*", "") for name, fields in wire.MESSAGES.items()}
+    assert older != wire.MESSAGES
+    file = describe("tdbg/older.proto", "tdbg.older", older, {"TensorProto": GRAPH_PACKAGE})
+    file.dependency.append("tdbg/graph.proto")
+    add_file(pool(), file)
+    sent = metadata(Process(Identity("some"), "s", "h", 1), 3, notes=[(3, {"loss": 0.5})])
+    received = message_class("Metadata", "tdbg.older").FromString(sent.SerializeToString())
+    assert (received.step, received.session) == (3, b"s")
+    assert notes_of(wire.message("Metadata").FromString(received.SerializeToString())) == [(3, {"loss": 0.5})]
 
 
 @given(st.binary(max_size=200))
