@@ -22,11 +22,11 @@ def described(*texts: str) -> set[str]:
 
 
 def keys(value: Any, inside: str = "") -> set[str]:
-    """Every key of a document, at any depth; the kinds of the index are names, not keys."""
+    """Every key of a document, at any depth; the kinds of the index, and what a program noted, are names."""
     if isinstance(value, list):
         return set().union(*(keys(each) for each in value))
     if isinstance(value, dict):
-        own = set() if inside == "kinds" else set(value)
+        own = set() if inside in {"kinds", "notes", "recognised"} else set(value)
         return own.union(*(keys(each, name) for name, each in value.items()))
     return set()
 

@@ -17,7 +17,7 @@ def main(address: str, steps: int, **options: str) -> None:
         steps: how many.
         options: ``bad``: steps (comma-separated) whose Log of ``x`` is of a zero; ``begin``: the initial weights are
             shown before the first step; ``product``: a node reads the weight; ``grow``: the step from which on there
-            is one more tensor.
+            is one more tensor; ``note``: a text that is noted with the mean and the number of the step.
     """
     bad = {int(step) for step in options.get("bad", "").split(",") if step}
     grow = int(options.get("grow", steps))
@@ -41,6 +41,8 @@ def main(address: str, steps: int, **options: str) -> None:
         if step >= grow:
             recorder.record("net/late", log + 1, kind="add", inputs=("net/log",))
         recorder.record("fc.weight", weight, kind="weight")
+        if "note" in options:
+            recorder.note(loss=float(log.mean()), batch=step, phase=options["note"])
         recorder.step()
     recorder.close()
 

@@ -205,3 +205,24 @@ def test_what_overflowed_in_a_layer_is_saved_with_the_weights_and_the_bias_that_
     assert [origin["node"] for origin in found["origins"]] == [first]
     assert first == "last/Linear"
     assert found["not_judged"] == []
+
+
+def test_notes_come_with_the_hit_and_are_saved(listen: Listen, tmp_path: Path) -> None:
+    directory = tmp_path / "dump"
+    hits, _ = rows(listen(recorder(6, bad=3, note="warm-up"), "--watch", "TO", "--json", "--save", directory))
+    assert [hit["notes"] for hit in hits] == 2 * [{"loss": "-inf", "batch": 3, "phase": "warm-up"}]
+    assert [hit["recognised"] for hit in hits] == 2 * [{}]
+    source = open_source(directory)
+    try:
+        notes = source.notes(0)
+        assert notes.curve("batch") == ([0, 1, 2, 3, 4, 5], [0, 1, 2, 3, 4, 5])
+        assert notes.at(3)["loss"] == float("-inf")
+        assert source.steps(0)
+        assert not source.unreadable()
+    finally:
+        source.close()
+
+
+def test_a_line_of_a_hit_has_the_notes_of_its_step(listen: Listen) -> None:
+    answer = listen(recorder(4, bad=2, note="warm-up"), "--watch", "TO")
+    assert [line.partition("  loss ")[2] for line in answer.lines] == 2 * ["-Inf  batch 2  phase warm-up"]

@@ -120,3 +120,14 @@ def test_a_tensor_that_is_not_an_output_says_its_slot(tmp_path: Path) -> None:
     writer = write_dump(tmp_path, steps=(0,))
     writer.tensor(0, "ReLU", RELU, np.array([np.inf], np.float32), at=("input", 3))
     assert ":in:3" in str(answer(checked(tmp_path, "TO")))
+
+
+def test_what_begins_on_every_rank_alike_is_one_origin(tmp_path: Path) -> None:
+    writer = write_dump(tmp_path, ranks=(0, 1, 2), steps=(0,))
+    for rank in (0, 1, 2):
+        for path in writer.step(0, rank=rank).glob("ReLU.*output*"):
+            path.unlink()
+        writer.tensor(0, "ReLU", RELU, np.array([np.nan, 1.0], np.float32), rank=rank)
+    found = answer(checked(tmp_path, "TO"))
+    assert str(found).startswith("Begins at step 0 of ranks 0–2: ReLU-op")
+    assert "more origin" not in str(found)

@@ -30,6 +30,7 @@ from tui_debugger.live.wire import (
     ValueSink,
 )
 from tui_debugger.model import Progress, ProgressFn, no_progress
+from tui_debugger.notes import RunNotes
 from tui_debugger.stats.records import RequiredStats
 
 Array = np.ndarray[Any, Any]
@@ -72,6 +73,7 @@ class FakeTraining:
     graphs: Sequence[bytes] = ()
     hits: Sequence[ReceivedHit] = ()
     unrecorded: Sequence[Unrecorded] = ()
+    notes: RunNotes = field(default_factory=RunNotes)
     orders: list[str] = field(default_factory=list)
     shape: Shape = (2, 3)
     watched: tuple[RemoteWatchpoint, ...] = ()

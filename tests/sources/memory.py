@@ -31,6 +31,7 @@ from tui_debugger.model import (
     no_progress,
     turns,
 )
+from tui_debugger.notes import NO_NOTES, RunNotes
 from tui_debugger.sources.base import Capability, Changes, Columns, TensorFlag, TensorPlaces, TensorTable, file_states
 from tui_debugger.stats.records import Specs
 
@@ -337,6 +338,10 @@ class MemorySource:
 
     def recorded_rows(self, rank: int, step: int) -> None:
         """Nothing is recorded."""
+
+    def notes(self, rank: int) -> RunNotes:  # noqa: ARG002 - see base.Source
+        """Nothing was noted."""
+        return NO_NOTES
 
     def written_by(self, spec: ReadSpec) -> None:
         """Names do not say it."""

@@ -55,13 +55,13 @@ async def test_two_actions_exchange_their_keys(open_screen: OpenScreen) -> None:
 
 
 async def test_keys_of_lists_trees_and_panes_can_be_chosen(open_screen: OpenScreen) -> None:
-    chosen = '[keys]\ncursor_down = ["down", "f2"]\nopen_all = "f3"\ntoggle_watch = "f4"\nnew_watchpoint = ","\n'
+    chosen = '[keys]\ncursor_down = ["down", "f2"]\nopen_all = "f3"\ntoggle_watch = "f4"\nnew_watchpoint = ";"\n'
     async with open_screen(NAN, config=config(chosen)) as screen:
         await screen.press("1", "home", "f2", "f2")
         assert screen.main.nodes_pane.table.cursor_row == 2
         await screen.press("down", "j")
         assert screen.main.nodes_pane.table.cursor_row == 3, "j is no key any more"
-        await screen.press("comma")
+        await screen.press("semicolon")
         await screen.until(lambda: screen.app.screen is not screen.main)
 
 

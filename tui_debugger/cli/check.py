@@ -113,6 +113,7 @@ def _check(arguments: argparse.Namespace) -> Report:
         disabled=sum(not watchpoint.enabled for watchpoint in given),
         notices=session.info.notices,
         graphs=several_graphs(session),
+        notes={pair: notes for pair in result.pairs if (notes := session.notes_at(*pair))},
     )
 
 

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tui_debugger import __version__
 from tui_debugger.check.by_design import by_design_text
-from tui_debugger.check.types import CheckResult
+from tui_debugger.check.types import CheckResult, Pair
 from tui_debugger.check.verdicts import Doubt, Judgement, Outcome, Tally, coverage_line, findings_line, tally_table
 from tui_debugger.cli.output import note, print_above, print_exit, print_json, print_table, print_text
 from tui_debugger.model import Hit, Verdict
+from tui_debugger.notes import ShownNote
 from tui_debugger.text.clean import clean
 from tui_debugger.text.hits import hit_text, said_words, watch_line
+from tui_debugger.text.notes import notes_row, notes_text
 from tui_debugger.text.numbers import named, plural
 from tui_debugger.text.rows import coverage_row, hit_row, key_row, part_rows, watch_row
 from tui_debugger.text.tables import Column, Cut
-from tui_debugger.text.tensors import place_text
+from tui_debugger.text.tensors import place_text, step_text
 from tui_debugger.text.writer import Meaning, meant, write_lines
 from tui_debugger.watch.condition_table import CONDITIONS, not_finite_words
 
@@ -57,6 +59,7 @@ class Report:
         disabled: watchpoints of files that were left out.
         notices: what is missing or odd in the dump.
         graphs: whether there are several, so that a name alone may mean two nodes.
+        notes: the scalars of the steps that have any, recognised ones included.
     """
 
     path: Path
@@ -69,6 +72,7 @@ class Report:
     disabled: int
     notices: tuple[str, ...]
     graphs: bool = False
+    notes: Mapping[Pair, tuple[ShownNote, ...]] = field(default_factory=dict)
 
     @property
     def exit_code(self) -> int:
@@ -92,7 +96,7 @@ def print_report(report: Report, arguments: argparse.Namespace) -> int:
     print_text("", coverage_line(report.result))
     if designed := by_design_text(report.result.hits):
         print_text(designed)
-    print_text(*_remarks(report), *_beginnings(report), verdict)
+    print_text(*_remarks(report), *_beginnings(report), *_notes(report), verdict)
     print_exit(report.exit_code)
     return report.exit_code
 
@@ -116,6 +120,7 @@ def document(report: Report) -> dict[str, Any]:
         "failing": len(judgement.failing),
         "origins": [key_row(hit.key) for hit in result.hits if hit.origin],
         "hits": [hit_row(hit) for hit in result.hits],
+        "notes": [{"rank": rank, "step": step, **notes_row(notes)} for (rank, step), notes in report.notes.items()],
         "seconds": round(result.seconds, 3),
         "cancelled": result.cancelled,
         "notices": list(report.notices),
@@ -213,6 +218,16 @@ def _remarks(report: Report) -> list[str]:
         lines.append(f"{plural(len(judgement.others), 'tensor')} with findings that --fail-on does not name")
     doubts = judgement.doubts if judgement.outcome is Outcome.FINDING else judgement.doubts[:-1]
     return lines + [meant(f"cannot judge: {_doubt(doubt)}", Meaning.DOUBT) for doubt in doubts]
+
+
+def _notes(report: Report) -> list[str]:
+    """Returns the scalars of the step that the findings begin at."""
+    failing = report.judgement.failing
+    if not failing:
+        return []
+    first = next((hit for hit in failing if hit.origin), failing[0]).key
+    notes = report.notes.get((first.rank, first.step))
+    return [f"step {step_text(first.step)}: {notes_text(notes)}"] if notes else []
 
 
 def _beginnings(report: Report) -> list[str]:

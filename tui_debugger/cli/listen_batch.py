@@ -28,10 +28,13 @@ if TYPE_CHECKING:
     from tui_debugger.check.types import Pair
     from tui_debugger.check.verdicts import Doubt, Judgement
     from tui_debugger.model import Coverage, Hit, ProgressFn, TensorKey, Watchpoint
+    from tui_debugger.notes import ShownNote
     from tui_debugger.session import CheckResult
     from tui_debugger.session.live import LiveEvent, LiveSession, LiveState
 
 
+_NOTES_ROOM: Final = 60
+"""Cells that the notes of a step take on the line of a hit."""
 _KEPT: Final = 200_000
 """The number of hits that are kept for the summary; those after them are counted only."""
 _ROOM: Final = 256 << 20
@@ -65,13 +68,14 @@ class Log:
 
     # -- while it runs -----------------------------------------------------------------------------
 
-    def report(self, pair: Pair, result: PairResult, *, graphs: bool) -> Sequence[Hit]:
+    def report(self, pair: Pair, result: PairResult, *, graphs: bool, notes: Sequence[ShownNote] = ()) -> Sequence[Hit]:
         """Prints the findings of a step, each once; returns those that are new.
 
         Args:
             pair: (rank, step).
             result: what was found there so far.
             graphs: the training has several graphs, so that a name alone may mean two nodes.
+            notes: the scalars of the step.
         """
         from tui_debugger.model import Verdict
 
@@ -86,7 +90,7 @@ class Log:
         printed[1].update((hit.key, _finders(hit)) for hit in new)
         self._keep(pair, result, len(found))
         for hit in new:
-            self._line(hit, graphs=graphs)
+            self._line(hit, notes, graphs=graphs)
         if new:
             self._open[rank], self._heard[rank] = pair, time.monotonic()
         sys.stdout.flush()
@@ -137,11 +141,13 @@ class Log:
         self._passed[rank] = max(pair[1], self._passed.get(rank, -1))
         self._said = time.monotonic()
 
-    def _line(self, hit: Hit, *, graphs: bool) -> None:
+    def _line(self, hit: Hit, notes: Sequence[ShownNote], *, graphs: bool) -> None:
+        from tui_debugger.text.notes import notes_row, notes_text
+
         if self._json:
             from tui_debugger.text.rows import hit_row
 
-            _print_json({"event": "hit", **hit_row(hit)})
+            _print_json({"event": "hit", **hit_row(hit), **notes_row(notes)})
             return
         from tui_debugger.text.hits import hit_text, said_words
         from tui_debugger.text.tables import Column, Cut, table_lines
@@ -150,8 +156,14 @@ class Log:
         words = ("◆ " if hit.origin else "") + hit_text(hit)
         where = f"step {step_text(hit.key.step)}  rank {hit.key.rank}"
         found = meant(words, Meaning.ORIGIN if hit.origin else Meaning.FINDING)
-        columns = [Column(""), Column(""), Column("", cut=Cut.END), Column("", cut=Cut.MIDDLE, weight=9)]
-        cells = [where, said_words(hit), found, place_text(hit.key, with_graph=graphs)]
+        columns = [
+            Column(""),
+            Column(""),
+            Column("", cut=Cut.END),
+            Column("", cut=Cut.MIDDLE, weight=9),
+            Column("", cut=Cut.END),
+        ]
+        cells = [where, said_words(hit), found, place_text(hit.key, with_graph=graphs), notes_text(notes, _NOTES_ROOM)]
         kept = [at for at, cell in enumerate(cells) if cell]
         row = [cells[at] for at in kept]
         write_lines(*table_lines([columns[at] for at in kept], [row], terminal_of()))
@@ -599,7 +611,9 @@ class Batch:
             self._found((rank, step), result, standing=True)
 
     def _found(self, pair: Pair, result: PairResult, *, standing: bool) -> None:
-        found = self.log.report(pair, result, graphs=bool(self.session.graph_names(pair[:1])))
+        found = self.log.report(
+            pair, result, graphs=bool(self.session.graph_names(pair[:1])), notes=self.session.notes_at(*pair)
+        )
         if found and standing and self.arguments.save is not None:
             self.log.collect(self.session, pair, result, self.progress)
         if found and self.arguments.stop_on_hit:

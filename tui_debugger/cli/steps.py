@@ -29,8 +29,11 @@ if TYPE_CHECKING:
     from argparse import _SubParsersAction
 
     from tui_debugger.model import ProgressFn
+    from tui_debugger.notes import ShownNote
     from tui_debugger.session import Session
 
+_NOTES_ROOM = 60
+"""Cells that the notes of a step take in the table."""
 _Place = tuple[int, int, int, int]
 """(rank, step, root graph, round)."""
 COUNTED = 100
@@ -43,8 +46,9 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
         commands,
         "steps",
         "list steps and run history",
-        "Lists which graph ran at which step, in the order in which they ran, whether its tensors were dumped, and "
-        "how many. A step of which a graph ran several times is marked #1, #2.",
+        "Lists which graph ran at which step, in the order in which they ran, whether its tensors were dumped, "
+        "how many, and what the program noted (loss, learning rate). A step of which a graph ran several times is "
+        "marked #1, #2.",
     )
     count = parser.add_mutually_exclusive_group()
     count.add_argument(
@@ -67,6 +71,7 @@ class _Run:
         is_root: False for a graph that others call, as control flow has them.
         turn: see ``model.GraphRun``.
         tensors: how many were dumped; None when they were not counted.
+        notes: the scalars of its step; a loss is looked for where tensors are counted.
     """
 
     rank: int
@@ -79,10 +84,14 @@ class _Run:
     turn: int = 0
     tensors: int | None = None
     unreadable: bool = False
+    notes: tuple[ShownNote, ...] = ()
 
     def row(self) -> dict[str, object]:
         """For JSON; the order of the rows is that of the runs."""
-        return {name: value for name, value in asdict(self).items() if name != "turn"}
+        from tui_debugger.text.notes import notes_row
+
+        plain = {name: value for name, value in asdict(self).items() if name not in {"turn", "notes"}}
+        return {**plain, **notes_row(self.notes)}
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -100,12 +109,15 @@ def _list_steps(arguments: argparse.Namespace) -> int:
         pairs = sorted({(run.rank, run.step) for run in runs if run.has_data})
         counted = len(pairs) <= COUNTED if arguments.count is None else bool(arguments.count)
         tensors = _count(session, pairs, progress) if counted else {}
+        if counted:
+            session.find_losses(pairs, progress)
         missing = unseen(session)
     runs = [
         replace(
             run,
             tensors=_of(run, tensors) if counted else None,
             unreadable=is_closed(missing.parts, run.rank, run.root_graph, run.step),
+            notes=session.notes_at(run.rank, run.step),
         )
         for run in runs
     ]
@@ -214,20 +226,24 @@ _COLUMNS = {
     "data": Column("data", weight=7),
     "tensors": Column("tensors", right=True, weight=5),
     "graph": Column("graph", cut=Cut.END, weight=8),
+    "notes": Column("notes", cut=Cut.END, weight=2),
 }
 
 
 def _print(runs: Sequence[_Run], counted: bool) -> None:
+    from tui_debugger.text.notes import notes_text
     from tui_debugger.text.tensors import round_text
 
     summary = _summary(runs)
-    titles = ["rank", "step", "root", "data", *(["tensors"] if counted else []), "graph"]
+    noted = any(run.notes for run in runs)
+    titles = ["rank", "step", "root", "data", *(["tensors"] if counted else []), "graph", *(["notes"] if noted else [])]
     rows = []
     for run in runs:
         count = [f"{run.tensors:,}"] if counted else []
         step = f"{run.step}{round_text(run.round)}"
         cells = [str(run.rank), step, str(run.root_graph), _data(run)]
-        rows.append([*cells, *count, run.graph + _kind(run.is_root)])
+        notes = [notes_text(run.notes, _NOTES_ROOM)] if noted else []
+        rows.append([*cells, *count, run.graph + _kind(run.is_root), *notes])
     print_table([_COLUMNS[title] for title in titles], rows)
     write_lines("")
     table = [[str(each.rank), each.ran, each.dumped or "–", each.graph + _kind(each.is_root)] for each in summary]

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from tui_debugger.diagnose.trend import Series
     from tui_debugger.model import ProgressFn, TensorKey
+    from tui_debugger.notes import RunNotes
     from tui_debugger.session import Session
     from tui_debugger.session.naming import Found
 
@@ -56,6 +57,7 @@ examples:
   tdbg trend DUMP head.weight
   tdbg trend DUMP fc1.weight fc2.weight --metric norm --log
   tdbg trend DUMP Log-op381:out:0 --metric min,max --json
+  tdbg trend DUMP --notes
 """
 BACK = 100
 """The number of steps that are looked through, from the last one backwards, for one in which a node was dumped."""
@@ -81,7 +83,12 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
         DESCRIPTION,
         EPILOG,
     )
-    add_node(parser, "every output (several tensors share a plot, up to nine)", nargs="+")
+    add_node(parser, "every output (several tensors share a plot, up to nine)", nargs="*")
+    parser.add_argument(
+        "--notes",
+        action="store_true",
+        help="draw what the program noted (loss, learning rate), or a loss that was recognised; NODE may be left out",
+    )
     parser.add_argument(
         "--metric",
         type=_metrics,
@@ -115,16 +122,20 @@ def _run(arguments: argparse.Namespace) -> int:
         with progress_bar() as bar, interruptible(bar) as progress:
             session, series = _read(arguments, progress)
             notes, graphs = _notes(session, series), several_graphs(session)
+            notes_of = _noted(session, arguments, series, progress) if arguments.notes else {}
             missing = unseen(session, graph=False)
         missing.print_note()
-        known = sum(each.known for each in series)
+        known = sum(each.known for each in series) + sum(len(each.curves()) for each in notes_of.values())
         code = missing.code(0 if known else 2)
         if arguments.json:
-            print_json({**_document(arguments, series, code), **missing.rows})
+            print_json({**_document(arguments, series, notes_of, code), **missing.rows})
         else:
             width = arguments.width or max(shutil.get_terminal_size().columns, 20)
             metrics = arguments.metric or (("max", "mean", "min") if len(series) == 1 else ("norm",))
-            _print(series, PlotOptions(metrics, width, arguments.height, arguments.log, arguments.limit), graphs=graphs)
+            wish = PlotOptions(metrics, width, arguments.height, arguments.log, arguments.limit)
+            _print_notes(notes_of, wish)
+            if series:
+                _print(series, wish, graphs=graphs)
         for text in notes:
             note(text)
     if not known:
@@ -138,6 +149,8 @@ def _read(arguments: argparse.Namespace, progress: ProgressFn) -> tuple[Session,
     from tui_debugger.diagnose.trend import MOST, trend
     from tui_debugger.session.naming import find_node
 
+    if not arguments.node and not arguments.notes:
+        raise TdbgError("nothing to draw", hint="name a NODE, or give --notes")
     session = open_session(arguments.path, arguments, progress)
     steps: dict[int, list[int]] = {}
     for rank, step in pairs_of(session, arguments):
@@ -149,7 +162,7 @@ def _read(arguments: argparse.Namespace, progress: ProgressFn) -> tuple[Session,
     keys: dict[TensorKey, None] = {}
     for text in arguments.node:
         keys.update(dict.fromkeys(_keys(session, find_node(tables, scope, text), steps)))
-    if not keys:
+    if not keys and arguments.node:
         raise TdbgError(
             "no such tensor was dumped", where=" ".join(arguments.node), hint="`tdbg show` lists what a node has"
         )
@@ -214,6 +227,42 @@ def _keys(session: Session, found: Found, steps: dict[int, list[int]]) -> list[T
     return keys
 
 
+def _noted(
+    session: Session, arguments: argparse.Namespace, series: list[Series], progress: ProgressFn
+) -> dict[int, RunNotes]:
+    """The notes of the chosen ranks; looks for losses in the chosen steps where nothing was noted."""
+    ranks = {each.key.rank for each in series} or {rank for rank, _ in pairs_of(session, arguments)}
+    session.find_losses([pair for pair in pairs_of(session, arguments) if pair[0] in ranks], progress)
+    return {rank: session.run_notes(rank) for rank in sorted(ranks)}
+
+
+def _print_notes(notes_of: dict[int, RunNotes], wish: PlotOptions) -> None:
+    from tui_debugger.diagnose.trend import Canvas, drawing, note_groups
+    from tui_debugger.text.clean import clean
+    from tui_debugger.text.notes import value_text
+
+    for rank, notes in notes_of.items():
+        if not len(notes):
+            write_lines(f"rank {rank}: nothing was noted, and no loss was recognised")
+            continue
+        write_lines(f"rank {rank}: notes of {len(notes):,} steps")
+        for group in note_groups(notes):
+            write_lines("")
+            lines = drawing((), group, Canvas(wish.width, wish.height, wish.log), notes).lines
+            write_lines(*(line.rstrip() for line in lines))
+        write_lines("")
+        names, rows = notes.names(), notes.all()
+        shown = rows[-wish.limit :] if wish.limit else rows
+        cells = [
+            [str(step), *(value_text(each[name]) if name in each else "" for name in names)] for step, each in shown
+        ]
+        columns = [Column("step", right=True, weight=9), *(Column(clean(name), cut=Cut.END) for name in names)]
+        print_table(columns, cells)
+        if len(shown) < len(rows):
+            write_lines(f"… {len(rows) - len(shown):,} steps before (--limit 0 prints all)")
+        write_lines("")
+
+
 def _print(series: list[Series], wish: PlotOptions, *, graphs: bool) -> None:
     from tui_debugger.diagnose.trend import MARKS, TITLES, Canvas, Group, about, cells, drawing, name
 
@@ -255,19 +304,23 @@ def _row(row: tuple[str, ...]) -> tuple[str, ...]:
     return (row[0], mark, *rest)
 
 
-def _document(arguments: argparse.Namespace, series: list[Series], code: int) -> dict[str, Any]:
+def _document(
+    arguments: argparse.Namespace, series: list[Series], notes_of: dict[int, RunNotes], code: int
+) -> dict[str, Any]:
     from tui_debugger import __version__
-    from tui_debugger.diagnose.trend import rows
+    from tui_debugger.diagnose.trend import note_rows, rows
     from tui_debugger.text.rows import key_row, meta_row
 
     tensors = []
     for each in series:
         where = {name: value for name, value in key_row(each.key).items() if name != "step"}
         tensors.append({**where, **meta_row(each.meta), "steps": rows(each)})
+    notes = [{"rank": rank, "steps": note_rows(each)} for rank, each in notes_of.items()]
     return {
         "command": "trend",
         "path": str(arguments.path),
         "exit_code": code,
         "tensors": tensors,
+        **({"notes": notes} if notes_of else {}),
         "version": __version__,
     }

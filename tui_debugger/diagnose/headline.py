@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
 from tui_debugger.check.hits import HitList, is_overflow
 from tui_debugger.check.types import CheckResult, Pair
 from tui_debugger.check.verdicts import Outcome, judge
@@ -16,7 +18,7 @@ from tui_debugger.model import Hit, ProgressFn, Side, Verdict, no_progress
 from tui_debugger.text.clean import clean
 from tui_debugger.text.hits import contents
 from tui_debugger.text.numbers import plural
-from tui_debugger.text.tensors import step_text, steps_text
+from tui_debugger.text.tensors import ranks_text, step_text, steps_text
 from tui_debugger.watch.condition_table import CONDITIONS
 
 if TYPE_CHECKING:
@@ -78,21 +80,24 @@ def headline(result: CheckResult, run: Sequence[Pair]) -> Headline:
 
 def _found(hits: HitList, result: CheckResult) -> Headline:
     """Returns where it begins: at the first origin; without one, at the first finding, NaN and Inf before others."""
-    findings = hits.with_verdict(Verdict.FINDING)
+    findings = hits.chosen(hits.found())
     origins = findings.chosen(findings.origin)
+    listed = origins if len(origins) else findings
     first = origins[0] if len(origins) else _first(findings)
     start = "Begins" if len(origins) else "First known bad" if is_overflow(first) else "Found"
-    rank = f" of rank {first.key.rank}" if len({rank for rank, _ in result.pairs}) > 1 else ""
-    more = []
-    if len(origins) > 1:
-        more.append(plural(len(origins) - 1, "more origin"))
-    elif len(findings) > 1 and not len(origins):
-        more.append(plural(len(findings) - 1, "more finding"))
+    # The same of several ranks is one thing.
+    number = int(listed.across_ranks[listed.find(first.key)])
+    ranks = listed.rank[listed.across_ranks == number]
+    rank = ""
+    if len({rank for rank, _ in result.pairs}) > 1:
+        rank = f" of rank{'' if len(ranks) == 1 else 's'} {ranks_text(ranks.tolist())}"
+    others = len(np.unique(listed.across_ranks)) - 1
+    more = plural(others, "more origin" if len(origins) else "more finding") if others else ""
     return Headline(
         Outcome.FINDING,
         f"{start} at step {step_text(first.key.step)}{rank}:",
         f"{place_of(first)}, {what_of(first)}",
-        more=" ".join(more),
+        more=more,
         hit=first,
     )
 

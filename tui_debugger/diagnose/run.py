@@ -26,6 +26,7 @@ from tui_debugger.model import (
     Watchpoint,
     no_progress,
 )
+from tui_debugger.notes import RunNotes, ShownNote
 from tui_debugger.stats.workers import Workers
 
 
@@ -79,6 +80,12 @@ class Run(Protocol):
     def pairs(self, ranks: Iterable[int] | None = None, steps: Iterable[int] | None = None) -> tuple[Pair, ...]: ...
 
     def history(self, rank: int) -> Sequence[GraphRun]: ...
+
+    def notes(self, rank: int) -> RunNotes: ...
+
+    def run_notes(self, rank: int) -> RunNotes: ...
+
+    def notes_at(self, rank: int, step: int) -> tuple[ShownNote, ...]: ...
 
     def before(self, key: TensorKey) -> TensorKey | None: ...
 

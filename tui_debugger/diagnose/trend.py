@@ -20,10 +20,12 @@ from tui_debugger.diagnose.run import Run
 from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.graph.categories import relatives
 from tui_debugger.model import Hit, Progress, ProgressFn, Side, TensorKey, TensorMeta, TensorStats, Verdict, no_progress
+from tui_debugger.notes import NO_NOTES, RunNotes
 from tui_debugger.sources.base import TensorFlag
 from tui_debugger.stats.fields import METRICS, Form
 from tui_debugger.stats.health import WORTH_A_LOOK, Health
 from tui_debugger.text.clean import clean
+from tui_debugger.text.documents import plain_values
 from tui_debugger.text.health import GLYPHS
 from tui_debugger.text.hits import said_words
 from tui_debugger.text.numbers import NONE, number, percent, plural
@@ -338,14 +340,18 @@ class Group:
     Attributes:
         metrics: ids, the first one on top.
         marks: what tells them apart where one tensor is drawn.
+        note: name of the note that is drawn instead of metrics; else empty.
     """
 
     metrics: tuple[str, ...]
     marks: str
+    note: str = ""
 
     @property
     def title(self) -> str:
-        """``max, mean, min``."""
+        """``max, mean, min``, or ``note loss``."""
+        if self.note:
+            return f"note {clean(self.note)}"
         return ", ".join(METRICS[metric].on_screen for metric in self.metrics)
 
 
@@ -368,6 +374,11 @@ SEVERAL: Final = tuple(Group((metric,), "") for metric in (*_ORDER, *_LATER))
 def groups_for(count: int) -> tuple[Group, ...]:
     """The plots of so many tensors."""
     return ONE if count == 1 else SEVERAL
+
+
+def note_groups(notes: RunNotes) -> tuple[Group, ...]:
+    """The plots of the scalars that the program noted, where they are numbers."""
+    return tuple(Group((), "○", name) for name in notes.curves())
 
 
 @dataclass(frozen=True, slots=True)
@@ -440,8 +451,10 @@ class Canvas:
     margin: int = 0
 
 
-def drawing(series: Sequence[Series], group: Group, canvas: Canvas) -> Drawing:
-    """Draws a group of metrics, of ``groups_for(len(series))``, of one or several tensors."""
+def drawing(series: Sequence[Series], group: Group, canvas: Canvas, notes: RunNotes = NO_NOTES) -> Drawing:
+    """Draws a group of metrics, of ``groups_for(len(series))``, of one or several tensors; or of ``note_groups``."""
+    if group.note:
+        return _note_drawing(series, group, canvas, notes)
     curves, legend = [], []
     ranks = [each.key.rank for each in series]
     graphs = len({each.key.graph for each in series}) > 1
@@ -462,6 +475,29 @@ def drawing(series: Sequence[Series], group: Group, canvas: Canvas) -> Drawing:
         at = np.flatnonzero(codes)
         np.maximum.at(marks, plot.columns(each.steps[at].astype(np.float64)), codes[at])
     return Drawing(group, plot, marks, tuple(legend), canvas.log, not np.isfinite(values).any())
+
+
+def _note_drawing(series: Sequence[Series], group: Group, canvas: Canvas, notes: RunNotes) -> Drawing:
+    """Draws a note over the steps of the tensors, so that it stands below their plots; without any over its own."""
+    noted, found = notes.curve(group.note)
+    steps, values = np.array(noted, np.float64), np.array(found, np.float64)
+    axis = np.concatenate([each.steps for each in series]).astype(np.float64) if series else steps
+    if series and len(axis):
+        inside = (steps >= axis.min()) & (steps <= axis.max())
+        steps, values = steps[inside], values[inside]
+    curves = [Curve(steps, values, group.marks)]
+    axes = Axes(x_axis_of(np.sort(axis)), axis_of(values, log=canvas.log))
+    plot = draw(curves, axes, canvas.width, canvas.height, canvas.dots, margin=canvas.margin)
+    marks = np.zeros(plot.width, np.uint8)
+    codes = np.where(np.isnan(values), Health.NAN, np.where(np.isinf(values), Health.INF, Health.ABSENT))
+    at = np.flatnonzero(codes)
+    np.maximum.at(marks, plot.columns(steps[at]), codes[at].astype(np.uint8))
+    return Drawing(group, plot, marks, (), canvas.log, not np.isfinite(values).any())
+
+
+def note_rows(notes: RunNotes) -> list[dict[str, object]]:
+    """Every step that has notes, for JSON and CSV: values by name."""
+    return [{"step": step, "notes": plain_values(dict(of_step))} for step, of_step in notes.all()]
 
 
 def worth_marking(series: Series) -> UInt8:
@@ -516,10 +552,10 @@ def _place(point: Point) -> str:
     return f"{step_text(step)}#{number}" if number else step_text(step)
 
 
-def step_words(series: Series, index: int) -> str:
-    """Returns what the table leaves out of one step: the other statistics, or why there are none."""
+def step_words(series: Series, index: int, notes: str = "") -> str:
+    """Returns what the table leaves out of one step: its ``notes``, other statistics, or why there are none."""
     point = series.point(index)
-    words = [f"step {_place(point)}"]
+    words = [f"step {_place(point)}", *([notes] if notes else [])]
     if int(series.state[index]) in (State.MEASURED, State.RECORDED):
         more = ("abs_mean", "std", "zero", *_LATER)
         words += [f"{METRICS[each].on_screen} {shown(each, float(series.of(each)[index]))}" for each in more]

@@ -7,6 +7,7 @@ A .npy file is written piece by piece: a tensor that arrives in chunks need not 
     ROOT/rank_R/.dump_metadata/         who trained
                /graphs/                 ms_output_trace_code_graph_N.pb
                /execution_order/        order of operators, steps that ran
+               /notes.jsonl         scalars that the program noted, a line for each step
                /NET/ROOT_GRAPH/STEP/    TYPE.NAME.0.0.TIME.output.SLOT.DefaultFormat.DTYPE.npy, statistic.csv
 
 Names are spelled as MindSpore 2.4 to 2.6 does (the full name, ``/`` as ``--``, the element type at the end): the one
@@ -34,6 +35,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tui_debugger.model import TensorMeta, TensorStats
+from tui_debugger.notes import NOTES_FILE, Notes, notes_line
 from tui_debugger.stats.dtypes import canonical_name, dtype_of, name_of
 
 PART: Final = ".part"
@@ -244,6 +246,13 @@ class DumpWriter:
         lines = "".join(f"{step}\n" for step in sorted(set(steps)) if step >= 0)
         path = self._directory("execution_order") / f"ms_global_execution_order_graph_{root_graph}.csv"
         path.write_text(lines, encoding="utf-8")
+
+    def notes(self, notes: Iterable[tuple[int, Notes]]) -> None:
+        """Writes the scalars that the program noted of its steps, where there are any: see ``notes``."""
+        lines = [notes_line(step, of_step) for step, of_step in notes if of_step and step >= 0]
+        if lines:
+            self.path.mkdir(parents=True, exist_ok=True)
+            (self.path / NOTES_FILE).write_text("".join(lines), encoding="utf-8")
 
     def step(self, step: int, root_graph: int = 0) -> Path:
         """The directory of a step; made where it is missing."""

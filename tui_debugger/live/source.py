@@ -18,6 +18,7 @@ from tui_debugger.live.rank import LiveRank, LiveTable
 from tui_debugger.live.spool import LIMIT, Key, Spool
 from tui_debugger.live.wire import Event, Phase, Stop, Training, Trainings, Unrecorded
 from tui_debugger.model import GraphRun, ProgressFn, ReadSpec, RunInfo, UnreadablePart, no_progress, turns
+from tui_debugger.notes import NO_NOTES, RunNotes
 from tui_debugger.sources.base import Capability, Changes, TensorTable
 
 if TYPE_CHECKING:
@@ -249,6 +250,11 @@ class LiveSource:
 
     def recorded_rows(self, rank: int, step: int) -> None:
         """Nothing is recorded."""
+
+    def notes(self, rank: int) -> RunNotes:
+        """The scalars that the program noted."""
+        live = self.live(rank)
+        return live.training.notes if live is not None else NO_NOTES
 
     def written_by(self, spec: ReadSpec) -> None:
         """Names do not say it."""

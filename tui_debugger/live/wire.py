@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol
 
 from tui_debugger.graph.messages import GRAPH_PACKAGE, Messages, add_file, describe, message_class, pool
 from tui_debugger.model import ParamResult, ProgressFn, TensorMeta, TensorStats, no_progress
+from tui_debugger.notes import RunNotes
 from tui_debugger.stats.fields import SENT, Form
 
 PACKAGE: Final = "tdbg.live"
@@ -54,7 +55,9 @@ MESSAGES: Final[Messages] = {
     "Metadata": """1 device_name bytes; 2 cur_step int32; 3 backend bytes; 4 cur_node bytes; 5 training_done bool;
         6 graph_num int32; 7 ms_version bytes; 100 rank int32; 101 world_size int32; 102 client bytes;
         103 features int32; 104 step int64; 105 host bytes; 106 pid int64; 107 session bytes;
-        108 unrecorded Unrecorded*""",
+        108 unrecorded Unrecorded*; 109 notes StepNotes*""",
+    "StepNotes": "1 step int64; 2 notes Note*",
+    "Note": "1 name bytes; 2 real double; 3 integer int64; 4 truth bool; 5 text bytes",
     "Unrecorded": "1 what bytes; 2 count int64; 3 example bytes; 4 step int64",
     "Chunk": "1 buffer bytes; 2 finished bool",
     "EventReply": """1 status int32; 2 exit bool; 3 run_cmd RunCMD; 4 set_cmd SetCMD; 5 view_cmd ViewCMD;
@@ -77,7 +80,8 @@ MESSAGES: Final[Messages] = {
 }
 """``Metadata.step`` is the step that the training stands after (or in, with ``cur_node``), -1 before the first;
 ``unrecorded`` is all that the training ran so far and could not show, with ``step`` the first step of it; ``session``
-is random and the same as long as a training process lives, so that one that comes back is known again.
+is random and the same as long as a training process lives, so that one that comes back is known again; ``notes`` are
+those of steps that ended, of which nothing was said before: each has one of the four values.
 ``RunCMD.ahead`` is how many more steps it may run without asking, as long as no watchpoint has anything to say of them.
 In ``Statistics`` neg_zero_count and pos_zero_count are the numbers of negative and positive elements; the fields from
 100 on are those of ``stats.fields``: one that is absent has no value (no finite element), or the client is older."""
@@ -345,6 +349,10 @@ class Training(Protocol):
     @property
     def unrecorded(self) -> Sequence[Unrecorded]:
         """All that it ran so far and could not record."""
+
+    @property
+    def notes(self) -> RunNotes:
+        """The scalars that the program noted, by step."""
 
     def set_watchpoints(self, watchpoints: Sequence[RemoteWatchpoint]) -> None:
         """The list as it should be. The client learns of the differences with the next ``run`` or ``recheck``."""

@@ -143,6 +143,7 @@ def _save_rank(
     steps = [step for step in live.steps() if live.kept(step) is not None]
     for root in sorted({each.root_id for each in graph.nodes.graphs if each.is_root}):
         writer.history(steps, root)
+    writer.notes(live.training.notes.all())
     for number, step in enumerate(steps):
         kept = live.kept(step)
         if kept is None:

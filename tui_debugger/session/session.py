@@ -26,6 +26,7 @@ from tui_debugger.check.step import Checker
 from tui_debugger.check.sweep import Sweep, TensorChoice
 from tui_debugger.check.tensors import HitsOf, hits_in, measured, opened, row_of, tensor_rows
 from tui_debugger.check.types import CheckResult, Pair, SourceExcerpt, TensorRow
+from tui_debugger.diagnose.loss import recognised_losses
 from tui_debugger.diagnose.origin.search import OriginReport, search, search_step
 from tui_debugger.graph.search import NodeQuery, match, select
 from tui_debugger.graph.stacks import StackIndex, stack_index
@@ -46,11 +47,13 @@ from tui_debugger.model import (
     turn_of,
     turns,
 )
+from tui_debugger.notes import RunNotes, ShownNote
 from tui_debugger.opener import read_regular
 from tui_debugger.session.following import FileState, Follower, steps_before, turn_spans
 from tui_debugger.session.watchpoints import WatchpointList, WatchpointStore
 from tui_debugger.sources.base import Capability, Changes, Source
 from tui_debugger.stats.workers import Workers
+from tui_debugger.text.notes import RECOGNISED
 from tui_debugger.watch.recommended import NO_CHANGES, RecommendedChanges, recommended
 
 _KEPT = 256
@@ -197,6 +200,7 @@ class Session:
         self._follower = Follower(source, self._cache)
         self._checks = self._new_checks(self.watchpoints.snapshot)
         self._selections = Selections()
+        self._losses: dict[Pair, tuple[ShownNote, ...]] = {}
 
     @property
     def workers(self) -> Workers:
@@ -273,6 +277,33 @@ class Session:
             return None if at is None else flow.key(at)
 
         return retry_when_renumbered(found)
+
+    def notes(self, rank: int) -> RunNotes:
+        """The scalars that the program noted of its steps, as far as they are known by now; quick."""
+        return self.source.notes(rank)
+
+    def notes_at(self, rank: int, step: int) -> tuple[ShownNote, ...]:
+        """The notes of a step, and the losses that were recognised in it by now (see ``find_losses``); quick."""
+        noted = tuple(ShownNote(name, value) for name, value in self.notes(rank).at(step).items())
+        names = {each.name for each in noted}
+        return (*noted, *(each for each in self._losses.get((rank, step), ()) if each.name not in names))
+
+    def run_notes(self, rank: int) -> RunNotes:
+        """All notes of a rank, and under names that say so the losses that were recognised by now; quick."""
+        notes = RunNotes(self.notes(rank).all())
+        names = set(notes.names())
+        found = [(step, losses) for (of, step), losses in list(self._losses.items()) if of == rank]
+        for step, losses in found:
+            notes.add(
+                [(step, {f"{each.name} ({RECOGNISED})": each.value for each in losses if each.name not in names})]
+            )
+        return notes
+
+    def find_losses(self, pairs: Iterable[Pair], progress: ProgressFn = no_progress) -> None:
+        """Looks for the losses of steps, unless they are known: see ``diagnose.loss``. A check does so by itself."""
+        for rank, step in pairs:
+            if (rank, step) not in self._losses:
+                self._losses[rank, step] = retry_when_renumbered(partial(recognised_losses, self, rank, step, progress))
 
     def turn_spans(self, rank: int) -> dict[int, tuple[int, int]]:
         """The turns of the first and the last run of every dumped step of a rank: see ``model.turns``."""
@@ -512,7 +543,15 @@ class Session:
         ``progress`` may raise CancelledError: the result then holds what was finished and says so.
         ``on_result`` gets the result of every finished pair while the rest is still running.
         """
-        return self._checks.check(pairs, progress, on_result)
+
+        def finished(result: CheckResult) -> None:
+            self.find_losses(result.pairs)
+            if on_result is not None:
+                on_result(result)
+
+        result = self._checks.check(pairs, progress, finished)
+        self.find_losses(result.pairs)
+        return result
 
     def checks(self, others: Sequence[Watchpoint] | None = None) -> Checks:
         """Returns the checks by the session's own list, with all that is known; new ones by other watchpoints.
@@ -613,6 +652,9 @@ class Session:
         changes = self._follower.refresh(self._checks.known_results)
         if changes:
             self._own_cache = StatsCache()
+            outdated = {*changes.grown_steps}
+            kept = {pair: found for pair, found in self._losses.items() if pair not in outdated}
+            self._losses = {pair: found for pair, found in kept.items() if pair[0] not in changes.rebuilt}
         return changes
 
     def close(self) -> None:

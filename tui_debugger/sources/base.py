@@ -21,6 +21,7 @@ import numpy.typing as npt
 from tui_debugger.arrays import Int64
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import GraphRun, ProgressFn, ReadSpec, RunInfo, Side, TensorStats, UnreadablePart, no_progress
+from tui_debugger.notes import RunNotes
 from tui_debugger.stats.records import Specs
 
 if TYPE_CHECKING:
@@ -265,6 +266,9 @@ class Source(Protocol):
 
         Every row has ``Op Name``, ``IO`` and ``Slot``.
         """
+
+    def notes(self, rank: int) -> RunNotes:
+        """The scalars that the program noted of its steps, as far as they are known by now; may grow. Quick."""
 
     def written_by(self, spec: ReadSpec) -> Writer | None:
         """Returns what the name of a tensor's file says of the operator that wrote it; None where it does not say."""

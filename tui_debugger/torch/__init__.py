@@ -1,8 +1,8 @@
 """The training side for PyTorch: ``import tui_debugger.torch as tdbg; tdbg.attach(model, optimizer)``.
 
 With an optimizer no other line of the training changes: its ``step`` ends a step. Without one, or with several, put
-``with tdbg.step():`` around each step. Without an address (argument, or ``TDBG_HOST``/``TDBG_PORT``) nothing happens at
-all: no hook is installed and no thread is started.
+``with tdbg.step():`` around each step. ``tdbg.note(loss=loss, lr=lr)`` says scalars of the step that runs. Without an
+address (argument, or ``TDBG_HOST``/``TDBG_PORT``) nothing happens at all: no hook is installed, no thread is started.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from tui_debugger.errors import TdbgError
 if TYPE_CHECKING:
     from tui_debugger.live.client.flight import Flight
     from tui_debugger.live.client.probe import TrainingTerminated
-    from tui_debugger.torch.attaching import Handle, attach, step
+    from tui_debugger.torch.attaching import Handle, attach, note, step
 
-__all__ = ["Flight", "Handle", "TrainingTerminated", "attach", "step"]
+__all__ = ["Flight", "Handle", "TrainingTerminated", "attach", "note", "step"]
 
 _WHERE = {
     "attach": "tui_debugger.torch.attaching",
+    "note": "tui_debugger.torch.attaching",
     "step": "tui_debugger.torch.attaching",
     "Handle": "tui_debugger.torch.attaching",
     "Flight": "tui_debugger.live.client.flight",
@@ -34,8 +35,9 @@ def __getattr__(name: str) -> Any:
     from importlib import import_module
 
     try:
-        return getattr(import_module(_WHERE[name]), name)
+        found = globals()[name] = getattr(import_module(_WHERE[name]), name)
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
         raise TdbgError("PyTorch is not installed", hint="pip install torch") from error
+    return found

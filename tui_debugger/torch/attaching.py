@@ -24,6 +24,7 @@ from tui_debugger.live.client.agent import Agent, ClientHit, ClientValue, Identi
 from tui_debugger.live.client.flight import Flight
 from tui_debugger.live.client.judging import Judge, resolve
 from tui_debugger.live.client.link import TIMEOUT, Notice, Settings, settings
+from tui_debugger.live.client.notebook import Notebook
 from tui_debugger.live.wire import START, UNSENT_NODES, RemoteTensor, RemoteWatchpoint, Unrecorded
 from tui_debugger.model import TensorMeta, TensorStats
 from tui_debugger.stats.records import RequiredStats
@@ -224,6 +225,9 @@ class Handle:
     def step_end(self) -> None:
         """A step has ended."""
 
+    def note(self, **notes: Any) -> None:
+        """Says scalars of the step that runs: see ``tui_debugger.torch.note``."""
+
     def failed(self, error: BaseException) -> None:
         """An exception ends the training: the flight recorder writes what it has."""
 
@@ -266,8 +270,9 @@ class Attachment(Handle):
         self._recording.measuring = flight is not None
         self._training = Training(model, optimizers, self._recording)
         self._probe = TorchProbe(self._training, self._install, self._remove, self._end_of_recording)
-        self._flying = None if flight is None else TrainingFlight(flight, self._training, self._say)
-        self._agent = self._recording.agent = Agent(self._probe, settings)
+        self._notes = Notebook(self._say)
+        self._flying = None if flight is None else TrainingFlight(flight, self._training, self._say, self._notes)
+        self._agent = self._recording.agent = Agent(self._probe, settings, self._notes)
         self._scalers = Scalers(_weakly(self._scaler_stepped))
         weakref.finalize(self, self._scalers.remove)
         self._training.expectation.at_once = level == "op"
@@ -316,6 +321,7 @@ class Attachment(Handle):
         with self._recording.at_work():
             if self._hooks.installed:
                 self._guard(self._end_of_recording)
+                self._notes.end(self._agent.step + 1, send=self._agent.on)
                 if self._agent.step == START:
                     self._stop_at_start()
                 self._guard(self._fly)
@@ -324,6 +330,17 @@ class Attachment(Handle):
             if attached and not self._agent.attached:
                 self._guard(self._fly_on)
         self._guard(self._prepare)
+
+    def note(self, **notes: Any) -> None:
+        """Says scalars of the step that runs, of this training: see ``tui_debugger.torch.note``."""
+        if not self._hooks.installed:
+            return
+        recording = self._recording
+        before, recording.paused = recording.paused, True  # nothing is computed that autocast could cast
+        try:
+            self._notes.add(notes)
+        finally:
+            recording.paused = before
 
     def failed(self, error: BaseException) -> None:
         """An exception ends the step, maybe the training: the flight recorder writes what no debugger sees."""
@@ -615,6 +632,8 @@ _lock = threading.Lock()
 _attached: weakref.WeakKeyDictionary[torch.nn.Module, weakref.ref[Handle]] = weakref.WeakKeyDictionary()
 _current: list[Handle] = []
 """Handles that ``step`` ends the steps of."""
+_noting: tuple[weakref.ref[Handle], ...] = ()
+"""Handles that ``note`` speaks to."""
 
 
 def attach(
@@ -677,7 +696,33 @@ def attach(
     _attached[model] = weakref.ref(handle)
     with _lock:
         _current[:] = [each for each in _current if each.on] + ([] if optimizers else [handle])
+        global _noting  # noqa: PLW0603 - read without a lock at every note
+        known = [each for each in _noting if (other := each()) is not None and other.on]
+        _noting = (*known, weakref.ref(handle))
     return handle
+
+
+def note(**notes: Any) -> None:
+    """Says scalars of the step that runs, which are shown beside what is found in it, and as curves over the steps.
+
+    ::
+
+        loss = criterion(model(x), y)
+        tdbg.note(loss=loss, lr=scheduler.get_last_lr()[0], batch=number)
+        loss.backward()
+        optimizer.step()                   # ends the step: a note that comes later is one of the next step
+
+    A tensor is read when the step ends: nothing waits for the device here. Does nothing as long as no debugger is there
+    and no flight recorder runs. With several trainings in one process it is a note of each; ``handle.note`` is of one.
+
+    Args:
+        notes: numbers, bools, short texts, or tensors of one element, by name; 64 names a step at most. Of two with one
+            name in one step the later one counts. What is nothing of these is left out, with one warning.
+    """
+    for reference in _noting:
+        handle = reference()
+        if handle is not None:
+            handle.note(**notes)
 
 
 def step() -> Step:

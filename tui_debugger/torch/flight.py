@@ -15,6 +15,7 @@ from tui_debugger.live.client.agent import ClientHit
 from tui_debugger.live.client.endings import Ending
 from tui_debugger.live.client.flight import Flight, FlightRecorder, Row
 from tui_debugger.live.client.judging import Judge
+from tui_debugger.live.client.notebook import Notebook
 from tui_debugger.stats.records import RequiredStats
 from tui_debugger.torch.captures import Capture, Key, Plans, Step
 from tui_debugger.torch.exact import records
@@ -30,8 +31,14 @@ class TrainingFlight:
     are judged when it ends.
     """
 
-    def __init__(self, flight: Flight, training: Training, say: Callable[[str], None]) -> None:
+    def __init__(self, flight: Flight, training: Training, say: Callable[[str], None], notes: Notebook) -> None:
         """Waits for the end of the program.
+
+        Args:
+            flight: the settings.
+            training: the training.
+            say: tells people something, once.
+            notes: what the program notes.
 
         Raises:
             BadWatchpointError: a watch text is wrong.
@@ -41,6 +48,7 @@ class TrainingFlight:
         )
         self._training = training
         self._say = say
+        self._notes = notes
         self._step = 0
         self._attached = False
         self._withheld: Sequence[ClientHit] = ()
@@ -123,7 +131,7 @@ class TrainingFlight:
         captures = self._captures()
         with_values = recorder.flight.tensor_steps > 0
         rows = [_row(each, with_values) for each in captures.values() if each.record is not None and not each.rough]
-        recorder.keep(step, rows, partial=partial)
+        recorder.keep(step, rows, partial=partial, notes=self._notes.of(step))
         training.expectation.look_at(recording.step, recording.structure)
         self._withheld = judge_step(recording.step, recorder.judge, recheck=True)
         seen = recording.plans.judge if self._attached else Judge()

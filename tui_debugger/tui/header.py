@@ -11,6 +11,7 @@ from rich.text import Text
 
 from tui_debugger.model import Progress
 from tui_debugger.text.clean import clean
+from tui_debugger.text.notes import notes_text
 from tui_debugger.text.numbers import plural
 from tui_debugger.text.tensors import order_text, step_text
 from tui_debugger.tui import theme
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 _LISTED_STEPS = 8
 """Steps that are listed where they did not run in the order of their numbers."""
+NOTES_ROOM: Final = 36
+"""Cells that the notes of the step take at most."""
 Status = tuple[str, str, Style]
 """Glyph, words, style."""
 
@@ -93,6 +96,8 @@ def position_text(session: Session, state: ScreenState, kept: str = "dumped") ->
             text.append(f"; runs out of order (key {key_of('history')})", theme.DIM)
     elif not steps:
         text.append(f" none {kept}", theme.DOUBT)
+    if state.step is not None and (notes := session.notes_at(state.rank, state.step)):
+        text.append("  " + notes_text(notes, NOTES_ROOM), theme.STRONG)
     return text
 
 

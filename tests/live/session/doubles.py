@@ -28,6 +28,7 @@ from tui_debugger.live.wire import (
     ValueSink,
 )
 from tui_debugger.model import Progress, ProgressFn, TensorMeta, no_progress
+from tui_debugger.notes import RunNotes
 from tui_debugger.stats.blocks import measure_stats
 from tui_debugger.stats.dtypes import name_of
 
@@ -97,6 +98,7 @@ class ScriptedTraining:
         self.graphs: Sequence[bytes] = graphs
         self.hits: Sequence[ReceivedHit] = ()
         self.unrecorded: Sequence[Unrecorded] = ()
+        self.notes = RunNotes()
         self.watchpoints: Sequence[RemoteWatchpoint] = ()
         self.asked: list[tuple[str, tuple[RemoteTensor, ...]]] = []
         self.said: list[str] = []

@@ -26,6 +26,7 @@ from tui_debugger.live import wire
 from tui_debugger.live.client import messages
 from tui_debugger.live.client.link import InterruptedWait, Link, LinkLostError, Notice, Settings
 from tui_debugger.live.client.messages import PERIOD
+from tui_debugger.live.client.notebook import Notebook
 from tui_debugger.live.client.probe import ClientHit, ClientValue, Identity, Probe, TrainingTerminated
 from tui_debugger.live.wire import START, RemoteTensor, RemoteWatchpoint
 
@@ -170,8 +171,9 @@ class Conversation:
         ahead: steps that may end without a word, because nothing is to be said of them.
     """
 
-    def __init__(self, link: Link, probe: Probe, session: str) -> None:
+    def __init__(self, link: Link, probe: Probe, session: str, notes: Notebook) -> None:
         self.link = link
+        self._notes = notes
         self.node: str | None = None
         self.ahead = 0
         self._asked = 0.0
@@ -228,10 +230,13 @@ class Conversation:
         self.node, self.ahead = None, 0
         failures = 0
         while True:
-            where = messages.metadata(self._process, step, node, unrecorded=self._probe.unrecorded())
+            notes = self._notes.batch()
+            where = messages.metadata(self._process, step, node, unrecorded=self._probe.unrecorded(), notes=notes)
             command = self.link.call("WaitCMD", where, patient=True, limit=limit)
             if command is None:
                 return
+            if command.status == wire.OK:
+                self._notes.sent(notes)
             if command.status != wire.OK:
                 failures += 1
                 self._after_failure(failures)
@@ -254,6 +259,8 @@ class Conversation:
         """
         if self.ahead <= 0 or self.link.lost.is_set() or time.monotonic() - self._asked > UNASKED:
             return False
+        if self._notes.urgent:
+            return False
         self.ahead -= 1
         return True
 
@@ -262,7 +269,10 @@ class Conversation:
         self.link.timeout = limit
         if not self.link.lost.is_set():
             left = self._probe.unrecorded()
-            self.link.call("SendMetadata", messages.metadata(self._process, step, done=True, unrecorded=left))
+            notes = self._notes.batch()
+            last = messages.metadata(self._process, step, done=True, unrecorded=left, notes=notes)
+            self.link.call("SendMetadata", last)
+            self._notes.sent(notes)
 
     def _run(self, command: Any) -> None:
         self._send_watchpoints()
@@ -338,19 +348,22 @@ class Agent:
 
     Attributes:
         step: the step that ended last, ``START`` (-1) before the first.
+        notes: what the program says of its steps.
     """
 
-    def __init__(self, probe: Probe, settings: Settings) -> None:
+    def __init__(self, probe: Probe, settings: Settings, notes: Notebook | None = None) -> None:
         """Starts to look for the debugger in the background when there is an address, else does nothing.
 
         Args:
             probe: the framework's tensors.
             settings: from ``address.settings(address)``, which knows the environment.
+            notes: where the program puts its notes; None: one of its own.
         """
         self.step = START
         self._probe = probe
         self._settings = settings
         self._say = Notice()
+        self.notes = notes if notes is not None else Notebook(self._say)
         self._talk: Conversation | None = None
         self._graph_changed = False
         self._busy = threading.Lock()
@@ -435,6 +448,7 @@ class Agent:
         first = self.step == START
         self.step += 1
         keeper = self._keeper
+        self.notes.end(self.step, send=keeper is not None)
         if keeper is None:
             return
         if self._talk is None:
@@ -478,6 +492,7 @@ class Agent:
         """Hits of a step that never ends: reported at a stop inside it. Nothing where there are none."""
         if not self._probe.unfinished():
             return
+        self.notes.end(self.step + 1)
         limit = min(_SILENCE, self._settings.timeout)
         keeper = self._keeper
         if self._talk is None and keeper is not None:  # no step has ended since the debugger came
@@ -495,7 +510,7 @@ class Agent:
     def _attach(self, link: Link | None, limit: float | None = None) -> None:
         if link is None or link.lost.is_set():
             return
-        talk = Conversation(link, self._probe, self._session)
+        talk = Conversation(link, self._probe, self._session, self.notes)
         self._talk = talk
         self._graph_changed = False
         self._probe.attached()

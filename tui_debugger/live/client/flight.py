@@ -17,7 +17,7 @@ import os
 import shutil
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
 from typing import Final
@@ -36,6 +36,7 @@ from tui_debugger.live.client.probe import ClientHit, Identity
 from tui_debugger.live.dump_writer import PARAMETER, DumpWriter, TensorName
 from tui_debugger.live.wire import START, Unrecorded
 from tui_debugger.model import PARAMETERS, TRAINABLE, NodeSelection, TensorMeta, TensorStats, Verdict, Watchpoint
+from tui_debugger.notes import Notes
 from tui_debugger.watch.condition_table import Params, by_abbr, not_finite_words
 from tui_debugger.watch.recommended import recommended
 from tui_debugger.watch.text import parse_watch
@@ -86,6 +87,7 @@ def write_flight(
         writer.metadata()
         writer.graphs(graphs)
         writer.history(each.step for each in kept)
+        writer.notes((each.step, each.notes) for each in steps)
         types = _types(graphs)
         for each in reversed(kept):
             read = _read(each, before, weights_read(), types) if each is kept[0] and before is not None else ()
@@ -289,6 +291,7 @@ class KeptStep:
     Attributes:
         partial: the step did not come to its end (or has not yet).
         first: the places in ``rows`` of what is the most important, if there is anything bad.
+        notes: what the program noted in it.
     """
 
     step: int
@@ -296,6 +299,7 @@ class KeptStep:
     nbytes: int
     partial: bool = False
     first: Sequence[int] = ()
+    notes: Notes = field(default_factory=dict)
 
     def by_importance(self) -> Iterator[int]:
         """Places in ``rows``: what went bad first and what it was made from, then the others."""
@@ -394,19 +398,21 @@ class FlightRecorder:
         """Before the first step: what the weights are."""
         self._left = KeptStep(START, list(weights), 0)
 
-    def keep(self, step: int, rows: Sequence[Row], *, partial: bool = False) -> None:
+    def keep(self, step: int, rows: Sequence[Row], *, partial: bool = False, notes: Notes | None = None) -> None:
         """Takes a step into the ring, in place of what was kept of it before.
 
         Args:
             step: its number.
             rows: in the order of execution, parameters last.
             partial: the step did not come to its end.
+            notes: what the program noted in it.
         """
         if self._ring and self._ring[-1].step == step:
             self._nbytes -= self._ring.pop().nbytes
         for older in self._older():
             self._nbytes -= _strip(older)
         kept = KeptStep(step, list(rows), sum(ROW_BYTES + _values_bytes(row) for row in rows), partial)
+        kept.notes = dict(notes or {})
         kept.first = tuple(self._important(kept.rows))
         self._ring.append(kept)
         self._nbytes += kept.nbytes

@@ -18,6 +18,7 @@ from tui_debugger.live import wire
 from tui_debugger.live.client.probe import ClientHit, ClientValue, Identity
 from tui_debugger.live.wire import RemoteTensor, RemoteWatchpoint, Unrecorded
 from tui_debugger.model import ParamResult, TensorMeta, TensorStats
+from tui_debugger.notes import Note, Notes
 from tui_debugger.stats.dtypes import canonical_name
 from tui_debugger.stats.fields import SENT
 from tui_debugger.version import __version__
@@ -70,6 +71,7 @@ def metadata(
     graphs: int | None = None,
     done: bool = False,
     unrecorded: Iterable[Unrecorded] = (),
+    notes: Iterable[tuple[int, Notes]] = (),
 ) -> Any:
     """Tells where a training stands.
 
@@ -81,6 +83,7 @@ def metadata(
         graphs: number of graphs, for ``SendMetadata``.
         done: the training is over.
         unrecorded: what could not be recorded so far.
+        notes: of steps that ended, as far as nothing was said of them.
     """
     who = process.identity
     features = wire.FULL_STATISTICS | wire.RUNS_AHEAD
@@ -108,7 +111,22 @@ def metadata(
         message.unrecorded.add(
             what=each.what.encode(), count=each.count, example=each.example.encode("utf-8", "replace"), step=each.step
         )
+    for number, of_step in notes:
+        step_notes = message.notes.add(step=number)
+        for name, value in of_step.items():
+            _set_note(step_notes.notes.add(name=name.encode("utf-8", "replace")), value)
     return message
+
+
+def _set_note(message: Any, value: Note) -> None:
+    if isinstance(value, bool):
+        message.truth = value
+    elif isinstance(value, int):
+        message.integer = value
+    elif isinstance(value, float):
+        message.real = value
+    else:
+        message.text = value.encode("utf-8", "replace")
 
 
 def heartbeat() -> Any:

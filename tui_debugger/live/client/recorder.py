@@ -19,6 +19,7 @@ from tui_debugger.live.client.endings import Ending
 from tui_debugger.live.client.flight import Flight, FlightRecorder, Row
 from tui_debugger.live.client.judging import Judge
 from tui_debugger.live.client.link import TIMEOUT, Notice, settings
+from tui_debugger.live.client.notebook import Notebook
 from tui_debugger.live.client.probe import ClientHit, Identity, TrainingTerminated
 from tui_debugger.live.client.recorded import NOT_ANNOUNCED, NOT_TAKEN, Recordings, Room
 from tui_debugger.live.wire import START
@@ -59,6 +60,7 @@ class Recorder:
             recorder.record("fc1/out", h, kind="activation", inputs=("x", "fc1.weight"))
             recorder.record("fc1.weight", g, kind="gradient")
             recorder.record("fc1.weight", w, kind="weight")
+            recorder.note(loss=loss, lr=lr)
             recorder.step()                # may stop here, as long as the debugger says
 
     Instead of the last line the body can stand in ``with recorder.step():``. The graph that the debugger shows is made
@@ -112,8 +114,9 @@ class Recorder:
         self._flight = (
             None if flight is None else FlightRecorder(flight, identity, unrecorded, self._recordings.patience)
         )
-        self._agent = Agent(self._recordings, where)
         self._say = Notice()
+        self._notes = Notebook(self._say)
+        self._agent = Agent(self._recordings, where, self._notes)
         self._fresh = True
         """Nothing was recorded since the step ended."""
         self._blocks = False
@@ -165,6 +168,18 @@ class Recorder:
         except Exception as error:  # noqa: BLE001 - an array that does not convert must not end the training
             self._recordings.lose(NOT_TAKEN, name)
             self._say(f"{name} cannot be recorded ({type(error).__name__}: {error})".splitlines()[0])
+
+    def note(self, **notes: Any) -> None:
+        """Says scalars of this step, which are shown beside what is found in it: ``note(loss=loss, lr=lr, batch=7)``.
+
+        Args:
+            notes: numbers, bools, short texts, or arrays of one element, by name; 64 names a step at most. Of two with
+                one name in one step the later one counts. What is nothing of these is left out, with one warning.
+        """
+        if self._closed or not (self._flight is not None or self._agent.expected):
+            return
+        self._settle()
+        self._notes.add(notes)
 
     def begin(self) -> None:
         """Before the first step: what was recorded so far are initial values. Stops when the debugger is there.
@@ -265,6 +280,7 @@ class Recorder:
     def _end_step(self) -> None:
         whole = self._fresh or self._recordings.keeping
         self._fresh = True
+        self._notes.end(self._agent.step + 1, send=self._agent.on)
         self._announce()
         try:
             if whole and self._agent.step == START:
@@ -315,7 +331,8 @@ class Recorder:
                 if self._flown != len(recordings.nodes) or not flight.knows_graph:
                     self._flown = len(recordings.nodes)
                     recordings.flight_judge = flight.know(recordings.graphs())
-                flight.keep(step, self._rows(with_values=flight.flight.tensor_steps > 0), partial=partial)
+                rows = self._rows(with_values=flight.flight.tensor_steps > 0)
+                flight.keep(step, rows, partial=partial, notes=self._notes.of(step))
                 self._withheld = recordings.judged(flight.judge)
                 hits = [hit for hit in self._withheld if seen is None or seen.need(hit.node) is None]
                 values = {name: held.values for name, held in recordings.in_order()}

@@ -11,6 +11,7 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 from tui_debugger.live.wire import Unrecorded
+from tui_debugger.notes import Note, limited
 from tui_debugger.text.clean import clean
 
 
@@ -253,6 +254,22 @@ def unrecorded_of(message: Any) -> tuple[Unrecorded, ...]:
         for each, _ in zip(message.unrecorded, range(16 * KINDS), strict=False)
     )
     return together((), (each for each in found if each.count > 0))
+
+
+def notes_of(message: Any) -> list[tuple[int, dict[str, Note]]]:
+    """Reads the ``notes`` of a ``Metadata``, within the limits: what is no note is left out."""
+    return [
+        (int(each.step), limited((text(note.name), _value(note)) for note in each.notes))
+        for each in message.notes
+        if each.step >= 0
+    ]
+
+
+def _value(note: Any) -> object:
+    for name in ("real", "integer", "truth"):
+        if note.HasField(name):
+            return getattr(note, name)
+    return text(note.text) if note.HasField("text") else None
 
 
 def together(before: Iterable[Unrecorded], now: Iterable[Unrecorded]) -> tuple[Unrecorded, ...]:

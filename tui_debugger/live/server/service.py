@@ -28,6 +28,7 @@ from tui_debugger.live.server.identity import (
     Memory,
     cut_and_clean,
     handshake_of,
+    notes_of,
     text,
     unrecorded_of,
 )
@@ -297,6 +298,7 @@ class Service:
         if message.training_done:
             if training := self._registry.find(call.caller):
                 training.lacks(unrecorded_of(message))
+                training.notes.add(notes_of(message))
                 training.finish(_step_of(training, message))
             return _OK
         handshake = handshake_of(message)
@@ -349,6 +351,7 @@ class Service:
             return encode(RunStep())
         self._follow(call, training)
         training.lacks(unrecorded_of(message))
+        training.notes.add(notes_of(message))
         report = Report(_step_of(training, message), text(message.cur_node))
         reply = training.wait(report, call.context.add_callback)
         if reply is None:

@@ -53,6 +53,7 @@ from tui_debugger.live.wire import (
     ValueSink,
 )
 from tui_debugger.model import Progress, ProgressFn, no_progress
+from tui_debugger.notes import RunNotes
 
 
 class ReceivedParts:
@@ -165,6 +166,7 @@ class RemoteTraining:
         self._calls = count(1)
         self._parts = ReceivedParts(memory, limits.hits, handshake.graphs)
         self._unrecorded: tuple[Unrecorded, ...] = ()
+        self._notes = RunNotes()
         mismatch = handshake.judged.admission is Admission.MISMATCH
         self._conversation = Conversation(clock(), mismatch=mismatch, features=info.features)
 
@@ -201,6 +203,11 @@ class RemoteTraining:
     def unrecorded(self) -> Sequence[Unrecorded]:
         """All that it ran so far and could not record."""
         return self._unrecorded
+
+    @property
+    def notes(self) -> RunNotes:
+        """The scalars that the program noted, by step."""
+        return self._notes
 
     def set_watchpoints(self, watchpoints: Sequence[RemoteWatchpoint]) -> None:
         """The list as it should be."""

@@ -21,6 +21,7 @@ from tui_debugger.graph.build import directory_names
 from tui_debugger.graph.messages import ParsedGraph, read_graph
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import GraphRun, ProgressFn, ReadSpec, RunInfo, UnreadablePart, no_progress, turns
+from tui_debugger.notes import NO_NOTES, NOTES_FILE, RunNotes, read_notes
 from tui_debugger.opener import METADATA_LIMIT, read_lines, read_regular, why_not
 from tui_debugger.sources.base import Capability, Changes, TensorTable, Writer
 from tui_debugger.sources.mindspore.layout import (
@@ -51,6 +52,7 @@ from tui_debugger.sources.mindspore.statistics import FILE as STATISTICS
 from tui_debugger.sources.mindspore.statistics import read_rows
 from tui_debugger.sources.mindspore.steps import RunTimes, StepListings
 from tui_debugger.sources.mindspore.tensors import Arrangement, StepTable, step_table
+from tui_debugger.text.numbers import plural
 
 ORDER_DIRECTORY = "execution_order"
 FILE = re.compile(r"ms_global_execution_order_graph_(\d{1,9})\.csv")
@@ -230,6 +232,8 @@ class RankRun:
         self._history = read_history(path)
         self._times = RunTimes()
         self._listings = StepListings(store)
+        self._notes: RunNotes | None = None
+        self._notes_state, self._notes_notice = NEVER, ""
         self._forget_nodes()
 
     def _forget_nodes(self) -> None:
@@ -260,6 +264,7 @@ class RankRun:
     def notices(self) -> list[str]:
         """Returns what is missing, broken or ignored, one sentence each."""
         notices = [*self._history.notices, *check_history(self._history, self._layout), *self._graph_notices]
+        notices += [self._notes_notice] if self._notes_notice else []
         trainings = len(self._order().begins)
         if trainings > 1:
             notices.append(
@@ -304,6 +309,7 @@ class RankRun:
 
     def nodes(self, progress: ProgressFn = no_progress) -> NodeTable:
         """The node table; the first call reads the graph and matches the files of some steps."""
+        self.notes()  # here, where one may wait for it
         return self._map(progress).table
 
     def tensors(self, step: int, progress: ProgressFn = no_progress) -> StepTable:
@@ -328,6 +334,30 @@ class RankRun:
         """The graph files that the nodes come from: this rank's own, or those of the rank that lends them."""
         return graph_paths(self._find_graphs()[0])
 
+    def notes(self) -> RunNotes:
+        """The notes that our own recorders write beside the steps, as they were when somebody looked last."""
+        if self._notes is None:
+            self._look_at_notes()
+        return self._notes or NO_NOTES
+
+    def _look_at_notes(self) -> None:
+        """Reads them, again when the file is another one."""
+        path = self.path / NOTES_FILE
+        state = stamp(path)
+        if self._notes is not None and state == self._notes_state:
+            return
+        self._notes_state, self._notes_notice = state, ""
+        self._notes = NO_NOTES
+        if state == NEVER:
+            return
+        try:
+            self._notes, wrong = read_notes(path)
+        except OSError as error:
+            self._notes_notice = f"{NOTES_FILE} of rank {self.number} cannot be read: {why_not(path, error)}"
+            return
+        if wrong:
+            self._notes_notice = f"{plural(wrong, 'line')} of {NOTES_FILE} of rank {self.number} are no notes"
+
     def statistic_files(self, step: int) -> Sequence[Path]:
         """The statistic files of a step."""
         paths = (graph.steps[step] / STATISTICS for graph in self._layout.graphs_at(step))
@@ -345,6 +375,7 @@ class RankRun:
                 if self._nodes is not None:
                     self._nodes.name_roots(self._roots())
             self._times.look_again()
+            self._look_at_notes()
             grown = {step for step in self._listings.steps if self._listings.changed(step, self._places(step))}
             new_nodes, self._grew = self._grew, False
             rebuilt = self._nodes is not None and self._outdated_nodes(grown, bool(after - before))
@@ -673,6 +704,10 @@ class MindSporeSource:
         """The rows of the statistic files of a step."""
         files = self._rank(rank).statistic_files(step)
         return chain.from_iterable(map(read_rows, files)) if files else None
+
+    def notes(self, rank: int) -> RunNotes:
+        """The notes of a rank."""
+        return self._rank(rank).notes()
 
     def written_by(self, spec: ReadSpec) -> Writer | None:
         """Returns what the name of a tensor's file says: see ``names``."""

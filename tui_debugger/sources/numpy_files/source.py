@@ -39,6 +39,7 @@ from tui_debugger.model import (
     no_progress,
     turns,
 )
+from tui_debugger.notes import NO_NOTES, RunNotes
 from tui_debugger.opener import why_not
 from tui_debugger.sources.base import Capability, Changes, Columns, Names, TensorPlaces, TensorTable, file_states
 from tui_debugger.sources.numpy_files.layout import Unit, is_array, natural, read_layout
@@ -251,6 +252,10 @@ class NumpySource:
 
     def recorded_rows(self, rank: int, step: int) -> None:
         """Nothing is recorded."""
+
+    def notes(self, rank: int) -> RunNotes:  # noqa: ARG002 - see base.Source
+        """There are none."""
+        return NO_NOTES
 
     def written_by(self, spec: ReadSpec) -> None:
         """Names do not say it."""

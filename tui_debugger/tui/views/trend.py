@@ -29,6 +29,7 @@ from tui_debugger.diagnose.trend import (
     groups_for,
     joined,
     name,
+    note_groups,
     related,
     rows,
     step_words,
@@ -41,6 +42,7 @@ from tui_debugger.model import Side, TensorKey
 from tui_debugger.session import Session
 from tui_debugger.stats.health import Health
 from tui_debugger.text.clean import clean
+from tui_debugger.text.notes import notes_text
 from tui_debugger.text.plot import BLOCKS, BRAILLE
 from tui_debugger.text.tensors import place_text
 from tui_debugger.tui.actions import SEARCH_VIEW, Action, bindings, view_action
@@ -64,6 +66,7 @@ ACTIONS: Final[tuple[Action, ...]] = (
         view_action(id_, title, keys, text, "Through the steps")
         for id_, keys, title, text in (
             ("next_plot", "m", "Next plot", "Another statistic comes first: norm, NaN and Inf, mean |x|, σ, zeros."),
+            ("notes", "t", "Notes", "What the program noted (loss, learning rate) comes first, and back."),
             ("log", "y", "Logarithmic", "A logarithmic axis, symmetric for values of both signs, and back."),
             ("dots", "d", "Dots", "Braille dots, or quarter blocks."),
             ("over('any')", "a", "Add a tensor", "Lays another tensor over these, found by name."),
@@ -325,6 +328,8 @@ def extract_of(overlay: Overlay, drawings: Sequence[Drawing], under_cursor: str)
     return Extract("trend", full_text(series, drawings), one, header, table)
 
 
+NOTES_ROOM: Final = 60
+"""Cells that the notes of the step under the cursor take."""
 WIDE: Final = 150
 """Columns from which the table stands beside the plots."""
 
@@ -484,9 +489,11 @@ class TrendView(View):
         series = self.overlay.shown
         if not series:
             return
-        groups = groups_for(len(series))
+        notes = self.host.session.run_notes(series[0].key.rank)
+        groups = (*groups_for(len(series)), *note_groups(notes))
         first = self._first_group % len(groups)
-        self.plots.show_series(series, [*groups[first:], *groups[:first]], log=self.log_axis, dots=self.dots)
+        shown = [*groups[first:], *groups[:first]]
+        self.plots.show_series(series, shown, log=self.log_axis, dots=self.dots, notes=notes)
         here = self.overlay.here
         if here is not None:
             self.table.set_rows(SeriesRows(here))
@@ -502,7 +509,11 @@ class TrendView(View):
     def _show_cursor(self) -> None:
         series, point = self.overlay.here, self.point
         index = series.at(*point) if series is not None and point is not None else -1
-        self._put("here", step_words(series, index) if series is not None and index >= 0 else "")
+        if series is None or point is None or index < 0:
+            self._put("here", "")
+            return
+        notes = self.host.session.notes_at(series.key.rank, point[0])
+        self._put("here", step_words(series, index, notes_text(notes, NOTES_ROOM)))
 
     def _show_facts(self) -> None:
         series = self.overlay.here
@@ -561,6 +572,18 @@ class TrendView(View):
     def action_next_plot(self) -> None:
         """Puts another statistic first."""
         self._first_group += 1
+        self._show()
+
+    def action_notes(self) -> None:
+        """Puts what the program noted first, and the tensors' own statistics back."""
+        series = self.overlay.shown
+        if not series:
+            return
+        own = len(groups_for(len(series)))
+        if not note_groups(self.host.session.run_notes(series[0].key.rank)):
+            self.say("nothing was noted of this run, and no loss was recognised", note=True)
+            return
+        self._first_group = 0 if self._first_group == own else own
         self._show()
 
     def action_log(self) -> None:

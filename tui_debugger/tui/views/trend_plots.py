@@ -16,6 +16,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from tui_debugger.diagnose.trend import TITLES, Canvas, Drawing, Group, Point, Series, cells, drawing, worth_marking_at
+from tui_debugger.notes import NO_NOTES, RunNotes
 from tui_debugger.stats.health import WORTH_A_LOOK, Health
 from tui_debugger.text.health import GLYPHS
 from tui_debugger.text.plot import BRAILLE, Dots
@@ -62,15 +63,25 @@ class Plots(Widget):
         self.drawings: tuple[Drawing, ...] = ()
         self._series: Sequence[Series] = ()
         self._groups: Sequence[Group] = ()
+        self._notes = NO_NOTES
         self._log = False
         self._dots = BRAILLE
         self._step: int | None = None
         self._lines: list[list[Segment]] = []
         self._drawn_size = Size(0, 0)
 
-    def show_series(self, series: Sequence[Series], groups: Sequence[Group], *, log: bool, dots: Dots) -> None:
-        """Shows tensors; the first groups get the room."""
+    def show_series(
+        self,
+        series: Sequence[Series],
+        groups: Sequence[Group],
+        *,
+        log: bool,
+        dots: Dots,
+        notes: RunNotes = NO_NOTES,
+    ) -> None:
+        """Shows tensors, and notes of the run; the first groups get the room."""
         self._series, self._groups, self._log, self._dots = series, groups, log, dots
+        self._notes = notes
         self._plan()
 
     def move_to(self, step: int | None) -> None:
@@ -99,13 +110,13 @@ class Plots(Widget):
         """Draws as many plots as fit, in line with each other."""
         width, height = self.size
         self._drawn_size = self.size
-        count = max(min(height // LEAST, len(self._groups)), 1) if self._series and height > 3 else 0
+        count = max(min(height // LEAST, len(self._groups)), 1) if self._groups and height > 3 else 0
         groups = self._groups[:count]
         heights = [height // count + (number < height % count) - 1 for number in range(count)] if count else []
 
         def drawn(margin: int) -> tuple[Drawing, ...]:
             return tuple(
-                drawing(self._series, group, Canvas(width, tall, self._log, self._dots, margin))
+                drawing(self._series, group, Canvas(width, tall, self._log, self._dots, margin), self._notes)
                 for group, tall in zip(groups, heights, strict=True)
             )
 
@@ -148,7 +159,7 @@ class Plots(Widget):
     def notify_style_update(self) -> None:
         """Colours changed."""
         super().notify_style_update()
-        if self._series:
+        if self._groups:
             self._plan()
 
     def render_line(self, y: int) -> Strip:

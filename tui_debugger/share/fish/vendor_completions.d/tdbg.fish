@@ -204,6 +204,7 @@ complete -c tdbg -n '_shtab_tdbg_using health' -l executor -x -d 'measure on the
 complete -c tdbg -n '_shtab_tdbg_using health; and test $_shtab_tdbg_npos -eq 0' -ka "(__fish_complete_directories)" -d 'where the dump is'
 complete -c tdbg -n '_shtab_tdbg_using; and test $_shtab_tdbg_npos -eq 0' -a trend -d 'tensors over the steps: a plot and a table'
 complete -c tdbg -n '_shtab_tdbg_using trend' -s h -l help -d 'show this help message and exit'
+complete -c tdbg -n '_shtab_tdbg_using trend' -l notes -d 'draw what the program noted (loss, learning rate), or a loss that was recognised; NODE may be left out'
 complete -c tdbg -n '_shtab_tdbg_using trend' -l metric -x -d 'what to draw: min, mean, max, norm, abs_mean, std, nan, inf, zero (default: min,mean,max of one tensor, norm of several)'
 complete -c tdbg -n '_shtab_tdbg_using trend' -l log -d 'logarithmic axis; symmetric for values of both signs'
 complete -c tdbg -n '_shtab_tdbg_using trend' -l width -x -d 'cells of a line'

@@ -1,0 +1,39 @@
+"""The header shows what the program noted of the step, and the loss that a dump holds."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from tests.hostile import EVIL, unsafe
+from tests.tui.conftest import OpenScreen
+from tests.tui.live_driver import attached
+
+SIZES = [(80, 24), (120, 40), (200, 50)]
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_the_loss_of_a_dump_stands_beside_the_step(open_screen: OpenScreen, size: tuple[int, int]) -> None:
+    async with open_screen("mindspore-2.0-nan", size=size) as screen:
+        await screen.settled()
+        assert "step 3 of 0–5  loss NaN (recognised)" in screen.text.splitlines()[0]
+        await screen.press("left_square_bracket")
+        await screen.settled()
+        assert "step 2 of 0–5  loss 1.3859 (recognised)" in screen.text.splitlines()[0]
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_what_a_training_notes_stands_beside_the_step(size: tuple[int, int]) -> None:
+    async with attached(size=size) as screen:
+        training = screen.trainings.trainings[0]
+        training.notes.add([(0, {"loss": math.nan, "lr": 1e-4}), (1, {EVIL: EVIL})])
+        await screen.press("right_square_bracket")
+        await screen.ordered("run 1")
+        await screen.stopped(training, 0)
+        assert "step 0 of start–0  loss NaN  lr 1e-4" in screen.text.splitlines()[0]
+        await screen.press("right_square_bracket")
+        await screen.ordered("run 1")
+        await screen.stopped(training, 1)
+        assert "step 1 of start–1" in screen.text.splitlines()[0]
+        assert not unsafe(screen.text)

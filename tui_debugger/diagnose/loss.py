@@ -1,0 +1,121 @@
+"""Recognises the loss of a run that noted none: the scalar that comes out of a loss function and feeds gradients only.
+
+That is a guess by names and by the graph, and is shown as such: a node in the scope of a loss function
+(``_loss_fn-SoftmaxCrossEntropyWithLogits``, ``mse-MSELoss``), or what a recorder itself calls a loss, whose output is
+one real number that no other forward node reads. Of several in one root graph it is the one that runs last.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import TYPE_CHECKING, Final
+
+from tui_debugger.errors import TdbgError
+from tui_debugger.graph.table import NodeTable, real_consumers
+from tui_debugger.model import PARAMETERS, Category, ProgressFn, Side, TensorMeta, TensorStats, no_progress
+from tui_debugger.notes import ShownNote
+
+if TYPE_CHECKING:
+    from tui_debugger.check.types import TensorRow
+    from tui_debugger.diagnose.run import Run
+
+NAME: Final = "loss"
+_GRADIENTS: Final = "Gradients/"
+_LOSS_FUNCTION: Final = re.compile(r"_?(loss|loss_?fn|criterion)-.*", re.IGNORECASE)
+"""A part of a scope: the name that a program gave to its loss function, and the class."""
+_LOSS_CLASS: Final = re.compile(r"(.*-)?\w*(loss|crossentropy(withlogits)?)", re.IGNORECASE)
+"""The innermost part of a scope: a class that is called a loss."""
+_OWN_NAME: Final = re.compile(r"(Backward)?Loss(#\d+)?")
+"""The name that our client for PyTorch gives to what ``backward`` is called on."""
+_WORDS: Final = ("loss", "crossentropy", "criterion")
+"""One of them is in every name that the patterns above match: most names need no more than that look."""
+_SCALARS: Final = ((), (1,))
+_MOST: Final = 16
+"""Nodes of a root graph that are looked at."""
+_NO_FORWARD: Final = PARAMETERS | {Category.CONSTANT, Category.GRADIENT}
+
+
+def loss_nodes(nodes: NodeTable) -> tuple[int, ...]:
+    """Returns the rows of nodes that may make the loss, by the graph; what runs last comes first."""
+    found = [row for row, name in enumerate(nodes.names) if _may_be_loss(nodes, row, name)]
+    return tuple(sorted(found, key=lambda row: int(nodes.order[row]), reverse=True))
+
+
+def _may_be_loss(nodes: NodeTable, row: int, name: str) -> bool:
+    lowered = name.lower()
+    if not any(word in lowered for word in _WORDS) or nodes.structural[row]:
+        return False
+    if nodes.category_of(row) in _NO_FORWARD or _is_backward(nodes, row):
+        return False
+    *scopes, leaf = name.split("/")
+    if not (
+        _OWN_NAME.fullmatch(leaf)
+        or any(_LOSS_FUNCTION.fullmatch(scope) for scope in scopes)
+        or (scopes and _LOSS_CLASS.fullmatch(scopes[-1]))
+    ):
+        return False
+    return all(_is_backward(nodes, reader) for reader, _ in real_consumers(nodes, row))
+
+
+def _is_backward(nodes: NodeTable, row: int) -> bool:
+    return nodes.category_of(row) is Category.GRADIENT or nodes.names[row].startswith(_GRADIENTS)
+
+
+def recognised_losses(run: Run, rank: int, step: int, progress: ProgressFn = no_progress) -> tuple[ShownNote, ...]:
+    """Returns the losses that a step holds, one of each root graph; of a live training those that it sent already."""
+    run.flow(rank, progress).table(step)  # first: it may bring nodes
+    nodes = run.nodes(rank, progress)
+    found: dict[int, ShownNote] = {}
+    looked: dict[int, int] = {}
+    for row in nodes.memo(loss_nodes):
+        root = nodes.graph_of(row).root_id
+        looked[root] = looked.get(root, 0) + 1
+        if root in found or looked[root] > _MOST:
+            continue
+        value = _value(run, rank, step, row, progress)
+        if value is not None:
+            found[root] = ShownNote(NAME, value, nodes.names[row])
+    if len(looked) < 2:
+        return tuple(found.values())
+    return tuple(ShownNote(f"{NAME} {_scope_word(each.node)}", each.value, each.node) for each in found.values())
+
+
+def _scope_word(node: str) -> str:
+    """``DiscLoss`` of ``Default/network-DiscLoss/Sub-op1``: tells one loss of a step from another."""
+    scope = node.rpartition("/")[0].rpartition("/")[2]
+    return scope.rpartition("-")[2] or node
+
+
+def _value(run: Run, rank: int, step: int, row: int, progress: ProgressFn) -> float | None:
+    try:
+        rows = [each for each in run.tensor_rows(rank, step, row) if each.key.side is Side.OUTPUT and each.index >= 0]
+        own = [each for each in rows if each.role == "out" and each.slot == 0]
+        if len(own) != 1:
+            return None
+        meta, stats = _known(run, own[0], progress)
+    except TdbgError:
+        return None
+    if meta is None or stats is None or meta.shape not in _SCALARS or "float" not in meta.dtype:
+        return None
+    return scalar_of(stats)
+
+
+def _known(run: Run, row: TensorRow, progress: ProgressFn) -> tuple[TensorMeta | None, TensorStats | None]:
+    if not row.remote:
+        measured = run.measure([row], progress)[0]
+        return measured.meta, measured.stats
+    table = run.flow(row.key.rank).table(row.key.step)
+    meta = table.recorded_meta(row.index)
+    return (TensorMeta(*meta, 0) if meta is not None else None), table.recorded(row.index)
+
+
+def scalar_of(stats: TensorStats) -> float | None:
+    """Returns the only element of a tensor, from its statistics."""
+    if stats.count != 1:
+        return None
+    if stats.nan:
+        return math.nan
+    if stats.pos_inf or stats.neg_inf:
+        return math.inf if stats.pos_inf else -math.inf
+    return stats.maximum
