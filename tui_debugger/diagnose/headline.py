@@ -86,12 +86,12 @@ def _found(hits: HitList, result: CheckResult) -> Headline:
     first = origins[0] if len(origins) else _first(findings)
     start = "Begins" if len(origins) else "First known bad" if is_overflow(first) else "Found"
     # The same of several ranks is one thing.
-    number = int(listed.across_ranks[listed.find(first.key)])
-    ranks = listed.rank[listed.across_ranks == number]
+    things = listed.across_ranks()
+    ranks = listed.rank[things == things[listed.find(first.key)]]
     rank = ""
     if len({rank for rank, _ in result.pairs}) > 1:
         rank = f" of rank{'' if len(ranks) == 1 else 's'} {ranks_text(ranks.tolist())}"
-    others = len(np.unique(listed.across_ranks)) - 1
+    others = len(np.unique(things)) - 1
     more = plural(others, "more origin" if len(origins) else "more finding") if others else ""
     return Headline(
         Outcome.FINDING,
