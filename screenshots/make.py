@@ -23,8 +23,7 @@ Scene = Callable[[Driver], Awaitable[None]]
 
 
 async def wide(screen: Driver) -> None:
-    """All five panes at the first origin."""
-    await screen.press("n")
+    """All five panes as they open: at the first origin."""
     await screen.settled()
 
 
@@ -43,9 +42,8 @@ async def stack(screen: Driver) -> None:
 
 async def to_division(screen: Driver) -> None:
     """The second origin: the division."""
-    for _ in range(2):
-        await screen.press("O")
-        await screen.settled()
+    await screen.press("O")
+    await screen.settled()
 
 
 async def to_output(screen: Driver) -> None:
@@ -78,17 +76,17 @@ async def heat(screen: Driver) -> None:
 
 async def origin(screen: Driver) -> None:
     """The path from a parameter of step 5 to the logarithm of step 3."""
-    await opened_by(screen, "n", "4", "G", "o")
+    await opened_by(screen, "4", "G", "o")
 
 
 async def explain(screen: Driver) -> None:
     """What speaks for a logarithm of 0."""
-    await opened_by(screen, "n", "E")
+    await opened_by(screen, "E")
 
 
 async def relations(screen: Driver) -> None:
     """What made the logarithm, what uses it."""
-    await opened_by(screen, "n", "L")
+    await opened_by(screen, "L")
 
 
 async def trend(screen: Driver) -> None:
