@@ -22,7 +22,7 @@ def seen(path: Path, config: str, *options: str, keys: str = "4q", wanted: str =
     file.write_text(config)
     env = {"TDBG_CONFIG": str(file), "TERM": "xterm-256color", "COLORTERM": "truecolor"}
     with Terminal([*options, "--recommended"], columns=120, rows=36, env=env) as terminal:
-        terminal.wait_for("checked")
+        terminal.wait_for("Begins at step 3")
         terminal.send(keys[0])
         terminal.wait_for(wanted)
         terminal.send(keys[-1])

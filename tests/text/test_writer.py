@@ -276,6 +276,7 @@ CONSOLES = {
 ENCODES = {
     "text/documents.py": "the encoder",
     "cache/blocks.py": "a block of the disk cache, which nobody but the cache reads",
+    "notes.py": "a file beside the steps of a dump, for the reader of dumps",
     "live/dump_writer.py": "metadata files of a dump, as MindSpore writes them",
 }
 """Files that may write JSON, and why."""

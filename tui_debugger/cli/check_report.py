@@ -96,7 +96,7 @@ def print_report(report: Report, arguments: argparse.Namespace) -> int:
     print_text("", coverage_line(report.result))
     if designed := by_design_text(report.result.hits):
         print_text(designed)
-    print_text(*_remarks(report), *_beginnings(report), *_notes(report), verdict)
+    print_text(*_remarks(report), *_notes(report), *_beginnings(report), verdict)
     print_exit(report.exit_code)
     return report.exit_code
 
