@@ -68,7 +68,9 @@ def test_a_clean_run_says_how_much_was_looked_at(tmp_path: Path) -> None:
     assert found.outcome is Outcome.CLEAN
     result = session.so_far()
     assert result is not None
-    assert str(found) == f"Clean: {result.coverage.checked} tensors of steps 0–2 looked at"
+    looked_at = f"{result.coverage.checked} tensors of steps 0–2 looked at"
+    assert str(found) == f"Clean: {looked_at}"
+    assert str(headline(result, session.pairs(), ongoing=True)) == f"Clean so far: {looked_at}"
 
 
 def test_several_ranks_are_told_apart(tmp_path: Path) -> None:

@@ -54,12 +54,13 @@ class Headline:
         return f"{self.start} {self.what}{reason}" + (f" · {self.more}" if self.more else "")
 
 
-def headline(result: CheckResult, run: Sequence[Pair]) -> Headline:
+def headline(result: CheckResult, run: Sequence[Pair], *, ongoing: bool = False) -> Headline:
     """Returns the answer of everything that was checked.
 
     Args:
         result: what is known.
         run: every (rank, step) of the run: only when all of them were looked at the run can be clean.
+        ongoing: more steps will come: the run is clean so far.
     """
     if result.hits.findings:
         return _found(result.hits, result)
@@ -75,7 +76,7 @@ def headline(result: CheckResult, run: Sequence[Pair]) -> Headline:
     if missing:
         rest = f"{steps_text(missing)} not checked yet"
         return Headline(Outcome.INTERRUPTED, "No finding so far:", checked, more=rest)
-    return Headline(Outcome.CLEAN, "Clean:", checked)
+    return Headline(Outcome.CLEAN, "Clean so far:" if ongoing else "Clean:", checked)
 
 
 def _found(hits: HitList, result: CheckResult) -> Headline:

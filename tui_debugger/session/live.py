@@ -262,6 +262,11 @@ class LiveSession(Session):
         """The address at which trainings are waited for."""
         return self._trainings.address
 
+    @property
+    def ongoing(self) -> bool:
+        """Tells whether a training is there that has not ended."""
+        return any(live.training.phase not in (Phase.LOST, Phase.DONE) for live in self.live.all())
+
     def trainings(self) -> tuple[LiveState, ...]:
         """Every training that came, by rank, those without a graph, lost and done included."""
         return tuple(self._driver.state(live) for live in self.live.all())

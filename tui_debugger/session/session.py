@@ -571,6 +571,11 @@ class Session:
         """Fresh results of every pair, or None when one is missing or outdated."""
         return self._checks.known(pairs)
 
+    @property
+    def ongoing(self) -> bool:
+        """Tells whether a training goes on, so that more steps will come."""
+        return False
+
     def so_far(self) -> CheckResult | None:
         """What checks found in the run: the last result of every pair that was checked, outdated or not; None: none."""
         return self._checks.so_far()

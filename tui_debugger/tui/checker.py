@@ -67,6 +67,7 @@ class Known:
         final: False for a part of a running check.
         too_large: bytes that would have to be read, where a check did not start by itself because of that.
         searched_to: the step at which Continue ended.
+        unchecked: steps of the run that were not checked, on some rank at least.
     """
 
     result: CheckResult | None
@@ -76,6 +77,7 @@ class Known:
     final: bool = True
     too_large: int = 0
     searched_to: int | None = None
+    unchecked: int = 0
 
 
 class Checker:
@@ -369,6 +371,7 @@ class Checker:
         state, result = self._context.state, found.result
         changed = result is not state.result
         state.result, state.tally, state.headline = result, found.tally, found.headline
+        state.unchecked = found.unchecked
         self._edition = self._session.results_edition
         here = set(self._pairs())
         outdated = result.outdated if result is not None else frozenset()
@@ -457,9 +460,8 @@ class Checker:
             lost = all(part.unrecorded for part in result.coverage.parts)
             rest = "was not recorded" if lost else "cannot be listed"
             return "◐", f"{_checked_text(result)} checked, except what {rest}", theme.DOUBT
-        missing = set(self._session.pairs()) - set(result.pairs)
-        if missing and self._live is None:
-            steps = len({step for _, step in missing})
+        steps = self._context.state.unchecked
+        if steps and self._live is None:
             return (
                 "◐",
                 f"{_checked_text(result)} checked{self._cost_text()}: {key_of('recheck_all')} checks {steps:,} more",
@@ -504,8 +506,8 @@ class Checker:
             return f"no hit in {where}, but nobody can say that it is clean: {'; '.join(map(clean, doubts))}"
         if self._live is not None:
             return f"no hit in {where}: {key_of('continue')} runs to the next step with one"
-        rest = set(self._session.pairs()) - set(result.pairs)
-        return f"no hit in {where}" + (f": {key_of('continue')} goes on to the next step with one" if rest else "")
+        rest = f": {key_of('continue')} goes on to the next step with one" if self._context.state.unchecked else ""
+        return f"no hit in {where}{rest}"
 
     # -- filters of the hit list -----------------------------------------------------------------
 
@@ -643,8 +645,10 @@ def known(session: Session, checked: CheckResult | None = None, *, final: bool =
     if result is None:
         return Known(None, None, None, checked, final, too_large)
     result.hits.across_ranks()  # the rows of the hit list need it, and it takes as long as there are hits
-    answer = headline(result, session.pairs()) if result.watchpoints else None
-    return Known(result, ResultCounts.of(result), answer, checked, final, too_large)
+    run = session.pairs()
+    unchecked = len({step for _, step in set(run) - set(result.pairs)})
+    answer = headline(result, run, ongoing=session.ongoing) if result.watchpoints else None
+    return Known(result, ResultCounts.of(result), answer, checked, final, too_large, unchecked=unchecked)
 
 
 def check_parts(session: Session, pairs: Sequence[Pair], report: Report) -> CheckResult:

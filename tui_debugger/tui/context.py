@@ -42,6 +42,7 @@ class ScreenState:
         tally: what there is to count in it.
         headline: the answer in one line.
         outdated: whether some of it was found by other watchpoints than those of the list.
+        unchecked: steps of the run that were not checked.
         stopped: how far the last check came, when it was stopped; empty when it was not.
         touched: a key was pressed: nothing moves the cursor by itself any more.
         too_large: bytes that a check of this step would read, when it did not start by itself.
@@ -58,6 +59,7 @@ class ScreenState:
     tally: ResultCounts | None = None
     headline: Headline | None = None
     outdated: bool = False
+    unchecked: int = 0
     stopped: str = ""
     touched: bool = False
     too_large: int = 0
