@@ -47,7 +47,7 @@ def keys() -> str:
 
 
 def conditions() -> str:
-    """The 17 conditions with parameters and defaults."""
+    """All conditions with parameters and defaults."""
     lines = ["| | condition | hits when; its parameters with their defaults |", "|---|---|---|"]
     for condition in CONDITIONS.values():
         shown = ", ".join(parameter(spec) for spec in condition.params)

@@ -64,6 +64,9 @@ _EXTRA = {
     f"{_API}.conditions": ("tui_debugger.api.hits", "tui_debugger.api.hits"),
 }
 
+_OURS = frozenset({"ExpressionCondition"})
+"""Names that MindInsight never had: a program that imports everything finds what it always found."""
+
 _undo: list[Callable[[], None]] = []
 
 
@@ -118,7 +121,7 @@ def _public(module: ModuleType) -> dict[str, Any]:
     names = getattr(module, "__all__", None)
     if names is None:
         names = [name for name, each in vars(module).items() if getattr(each, "__module__", "") == module.__name__]
-    return {name: getattr(module, name) for name in names}
+    return {name: getattr(module, name) for name in names if name not in _OURS}
 
 
 def _forget_others(before: frozenset[str]) -> Callable[[], None]:

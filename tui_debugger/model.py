@@ -215,6 +215,10 @@ class NodeSelection:
     exclude: tuple[NodeSelector, ...] = ()
 
 
+ParamValue = float | bool | str
+"""What a parameter of a condition is set to; a text is an expression."""
+
+
 @dataclass(frozen=True, slots=True)
 class Watchpoint:
     """A condition with its parameters, on a set of nodes.
@@ -230,7 +234,7 @@ class Watchpoint:
 
     id: int
     condition: str
-    params: tuple[tuple[str, float | bool], ...] = ()
+    params: tuple[tuple[str, ParamValue], ...] = ()
     selection: NodeSelection = field(default_factory=NodeSelection)
     enabled: bool = True
     name: str = ""
@@ -274,12 +278,14 @@ class ParamResult:
         value: the set value.
         hit: whether this parameter's inequality held.
         actual: the value found, or None when it was not evaluated.
+        quantities: of an expression what each name in it stood for, None where that is not known.
     """
 
     name: str
-    value: float | bool
+    value: ParamValue
     hit: bool
     actual: float | None
+    quantities: tuple[tuple[str, float | str | None], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,16 +9,19 @@ import math
 import operator
 from typing import Final
 
+from tests.watch import expressions
 from tui_debugger.model import ErrorBits, ParamResult, Verdict, Watchpoint, WatchResult
 from tui_debugger.stats.records import Record
 from tui_debugger.watch.condition_table import (
     CONDITIONS,
     WIRE_CHANGE_TOO_LARGE,
     WIRE_CHANGE_TOO_SMALL,
+    WIRE_EXPRESSION,
     WIRE_NOT_CHANGED,
     WIRE_OPERATOR_OVERFLOW,
     WIRE_OVERFLOW,
 )
+from tui_debugger.watch.expression import Quantity, name_text, parse
 
 CHANGES: Final = {WIRE_CHANGE_TOO_LARGE, WIRE_CHANGE_TOO_SMALL, WIRE_NOT_CHANGED}
 FLAGS: Final = {WIRE_OVERFLOW, WIRE_NOT_CHANGED}
@@ -41,6 +44,8 @@ def judge_scalar(
     condition = CONDITIONS[watchpoint.condition]
     if condition.wire == WIRE_OPERATOR_OVERFLOW or condition.initial_only != initial:
         return None
+    if condition.wire == WIRE_EXPRESSION:
+        return told_by_expression(watchpoint, record, first_step=first_step)
     if not record.error and (record.stats is None or record.stats.count == 0):
         return None
     error = prevented(watchpoint, record)
@@ -49,6 +54,32 @@ def judge_scalar(
         return WatchResult(watchpoint.id, condition.id, kind, error, unmet(parameters(watchpoint)))
     found = told_by_flags(watchpoint, record) if condition.wire in FLAGS else told_by_values(watchpoint, record)
     return None if found is None else WatchResult(watchpoint.id, condition.id, *found)
+
+
+def told_by_expression(watchpoint: Watchpoint, record: Record, *, first_step: bool) -> WatchResult | None:
+    """Conditions of one's own: true, false, or unknown for a reason."""
+    ((name, text),) = watchpoint.params
+    expression, stats = parse(str(text)), record.stats
+    if not record.error and stats is None:
+        return None
+    none = (ParamResult(name, text, hit=False, actual=None),)
+    names = {(each.name, isinstance(each, Quantity) and each.previous) for each in expression.names}
+    error = ErrorBits.UNREADABLE if record.error else ErrorBits.NONE
+    if stats is not None and not names & {(each, False) for each in ("nan", "inf", "pos_inf", "neg_inf")}:
+        error |= ErrorBits.NAN if stats.nan else ErrorBits.NONE
+        error |= ErrorBits.INF if stats.inf else ErrorBits.NONE
+    if error:
+        return WatchResult(watchpoint.id, "expression", kind_of(error, first_step=first_step), error, none)
+    outcome = expressions.holds(expression.tree, record)
+    if outcome:
+        quantities = tuple((name_text(each), expressions.side(each, record)) for each in expression.names)
+        found = (ParamResult(name, text, hit=True, actual=None, quantities=quantities),)
+        return WatchResult(watchpoint.id, "expression", Verdict.FINDING, ErrorBits.NONE, found)
+    if outcome is False or record.meta is None or not (math.prod(record.meta.shape) or (stats and stats.count)):
+        return None
+    error = PREVIOUS[record.previous_stats.state] if expression.previous and record.previous_stats else error
+    error = error or ErrorBits.NO_VALUE
+    return WatchResult(watchpoint.id, "expression", kind_of(error, first_step=first_step), error, none)
 
 
 Told = tuple[Verdict, ErrorBits, tuple[ParamResult, ...]]

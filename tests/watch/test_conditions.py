@@ -18,7 +18,7 @@ from tui_debugger.errors import BadWatchpointError
 from tui_debugger.model import ErrorBits, ReadSpec, TensorStats, Verdict, WatchResult
 from tui_debugger.stats.blocks import measure_stats
 from tui_debugger.stats.records import Change, Record, RequiredStats
-from tui_debugger.watch.condition_table import CONDITIONS, IN_A_ROW, by_abbr, reasons, validate
+from tui_debugger.watch.condition_table import CONDITIONS, IN_A_ROW, Value, by_abbr, reasons, validate
 from tui_debugger.watch.evaluate import needs
 
 Array = npt.NDArray[Any]
@@ -26,8 +26,8 @@ WCL, WCS, WNC = "weight_change_too_large", "weight_change_too_small", "weight_no
 
 
 class TestTable:
-    def test_there_are_17_conditions_in_listing_order(self) -> None:
-        order = "OO TZ TO TR TL TS WCL WCS WI WNC WO WL WS AR GE GL GV"
+    def test_there_are_17_conditions_and_one_of_ones_own_in_listing_order(self) -> None:
+        order = "EX OO TZ TO TR TL TS WCL WCS WI WNC WO WL WS AR GE GL GV"
         assert [c.abbr for c in CONDITIONS.values()] == order.split()
         for target in ("tensor", "weight", "activation", "gradient"):
             ids = [c.id for c in CONDITIONS.values() if c.target == target]
@@ -317,7 +317,9 @@ class TestErrorsInsteadOfValues:
 
     def test_an_empty_tensor_is_never_reported(self) -> None:
         for condition in CONDITIONS.values():
-            params = {p.name: 1.0 for p in condition.params if p.check and p.visible and not p.needs}
+            params: dict[str, Value] = {p.name: 1.0 for p in condition.params if p.check and p.visible and not p.needs}
+            if condition.id == "expression":
+                params = {"expression": "max > 1 or zero_pct >= 0"}
             assert judge(condition.id, params, f32()) is None
             assert judge(condition.id, params, f32(), f32(1)) is None
 

@@ -10,10 +10,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.thorough import examples
+from tests.watch.expressions import expressions
 from tests.watch.scalar_judge import judge_scalar
 from tui_debugger.errors import BadWatchpointError
 from tui_debugger.model import TensorMeta, TensorStats, Verdict, Watchpoint
-from tui_debugger.stats.records import BEFORE_WORDS, Bounds, Change, Closeness, Record, Records, RequiredStats
+from tui_debugger.stats.records import (
+    BEFORE_WORDS,
+    Bounds,
+    Change,
+    Closeness,
+    PreviousStats,
+    Record,
+    Records,
+    RequiredStats,
+)
 from tui_debugger.watch.condition_table import CONDITIONS, ParamSpec, validate
 from tui_debugger.watch.evaluate import SILENT, ColumnEvaluator, needs
 
@@ -35,10 +45,11 @@ def statistics(draw: st.DrawFn) -> TensorStats:
 def records(draw: st.DrawFn, need: RequiredStats) -> Record:
     """A record that was made for a need, of whatever fate."""
     meta = TensorMeta("float32", (2, 3), 24)
+    before = draw(st.builds(PreviousStats, st.just("ok"), statistics()) | gone) if need.previous_stats else None
     if draw(st.integers(0, 9)) == 0:
-        return Record(None, None, error="is empty", need=need)
+        return Record(None, None, error="is empty", need=need, previous_stats=before)
     if draw(st.integers(0, 9)) == 0:
-        return Record(meta, None, need=need)
+        return Record(meta, None, need=need, previous_stats=before)
     previous = draw(st.sampled_from(BEFORE_WORDS)) if need.previous else "none"
     compared = previous == "ok"
     return Record(
@@ -49,7 +60,11 @@ def records(draw: st.DrawFn, need: RequiredStats) -> Record:
         close={closeness: draw(st.booleans()) for closeness in need.closeness} if compared else {},
         previous=previous,
         need=need,
+        previous_stats=before,
     )
+
+
+gone = st.sampled_from(["none", "unreadable", "no value"]).map(PreviousStats)
 
 
 @st.composite
@@ -59,7 +74,9 @@ def watchpoints(draw: st.DrawFn) -> Watchpoint:
     def value(spec: ParamSpec) -> st.SearchStrategy[float | bool]:
         return st.booleans() if spec.name == "equal_nan" else st.sampled_from([0.0, 1e-12, 0.5, 1.0, 50.0, 100.0])
 
-    condition = draw(st.sampled_from(sorted(CONDITIONS)))
+    condition = draw(st.sampled_from(sorted([*CONDITIONS, "expression", "expression"])))
+    if condition == "expression":
+        return Watchpoint(1, condition, validate(condition, {condition: draw(expressions).text}))
     specs = CONDITIONS[condition].params
     chosen = draw(st.lists(st.sampled_from(specs), unique_by=lambda spec: spec.name)) if specs else []
     try:
@@ -106,13 +123,15 @@ def test_rows_that_were_not_looked_at_stay_silent() -> None:
     for condition in CONDITIONS:
         if condition == "weight_initialization":
             continue
-        said = ColumnEvaluator(table, np.array([0, 2])).evaluate(Watchpoint(1, condition), np.zeros(2, np.bool_))
+        params = (("expression", "max > 1"),) if condition == "expression" else ()
+        watchpoint = Watchpoint(1, condition, params)
+        said = ColumnEvaluator(table, np.array([0, 2])).evaluate(watchpoint, np.zeros(2, np.bool_))
         assert (said.verdict == SILENT).all()
 
 
 ranges: st.SearchStrategy[Bounds] = st.sampled_from([(-math.inf, 0.0), (0.0, 1.0), (1e-5, math.inf)])
 closenesses: st.SearchStrategy[Closeness] = st.sampled_from([(1e-5, 1e-8, False), (0.0, 0.0, True)])
-asked = st.builds(RequiredStats, st.frozensets(ranges), st.booleans(), st.frozensets(closenesses))
+asked = st.builds(RequiredStats, st.frozensets(ranges), st.booleans(), st.frozensets(closenesses), st.booleans())
 
 
 @given(st.data())

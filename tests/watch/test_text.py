@@ -8,6 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tests.watch.expressions import expressions
 from tui_debugger.errors import BadWatchpointError
 from tui_debugger.model import CATEGORY_WORDS, NodeKind, NodeSelection, NodeSelector, Watchpoint
 from tui_debugger.watch.condition_table import CONDITIONS, ParamSpec, by_abbr, validate
@@ -90,7 +91,9 @@ def test_mistakes_are_named(text: str, part: str) -> None:
         parse_watch(text)
 
 
-def _value(spec: ParamSpec) -> st.SearchStrategy[float | bool]:
+def _value(spec: ParamSpec) -> st.SearchStrategy[float | bool | str]:
+    if spec.kind == "expression":
+        return expressions.map(lambda expression: expression.text)
     if spec.kind == "bool":
         return st.booleans()
     low = None if spec.low == -float("inf") else spec.low

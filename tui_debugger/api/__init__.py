@@ -2,6 +2,7 @@
 
 from tui_debugger.api.conditions import (
     ConditionBase,
+    ExpressionCondition,
     OperatorOverflowCondition,
     TensorAllZeroCondition,
     TensorChangeAboveThresholdCondition,
@@ -22,6 +23,7 @@ __all__ = [
     "ConditionBase",
     "DebuggerTensor",
     "DumpAnalyzer",
+    "ExpressionCondition",
     "Node",
     "OperatorOverflowCondition",
     "TensorAllZeroCondition",

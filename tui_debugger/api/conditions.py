@@ -8,10 +8,12 @@ from numbers import Integral, Real
 from typing import Any, ClassVar, TypeVar
 
 from tui_debugger.errors import BadWatchpointError, DebuggerParamTypeError, DebuggerParamValueError
-from tui_debugger.watch.condition_table import CONDITIONS, IN_A_ROW, Condition, validate
+from tui_debugger.watch.condition_table import CONDITIONS, EXPRESSION, IN_A_ROW, Condition, validate
+from tui_debugger.watch.expression import parse
 
 __all__ = [
     "ConditionBase",
+    "ExpressionCondition",
     "OperatorOverflowCondition",
     "TableCondition",
     "TensorAllZeroCondition",
@@ -152,7 +154,7 @@ class ConditionBase:
         raise NotImplementedError
 
     @property
-    def param_dict(self) -> Mapping[str, float]:
+    def param_dict(self) -> Mapping[str, float | str]:
         """The parameters that are set, by name."""
         return {}
 
@@ -178,7 +180,9 @@ class TableCondition(ConditionBase):
             DebuggerParamTypeError: a value is no number.
         """
         given = {name: number(value, name) for name, value in values.items() if value is not None}
-        self._params = {spec.name: given[spec.name] for spec in self.row.params if spec.name in given}
+        self._params: dict[str, float | str] = {
+            spec.name: given[spec.name] for spec in self.row.params if spec.name in given
+        }
 
     @property
     def name(self) -> str:
@@ -191,7 +195,7 @@ class TableCondition(ConditionBase):
         return self.row.wire
 
     @property
-    def param_dict(self) -> dict[str, float]:
+    def param_dict(self) -> dict[str, float | str]:
         """The parameters that are set, by name, in their order on the wire."""
         return dict(self._params)
 
@@ -500,3 +504,37 @@ class TensorInitializationCondition(TableCondition):
             validate(self.row.id, self._params)
         except BadWatchpointError as error:
             raise DebuggerParamValueError(error.what, hint=error.hint) from None
+
+
+class ExpressionCondition(TableCondition):
+    """Hits tensors of which an expression holds, over statistics, those of the previous step, and facts.
+
+    It is ours: MindInsight has nothing like it, so that ``tui_debugger.compat`` does not show it.
+
+    Args:
+        expression: for example ``max > 6*std and zero_pct < 50`` or ``norm > 10*prev.norm``; ``tdbg help conditions``
+            tells what may stand there.
+
+    Raises:
+        DebuggerParamTypeError: it is no text.
+        DebuggerParamValueError: it cannot be read; the place is marked.
+
+    Examples:
+        >>> from tui_debugger import DumpAnalyzer, ExpressionCondition, Watchpoint
+        >>> from tui_debugger.demo import demo_dump
+        >>> run = DumpAnalyzer(demo_dump())
+        >>> tensors = run.select_tensors("Mul-op383", iterations=[0, 1, 2])
+        >>> hits = run.check_watchpoints([Watchpoint(tensors, ExpressionCondition("step > 0 and min >= 0"))])
+        >>> [hit.tensor.iteration for hit in hits]
+        [1, 2]
+    """
+
+    row = CONDITIONS[EXPRESSION]
+
+    def __init__(self, expression: str) -> None:
+        super().__init__()
+        try:
+            text = parse(checked(expression, "expression", str, "a str")).text
+        except BadWatchpointError as error:
+            raise DebuggerParamValueError(error.what, where=error.where, hint=error.hint) from None
+        self._params = {EXPRESSION: text}

@@ -34,7 +34,7 @@ from tui_debugger.model import Coverage, ErrorBits, Hit, ProgressFn, UnreadableP
 from tui_debugger.model import Watchpoint as CoreWatchpoint
 from tui_debugger.session.opening import open_dump
 from tui_debugger.text.clean import clean
-from tui_debugger.watch.condition_table import WIRE_OPERATOR_OVERFLOW
+from tui_debugger.watch.condition_table import EXPRESSION, WIRE_OPERATOR_OVERFLOW
 
 if TYPE_CHECKING:
     from tui_debugger.api.statistic import StatisticRows, Statistics
@@ -132,7 +132,8 @@ def _comparable(answer: OutputHits, numbers: Sequence[int], with_valueless: bool
     hits = []
     for number, hit in answer.hits:
         (result,) = hit.results
-        if result.error & ErrorBits.NO_VALUE and not with_valueless:
+        unknown = result.condition == EXPRESSION  # it is not the values that are missing, or not they alone
+        if result.error & ErrorBits.NO_VALUE and not with_valueless and not unknown:
             if result.error == ErrorBits.NO_VALUE:
                 continue
             result = dataclasses.replace(result, error=result.error & ~ErrorBits.NO_VALUE)

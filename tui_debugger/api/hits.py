@@ -67,17 +67,19 @@ class HitParam(str):
     """A parameter of a hit: its name, which also knows what was set and what was found.
 
     Attributes:
-        value: the threshold.
+        value: the threshold; of an expression its text.
         hit: whether this parameter's inequality held.
         actual_value: what was found; 0 when it was not evaluated (tolerances, ends of a range).
         disabled: always False: what was not set is not there.
+        quantities: of an expression what its names stood for, None where that is not known.
     """
 
-    __slots__ = ("actual_value", "disabled", "hit", "value")
-    value: float
+    __slots__ = ("actual_value", "disabled", "hit", "quantities", "value")
+    value: float | str
     hit: bool
     actual_value: float
     disabled: bool
+    quantities: dict[str, float | str | None]
 
     @classmethod
     def of(cls, result: ParamResult) -> HitParam:
@@ -87,6 +89,7 @@ class HitParam(str):
         param.hit = result.hit
         param.actual_value = 0.0 if result.actual is None else result.actual
         param.disabled = False
+        param.quantities = dict(result.quantities)
         return param
 
     @property
@@ -130,6 +133,9 @@ class HitDetail(ConditionBase):
     def __str__(self) -> str:
         """The parameters that hit, with what was set and what was found; ``None.`` when no parameter did."""
         hits = [param for param in self._params if param.hit]
+        if any(param.quantities for param in hits):
+            found = ", ".join(f"{name} = {value}" for param in hits for name, value in param.quantities.items())
+            return f"The setting for watchpoint is {hits[0].value}. The tensor has {found}."
         if not hits or self.condition_id == WIRE_NOT_CHANGED:
             return "None."
         was_set = ", ".join(f"{param} = {param.value}" for param in hits)

@@ -11,14 +11,30 @@ import numpy as np
 import numpy.typing as npt
 
 from tui_debugger.arrays import Int8, Int16, Int64, Mask
-from tui_debugger.graph.table import NodeTable
+from tui_debugger.graph.table import NodeTable, holders
 from tui_debugger.model import ErrorBits, Hit, Side, TensorKey, Verdict, Watchpoint, WatchResult
 from tui_debugger.stats.records import Record, Records
 from tui_debugger.watch.condition_table import CONDITIONS, NOT_FINITE, WIRE_OVERFLOW
-from tui_debugger.watch.evaluate import SILENT, ColumnEvaluator
+from tui_debugger.watch.evaluate import SILENT, ColumnEvaluator, Facts
 
 _TOGETHER: Final = 128
 """Hits that are evaluated together when one of them is looked at."""
+
+
+def facts_of(
+    nodes: NodeTable, pair: tuple[int, int], node: npt.NDArray[Any], side: npt.NDArray[Any], slot: npt.NDArray[Any]
+) -> Facts:
+    """Returns the facts about tensors of one (rank, step); an input is what it holds, where the graph says that."""
+    held, is_input = node.astype(np.int64), side == int(Side.INPUT)
+    found, _ = holders(nodes, held[is_input], slot[is_input].astype(np.int64))
+    held[is_input] = np.where(found >= 0, found, held[is_input])
+    return Facts(
+        step=np.full(len(held), pair[1], np.int64),
+        rank=pair[0],
+        name=lambda: [nodes.names[row] for row in held.tolist()],
+        type=lambda: [nodes.op_type(row) for row in held.tolist()],
+        category=lambda: nodes.category[held].astype(np.int64),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +162,7 @@ class StepHits:
         if not len(wanted):
             return
         found: list[list[tuple[int, WatchResult]]] = [[] for _ in range(len(wanted))]
-        evaluator = ColumnEvaluator(self.records, wanted)
+        evaluator = ColumnEvaluator(self.records, wanted, lambda: self._facts(wanted))
         for number in np.flatnonzero((self.verdicts[:, wanted] != SILENT).any(axis=1)).tolist():
             watchpoint, initial = self.watchpoints[number]
             results = evaluator.results(watchpoint, self.first[wanted] | initial, initial=initial)
@@ -156,6 +172,10 @@ class StepHits:
                     found[at].append((number, result))
         for index, each in zip(wanted.tolist(), found, strict=True):
             self._evaluated[index] = tuple(sorted(each, key=lambda pair: pair[1].watchpoint))
+
+    def _facts(self, indices: Int64) -> Facts:
+        pair = (self.rank, self.step)
+        return facts_of(self.nodes, pair, self.node[indices], self.side[indices], self.slot[indices])
 
     def _results(self, index: int) -> tuple[WatchResult, ...]:
         if index not in self._evaluated:

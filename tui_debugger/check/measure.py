@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -205,10 +206,18 @@ class Measurements:
         Raises:
             CancelledError: from ``progress``; what was measured is kept.
         """
-        wants = RequiredByStep()
+        wants, looking_back = RequiredByStep(), dict[int, list[int]]()
         for (step, index), need in needs.items():
-            wants.ask(step, self.flow.table(step), np.array([index]), need)
+            wants.ask(step, self.flow.table(step), np.array([index]), replace(need, previous_stats=False))
+            if need.previous_stats:
+                looking_back.setdefault(step, []).append(index)
+        for step, indices in looking_back.items():
+            before, found = self.befores(step, np.array(indices))
+            for earlier in np.unique(before[before >= 0]).tolist():
+                wants.ask(earlier, self.flow.table(earlier), np.unique(found[before == earlier]), RequiredStats())
         self.ensure_all(wants, progress, text)
+        for step, indices in looking_back.items():
+            self.fill_previous_stats(step, np.array(indices))
 
     def ensure_all(self, wants: RequiredByStep, progress: ProgressFn = no_progress, text: str = "") -> None:
         """Measures everything that is asked for and not known well enough yet.
@@ -304,6 +313,17 @@ class Measurements:
         table = self.flow.table(step)
         node = table.node[rows].astype(np.int64)
         return self.flow.befores(step, node, table.side[rows], table.slot[rows], table.round[rows])
+
+    def fill_previous_stats(self, step: int, rows: Int64) -> None:
+        """Puts beside some rows of a step the statistics of their values of before, which are known by now."""
+        if not len(rows):
+            return
+        before, index = self.befores(step, rows)
+        records = self.records(step)
+        records.put_previous_stats(rows, records, np.full(len(rows), -1))
+        for earlier in np.unique(before[before >= 0]).tolist():
+            of = before == earlier
+            records.put_previous_stats(rows[of], self.records(earlier), index[of])
 
     def _states(self, step: int) -> tuple[Int64, Int64]:
         """Sizes and modification times of a step's files, as they were when first asked for."""

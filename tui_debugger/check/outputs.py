@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from tui_debugger.arrays import Int32
 from tui_debugger.check.flow import holds_tensors
+from tui_debugger.check.hits import facts_of
 from tui_debugger.check.measure import Measurements
 from tui_debugger.graph.table import PARAMETER, NodeFlag, real_consumers
 from tui_debugger.model import (
@@ -35,7 +36,7 @@ from tui_debugger.model import (
 )
 from tui_debugger.sources.base import TensorFlag
 from tui_debugger.stats.npy import TensorFile, open_array
-from tui_debugger.stats.records import Record, RequiredStats
+from tui_debugger.stats.records import Record, Records, RequiredStats
 from tui_debugger.watch.condition_table import CONDITIONS, WIRE_OPERATOR_OVERFLOW
 from tui_debugger.watch.evaluate import ColumnEvaluator, needs
 
@@ -196,11 +197,18 @@ class OutputTensors:
                 places = [(index, output) for _, index, output in group]
                 first = np.array([self.flow.previous_step(row, step) is None for _, (row, _) in places])
                 initial = CONDITIONS[watchpoint.condition].initial_only
-                evaluator = ColumnEvaluator(records, np.array([index for index, _ in places], np.int64))
+                evaluator = self._evaluator(step, records, places)
                 for place, result in zip(places, evaluator.results(watchpoint, first, initial=initial), strict=True):
                     if result is not None:
                         hits.append((number, self._hit(step, *place, result)))
         return hits
+
+    def _evaluator(self, step: int, records: Records, places: Sequence[tuple[int, Output]]) -> ColumnEvaluator:
+        """Returns outputs (row of the step's table, output) ready to be judged."""
+        pair, rows = (self.flow.rank, step), np.array([index for index, _ in places], np.int64)
+        node, slot = (np.array([output[part] for _, output in places], np.int64) for part in (0, 1))
+        side = np.full(len(places), int(Side.OUTPUT))
+        return ColumnEvaluator(records, rows, lambda: facts_of(self.flow.nodes, pair, node, side, slot))
 
     def _hit(self, step: int, index: int, output: Output, result: WatchResult) -> Hit:
         record = self._measurements.record(step, index)

@@ -156,7 +156,7 @@ class Planner:
         outputs = np.full(len(subjects), int(Side.OUTPUT))
         initial = choice.initial(subjects, self.flow.starts(step, np.maximum(subjects.holder, 0), outputs, rounds))
         plan = Plan(step, subjects, initial, first, self._references(step, subjects), wants or RequiredByStep())
-        self._ask(plan, table)
+        self._ask(plan)
         return plan
 
     def _subjects(self, table: TensorTable) -> tuple[_Choice, Subjects]:
@@ -214,7 +214,7 @@ class Planner:
                 rows += [int(place) for place in places]
         return np.array(of, np.int64), np.array(rows, np.int64)
 
-    def _ask(self, plan: Plan, table: TensorTable) -> None:
+    def _ask(self, plan: Plan) -> None:
         subjects, wants = plan.subjects, plan.wants
         watched: dict[RequiredStats, Mask] = {}
         for watchpoints, masks in ((self.regular, subjects.watch), (self.initial, plan.initial)):
@@ -223,13 +223,25 @@ class Planner:
                 watched[need] = watched[need] | mask if need in watched else mask
         of, own = subjects.own
         for need, mask in watched.items():
-            wants.ask(plan.step, table, subjects.row[mask], need)
+            self._ask_rows(wants, plan.step, subjects.row[mask], need)
             # Whether a copy says more than they do takes the same comparisons with the step before of both.
-            change = RequiredStats(change=need.change, closeness=need.closeness)
+            change = replace(need, ranges=frozenset())
+            looks_back = change.previous or change.previous_stats
             for step, subject, rows in plan.references:
-                wanted = mask[subject] & (subjects.input[subject] | change.previous)
-                wants.ask(step, self.flow.table(step), rows[wanted], change)
-            wants.ask(plan.step, table, own[mask[of]], change)
+                wanted = mask[subject] & (subjects.input[subject] | looks_back)
+                self._ask_rows(wants, step, rows[wanted], change)
+            self._ask_rows(wants, plan.step, own[mask[of]], change)
+
+    def _ask_rows(self, wants: RequiredByStep, step: int, rows: Rows, need: RequiredStats) -> None:
+        """Asks about rows of a step, and for statistics of the previous step there."""
+        table = self.flow.table(step)
+        wants.ask(step, table, rows, replace(need, previous_stats=False))
+        if not need.previous_stats or not len(rows):
+            return
+        node = table.node[rows].astype(np.int64)
+        before, index = self.flow.befores(step, node, table.side[rows], table.slot[rows], table.round[rows])
+        for earlier in np.unique(before[before >= 0]).tolist():
+            wants.ask(earlier, self.flow.table(earlier), np.unique(index[before == earlier]), RequiredStats())
 
 
 class _Choice:

@@ -27,6 +27,7 @@ from tui_debugger.model import (
     ParamResult,
     ProgressFn,
     Side,
+    UnreadablePart,
     Verdict,
     Watchpoint,
     WatchResult,
@@ -34,15 +35,18 @@ from tui_debugger.model import (
     turn_of,
 )
 from tui_debugger.stats.records import Record, Records
+from tui_debugger.text.clean import clean
 from tui_debugger.watch.condition_table import (
     CONDITIONS,
     NOT_FINITE,
     WIRE_CHANGE_TOO_LARGE,
     WIRE_CHANGE_TOO_SMALL,
+    WIRE_EXPRESSION,
     WIRE_NOT_CHANGED,
     WIRE_OVERFLOW,
 )
 from tui_debugger.watch.evaluate import SILENT
+from tui_debugger.watch.text import format_watch
 
 _CHANGED: Final = TRAINABLE | {Category.OPTIMIZER_STATE}
 """Parameters that the step changes: their values are those of its end."""
@@ -308,6 +312,7 @@ def judgement_of(
         if types := designs.absorbed_by(int(found.node[at]), int(found.slot[at])):
             mark(found, at, types)
     coverage = _coverage((rank, stop.step), watched.graph, found, judging, covered)
+    coverage = replace(coverage, parts=_not_judged(watched, info))
     return PairResult(HitList([found]), coverage, _judged(watched.graph, found, covered))
 
 
@@ -322,6 +327,15 @@ def _is_judged(watchpoint: Watchpoint, stop: Stop, info: TrainingInfo) -> bool:
     if condition.initial_only != (stop.step <= START):
         return False
     return judged(condition, info) and not (stop.node and condition.wire in _CHANGES)
+
+
+def _not_judged(watched: Watched, info: TrainingInfo) -> tuple[UnreadablePart, ...]:
+    """Returns the conditions of one's own that the client does not know: what it says nothing of is not clean."""
+    return tuple(
+        UnreadablePart(clean(format_watch(each)), f"{clean(info.program)} cannot judge expressions", unrecorded=True)
+        for each in watched.watchpoints
+        if CONDITIONS[each.condition].wire == WIRE_EXPRESSION and not judged(CONDITIONS[each.condition], info)
+    )
 
 
 def _places(graph: RankGraph, judging: Sequence[tuple[Watchpoint, Mask]]) -> npt.NDArray[np.bool_]:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from tui_debugger.arrays import Int16, Int64, Mask
 from tui_debugger.check.by_design import StepDesigns
 from tui_debugger.check.flow import holds_tensors
-from tui_debugger.check.hits import HitList, StepHits
+from tui_debugger.check.hits import HitList, StepHits, facts_of
 from tui_debugger.check.measure import Measurements
 from tui_debugger.check.origins import find_origins
 from tui_debugger.check.plan import Plan, Planner, RequiredByStep
@@ -25,12 +25,23 @@ from tui_debugger.check.provenance import surely_tainted
 from tui_debugger.model import Coverage, NodeKind, ProgressFn, Verdict, Watchpoint, no_progress
 from tui_debugger.stats.fields import STORED
 from tui_debugger.stats.records import ROW, Records, State
-from tui_debugger.watch.evaluate import SILENT, ColumnEvaluator, Evaluated, needs
+from tui_debugger.watch.evaluate import SILENT, ColumnEvaluator, Evaluated, Facts, judging_plan, needs
 
 _WORDS: Final = len(STORED)
 """A row of ``Records`` starts with so many words of eight bytes that are its statistics."""
 _CODES: Final = 1 << 10
 """More than there are values of ``Evaluated.finding``."""
+
+
+def evaluator_of(measurements: Measurements, step: int, rows: Int64) -> ColumnEvaluator:
+    """Returns rows of a step's table, ready to be judged."""
+    flow = measurements.flow
+    table = flow.table(step)
+
+    def facts() -> Facts:
+        return facts_of(flow.nodes, (flow.rank, step), table.node[rows], table.side[rows], table.slot[rows])
+
+    return ColumnEvaluator(measurements.records(step), rows, facts)
 
 
 class DuplicateInputs:
@@ -67,7 +78,7 @@ class DuplicateInputs:
         """Subjects that a watchpoint leaves to another file; ``evaluated``: what it says of each."""
         subjects, watchpoint = self._plan.subjects, self._watchpoints[number]
         watch = subjects.watch[number]
-        finding = evaluated.finding if needs(watchpoint).previous else None
+        finding = evaluated.finding if judging_plan(watchpoint).beyond_values else None
         answered = np.zeros(len(subjects), np.bool_)
         for step, subject, row in self._equal_sources:
             use = subjects.covered_holder[number][subject] & watch[subject]
@@ -101,7 +112,7 @@ class DuplicateInputs:
         if len(doubtful):
             current = self._current_rows[subject[doubtful]]
             found = (
-                ColumnEvaluator(self._records, np.maximum(current, 0))
+                evaluator_of(self._measurements, self._plan.step, np.maximum(current, 0))
                 .evaluate(watchpoint, np.zeros(len(current), np.bool_))
                 .finding
                 >= 0
@@ -119,8 +130,8 @@ class DuplicateInputs:
         """
         step, subject, row = pairs
         if finding is not None and len(subject):
-            records = self._measurements.records(step)
-            other = ColumnEvaluator(records, row).evaluate(watchpoint, np.zeros(len(row), np.bool_)).finding
+            evaluator = evaluator_of(self._measurements, step, row)
+            other = evaluator.evaluate(watchpoint, np.zeros(len(row), np.bool_)).finding
             subject = subject[(finding[subject] < 0) | (finding[subject] == other)]
         answered[subject] = True
 
@@ -378,7 +389,12 @@ class _Judged:
         self._wanted = np.concatenate([subjects.watch, plan.initial])
         self._watched = self._wanted & self._known
         self.verdicts = np.full(self._wanted.shape, SILENT, np.int8)
-        evaluator = ColumnEvaluator(records, subjects.row)
+        if any(needs(watchpoint).previous_stats for watchpoint in self._watchpoints):
+            measurements.fill_previous_stats(plan.step, subjects.row)
+            for step, _, rows in plan.references:
+                measurements.fill_previous_stats(step, np.unique(rows))
+            measurements.fill_previous_stats(plan.step, np.unique(subjects.own[1]))
+        evaluator = evaluator_of(measurements, plan.step, subjects.row)
         copies = DuplicateInputs(plan, planner.regular, measurements)
         for number, watchpoint in enumerate(planner.regular):
             evaluated = evaluator.evaluate(watchpoint, plan.first)

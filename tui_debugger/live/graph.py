@@ -18,11 +18,13 @@ from tui_debugger.graph.build import build_table
 from tui_debugger.graph.messages import ParsedGraph, SlotType, parse_graph
 from tui_debugger.graph.table import CONSTANT, PARAMETER, NodeTable
 from tui_debugger.live.dump_writer import size_of
-from tui_debugger.live.wire import RemoteTensor, RemoteWatchpoint, TrainingInfo
-from tui_debugger.model import Watchpoint
+from tui_debugger.live.wire import JUDGES_EXPRESSIONS, RemoteTensor, RemoteWatchpoint, TrainingInfo
+from tui_debugger.model import ParamValue, Watchpoint
 from tui_debugger.sources.base import TensorFlag, tensor_keys
 from tui_debugger.stats.dtypes import dtype_of
-from tui_debugger.watch.condition_table import CONDITIONS, IN_A_ROW, WIRE_OPERATOR_OVERFLOW, Condition
+from tui_debugger.watch.condition_table import CONDITIONS, IN_A_ROW, WIRE_EXPRESSION, WIRE_OPERATOR_OVERFLOW, Condition
+from tui_debugger.watch.evaluate import judging_plan
+from tui_debugger.watch.expression import Fact
 
 _MAYBE: Final = frozenset({"undefined", "tensor", "any", "ref"})
 """Types of which the graph does not say what they are: it may be a tensor."""
@@ -150,16 +152,24 @@ def remote_watchpoints(
         named = [each for each in named if each[0] not in ("", "*")]
         if named:
             params = wire_params(watchpoint, ours=not info.program.startswith("MindSpore "))
-            found.append(RemoteWatchpoint(watchpoint.id, condition.wire, params, tuple(named)))
+            expression = judging_plan(watchpoint).expression
+            asked = expression is not None and Fact("category") in expression.names
+            categories = {nodes.names[row]: int(nodes.category[row]) for row in rows} if asked else {}
+            found.append(RemoteWatchpoint(watchpoint.id, condition.wire, params, tuple(named), categories))
     return found
 
 
 def judged(condition: Condition, info: TrainingInfo) -> bool:
-    """Tells whether a training can judge a condition: what a device recorded is known by Ascend only."""
+    """Tells whether a training can judge a condition: what a device recorded is known by Ascend only.
+
+    Expressions are judged by clients of ours that say so.
+    """
+    if condition.wire == WIRE_EXPRESSION:
+        return bool(info.features & JUDGES_EXPRESSIONS) and not info.program.startswith("MindSpore ")
     return condition.wire != WIRE_OPERATOR_OVERFLOW or info.backend == "Ascend"
 
 
-def wire_params(watchpoint: Watchpoint, *, ours: bool = False) -> tuple[tuple[str, float, bool], ...]:
+def wire_params(watchpoint: Watchpoint, *, ours: bool = False) -> tuple[tuple[str, float | str, bool], ...]:
     """(name, value, disabled) of every parameter of the condition, in the order in which clients read them.
 
     ``ours``: it is our own client, which also knows how many steps in a row something has to hold.
@@ -170,8 +180,12 @@ def wire_params(watchpoint: Watchpoint, *, ours: bool = False) -> tuple[tuple[st
     values = {spec.name: spec.default for spec in condition.params if spec.required and spec.default is not None}
     values |= dict(watchpoint.params)
     params = [
-        (spec.name, float(values[spec.name] or 0.0), False) if spec.name in values else (spec.name, 0.0, True)
+        (spec.name, _sent(values[spec.name]), False) if spec.name in values else (spec.name, 0.0, True)
         for spec in condition.params
         if spec.name != IN_A_ROW or (ours and IN_A_ROW in values)
     ]
     return tuple(params)
+
+
+def _sent(value: ParamValue | None) -> float | str:
+    return value if isinstance(value, str) else float(value or 0.0)

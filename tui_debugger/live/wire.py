@@ -7,7 +7,7 @@ server speak: the other side skips what it does not know. As in ``graph.proto``,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache
@@ -46,9 +46,10 @@ VALUE, STATISTICS, BASE = 0, 1, 2
 LEVEL_STEP, LEVEL_NODE, LEVEL_RECHECK = b"step", b"node", b"recheck"
 """``RunCMD.run_level``."""
 
-RUNS_TO_NODES, FULL_STATISTICS, ANY_PREVIOUS, RUNS_AHEAD = 1, 2, 4, 8
+RUNS_TO_NODES, FULL_STATISTICS, ANY_PREVIOUS, RUNS_AHEAD, JUDGES_EXPRESSIONS = 1, 2, 4, 8, 16
 """Bits of ``Metadata.features``: run_level node stops inside a step; ``Statistics`` and hits carry what the table below
-has from 100 on; previous values exist for every tensor, not for parameters only; ``RunCMD.ahead`` is understood."""
+has from 100 on; previous values exist for every tensor, not for parameters only; ``RunCMD.ahead`` is understood;
+conditions of one's own are judged."""
 
 _WIRE_TYPES: Final = {Form.COUNT: "uint64", Form.REAL: "double"}
 MESSAGES: Final[Messages] = {
@@ -65,8 +66,11 @@ MESSAGES: Final[Messages] = {
     "RunCMD": "1 run_level bytes; 2 run_steps int32; 3 node_name bytes; 100 ahead int32",
     "SetCMD": "1 watch_nodes WatchNode*; 2 watch_condition WatchCondition; 3 delete bool; 4 id int32",
     "ViewCMD": "1 tensors TensorProto*; 2 level int32",
-    "WatchNode": "1 node_name bytes; 2 node_type bytes; 3 graph_name bytes; 4 rank_id int32; 5 device_id int32",
-    "Parameter": "1 name bytes; 2 disabled bool; 3 value double; 4 hit bool; 5 actual_value double",
+    "WatchNode": """1 node_name bytes; 2 node_type bytes; 3 graph_name bytes; 4 rank_id int32; 5 device_id int32;
+        100 category int32""",
+    "Parameter": """1 name bytes; 2 disabled bool; 3 value double; 4 hit bool; 5 actual_value double;
+        100 text bytes; 101 quantities Quantity*""",
+    "Quantity": "1 name bytes; 2 value double; 3 text bytes",
     "WatchCondition": "1 condition int32; 2 value float; 4 params Parameter*",
     "WatchpointHit": """1 tensor TensorProto; 2 watch_condition WatchCondition; 3 id int32; 4 error_code int32;
         100 base TensorBase; 101 statistics Statistics""",
@@ -82,6 +86,7 @@ MESSAGES: Final[Messages] = {
 ``unrecorded`` is all that the training ran so far and could not show, with ``step`` the first step of it; ``session``
 is random and the same as long as a training process lives, so that one that comes back is known again; ``notes`` are
 those of steps that ended, of which nothing was said before: each has one of the four values.
+``Parameter.text`` is an expression, and ``quantities`` what the names in it stood for: a number, a text, or unknown.
 ``RunCMD.ahead`` is how many more steps it may run without asking, as long as no watchpoint has anything to say of them.
 In ``Statistics`` neg_zero_count and pos_zero_count are the numbers of negative and positive elements; the fields from
 100 on are those of ``stats.fields``: one that is absent has no value (no finite element), or the client is older."""
@@ -224,12 +229,14 @@ class RemoteWatchpoint:
         condition: wire number of the condition.
         params: (name, value, disabled) of every parameter of the condition, in the order in which clients read them.
         nodes: (full name or parameter name, node type, graph name) of every node, scopes expanded.
+        categories: ``model.Category`` of every node by its name, where an expression asks for it.
     """
 
     id: int
     condition: int
-    params: tuple[tuple[str, float, bool], ...]
+    params: tuple[tuple[str, float | str, bool], ...]
     nodes: tuple[tuple[str, str, str], ...]
+    categories: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from tui_debugger.errors import BadWatchpointError
-from tui_debugger.model import NodeSelection, Watchpoint
+from tui_debugger.model import NodeSelection, ParamValue, Watchpoint
 from tui_debugger.session.export_files import fresh_file
 from tui_debugger.text.clean import clean
 from tui_debugger.text.hits import watchpoint_name
@@ -409,7 +409,7 @@ class WatchpointList:
     def add(
         self,
         condition: str,
-        params: Mapping[str, float | bool] | Iterable[tuple[str, float | bool]] = (),
+        params: Mapping[str, ParamValue] | Iterable[tuple[str, ParamValue]] = (),
         selection: NodeSelection | None = None,
         name: str = "",
     ) -> Watchpoint:

@@ -416,3 +416,10 @@ METRICS: Final[Mapping[str, Field]] = {
     "zero": FIELD_BY_NAME["zero_percentage"],
 }
 """The statistics that ``tdbg trend --metric`` takes, and the trend view draws."""
+QUANTITIES: Final[Mapping[str, Field]] = {
+    **{field.column: field for field in COLUMNS},
+    "inf": FIELD_BY_NAME["inf"],
+    "zero_pct": FIELD_BY_NAME["zero_percentage"],
+    "variance": FIELD_BY_NAME["variance"],
+}
+"""The statistics that an expression names: those of JSON and CSV, and what people ask for besides."""

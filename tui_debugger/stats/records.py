@@ -33,11 +33,20 @@ Closeness = tuple[float, float, bool]
 
 @dataclass(frozen=True, slots=True)
 class RequiredStats:
-    """The quantities that the watchpoints on a tensor need beyond plain statistics."""
+    """The quantities that the watchpoints on a tensor need beyond plain statistics.
+
+    Attributes:
+        ranges: count the elements inside these.
+        change: compare element by element with the previous step.
+        closeness: tell whether all elements are so close to those of the previous step.
+        previous_stats: the statistics of the same tensor at the previous step: no values are read for them besides
+            those of that step itself.
+    """
 
     ranges: frozenset[Bounds] = frozenset()
     change: bool = False
     closeness: frozenset[Closeness] = frozenset()
+    previous_stats: bool = False
 
     @property
     def previous(self) -> bool:
@@ -46,11 +55,21 @@ class RequiredStats:
 
     def __or__(self, other: RequiredStats) -> RequiredStats:
         """Returns everything that either needs."""
-        return RequiredStats(self.ranges | other.ranges, self.change or other.change, self.closeness | other.closeness)
+        return RequiredStats(
+            self.ranges | other.ranges,
+            self.change or other.change,
+            self.closeness | other.closeness,
+            self.previous_stats or other.previous_stats,
+        )
 
     def covers(self, other: RequiredStats) -> bool:
         """Returns whether a record made for this need answers the other one too."""
-        return self.ranges >= other.ranges and (self.change or not other.change) and self.closeness >= other.closeness
+        return (
+            self.ranges >= other.ranges
+            and (self.change or not other.change)
+            and self.closeness >= other.closeness
+            and (self.previous_stats or not other.previous_stats)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +90,19 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
+class PreviousStats:
+    """The statistics of the same tensor at the previous step, of whatever shape it had there.
+
+    Attributes:
+        state: one of the words of ``Record.previous``.
+        stats: None without any.
+    """
+
+    state: str
+    stats: TensorStats | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Record:
     """The measured statistics of one tensor.
 
@@ -84,6 +116,7 @@ class Record:
             (of this tensor or the previous one only statistics were dumped).
         error: why the tensor could not be read, one sentence; empty when it could.
         need: what this record answers.
+        previous_stats: None when not asked.
     """
 
     meta: TensorMeta | None
@@ -94,6 +127,7 @@ class Record:
     previous: str = "none"
     error: str = ""
     need: RequiredStats = field(default_factory=RequiredStats)
+    previous_stats: PreviousStats | None = None
 
 
 ONLY_COMPARED = -1
@@ -173,6 +207,10 @@ class Before(IntEnum):
 
 BEFORE_WORDS: Final = ("none", "ok", "shape", "unreadable", "no value")
 """``Record.previous`` by ``Before``."""
+_BEFORE_OF_STATE: Final = np.array(
+    [int(Before.NONE), int(Before.OK), int(Before.NO_VALUE), int(Before.UNREADABLE)], np.int8
+)
+"""What the state of the previous step's tensor is for this one, by ``State``."""
 
 ROW: Final = np.dtype(
     [(each.name, f"<{each.form.value}") for each in STORED]
@@ -206,6 +244,9 @@ _stored_values: Final[Callable[[TensorStats], tuple[Any, ...]]] = attrgetter(*ST
 _NO_STATS: Final = (0,) * len(STORED)
 _UNKNOWN_ROW: Final = (*_NO_STATS, 0.0, 0.0, 0, 0, 0, 0, -1, State.UNKNOWN, 0, 0, 0)
 
+PREVIOUS_ROW: Final = np.dtype([*((each.name, f"<{each.form.value}") for each in STORED), ("before", "i1")])
+"""The statistics of the previous step, and ``Before``, or ``NOT_ASKED``."""
+
 NOT_ASKED: Final = -1
 """In a column of ranges or closeness: nobody asked."""
 NOT_KNOWN: Final = -2
@@ -221,9 +262,11 @@ class Records:
         errors: why a row is unreadable.
         ranges: for each asked range the number of elements inside, ``NOT_ASKED`` or ``NOT_KNOWN``.
         close: for each asked closeness 1 (all elements are close), 0, ``NOT_ASKED`` or ``NOT_KNOWN``.
+        previous_stats: structured array of ``PREVIOUS_ROW``; None when nobody asked. It follows from the table of the
+            previous step, and is never kept on disk.
     """
 
-    __slots__ = ("_meta_numbers", "close", "errors", "metas", "ranges", "rows")
+    __slots__ = ("_meta_numbers", "close", "errors", "metas", "previous_stats", "ranges", "rows")
 
     def __init__(self, n: int) -> None:
         """Knows nothing about ``n`` tensors."""
@@ -233,6 +276,7 @@ class Records:
         self.errors: dict[int, str] = {}
         self.ranges: dict[Bounds, Int64] = {}
         self.close: dict[Closeness, Int8] = {}
+        self.previous_stats: npt.NDArray[Any] | None = None
         self._meta_numbers: dict[TensorMeta, int] = {}
 
     def __len__(self) -> int:
@@ -256,6 +300,9 @@ class Records:
         columns += [self.close.get(closeness) for closeness in need.closeness]
         for column in columns:
             full &= column[indices] != NOT_ASKED if column is not None else np.False_
+        if need.previous_stats:
+            previous = self.previous_stats
+            full &= previous["before"][indices] != NOT_ASKED if previous is not None else np.False_
         answered: Mask = (state != State.UNKNOWN) & (full | (state != State.MEASURED))
         return answered
 
@@ -268,6 +315,7 @@ class Records:
             frozenset(bounds for bounds, column in self.ranges.items() if column[index] != NOT_ASKED),
             bool(row["asked"] & CHANGE_ASKED),
             frozenset(closeness for closeness, column in self.close.items() if column[index] != NOT_ASKED),
+            (previous_stats := self._previous_stats(index)) is not None,
         )
         return Record(
             meta=self.metas[row["meta"]] if row["meta"] >= 0 else None,
@@ -278,7 +326,16 @@ class Records:
             previous=BEFORE_WORDS[row["before"]],
             error=self.errors.get(index, "unreadable") if row["state"] == State.UNREADABLE else "",
             need=need,
+            previous_stats=previous_stats,
         )
+
+    def _previous_stats(self, index: int) -> PreviousStats | None:
+        if self.previous_stats is None:
+            return None
+        row = dict(zip(PREVIOUS_ROW.names or (), self.previous_stats[index].item(), strict=True))
+        if row["before"] == NOT_ASKED:
+            return None
+        return PreviousStats(BEFORE_WORDS[row["before"]], _stats(row) if row["before"] == Before.OK else None)
 
     def _row(self, index: int) -> dict[str, Any]:
         """Returns a row as Python's own numbers, all at once: one after the other takes ten times as long."""
@@ -329,6 +386,34 @@ class Records:
             self.range_column(bounds)[index] = record.ranges.get(bounds, NOT_KNOWN)
         for closeness in record.need.closeness | record.close.keys():
             self.close_column(closeness)[index] = record.close.get(closeness, NOT_KNOWN)
+        if record.previous_stats is not None or record.need.previous_stats:
+            previous = record.previous_stats or PreviousStats("none")
+            stored = _NO_STATS if previous.stats is None else _stored_values(previous.stats)
+            values = tuple(math.nan if value is None else value for value in stored)
+            self.previous_stats_column()[index] = (*values, BEFORE_WORDS.index(previous.state))
+
+    def previous_stats_column(self) -> npt.NDArray[Any]:
+        """Returns the statistics of the previous step, made when they are new."""
+        if self.previous_stats is None:
+            self.previous_stats = np.zeros(len(self), PREVIOUS_ROW)
+            self.previous_stats["before"] = NOT_ASKED
+        return self.previous_stats
+
+    def put_previous_stats(self, indices: Integers, other: Records, found: Integers) -> None:
+        """Sets the statistics of the previous step.
+
+        Args:
+            indices: rows here.
+            other: the table of the previous step.
+            found: the row of each there; -1 where that step has no such tensor.
+        """
+        column = self.previous_stats_column()
+        column["before"][indices] = Before.NONE
+        indices, found = indices[found >= 0], found[found >= 0]
+        taken = np.take(other.rows, found)
+        for name in STORED_NAMES:
+            column[name][indices] = taken[name]
+        column["before"][indices] = _BEFORE_OF_STATE[taken["state"]]
 
     def range_column(self, bounds: Bounds) -> Int64:
         """Returns the column of a range, made when it is new."""
@@ -355,6 +440,8 @@ class Records:
         columns: Iterable[Int64 | Int8] = (*self.ranges.values(), *self.close.values())
         for column in columns:
             column[indices] = NOT_ASKED
+        if self.previous_stats is not None:
+            self.previous_stats["before"][indices] = NOT_ASKED
 
     def compared(self) -> Mask:
         """Returns which rows were asked how they changed since the previous step."""
@@ -378,6 +465,7 @@ class Records:
         other.errors = {index - start: text for index, text in self.errors.items() if start <= index < stop}
         other.ranges = {bounds: column[start:stop] for bounds, column in self.ranges.items()}
         other.close = {closeness: column[start:stop] for closeness, column in self.close.items()}
+        other.previous_stats = None if self.previous_stats is None else self.previous_stats[start:stop]
         return other
 
     def place(self, other: Records, source: Integers, target: Integers) -> None:
@@ -395,6 +483,8 @@ class Records:
             self.range_column(bounds)[target] = counts[source]
         for closeness, answers in other.close.items():
             self.close_column(closeness)[target] = answers[source]
+        if other.previous_stats is not None:
+            self.previous_stats_column()[target] = other.previous_stats[source]
 
 
 def _stats(row: Mapping[str, Any]) -> TensorStats:

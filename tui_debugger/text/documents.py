@@ -14,7 +14,7 @@ SCHEMA: Final = 1
 renamed, taken away, or means something else."""
 
 
-def plain(value: float | bool | None) -> float | bool | str | None:
+def plain(value: float | bool | str | None) -> float | bool | str | None:
     """Returns a number as JSON can hold it: NaN and Inf are the texts ``nan``, ``inf`` and ``-inf``."""
     if isinstance(value, float) and not math.isfinite(value):
         return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"

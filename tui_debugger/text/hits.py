@@ -16,6 +16,7 @@ from tui_debugger.model import (
     NodeSelection,
     NodeSelector,
     ParamResult,
+    ParamValue,
     TensorStats,
     Verdict,
     Watchpoint,
@@ -23,7 +24,8 @@ from tui_debugger.model import (
 )
 from tui_debugger.text.clean import clean
 from tui_debugger.text.numbers import count, number
-from tui_debugger.watch.condition_table import CONDITIONS, NOT_FINITE, Condition, not_finite_words, reasons
+from tui_debugger.watch.condition_table import CONDITIONS, EXPRESSION, NOT_FINITE, Condition, not_finite_words, reasons
+from tui_debugger.watch.expression import filled_in, pretty
 from tui_debugger.watch.recommended import RECOMMENDED
 from tui_debugger.watch.text import format_selection, format_value, format_watch
 
@@ -160,9 +162,7 @@ def _summary(condition: str) -> str:
     return text[:1].lower() + text[1:]
 
 
-def param_words(
-    condition: str, name: str, value: float | bool, others: Mapping[str, float | bool] | None = None
-) -> str:
+def param_words(condition: str, name: str, value: ParamValue, others: Mapping[str, ParamValue] | None = None) -> str:
     """Returns a set parameter as people read it: ``mean |x| < 1e-12``, ``zeros ≥ 100 %``, ``share in [-1, 0] < 50 %``.
 
     Args:
@@ -174,8 +174,10 @@ def param_words(
     found = CONDITIONS.get(condition)
     spec = next((spec for spec in found.params if spec.name == name), None) if found is not None else None
     label, percent, _ = (spec.label if spec is not None and spec.label else name).partition(" %")
+    if isinstance(value, str):
+        return clean(pretty(value))
     if spec is not None and spec.needs and others is not None and all(end in others for end in spec.needs):
-        label = label.replace("range", _interval([number(others[end]) for end in spec.needs]))
+        label = label.replace("range", _interval([number(float(others[end])) for end in spec.needs]))
     return f"{label} {'yes' if value is True else 'no' if value is False else number(value)}{percent}"
 
 
@@ -184,7 +186,27 @@ def _interval(ends: Sequence[str]) -> str:
     return f"[{', '.join(ends)}]"
 
 
-def _param(condition: str, param: ParamResult, all_params: Mapping[str, float | bool]) -> Part:
+def _expression(param: ParamResult) -> Part:
+    """Returns ``max > 6·std`` with its values, ``12.3 > 6·0.5``."""
+    text = str(param.value)
+    return Part(clean(pretty(text)), Emphasis.PLAIN, clean(filled_in(text, quantity_texts(param))))
+
+
+def quantity_texts(param: ParamResult) -> dict[str, str]:
+    """Returns what each name in an expression stood for, as text; ``–`` where nobody knows it."""
+    return {name: quantity_text(value) for name, value in param.quantities}
+
+
+def quantity_text(value: float | str | None) -> str:
+    """Returns what a name in an expression stood for, as text."""
+    if value is None:
+        return "–"
+    return f"'{clean(value)}'" if isinstance(value, str) else number(value)
+
+
+def _param(condition: str, param: ParamResult, all_params: Mapping[str, ParamValue]) -> Part:
+    if param.name == EXPRESSION:
+        return _expression(param)
     words = param_words(condition, param.name, param.value, all_params)
     percent = " %" if words.endswith(" %") else ""
     actual = "" if param.actual is None else f"{number(param.actual)}{percent}"
@@ -240,9 +262,12 @@ def watch_line(watchpoint: Watchpoint) -> str:
     return format_watch(watchpoint)
 
 
-def _limits(condition: Condition, params: Mapping[str, float | bool]) -> Iterable[str]:
+def _limits(condition: Condition, params: Mapping[str, ParamValue]) -> Iterable[str]:
     values = {name: format_value(value) for name, value in params.items()}
     for spec in condition.params:
+        if spec.name == EXPRESSION and spec.name in values:
+            yield clean(pretty(values[spec.name]))
+            continue
         if spec.name not in values or not (spec.visible and spec.check):
             continue
         label, percent, _ = spec.label.partition(" %")

@@ -108,7 +108,10 @@ def result_row(result: WatchResult) -> Row:
 
 def param_row(param: ParamResult) -> Row:
     """A parameter with its set and actual value."""
-    return {"name": param.name, "value": plain(param.value), "hit": param.hit, "actual": plain(param.actual)}
+    row: Row = {"name": param.name, "value": plain(param.value), "hit": param.hit, "actual": plain(param.actual)}
+    if param.quantities:
+        row["quantities"] = {name: plain(value) for name, value in param.quantities}
+    return row
 
 
 def coverage_row(coverage: Coverage) -> Row:

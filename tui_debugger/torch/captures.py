@@ -72,6 +72,7 @@ class Plan:
         need: what a record has to hold.
         few: these quantities decide of any tensor whether it has to be looked at.
         one_number: the root of Σx² alone does.
+        exactly: an expression wants all statistics, in one batch with the quick numbers.
     """
 
     plans: tuple[JudgingPlan, ...]
@@ -81,6 +82,7 @@ class Plan:
     need: RequiredStats
     few: bool
     one_number: bool
+    exactly: bool = False
 
 
 _MOST: Final = Quick.EXTREMES | Quick.MAGNITUDE | Quick.TOTAL | Quick.ZEROS
@@ -196,15 +198,23 @@ def _plan(plans: list[JudgingPlan]) -> Plan | None:
         return None
     quick, need = 0, RequiredStats()
     for plan in plans:
-        need |= plan.need
+        need |= replace(plan.need, previous_stats=False)
         for quantity, threshold, holds in plan.checks:
             if holds:
                 quick |= _quantities(quantity, threshold, holds)
     decided = quick & Quick.FINITE
     single, many = (quick, quick) if decided else (quick | Quick.EXTREMES, quick | Quick.ENERGY)
-    few = not need.ranges and not need.previous
+    exactly = any(plan.expression is not None for plan in plans)
+    few = not need.ranges and not need.previous and not exactly
     return Plan(
-        tuple(plans), single, many, tuple(sorted(need.ranges)), need, few=few, one_number=few and many == Quick.ENERGY
+        tuple(plans),
+        single,
+        many,
+        tuple(sorted(need.ranges)),
+        need,
+        few=few,
+        one_number=few and many == Quick.ENERGY,
+        exactly=exactly,
     )
 
 
@@ -675,6 +685,7 @@ class Step:
             counter: what counts its changes, where it does not do that by itself yet.
             unwatched: what is found out where nothing is watched yet.
         """
+        exactly = exactly or (plan is not None and plan.exactly)
         capture = Capture(name, slot, meta_of(tensor), plan)
         self.add(capture)
         values = local(tensor)
@@ -707,6 +718,7 @@ class Step:
         capture = Capture(name, slot, meta_of(tensor), plan)
         self.add(capture)
         values = local(tensor)
+        look = look or (plan is not None and plan.exactly)
         if numeric(tensor) and look:  # memory that NumPy has seen can be resized no more, which FSDP does
             capture.look = exact.on_device(values, plan.need if plan is not None else RequiredStats(), self.waiting)
         elif numeric(tensor) and plan is not None:

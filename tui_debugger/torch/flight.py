@@ -44,7 +44,7 @@ class TrainingFlight:
             BadWatchpointError: a watch text is wrong.
         """
         self._recorder = FlightRecorder(
-            flight, training.identity(), training.recording.unrecorded.all, training.patience
+            flight, training.identity(), training.recording.unrecorded.all, training.patience, training.memory
         )
         self._training = training
         self._say = say

@@ -20,7 +20,7 @@ from typing import Any, Final
 import torch
 
 from tui_debugger.live.client.agent import Identity
-from tui_debugger.live.client.judging import Judge, Patience, watched
+from tui_debugger.live.client.judging import Judge, Patience, StepMemory, watched
 from tui_debugger.live.wire import RemoteWatchpoint
 from tui_debugger.model import Verdict, WatchResult
 from tui_debugger.torch import captures
@@ -428,6 +428,7 @@ class Training:
         previous: weights as they were before the step.
         optimizers: those that were given, and those that were seen to update parameters of the model.
         expectation, patience: what was to be expected of the step, and for how long something else held.
+        memory: what expressions ask for of the step before.
     """
 
     def __init__(
@@ -440,6 +441,7 @@ class Training:
         self.optimizers = list(optimizers)
         self.expectation = Expectation()
         self.patience = Patience(self.expectation.excuses)
+        self.memory = StepMemory(_ranks()[0])
         self._trained: set[str] = set()
         self._scopes: dict[int, str] = {}
         self._model = model
@@ -646,6 +648,9 @@ class Training:
         """Nobody looks at the step any more. Weights that are compared are kept for the next one."""
         self.patience.next_step(chain(self.recording.step.names(), self.recording.passes.names))
         self.expectation.next_step()
+        self.memory.next_step()
+        agent = self.recording.agent
+        self.memory.step = -1 if agent is None else agent.step + 1
         plans = self.recording.plans
         seen = (self._weights or grouping(self._kept(), plans)) if plans else Grouping()
         kept = {name: each for name, each in seen.others if (plan := plans.of(name)) and plan.need.previous}
@@ -726,7 +731,7 @@ class Training:
         nodes = self.recording.structure.nodes
         forward = [each for each in nodes if each in known and not each.startswith(GRADIENTS)]
         judge = watched(watchpoints, self._names)
-        judge.patience = self.patience
+        judge.patience, judge.memory = self.patience, self.memory
         return Plans(judge, known, forward)
 
     def identity(self) -> Identity:

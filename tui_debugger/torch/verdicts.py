@@ -19,13 +19,13 @@ import numpy.typing as npt
 
 from tui_debugger.live.client.agent import ClientHit
 from tui_debugger.live.client.judging import Judge
-from tui_debugger.model import TensorStats
+from tui_debugger.model import ErrorBits, TensorStats, Verdict, WatchResult
 from tui_debugger.stats.records import Record, RequiredStats
 from tui_debugger.torch import exact
 from tui_debugger.torch.captures import Capture, Plan, Step, TensorGroup, offsets
 from tui_debugger.torch.exact import Doubles, Fetched, Waiting
 from tui_debugger.watch.condition_table import WIRE_NOT_CHANGED
-from tui_debugger.watch.evaluate import JudgingPlan
+from tui_debugger.watch.evaluate import JudgingPlan, judging_plan
 
 Mask = npt.NDArray[np.bool_]
 
@@ -84,6 +84,7 @@ class _Columns:
         found: Mask = ~(np.isfinite(self.low) & np.isfinite(self.high)) & self.ranged
         found |= ~np.isfinite(self.magnitude) & self.summed
         found |= ~np.isfinite(self.energy) & self.normed
+        found |= plan.exactly
         for each in plan.plans:
             if each.need.previous:
                 found |= self._changes(each)
@@ -324,12 +325,21 @@ def _hits(captures: Sequence[Capture], judge: Judge) -> list[ClientHit]:
     hits: list[ClientHit] = []
     said: set[tuple[str, int, int]] = set()
     known = [(capture, capture.record) for capture in captures if capture.record is not None]
-    found = judge.evaluate([(capture.name, record) for capture, record in known])
+    slots = [capture.slot for capture, _ in known]
+    found = judge.evaluate([(capture.name, record) for capture, record in known], slots=slots)
     for (capture, record), results in zip(known, found, strict=True):
         stats = None if capture.rough else record.stats
-        for result in results:
+        for result in _unknown_where_rough(results, capture, judge) if capture.rough else results:
             key = (capture.name, capture.slot, result.watchpoint)
             if key not in said:  # several passes of one step: the first one counts
                 said.add(key)
                 hits.append(ClientHit(capture.name, capture.slot, result, capture.meta, stats))
     return hits
+
+
+def _unknown_where_rough(results: Sequence[WatchResult], capture: Capture, judge: Judge) -> list[WatchResult]:
+    """Returns results of a record that is rough: no expression can be judged by it."""
+    expressions = [each for each in judge.watchpoints(capture.name) if judging_plan(each).expression is not None]
+    unknown = [WatchResult(each.id, each.condition, Verdict.CANNOT_JUDGE, ErrorBits.NO_VALUE) for each in expressions]
+    others = [each for each in results if each.watchpoint not in {watchpoint.id for watchpoint in expressions}]
+    return sorted([*others, *unknown], key=lambda each: each.watchpoint)

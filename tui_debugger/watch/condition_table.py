@@ -1,7 +1,8 @@
 """The one table of watch conditions.
 
 The form on screen, the text form of the command line, the API classes and the wire format all read it. Ids,
-abbreviations, parameters, their order, defaults, ranges and wire numbers are those of MindInsight r1.1 to r2.3.
+abbreviations, parameters, their order, defaults, ranges and wire numbers are those of MindInsight r1.1 to r2.3;
+``expression`` alone is ours.
 ``validate`` says which parameters are allowed together, ``reasons`` why nothing could be compared. How a condition is
 judged is in ``watch.evaluate``.
 """
@@ -15,9 +16,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from tui_debugger.errors import BadWatchpointError
-from tui_debugger.model import ErrorBits
+from tui_debugger.model import ErrorBits, ParamValue
+from tui_debugger.watch.expression import parse as parse_expression
 
-Value = float | bool
+Value = ParamValue
 
 WIRE_OPERATOR_OVERFLOW: Final = 2
 WIRE_OVERFLOW: Final = 13
@@ -26,6 +28,10 @@ WIRE_CHANGE_TOO_LARGE: Final = 18
 WIRE_CHANGE_TOO_SMALL: Final = 19
 WIRE_NOT_CHANGED: Final = 20
 WIRE_RANGE: Final = 21
+WIRE_EXPRESSION: Final = 1000
+"""Ours: MindSpore's clients do not know it, and are not sent it."""
+EXPRESSION: Final = "expression"
+"""The one parameter of that condition."""
 
 EPSILON: Final = 1e-9
 
@@ -36,7 +42,7 @@ class ParamSpec:
 
     Attributes:
         name: as on the wire; the text after the last ``_`` is the inequality.
-        kind: ``float`` or ``bool``.
+        kind: ``float``, ``bool`` or ``expression``.
         label: short text for a form.
         help: one sentence.
         default: value a form starts with; None leaves the field empty (the parameter is off).
@@ -64,6 +70,8 @@ class ParamSpec:
     @property
     def range_text(self) -> str:
         """The allowed values in words, for a form: ``0 to 100``, ``above 0``, ``a finite number``."""
+        if self.kind == "expression":
+            return "a comparison"
         if self.kind == "bool":
             return "yes or no"
         if math.isfinite(self.low) and math.isfinite(self.high):
@@ -76,9 +84,12 @@ class ParamSpec:
         """The value as this parameter stores it.
 
         Raises:
-            BadWatchpointError: wrong type, not finite, or outside the range.
+            BadWatchpointError: wrong type, not finite, outside the range, or no expression.
         """
-        if self.kind == "bool":
+        if self.kind == "expression":
+            if isinstance(value, str):
+                return parse_expression(value).text
+        elif self.kind == "bool":
             if isinstance(value, bool):
                 return value
         elif isinstance(value, int | float) and not isinstance(value, bool):
@@ -90,11 +101,13 @@ class ParamSpec:
         raise BadWatchpointError(msg)
 
     def parse(self, text: str) -> Value:
-        """Reads what a person typed: a number, or yes/no/true/false/1/0 for a bool.
+        """Reads what a person typed: a number, yes/no/true/false/1/0 for a bool, or an expression.
 
         Raises:
             BadWatchpointError: not a value of this parameter.
         """
+        if self.kind == "expression":
+            return self.check_value(text)
         word = text.strip().lower()
         value: object = text.strip()
         if self.kind == "bool":
@@ -267,6 +280,21 @@ def _change(suffix: str, default: float, word: str) -> tuple[ParamSpec, ...]:
 
 _TABLE: Final = (
     Condition(
+        "expression",
+        "EX",
+        "tensor",
+        WIRE_EXPRESSION,
+        "A condition of one's own holds.",
+        (
+            ParamSpec(
+                EXPRESSION,
+                "expression",
+                "holds",
+                "Hits when this holds, for example max > 6*std and zero_pct < 50, or norm > 10*prev.norm.",
+            ),
+        ),
+    ),
+    Condition(
         "operator_overflow",
         "OO",
         "tensor",
@@ -317,7 +345,7 @@ _TABLE: Final = (
 )
 
 CONDITIONS: Final[Mapping[str, Condition]] = {condition.id: condition for condition in _TABLE}
-"""All 17 conditions by id, in listing order: tensor, weight, activation, gradient; by id inside."""
+"""All 18 conditions by id, in listing order: tensor, weight, activation, gradient; by id inside."""
 _BY_ABBR: Final = {condition.abbr: condition for condition in _TABLE}
 
 
@@ -401,7 +429,10 @@ def _fill_defaults(condition: Condition, given: dict[str, Value]) -> list[ParamS
     filled = [spec for spec in visible if spec.default is not None]
     if visible and not filled:
         msg = f"{condition.id} needs at least one value to compare with"
-        raise BadWatchpointError(msg, hint="set one of " + ", ".join(spec.name for spec in visible))
+        hint = "set one of " + ", ".join(spec.name for spec in visible)
+        if condition.wire == WIRE_EXPRESSION:
+            msg, hint = "the expression is missing", "write it like: EX max > 6*std"
+        raise BadWatchpointError(msg, where=condition.id, hint=hint)
     for spec in filled:
         if spec.default is not None:
             given[spec.name] = spec.default
@@ -419,6 +450,6 @@ def _check_bounds(condition: Condition, given: Mapping[str, Value], checks: list
     if present - needed:
         msg = "the ends of a range have no effect without a range percentage"
         raise BadWatchpointError(msg, where=condition.id, hint="set range_percentage_lt or range_percentage_gt")
-    if present and given[BOUND_NAMES[0]] > given[BOUND_NAMES[1]]:
+    if present and float(given[BOUND_NAMES[0]]) > float(given[BOUND_NAMES[1]]):
         msg = "the range starts above its end"
         raise BadWatchpointError(msg, where=condition.id, hint="exchange the two")

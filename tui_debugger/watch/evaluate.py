@@ -1,18 +1,26 @@
-"""Evaluates one watchpoint on many tensors at once: on which it says something, and what kind of thing."""
+"""Evaluates one watchpoint on many tensors at once: on which it says something, and what kind of thing.
+
+An expression comes to true, false or unknown (``_Outcome``). One that names statistics of a tensor with NaN or Inf is
+not judged there, as other conditions are not (the tensor is a finding as what it is), unless it names ``nan``, ``inf``,
+``pos_inf`` or ``neg_inf`` itself: then its other quantities are those of the finite elements. Unknown is "cannot
+judge"; unknown for want of a previous step is "not comparable" at the first one. Statistics of the previous step are
+taken as they are, whatever shape and whatever NaN the tensor had there.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, reduce
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from tui_debugger.arrays import Float64, Int8, Int16, Int64, Mask
-from tui_debugger.model import ErrorBits, ParamResult, Verdict, Watchpoint, WatchResult
+from tui_debugger.model import CATEGORY_WORDS, Category, ErrorBits, ParamResult, Verdict, Watchpoint, WatchResult
+from tui_debugger.stats.fields import QUANTITIES
 from tui_debugger.stats.records import (
     BEFORE_WORDS,
     CHANGE_KNOWN,
@@ -25,6 +33,7 @@ from tui_debugger.stats.records import (
 from tui_debugger.watch.condition_table import (
     BOUND_NAMES,
     EPSILON,
+    EXPRESSION,
     NOT_FINITE,
     WIRE_CHANGE_TOO_LARGE,
     WIRE_CHANGE_TOO_SMALL,
@@ -34,6 +43,25 @@ from tui_debugger.watch.condition_table import (
     Condition,
     Params,
     by_abbr,
+)
+from tui_debugger.watch.expression import (
+    TEXT_FACTS,
+    Arithmetic,
+    Call,
+    Comparison,
+    Every,
+    Expression,
+    Fact,
+    Named,
+    Negative,
+    Node,
+    Not,
+    Number,
+    Quantity,
+    Some,
+    Text,
+    name_text,
+    parse,
 )
 
 _Holds = Callable[[Float64, float], Mask]
@@ -59,6 +87,13 @@ class JudgingPlan:
     need: RequiredStats
     unmet: tuple[ParamResult, ...]
     """The parameters as they are reported where none was compared."""
+    expression: Expression | None = None
+
+    @property
+    def beyond_values(self) -> bool:
+        """True if equal values need not be judged alike: it asks for the previous step, or for facts of the node."""
+        of_nodes = self.expression is not None and self.expression.of_nodes
+        return self.need.previous or self.need.previous_stats or of_nodes
 
 
 @lru_cache(maxsize=4096)
@@ -67,9 +102,11 @@ def _plan(condition_id: str, params: Params) -> JudgingPlan:
     values = {spec.name: spec.default for spec in condition.params if spec.required and spec.default is not None}
     values |= dict(params)
     ordered = tuple((spec.name, values[spec.name]) for spec in condition.params if spec.name in values)
+    expression = parse(str(values[EXPRESSION])) if EXPRESSION in values else None
     checks = tuple(
         (quantity, float(value), comparison if comparison in _HOLDS else None)
         for name, value in ordered
+        if name != EXPRESSION
         for quantity, _, comparison in (name.rpartition("_"),)
     )
     bounds = (float(values.get(BOUND_NAMES[0], -math.inf)), float(values.get(BOUND_NAMES[1], math.inf)))
@@ -80,11 +117,11 @@ def _plan(condition_id: str, params: Params) -> JudgingPlan:
         ranges=frozenset({bounds} if bounded and any(what == "range_percentage" for what, _, _ in checks) else ()),
         change=condition.wire in (WIRE_CHANGE_TOO_LARGE, WIRE_CHANGE_TOO_SMALL),
         closeness=frozenset({closeness} if condition.wire == WIRE_NOT_CHANGED else ()),
+        previous_stats=expression is not None and expression.previous,
     )
     unmet = tuple(ParamResult(name, value, hit=False, actual=None) for name, value in ordered)
-    return JudgingPlan(
-        condition, ordered, checks, bounds, closeness, float(values.get("epsilon", EPSILON)), need, unmet
-    )
+    epsilon = float(values.get("epsilon", EPSILON))
+    return JudgingPlan(condition, ordered, checks, bounds, closeness, epsilon, need, unmet, expression)
 
 
 def judging_plan(watchpoint: Watchpoint) -> JudgingPlan:
@@ -138,6 +175,30 @@ class Evaluated:
         return np.where(found, self.error, np.int16(-1)).astype(np.int16)
 
 
+@dataclass(frozen=True, eq=False)
+class Facts:
+    """The facts about the tensors of some rows that no record holds.
+
+    Attributes:
+        step: of each, -1 where it is not known.
+        rank: of all; None when it is not known.
+        name, type: of the node of each; empty where they are not known.
+        category: of the node of each; -1 where it is not known.
+    """
+
+    step: Int64
+    rank: int | None
+    name: Callable[[], Sequence[str]]
+    type: Callable[[], Sequence[str]]
+    category: Callable[[], Int64]
+
+    @classmethod
+    def unknown(cls, count: int) -> Facts:
+        """Returns that nothing is known of so many rows."""
+        nothing = np.full(count, -1, np.int64)
+        return cls(nothing, None, lambda: [""] * count, lambda: [""] * count, lambda: nothing)
+
+
 class ColumnEvaluator:
     """Rows of a table, ready to be judged by any number of watchpoints.
 
@@ -151,8 +212,15 @@ class ColumnEvaluator:
     finite counts as changed.
     """
 
-    def __init__(self, records: Records, rows: Rows) -> None:
-        """``records`` are made for at least the needs of the watchpoints; rows that are unknown stay silent."""
+    def __init__(self, records: Records, rows: Rows, facts: Callable[[], Facts] | None = None) -> None:
+        """Prepares rows.
+
+        Args:
+            records: made for at least the needs of the watchpoints; rows that are unknown stay silent.
+            rows: which of them.
+            facts: of ``rows``, called when an expression needs them.
+        """
+        self._facts = facts
         self._records = records
         self._rows = rows
         # One gather of what every watchpoint asks; what only some ask is gathered when they do.
@@ -178,6 +246,8 @@ class ColumnEvaluator:
         wire = plan.condition.wire
         verdict = np.full(self.count, SILENT, np.int8)
         nothing = np.zeros(self.count, np.bool_)
+        if plan.expression is not None and self.count and not initial:
+            return self._evaluate_expression(plan.expression, first_step)
         if not self.count or wire == WIRE_OPERATOR_OVERFLOW or plan.condition.initial_only != initial:
             return Evaluated(verdict, np.zeros(self.count, np.int16), nothing)
         error = self._errors(plan)
@@ -199,6 +269,29 @@ class ColumnEvaluator:
         verdict[unknown] = Verdict.CANNOT_JUDGE
         error[unknown] = int(ErrorBits.NO_VALUE)
         return Evaluated(verdict, error, open_rows)
+
+    def _evaluate_expression(self, expression: Expression, first_step: Mask | bool) -> Evaluated:
+        table = self._table
+        numbers = table["state"] == State.MEASURED  # one without elements, too: an expression may be about that
+        error = np.zeros(self.count, np.int16)
+        if not expression.of_not_finite:
+            error[numbers] = self._error[numbers]
+        error[self._broken] = int(ErrorBits.UNREADABLE)
+        verdict = np.full(self.count, SILENT, np.int8)
+        open_rows: Mask = numbers & (error == 0)
+        with np.errstate(all="ignore"):
+            outcome = self._expressions.holds(expression.tree)
+        verdict[open_rows & outcome.true] = Verdict.FINDING
+        unknown = open_rows & outcome.unknown & ~self._expressions.empty
+        error[unknown] = self._expressions.missing(expression)[unknown]
+        (kept,) = (error != 0).nonzero()
+        verdict[kept] = _verdicts(error[kept], first_step if isinstance(first_step, bool) else first_step[kept])
+        return Evaluated(verdict, error, open_rows & ~unknown)
+
+    @cached_property
+    def _expressions(self) -> _ExpressionColumns:
+        facts = self._facts() if self._facts is not None else Facts.unknown(self.count)
+        return _ExpressionColumns(self._records, self._rows, self._table, facts)
 
     def results(
         self, watchpoint: Watchpoint, first_step: Mask | bool, *, initial: bool = False
@@ -229,6 +322,8 @@ class ColumnEvaluator:
         """Returns the parameters of some rows with what was found for each."""
         if not len(rows):
             return {}
+        if plan.expression is not None:
+            return self._expression_details(plan.expression, rows)
         columns: list[list[ParamResult]] = []
         for (name, value), (quantity, threshold, inequality), unmet in zip(
             plan.params, plan.checks, plan.unmet, strict=True
@@ -246,6 +341,23 @@ class ColumnEvaluator:
                 ]
             )
         return dict(zip(rows.tolist(), zip(*columns, strict=True), strict=True))
+
+    def _expression_details(self, expression: Expression, rows: Int64) -> dict[int, tuple[ParamResult, ...]]:
+        """Returns for some rows what each name of an expression that holds there stood for."""
+        columns = [self._expressions.values(name, rows) for name in expression.names]
+        names = [name_text(name) for name in expression.names]
+        return {
+            row: (
+                ParamResult(
+                    EXPRESSION,
+                    expression.text,
+                    hit=True,
+                    actual=None,
+                    quantities=tuple(zip(names, (column[at] for column in columns), strict=True)),
+                ),
+            )
+            for at, row in enumerate(rows.tolist())
+        }
 
     def _errors(self, plan: JudgingPlan) -> Int16:
         """Everything that keeps a condition from being judged."""
@@ -320,3 +432,205 @@ def _verdicts(error: Int16, first_step: Mask | bool) -> Int8:
     verdict[(error & int(NOT_FINITE)) != 0] = Verdict.BLOCKED
     verdict[(error & int(ErrorBits.SHAPE_CHANGED)) != 0] = Verdict.FINDING
     return verdict
+
+
+@dataclass(frozen=True, eq=False)
+class _Outcome:
+    """What a condition comes to on each row: true, false, or (neither of both) unknown."""
+
+    true: Mask
+    false: Mask
+
+    @property
+    def unknown(self) -> Mask:
+        """Where it is neither true nor false."""
+        return ~(self.true | self.false)
+
+    def negated(self) -> _Outcome:
+        """Returns the opposite; unknown stays unknown."""
+        return _Outcome(self.false, self.true)
+
+
+def _both(one: _Outcome, other: _Outcome) -> _Outcome:
+    return _Outcome(one.true & other.true, one.false | other.false)
+
+
+_COMPARED: Final[Mapping[str, Callable[[Float64, Float64], Mask]]] = {
+    "<": np.less,
+    "<=": np.less_equal,
+    ">": np.greater,
+    ">=": np.greater_equal,
+    "==": np.equal,
+    "!=": np.not_equal,
+}
+_CALCULATED: Final[Mapping[str, Callable[[Float64, Float64], Float64]]] = {
+    "+": np.add,
+    "-": np.subtract,
+    "*": np.multiply,
+    "/": np.divide,
+}
+_CALLED: Final[Mapping[str, Callable[[Float64], Float64]]] = {"abs": np.abs, "sqrt": np.sqrt, "log10": np.log10}
+_EXTREME: Final[Mapping[str, Callable[[Float64, Float64], Float64]]] = {"min": np.minimum, "max": np.maximum}
+"""NaN, which stands for unknown, goes through all of them."""
+_COUNTED: Final = frozenset({"zero", "zero_percentage", "negative", "positive"})
+"""Quantities that come from a count of finite elements."""
+
+
+class _ExpressionColumns:
+    """The numbers behind the names of expressions, as columns in which NaN stands for unknown."""
+
+    def __init__(self, records: Records, rows: Rows, table: npt.NDArray[Any], facts: Facts) -> None:
+        self._records = records
+        self._rows = rows
+        self._table = table
+        self._facts = facts
+        self._count = len(rows)
+
+    @cached_property
+    def empty(self) -> Mask:
+        """The tensors without elements; one of a shape that has some, and of which none were counted, is none."""
+        nothing: Mask = ~(self._number_fact("size") > 0) & (self._table["count"] == 0)
+        return nothing
+
+    @cached_property
+    def _previous(self) -> npt.NDArray[Any] | None:
+        column = self._records.previous_stats
+        return None if column is None else np.take(column, self._rows)
+
+    @cached_property
+    def _has_previous(self) -> Mask:
+        if self._previous is None:
+            return np.zeros(self._count, np.bool_)
+        there: Mask = self._previous["before"] == BEFORE_WORDS.index("ok")
+        return there
+
+    def missing(self, expression: Expression) -> Int16:
+        """Returns the reason why an expression is unknown, where it is: there is no previous step, or no value."""
+        reason = np.full(self._count, int(ErrorBits.NO_VALUE), np.int16)
+        if expression.previous:
+            before = np.zeros(self._count, np.int8) if self._previous is None else self._previous["before"]
+            bits = _BEFORE_BITS[np.maximum(before, 0)]
+            reason = np.where(bits != 0, bits, reason)
+        return reason
+
+    def holds(self, node: Node) -> _Outcome:
+        """Tells where a condition holds."""
+        match node:
+            case Not(of):
+                return self.holds(of).negated()
+            case Every(parts):
+                return reduce(_both, map(self.holds, parts))
+            case Some(parts):
+                return reduce(_both, (self.holds(each).negated() for each in parts)).negated()
+            case Comparison(Text(text), ((sign, Fact(name)),)) | Comparison(Fact(name), ((sign, Text(text)),)):
+                equal = self._is(name, text)
+                return equal if sign == "==" else equal.negated()
+            case Comparison(first, rest):
+                numbers = [self.number(first), *(self.number(each) for _, each in rest)]
+                links = [
+                    self._link(sign, left, right)
+                    for (sign, _), left, right in zip(rest, numbers[:-1], numbers[1:], strict=True)
+                ]
+                return reduce(_both, links)
+            case _:
+                raise TypeError(node)
+
+    def _link(self, sign: str, left: Float64, right: Float64) -> _Outcome:
+        known = ~(np.isnan(left) | np.isnan(right))
+        holds = _COMPARED[sign](left, right)
+        return _Outcome(holds & known, ~holds & known)
+
+    def number(self, node: Node) -> Float64:  # noqa: PLR0911 - one for each kind of node
+        """Returns the number that a part comes to on each row."""
+        match node:
+            case Number(value):
+                return np.full(self._count, value)
+            case Quantity(name, previous):
+                return self._of_previous(name) if previous else self._quantity(name, self._table)
+            case Fact(name):
+                return self._number_fact(name)
+            case Negative(of):
+                return -self.number(of)
+            case Arithmetic(first, rest):
+                result = self.number(first)
+                for sign, each in rest:
+                    result = _CALCULATED[sign](result, self.number(each))
+                return result
+            case Call(function, arguments):
+                if function in _CALLED:
+                    return _CALLED[function](self.number(arguments[0]))
+                return reduce(_EXTREME[function], map(self.number, arguments))
+            case _:
+                raise TypeError(node)
+
+    def _of_previous(self, name: str) -> Float64:
+        if self._previous is None:
+            return np.full(self._count, np.nan)
+        return np.where(self._has_previous, self._quantity(name, self._previous), np.nan)
+
+    def _quantity(self, name: str, table: npt.NDArray[Any]) -> Float64:
+        """A quantity of ``stats.fields.QUANTITIES``, in columns."""
+        field = QUANTITIES[name]
+        finite = table["count"] - table["nan"] - table["pos_inf"] - table["neg_inf"]
+        result: Float64
+        if field.name == "count":
+            result = np.where((table["count"] > 0) | self.empty, table["count"], np.nan)
+        elif field.name == "inf":
+            result = (table["pos_inf"] + table["neg_inf"]).astype(np.float64)
+        elif field.name == "zero_percentage":
+            result = 100.0 * table["zero"] / table["count"]
+        elif field.name == "std":
+            result = np.sqrt(table["variance"])
+        elif field.name == "norm":
+            squares = table["sum_squares"]
+            zeros = (table["minimum"] == 0) & (table["maximum"] == 0)
+            result = np.where((finite > 0) & ((squares != 0) | zeros), np.sqrt(squares), np.nan)
+        else:
+            result = table[field.name].astype(np.float64)
+        if field.name in _COUNTED:
+            # Who counted only some of them says 0 of the others; then what there is does not add up.
+            all_counted = table["zero"] + table["negative"] + table["positive"] == finite
+            result = np.where(all_counted, result, np.nan)
+        return result
+
+    def _number_fact(self, name: str) -> Float64:
+        if name == "step":
+            return np.where(self._facts.step >= 0, self._facts.step, np.nan)
+        if name == "rank":
+            return np.full(self._count, np.nan if self._facts.rank is None else float(self._facts.rank))
+        shapes = [each.shape for each in self._records.metas]
+        of = [float(math.prod(shape) if name == "size" else len(shape)) for shape in shapes]
+        found: Float64 = np.array([*of, np.nan])[self._table["meta"]]
+        return found
+
+    def _texts(self, name: str) -> Sequence[str]:
+        """A fact as text, empty where it is not known."""
+        if name == "dtype":
+            types = [*(each.dtype for each in self._records.metas), ""]
+            return [types[number] for number in self._table["meta"].tolist()]
+        if name == "category":
+            words = [*(each.name.lower() for each in Category), ""]
+            return [words[number] for number in self._facts.category().tolist()]
+        return self._facts.name() if name == "name" else self._facts.type()
+
+    def _is(self, name: str, text: str) -> _Outcome:
+        """Tells where a fact is a text; types are the same in upper and lower case, and some words name categories."""
+        found = self._texts(name)
+        if name == "category":
+            meant = {each.name.lower() for each in CATEGORY_WORDS[text]}
+        elif name == "type":
+            meant, found = {text.casefold()}, [each.casefold() for each in found]
+        else:
+            meant = {text}
+        known = np.array([bool(each) for each in found], np.bool_)
+        equal = np.array([each in meant for each in found], np.bool_)
+        return _Outcome(equal & known, ~equal & known)
+
+    def values(self, name: Named, rows: Int64) -> list[float | str | None]:
+        """Returns what a name stands for on some rows, None where that is not known."""
+        if isinstance(name, Fact) and name.name in TEXT_FACTS:
+            texts = self._texts(name.name)
+            return [texts[row] or None for row in rows.tolist()]
+        with np.errstate(all="ignore"):
+            numbers = self.number(name)[rows]
+        return [None if math.isnan(each) else each for each in numbers.tolist()]

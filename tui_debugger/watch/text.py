@@ -3,6 +3,7 @@ r"""A watchpoint as one line of text: ``TL abs_mean_gt=0.5 @ category=weight, -r
 Grammar::
 
     watchpoint = condition *( name "=" value ) [ "@" selection ]
+    watchpoint = "EX" expression [ "@" selection ]      ; see ``watch.expression``
     selection  = [ clause *( "," clause ) ]
     clause     = [ "-" ] ( kind "=" text / regular expression )
     kind       = "category" / "re" / "node" / "scope" / "type"
@@ -21,8 +22,17 @@ import warnings
 from typing import Final
 
 from tui_debugger.errors import BadWatchpointError
-from tui_debugger.model import SELECTION_WORDS, NodeKind, NodeSelection, NodeSelector, Watchpoint
-from tui_debugger.watch.condition_table import CONDITIONS, Condition, Params, ParamSpec, by_abbr, validate
+from tui_debugger.model import SELECTION_WORDS, NodeKind, NodeSelection, NodeSelector, ParamValue, Watchpoint
+from tui_debugger.watch.condition_table import (
+    CONDITIONS,
+    EXPRESSION,
+    WIRE_EXPRESSION,
+    Condition,
+    Params,
+    ParamSpec,
+    by_abbr,
+    validate,
+)
 
 _KINDS: Final = {
     "category": NodeKind.CATEGORY,
@@ -52,13 +62,18 @@ def parse_watch(text: str) -> tuple[str, Params, NodeSelection]:
     Raises:
         BadWatchpointError: what is wrong, with the text.
     """
-    head, at, tail = text.partition("@")
-    words = head.split()
-    if not words:
+    start = text.partition("@")[0].split(None, 1)
+    if not start:
         msg = "a watchpoint starts with its condition"
         raise BadWatchpointError(msg, where=text, hint=_EXAMPLE)
-    condition = by_abbr(words[0])
-    pairs = [_pair(condition, word) for word in words[1:]]
+    condition = by_abbr(start[0])
+    own = condition.wire == WIRE_EXPRESSION
+    head, at, tail = _outside_quotes(text) if own else text.partition("@")
+    words = head.split(None, 1 if own else -1)
+    if own:
+        pairs = [(EXPRESSION, condition.param(EXPRESSION).parse(words[1]))] if words[1:] else []
+    else:
+        pairs = [_pair(condition, word) for word in words[1:]]
     if len(dict(pairs)) < len(pairs):
         msg = "a parameter is set twice"
         raise BadWatchpointError(msg, where=text.strip())
@@ -74,7 +89,7 @@ def parse_watch(text: str) -> tuple[str, Params, NodeSelection]:
 def format_watch(watchpoint: Watchpoint) -> str:
     """The text of a watchpoint; ``parse_watch`` gives the same condition, parameters and nodes back."""
     condition = CONDITIONS[watchpoint.condition]
-    words = [condition.abbr, *(f"{name}={format_value(value)}" for name, value in watchpoint.params)]
+    words = [condition.abbr, *(_set(name, value) for name, value in watchpoint.params)]
     target = target_selection(condition)
     selection = watchpoint.selection
     if selection != target:
@@ -83,8 +98,14 @@ def format_watch(watchpoint: Watchpoint) -> str:
     return " ".join(words)
 
 
-def format_value(value: float | bool) -> str:
-    """A parameter value as short as it can be without changing: ``100``, ``1e-05``, ``true``."""
+def _set(name: str, value: ParamValue) -> str:
+    return value if isinstance(value, str) else f"{name}={format_value(value)}"
+
+
+def format_value(value: ParamValue) -> str:
+    """A parameter value as short as it can be without changing: ``100``, ``1e-05``, ``true``, an expression."""
+    if isinstance(value, str):
+        return value
     if isinstance(value, bool):
         return str(value).lower()
     short = f"{value:g}"
@@ -112,7 +133,20 @@ def format_selection(selection: NodeSelection) -> str:
     return ", ".join(clauses)
 
 
-def _pair(condition: Condition, word: str) -> tuple[str, float | bool]:
+def _outside_quotes(text: str) -> tuple[str, str, str]:
+    """Parts a text at its first ``@`` that does not belong to a text in quotes."""
+    quote = ""
+    for at, sign in enumerate(text):
+        if quote:
+            quote = "" if sign == quote else quote
+        elif sign in "'\"":
+            quote = sign
+        elif sign == "@":
+            return text[:at], "@", text[at + 1 :]
+    return text, "", ""
+
+
+def _pair(condition: Condition, word: str) -> tuple[str, ParamValue]:
     name, equals, value = word.partition("=")
     if not equals:
         msg = f"{word!r} is not name=value"

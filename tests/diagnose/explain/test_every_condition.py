@@ -30,7 +30,8 @@ from tui_debugger.session import Session
 from tui_debugger.text.numbers import number
 from tui_debugger.watch.condition_table import CONDITIONS
 
-ALWAYS: dict[str, dict[str, float]] = {
+ALWAYS: dict[str, dict[str, float | str]] = {
+    "expression": {"expression": "max - min >= 0 and prev.count > 0"},
     "operator_overflow": {},
     "tensor_all_zero": {"zero_percentage_ge": 0},
     "tensor_overflow": {},

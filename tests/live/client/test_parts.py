@@ -29,7 +29,7 @@ from tui_debugger.live.wire import RemoteWatchpoint
 from tui_debugger.model import Category, Watchpoint
 from tui_debugger.stats.dtypes import canonical_name
 from tui_debugger.stats.records import RequiredStats
-from tui_debugger.watch.condition_table import CONDITIONS, validate
+from tui_debugger.watch.condition_table import CONDITIONS, Value, validate
 
 # -- judging ---------------------------------------------------------------------------------------------
 
@@ -52,7 +52,9 @@ def _every_condition() -> list[Watchpoint]:
     watchpoints = []
     for number, condition in enumerate(CONDITIONS.values(), 1):
         names = [spec.name for spec in condition.params if spec.visible]
-        chosen = {name: VALUES.get(name, 0.5) for name in names}
+        chosen: dict[str, Value] = {name: VALUES.get(name, 0.5) for name in names}
+        if condition.id == "expression":
+            chosen = {"expression": "max > 1 and dtype == 'float64' or nan > 0"}
         watchpoints.append(Watchpoint(number, condition.id, validate(condition.id, chosen)))
     return watchpoints
 

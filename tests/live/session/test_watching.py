@@ -20,7 +20,7 @@ GPU = TrainingInfo(1, 0, None, "", "0", "GPU", "MindSpore 2.0.0")
 ASCEND = TrainingInfo(1, 0, None, "", "0", "Ascend", "MindSpore 2.0.0")
 
 
-def watch(condition: str, **params: float) -> Watchpoint:
+def watch(condition: str, **params: float | str) -> Watchpoint:
     return Watchpoint(1, condition, validate(condition, params))
 
 
@@ -62,6 +62,7 @@ def test_every_parameter_of_a_condition_is_sent_in_its_place(condition: str) -> 
         "weight_too_large": {"mean_gt": 3.0},
         "tensor_range": {"max_min_gt": 2.0},
         "tensor_too_small": {"max_lt": 1.0},
+        "expression": {"expression": "max > 1"},
     }
     visible = next((spec for spec in specs if spec.check and spec.visible and not spec.needs), None)
     given = wanted.get(condition, {visible.name: 1.0} if visible is not None else {})

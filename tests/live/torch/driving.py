@@ -77,7 +77,9 @@ class Driven:
         assert self.training.stop is not None
         return self.training.stop
 
-    def watch(self, *watchpoints: tuple[str, dict[str, float], str], more: Sequence[RemoteWatchpoint] = ()) -> None:
+    def watch(
+        self, *watchpoints: tuple[str, dict[str, float | str], str], more: Sequence[RemoteWatchpoint] = ()
+    ) -> None:
         """Sets watchpoints: (condition, parameters, regular expression on names or ``*``)."""
         import re
 

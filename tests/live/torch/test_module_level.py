@@ -124,6 +124,29 @@ def test_changes_are_judged_against_the_step_before(train: Train) -> None:
     assert np.array_equal(again, now)  # type: ignore[arg-type]
 
 
+def test_a_condition_of_ones_own_is_judged_on_everything_at_its_step(train: Train) -> None:
+    """Activations, gradients and weights: by the statistics of this step, and of the one before."""
+    run = train("plain", steps=5)
+    names = ["blocks/1/feed/0/Linear", "Gradients/head/weight", "head.weight"]
+    pattern = f"^({'|'.join(names)})$"
+    run.watch(("expression", {"expression": "step == 2 and norm != prev.norm and rank == 0"}, pattern))
+    found: dict[tuple[str, int], float] = {}
+    run.run()
+    for _ in range(2):
+        run.run()
+        for name in names:
+            values = run.value(name)
+            assert values is not None
+            found[name, run.stop.step] = float(np.linalg.norm(values.astype(np.float64)))
+    assert run.stop.step == 2
+    assert sorted(hit.node for hit in run.training.hits) == sorted(names)
+    for hit in run.training.hits:
+        (param,) = hit.params
+        quantities = dict(param.quantities)
+        assert quantities["norm"] == pytest.approx(found[hit.node, 2], rel=1e-6)
+        assert quantities["prev.norm"] == pytest.approx(found[hit.node, 1], rel=1e-6)
+
+
 def test_initial_weights_are_judged_before_the_first_step(train: Train) -> None:
     run = train("plain", steps=2)
     run.watch(("weight_initialization", {"zero_percentage_ge": 100}, r"(weight|bias)$"))

@@ -29,7 +29,7 @@ from tui_debugger.watch.evaluate import needs  # noqa: E402
 
 FLOATS = ["float32", "float64", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"]
 OTHERS = ["int8", "uint8", "int32", "int64", "uint16", "bool", "complex64"]
-WATCHED = [
+WATCHED: list[tuple[str, dict[str, float | str]]] = [
     ("tensor_overflow", {}),
     ("tensor_all_zero", {"zero_percentage_ge": 100.0}),
     ("tensor_all_zero", {"zero_percentage_ge": 25.0}),
@@ -40,6 +40,8 @@ WATCHED = [
     ("tensor_too_small", {"mean_lt": -0.3}),
     ("tensor_range", {"range_start_inclusive": -1.0, "range_end_inclusive": 0.1, "range_percentage_gt": 60.0}),
     ("tensor_range", {"max_min_lt": 1e-3}),
+    ("expression", {"expression": "max > 2*std and zero_pct < 50 or norm < 1e-20"}),
+    ("expression", {"expression": "nan > 0 and mean > -1e30 or pos_inf >= 1 or ndim != 2"}),
     ("weight_change_too_large", {"abs_mean_update_ratio_gt": 0.1}),
     ("weight_change_too_small", {"abs_mean_update_ratio_lt": 1e-4}),
     ("weight_not_changed", {"rtol": 1e-5, "atol": 1e-8}),

@@ -29,11 +29,14 @@ from tui_debugger.model import (
     WatchResult,
     no_progress,
 )
+from tui_debugger.stats.fields import QUANTITIES
 from tui_debugger.stats.side_by_side import compare
-from tui_debugger.text.hits import param_words
+from tui_debugger.text.clean import clean
+from tui_debugger.text.hits import param_words, quantity_text, quantity_texts
 from tui_debugger.text.phrases import num, tail, times
 from tui_debugger.text.tensors import run_text
 from tui_debugger.watch.evaluate import PLAIN
+from tui_debugger.watch.expression import NUMBER_FACTS, TEXT_FACTS, filled_in, pretty
 from tui_debugger.watch.recommended import BIAS_GRADIENT
 
 if TYPE_CHECKING:
@@ -510,6 +513,27 @@ def found_words(_: Evidence, result: WatchResult) -> str:
 def hit_params(result: WatchResult) -> tuple[ParamResult, ...]:
     """Returns the parameters whose inequality held."""
     return tuple(param for param in result.params if param.hit)
+
+
+def expression_words(_: Evidence, result: WatchResult) -> str:
+    """``max > 6·std holds: 12.3 > 6·0.5``."""
+    return "; ".join(f"{pretty(str(each.value))} holds: {_values_in(each)}" for each in hit_params(result))
+
+
+def _values_in(param: ParamResult) -> str:
+    return clean(filled_in(str(param.value), quantity_texts(param)))
+
+
+def expression_facts(_: Evidence, result: WatchResult) -> Iterator[str]:
+    """Yields what each name of an expression stands for: ``std = 0.5: deviation of the finite values, divisor n``."""
+    for param in hit_params(result):
+        for name, value in param.quantities:
+            plain_name = name.removeprefix("prev.")
+            field = QUANTITIES.get(plain_name)
+            meaning = field.help if field is not None else {**NUMBER_FACTS, **TEXT_FACTS}[plain_name]
+            before = " at the previous step" if name != plain_name else ""
+            shown = "not known" if value is None else quantity_text(value)
+            yield f"{name} = {shown}: {meaning}{before}"
 
 
 def _one(condition: str, param: ParamResult) -> str:

@@ -17,7 +17,14 @@ from typing import Final
 
 from tui_debugger.check.types import TensorRow
 from tui_debugger.diagnose.explain import gradients, operators, overflow, values, weights
-from tui_debugger.diagnose.explain.evidence import Evidence, change_facts, found_words, sudden_change
+from tui_debugger.diagnose.explain.evidence import (
+    Evidence,
+    change_facts,
+    expression_facts,
+    expression_words,
+    found_words,
+    sudden_change,
+)
 from tui_debugger.diagnose.explain.guidance import Advice, Cause, Standing
 from tui_debugger.diagnose.explain.operators import Domain, Operation
 from tui_debugger.model import Category, ErrorBits, WatchResult
@@ -417,6 +424,15 @@ CONDITION_RULES: Final[tuple[ConditionRule, ...]] = (
         advice=(*_SIZE_ADVICE, values.explain_input),
         facts=_SIZE_FACTS,
         otherwise=_SIZE_UNKNOWN,
+    ),
+    ConditionRule(
+        ("expression",),
+        any_tensor,
+        causes=(partial(sudden_change, factor=JUMP),),
+        advice=(*_SIZE_ADVICE, values.explain_input),
+        found=expression_words,
+        facts=(expression_facts, change_facts),
+        otherwise=Cause("why it holds", "no rule knows conditions of one's own: the numbers are below", UNKNOWN),
     ),
     # weights
     ConditionRule(

@@ -30,7 +30,7 @@ from tui_debugger.graph.build import build_table
 from tui_debugger.graph.messages import parse_graph
 from tui_debugger.graph.search import select
 from tui_debugger.graph.table import NodeTable
-from tui_debugger.live.client.judging import Judge, Patience
+from tui_debugger.live.client.judging import Judge, Patience, StepMemory
 from tui_debugger.live.client.messages import GRADIENTS, GraphBuilder
 from tui_debugger.live.client.probe import ClientHit, Identity
 from tui_debugger.live.dump_writer import PARAMETER, DumpWriter, TensorName
@@ -326,6 +326,7 @@ class FlightRecorder:
         identity: Identity,
         unrecorded: Callable[[], Sequence[Unrecorded]] = tuple,
         patience: Patience | None = None,
+        memory: StepMemory | None = None,
     ) -> None:
         """Keeps nothing yet.
 
@@ -334,6 +335,7 @@ class FlightRecorder:
             identity: who trains.
             unrecorded: what could not be recorded so far; a dump says so.
             patience: of its judge; who hands the steps over tells it when one is over.
+            memory: the same.
 
         Raises:
             BadWatchpointError: a watch text is wrong.
@@ -347,7 +349,7 @@ class FlightRecorder:
         self.judge = Judge()
         self._identity = identity
         self._unrecorded = unrecorded
-        self._patience = patience
+        self._patience, self._memory = patience, memory
         self._graphs: Sequence[bytes] = ()
         self._table: NodeTable | None = None
         given = [text for text in flight.watch or () if text.strip() != RECOMMENDED]
@@ -389,7 +391,9 @@ class FlightRecorder:
         backend = self._identity.backend
         watched = flight_watchpoints(self._table, self._watch, backend, with_recommended=self._recommended)
         self.judge = Judge(watched)
-        self.judge.patience = self._patience
+        self.judge.patience, self.judge.memory = self._patience, self._memory
+        for row, name in enumerate(self._table.names):
+            self.judge.know(name, self._table.op_type(row), int(self._table.category[row]))
         return self.judge
 
     # -- a step --------------------------------------------------------------------------------------

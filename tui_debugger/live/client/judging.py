@@ -7,18 +7,58 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache
+from dataclasses import replace
+from functools import lru_cache, partial
 from typing import Final
 
 import numpy as np
 
+from tui_debugger.arrays import Mask
+from tui_debugger.errors import BadWatchpointError
 from tui_debugger.live.wire import RemoteWatchpoint
-from tui_debugger.model import Verdict, Watchpoint, WatchResult
-from tui_debugger.stats.records import Record, Records, RequiredStats
-from tui_debugger.watch.condition_table import CONDITIONS, IN_A_ROW, Condition, Value
-from tui_debugger.watch.evaluate import ColumnEvaluator, needs
+from tui_debugger.model import TensorStats, Verdict, Watchpoint, WatchResult
+from tui_debugger.stats.records import PreviousStats, Record, Records, RequiredStats
+from tui_debugger.watch.condition_table import CONDITIONS, IN_A_ROW, WIRE_EXPRESSION, Condition, Value
+from tui_debugger.watch.evaluate import ColumnEvaluator, Facts, needs
 
 _GRAPH_SEPARATOR = "/"
+
+
+class StepMemory:
+    """What expressions ask for besides a tensor: the step, the rank, and the tensor's statistics of the step before.
+
+    It outlives lists of watchpoints. Of a tensor that comes several times in a step the last one counts.
+
+    Attributes:
+        step: the number of the step that is judged, -1 where that is not known.
+        rank: number of the process; None where that is not known.
+    """
+
+    def __init__(self, rank: int | None = None) -> None:
+        self.step = -1
+        self.rank = rank
+        self._before: dict[tuple[str, int], TensorStats] = {}
+        self._now: dict[tuple[str, int], TensorStats] = {}
+        self._known: set[tuple[str, int]] = set()
+
+    def first(self, name: str, slot: int) -> bool:
+        """Tells whether a tensor was not there in any step before this one, as far as expressions looked at it."""
+        return (name, slot) not in self._known
+
+    def previous(self, name: str, slot: int) -> PreviousStats:
+        """Returns the statistics of a tensor at the step before."""
+        stats = self._before.get((name, slot))
+        return PreviousStats("none" if stats is None else "ok", stats)
+
+    def keep(self, name: str, slot: int, record: Record) -> None:
+        """Takes the statistics of a tensor for the step after this one."""
+        if record.stats is not None:
+            self._now[name, slot] = record.stats
+
+    def next_step(self) -> None:
+        """The step is over; who calls this also sets the number of the next one."""
+        self._known |= self._now.keys()
+        self._before, self._now = self._now, {}
 
 
 class Judge:
@@ -26,6 +66,7 @@ class Judge:
 
     Attributes:
         patience: for how long what held; None: what holds is a finding at once.
+        memory: what expressions ask for besides a tensor; without it they ask in vain.
     """
 
     def __init__(self, watchpoints: Iterable[tuple[Watchpoint, Iterable[str]]] = ()) -> None:
@@ -33,7 +74,9 @@ class Judge:
         self._by_name: dict[str, list[Watchpoint]] = {}
         self._scopes: list[tuple[str, Watchpoint]] = []
         self._needs: dict[str, RequiredStats] = {}
+        self._nodes: dict[str, tuple[str, int]] = {}
         self.patience: Patience | None = None
+        self.memory: StepMemory | None = None
         for watchpoint, names in watchpoints:
             for name in names:
                 self.add(watchpoint, name)
@@ -45,6 +88,11 @@ class Judge:
         elif watchpoint not in (known := self._by_name.setdefault(name, [])):
             known.append(watchpoint)
         self._needs.clear()
+
+    def know(self, name: str, kind: str, category: int) -> None:
+        """Takes the operator type of a node, and its ``model.Category`` (-1: not known), for expressions."""
+        known = self._nodes.get(name, ("", -1))
+        self._nodes[name] = (kind or known[0], category if category >= 0 else known[1])
 
     def __bool__(self) -> bool:
         """Tells whether anything is watched."""
@@ -58,24 +106,32 @@ class Judge:
         return sorted(found, key=lambda each: each.id)
 
     def need(self, name: str) -> RequiredStats | None:
-        """What a record of this node's tensors must hold beyond statistics; None when it is not watched at all."""
+        """What a record of this node's tensors must hold beyond statistics; None when it is not watched at all.
+
+        The statistics of the step before are no part of it: those are remembered here.
+        """
         if name not in self._needs:
             found = self.watchpoints(name)
             if not found:
                 return None
             need = RequiredStats()
             for each in found:
-                need |= needs(each)
+                need |= _measured(each)
             self._needs[name] = need
         return self._needs[name]
 
-    def results(self, name: str, record: Record, *, initial: bool = False) -> list[WatchResult]:
+    def results(self, name: str, record: Record, *, slot: int = 0, initial: bool = False) -> list[WatchResult]:
         """Returns what the watchpoints on a node say about one of its tensors: see ``evaluate``, for many at once."""
-        (found,) = self.evaluate([(name, record)], initial=initial)
+        (found,) = self.evaluate([(name, record)], slots=[slot], initial=initial)
         return found
 
     def evaluate(
-        self, tensors: Sequence[tuple[str, Record]], *, initial: bool = False, covered_only: bool = False
+        self,
+        tensors: Sequence[tuple[str, Record]],
+        *,
+        slots: Sequence[int] = (),
+        initial: bool = False,
+        covered_only: bool = False,
     ) -> list[list[WatchResult]]:
         """Judges tensors, all at once.
 
@@ -83,20 +139,25 @@ class Judge:
 
         Args:
             tensors: (node, record that is made for at least ``need(node)``) of each, in the order of time.
+            slots: output slot of each; all are 0 when there are none.
             initial: no step has run: only the condition on initial values is judged.
             covered_only: records may hold less; watchpoints that need more than a record holds leave it out.
 
         Returns:
             For each tensor what the watchpoints on its node say about it, by watchpoint id.
         """
+        first = np.ones(len(tensors), np.bool_)
+        if not initial and any(needs(each).previous_stats for each in self._watchpoints_of(tensors)):
+            tensors, first = self._with_previous(tensors, slots or [0] * len(tensors))
         records = Records.of([record for _, record in tensors])
         evaluators: dict[tuple[int, ...], ColumnEvaluator] = {}
         found: list[list[tuple[Watchpoint, WatchResult]]] = [[] for _ in tensors]
         for watchpoint, rows in self._rows_by_watchpoint(tensors, covered_only=covered_only):
             own = tuple(rows)
             if own not in evaluators:
-                evaluators[own] = ColumnEvaluator(records, np.array(rows))
-            results = evaluators[own].results(watchpoint, first_step=True, initial=initial)
+                names = [tensors[row][0] for row in rows]
+                evaluators[own] = ColumnEvaluator(records, np.array(rows), partial(self._facts, names))
+            results = evaluators[own].results(watchpoint, first[rows], initial=initial)
             for row, result in zip(rows, results, strict=True):
                 if result is not None and result.verdict is not Verdict.NOT_COMPARABLE:
                     found[row].append((watchpoint, result))
@@ -104,6 +165,40 @@ class Judge:
             [result for watchpoint, result in each if initial or self._stands(name, watchpoint, result)]
             for (name, _), each in zip(tensors, found, strict=True)
         ]
+
+    def _watchpoints_of(self, tensors: Sequence[tuple[str, Record]]) -> set[Watchpoint]:
+        return {each for name in {name for name, _ in tensors} for each in self.watchpoints(name)}
+
+    def _with_previous(
+        self, tensors: Sequence[tuple[str, Record]], slots: Sequence[int]
+    ) -> tuple[list[tuple[str, Record]], Mask]:
+        """Puts beside records the statistics of the step before; tells which tensors are new, as far as that is known.
+
+        Where nothing is remembered nobody can say what was before, and that is a doubt.
+        """
+        found: list[tuple[str, Record]] = []
+        first = np.ones(len(tensors), np.bool_)
+        asking = {name: any(needs(each).previous_stats for each in self.watchpoints(name)) for name, _ in tensors}
+        for at, ((name, record), slot) in enumerate(zip(tensors, slots, strict=True)):
+            previous = PreviousStats("none")
+            if asking[name] and self.memory is None:
+                first[at] = False
+            elif asking[name] and self.memory is not None:
+                previous, first[at] = self.memory.previous(name, slot), self.memory.first(name, slot)
+                self.memory.keep(name, slot, record)
+            found.append((name, replace(record, previous_stats=previous if asking[name] else None)))
+        return found, first
+
+    def _facts(self, names: Sequence[str]) -> Facts:
+        nodes = [self._nodes.get(name, ("", -1)) for name in names]
+        memory = self.memory or StepMemory()
+        return Facts(
+            step=np.full(len(names), memory.step, np.int64),
+            rank=memory.rank,
+            name=lambda: names,
+            type=lambda: [kind for kind, _ in nodes],
+            category=lambda: np.array([category for _, category in nodes], np.int64),
+        )
 
     def _rows_by_watchpoint(
         self, tensors: Sequence[tuple[str, Record]], *, covered_only: bool
@@ -117,12 +212,17 @@ class Judge:
             need = self.need(name) if covered_only else None
             whole = need is None or record.need.covers(need)
             for each in known[name]:
-                if whole or record.need.covers(needs(each)):
+                if whole or record.need.covers(_measured(each)):
                     rows.setdefault(id(each), (each, []))[1].append(row)
         return sorted(rows.values(), key=lambda each: each[0].id)
 
     def _stands(self, name: str, watchpoint: Watchpoint, result: WatchResult) -> bool:
         return self.patience is None or self.patience.stands(name, watchpoint, result)
+
+
+def _measured(watchpoint: Watchpoint) -> RequiredStats:
+    """Returns what has to be measured of a tensor for a watchpoint."""
+    return replace(needs(watchpoint), previous_stats=False)
 
 
 def _in_a_row(watchpoint: Watchpoint) -> int:
@@ -194,7 +294,9 @@ def watched(watchpoints: Iterable[RemoteWatchpoint], names: Iterable[str]) -> Ju
             if kind == "scope":
                 judge.add(watchpoint, name, scope=True)
             else:
-                judge.add(watchpoint, resolve(name, known, last))
+                own = resolve(name, known, last)
+                judge.add(watchpoint, own)
+                judge.know(own, kind, remote.categories.get(name, -1))
     return judge
 
 
@@ -230,9 +332,18 @@ def as_watchpoint(remote: RemoteWatchpoint) -> Watchpoint | None:
     specs = {spec.name: spec for spec in condition.params}
     given: dict[str, Value] = {}
     for name, value, disabled in remote.params:
-        if name in specs and not disabled and math.isfinite(value):
+        if name not in specs or disabled:
+            continue
+        if isinstance(value, str):
+            try:
+                given[name] = specs[name].check_value(value)
+            except BadWatchpointError:
+                return None
+        elif math.isfinite(value) and specs[name].kind != "expression":
             given[name] = bool(value) if specs[name].kind == "bool" else float(value)
     params = tuple((spec.name, given[spec.name]) for spec in condition.params if spec.name in given)
+    if condition.wire == WIRE_EXPRESSION and not params:
+        return None
     return Watchpoint(remote.id, condition.id, params)
 
 

@@ -86,7 +86,7 @@ def metadata(
         notes: of steps that ended, as far as nothing was said of them.
     """
     who = process.identity
-    features = wire.FULL_STATISTICS | wire.RUNS_AHEAD
+    features = wire.FULL_STATISTICS | wire.RUNS_AHEAD | wire.JUDGES_EXPRESSIONS
     features |= wire.RUNS_TO_NODES * who.stops_at_nodes | wire.ANY_PREVIOUS * who.every_previous
     message = wire.message("Metadata")(
         device_name=f"{who.device}:0".encode(),
@@ -160,7 +160,12 @@ def _hit(hit: ClientHit, watchpoint: RemoteWatchpoint) -> Any:
     results = {result.name: result for result in hit.result.params}
     for name, value, disabled in watchpoint.params:
         result = results.get(name, ParamResult(name, value, hit=False, actual=None))
-        param = message.watch_condition.params.add(name=name.encode(), disabled=disabled, value=float(value))
+        param = message.watch_condition.params.add(name=name.encode(), disabled=disabled)
+        if isinstance(value, str):
+            param.text = value.encode()
+            _set_quantities(param, result)
+        else:
+            param.value = value
         param.hit = result.hit
         if result.actual is not None:
             param.actual_value = result.actual
@@ -169,6 +174,15 @@ def _hit(hit: ClientHit, watchpoint: RemoteWatchpoint) -> Any:
     if hit.stats is not None:
         _set_statistics(message.statistics, hit.meta, hit.stats)
     return message
+
+
+def _set_quantities(param: Any, result: ParamResult) -> None:
+    for name, value in result.quantities:
+        quantity = param.quantities.add(name=name.encode())
+        if isinstance(value, str):
+            quantity.text = value.encode()
+        elif value is not None:
+            quantity.value = value
 
 
 def base(meta: TensorMeta | None) -> Any:
@@ -259,8 +273,9 @@ def watchpoint_of(command: Any) -> RemoteWatchpoint:
     return RemoteWatchpoint(
         command.id,
         condition.condition,
-        tuple((_text(each.name), each.value, each.disabled) for each in condition.params),
+        tuple((_text(each.name), _text(each.text) or each.value, each.disabled) for each in condition.params),
         tuple((_text(each.node_name), _text(each.node_type), _text(each.graph_name)) for each in command.watch_nodes),
+        {_text(each.node_name): each.category for each in command.watch_nodes if each.HasField("category")},
     )
 
 

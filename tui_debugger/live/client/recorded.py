@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from tui_debugger.arrays import Array
-from tui_debugger.live.client.judging import Judge, Patience, resolve, watched
+from tui_debugger.live.client.judging import Judge, Patience, StepMemory, resolve, watched
 from tui_debugger.live.client.messages import GRADIENTS, GraphBuilder, type_number
 from tui_debugger.live.client.probe import ClientHit, ClientValue, Identity
 from tui_debugger.live.wire import RemoteTensor, RemoteWatchpoint, Unrecorded
@@ -172,6 +172,7 @@ class Recordings:
     before: dict[str, Array] = field(default_factory=dict)
     judge: Judge = field(default_factory=Judge)
     patience: Patience = field(default_factory=Patience)
+    memory: StepMemory = field(default_factory=StepMemory)
     _told: bool = False
     """The debugger has said what it watches."""
     _count: int = 0
@@ -286,6 +287,7 @@ class Recordings:
         self._unkept = {name for name, need in needs.items() if need is not None and need.previous}
         self._judge_repeated()
         self.patience.next_step(self.held)
+        self.memory.next_step()
         self.held.clear()
         self._earlier.clear()
         self._bad_earlier.clear()
@@ -341,7 +343,7 @@ class Recordings:
     def watch(self, watchpoints: Sequence[RemoteWatchpoint]) -> None:
         """See ``Probe``."""
         self.judge = watched(watchpoints, self.nodes)
-        self.judge.patience = self.patience
+        self.judge.patience, self.judge.memory = self.patience, self.memory
         self._told = True
 
     def evaluate(self, recheck: bool, initial: bool) -> Sequence[ClientHit]:

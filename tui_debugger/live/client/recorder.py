@@ -109,10 +109,13 @@ class Recorder:
         where = settings(address, timeout=timeout)
         identity = Identity(program or f"Python {platform.python_version()}", rank, world_size, backend, device)
         self._recordings = Recordings(identity, Room(keep_bytes))
+        self._recordings.memory.rank = identity.rank
         self._recordings.evidence = flight is not None
         unrecorded = self._recordings.unrecorded
         self._flight = (
-            None if flight is None else FlightRecorder(flight, identity, unrecorded, self._recordings.patience)
+            None
+            if flight is None
+            else FlightRecorder(flight, identity, unrecorded, self._recordings.patience, self._recordings.memory)
         )
         self._say = Notice()
         self._notes = Notebook(self._say)
@@ -269,7 +272,7 @@ class Recorder:
     def _begin_step(self) -> None:
         """Before the first tensor of a step: decides what is kept of it."""
         self._recordings.keeping = self._agent.expected
-        self._recordings.step = self._agent.step + 1
+        self._recordings.step = self._recordings.memory.step = self._agent.step + 1
         flight = self._flight
         self._recordings.measuring = flight is not None
         # What the second step is compared with has to be kept before the graph tells what is watched.

@@ -94,6 +94,7 @@ _NO_ACTUAL: Final = frozenset(
 """Parameters that only support others: nothing is measured for them."""
 _BOOLS: Final = frozenset({b"equal_nan"})
 _MOST_PARAMS: Final = 32
+_MOST_QUANTITIES: Final = 64
 
 
 def hit_of(message: Any) -> ReceivedHit | None:
@@ -118,9 +119,18 @@ def hit_of(message: Any) -> ReceivedHit | None:
 
 
 def _param(param: Any, error: int) -> ParamResult:
+    if param.text:
+        quantities = tuple((_text(each.name), _found(each)) for each in param.quantities[:_MOST_QUANTITIES])
+        return ParamResult(_text(param.name), _text(param.text), bool(param.hit), None, quantities)
     value = bool(param.value) if param.name in _BOOLS else float(param.value)
     measured = not error and param.name not in _NO_ACTUAL
     return ParamResult(_text(param.name), value, bool(param.hit), float(param.actual_value) if measured else None)
+
+
+def _found(quantity: Any) -> float | str | None:
+    if quantity.text:
+        return _text(quantity.text)
+    return float(quantity.value) if quantity.HasField("value") else None
 
 
 def _text(data: bytes) -> str:

@@ -211,6 +211,8 @@ def _watch(target: Any, watchpoint: RemoteWatchpoint, swap_tolerances: bool) -> 
         node = target.watch_nodes.add(node_name=name.encode(), node_type=kind.encode())
         if graph:
             node.graph_name = graph.encode()
+        if name in watchpoint.categories:
+            node.category = watchpoint.categories[name]
     target.watch_condition.condition = watchpoint.condition
     params = list(watchpoint.params)
     if swap_tolerances and watchpoint.condition == WIRE_NOT_CHANGED and len(params) > 1:
@@ -220,6 +222,8 @@ def _watch(target: Any, watchpoint: RemoteWatchpoint, swap_tolerances: bool) -> 
         # As a client of MindSpore writes it: what is zero takes no bytes.
         if disabled:
             param.disabled = True
+        elif isinstance(value, str):
+            param.text = value.encode()
         elif value:
             param.value = value
     target.id = watchpoint.id

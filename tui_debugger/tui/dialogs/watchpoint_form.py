@@ -19,7 +19,7 @@ from textual.widget import Widget
 from textual.widgets import Input
 
 from tui_debugger.errors import TdbgError
-from tui_debugger.model import NodeSelection, Watchpoint
+from tui_debugger.model import NodeSelection, ParamValue, Watchpoint
 from tui_debugger.text.clean import clean, clean_lines
 from tui_debugger.text.hits import watch_words
 from tui_debugger.text.numbers import plural
@@ -79,7 +79,7 @@ class OfferScreen(Modal[bool]):
         self.dismiss(False)
 
 
-Params = tuple[tuple[str, float | bool], ...]
+Params = tuple[tuple[str, ParamValue], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ def default_text(spec: ParamSpec) -> str:
 
 
 def make_draft(
-    condition: Condition, fields: Mapping[str, str], nodes: str, name: str, hidden: Mapping[str, float | bool]
+    condition: Condition, fields: Mapping[str, str], nodes: str, name: str, hidden: Mapping[str, ParamValue]
 ) -> WatchDraft:
     """Reads a form.
 
@@ -134,7 +134,7 @@ def make_draft(
     Raises:
         BadWatchpointError: the first rule that is broken, in the words of the command line.
     """
-    given: dict[str, float | bool] = {
+    given: dict[str, ParamValue] = {
         key: value for key, value in hidden.items() if any(spec.name == key for spec in condition.params)
     }
     for spec in visible_params(condition):
@@ -144,7 +144,7 @@ def make_draft(
     return WatchDraft(condition.id, validate(condition.id, given), parse_selection(nodes), name.strip())
 
 
-def hidden_params(watchpoint: Watchpoint | None) -> dict[str, float | bool]:
+def hidden_params(watchpoint: Watchpoint | None) -> dict[str, ParamValue]:
     """Returns the parameters of a watchpoint that a form does not show."""
     if watchpoint is None or watchpoint.condition not in CONDITIONS:
         return {}
@@ -180,6 +180,8 @@ class WatchpointForm(Modal[WatchDraft]):
         .row .hint { margin-left: 2; color: $text-muted; width: 1fr; height: 1; }
         .row .hint, #summary { text-wrap: nowrap; text-overflow: ellipsis; }
         #condition-row Field, #nodes-row Field, #name-row Field { width: 1fr; }
+        .-long Field { width: 1fr; }
+        .-long .hint { display: none; }
         #conditions { height: 1fr; min-height: 3; max-height: 17; }
         #summary { text-style: bold; height: 1; }
         #count { padding-left: 16; height: 1; color: $text-muted; }
@@ -340,7 +342,7 @@ class WatchpointForm(Modal[WatchDraft]):
     def _param_fields(self) -> list[Field]:
         return [self._field(f"param-{i}") for i in range(len(visible_params(self.condition)))]
 
-    def _show_params(self, values: Mapping[str, float | bool] | None) -> None:
+    def _show_params(self, values: Mapping[str, ParamValue] | None) -> None:
         """Puts the chosen condition's parameters into the rows; ``values`` None means the defaults."""
         specs = visible_params(self.condition)
         for number in range(MAX_PARAMS):
@@ -348,6 +350,7 @@ class WatchpointForm(Modal[WatchDraft]):
             row.display = number < len(specs)
             if number < len(specs):
                 spec = specs[number]
+                row.set_class(spec.kind == "expression", "-long")
                 text = default_text(spec)
                 if values is not None:
                     text = format_value(values[spec.name]) if spec.name in values else ""
@@ -433,6 +436,8 @@ class WatchpointForm(Modal[WatchDraft]):
             self._line("option").show(Content.assemble(("as text  ", GREY), clean(draft.option)))
         else:
             hint = f" ({draft.hint})" if draft.hint else ""
+            if "\n" in draft.hint:  # the place of a mistake is marked in a line of its own
+                hint = f"\n{draft.hint}"
             self.say(f"{draft.what}{hint}" if self._asked else "", note=not refuse)
             self._line("option").show("")
 

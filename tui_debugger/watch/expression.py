@@ -1,0 +1,590 @@
+"""Conditions of one's own: an expression over the statistics of a tensor, its previous step, and its facts.
+
+Grammar::
+
+    expression = both *( "or" both )
+    both       = negated *( "and" negated )
+    negated    = "not" negated / comparison
+    comparison = sum *( ( "<" / "<=" / ">" / ">=" / "==" / "!=" ) sum )
+    sum        = product *( ( "+" / "-" ) product )
+    product    = unary *( ( "*" / "/" ) unary )
+    unary      = "-" unary / number / text / quantity / "prev." quantity / fact / call / "(" expression ")"
+    call       = "abs" ( sum ) / "sqrt" ( sum ) / "log10" ( sum ) / "min" ( sum, sum ... ) / "max" ( sum, sum ... )
+
+Quantities have the names of ``stats.fields.QUANTITIES``. A text is in quotes and is compared with ``==`` and ``!=``.
+Nothing is ever run as Python: a parser of our own makes a small tree of it, which ``watch.evaluate`` goes through.
+
+What an expression comes to is true, false, or unknown. A comparison is unknown when one of its sides is: a quantity
+that nobody knows, or that the tensor does not have, or a calculation without a result (``0 / 0``, the root of -1).
+``and`` and ``or`` are known where one side decides.
+
+Numpy is not imported here: the command line reads this file at start-up.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Final, NoReturn
+
+from tui_debugger.errors import BadWatchpointError
+from tui_debugger.model import CATEGORY_WORDS
+from tui_debugger.stats.fields import QUANTITIES
+
+LONGEST: Final = 2000
+"""Characters of an expression at most."""
+DEEPEST: Final = 25
+"""Parentheses, calls, signs and ``not`` inside each other at most."""
+
+NUMBER_FACTS: Final[Mapping[str, str]] = {
+    "step": "number of the step, from 0",
+    "rank": "number of the process",
+    "size": "number of elements, by the shape",
+    "ndim": "number of dimensions",
+}
+TEXT_FACTS: Final[Mapping[str, str]] = {
+    "dtype": "element type, for example 'float32'",
+    "category": "'weight', 'gradient', 'activation' ...: the words that selections have",
+    "type": "operator type, in any case",
+    "name": "name of the node",
+}
+"""The facts about a tensor, which are known without its values: numbers, and texts."""
+OF_NODES: Final = frozenset({"category", "type", "name"})
+"""The facts that belong to the node, not to the tensor."""
+FUNCTIONS: Final[Mapping[str, str]] = {
+    "abs": "magnitude",
+    "min": "the least of several",
+    "max": "the greatest of several",
+    "sqrt": "root",
+    "log10": "decimal logarithm",
+}
+_SEVERAL: Final = frozenset({"min", "max"})
+OF_NOT_FINITE: Final = frozenset({"nan", "inf", "pos_inf", "neg_inf"})
+"""The quantities that make an expression one about NaN and Inf."""
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A number that is written down."""
+
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A text that is written down."""
+
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """A statistic of the tensor, or of the same tensor at the previous step."""
+
+    name: str
+    previous: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """Something that is known without values."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Negative:
+    """The number with the other sign."""
+
+    of: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Arithmetic:
+    """Sums (``+``, ``-``) or products (``*``, ``/``), from left to right."""
+
+    first: Node
+    rest: tuple[tuple[str, Node], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One of ``FUNCTIONS``."""
+
+    function: str
+    arguments: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A chain: each neighbours are compared, and all comparisons have to hold."""
+
+    first: Node
+    rest: tuple[tuple[str, Node], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """Holds where the other one does not."""
+
+    of: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Every:
+    """``and``."""
+
+    parts: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Some:
+    """``or``."""
+
+    parts: tuple[Node, ...]
+
+
+Node = Number | Text | Quantity | Fact | Negative | Arithmetic | Call | Comparison | Not | Every | Some
+_CONDITIONS: Final = (Comparison, Not, Every, Some)
+"""What is true or false; the others are numbers or texts."""
+Named = Quantity | Fact
+
+
+@dataclass(frozen=True)
+class Expression:
+    """An expression that was read.
+
+    Attributes:
+        tree: what it means.
+    """
+
+    tree: Node
+
+    @cached_property
+    def text(self) -> str:
+        """The expression as ``parse`` takes it, always written in the same way."""
+        return written(self.tree)
+
+    @cached_property
+    def names(self) -> tuple[Named, ...]:
+        """The quantities and facts that it names, each once, in the order in which they are written."""
+        return tuple(dict.fromkeys(_names(self.tree)))
+
+    @property
+    def previous(self) -> bool:
+        """True if it names a quantity of the previous step."""
+        return any(isinstance(each, Quantity) and each.previous for each in self.names)
+
+    @property
+    def of_not_finite(self) -> bool:
+        """True if it is about NaN or Inf: these are then no reason not to judge it."""
+        own = {each.name for each in self.names if isinstance(each, Quantity) and not each.previous}
+        return bool(own & OF_NOT_FINITE)
+
+    @property
+    def of_nodes(self) -> bool:
+        """True if it names a fact of the node, so that equal values are not judged alike everywhere."""
+        return any(isinstance(each, Fact) and each.name in OF_NODES for each in self.names)
+
+
+def name_text(name: Named) -> str:
+    """Returns ``max``, ``prev.max``, ``step``: a name as it is written."""
+    return f"prev.{name.name}" if isinstance(name, Quantity) and name.previous else name.name
+
+
+def written(  # noqa: PLR0911 - one for each kind of node
+    node: Node, shown: Callable[[Named], str] = name_text, times: str = "*"
+) -> str:
+    """Returns a tree as text.
+
+    Args:
+        node: the tree.
+        shown: what stands for a name: itself, or its value.
+        times: the sign between factors.
+    """
+
+    def inner(each: Node, tighter_than: int) -> str:
+        text = written(each, shown, times)
+        return f"({text})" if _binding(each) <= tighter_than else text
+
+    match node:
+        case Number(value):
+            return _number_text(value)
+        case Text(value):
+            return _quoted(value)
+        case Quantity() | Fact():
+            return shown(node)
+        case Negative(of):
+            return "-" + inner(of, _binding(node) - 1)
+        case Arithmetic(first, rest) if rest[0][0] in "+-":
+            own = _binding(node)
+            return inner(first, own - 1) + "".join(f" {sign} {inner(each, own)}" for sign, each in rest)
+        case Arithmetic(first, rest):
+            own = _binding(node)
+            signs = {"*": times, "/": "/"}
+            return inner(first, own - 1) + "".join(f"{signs[sign]}{inner(each, own)}" for sign, each in rest)
+        case Call(function, arguments):
+            return f"{function}({', '.join(written(each, shown, times) for each in arguments)})"
+        case Comparison(first, rest):
+            own = _binding(node)
+            return inner(first, own) + "".join(f" {sign} {inner(each, own)}" for sign, each in rest)
+        case Not(of):
+            return "not " + inner(of, _binding(node) - 1)
+        case Every(parts):
+            return " and ".join(inner(each, _binding(node)) for each in parts)
+        case Some(parts):
+            return " or ".join(inner(each, _binding(node)) for each in parts)
+
+
+def _binding(node: Node) -> int:  # noqa: PLR0911 - one for each kind of node
+    """Tells how tightly a node holds its parts together."""
+    match node:
+        case Some():
+            return 1
+        case Every():
+            return 2
+        case Not():
+            return 3
+        case Comparison():
+            return 4
+        case Arithmetic(_, rest):
+            return 5 if rest[0][0] in "+-" else 6
+        case Negative():
+            return 7
+        case _:
+            return 8
+
+
+def _number_text(value: float) -> str:
+    short = f"{value:g}"
+    return short if float(short) == value else repr(value)
+
+
+def _quoted(text: str) -> str:
+    return f'"{text}"' if "'" in text else f"'{text}'"
+
+
+def _names(node: Node) -> Iterator[Named]:
+    match node:
+        case Quantity() | Fact():
+            yield node
+        case Negative(of) | Not(of):
+            yield from _names(of)
+        case Arithmetic(first, rest) | Comparison(first, rest):
+            for each in (first, *(part for _, part in rest)):
+                yield from _names(each)
+        case Call(_, parts) | Every(parts) | Some(parts):
+            for each in parts:
+                yield from _names(each)
+
+
+def parse(text: str) -> Expression:
+    """Reads an expression.
+
+    Raises:
+        BadWatchpointError: it is none, or too long or too deep; the place is marked.
+    """
+    _check_length(text)
+    expression = _parse(text)
+    _check_length(expression.text)  # with its blanks, in which it is kept and read again
+    return expression
+
+
+def _check_length(text: str) -> None:
+    if len(text) > LONGEST:
+        msg = f"the expression has {len(text):,} characters, more than {LONGEST:,}"
+        where, _ = _excerpt(text, 0)
+        raise BadWatchpointError(msg, where=where, hint="write a shorter one, or several watchpoints")
+
+
+@lru_cache(maxsize=512)
+def _parse(text: str) -> Expression:
+    parser = _Parser(text)
+    tree = parser.expression(0)
+    if parser.kind:
+        parser.fail(f"{_short(parser.word)!r} is one too many", "join comparisons by and, or")
+    if not isinstance(tree, _CONDITIONS):
+        parser.fail_at(0, "this is a value, and says neither true nor false", "compare it: max > 1")
+    return Expression(tree)
+
+
+_SHOWN: Final = 60
+"""Characters of an expression that an error shows around the place."""
+
+
+def _excerpt(text: str, at: int) -> tuple[str, str]:
+    """Returns the surroundings of a place, and a line with a caret that is to stand below them."""
+    start = max(0, min(at - _SHOWN // 2, len(text) - _SHOWN))
+    piece = "".join(each if each.isprintable() else " " for each in text[start : start + _SHOWN])
+    before = "…" if start else ""
+    after = "…" if start + _SHOWN < len(text) else ""
+    return f"{before}{piece}{after}", " " * (len(before) + at - start) + "^"
+
+
+_TOKEN: Final = re.compile(
+    r"""(?P<number>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)
+    | (?P<name>[A-Za-z_][A-Za-z_0-9]*(?:\.[A-Za-z_][A-Za-z_0-9]*)*)
+    | (?P<text>'[^']*'|"[^"]*")
+    | (?P<sign><=|>=|==|!=|[≤≥≠]|[-+*/·<>(),])""",
+    re.VERBOSE,
+)
+_SAME: Final = {"≤": "<=", "≥": ">=", "≠": "!=", "·": "*"}
+_COMPARING: Final = frozenset({"<", "<=", ">", ">=", "==", "!="})
+_OTHER_LANGUAGES: Final = {
+    "=": "write == for equal",
+    "&": "write and",
+    "|": "write or",
+    "!": "write not",
+    "%": "percentages are numbers from 0 to 100",
+    "^": "write x*x",
+    "'": "close the quote",
+    '"': "close the quote",
+}
+_ENDS: Final = frozenset({"and", "or", "not"})
+
+
+class _Parser:
+    """Reads an expression from left to right.
+
+    Attributes:
+        kind, word, at: the token that comes next, and its place; the kind is empty at the end.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._next = 0
+        self.kind, self.word, self.at = "", "", 0
+        self.advance()
+
+    def advance(self) -> None:
+        """Reads the next token."""
+        text = self._text
+        while self._next < len(text) and text[self._next].isspace():
+            self._next += 1
+        self.at = self._next
+        if self.at == len(text):
+            self.kind, self.word = "", ""
+            return
+        found = _TOKEN.match(text, self.at)
+        if found is None:
+            sign = text[self.at]
+            self.fail(f"{sign!r} is no part of an expression", _OTHER_LANGUAGES.get(sign, _HINT))
+        self.kind, self.word = found.lastgroup or "", _SAME.get(found[0], found[0])
+        self._next = found.end()
+
+    def fail(self, what: str, hint: str) -> NoReturn:
+        """Raises the error for the next token."""
+        self.fail_at(self.at, what, hint)
+
+    def fail_at(self, at: int, what: str, hint: str) -> NoReturn:
+        """Raises the error for a place."""
+        where, caret = _excerpt(self._text, at)
+        # The hint may have several lines everywhere, and who adds where the text comes from leaves it as it is.
+        raise BadWatchpointError(f"{what} (character {at + 1})", where=where, hint=f"{where}\n{caret}\n{hint}")
+
+    def expression(self, depth: int) -> Node:
+        """Reads alternatives."""
+        parts = self._joined("or", lambda: self._joined("and", lambda: [self._negated(depth)], Every), Some)
+        return parts[0]
+
+    def _joined(self, word: str, part: Callable[[], list[Node]], kind: type[Every | Some]) -> list[Node]:
+        at = self.at
+        parts = part()
+        if not (self.kind == "name" and self.word == word):
+            return parts
+        self._condition(parts[0], at)
+        while self.kind == "name" and self.word == word:
+            self.advance()
+            at = self.at
+            parts += part()
+            self._condition(parts[-1], at)
+        flat = [inner for each in parts for inner in (each.parts if isinstance(each, kind) else (each,))]
+        return [kind(tuple(flat))]
+
+    def _condition(self, node: Node, at: int) -> None:
+        if not isinstance(node, _CONDITIONS):
+            self.fail_at(at, "this is a value, and says neither true nor false", "compare it: max > 1")
+
+    def _value(self, node: Node, at: int) -> None:
+        if isinstance(node, _CONDITIONS):
+            self.fail_at(at, "this is true or false, and no number", "compare numbers, and join comparisons by and, or")
+
+    def _number(self, node: Node, at: int) -> None:
+        self._value(node, at)
+        if _is_text(node):
+            self.fail_at(at, "this is a text, and no number", "texts are compared by == and !=")
+
+    def _deeper(self, depth: int) -> int:
+        if depth >= DEEPEST:
+            self.fail(f"the expression is more than {DEEPEST} levels deep", "write it with fewer parentheses")
+        return depth + 1
+
+    def _negated(self, depth: int) -> Node:
+        if self.kind == "name" and self.word == "not":
+            depth = self._deeper(depth)
+            self.advance()
+            at = self.at
+            found = self._negated(depth)
+            self._condition(found, at)
+            return Not(found)
+        return self._comparison(depth)
+
+    def _comparison(self, depth: int) -> Node:
+        at = self.at
+        first = self._arithmetic(depth, "+-")
+        rest: list[tuple[str, Node]] = []
+        places = [at]
+        while self.kind == "sign" and self.word in _COMPARING:
+            sign = self.word
+            self.advance()
+            places.append(self.at)
+            rest.append((sign, self._arithmetic(depth, "+-")))
+        if not rest:
+            return first
+        for node, place in zip([first, *(each for _, each in rest)], places, strict=True):
+            self._value(node, place)
+        left = first
+        for (sign, right), place in zip(rest, places[1:], strict=True):
+            self._comparable(left, sign, right, place)
+            left = right
+        return Comparison(first, tuple(rest))
+
+    def _comparable(self, left: Node, sign: str, right: Node, at: int) -> None:
+        """Refuses texts beside numbers, and words that no fact ever is."""
+        if not _is_text(left) and not _is_text(right):
+            return
+        if not (_is_text(left) and _is_text(right)):
+            self.fail_at(at, "a text is compared with a number", "put names into quotes: category == 'weight'")
+        if sign not in ("==", "!="):
+            self.fail_at(at, "texts are equal or not, never greater", "write == or !=")
+        facts = [each for each in (left, right) if isinstance(each, Fact)]
+        texts = [each for each in (left, right) if isinstance(each, Text)]
+        if len(facts) != 1:
+            self.fail_at(at, "a fact is compared with a text in quotes", "for example dtype == 'float16'")
+        if facts[0].name == "category" and texts[0].value not in CATEGORY_WORDS:
+            self.fail_at(at, f"no category is called {_short(texts[0].value)!r}", "one of " + ", ".join(CATEGORY_WORDS))
+
+    def _arithmetic(self, depth: int, signs: str) -> Node:
+        def part() -> Node:
+            return self._arithmetic(depth, "*/") if signs == "+-" else self._unary(depth)
+
+        at = self.at
+        first = part()
+        rest: list[tuple[str, Node]] = []
+        while self.kind == "sign" and self.word in signs:
+            if not rest:
+                self._number(first, at)
+            sign = self.word
+            self.advance()
+            place = self.at
+            each = part()
+            self._number(each, place)
+            rest.append((sign, each))
+        if not rest:
+            return first
+        if isinstance(first, Arithmetic) and first.rest[0][0] in signs:  # (a + b) + c is a + b + c
+            return Arithmetic(first.first, (*first.rest, *rest))
+        return Arithmetic(first, tuple(rest))
+
+    def _unary(self, depth: int) -> Node:
+        word, at = self.word, self.at
+        if self.kind == "name" and word not in _ENDS:
+            self.advance()
+            return self._call(word, at, depth) if self._stands("(") else self._named(word, at)
+        match self.kind:
+            case "number":
+                self.advance()
+                value = float(word)
+                if not math.isfinite(value):
+                    self.fail_at(at, "the number is too large", "write one below 1.8e308")
+                return Number(value)
+            case "text":
+                if not word.isprintable():
+                    self.fail("the text holds a control character", "write it without")
+                self.advance()
+                return Text(word[1:-1])
+            case "sign" if word == "-":
+                depth = self._deeper(depth)
+                self.advance()
+                place = self.at
+                found = self._unary(depth)
+                self._number(found, place)
+                return Negative(found)
+            case "sign" if word == "(":
+                depth = self._deeper(depth)
+                self.advance()
+                inner = self.expression(depth)
+                self._close()
+                return inner
+            case _:
+                missing = f"a value is missing before {_short(word)!r}" if word else "something is missing at the end"
+                return self.fail(missing, _HINT)
+
+    def _stands(self, sign: str) -> bool:
+        """Tells whether a sign comes next."""
+        return self.kind == "sign" and self.word == sign
+
+    def _close(self) -> None:
+        if not self._stands(")"):
+            self.fail("a parenthesis is not closed", "write ) here")
+        self.advance()
+
+    def _call(self, function: str, at: int, depth: int) -> Node:
+        if function not in FUNCTIONS:
+            self.fail_at(at, f"no function is called {_short(function)!r}", "one of " + ", ".join(FUNCTIONS))
+        depth = self._deeper(depth)
+        arguments: list[Node] = []
+        while not arguments or self._stands(","):
+            self.advance()
+            place = self.at
+            arguments.append(self._arithmetic(depth, "+-"))
+            self._number(arguments[-1], place)
+        self._close()
+        if function in _SEVERAL and len(arguments) < 2:
+            self.fail_at(at, f"{function} takes two numbers or more", f"the statistic is called {function}, without ()")
+        if function not in _SEVERAL and len(arguments) != 1:
+            self.fail_at(at, f"{function} takes one number", f"for example {function}(mean)")
+        return Call(function, tuple(arguments))
+
+    def _named(self, word: str, at: int) -> Node:
+        if word in NUMBER_FACTS or word in TEXT_FACTS:
+            return Fact(word)
+        name = word.removeprefix("prev.")
+        if name in QUANTITIES:
+            return Quantity(name, previous=name != word)
+        if word.startswith("prev.") and (name in NUMBER_FACTS or name in TEXT_FACTS):
+            self.fail_at(at, f"{name} is a fact, and the same at the previous step", f"write {name}")
+        return self.fail_at(at, f"no quantity is called {_short(word)!r}", _HINT)
+
+
+def _short(word: str) -> str:
+    return word if len(word) <= 40 else word[:39] + "…"
+
+
+def _is_text(node: Node) -> bool:
+    return isinstance(node, Text) or (isinstance(node, Fact) and node.name in TEXT_FACTS)
+
+
+_HINT: Final = (
+    f"quantities: {' '.join(QUANTITIES)}\n"
+    f"of the previous step: prev.max ...; facts: {' '.join((*NUMBER_FACTS, *TEXT_FACTS))}\n"
+    f"functions: {' '.join(FUNCTIONS)}"
+)
+
+
+def filled_in(text: str, values: Mapping[str, str]) -> str:
+    """Returns an expression with the values of its names, ``12.3 > 6·0.5``.
+
+    Args:
+        text: the expression.
+        values: what to show, by the names as they are written; a name without a value is shown itself.
+    """
+    return written(parse(text).tree, lambda name: values.get(name_text(name), name_text(name)), "·")
+
+
+def pretty(text: str) -> str:
+    """Returns an expression as people read it: ``max > 6·std``."""
+    return written(parse(text).tree, times="·")
