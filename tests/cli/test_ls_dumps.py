@@ -113,3 +113,9 @@ def test_several_dumps_below_a_path_stay_an_error(capsys: Capsys, here: Path) ->
             f"  where: {here}",
             "  do:    name one of them",
         ]
+
+
+def test_a_screen_without_a_terminal_is_an_error(capsys: Capsys) -> None:
+    answer = run(capsys, "open")
+    assert answer.code == 2
+    assert "tdbg: the screen needs a terminal" in answer.err
