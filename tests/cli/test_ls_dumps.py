@@ -79,6 +79,16 @@ def test_no_dump_is_an_error_in_three_parts(capsys: Capsys, here: Path) -> None:
     assert run(capsys, "ls", "--json").json["error"]["what"] == "no dump found in 1 directory"
 
 
+def test_a_working_directory_that_is_gone_is_an_error_too(capsys: Capsys, here: Path) -> None:
+    (here / "gone").mkdir()
+    os.chdir(here / "gone")
+    (here / "gone").rmdir()
+    answer = run(capsys, "ls", "--json")
+    assert answer.code == 2
+    assert answer.json["error"]["what"] == "the working directory cannot be found: No such file or directory"
+    assert answer.json["path"] is None
+
+
 @pytest.mark.parametrize("option", [["--files"], ["--category", "weight"], ["--step", "3"], ["--filter", "x"]])
 def test_options_about_nodes_need_a_dump(capsys: Capsys, option: list[str]) -> None:
     answer = run(capsys, "ls", *option)

@@ -8,10 +8,9 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tui_debugger.cli.options import add_command, add_where, categories_of, chosen, open_session
+from tui_debugger.cli.options import add_command, add_where, categories_of, chosen, open_session, working_directory
 from tui_debugger.cli.output import documented, interruptible, note, print_json, print_table, progress_bar, unseen
 from tui_debugger.errors import CancelledError, TdbgError
 from tui_debugger.model import CATEGORY_WORDS, Category, Side
@@ -139,8 +138,8 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.path is not None:
         with documented("ls", arguments):
             return _listed(arguments)
-    arguments.path = Path.cwd()
     with documented("ls", arguments):
+        arguments.path = working_directory()
         return _dumps(arguments)
 
 

@@ -20,6 +20,7 @@ from tui_debugger.cli.options import (
     given_watchpoints,
     screen_config,
     workers_of,
+    working_directory,
 )
 from tui_debugger.errors import TdbgError
 
@@ -103,7 +104,9 @@ def run(path: Path | None, arguments: argparse.Namespace, *, remember: bool = Fa
         from tui_debugger.tui.app import Start, run_app
 
         return run_app(
-            opening(there) if there is not None else Start(path or Path.cwd(), opening, with_recent=path is None),
+            opening(there)
+            if there is not None
+            else Start(path or working_directory(), opening, with_recent=path is None),
             title=str(path or ""),
             judged=_remember_verdict if remember else None,
             recommended=arguments.recommended,

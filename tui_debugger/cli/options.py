@@ -289,6 +289,22 @@ def add_command(
     return parser
 
 
+def working_directory() -> Path:
+    """Returns where commands without PATH look.
+
+    Raises:
+        TdbgError: it was removed.
+    """
+    try:
+        return Path.cwd()
+    except OSError as error:
+        raise TdbgError(
+            f"the working directory cannot be found: {error.strerror}",
+            where=".",
+            hint="change into one, or name a PATH",
+        ) from None
+
+
 def add_node(parser: argparse.ArgumentParser, without: str = "", nargs: str | None = None) -> None:
     """The argument that names a node, or one of its tensors; with what it means ``without`` a slot all is said."""
     says = (
