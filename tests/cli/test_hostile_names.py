@@ -44,6 +44,8 @@ LINES: dict[str, tuple[tuple[str, ...], ...]] = {
     "export": (
         ("PATH", "hits", "-o", "OUT.csv"),
         ("PATH", "graph", "-o", "OUT.json"),
+        ("PATH", "graph", "-o", "OUT.dot"),
+        ("PATH", "graph", "-o", "OUT.mermaid", "--around", EVIL, "--scope", EVIL),
         ("PATH", "hits", "-o", f"OUT{EVIL}"),
     ),
     "steps": (("PATH",), ("PATH", "--count")),
