@@ -404,6 +404,7 @@ class Checker:
         if changed and (result is not None or not self._context.work.busy("check")):
             self._watcher.mark()  # the marks wait for the answer of a check: they need not go and come again
         if changed:
+            self._inspector.count_hits()
             if state.query.hit:
                 self._node_filter.apply_query()
             if state.row >= 0:
@@ -440,6 +441,7 @@ class Checker:
         state = self._context.state
         self._show_state()
         self._context.hits_pane.follow(state.rank, state.step)
+        self._inspector.count_hits()
 
     def _ask_reason(self, about: Headline) -> None:
         """Works out the cause that the headline names; without one it stays as it is."""
