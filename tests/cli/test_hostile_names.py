@@ -23,7 +23,13 @@ LINES: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "check": (("PATH",), ("PATH", "--watch", "TO @ type=Log"), ("PATH", "--filter", f"{EVIL}(")),
     "origin": (("PATH",), ("PATH", "--from", "ReLU-op2"), ("PATH", "--from", EVIL)),
-    "relations": (("PATH", "ReLU-op2"), ("PATH", "ReLU-op2:in:0", "--hops", "3"), ("PATH", "Log"), ("PATH", EVIL)),
+    "relations": (
+        ("PATH", "ReLU-op2"),
+        ("PATH", "ReLU-op2:in:0", "--hops", "3"),
+        ("PATH", "Log"),
+        ("PATH", EVIL),
+        ("PATH", "Log", "--sketch"),
+    ),
     "explain": (("PATH", "ReLU-op2"), ("PATH", "Log"), ("PATH",)),
     "report": (("PATH",), ("PATH", "--full-paths")),
     "health": (("PATH",), ("PATH", "--nodes"), ("PATH", "--bad")),
@@ -39,6 +45,8 @@ LINES: dict[str, tuple[tuple[str, ...], ...]] = {
     "export": (
         ("PATH", "hits", "-o", "OUT.csv"),
         ("PATH", "graph", "-o", "OUT.json"),
+        ("PATH", "graph", "-o", "OUT.dot"),
+        ("PATH", "graph", "-o", "OUT.mermaid", "--around", EVIL, "--scope", EVIL),
         ("PATH", "hits", "-o", f"OUT{EVIL}"),
     ),
     "steps": (("PATH",), ("PATH", "--count")),

@@ -51,7 +51,7 @@ function _shtab_tdbg_using
 end
 
 set -g _shtab_tdbg_commands open listen check origin relations explain report health trend ls show diff stat export steps cache config completion demo help
-set -g _shtab_tdbg_opts_with_value --atol --bins --by --category --depth --executor --fail-on --filter --from --graph --height --hops --host --jobs --limit --line --max-hits --metric --output --port --precision --rank --ranks --rtol --save --side --slice --slot --sort --source-map --spool-limit --spread --step --steps --theme --timeout --token-from --tolerance --top --type --watch --watch-file --width --with -o
+set -g _shtab_tdbg_opts_with_value --around --atol --bins --by --category --depth --executor --fail-on --filter --from --graph --height --hops --host --jobs --limit --line --max-hits --metric --output --port --precision --rank --ranks --rtol --save --scope --side --slice --slot --sort --source-map --spool-limit --spread --step --steps --theme --timeout --token-from --tolerance --top --type --watch --watch-file --width --with -o
 
 complete -c tdbg -e
 complete -c tdbg -f
@@ -139,7 +139,8 @@ complete -c tdbg -n '_shtab_tdbg_using origin' -l executor -x -d 'measure on the
 complete -c tdbg -n '_shtab_tdbg_using origin; and test $_shtab_tdbg_npos -eq 0' -ka "(__fish_complete_directories)" -d 'where the dump is'
 complete -c tdbg -n '_shtab_tdbg_using; and test $_shtab_tdbg_npos -eq 0' -a relations -d 'show what made a tensor and what uses it'
 complete -c tdbg -n '_shtab_tdbg_using relations' -s h -l help -d 'show this help message and exit'
-complete -c tdbg -n '_shtab_tdbg_using relations' -l hops -x -d 'how far to go each way (default: 1)'
+complete -c tdbg -n '_shtab_tdbg_using relations' -l hops -x -d 'how far to go each way (default: 1, with --sketch 2)'
+complete -c tdbg -n '_shtab_tdbg_using relations' -l sketch -d 'draw boxes and lines instead of a table: producers on the left, consumers on the right'
 complete -c tdbg -n '_shtab_tdbg_using relations' -l watch -xka "EX OO TZ TO TR TL TS WCL WCS WI WNC WO WL WS AR GE GL GV" -d 'mark what this finds, for example '"'"'TL max_gt=100'"'"' (may be repeated)'
 complete -c tdbg -n '_shtab_tdbg_using relations' -l watch-file -xka "(__fish_complete_path (commandline -ct))" -d 'a TOML file of watchpoints, as the screen saves them (may be repeated)'
 complete -c tdbg -n '_shtab_tdbg_using relations' -l rank -x -d 'ranks, of which the first one that has the node counts (default: all)'
@@ -303,8 +304,12 @@ complete -c tdbg -n '_shtab_tdbg_using export' -l side -xka "in out all" -d 'inp
 complete -c tdbg -n '_shtab_tdbg_using export' -l slot -x -d 'inputs or outputs by number, for example 0,2-3'
 complete -c tdbg -n '_shtab_tdbg_using export' -l category -xka "tensor trainable other weight optimizer_state parameter gradient activation constant norm" -d 'only nodes of these categories, for example weight,gradient (may be repeated); constants are left out unless --category names them (constant)'
 complete -c tdbg -n '_shtab_tdbg_using export' -l slice -x -d 'for x.csv of a tensor: a window, for example '"'"'[0, :, 3:9]'"'"''
-complete -c tdbg -n '_shtab_tdbg_using export' -l watch -xka "EX OO TZ TO TR TL TS WCL WCS WI WNC WO WL WS AR GE GL GV" -d 'for hits: a watchpoint (may be repeated)'
-complete -c tdbg -n '_shtab_tdbg_using export' -l watch-file -xka "(__fish_complete_path (commandline -ct))" -d 'for hits: a TOML file of watchpoints (may be repeated); without any, the recommended ones are used'
+complete -c tdbg -n '_shtab_tdbg_using export' -l watch -xka "EX OO TZ TO TR TL TS WCL WCS WI WNC WO WL WS AR GE GL GV" -d 'for hits and drawings: a watchpoint (may be repeated)'
+complete -c tdbg -n '_shtab_tdbg_using export' -l watch-file -xka "(__fish_complete_path (commandline -ct))" -d 'for hits and drawings: a TOML file of watchpoints (may be repeated); without any, the recommended ones are used'
+complete -c tdbg -n '_shtab_tdbg_using export' -l around -x -d 'only this node, and what it is made from and used by'
+complete -c tdbg -n '_shtab_tdbg_using export' -l hops -x -d 'with --around: how far to go each way (default: 2)'
+complete -c tdbg -n '_shtab_tdbg_using export' -l scope -x -d 'only nodes inside this scope, such as Default/network or Net'
+complete -c tdbg -n '_shtab_tdbg_using export' -l no-marks -d 'of a drawing: check nothing, read no tensor, colour nothing'
 complete -c tdbg -n '_shtab_tdbg_using export; and test $_shtab_tdbg_npos -eq 0' -ka "(__fish_complete_directories)" -d 'where the dump is'
 complete -c tdbg -n '_shtab_tdbg_using export; and test $_shtab_tdbg_npos -eq 1' -ka "tensors hits graph" -d 'what to write'
 complete -c tdbg -n '_shtab_tdbg_using; and test $_shtab_tdbg_npos -eq 0' -a steps -d 'list steps and run history'
