@@ -490,7 +490,7 @@ def sketch_of(
         note += f" graph {graphs.get(key.graph, clean(key.graph))}" if key.graph != middle.graph else ""
         foot = "" if key.side is Side.OUTPUT and not key.slot else slot_text(key)
         name = clean(key.node.rpartition("/")[2])
-        return Box(spelled(name), mark, spelled(note), foot, important=bool(mark))
+        return Box(spelled(name), mark, spelled(note), foot, important=mark in {"◆", "✗"})
 
     hops = max(map(abs, found.hops))
     boxes = [box(each) for each in found.tensors]
