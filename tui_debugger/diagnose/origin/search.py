@@ -445,6 +445,47 @@ def propagation_from(flow: Flow, row: int, first: Hit, hits: Sequence[Hit], coun
     return tuple(found.values())
 
 
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """How far something spread from an origin within its step, as far as checks know.
+
+    Attributes:
+        tensors: findings behind it.
+        next: the names of the first nodes with one, in execution order.
+        by_graph: they are those that the graph reaches from it; else whatever ran later.
+    """
+
+    tensors: int
+    next: tuple[str, ...]
+    by_graph: bool
+
+
+def spread_in(result: CheckResult, flow: Flow, row: int, key: TensorKey, names: int = 3) -> Spread | None:
+    """Returns how far something spread.
+
+    Args:
+        result: what is known of the step.
+        flow: the data flow of the origin's rank.
+        row: the origin's node.
+        key: its bad tensor.
+        names: how many nodes are named at most.
+
+    Returns:
+        None where the tensor is no finding of the result.
+    """
+    hits = result.hits
+    first = hits.find(key)
+    if first < 0:
+        return None
+    by_graph = knows_edges(flow, row)
+    reached = downstream(flow, [row]) if by_graph else np.ones(len(flow.nodes), np.bool_)
+    there = hits.at(key.rank, key.step) & hits.found() & (hits.node != row)
+    there[:first] = False
+    behind = np.flatnonzero(there & reached[hits.node])
+    rows = list(dict.fromkeys(hits.node[behind].tolist()))[:names]
+    return Spread(len(behind), tuple(flow.nodes.names[each] for each in rows), by_graph)
+
+
 def findings(hit: Hit) -> list[WatchResult]:
     """Returns what makes a tensor a finding: hits, and what its NaN keeps from being judged."""
     found = [result for result in hit.results if result.verdict is Verdict.FINDING]
