@@ -211,10 +211,14 @@ class StackPane(Pane):
         self.table.set_empty(self._reason)
         self.table.set_rows(ListRows([frame_cells(frame) for frame in self._frames]), keep=keep)
         self.set_count("of the node")
+        self._show_path()  # the first row of another stack is no other row for the table
 
     def on_virtual_table_row_highlighted(self, event: VirtualTable.RowHighlighted) -> None:
         """Shows the whole path."""
         event.stop()
+        self._show_path()
+
+    def _show_path(self) -> None:
         frame = self.frame
         self.set_detail("" if frame is None else frame.path)
 
