@@ -29,7 +29,7 @@ from tui_debugger.check.step import Checker, PairResult
 from tui_debugger.check.tensors import measured, tensor_row
 from tui_debugger.check.types import CheckResult, Pair, TensorRow
 from tui_debugger.errors import CancelledError
-from tui_debugger.graph.table import NodeFlag, edges
+from tui_debugger.graph.table import NodeFlag, NodeTable, edges
 from tui_debugger.model import (
     PARAMETERS,
     Category,
@@ -447,25 +447,23 @@ def propagation_from(flow: Flow, row: int, first: Hit, hits: Sequence[Hit], coun
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """How far something spread from an origin within its step, as far as checks know.
+    """What else a step has behind an origin, as far as checks know.
 
     Attributes:
-        tensors: findings behind it.
-        next: the names of the first nodes with one, in execution order.
-        by_graph: they are those that the graph reaches from it; else whatever ran later.
+        tensors: findings of other nodes that ran later in the step.
+        next: the names of the first of those nodes, in execution order.
     """
 
     tensors: int
     next: tuple[str, ...]
-    by_graph: bool
 
 
-def spread_in(result: CheckResult, flow: Flow, row: int, key: TensorKey, names: int = 3) -> Spread | None:
-    """Returns how far something spread.
+def spread_in(result: CheckResult, nodes: NodeTable, row: int, key: TensorKey, names: int = 3) -> Spread | None:
+    """Returns what else a step has behind an origin; the work does not grow with the graph.
 
     Args:
         result: what is known of the step.
-        flow: the data flow of the origin's rank.
+        nodes: of the origin's rank.
         row: the origin's node.
         key: its bad tensor.
         names: how many nodes are named at most.
@@ -477,13 +475,11 @@ def spread_in(result: CheckResult, flow: Flow, row: int, key: TensorKey, names: 
     first = hits.find(key)
     if first < 0:
         return None
-    by_graph = knows_edges(flow, row)
-    reached = downstream(flow, [row]) if by_graph else np.ones(len(flow.nodes), np.bool_)
     there = hits.at(key.rank, key.step) & hits.found() & (hits.node != row)
     there[:first] = False
-    behind = np.flatnonzero(there & reached[hits.node])
-    rows = list(dict.fromkeys(hits.node[behind].tolist()))[:names]
-    return Spread(len(behind), tuple(flow.nodes.names[each] for each in rows), by_graph)
+    rows, at = np.unique(hits.node[there], return_index=True)
+    named = rows[np.argsort(at)][:names].tolist()
+    return Spread(int(there.sum()), tuple(nodes.names[each] for each in named))
 
 
 def findings(hit: Hit) -> list[WatchResult]:

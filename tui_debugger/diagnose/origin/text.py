@@ -210,10 +210,9 @@ def spread_words(spread: Spread, step: int) -> str:
     """Returns how far something spread, in a sentence."""
     where = f"at step {step_text(step)}"
     if not spread.tensors:
-        return f"spread: nowhere; nothing that follows it {where} has a finding"
-    which = "follow from it" if spread.by_graph else "ran after it (no graph tells what follows)"
+        return f"spread: nowhere; nothing that ran after it {where} has a finding"
     names = [*map(last_part, spread.next), *(["…"] if spread.tensors > len(spread.next) else [])]
-    return f"spread: {plural(spread.tensors, 'finding')} {where} {which}: {', '.join(names)}"
+    return f"spread: {plural(spread.tensors, 'finding')} {where} behind it: {', '.join(names)}"
 
 
 def question_words(path: Path) -> str:

@@ -571,7 +571,7 @@ def _spread(session: Session, path: Path) -> Spread | None:
         return None
     key, row = path.end.tensor.key, path.end.row
     result = session.known([(key.rank, key.step)])
-    return None if result is None else spread_in(result, session.flow(key.rank), row, key)
+    return None if result is None else spread_in(result, session.nodes(key.rank), row, key)
 
 
 def _find_again(
