@@ -69,6 +69,14 @@ def abbreviations(hit: Hit) -> list[tuple[str, Verdict]]:
     return list(found.items())
 
 
+def conditions_of(hit: Hit) -> list[tuple[str, Verdict]]:
+    """Returns the same as ``abbreviations``, by the names of the conditions: ``tensor overflow``."""
+    found: dict[str, Verdict] = {}
+    for result in sorted(hit.results, key=lambda result: -result.verdict):
+        found.setdefault(_condition_name(result.condition), result.verdict)
+    return list(found.items())
+
+
 def said_words(hit: Hit) -> str:
     """Returns ``TO TL?``: the abbreviations of what was found, with a question mark where nobody can say.
 

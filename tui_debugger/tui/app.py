@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from rich.console import Console
 from textual.app import App
+from textual.binding import Binding, BindingType
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 
 from tui_debugger.config import Config
@@ -24,6 +26,7 @@ from tui_debugger.tui.work import presentable
 if TYPE_CHECKING:
     from textual.await_remove import AwaitRemove
     from textual.dom import DOMNode
+    from textual.driver import Driver
     from textual.filter import LineFilter
     from textual.screen import Screen
     from textual.widget import Widget
@@ -146,6 +149,7 @@ class TdbgApp(App[int]):
     COMMANDS: ClassVar[set[type[Provider] | Callable[[], type[Provider]]]] = {Commands}
     ENABLE_COMMAND_PALETTE = True
     COMMAND_PALETTE_BINDING = "ctrl+p"
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+z", "suspend_process", show=False, priority=True)]
 
     def __init__(
         self,
@@ -210,6 +214,23 @@ class TdbgApp(App[int]):
     def get_default_screen(self) -> Screen[Any]:
         """Returns the only screen there is at first; an empty one below it would cost a paint of its own."""
         return self.start_page or self.main
+
+    def get_driver_class(self) -> type[Driver]:
+        """Returns what talks to the terminal; on Unix one that gives it back on Ctrl-Z."""
+        found = super().get_driver_class()
+        if sys.platform == "win32" or found.__name__ != "LinuxDriver":
+            return found
+        from tui_debugger.tui.driver import TerminalDriver
+
+        return TerminalDriver
+
+    def action_suspend_process(self) -> None:
+        """Ctrl-Z, wherever one is."""
+        suspend = getattr(self._driver, "suspend", None)
+        if suspend is not None:
+            suspend()
+        elif self.screen is self.main:
+            self.main.say("there is no shell to go back to", bad=True)
 
     def on_mount(self) -> None:
         """Starts after the first frame."""

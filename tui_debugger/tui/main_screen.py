@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 WIDE, HIGH = 110, 30
 """From this size on all five panes are shown."""
 WITHOUT_SESSION = frozenset(
-    {"quit", "help", "palette", "back", "pause", "redraw", "zoom", "next_pane", "previous_pane"}
+    {"quit", "suspend", "help", "palette", "back", "pause", "redraw", "zoom", "next_pane", "previous_pane"}
 )
 Handler = Callable[[], None]
 
@@ -379,6 +379,7 @@ class MainScreen(CachedLines, Screen[None]):
             "help": self._help,
             "palette": self._palette,
             "redraw": self._redraw,
+            "suspend": self._suspend,
             "quit": self._quit,
         }
 
@@ -433,6 +434,9 @@ class MainScreen(CachedLines, Screen[None]):
     def _redraw(self) -> None:
         self.refresh(repaint=True, layout=True)
 
+    def _suspend(self) -> None:
+        self.app.action_suspend_process()
+
     def _quit(self) -> None:
         self.app.exit()
 
@@ -448,7 +452,10 @@ class MainScreen(CachedLines, Screen[None]):
     def _help(self) -> None:
         from tui_debugger.tui.dialogs.pages import HelpScreen
 
-        self.app.push_screen(HelpScreen((*actions.help_actions(live=self.live is not None), *actions.VALUE_ACTIONS)))
+        pane = self.panes[self.current_pane]
+        listed = actions.help_actions(self.current_pane, live=self.live is not None, search=pane.search_keys)
+        heading = f"Help: keys, {TITLES[self.current_pane]} first"
+        self.app.push_screen(HelpScreen((*listed, *actions.VALUE_ACTIONS), heading=heading))
 
     # -- what the panes say ----------------------------------------------------------------------
 
