@@ -78,6 +78,7 @@ class MainScreen(CachedLines, Screen[None]):
         step: int | None,
         live: LiveControl | None = None,
         settled: Callable[[], None] = lambda: None,
+        forget: Callable[[], None] = lambda: None,
     ) -> None:
         """Shows empty panes until ``start``.
 
@@ -88,6 +89,7 @@ class MainScreen(CachedLines, Screen[None]):
             step: likewise.
             live: drives trainings; None for a dump.
             settled: called when much was made that stays.
+            forget: has the next whole screen written, whatever stands on the terminal.
         """
         super().__init__()
         self.run_title = title
@@ -110,6 +112,7 @@ class MainScreen(CachedLines, Screen[None]):
         self.zoomed = False
         self._recommended, self._first_rank, self._first_step = recommended, rank, step
         self._settled = settled
+        self._forget = forget
         self._shared: Context | None = None
         self.handlers: dict[str, Handler] = self._own_handlers()
         if live is not None:
@@ -432,6 +435,7 @@ class MainScreen(CachedLines, Screen[None]):
         self.app.action_command_palette()
 
     def _redraw(self) -> None:
+        self._forget()
         self.refresh(repaint=True, layout=True)
 
     def _suspend(self) -> None:
