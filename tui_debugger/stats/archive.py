@@ -165,8 +165,10 @@ class FileBytes:
         Raises:
             UnreadableTensorError: the device fails.
         """
+        if first >= self.size:
+            return b""
         try:
-            return os.pread(self._descriptor, max(min(count, self.size - first), 0), self.start + first)
+            return os.pread(self._descriptor, min(count, self.size - first), self.start + first)
         except OSError as error:
             raise unreadable(self._where, f"cannot be read: {reason(error)}") from error
 
@@ -394,7 +396,7 @@ def _read(descriptor: int, path: str, window: Window) -> dict[str, Member]:
         what = "is no zip archive" if str(error) == "File is not a zip file" else f"is damaged: {reason(error)}"
         raise unreadable(path, what, "it was probably not written to its end") from error
     members: dict[str, Member] = {}
-    for member in _without_overlaps([_member(info) for info in infos if not info.is_dir()], window[1]):
+    for member in _without_overlaps([_member(info) for info in infos if not info.filename.endswith("/")], window[1]):
         twice = "is in the archive several times: which one counts is not known"
         members[member.name] = replace(member, problem=twice) if member.name in members else member
     return members

@@ -435,6 +435,11 @@ def _layout(dtype: DType, name: str, shape: tuple[int, ...], fortran: bool, offs
     return Layout(dtype, name, shape, matters, offset, math.prod(shape))
 
 
+def checked_layout(dtype: DType, name: str, shape: tuple[int, ...]) -> Layout | str:
+    """Returns the layout of values in C order from a first one on, or what is wrong with their shape."""
+    return _layout(dtype, name, shape, False, 0)
+
+
 def _check_size(spec: ReadSpec, layout: Layout, size: int) -> None:
     missing = layout.offset + layout.nbytes - size
     if missing > 0:
