@@ -42,7 +42,7 @@ from tui_debugger.model import (
 from tui_debugger.notes import NO_NOTES, RunNotes
 from tui_debugger.opener import why_not
 from tui_debugger.sources.base import Capability, Changes, Columns, Names, TensorPlaces, TensorTable, file_states
-from tui_debugger.sources.numpy_files.layout import Unit, is_array, natural, read_layout
+from tui_debugger.sources.tensor_files.layout import Unit, is_array, natural, read_layout
 from tui_debugger.stats.npy import SUFFIX as ARCHIVE
 from tui_debugger.stats.npy import array_keys
 from tui_debugger.stats.records import Specs
@@ -142,7 +142,7 @@ class StepTable(Columns):
         return None
 
 
-class NumpySource:
+class TensorFilesSource:
     """See ``base.Source``. Steps are listed when they are asked for."""
 
     def __init__(self, root: Path, given: Path, notices: Sequence[str] = ()) -> None:
