@@ -35,7 +35,7 @@ ELSEWHERE = {
     "cli/main.py": "/dev/null, for an output that is gone",
     "stats/archive.py:FileBytes": "reads and maps what is open",
     "stats/archive.py:MemberFile": "maps a temporary file of its own",
-    "stats/torch_file.py:_temporary": "maps a temporary file of its own",
+    "stats/archive.py:temporary_array": "maps a temporary file of its own",
 }
 NAMES = {"read_text", "read_bytes", "memmap", "fromfile", "genfromtxt", "loadtxt", "mmap", "FileIO"}
 OPENERS = {"os", "io", "codecs", "gzip", "bz2", "lzma", "mmap", "np", "numpy", "tarfile", "zipfile"}
