@@ -137,4 +137,4 @@ class TestCheckpoints:
         assert held(source) == {(0, 1): ["w:out:0"], (0, 2): ["w:out:0"]}
         assert parts(source) == {}
         assert source.tensors(0, 1).spec(0).format == "shards"
-        assert source.tensors(0, 2).spec(0).format == "raw"
+        assert source.tensors(0, 2).spec(0).format == "safetensors"

@@ -18,7 +18,9 @@ from hypothesis.extra import numpy as hnp
 
 from tests import thorough
 from tests.sources.arrays import TYPES, write_safetensors
+from tests.stats.requests import look, look_at
 from tui_debugger.errors import UnreadableTensorError
+from tui_debugger.model import ReadSpec
 from tui_debugger.stats.npy import open_array
 from tui_debugger.stats.safetensors import read_header
 
@@ -95,6 +97,18 @@ def test_a_file_that_is_written_anew(tmp_path: Path) -> None:
     assert list(read(path)) == ["a"]
     write_safetensors(path, {"a": ONES, "b": ONES})
     assert list(read(path)) == ["a", "b"]
+
+
+def test_a_tensor_is_where_its_file_says_now(tmp_path: Path) -> None:
+    path = tmp_path / "x.safetensors"
+    write_safetensors(path, {"a": ONES, "b": ONES * 2})
+    spec = ReadSpec(str(path), "safetensors", member="b")
+    assert open_array(spec).tolist() == (ONES * 2).tolist()
+    assert look(spec).stats == look_at(ONES * 2).stats
+    write_safetensors(path, {"new": np.arange(50), "b": np.float64([3, 4, 5])})
+    assert open_array(spec).tolist() == [3, 4, 5]
+    with pytest.raises(UnreadableTensorError, match="is not in the file"):
+        open_array(replace(spec, member="a"))
 
 
 class TestHostileFiles:

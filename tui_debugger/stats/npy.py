@@ -195,6 +195,7 @@ FORMATS: Final[dict[str, OpenValue | str]] = {
     "npz": _open_member,
     "raw": _open_raw,
     "pt": "tui_debugger.stats.torch_file:open_value",
+    "safetensors": "tui_debugger.stats.safetensors:open_value",
     "dcp": "tui_debugger.stats.sharded:open_indexed",
     "shards": "tui_debugger.stats.sharded:open_shards",
     "ascend": "tui_debugger.stats.ascend_file:open_value",

@@ -10,12 +10,13 @@ from __future__ import annotations
 import json
 import math
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from tui_debugger.model import ReadSpec
 from tui_debugger.opener import open_regular
-from tui_debugger.stats.archive import State, reason, state_of, unreadable
+from tui_debugger.stats.archive import FileBytes, State, reason, state_of, unreadable
+from tui_debugger.stats.npy import StoredValues
 
 SUFFIX: Final = ".safetensors"
 MAX_HEADER: Final = 100_000_000
@@ -70,17 +71,35 @@ def read_header(path: str) -> Header:
     except (OSError, ValueError) as error:
         raise unreadable(path, f"cannot be read: {reason(error)}") from error
     try:
-        key = (path, state_of(status))
-        if key not in _headers:
-            found = _read(descriptor, status.st_size, path)
-            while len(_headers) >= _KEPT:
-                _headers.pop(next(iter(_headers)), None)
-            _headers[key] = found
-        return _headers[key]
+        return _known(descriptor, status, path)
     except OSError as error:
         raise unreadable(path, f"cannot be read: {reason(error)}") from error
     finally:
         os.close(descriptor)
+
+
+def open_value(descriptor: int, status: os.stat_result, spec: ReadSpec) -> StoredValues:
+    """Returns the reader of one tensor: see ``npy.FORMATS``. It is where the header says now, not when it was listed.
+
+    Raises:
+        UnreadableTensorError: the file is damaged, or does not hold it.
+    """
+    found = _known(descriptor, status, spec.path).specs.get(spec.member)
+    if found is None:
+        raise unreadable(f"{spec.path}:{spec.member}", "is not in the file", "the file was written anew: look again")
+    content = FileBytes(descriptor, 0, status.st_size, spec.path)
+    return StoredValues(content, replace(found, path=spec.path), header=False)
+
+
+def _known(descriptor: int, status: os.stat_result, path: str) -> Header:
+    key = (path, state_of(status))
+    found = _headers.get(key)
+    if found is None:
+        found = _read(descriptor, status.st_size, path)
+        while len(_headers) >= _KEPT:
+            _headers.pop(next(iter(_headers)), None)
+        _headers[key] = found
+    return found
 
 
 def _read(descriptor: int, size: int, path: str) -> Header:

@@ -83,8 +83,8 @@ def _saved_by_torch(path: str) -> Iterator[Held]:
 
 
 def _safetensors(path: str) -> Iterator[Held]:
-    for name, spec in read_header(path).specs.items():
-        yield Held((name,), spec)
+    for name in read_header(path).specs:
+        yield Held((name,), ReadSpec("", "safetensors", member=name))
 
 
 def _indexed(path: str) -> Iterator[Held]:
