@@ -20,6 +20,8 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
+from tests.sources.writer import MLP, DumpWriter, Generation, Graph, Node
+
 Array = npt.NDArray[Any]
 Shape = tuple[int, ...]
 
@@ -383,6 +385,93 @@ def random_values(rng: np.random.Generator, shape: Shape, dtype: str) -> Array:
     if kind.kind in "iu":
         return rng.integers(0, 120, shape).astype(kind)
     return rng.normal(size=shape).astype(kind)
+
+
+# -- dumps ---------------------------------------------------------------------------------------------------------
+
+
+class DeviceDump:
+    """Writes a dump as an Ascend server does asynchronously: one file for each run of an operator."""
+
+    def __init__(self, root: Path, *, op_debug_mode: int = 3, version: str = "1.9.0", net: str = "Net") -> None:
+        self.writer = DumpWriter(root, Generation.V2_0, net=net)
+        self.mode, self.version = op_debug_mode, version
+
+    def metadata(self, rank: int = 0) -> None:
+        """As an asynchronous dump has it."""
+        directory = self.writer.rank(rank) / ".dump_metadata"
+        directory.mkdir(exist_ok=True)
+        common = {"net_name": self.writer.net, "iteration": "all", "op_debug_mode": self.mode, "input_output": 0}
+        settings = {"common_dump_settings": common, "async_dump_settings": {"enable": True}}
+        (directory / "data_dump.json").write_text(json.dumps(settings))
+        facts = {"device_target": "Ascend", "ms_version": self.version}
+        (directory / "config.json").write_text(json.dumps(facts))
+
+    def file_name(self, op_type: str, name: str, task: int, stream: int = 2) -> str:
+        """The name of the next file; advances the clock."""
+        self.writer.clock += 100
+        return f"{op_type}.{name.replace('/', '_')}.{task}.{stream}.{self.writer.clock}"
+
+    def operator(
+        self,
+        step: int,
+        node: Node,
+        inputs: Sequence[Written],
+        outputs: Sequence[Written],
+        *,
+        task: int,
+        rank: int = 0,
+        graph: int = 0,
+    ) -> Path:
+        """One run of one operator."""
+        path = self.writer.step(step, rank=rank, graph=graph) / self.file_name(node.type, node.name, task)
+        return write(path, file_bytes(inputs, outputs, op_name=node.name))
+
+    def step(
+        self, step: int, graph: Graph = MLP, *, rank: int = 0, fmt: str = "FRACTAL_NZ", bad: str = ""
+    ) -> dict[str, Array]:
+        """One step of a graph: every operator's inputs are what made them; the output of ``bad`` is infinite.
+
+        Returns:
+            Output values by canonical node id; of a parameter what was read.
+        """
+        random = np.random.default_rng((step, rank))
+        names = [*graph.parameters, *(node.name for node in graph.nodes)]
+        values = {name: random.standard_normal((2, 3)).astype(np.float32) for name in names}
+        if bad:
+            values[bad][1, 1] = np.inf
+        for task, node in enumerate(graph.nodes, 10):
+            inputs = [Written(values[producer], format=fmt) for producer, _ in node.inputs]
+            self.operator(step, node, inputs, [Written(values[node.name], format=fmt)], task=task, rank=rank)
+        return values
+
+    def overflow(self, step: int, content: str | bytes, *, rank: int = 0, beside: bool = False) -> Path:
+        """A record of an overflow, in a directory of its own or beside the tensors of the step."""
+        directory = self.writer.rank(rank) / "debug_files" / str(step)
+        directory = self.writer.step(step, rank=rank) if beside else directory
+        name = self.file_name("Opdebug", "Node_OpDebug", 1, 1)
+        if isinstance(content, bytes):
+            return write(directory / name, content)
+        return write(directory / f"{name}.output.0.json", content.encode())
+
+
+def task_of(node: str, graph: Graph = MLP) -> int:
+    """The task under which ``DeviceDump.step`` runs an operator, on stream 2."""
+    return 10 + [each.name for each in graph.nodes].index(node)
+
+
+def write_device_dump(
+    root: Path, *, steps: Sequence[int] = (0, 1, 2), ranks: Sequence[int] = (0,), **others: Any
+) -> DeviceDump:
+    """A complete healthy asynchronous dump of ``MLP``: metadata, graph, order, history, files."""
+    dump = DeviceDump(root, **others)
+    for rank in ranks:
+        dump.metadata(rank)
+        dump.writer.graph(MLP, rank=rank)
+        for step in steps:
+            dump.step(step, rank=rank)
+        dump.writer.history(steps, rank=rank)
+    return dump
 
 
 # -- overflow records ----------------------------------------------------------------------------------------------

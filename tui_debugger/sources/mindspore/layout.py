@@ -35,6 +35,8 @@ Stamp = tuple[int, int, int, int]
 
 NEVER: Stamp = (-1, -1, -1, -1)
 _TENSOR: Final = ".npy"
+_OF_DEVICE: Final = re.compile(r"[^.]+\..+(\.\d+){3}", re.DOTALL)
+"""Files that an Ascend device wrote: see ``names.split_device_name``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,9 +132,13 @@ def may_hold_tensors(path: Path | bytes) -> bool:
     """Tells whether a directory that is none of a dump has what looks like a tensor's file, or cannot be listed."""
     try:
         with os.scandir(os.fsdecode(path)) as entries:
-            return any(entry.name.endswith(_TENSOR) or entry.name == "statistic.csv" for entry in entries)
+            return any(_is_tensor(entry.name) or entry.name == "statistic.csv" for entry in entries)
     except OSError:
         return True
+
+
+def _is_tensor(name: str) -> bool:
+    return name.endswith(_TENSOR) or _OF_DEVICE.fullmatch(name) is not None
 
 
 def _read_graph(found: _Reader, net: str, path: Path) -> GraphDirectory:
@@ -189,12 +195,12 @@ class _Reader:
 
     def strays(self, entries: Sequence[os.DirEntry[str]], path: Path) -> None:
         """Notes tensors where none should be: nobody knows at which step they were written."""
-        loose = sum(entry.name.endswith(_TENSOR) and not entry.name.startswith(".") for entry in entries)
+        loose = [entry.name for entry in entries if _is_tensor(entry.name) and not entry.name.startswith(".")]
         if loose:
-            why = f"{loose:,} {'file' if loose == 1 else 'files'} outside a step"
-            self._note(path / f"*{_TENSOR}", why)
+            why = f"{len(loose):,} {'file' if len(loose) == 1 else 'files'} outside a step"
+            self._note(path / (f"*{_TENSOR}" if all(name.endswith(_TENSOR) for name in loose) else "*"), why)
         for entry in entries:
-            if _is_directory(entry) and not entry.name.endswith(_TENSOR) and may_hold_tensors(path / entry.name):
+            if _is_directory(entry) and not _is_tensor(entry.name) and may_hold_tensors(path / entry.name):
                 self.miss(path / entry.name, OSError(0, "tensors in a directory whose name is no number"))
 
     def miss(self, path: Path, error: OSError | None, step: int | None = None) -> None:
