@@ -60,6 +60,81 @@ class TestConformance(SourceConformance):
         return open_source(tmp_path)
 
 
+def write_tree(root: Path, *, steps: tuple[int, ...] = (3, 5), devices: tuple[int, ...] = (0, 1)) -> Path:
+    """What graph mode O2 writes: ``STEP/TIME/DEVICE/MODEL/ID/ITERATION``; returns a leaf."""
+    clock = 1_700_000_000_000_000
+    leaf = root
+    for step in steps:
+        for device in devices:
+            leaf = root / str(step) / "20240102030405" / str(device) / "ge_default" / "1" / "0"
+            for task, node in enumerate(MLP.nodes, 10):
+                clock += 100
+                values = [Written(np.full((2, 3), step + device, np.float16), format="FRACTAL_NZ")]
+                name = f"{node.type}.{node.name.replace('/', '_')}.{task}.2.{clock}"
+                write(leaf / name, file_bytes(values * len(node.inputs), values))
+        (leaf.parents[2] / "acl_dump_0.json").touch()
+    return leaf
+
+
+class TestTreeConformance(SourceConformance):
+    @pytest.fixture
+    def source(self, tmp_path: Path) -> Source:
+        leaf = write_tree(tmp_path / "dump")
+        record = overflow_json({"AI Core": Overflow(task_of(RELU), 2, 1)})
+        write(leaf / "Opdebug.Node_OpDebug.1.1.5.output.0.json", record.encode())
+        return open_source(tmp_path / "dump")
+
+
+class TestTree:
+    """Graph mode O2: steps and devices in the place of ranks."""
+
+    def test_devices_are_ranks_and_models_are_graphs(self, tmp_path: Path) -> None:
+        write_tree(tmp_path / "dump")
+        with closing(open_source(tmp_path / "dump")) as source:
+            assert source.info.layout == "Ascend GE/ACL dump"
+            assert (list(source.ranks()), list(source.steps(1))) == ([0, 1], [3, 5])
+            table = source.tensors(1, 5)
+            assert len(table) == sum(1 + len(node.inputs) for node in MLP.nodes)
+            assert open_array(table.spec(0)).tolist() == [[6, 6, 6], [6, 6, 6]]
+            assert not source.unreadable()
+
+    @pytest.mark.parametrize(
+        ("inside", "rank", "step"), [("..", None, None), ("", None, None), ("5", None, 5), ("5/20240102030405/1", 1, 5)]
+    )
+    def test_any_place_around_leads_to_it(
+        self, tmp_path: Path, inside: str, rank: int | None, step: int | None
+    ) -> None:
+        write_tree(tmp_path / "dump")
+        with closing(open_source(tmp_path / "dump" / inside)) as source:
+            assert source.info.path == str(tmp_path / "dump")
+            assert source.focus == (rank, step)
+
+    def test_records_of_overflows_lie_beside_the_tensors(self, tmp_path: Path) -> None:
+        leaf = write_tree(tmp_path / "dump", devices=(0,))
+        name = "Opdebug.Node_OpDebug.1.1.5.output.0.json"
+        write(leaf / name, overflow_json({"AI Core": Overflow(task_of(RELU), 2, 1)}).encode())
+        with closing(open_source(tmp_path / "dump")) as source:
+            assert overflowed(source, 5) == {RELU.replace("/", "_")}
+            assert overflowed(source, 3) == set()
+
+    def test_a_second_iteration_of_a_step_is_said_to_be_left_out(self, tmp_path: Path) -> None:
+        leaf = write_tree(tmp_path / "dump", steps=(3,), devices=(0,))
+        write(leaf.with_name("1") / next(leaf.iterdir()).name, file_bytes())
+        with closing(open_source(tmp_path / "dump")) as source:
+            source.tensors(0, 3)
+            (part,) = source.unreadable()
+            assert part.why.startswith("the same step of the same model as ")
+            assert part.where.endswith("/1/1")
+
+    def test_it_grows(self, tmp_path: Path) -> None:
+        write_tree(tmp_path / "dump", steps=(3,), devices=(0,))
+        with closing(open_source(tmp_path / "dump")) as source:
+            assert list(source.steps(0)) == [3]
+            write_tree(tmp_path / "dump", steps=(4,), devices=(0, 7))
+            changes = source.refresh()
+            assert (changes.new_steps, changes.new_ranks) == (((0, 4),), (7,))
+
+
 class TestTensors:
     def test_one_file_is_several_tensors(self, tmp_path: Path) -> None:
         dump = DeviceDump(tmp_path)

@@ -194,7 +194,7 @@ def parse_header(message: bytes) -> DumpHeader:
         if number in found:
             if len(found[number]) == MAX_TENSORS:
                 raise BadHeaderError(f"has more than {MAX_TENSORS:,} tensors on one side")
-            found[number].append(_tensor(_bytes(value), output=number == 3))
+            found[number].append(_tensor(_bytes(value), number == 3))
         elif number == 5:
             buffers += next((_number(size) for field, size in _fields(_bytes(value)) if field == 3), 0)
         elif number == 6:
@@ -236,7 +236,8 @@ class _Tensor:
         )
 
 
-def _tensor(message: bytes, *, output: bool) -> _Tensor:
+@lru_cache(maxsize=1 << 14)  # an operator's tensors are described alike in every step
+def _tensor(message: bytes, output: bool) -> _Tensor:
     """Reads an ``OpOutput`` or ``OpInput``; the numbers of their later fields differ."""
     size_field, original_field, sub_field = (6, 7, 8) if output else (5, 6, 7)
     data_type = fmt = size = sub_format = 0
@@ -659,6 +660,7 @@ def stored_tensor(tensor: DumpedTensor) -> StoredTensor:
     return stored
 
 
+@lru_cache(maxsize=1 << 14)
 def is_converted(tensor: DumpedTensor) -> bool:
     """Tells whether a tensor is read as the program knows it; else it comes as the device holds it, with padding."""
     try:

@@ -31,7 +31,9 @@ from tui_debugger.sources.mindspore.layout import (
     Stamp,
     find_dump,
     is_directory,
+    list_devices,
     list_ranks,
+    read_device_layout,
     read_layout,
     relative,
     stamp,
@@ -212,6 +214,7 @@ class RankRun:
         *,
         nets: Callable[[], Collection[str]] = tuple,
         tells_overflow: bool = False,
+        by_device: bool = False,
     ) -> None:
         """Reads the names of nets, graphs and steps, and the history files.
 
@@ -223,6 +226,7 @@ class RankRun:
             store: remembers listings.
             nets: what nets of the dump are called, as far as others know.
             tells_overflow: the training was told to record operators that overflow.
+            by_device: ``path`` is the tree of all devices: see ``layout.read_device_layout``.
         """
         self.number = number
         self.path = path
@@ -232,7 +236,8 @@ class RankRun:
         self._work = threading.RLock()
         self._known_nets = nets
         self._tells_overflow = tells_overflow
-        self._layout = read_layout(path, number, nets())
+        self._by_device = by_device
+        self._layout = self._read_layout()
         self._history_signature = history_signature(path)
         self._history = read_history(path)
         self._times = RunTimes()
@@ -375,7 +380,7 @@ class RankRun:
         """Looks at directory times and names; reads nothing but history files that changed."""
         with self._work:
             before = set(self._layout.steps)
-            self._layout = read_layout(self.path, self.number, self._known_nets())
+            self._layout = self._read_layout()
             after = set(self._layout.steps)
             signature = history_signature(self.path)
             if signature != self._history_signature:
@@ -407,13 +412,18 @@ class RankRun:
         paths = [self.path, self.path / "graphs", self.path / "execution_order"]
         found: list[tuple[int, Path]] = []
         for graph in layout.graphs:
-            paths += [graph.path.parent, graph.path]
+            paths += [] if self._by_device else [graph.path.parent, graph.path]
             newest = max(graph.steps, default=None)
             listed = [step for step in sorted(self._listings.steps)[-_WATCHED_STEPS:] if step in graph.steps]
             found += [(step, graph.steps[step]) for step in dict.fromkeys((*listed, newest)) if step is not None]
         found.sort(key=lambda each: -each[0])
         paths += [path for _, path in found[:_WATCHED_DIRECTORIES]]
         return list(dict.fromkeys(paths))
+
+    def _read_layout(self) -> RankLayout:
+        if self._by_device:
+            return read_device_layout(self.path, self.number)
+        return read_layout(self.path, self.number, self._known_nets())
 
     def _keep(self, step: int, table: StepTable) -> None:
         """Keeps a table; the oldest ones give way when all together would fill the memory."""
@@ -666,7 +676,8 @@ class MindSporeSource:
         self._found = found
         self._store = store
         self._lock = threading.RLock()
-        self._listed = list_ranks(found.root)
+        self._list = list_devices if found.by_device else list_ranks
+        self._listed = self._list(found.root)
         self._directories = self._listed.directories
         self._metadata = self._read_metadata()
         self._ranks: dict[int, RankRun] = {}
@@ -683,6 +694,8 @@ class MindSporeSource:
         for rank in ranks:
             notices += rank.notices()
         layout = f"MindSpore {version} dump" if version else "MindSpore dump"
+        if self._found.by_device:
+            layout = "Ascend GE/ACL dump"
         return RunInfo(
             path=str(self._found.root),
             layout=f"saved from {metadata.program}" if metadata.program else layout,
@@ -774,7 +787,7 @@ class MindSporeSource:
         """Looks for new ranks, steps, files and graphs; only ranks that were looked at are looked at again."""
         with self._lock:
             before = self._directories
-            self._listed = list_ranks(self._found.root)
+            self._listed = self._list(self._found.root)
             self._directories = self._listed.directories
             new_ranks = tuple(number for number in self._directories if number not in before)
             if not self._metadata.version:
@@ -797,7 +810,8 @@ class MindSporeSource:
         """Directories in which something new shows."""
         with self._lock:
             ranks = list(self._ranks.values())
-        return [self._found.root, *(path for rank in ranks for path in rank.watch_paths())]
+        paths = [self._found.root, *(path for rank in ranks for path in rank.watch_paths())]
+        return list(dict.fromkeys(paths))  # devices share a tree
 
     def close(self) -> None:
         """Forgets what was read; nothing is open between calls."""
@@ -818,6 +832,7 @@ class MindSporeSource:
                 self._store,
                 nets=self._nets,
                 tells_overflow=self._metadata.tells_overflow,
+                by_device=self._found.by_device,
             )
             if number in self._directories:
                 self._ranks[number] = rank
@@ -838,6 +853,8 @@ class MindSporeSource:
         return {*self._listed.nets, self._metadata.net} - {""}
 
     def _read_metadata(self) -> Metadata:
+        if self._found.by_device:
+            return Metadata(device="Ascend")
         paths = list(self._directories.values())
         path = next(
             (path for path in paths if is_directory(path / METADATA_DIRECTORY)), paths[0] if paths else self._found.root
