@@ -32,7 +32,8 @@ ELSEWHERE = {
     "cli/completion.py": "a file that comes with the package",
     "cli/config.py:_init": "a new configuration",
     "cli/help.py": "a page of the manual, which comes with the package",
-    "cli/main.py": "/dev/null, for an output that is gone",
+    "text/writer.py:open_streams": "/dev/null, for a stream that the process was not given",
+    "text/writer.py:abandon": "/dev/null, for an output that is gone",
     "stats/archive.py:FileBytes": "reads and maps what is open",
     "stats/archive.py:MemberFile": "maps a temporary file of its own",
 }

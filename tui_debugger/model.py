@@ -466,6 +466,7 @@ class RunInfo:
         framework_version: ``2.10.0`` or empty.
         device: ``CPU``, ``GPU``, ``Ascend`` or empty.
         notices: degradations, one sentence each (no graph, no history ...).
+        framework: what ran the training, ``MindSpore 2.10.0``, or empty.
     """
 
     path: str
@@ -474,6 +475,7 @@ class RunInfo:
     framework_version: str = ""
     device: str = ""
     notices: tuple[str, ...] = ()
+    framework: str = ""
 
 
 @dataclass(frozen=True, slots=True)

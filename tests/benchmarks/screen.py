@@ -154,7 +154,7 @@ def keys(scale: float, env: dict[str, str]) -> list[Result]:
         Program(["-m", "tests.terminal.large", str(nodes), str(steps)], columns=200, rows=50, env=env) as screen,
     ):
         wait_for(bare, [b"a"])
-        wait_for(screen, [b"fresh"])
+        wait_for(screen, [b"Begins at step"])
         drained(screen, 5 * QUIET)
         least = [pressed(bare, "x") for _ in range(rounds)]
         for kind in KINDS:

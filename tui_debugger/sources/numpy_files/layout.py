@@ -15,7 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tui_debugger.errors import NotADumpError
+from tui_debugger.errors import NotADumpError, SeveralDumpsError
 from tui_debugger.opener import why_not
 from tui_debugger.sources.registry import Recognised, Sureness
 
@@ -271,6 +271,10 @@ class NumpyReader:
         found = find_root(path)
         return Recognised(*found[:2], found[2]) if found is not None else None
 
+    def is_dump(self, directory: Path) -> bool:
+        """Tells whether names directly in it tell of steps or ranks, and arrays lie there."""
+        return _has_run(directory)
+
     def open(self, path: Path, store: DiskCache | None = None, notices: Sequence[str] = ()) -> Source:  # noqa: ARG002
         """Opens the dump at, around or below a path; listing names costs too little to remember it."""
         from tui_debugger.sources.numpy_files.source import NumpySource  # needs NumPy
@@ -298,9 +302,7 @@ def find_root(path: Path) -> tuple[Path, Sureness, NotADumpError | None] | None:
     if len(below) == 1:
         return below[0], Sureness.LIKELY, None
     if below:
-        names = ", ".join(str(root.relative_to(start)) for root in below[:8]) + (", …" if len(below) > 8 else "")
-        several = NotADumpError(f"Several dumps here: {names}", where=str(start), hint="name one of them")
-        return start, Sureness.LIKELY, several
+        return start, Sureness.LIKELY, SeveralDumpsError(start, below)
     if any(is_array(name) for name in _names(start)) or _has_numbers(start) or _has_named_files(start):
         return start, Sureness.POSSIBLE, None
     return None
