@@ -278,6 +278,12 @@ class TestUnconvertedNumpyFiles:
         assert same(open_array(unconverted(tmp_path, odd, odd.shape, "FRACTAL_NZ")), odd)
         assert same(open_array(unconverted(tmp_path, odd, odd.shape, "FRACTAL_ZZ")), odd)
 
+    def test_what_no_device_writes_is_read_as_numpy_wrote_it(self, tmp_path: Path) -> None:
+        values = np.asfortranarray(random_values(np.random.default_rng(12), (32, 48), "float32"))
+        path = tmp_path / "MatMul.x.0.0.1.output.0.FRACTAL_NZ.npy"
+        np.save(path, values)  # in Fortran's order
+        assert (open_array(ReadSpec(str(path), "ascend", member="FRACTAL_NZ")) == values).all()
+
     def test_a_cut_file(self, tmp_path: Path) -> None:
         spec = unconverted(tmp_path, np.zeros((32, 48), np.float16), (32, 48), "FRACTAL_NZ")
         whole = Path(spec.path).read_bytes()
@@ -333,7 +339,7 @@ class TestRefused:
         refused(write(tmp_path / "x", struct.pack("<Q", length) + bytes(100)), "header")
 
     @pytest.mark.parametrize(
-        "message", [b"\x08", b"\x0b\x01", b"\x1a\x7f", b"\x80" * 11, b"\x18\x01", b"\x12\x01a", b"\x1a\x02\x1a\xff"]
+        "message", [b"\x08", b"\x0b\x01", b"\x1a\x7f", b"\x80" * 11, b"\x18\x01", b"\x20\x01", b"\x1a\x02\x1a\xff"]
     )
     def test_a_message_that_is_none(self, tmp_path: Path, message: bytes) -> None:
         with pytest.raises(BadHeaderError):

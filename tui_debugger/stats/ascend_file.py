@@ -15,9 +15,9 @@ import math
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from tui_debugger.model import ReadSpec, Side
 from tui_debugger.opener import open_regular
 from tui_debugger.stats.archive import FileBytes, unreadable
 from tui_debugger.stats.dtypes import DType, dtype_of
-from tui_debugger.stats.npy import WHOLE_FILE, Layout, header_layout
+from tui_debugger.stats.npy import WHOLE_FILE, Layout, StoredValues, ValueReader
 
 MAX_HEADER: Final = 1 << 24
 """Longest header accepted: that of 100,000 tensors."""
@@ -126,13 +126,11 @@ class DumpHeader:
     Attributes:
         tensors: inputs, then outputs.
         op_name: the operator's name as the device has it.
-        dump_time: when it was written.
         size: bytes that the file must have.
     """
 
     tensors: tuple[DumpedTensor, ...]
     op_name: str
-    dump_time: int
     size: int
 
     @cached_property
@@ -189,7 +187,7 @@ def parse_header(message: bytes) -> DumpHeader:
         BadHeaderError: it makes no sense.
     """
     found: dict[int, list[_Tensor]] = {3: [], 4: []}
-    buffers, name, when = 0, b"", 0
+    buffers, name = 0, b""
     for number, value in _fields(message):
         if number in found:
             if len(found[number]) == MAX_TENSORS:
@@ -199,15 +197,13 @@ def parse_header(message: bytes) -> DumpHeader:
             buffers += next((_number(size) for field, size in _fields(_bytes(value)) if field == 3), 0)
         elif number == 6:
             name = _bytes(value)
-        elif number == 2:
-            when = _number(value)
     tensors: list[DumpedTensor] = []
     start = _LENGTH + len(message)
     for side, number in ((Side.INPUT, 4), (Side.OUTPUT, 3)):
         for slot, each in enumerate(found[number]):
             tensors.append(each.at(side, slot, start))
             start += each.size
-    return DumpHeader(tuple(tensors), name.decode("utf-8", "replace"), when, start + buffers)
+    return DumpHeader(tuple(tensors), name.decode("utf-8", "replace"), start + buffers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -772,7 +768,7 @@ def _unpacked(packed: UInt8, stored: StoredTensor) -> Array:
 _MEMBER: Final = re.compile(r"(input|output)\.\d{1,5}")
 
 
-def open_value(descriptor: int, status: os.stat_result, spec: ReadSpec) -> AscendReader:
+def open_value(descriptor: int, status: os.stat_result, spec: ReadSpec) -> ValueReader:
     """Opens one tensor of a file: see ``npy.ValueReader``.
 
     ``spec.member`` is ``input.0`` or ``output.1``; of a ``.npy`` file whose name says that its values stand as the
@@ -801,19 +797,14 @@ def open_value(descriptor: int, status: os.stat_result, spec: ReadSpec) -> Ascen
     return AscendReader(FileBytes(descriptor, tensor.start, tensor.size, _where(spec)), stored)
 
 
-def _open_npy(descriptor: int, status: os.stat_result, spec: ReadSpec) -> AscendReader:
-    """Opens a ``.npy`` file that holds a device's bytes under the program's shape."""
-    head = os.pread(descriptor, 1 << 16, 0)
-    end = 10 + int.from_bytes(head[8:10], "little")
-    layout = header_layout(head[:end], spec.dtype) if len(head) >= end else None
-    if layout is None or layout.fortran:
-        raise _unreadable(spec, "is no .npy file of a device's values")
-    missing = layout.offset + layout.nbytes - status.st_size
-    if missing > 0:
-        what = f"is truncated: {missing} of {layout.nbytes} bytes of values are missing"
-        raise _unreadable(spec, what, "the dump was interrupted, or is still being written")
-    order = unconverted_order(spec.member, layout.shape, layout.dtype)
-    stored = StoredTensor(layout, order, layout.dtype, 0, False, layout.count)
+def _open_npy(descriptor: int, status: os.stat_result, spec: ReadSpec) -> ValueReader:
+    """Opens a ``.npy`` file that may hold a device's bytes under the program's shape."""
+    plain = StoredValues(FileBytes(descriptor, 0, status.st_size, spec.path), replace(spec, format="npy", member=""))
+    layout = plain.layout
+    order = unconverted_order(spec.member, layout.shape, layout.dtype) if not layout.fortran else None
+    if order is None:
+        return plain
+    stored = StoredTensor(replace(layout, offset=0), order, layout.dtype, 0, False, layout.count)
     return AscendReader(FileBytes(descriptor, layout.offset, layout.nbytes, spec.path), stored)
 
 
@@ -837,14 +828,3 @@ def _unreadable(spec: ReadSpec, what: str, hint: str = "") -> UnreadableTensorEr
 
 def _where(spec: ReadSpec) -> str:
     return f"{spec.path}:{spec.member}" if _MEMBER.fullmatch(spec.member) else spec.path
-
-
-def describe(tensor: DumpedTensor) -> dict[str, Any]:
-    """Returns what the header says of a tensor, for people: type, format and both shapes."""
-    return {
-        "data_type": tensor.data_type or str(tensor.codes[0]),
-        "format": tensor.format or str(tensor.codes[1]),
-        "shape": tensor.shape,
-        "original_shape": tensor.original_shape,
-        "groups": tensor.groups,
-    }

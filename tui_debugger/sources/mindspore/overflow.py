@@ -58,9 +58,6 @@ class OverflowFiles:
         return bool(self.records or self.missing)
 
 
-NO_RECORDS: Final = OverflowFiles({})
-
-
 def list_records(directory: Path) -> tuple[list[bytes], list[tuple[bytes, str]]]:
     """Names of the records in a directory, and (path, why) where it cannot be listed; without one there are none."""
     try:
