@@ -298,7 +298,7 @@ CONDITION_RULES: Final[tuple[ConditionRule, ...]] = (
             Advice("See what went into the operator.", "relations"),
         ),
         found=overflow.found_recorded,
-        facts=(partial(values.near_limit, only_near=False),),
+        facts=(overflow.written_in, partial(values.near_limit, only_near=False)),
     ),
     # zeros, and activations
     ConditionRule(
