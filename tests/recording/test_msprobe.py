@@ -94,6 +94,11 @@ MISTAKES: dict[str, Mistake] = {
     "scope of one": Mistake(
         BASE, {"statistics.scope": ["Module.fc.Linear.forward.0"]}, REJECTED, "scope", "first and the last", "two names"
     ),
+    "a scope of modules at L1": Mistake(
+        BASE,
+        {"statistics.scope": ["Module.fc.Linear.forward.0", "Functional.relu.0.forward"]},
+        *(REJECTED, "scope", "'Module.fc.Linear.forward.0' is no full name of level L1", "Functional.relu"),
+    ),
     "scope as a text": Mistake(BASE, {"statistics.scope": "fc"}, REJECTED, "scope", "takes a list", '["fc"]'),
     "list of numbers": Mistake(BASE, {"statistics.list": [1]}, REJECTED, "list", "takes a list of texts", "quotation"),
     "data_mode as a text": Mistake(BASE, {"statistics.data_mode": "all"}, REJECTED, "data_mode", "a list", '["all"]'),

@@ -128,6 +128,15 @@ _CHECKED: Final = ("", "load", "statistics", "tensor", "nan_check")
 """The objects whose values msprobe checks."""
 _OF_MINDSPORE: Final = {"statistics": ("device", "precision"), "tensor": ("file_format",)}
 _WORDS: Final = {"device": ("host", "device"), "precision": ("high", "low"), "file_format": ("npy", "bin")}
+_CALL: Final = r"[A-Za-z]+\..*\.\d+\.(?:forward|backward)"
+_MODULE: Final = r"(?:Module|Cell)\..*\.(?:forward|backward)\.\d+"
+_NAMES: Final = {"L1": re.compile(_CALL), "L0": re.compile(_MODULE), "mix": re.compile(f"{_CALL}|{_MODULE}")}
+"""The names that may bound a span, by level."""
+_EXAMPLES: Final = {
+    "L1": "Functional.relu.0.forward",
+    "L0": "Module.fc.Linear.forward.0",
+    "mix": "Functional.relu.0.forward or Module.fc.Linear.forward.0",
+}
 _SPAN: Final = re.compile(r"\s*\+?(\d+)\s*(?:-\s*\+?(\d+)\s*)?")
 _MOST: Final = 1_000_000
 _PATH: Final = re.compile(r"[a-zA-Z0-9_.:/-]+")
@@ -382,10 +391,13 @@ class _Check(Checker):
             self._wrong(
                 section, "scope", f"{len(scope)} names: {WHO} takes the first and the last of a span", "write two names"
             )
+        pattern = _NAMES.get(self.level)
+        odd = next((each for each in scope or () if pattern is not None and not pattern.fullmatch(each)), None)
+        if odd is not None and scope is not None and len(scope) == 2:
+            what = f"{odd!r} is no full name of level {self.level}"
+            self._wrong(section, "scope", what, f"such as {_EXAMPLES[self.level]}")
         if scope and listed:
-            section.change(
-                "list", "scope and list together record what both choose: often nothing", "write one of them"
-            )
+            section.note("list", "with a scope, too: what is in the span and in the list is recorded")
         for each in listed or ():
             if each.startswith("name-regex(") and each.endswith(")"):
                 try:
