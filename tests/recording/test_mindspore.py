@@ -496,6 +496,12 @@ def test_without_a_device_what_differs_is_a_note_that_names_it() -> None:
     assert any(each.what.startswith("on CPU: a CPU calculates no statistics") for each in report.notes)
 
 
+def test_what_is_overruled_is_not_refused() -> None:
+    """Exceptions are recorded as tensors, so that a CPU does not refuse statistics of them."""
+    text = changed(BASE, {f"{COMMON}.op_debug_mode": 4, f"{COMMON}.iteration": "all", f"{COMMON}.saved_data": "full"})
+    assert {each.weight for each in checked(text, (2, 7), "cpu").mistakes} == {CHANGED}
+
+
 def test_a_byte_order_mark_is_skipped_by_mindspore() -> None:
     report = checked("\ufeff" + json.dumps(BASE), (2, 4))
     assert report.mistakes == []

@@ -1,7 +1,8 @@
 """``data_dump.json`` of MindSpore 1.1 to 2.11: what each key does, and what each version rejects or silently changes.
 
-The rules are those of MindSpore's own parser where it is known, of its manual elsewhere. They depend on the version, on
-the device that trains, and on Ascend on how graphs are compiled (``jit_level``).
+The rules are those of MindSpore's own parser where it is known, of its manual elsewhere; for a CPU they were compared
+with what MindSpore 2.7.0 refuses. They depend on the version, on the device that trains, and on Ascend on how graphs
+are compiled (``jit_level``).
 """
 
 from __future__ import annotations
@@ -272,7 +273,10 @@ class _Check(Checker):
         if value is None:
             return None
         if not isinstance(value.content, dict):
-            top.reject(name, f"it is {value.kind}", "it must be an object: {...}")
+            if name == COMMON:
+                top.reject(name, f"it is {value.kind}", "it must be an object: {...}")
+            else:
+                top.change(name, f"it is {value.kind}: it is taken for an empty object", "it must be an object: {...}")
             return None
         return Section(self, name, value)
 
@@ -634,14 +638,14 @@ class _Check(Checker):
         saved = self._text(common, "saved_data", ("tensor", "statistic", "full")) or "tensor"
         if saved == "tensor":
             return saved
+        if debug == 4:
+            what = "op_debug_mode 4 records tensors, whatever it says"
+            common.change("saved_data", what, 'write "tensor", or op_debug_mode 0')
+            return "tensor"
         what = f"a CPU calculates no statistics: {saved} is refused"
         self._say_on(common, "saved_data", ("cpu",), what, 'write "tensor"')
         if debug:
-            what = (
-                "op_debug_mode 4 records tensors, whatever it says"
-                if debug == 4
-                else f"overflows (op_debug_mode {debug}) are recorded as tensors, not as statistics"
-            )
+            what = f"overflows (op_debug_mode {debug}) are recorded as tensors, not as statistics"
             common.change("saved_data", what, 'write "tensor", or op_debug_mode 0')
         if self.version < (2, 3) and self.synchronous and self.device != "gpu":
             what = f"up to 2.2 a synchronous dump on Ascend has no statistics: {saved} is refused"

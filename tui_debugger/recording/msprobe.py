@@ -1,7 +1,7 @@
 """``config.json`` of msprobe 26: what each key does, and what msprobe refuses or silently passes over.
 
-The rules are those of msprobe 26.2.0. PyTorch and MindSpore take different tasks; what only one of them takes is said
-where nobody knows the framework.
+The rules are those of msprobe 26.2.0, and were compared with what it refuses. PyTorch and MindSpore take different
+tasks; what only one of them takes is said where nobody knows the framework.
 """
 
 from __future__ import annotations
