@@ -502,6 +502,21 @@ def test_what_is_overruled_is_not_refused() -> None:
     assert {each.weight for each in checked(text, (2, 7), "cpu").mistakes} == {CHANGED}
 
 
+@pytest.mark.parametrize("value", [None, "max", 1, {}])
+def test_statistics_of_any_type_are_taken_where_nobody_reads_them(value: object) -> None:
+    assert checked(changed(BASE, {f"{COMMON}.statistic_category": value}), (2, 7), "cpu").mistakes == []
+    (mistake,) = checked(
+        changed(BASE, {f"{COMMON}.statistic_category": value, f"{COMMON}.saved_data": "full"}), (2, 7), "gpu"
+    ).mistakes
+    assert (mistake.weight, mistake.key) == (REJECTED, f"{COMMON}.statistic_category")
+
+
+@pytest.mark.parametrize("value", [None, True, 0, "x", []])
+def test_settings_that_are_no_object_are_taken_for_an_empty_one(value: object) -> None:
+    (mistake,) = checked(changed(BASE, {E2E: value}), (2, 7), "cpu").mistakes
+    assert (mistake.weight, mistake.key) == (CHANGED, E2E)
+
+
 def test_a_byte_order_mark_is_skipped_by_mindspore() -> None:
     report = checked("\ufeff" + json.dumps(BASE), (2, 4))
     assert report.mistakes == []

@@ -681,6 +681,10 @@ class _Check(Checker):
     def _categories(self, common: Section, e2e: Section | None, saved: str, unread: set[str]) -> None:
         if "statistic_category" in unread:
             return
+        value = common.get("statistic_category")
+        if value is not None and saved == "tensor" and not isinstance(value.content, list):
+            common.note("statistic_category", f"it is {value.kind}; it is not used: saved_data is tensor")
+            return
         listed = self._list(common, "statistic_category")
         if listed is None:
             return
