@@ -33,8 +33,9 @@ ELSEWHERE = {
     "cli/config.py:_init": "a new configuration",
     "cli/help.py": "a page of the manual, which comes with the package",
     "cli/main.py": "/dev/null, for an output that is gone",
-    "stats/npy.py:TensorFile": "maps what it opened",
-    "stats/npy.py:_unpacked": "a temporary file of its own",
+    "stats/archive.py:FileBytes": "reads and maps what is open",
+    "stats/archive.py:MemberFile": "maps a temporary file of its own",
+    "stats/torch_file.py:_temporary": "maps a temporary file of its own",
 }
 NAMES = {"read_text", "read_bytes", "memmap", "fromfile", "genfromtxt", "loadtxt", "mmap", "FileIO"}
 OPENERS = {"os", "io", "codecs", "gzip", "bz2", "lzma", "mmap", "np", "numpy", "tarfile", "zipfile"}
