@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import html
 import os
 import re
 import sys
 import tempfile
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -150,6 +151,55 @@ SCENES: tuple[tuple[str, tuple[int, int], Scene], ...] = (
 )
 
 
+TOUR: tuple[tuple[str, str], ...] = (
+    ("", "tdbg demo    the first screen says where it begins"),
+    ("o", "o    the path to the origin, and the line of the program"),
+    ("E", "E    explains: what speaks for which cause"),
+    ("enter", "Enter    follows the advice, to the values"),
+    ("m", "m    the smallest value: element 2 is 0"),
+)
+"""The keys of README in their order, and what is said below each screen."""
+TOUR_SIZE, SECONDS, CAPTION = (110, 30), 4, 56
+
+
+async def tour(screen: Driver) -> str:
+    """Returns the way from the first screen to the cause as one picture that moves: a frame after each key."""
+    frames: list[str] = []
+    for key, _ in TOUR:
+        if key:
+            await screen.press(key)
+        await screen.settled()
+        frames.append(screen.app.export_screenshot(title="tdbg demo"))
+    return animated(frames, [words for _, words in TOUR])
+
+
+def animated(frames: Sequence[str], captions: Sequence[str]) -> str:
+    """Returns pictures as one that shows each for some seconds, with words below; the first one where nothing moves."""
+    width, height = (float(side) for side in frames[0].split('viewBox="0 0 ', 1)[1].split('"', 1)[0].split())
+    share = 100 / len(frames)
+    style = f"""
+    .frame {{ visibility: hidden; animation: turn {SECONDS * len(frames)}s steps(1) infinite }}
+    .words {{ font: 26px "Fira Code", monospace; fill: #5fafff }}
+    @keyframes turn {{ 0% {{ visibility: visible }} {share:.4f}% {{ visibility: hidden }} }}
+    @media (prefers-reduced-motion: reduce) {{ .frame {{ animation: none }} #frame0 {{ visibility: visible }} }}"""
+    shown = "\n".join(
+        f'<g class="frame" id="frame{number}" style="animation-delay: {number * SECONDS}s">\n'
+        + _placed(frame, number, f'<svg width="{width:g}" height="{height:g}" ')
+        + f'<text class="words" x="24" y="{height + CAPTION - 20}" xml:space="preserve">{html.escape(words)}</text></g>'
+        for number, (frame, words) in enumerate(zip(frames, captions, strict=True))
+    )
+    return (
+        f'<svg viewBox="0 0 {width:g} {height + CAPTION:g}" xmlns="http://www.w3.org/2000/svg">\n<style>{style}\n</style>\n'
+        f'<rect width="100%" height="100%" rx="8" fill="#10141b"/>\n{shown}\n</svg>\n'
+    )
+
+
+def _placed(frame: str, number: int, start: str) -> str:
+    """Returns a frame of a size of its own, without the fonts that the first one brings."""
+    frame = frame.replace("<svg ", start, 1)
+    return frame if not number else re.sub(r"@font-face \{.*?\}\s*", "", frame, flags=re.DOTALL)
+
+
 async def main() -> None:
     """Every scene in a fresh program, written beside this file."""
     os.environ |= {"TERM": "xterm-256color", "COLORTERM": "truecolor"}  # whatever terminal this runs in
@@ -162,6 +212,9 @@ async def main() -> None:
                 picture = screen.app.export_screenshot(title="tdbg demo")
                 (HERE / f"{name}.svg").write_text(picture.replace(scratch, "~/.cache/tdbg"), "utf-8")
                 print(f"{name}.svg")  # noqa: T201 - a script that says what it made
+        async with opened(dump, size=TOUR_SIZE, source_map=((TRAINED_IN, str(dump)),), title="demo") as screen:
+            (HERE / "tour.svg").write_text((await tour(screen)).replace(scratch, "~/.cache/tdbg"), "utf-8")
+            print("tour.svg")  # noqa: T201
     async with demo(size=WIDE) as screen:
         await live(screen)
         picture = screen.app.export_screenshot(title="tdbg demo --live")

@@ -17,7 +17,7 @@ from tui_debugger.cli.help import PAGES, TOPICS
 from tui_debugger.cli.main import build_parser, main
 from tui_debugger.config import THEMES, column_names, tables
 from tui_debugger.demo import DEMO, unpack
-from tui_debugger.tui.actions import ACTIONS, LIVE_ACTIONS, VALUE_ACTIONS, VIEW_ACTIONS
+from tui_debugger.tui.actions import ACTIONS, LIVE_ACTIONS, START_ACTIONS, VALUE_ACTIONS, VIEW_ACTIONS
 from tui_debugger.tui.settings import ADJUSTABLE
 from tui_debugger.tui.view_opener import load_view
 from tui_debugger.tui.views.registry import VIEWS
@@ -37,7 +37,7 @@ def keys() -> str:
     own = [
         replace(action, group=f"{view.title} ({view.key})") for view in VIEWS for action in load_view(view).OWN_ACTIONS
     ]
-    for action in (*ACTIONS, *LIVE_ACTIONS, *VIEW_ACTIONS, *VALUE_ACTIONS, *own):
+    for action in (*ACTIONS, *LIVE_ACTIONS, *START_ACTIONS, *VIEW_ACTIONS, *VALUE_ACTIONS, *own):
         if action.group != group:
             group = action.group
             lines += [*([""] if lines else []), f"## {group}", "", "| | | |", "|---|---|---|"]

@@ -66,7 +66,7 @@ ENVIRONMENT: Mapping[str, str] = {
 }
 PLACES: Mapping[str, str] = {
     "~/.config/tdbg/config.toml": "the configuration ($XDG_CONFIG_HOME); tdbg help configuration",
-    "~/.local/state/tdbg": "the watchpoints of each dump ($XDG_STATE_HOME)",
+    "~/.local/state/tdbg": "the watchpoints of each dump, and the recent dumps ($XDG_STATE_HOME)",
     "~/.cache/tdbg": "what was measured before ($XDG_CACHE_HOME)",
 }
 

@@ -32,10 +32,11 @@ ELSEWHERE = {
     "cli/completion.py": "a file that comes with the package",
     "cli/config.py:_init": "a new configuration",
     "cli/help.py": "a page of the manual, which comes with the package",
-    "cli/main.py": "/dev/null, for an output that is gone",
+    "text/writer.py:open_streams": "/dev/null, for a stream that the process was not given",
+    "text/writer.py:abandon": "/dev/null, for an output that is gone",
     "stats/archive.py:FileBytes": "reads and maps what is open",
     "stats/archive.py:MemberFile": "maps a temporary file of its own",
-    "stats/torch_file.py:_temporary": "maps a temporary file of its own",
+    "stats/archive.py:temporary_array": "maps a temporary file of its own",
 }
 NAMES = {"read_text", "read_bytes", "memmap", "fromfile", "genfromtxt", "loadtxt", "mmap", "FileIO"}
 OPENERS = {"os", "io", "codecs", "gzip", "bz2", "lzma", "mmap", "np", "numpy", "tarfile", "zipfile"}

@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+_NAMED: Final = 8
+"""Dumps that are named where there are several."""
+
 
 class TdbgError(Exception):
     """Base of every error that tdbg raises on purpose.
@@ -36,6 +43,15 @@ class TdbgError(Exception):
 
 class NotADumpError(TdbgError):
     """Nothing recognisable at the given path."""
+
+
+class SeveralDumpsError(NotADumpError):
+    """A directory with several dumps below it, none of which was named."""
+
+    def __init__(self, directory: Path, dumps: Sequence[Path]) -> None:
+        """``dumps`` lie below ``directory``; the first ones are named."""
+        names = [str(dump.relative_to(directory)) for dump in dumps[:_NAMED]] + ["…"] * (len(dumps) > _NAMED)
+        super().__init__(f"Several dumps here: {', '.join(names)}", where=str(directory), hint="name one of them")
 
 
 class UnreadableTensorError(TdbgError):

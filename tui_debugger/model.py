@@ -471,6 +471,7 @@ class RunInfo:
         framework_version: ``2.10.0`` or empty.
         device: ``CPU``, ``GPU``, ``Ascend`` or empty.
         notices: degradations, one sentence each (no graph, no history ...).
+        framework: what ran the training, ``MindSpore 2.10.0``, or empty.
     """
 
     path: str
@@ -479,6 +480,7 @@ class RunInfo:
     framework_version: str = ""
     device: str = ""
     notices: tuple[str, ...] = ()
+    framework: str = ""
 
 
 @dataclass(frozen=True, slots=True)

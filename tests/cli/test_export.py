@@ -191,6 +191,41 @@ def test_the_graph_as_json_csv_and_workbook(capsys: Capsys, dump: Path, tmp_path
     assert [cell.value for cell in book["operator"]["J"]] == ["full_name", MATMUL, RELU, MOMENTUM]
 
 
+def test_a_drawing_has_the_findings_of_the_steps_that_are_asked_for(
+    capsys: Capsys, dumps: Dumps, tmp_path: Path
+) -> None:
+    where = (dumps("mindspore-2.0-nan"), "graph", "--around", "Log-op381", "--hops", "1")
+    code, err = export(capsys, *where, "--watch", "TO", "-o", tmp_path / "x.dot")
+    assert (code, err.splitlines()[0]) == (0, f"tdbg: 3 nodes and 2 edges written to {tmp_path / 'x.dot'}")
+    assert "2,292 tensors checked" in err
+    text = (tmp_path / "x.dot").read_text("utf-8")
+    assert '"◆ Log-op381"' in text
+    assert '"✗ ReduceSum-op382"' in text
+    assert '"ReduceSum-op380"' in text
+    assert export(capsys, *where, "--step", "0-2", "-o", tmp_path / "y.mermaid")[0] == 0
+    text = (tmp_path / "y.mermaid").read_text("utf-8")
+    assert '["Log-op381"]' in text
+    assert "class n0_80 centre" in text
+    code, err = export(capsys, *where, "--no-marks", "-o", tmp_path / "z.gv")
+    assert (code, "nothing was checked" in err) == (0, True)
+    assert "◆ Log" not in (tmp_path / "z.gv").read_text("utf-8")
+
+
+def test_a_part_of_the_graph_as_a_table(capsys: Capsys, dump: Path, tmp_path: Path) -> None:
+    where = (dump, "graph", "--rank", 0)
+    assert export(capsys, *where, "--around", "ReLU", "--hops", 1, "-o", tmp_path / "g.json")[0] == 0
+    nodes = json.loads((tmp_path / "g.json").read_text())["nodes"]
+    assert {RELU, MATMUL} <= {node["node"] for node in nodes}
+    assert export(capsys, *where, "-o", tmp_path / "whole.json")[0] == 0
+    assert len(nodes) < len(json.loads((tmp_path / "whole.json").read_text())["nodes"])
+
+
+def test_whoever_draws_more_than_mermaid_does_by_itself_is_told(capsys: Capsys, dumps: Dumps, tmp_path: Path) -> None:
+    where = (dumps("mindspore-2.0-nan"), "graph", "--no-marks")
+    assert "mermaid draws 500 edges" in export(capsys, *where, "-o", tmp_path / "x.mmd")[1]
+    assert "mermaid" not in export(capsys, *where, "-o", tmp_path / "x.dot")[1]
+
+
 def test_a_filter_narrows_the_graph(capsys: Capsys, dump: Path, tmp_path: Path) -> None:
     assert export(capsys, dump, "graph", "--filter", "fc1[.]", "-o", tmp_path / "g.json")[0] == 0
     nodes = json.loads((tmp_path / "g.json").read_text())["nodes"]
@@ -216,7 +251,7 @@ def test_a_workbook_without_openpyxl(
 @pytest.mark.parametrize(
     ("what", "name"),
     [("tensors", "x.npz"), ("tensors", "x.npy"), ("tensors", "x.csv"), ("hits", "x.csv"), ("hits", "x.json"),
-     ("graph", "x.csv"), ("graph", "x.json"), ("graph", "x.xlsx")],
+     ("graph", "x.csv"), ("graph", "x.json"), ("graph", "x.xlsx"), ("graph", "x.dot"), ("graph", "x.mermaid")],
 )  # fmt: skip
 def test_an_existing_file_is_replaced_by_force_only(
     capsys: Capsys, dump: Path, tmp_path: Path, what: str, name: str
@@ -270,6 +305,14 @@ def test_a_dump_is_never_written_to(capsys: Capsys, dump: Path, what: str) -> No
         (["tensors", "-o", "x.npz", "--slice", "0"], "--slice has no meaning here"),
         (["tensors", "-o", "x.npz", "--watch", "TO"], "--watch has no meaning here"),
         (["graph", "-o", "x.csv", "--step", "0"], "--step has no meaning here"),
+        (["graph", "-o", "x.dot", "--step", "0", "--no-marks"], "--step has no meaning here"),
+        (["graph", "-o", "x.dot", "--watch", "TO", "--no-marks"], "--watch has no meaning here"),
+        (["graph", "-o", "x.csv", "--watch", "TO"], "--watch has no meaning here"),
+        (["graph", "-o", "x.csv", "--no-marks"], "--no-marks has no meaning here"),
+        (["graph", "-o", "x.dot", "--hops", "3"], "--hops has no meaning here"),
+        (["hits", "-o", "x.csv", "--around", "ReLU"], "--around has no meaning here"),
+        (["graph", "-o", "x.dot", "--around", "nosuch"], "no node is called 'nosuch'"),
+        (["graph", "-o", "x.dot", "--scope", "nosuch"], "no node is inside this scope"),
         (["hits", "-o", "x.csv", "--watch", "XX"], ""),
         (["hits", "-o", "x.csv", "--watch-file", "none.toml"], ""),
         (["tensors", "-o", "x.npz", "--category", "wight"], "no category is called 'wight'"),

@@ -11,23 +11,30 @@ import pytest
 from tests.cli.running import Answer, run
 from tests.hostile import EVIL, LOG, UNSAFE, unsafe, write_hostile_dump
 from tui_debugger.cli.main import build_parser
+from tui_debugger.session.dumps import LastVerdict, RecentDumps
 
 Capsys = pytest.CaptureFixture[str]
 
 LINES: dict[str, tuple[tuple[str, ...], ...]] = {
-    "open": (("PATH",),),
+    "open": (("PATH",), ()),
     "listen": (
         ("--no-screen", "--timeout", "0.1", "--host", f"unix:{EVIL}"),
         ("--no-screen", "--watch", f"TO @ {EVIL}x("),
     ),
     "check": (("PATH",), ("PATH", "--watch", "TO @ type=Log"), ("PATH", "--filter", f"{EVIL}(")),
     "origin": (("PATH",), ("PATH", "--from", "ReLU-op2"), ("PATH", "--from", EVIL)),
-    "relations": (("PATH", "ReLU-op2"), ("PATH", "ReLU-op2:in:0", "--hops", "3"), ("PATH", "Log"), ("PATH", EVIL)),
+    "relations": (
+        ("PATH", "ReLU-op2"),
+        ("PATH", "ReLU-op2:in:0", "--hops", "3"),
+        ("PATH", "Log"),
+        ("PATH", EVIL),
+        ("PATH", "Log", "--sketch"),
+    ),
     "explain": (("PATH", "ReLU-op2"), ("PATH", "Log"), ("PATH",)),
     "report": (("PATH",), ("PATH", "--full-paths")),
     "health": (("PATH",), ("PATH", "--nodes"), ("PATH", "--bad")),
     "trend": (("PATH", "ReLU-op2"), ("PATH", LOG, "--log"), ("PATH", "fc")),
-    "ls": (("PATH",), ("PATH", "--filter", "."), ("PATH", "--type", EVIL)),
+    "ls": (("PATH",), ("PATH", "--filter", "."), ("PATH", "--type", EVIL), (), ("--type", EVIL)),
     "show": (
         ("PATH", LOG),
         *(("PATH", "Log", option) for option in ("--stat", "--heat", "--distribution")),
@@ -38,6 +45,8 @@ LINES: dict[str, tuple[tuple[str, ...], ...]] = {
     "export": (
         ("PATH", "hits", "-o", "OUT.csv"),
         ("PATH", "graph", "-o", "OUT.json"),
+        ("PATH", "graph", "-o", "OUT.dot"),
+        ("PATH", "graph", "-o", "OUT.mermaid", "--around", EVIL, "--scope", EVIL),
         ("PATH", "hits", "-o", f"OUT{EVIL}"),
     ),
     "steps": (("PATH",), ("PATH", "--count")),
@@ -71,8 +80,10 @@ def run_line(capsys: Capsys, command: str, line: tuple[str, ...], dump: Path, ou
 
 @pytest.mark.parametrize("command", list(commands()))
 def test_no_command_prints_what_commands_a_terminal(
-    capsys: Capsys, hostile: Path, tmp_path: Path, command: str
+    capsys: Capsys, hostile: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
+    monkeypatch.chdir(hostile.parent)
+    RecentDumps().judged(str(hostile), LastVerdict(f"Begins at {EVIL}", "finding", 1, 1e9))
     assert command in LINES, f"give {command} command lines here"
     said = ""
     for number, line in enumerate((*LINES[command], (f"--no-such={EVIL}",), ("--help",))):

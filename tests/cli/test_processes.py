@@ -38,10 +38,57 @@ def test_output_that_cannot_be_written_is_no_internal_error(dump: Path) -> None:
         assert "Traceback" not in terminal.err
 
 
-def test_without_any_output_the_exit_code_is_still_right(dump: Path) -> None:
-    command = f"'{sys.executable}' -m tui_debugger check '{dump}' --watch 'TL max_gt=-9' >&-"
-    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)  # noqa: S602 - a closed stdout
-    assert (done.returncode, done.stderr) == (1, "")
+CHECK = "check DUMP --watch 'TL max_gt=-9'"
+
+
+@pytest.mark.parametrize("stderr", ["2>/dev/full", "2>&-", "2> >(exec true)"])
+def test_stderr_has_no_say_in_the_result(dump: Path, stderr: str) -> None:
+    whole = shell(dump, f"tdbg {CHECK}")
+    assert (whole.returncode, whole.stderr) == (1, "")
+    alone = shell(dump, f"tdbg {CHECK} {stderr}")
+    assert (alone.returncode, alone.stdout) == (1, whole.stdout)
+    mistake = shell(dump, f"tdbg ls DUMP/nowhere {stderr}")
+    assert (mistake.returncode, mistake.stdout) == (2, "")
+
+
+@pytest.mark.parametrize("stdout", [">/dev/full", ">&-"])
+@pytest.mark.parametrize("command", [CHECK, "--help", "--version", "check --help", "help check", "completion bash"])
+def test_a_result_that_cannot_be_written_is_none(dump: Path, command: str, stdout: str) -> None:
+    done = shell(dump, f"tdbg {command} {stdout}")
+    assert done.returncode == 2
+    assert done.stderr.startswith("tdbg: the output could not be written: ")
+    assert "Traceback" not in done.stderr
+
+
+def test_what_was_closed_is_not_taken_by_the_files_of_a_dump(dump: Path) -> None:
+    done = shell(dump, f"tdbg {CHECK} --json <&- 2>&-")
+    assert done.returncode == 1
+    assert json.loads(done.stdout)["coverage"]["unreadable"] == 0
+
+
+def test_ctrl_c_while_a_document_is_written_leaves_all_of_it() -> None:
+    program = [sys.executable, "-c", LONG_DOCUMENT]
+    with subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as writing:
+        assert writing.stdout is not None
+        first = writing.stdout.read(1)  # the rest waits for a reader: a pipe holds less
+        writing.send_signal(signal.SIGINT)
+        found = json.loads(first + writing.stdout.read())
+        assert len(found["rows"]) == 100_000
+        assert writing.wait() == 0
+
+
+LONG_DOCUMENT = """
+from tui_debugger.cli.output import print_json
+from tui_debugger.text.writer import open_streams
+open_streams()
+print_json({"rows": ["a row"] * 100_000})
+"""
+
+
+def shell(dump: Path, line: str) -> subprocess.CompletedProcess[str]:
+    """Runs a line of a shell, where ``tdbg`` is this program."""
+    line = line.replace("tdbg", f"'{sys.executable}' -m tui_debugger").replace("DUMP", f"'{dump}'")
+    return subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False, timeout=120)
 
 
 def test_ctrl_c_that_became_another_error_on_its_way_is_still_ctrl_c(

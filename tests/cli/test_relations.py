@@ -53,9 +53,38 @@ def test_the_document_says_steps_and_ties(tmp_path: Path, capsys: Capsys) -> Non
     assert found["producers"][0]["stats"]["count"] == 6
 
 
+def test_the_sketch_shows_two_hops_with_the_findings(dumps: Dumps, capsys: Capsys) -> None:
+    where = (dumps("mindspore-2.0-nan"), "Log-op381", "--step", "3", "--sketch", "--watch", "TO @ category=tensor")
+    answer = relations(capsys, *where)
+    assert answer.code == 0
+    assert "\n".join(answer.lines) == PICTURE
+    one = relations(capsys, *where, "--hops", "1")
+    assert "Abs-op379" in answer.out
+    assert "Abs-op379" not in one.out
+    assert "╔◆" in one.out
+
+
+PICTURE = """\
+Default/network-WithLossCell/_backbone-Net/Log-op381:out:0  step 3  rank 0
+┌─────────┐
+│Abs-op379├─┐
+└─────────┘ │     ┌─────────────────┐       ╔◆══════════╗       ┌✗────────────────┐       ┌✗──────────┐
+            └────▶│0 ReduceSum-op380├──────▶║0 Log-op381╟──────▶│0 ReduceSum-op382├──────▶│1 Mul-op383│
+┌─────────┐ ┌────▶│1                │       ╚═══════════╝       └─────────────────┘       └───────────┘
+│cst14    ├─┘     └─────────────────┘
+└─────────┘"""
+
+
 def test_mistakes_are_said(tmp_path: Path, capsys: Capsys) -> None:
     dump = write_run(tmp_path, {})
-    for arguments in (("nosuch",), (MATMUL + ":7",), (MATMUL, "--step", "9"), (MATMUL, "--hops", "0")):
+    for arguments in (
+        ("nosuch",),
+        (MATMUL + ":7",),
+        (MATMUL, "--step", "9"),
+        (MATMUL, "--hops", "0"),
+        (MATMUL, "--sketch", "--json"),
+    ):
         answer = relations(capsys, dump, *arguments)
-        assert (answer.code, answer.out) == (2, "")
+        assert answer.code == 2
+        assert (answer.out == "") == ("--json" not in arguments)
         assert "tdbg" in answer.err

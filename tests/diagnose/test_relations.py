@@ -13,14 +13,18 @@ from tests.session.opened import opened
 from tests.session.runs import LOG, MATMUL, MOMENTUM, REDUCE, write_run
 from tests.sources.writer import Graph, Node
 from tui_debugger.diagnose.relations import (
+    MOST_OF_A_HOP,
     Related,
     Relations,
     Tie,
     consumers,
     measured,
+    neighbourhood,
     producers,
     relations,
     relations_lines,
+    sketch_notes,
+    sketch_of,
     tie_words,
     watch_words,
 )
@@ -188,3 +192,55 @@ def test_walking_down_and_up_again_comes_back(checked: Callable[[str], Session])
 def test_a_node_that_is_not_there_is_refused(checked: Callable[[str], Session]) -> None:
     with pytest.raises(UnreadableTensorError, match="no such node"):
         relations(checked("mindspore-2.0-nan"), TensorKey(0, "kernel_graph_0", "nobody", Side.OUTPUT, 0, 3))
+
+
+# -- some hops around ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("end", ["Log-op381", "Mul-op383", "Add-op440", "head.weight", "Adam-op573", "learning_rate"])
+def test_the_graph_around_has_every_edge_between_what_it_shows_and_no_other(
+    dumps: Callable[[str], Path], end: str
+) -> None:
+    session = opened(dumps("mindspore-2.0-nan"))
+    nodes = session.nodes(0)
+    row = next(row for row in range(len(nodes)) if nodes.names[row].rpartition("/")[2] == end)
+    around = neighbourhood(session, nodes.key(0, 3, row))
+    number = {each.key: at for at, each in enumerate(around.tensors)}
+    assert len(number) == len(around.tensors), "each tensor once"
+    expected = {
+        (number[source.key], at, ",".join(map(str, source.slots)))
+        for at, each in enumerate(around.tensors)
+        if not each.ahead
+        for source in producers(session, each.key)
+        if source.key in number
+    }
+    drawn = {(edge.source, edge.target, edge.label) for edge in around.edges}
+    written = {
+        (at, number[target.key], ",".join(map(str, target.slots)))
+        for at, each in enumerate(around.tensors)
+        if not each.ahead
+        for target in consumers(session, each.key)
+        if target.tie is Tie.WRITTEN and target.key in number
+    }
+    assert expected <= drawn <= expected | written
+    for sign, look in ((-1, producers), (1, consumers)):
+        one = {each.key for each in look(session, around.tensors[0].key)}
+        shown = {each.key for each, hop in zip(around.tensors, around.hops, strict=True) if hop == sign}
+        others = {each.key for each, hop in zip(around.tensors, around.hops, strict=True) if hop == -sign}
+        assert shown <= one
+        assert len(one - others) == len(shown) + around.hidden.get(sign, 0)
+
+
+def test_findings_stay_where_there_are_too_many(tmp_path: Path) -> None:
+    many = tuple(Node(f"Default/Neg-op{number}", "Neg", (("x", 0),)) for number in range(40))
+    bad = {(0, 0): {"Default/Neg-op37"}}
+    session = opened(write_run(tmp_path, bad, graph=Graph(many, ("x",)), inputs=False), "TO")
+    session.check(session.pairs())
+    nodes = session.nodes(0)
+    around = neighbourhood(session, nodes.key(0, 0, nodes.find("x")))
+    assert len(around.tensors) == 1 + MOST_OF_A_HOP
+    assert around.hidden == {1: 40 - MOST_OF_A_HOP}
+    assert "Default/Neg-op37" in {each.key.node for each in around.tensors}
+    drawn = sketch_of(around, 40, 9)
+    assert any("◆" in row for row in drawn.rows), drawn.rows
+    assert sketch_notes(around, drawn) == []

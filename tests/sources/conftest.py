@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tui_debugger.cache.store import DiskCache
+from tui_debugger.sources import registry
 from tui_debugger.sources.mindspore import steps
 
 
@@ -28,3 +29,19 @@ def listed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(steps, "list_directory", noting)
     return names
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Installs a package with a reader, as pip would."""
+
+    def install(name: str, code: str, value: str = "") -> None:
+        where = tmp_path / f"installed-{name}"
+        info = where / f"{name}-1.0.dist-info"
+        info.mkdir(parents=True)
+        (where / f"{name}.py").write_text(code)
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        (info / "entry_points.txt").write_text(f"[{registry.GROUP}]\n{name} = {value or name + ':Reader'}\n")
+        monkeypatch.syspath_prepend(where)
+
+    return install

@@ -157,7 +157,10 @@ class MemoryTable(Columns):
 
     def file_states(self, indices: npt.NDArray[np.integer[Any]]) -> tuple[Int64, Int64]:
         """Sizes and modification times of the spilled files; writes those that are not there yet."""
-        return file_states(self.specs(indices).paths)
+        sizes, times = np.full(len(indices), -1, np.int64), np.zeros(len(indices), np.int64)
+        real = np.flatnonzero((self.flags[indices] & int(TensorFlag.STAT_ONLY)) == 0)
+        sizes[real], times[real] = file_states(self.specs(indices[real]).paths)
+        return sizes, times
 
     def recorded(self, index: int) -> TensorStats | None:
         """Statistics of a ``Recorded`` value."""

@@ -14,7 +14,6 @@ from tests.sources.memory import MemorySource
 from tests.sources.writer import write_dump
 from tui_debugger.errors import NotADumpError, TdbgError
 from tui_debugger.model import Side
-from tui_debugger.sources import registry
 from tui_debugger.sources.registry import find_run, open_source
 
 READER = """
@@ -31,22 +30,6 @@ class Reader:
         {open}
 """
 OPENS = 'return MemorySource({0: {3: {("a", 1, 0): __import__("numpy").ones(2)}}}, notices=notices)'
-
-
-@pytest.fixture
-def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Installs a package with a reader, as pip would."""
-
-    def install(name: str, code: str, value: str = "") -> None:
-        where = tmp_path / f"installed-{name}"
-        info = where / f"{name}-1.0.dist-info"
-        info.mkdir(parents=True)
-        (where / f"{name}.py").write_text(code)
-        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
-        (info / "entry_points.txt").write_text(f"[{registry.GROUP}]\n{name} = {value or name + ':Reader'}\n")
-        monkeypatch.syspath_prepend(where)
-
-    return install
 
 
 def dump(folder: Path) -> Path:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from tui_debugger.model import TensorMeta
+from tui_debugger.model import TensorMeta, TensorStats
 from tui_debugger.stats.blocks import measure_stats
 from tui_debugger.stats.records import Record, Records, RequiredStats, derive
 from tui_debugger.stats.side_by_side import compare
@@ -22,6 +22,8 @@ values = st.sampled_from([-math.inf, -3.0, -1.0, -1e-9, 0.0, 1e-9, 0.5, 1.0, 1.0
 tensors = arrays.arrays(np.float32, arrays.array_shapes(max_dims=1, max_side=6, min_side=0), elements=values)
 edges = st.sampled_from([-math.inf, -1.0, 0.0, 1.0, 2.5, math.inf])
 META = TensorMeta("float32", (1,), 4)
+PARTIAL = TensorStats(2, 0, 0, 0, 0, 1, 1, -1.0, 3.0, 1.0, None, None, 10.0)
+"""As a dump records them: some are not known."""
 
 
 def known(array: Array, previous: Array | None = None) -> Records:
@@ -84,3 +86,19 @@ def test_what_did_not_change_or_changed_much_needs_no_look() -> None:
         record = table.get(0)
         assert record is not None
         assert record.close == {(0.1, 0.0, False): answer}
+
+
+def test_recorded_rows_are_set_at_once_as_one_by_one() -> None:
+    bounds, closeness = (0.0, 1.0), (1e-5, 1e-8, True)
+    need = RequiredStats(frozenset({bounds}), change=True, closeness=frozenset({closeness}), previous_stats=True)
+    known = Record(TensorMeta("float32", (2,), 0), PARTIAL, previous="no value", need=need)
+    broken = Record(None, None, error="it was not sent", need=need)
+    one_by_one, at_once = Records(4), Records(4)
+    for table in (one_by_one, at_once):
+        table.put(1, Record(None, None, error="it was broken"))
+    for index, record in ((3, known), (1, known), (0, broken)):
+        one_by_one.put(index, record)
+    at_once.put_recorded(np.array([3, 1, 0]), [known, known, broken], need)
+    assert [at_once.get(index) for index in range(4)] == [one_by_one.get(index) for index in range(4)]
+    assert at_once.errors == one_by_one.errors == {0: "it was not sent"}
+    assert at_once.covers(need, np.arange(4)).tolist() == [True, True, False, True]

@@ -16,6 +16,7 @@ from types import TracebackType
 
 from typing_extensions import Self
 
+TREE = Path(__file__).parents[2]
 KEYS = {
     "enter": "\r",
     "esc": "\x1b",
@@ -52,9 +53,15 @@ class Program:
     """
 
     def __init__(
-        self, arguments: Sequence[str], *, columns: int = 80, rows: int = 24, env: Mapping[str, str] | None = None
+        self,
+        arguments: Sequence[str],
+        *,
+        columns: int = 80,
+        rows: int = 24,
+        env: Mapping[str, str] | None = None,
+        tree: Path = TREE,
     ) -> None:
-        """Starts it; ``env`` is added to the environment."""
+        """Starts it; ``env`` is added to the environment, ``tree`` is where the program's modules are."""
         self.master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         self.before = termios.tcgetattr(slave)
@@ -69,7 +76,7 @@ class Program:
             stderr=slave,
             env=variables,
             start_new_session=True,
-            cwd=Path(__file__).parents[2],
+            cwd=tree,
         )
 
     def __enter__(self) -> Self:

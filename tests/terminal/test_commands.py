@@ -36,6 +36,7 @@ LINES = (
     ("diff", "Div-op385:0", "--top", "3"),
     ("trend", "head.weight", "Log-op381:0"),
     ("relations", "Div-op385", "--hops", "2", "--watch", "TO"),
+    ("relations", "head.weight", "--sketch", "--watch", "TO"),
 )
 
 
@@ -144,6 +145,16 @@ def test_colours_tell_findings_origins_and_what_is_clean(dumps: Dumps) -> None:
     assert f"{ORIGIN}◆" in map_
     assert f"{FINDING}N" in map_
     assert (code, f"{CLEAN}clean\x1b[0m" in clean, FINDING in clean) == (0, True, False)
+
+
+def test_a_sketch_is_drawn_with_what_the_terminal_has(dumps: Dumps) -> None:
+    line = ("relations", dumps(NAN), "Log-op381", "--step", "3", "--sketch")
+    ((_, plain),) = on_terminal(80, line, env={"PYTHONIOENCODING": "ascii"})
+    ((_, drawn),) = on_terminal(80, line)
+    assert "\n".join(results(plain)).isascii()
+    assert any("->#0 Log-op381#" in row for row in results(plain))
+    assert any("▶║0 Log-op381╟" in row for row in results(drawn))
+    assert max(map(wcswidth, results(drawn))) <= 80
 
 
 @pytest.mark.parametrize("env", [{"NO_COLOR": "1"}, {"TERM": "dumb"}], ids=["NO_COLOR", "dumb"])

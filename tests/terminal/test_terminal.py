@@ -108,7 +108,7 @@ def test_a_wrong_directory_is_answered_in_the_shell(tmp_path: Path) -> None:
         assert b"\x1b[?1049h" not in terminal.output
 
 
-@pytest.mark.parametrize("arguments", [["open"], ["open", "/nowhere", "--watch", "XX"], ["nonsense"]])
+@pytest.mark.parametrize("arguments", [["check"], ["open", "/nowhere", "--watch", "XX"], ["nonsense"]])
 def test_a_wrong_command_line_exits_2(arguments: list[str]) -> None:
     with Terminal(arguments, columns=120) as terminal:
         assert terminal.wait_exit() == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from fractions import Fraction
 
 import numpy as np
@@ -20,8 +21,10 @@ from tui_debugger.text.plot import (
     Log,
     SymmetricLog,
     axis_of,
+    count_axis,
     draw,
     raster,
+    usual_distance,
     x_axis_of,
 )
 
@@ -192,3 +195,81 @@ def test_ticks_are_round() -> None:
     assert Linear(-3, 7).ticks(3) == [0, 5]
     assert Log(1e-3, 1e3).ticks(9) == [1e-3, 1e-2, 0.1, 1, 10, 100, 1000]
     assert SymmetricLog(-100, 100, 1).ticks(7) == [-100, -10, -1, 0, 1, 10, 100]
+
+
+# -- what was not recorded -------------------------------------------------------------------------
+
+
+def test_a_line_breaks_where_steps_were_not_recorded() -> None:
+    of = Curve(np.array([0.0, 1, 2, 8, 9, 10]), np.ones(6))
+    dots = raster(of, Axes(Linear(0, 10), Linear(0, 2)), 101, 5)
+    assert dots.any(axis=0).tolist() == [column <= 20 or column >= 80 for column in range(101)]
+
+
+@pytest.mark.parametrize(
+    ("steps", "usual"), [([0, 10, 20, 30], 10), ([5], np.inf), ([0, 1, 2, 100], 1), ([0, 7], 7), ([1, 1, 1, 4], 3)]
+)
+def test_steps_that_are_always_as_far_apart_have_no_gap(steps: list[float], usual: float) -> None:
+    assert usual_distance(np.array(steps, np.float64)) == usual
+
+
+COUNTS = st.lists(st.one_of(st.integers(0, 10**9), st.none()), min_size=1, max_size=30)
+
+
+def counted(values: list[int | None], mark: str = "") -> Curve:
+    y = [np.nan if value is None else float(value) for value in values]
+    return Curve(np.arange(len(y), dtype=np.float64), np.array(y), mark, bars=True)
+
+
+def bar_axes(*of: Curve, log: bool = False) -> Axes:
+    return Axes(x_axis_of(of[0].x), count_axis(np.concatenate([each.y for each in of]), log=log))
+
+
+@given(COUNTS, st.integers(20, 160), st.integers(3, 30), st.booleans(), st.sampled_from([BRAILLE, BLOCKS]))
+def test_a_count_is_a_bar_at_its_step_and_nothing_stands_between_or_where_nothing_was_recorded(
+    values: list[int | None], width: int, height: int, log: bool, dots: Dots
+) -> None:
+    of = counted(values)
+    plot = draw([of], bar_axes(of, log=log), width, height, dots)
+    columns = plot.columns(of.x).tolist()
+    lengths = [sum(row[x] != " " for row in plot.rows) for x in range(plot.width)]
+    assert all(row[x] == " " or plot.rows[-1][x] != " " for row in plot.rows for x in range(plot.width)), "from below"
+    known = {column for column, value in zip(columns, values, strict=True) if value is not None}
+    apart = min((b - a for a, b in itertools.pairwise(columns) if b > a), default=plot.width)
+    for x, length in enumerate(lengths):
+        near = min((abs(x - column) for column in known), default=plot.width)
+        assert not length or near <= max(apart // 2, 4), "no bar where nothing was recorded"
+    for column, value in zip(columns, values, strict=True):
+        others = [each for at, each in zip(columns, values, strict=True) if at == column and each is not None]
+        if value is not None:
+            assert lengths[column] >= 1
+            most = max(others)
+            place = float(plot.rows and bar_axes(of, log=log).y.place(np.array([float(most)]))[0])
+            assert abs(lengths[column] - place * len(plot.rows)) <= 1.5
+
+
+def test_none_at_all_is_a_line_at_the_bottom_and_unknown_is_blank() -> None:
+    of = counted([0, None, 0])
+    plot = draw([of], bar_axes(of), 42, 8)
+    first, second, third = plot.columns(of.x).tolist()
+    assert plot.rows[-1][first] == plot.rows[-1][third] == "⣀"
+    assert all(row[second] == " " for row in plot.rows)
+
+
+def test_counts_of_several_kinds_stand_beside_each_other() -> None:
+    nan, inf = counted([5, 0, 5], "N"), counted([5, 5, 0], "I")
+    plot = draw([nan, inf], bar_axes(nan, inf), 62, 8)
+    assert [sorted(set(plot.owners[0].tolist())), plot.rows[0].count("N"), plot.rows[0].count("I")] == [
+        [-1, 0, 1],
+        2,
+        2,
+    ]
+    narrow = draw([nan, inf], bar_axes(nan, inf), 8, 8)
+    assert any("⡇" in row or "⢸" in row or "⣿" in row for row in narrow.rows), "they share cells where there is no room"
+
+
+def test_of_a_hundred_thousand_steps_the_one_with_nan_is_seen() -> None:
+    values: list[int | None] = [0] * 100_000
+    values[54_321] = 1
+    plot = draw([counted(values)], bar_axes(counted(values)), 102, 8)
+    assert sum(char != " " for char in plot.rows[0]) == 1

@@ -61,7 +61,7 @@ class Driver:
                 return
 
     def _idle(self) -> bool:
-        return not self.main.inspector.pending and self.main.work.idle
+        return not self.main.inspector.pending and not self.main.watcher.pending and self.main.work.idle
 
     @property
     def lines(self) -> list[str]:

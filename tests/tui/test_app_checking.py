@@ -78,6 +78,69 @@ async def test_a_long_check_shows_progress_and_esc_stops_it(
         assert "● steps 0–5 checked" in screen.main.header.plain
 
 
+async def test_a_step_that_a_running_check_comes_to_waits_for_it(
+    open_screen: OpenScreen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_screen(NAN, recommended=False) as screen:
+        check, gate, checks = screen.session.check, threading.Event(), []
+
+        def held(pairs: Any, progress: Any, on_result: Any = None) -> Any:
+            checks.append(len(pairs))
+            assert gate.wait(20)
+            return check(pairs, progress, on_result)
+
+        monkeypatch.setattr(screen.session, "check", held)
+        await screen.press("a")
+        await screen.until(lambda: checks)
+        assert "checking: no hit so far" in screen.text
+        assert "nothing checked" not in screen.text
+        assert "not checked" not in screen.text
+        await screen.press("right_square_bracket", "right_square_bracket")
+        gate.set()
+        await screen.settled()
+        assert checks == [6]  # the check of all steps was neither stopped nor begun anew
+        assert "● steps 0–5 checked" in screen.main.header.plain
+        assert screen.main.state.step == 2
+
+
+async def test_a_step_that_a_stopped_check_did_not_come_to_is_not_checked_unasked(
+    open_screen: OpenScreen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_screen(NAN, recommended=False) as screen:
+        check, started, gate = screen.session.check, threading.Event(), threading.Event()
+
+        def never_ending(pairs: Any, progress: Any, on_result: Any = None) -> Any:
+            def wait(_: Progress) -> None:
+                started.set()
+                while True:
+                    progress(Progress(1, 4, "step 2"))
+                    gate.wait(0.001)
+
+            return check(pairs, wait, on_result)
+
+        monkeypatch.setattr(screen.session, "check", never_ending)
+        await screen.press("a")
+        await screen.until(started.is_set)
+        await screen.press("right_square_bracket", "escape")
+        await screen.settled()
+        assert screen.main.state.step == 1
+        assert "stopped" in screen.main.header.plain
+
+
+async def test_a_step_that_is_known_is_shown_without_putting_the_results_together_again(
+    open_screen: OpenScreen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_screen(NAN) as screen:
+        result, together = screen.main.state.result, []
+        monkeypatch.setattr(screen.session, "so_far", lambda: together.append(1))
+        for key in ("right_square_bracket", "right_square_bracket", "left_square_bracket"):
+            await screen.press(key)
+            await screen.settled()
+        assert screen.main.state.result is result
+        assert not together
+        assert "● steps 0–5 checked" in screen.main.header.plain
+
+
 async def test_hits_appear_while_the_rest_is_being_checked(
     open_screen: OpenScreen, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -109,6 +109,7 @@ async def test_a_key_that_opens_a_view_does_so_in_views_too_and_hints_name_it(op
 
 def test_every_action_can_be_given_a_key_of_its_own() -> None:
     free = "éèàùâêîôûëïüÿçñõãöäåæøßþðđłšžčćřťďňěůýíóáúőűąęśźżğışāēīōūģķļņĶĻŅŠŽČĆŘŤĎŇĚŮÝÍÓÁÚŐŰĄĘŚŹŻĞŞĀĒĪŌŪĢ"
+    free += "ÀÂÃÄÅÆÇÈÊËÌÎÏÐÑÒÔÕÖØÙÛÜÞĐŁ"
     assert len(free) >= len(ADJUSTABLE)
     chosen = "\n".join(f'{action.setting} = "{key}"' for action, key in zip(ADJUSTABLE, free, strict=False))
     found = apply(config(f"[keys]\n{chosen}"))

@@ -64,6 +64,8 @@ async def test_frozen_weights_and_dead_units_are_told_on_the_first_screen(
 ) -> None:
     async with open_screen(MLP_DUMP, size=size) as screen:
         assert screen.lines[1].startswith(" Found at step 0: act3-ReLU/ReLU-op0, tensor all zero (the units are dead)")
+        others = screen.lines[1].split("(the units are dead)")[1].split("  ")[0].strip()
+        assert others == ("…" if size == (80, 24) else "· 21 more findings")  # a number is never cut
         await screen.press("enter")
         await screen.settled()
         assert screen.main.current_pane == "tensors"

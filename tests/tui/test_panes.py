@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tests.linked import linked, own
+from tests.session.opened import opened as opened_session
 from tests.tui.conftest import OpenScreen
 from tests.tui.driver import Driver
 from tui_debugger.model import Category, NodeKind, NodeSelection, NodeSelector, Verdict
@@ -18,6 +19,7 @@ from tui_debugger.tui.dialogs.filters import FilterScreen, HitFilterScreen
 from tui_debugger.tui.dialogs.pages import HistoryScreen, SourceScreen
 from tui_debugger.tui.dialogs.prompts import NumberPrompt, StepPrompt, TextPrompt
 from tui_debugger.tui.dialogs.watchpoint_form import WatchpointForm
+from tui_debugger.tui.panes.stack import line_hits
 from tui_debugger.tui.values.screen import ValuesScreen
 
 NAN, MLP = "mindspore-2.0-nan", "mindspore-2.0-mlp"
@@ -279,6 +281,46 @@ async def test_the_stack_of_the_node_and_the_lines_of_the_run(open_screen: OpenS
         await screen.press("1", "backspace")
         await screen.settled()
         assert screen.main.state.query.line is None
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 50)])
+async def test_lines_say_how_many_findings_their_nodes_have(open_screen: OpenScreen, size: tuple[int, int]) -> None:
+    async with open_screen(NAN, size=size) as screen:
+        await screen.press("2")
+        await screen.settled()
+        rows = screen.pane("stack")
+        assert "53 ✗1 ◆1 " in rows[0]
+        assert "✗112 ◆2 ×212" in rows[1]
+        for word in (rows[0], screen.text):
+            assert "self.log" in word
+        await screen.press("m")
+        await screen.settled()
+        for row in screen.pane("stack"):
+            if "self.log" in row:
+                assert "53 ✗1 ◆1 " in row
+        await screen.press("left_square_bracket")
+        await screen.settled()
+        lines = [row for row in screen.pane("stack") if "self.log" in row]
+        assert "53 ×1 ◇1 " in lines[0], "at this step nothing was found there"
+
+
+def test_findings_of_lines_are_those_of_their_nodes(dumps: Callable[[str], Path]) -> None:
+    """Column by column, and node by node."""
+    session = opened_session(dumps(NAN))
+    session.add_recommended()
+    result = session.check(session.pairs())
+    index, nodes = session.stack_index(0), session.nodes(0)
+    found = [hit for hit in result.hits if hit.verdict is Verdict.FINDING]
+    for step in (0, 3, 5):
+        counted = line_hits(index, len(nodes), result, (0, step)).counts
+        for file in index.files:
+            for line in file.lines:
+                rows = set(line.rows.tolist())
+                here = [hit for hit in found if hit.row in rows and hit.key.step == step]
+                far = [hit for hit in found if hit.row in rows and hit.key.step != step]
+                counts = tuple(n for some in (here, far) for n in (len(some), sum(hit.origin for hit in some)))
+                assert counted.get((file.path, line.line), (0, 0, 0, 0)) == counts
+    assert not line_hits(index, len(nodes), result, (1, 3)).counts, "another rank has none"
 
 
 async def test_v_opens_the_source(open_screen: OpenScreen) -> None:

@@ -336,9 +336,11 @@ class TestDraft:
 async def test_a_condition_of_ones_own_is_checked_while_typed(size: tuple[int, int]) -> None:
     async with opened(form(), size=size) as view:
         await view.type("ex")
+        assert "the expression is missing" not in view.text  # nothing was typed yet
+        await view.press("enter")
+        assert view.open
         assert "the expression is missing" in view.text
-        await view.press("tab")
-        await view.type("max > 6*st")
+        await view.type("max > 6*st")  # Enter led to the field
         assert "no quantity is called 'st' (character 9)" in view.text
         assert "--watch" not in view.text
         await view.press("enter")

@@ -522,12 +522,6 @@ class Flow:
         return not int(table.flags[index]) & TensorFlag.STAT_ONLY
 
 
-def located_at(table: TensorTable, step: int, index: int) -> Located:
-    """The tensor in a row of a step's table."""
-    row, side, slot = int(table.node[index]), Side(int(table.side[index])), int(table.slot[index])
-    return Located(step, index, row, side, slot, int(table.round[index]))
-
-
 class _Runs:
     """The runs of a rank, in the order in which they ran.
 

@@ -58,6 +58,15 @@ class NodeName(NamedTuple):
     path: str
 
 
+class FoundByNode(NamedTuple):
+    """Which node rows of a rank have findings, and which origins: at one step, and at the others."""
+
+    here: Mask
+    origin_here: Mask
+    elsewhere: Mask
+    origin_elsewhere: Mask
+
+
 @dataclass(frozen=True, eq=False)
 class StepHits:
     """The hits of one step of one rank, in execution order.
@@ -210,7 +219,21 @@ class HitList(Sequence[Hit]):
         origin: whether it is an origin.
     """
 
-    __slots__ = ("_across", "_at", "_names", "_part", "_places", "node", "origin", "parts", "rank", "step", "verdict")
+    __slots__ = (
+        "_across",
+        "_at",
+        "_found",
+        "_found_by_node",
+        "_names",
+        "_part",
+        "_places",
+        "node",
+        "origin",
+        "parts",
+        "rank",
+        "step",
+        "verdict",
+    )
 
     def __init__(self, parts: Iterable[StepHits] = ()) -> None:
         self.parts = [part for part in parts if len(part)]
@@ -234,6 +257,8 @@ class HitList(Sequence[Hit]):
         self._names: tuple[Int64, tuple[NodeName, ...]] | None = None
         self._across: Int64 | None = None
         self._places: list[Int64] | None = None
+        self._found: tuple[Mask, int] | None = None
+        self._found_by_node: dict[tuple[int, int], Int64] = {}
 
     def __len__(self) -> int:
         """Number of hits."""
@@ -275,8 +300,34 @@ class HitList(Sequence[Hit]):
 
     def at(self, rank: int, step: int | None) -> Mask:
         """Tells which hits are at a step of a rank."""
-        there: Mask = (self.rank == rank) & (self.step == step)
-        return there if step is not None else np.zeros(len(self), np.bool_)
+        there = np.zeros(len(self), np.bool_)
+        there[self.places_at(rank, step)] = True
+        return there
+
+    def places_at(self, rank: int, step: int | None) -> Int64:
+        """Returns the places of the hits at a step of a rank, rising."""
+        return _joined([places for part, places, _ in self.by_step() if (part.rank, part.step) == (rank, step)])
+
+    def found_by_node(self, rank: int, step: int | None, nodes: int) -> FoundByNode:
+        """Tells which of the first ``nodes`` node rows of a rank have findings: at a step, and at others."""
+        here = self._count_found(self.places_at(rank, step), nodes)
+        if (rank, nodes) not in self._found_by_node:
+            self._found_by_node[rank, nodes] = self._count_found(np.flatnonzero(self.rank == rank), nodes)
+        elsewhere = self._found_by_node[rank, nodes] - here
+        return FoundByNode(*(here > 0), *(elsewhere > 0))
+
+    def _count_found(self, places: Int64, nodes: int) -> Int64:
+        """Returns how many findings, and how many origins, the first node rows have among some hits."""
+        found = places[self.found()[places] & (self.node[places] < nodes)]
+        origins = found[self.origin[found]]
+        return np.stack([np.bincount(self.node[each], minlength=nodes) for each in (found, origins)])
+
+    def count_by_step(self, among: Mask) -> dict[int, int]:
+        """Returns how many of some hits each step has, on all ranks together; steps without any are left out."""
+        counts = Counter[int]()
+        for part, places, _ in self.by_step():
+            counts[part.step] += int(among[places].sum())
+        return dict(+counts)
 
     def with_verdict(self, verdict: Verdict) -> HitList:
         """The hits whose strongest verdict is this one."""
@@ -288,8 +339,7 @@ class HitList(Sequence[Hit]):
         NaN and Inf that keep a watchpoint from judging are a finding of the run, but none of that watchpoint.
         """
         if not watchpoints:
-            every: Mask = self.verdict == Verdict.FINDING
-            return every
+            return self._every_found()[0]
         return self._any(Verdict.FINDING, lambda each: each.id in watchpoints)
 
     def not_judged(self, watchpoints: Collection[int] = ()) -> Mask:
@@ -307,7 +357,15 @@ class HitList(Sequence[Hit]):
     @property
     def findings(self) -> int:
         """Returns the number of hits that are findings."""
-        return int(self.found().sum())
+        return self._every_found()[1]
+
+    def _every_found(self) -> tuple[Mask, int]:
+        """Returns which hits are findings, and how many; every key asks for it, so it is worked out once."""
+        if self._found is None:
+            found: Mask = self.verdict == Verdict.FINDING
+            found.flags.writeable = False
+            self._found = found, int(found.sum())
+        return self._found
 
     def with_any(self, verdict: Verdict) -> HitList:
         """The hits of which some watchpoint came to this verdict."""

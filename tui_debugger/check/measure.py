@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tui_debugger.arrays import Int64, Mask
-from tui_debugger.check.flow import Flow, located_at
+from tui_debugger.check.flow import Flow
 from tui_debugger.check.plan import RequiredByStep
 from tui_debugger.check.records import RankStats, StepStats, StoredStats
 from tui_debugger.model import Progress, ProgressFn, ReadSpec, TensorMeta, no_progress
@@ -342,8 +342,7 @@ class Measurements:
             derive(kept.records, need, rows[~valueless[rows]])
             open_rows = rows[~kept.records.covers(need, rows)]
             recorded = open_rows[valueless[open_rows]]
-            for index in recorded.tolist():
-                self._put_recorded(kept, step, index, need)
+            self._put_recorded(kept, step, recorded, need)
             derive_ranges(kept.records, need, recorded)
             open_rows = open_rows[~valueless[open_rows]]
             if len(open_rows):
@@ -352,12 +351,18 @@ class Measurements:
                 missing.append((need | change | _asked(kept.records, open_rows), open_rows))
         return missing
 
-    def _put_recorded(self, kept: StepStats, step: int, index: int, need: RequiredStats) -> None:
-        known = self._rank_stats.get(step, kept.table, index)
-        first = self.flow.is_first(located_at(kept.table, step, index))
-        whole = need if known is None else need | known.need
+    def _put_recorded(self, kept: StepStats, step: int, rows: Int64, need: RequiredStats) -> None:
+        """Fills in rows of which only statistics were dumped; what was asked of them before stays asked."""
+        if not len(rows):
+            return
+        table, whole = kept.table, need | _asked(kept.records, rows)
+        first = self.flow.starts(step, table.node[rows].astype(np.int64), table.side[rows], table.round[rows])
+        found = [
+            _recorded(table, index, whole, first_step=alone)
+            for index, alone in zip(rows.tolist(), first.tolist(), strict=True)
+        ]
         with self._rank_stats.lock:
-            kept.records.put(index, _recorded(kept.table, index, whole, first_step=first))
+            kept.records.put_recorded(rows, found, whole)
 
     def _compared(self, step: int, rows: Int64, need: RequiredStats) -> tuple[Int64, Int64, Mask]:
         """For each row the step and row that it is compared with (-1), and whether that has no values."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -33,6 +33,13 @@ class Outcome(Enum):
     INTERRUPTED = "interrupted"
 
 
+EXIT_CODES: Final[Mapping[Outcome, int]] = {
+    Outcome.CLEAN: 0,
+    Outcome.FINDING: 1,
+    Outcome.CANNOT_JUDGE: 2,
+    Outcome.INTERRUPTED: 130,
+}
+"""The exit codes of commands that judge."""
 _NONE_BLOCKED: Final = Blocked()
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tui_debugger.cli.output import documented, print_json, print_table
 from tui_debugger.errors import TdbgError
+from tui_debugger.text.numbers import moment
 from tui_debugger.text.writer import write_lines
 
 if TYPE_CHECKING:
@@ -109,8 +109,8 @@ def _document(found: StoreInfo | None) -> dict[str, Any]:
         "size": found.size,
         "limit": found.limit,
         "kinds": {name: {"entries": kind.entries, "size": kind.size} for name, kind in found.kinds.items()},
-        "oldest": _when(found.oldest),
-        "newest": _when(found.newest),
+        "oldest": moment(found.oldest),
+        "newest": moment(found.newest),
     }
 
 
@@ -126,7 +126,7 @@ def _lines(found: StoreInfo | None, why: str) -> list[Sequence[str]]:
     for name, kind in found.kinds.items():
         lines.append((name, f"{kind.entries:,} of {size(kind.size)} together"))
     if found.oldest is not None:
-        lines.append(("used", f"between {_when(found.oldest)} and {_when(found.newest)}"))
+        lines.append(("used", f"between {moment(found.oldest)} and {moment(found.newest)}"))
     if why or found.trouble:
         lines.append(("trouble", why or found.trouble))
     return lines
@@ -134,13 +134,3 @@ def _lines(found: StoreInfo | None, why: str) -> list[Sequence[str]]:
 
 def _trouble(found: StoreInfo | None) -> str:
     return "" if found is None else found.trouble
-
-
-def _when(seconds: float | None) -> str | None:
-    """A moment in local time, ISO 8601; None for what a damaged index may say."""
-    if seconds is None:
-        return None
-    try:
-        return datetime.fromtimestamp(seconds).astimezone().isoformat(sep=" ", timespec="seconds")
-    except (OverflowError, ValueError, OSError):
-        return None

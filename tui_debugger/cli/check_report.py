@@ -11,7 +11,16 @@ from typing import Any
 from tui_debugger import __version__
 from tui_debugger.check.by_design import by_design_text
 from tui_debugger.check.types import CheckResult, Pair
-from tui_debugger.check.verdicts import Doubt, Judgement, Outcome, Tally, coverage_line, findings_line, tally_table
+from tui_debugger.check.verdicts import (
+    EXIT_CODES,
+    Doubt,
+    Judgement,
+    Outcome,
+    Tally,
+    coverage_line,
+    findings_line,
+    tally_table,
+)
 from tui_debugger.cli.output import note, print_above, print_exit, print_json, print_table, print_text
 from tui_debugger.model import Hit, Verdict
 from tui_debugger.notes import ShownNote
@@ -25,7 +34,6 @@ from tui_debugger.text.tensors import place_text, step_text
 from tui_debugger.text.writer import Meaning, meant, write_lines
 from tui_debugger.watch.condition_table import CONDITIONS, not_finite_words
 
-EXIT_CODES = {Outcome.CLEAN: 0, Outcome.FINDING: 1, Outcome.CANNOT_JUDGE: 2, Outcome.INTERRUPTED: 130}
 OUTCOMES = {
     Outcome.CLEAN: Meaning.CLEAN,
     Outcome.FINDING: Meaning.FINDING,

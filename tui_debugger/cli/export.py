@@ -21,6 +21,7 @@ from tui_debugger.cli.options import (
     open_session,
     pairs_of,
     several_graphs,
+    whole,
 )
 from tui_debugger.cli.output import documented, interruptible, note, print_json, progress_bar, unseen
 from tui_debugger.errors import CancelledError, TdbgError
@@ -33,12 +34,15 @@ if TYPE_CHECKING:
     from tui_debugger.model import ProgressFn
     from tui_debugger.session import CheckResult, Session
     from tui_debugger.session.export_files import Written
+    from tui_debugger.session.export_graph import GraphPart
 
 FORMATS = {
     "tensors": (".npy", ".npz", ".csv", "a directory (DIR/)"),
     "hits": (".csv", ".json"),
-    "graph": (".csv", ".json", ".xlsx"),
+    "graph": (".csv", ".json", ".xlsx", ".dot", ".gv", ".mermaid", ".mmd"),
 }
+DRAWN = (".dot", ".gv", ".mermaid", ".mmd")
+"""The formats of a graph that are drawings."""
 _SHOWN = 5
 """The number of tensors that could not be exported and are named; an index.csv names them all."""
 DESCRIPTION = """\
@@ -53,6 +57,9 @@ Writes a part of a dump to files. The ending of OUT says how:
            x.json  everything that `tdbg check --json` says about a hit
   graph    x.csv, x.json   a row per node: inputs, types, shapes, consumers, stack
            x.xlsx  a workbook: constants, parameters, operators, sources ...
+           x.dot, x.mermaid   a drawing for graphviz (also .gv), for Markdown
+                   pages (also .mmd): what the watchpoints find is coloured;
+                   without any, the recommended ones are used
 
 bfloat16 and fp8, which .npy cannot name, are written as float32. A file appears
 when it is complete or not at all; nothing is written into the dump.
@@ -69,6 +76,7 @@ examples:
   tdbg export DUMP tensors --category weight -o weights.npz
   tdbg export DUMP hits --watch TO -o hits.csv
   tdbg export DUMP graph --rank 0 -o graph.xlsx
+  tdbg export DUMP graph --around Log-op381 --hops 3 --watch TO -o log.dot
 """
 
 
@@ -90,8 +98,21 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument("--slice", metavar="TEXT", help="for x.csv of a tensor: a window, for example '[0, :, 3:9]'")
     add_watches(
         parser,
-        "for hits: a watchpoint (may be repeated)",
-        "for hits: a TOML file of watchpoints (may be repeated); without any, the recommended ones are used",
+        "for hits and drawings: a watchpoint (may be repeated)",
+        "for hits and drawings: a TOML file of watchpoints (may be repeated); without any, the recommended ones are "
+        "used",
+    )
+    graph = parser.add_argument_group("which part of a graph")
+    graph.add_argument("--around", metavar="NODE", help="only this node, and what it is made from and used by")
+    graph.add_argument(
+        "--hops",
+        type=whole("a number of hops from 1 to 99", 1, 99),
+        metavar="N",
+        help="with --around: how far to go each way (default: 2)",
+    )
+    graph.add_argument("--scope", metavar="SCOPE", help="only nodes inside this scope, such as Default/network or Net")
+    graph.add_argument(
+        "--no-marks", action="store_true", help="of a drawing: check nothing, read no tensor, colour nothing"
     )
     parser.set_defaults(run=_run)
 
@@ -124,11 +145,17 @@ def _check_options(arguments: argparse.Namespace) -> None:
     what, kind = arguments.what, Path(arguments.output).suffix.lower()
     of_tensors = {"--side": arguments.side != "all", "--slot": arguments.slot, "--category": arguments.category}
     of_hits = {"--watch": arguments.watch, "--watch-file": arguments.watch_file}
+    drawn = what == "graph" and kind in DRAWN
+    checked = what == "hits" or (drawn and not arguments.no_marks)
+    of_graph = {"--around": arguments.around, "--hops": arguments.hops, "--scope": arguments.scope}
     idle = [
         *(name for name, given in of_tensors.items() if given and what != "tensors"),
-        *(name for name, given in of_hits.items() if given and what != "hits"),
+        *(name for name, given in of_hits.items() if given and not checked),
+        *(name for name, given in of_graph.items() if given and what != "graph"),
+        *(["--hops"] if arguments.hops and not arguments.around else []),
+        *(["--no-marks"] if arguments.no_marks and not drawn else []),
         *(["--slice"] if arguments.slice and (what, kind) != ("tensors", ".csv") else []),
-        *(["--step"] if arguments.step and what == "graph" else []),
+        *(["--step"] if arguments.step and what == "graph" and not checked else []),
     ]
     if idle:
         raise TdbgError(
@@ -299,11 +326,85 @@ def _graph(session: Session, target: Path, arguments: argparse.Namespace, progre
 
     progress(Progress(0, 0, "reading the graph"))
     ranks = chosen(arguments.rank, session.ranks(), "rank")
+    part = _part(session, ranks, arguments, progress)
+    if target.suffix.lower() in DRAWN:
+        result = None if arguments.no_marks else _found(session, arguments, progress)
+        return _drawing(session, part, target, arguments, result)
     write = {".csv": write_nodes_csv, ".json": write_nodes_json, ".xlsx": write_workbook}[target.suffix.lower()]
-    number = write(rank_graphs(session, ranks), target, Path(session.info.path), force=arguments.force)
+    number = write(rank_graphs(session, ranks, part), target, Path(session.info.path), force=arguments.force)
     return {
         "exit_code": 0,
         "output": str(target),
         "nodes": number,
         "notes": [f"{plural(number, 'node')} written to {target}"],
     }
+
+
+def _part(session: Session, ranks: list[int], arguments: argparse.Namespace, progress: ProgressFn) -> GraphPart:
+    """Returns the nodes that --around and --scope choose.
+
+    Raises:
+        TdbgError: there is no such node or scope.
+    """
+    from tui_debugger.session.export_graph import GraphPart
+    from tui_debugger.session.naming import find_node
+
+    around = None
+    if arguments.around:
+        tables = {rank: session.nodes(rank, progress) for rank in ranks}
+        around = find_node(tables, {rank: session.in_scope(rank) for rank in ranks}, arguments.around).rows
+    part = GraphPart(arguments.scope or "", around, arguments.hops or 2)
+    if arguments.scope and not any(part.mask(session, rank).any() for rank in part.ranks(ranks)):
+        raise TdbgError(
+            "no node is inside this scope" if around is None else "no node around is inside this scope",
+            where=f"--scope {arguments.scope}",
+            hint="a scope is one or several parts of a path, such as Default/network; `tdbg ls` lists the nodes",
+        )
+    return part
+
+
+def _drawing(
+    session: Session, part: GraphPart, target: Path, arguments: argparse.Namespace, result: CheckResult | None
+) -> dict[str, Any]:
+    from tui_debugger.check.verdicts import coverage_line
+    from tui_debugger.session.export_drawing import MERMAID_CHARACTERS, MERMAID_EDGES, drawn_graphs, write_drawing
+    from tui_debugger.text.numbers import plural
+    from tui_debugger.text.rows import coverage_row
+
+    ranks = chosen(arguments.rank, session.ranks(), "rank")
+    graphs = drawn_graphs(session, ranks, result, part)
+    drawing = write_drawing(graphs, target, Path(session.info.path), force=arguments.force)
+    notes = [f"{plural(drawing.nodes, 'node')} and {plural(drawing.edges, 'edge')} written to {target}"]
+    notes += [coverage_line(result)] if result is not None else ["nothing was checked: no node is coloured"]
+    if target.suffix.lower() in {".mermaid", ".mmd"} and (
+        drawing.edges > MERMAID_EDGES or target.stat().st_size > MERMAID_CHARACTERS
+    ):
+        notes.append(
+            f"mermaid draws {MERMAID_EDGES} edges and {MERMAID_CHARACTERS:,} characters unless maxEdges and "
+            "maxTextSize are raised: --around and --scope draw less, and graphviz draws any number"
+        )
+    return {
+        "exit_code": 0,
+        "output": str(target),
+        "nodes": drawing.nodes,
+        "edges": drawing.edges,
+        "coverage": coverage_row(result.coverage) if result is not None else None,
+        "notes": notes,
+    }
+
+
+def _found(session: Session, arguments: argparse.Namespace, progress: ProgressFn) -> CheckResult | None:
+    """Checks what is to be coloured; None where there is nothing to check.
+
+    Raises:
+        CancelledError: it was interrupted.
+    """
+    given = given_watchpoints(arguments)
+    pairs = pairs_of(session, arguments)
+    if not given and (not pairs or not session.recommended()):
+        return None
+    add_watchpoints(session, given, recommended=not given)
+    result = session.check(pairs, progress)
+    if result.cancelled:
+        raise CancelledError("interrupted: nothing is written")
+    return result

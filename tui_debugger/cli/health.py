@@ -107,7 +107,7 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
 def _run(arguments: argparse.Namespace) -> int:
     with documented("health", arguments, undecided):
         report = _made(arguments)
-    from tui_debugger.cli.check_report import EXIT_CODES
+    from tui_debugger.check.verdicts import EXIT_CODES
 
     code = EXIT_CODES[report.judgement.outcome]
     for notice in report.notices:
@@ -147,8 +147,8 @@ def _entries(map_: HealthMap, arguments: argparse.Namespace) -> npt.NDArray[np.i
 
 
 def _print(report: Report, entries: npt.NDArray[np.int64], arguments: argparse.Namespace) -> None:
-    from tui_debugger.check.verdicts import Outcome
-    from tui_debugger.cli.check_report import EXIT_CODES, OUTCOMES
+    from tui_debugger.check.verdicts import EXIT_CODES, Outcome
+    from tui_debugger.cli.check_report import OUTCOMES
     from tui_debugger.diagnose.health import map_parts, watched_lines
     from tui_debugger.text.health import glyph_pieces, legend_text
     from tui_debugger.text.tables import GAP, cut_middle, width_of

@@ -198,8 +198,7 @@ class Log:
         self, session: LiveSession, rules: Collection[int], fail_on: frozenset[str], batch: Batch, saved: str
     ) -> int:
         """Prints what it all comes to; returns the exit code."""
-        from tui_debugger.check.verdicts import Doubt
-        from tui_debugger.cli.check_report import EXIT_CODES
+        from tui_debugger.check.verdicts import EXIT_CODES, Doubt
 
         for rank in list(self._open):
             self._sum_up(rank)

@@ -1,17 +1,21 @@
-"""``tdbg ls PATH``: the nodes of a dump in execution order."""
+"""``tdbg ls PATH``: the nodes of a dump in execution order; ``tdbg ls``: the dumps below the working directory."""
 
 from __future__ import annotations
 
 import argparse
+import os
+import time
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tui_debugger.cli.options import add_command, add_where, categories_of, chosen, open_session
+from tui_debugger.cli.options import add_command, add_where, categories_of, chosen, open_session, working_directory
 from tui_debugger.cli.output import documented, interruptible, note, print_json, print_table, progress_bar, unseen
-from tui_debugger.errors import TdbgError
+from tui_debugger.errors import CancelledError, TdbgError
 from tui_debugger.model import CATEGORY_WORDS, Category, Side
-from tui_debugger.text.numbers import brief
+from tui_debugger.sources.search import DEPTH
+from tui_debugger.text.numbers import NONE, age, brief, moment
 from tui_debugger.text.tables import Across, Column, Cut, Row
 from tui_debugger.text.writer import terminal_of
 
@@ -25,6 +29,7 @@ if TYPE_CHECKING:
     from tui_debugger.graph.table import NodeTable
     from tui_debugger.model import ProgressFn
     from tui_debugger.session import Session
+    from tui_debugger.session.dumps import KnownDump, Overview
     from tui_debugger.sources.base import TensorTable
 
 Line = tuple[str, int]
@@ -36,9 +41,12 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = add_command(
         commands,
         "ls",
-        "list the nodes",
+        "list the nodes, or the dumps below the working directory",
         "Lists nodes in execution order. in and out are the tensors dumped of a node's inputs and "
-        "outputs at the last step that was dumped and can be listed (with --step: at the last one of those).",
+        "outputs at the last step that was dumped and can be listed (with --step: at the last one of those). "
+        f"Without PATH it lists the dumps at and up to {DEPTH} levels below the working directory, with what the "
+        "screen said of them last.",
+        without_path="lists dumps",
     )
     which = parser.add_argument_group("which nodes")
     which.add_argument(
@@ -127,8 +135,12 @@ class _Entry:
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    if arguments.path is not None:
+        with documented("ls", arguments):
+            return _listed(arguments)
     with documented("ls", arguments):
-        return _listed(arguments)
+        arguments.path = working_directory()
+        return _dumps(arguments)
 
 
 def _listed(arguments: argparse.Namespace) -> int:
@@ -406,3 +418,108 @@ def _clean(text: str) -> str:
     from tui_debugger.text.clean import clean
 
     return clean(text)
+
+
+# -- the dumps below a directory -------------------------------------------------------------------
+
+
+def _dumps(arguments: argparse.Namespace) -> int:
+    from tui_debugger.session.dumps import RecentDumps, overview
+
+    _refuse_options(arguments)
+    with progress_bar() as bar, interruptible(bar) as progress:
+        (found,) = deque(overview(arguments.path, RecentDumps(), progress, with_recent=False), maxlen=1)
+    for notice in found.notices:
+        note(notice)
+    if not found.dumps and not found.stopped:
+        raise TdbgError(
+            f"no dump found in {_directories(found.looked)}",
+            where=str(arguments.path),
+            hint="name the directory that training dumped to: tdbg ls PATH",
+        )
+    code = CancelledError.exit_code if found.stopped else 0 if found.complete else TdbgError.exit_code
+    if arguments.json:
+        print_json(_overview_document(found, str(arguments.path), code))
+    else:
+        _print_dumps(found)
+    return code
+
+
+def _refuse_options(arguments: argparse.Namespace) -> None:
+    """Options that choose nodes say nothing about dumps.
+
+    Raises:
+        TdbgError: one of them is given.
+    """
+    for name in ("category", "type", "line", "files", "stack", "rank", "step", "filter", "graph"):
+        if getattr(arguments, name) not in (None, False, []):
+            raise TdbgError(
+                f"--{name} is about the nodes of a dump, and no dump is named",
+                where=f"--{name}",
+                hint=f"name one: tdbg ls PATH --{name}; without options tdbg ls lists the dumps here",
+            )
+
+
+def _directories(count: int) -> str:
+    return "1 directory" if count == 1 else f"{count:,} directories"
+
+
+def _print_dumps(found: Overview) -> None:
+    now = time.time()
+    columns = [
+        Column("layout", cut=Cut.END, weight=4),
+        Column("framework", cut=Cut.END, weight=5),
+        Column("steps", weight=6),
+        Column("ranks", right=True, weight=6),
+        Column("written", right=True, weight=6),
+        Column("last verdict", cut=Cut.END, weight=7),
+        Column("path", cut=Cut.MIDDLE, weight=9),
+    ]
+    print_table(columns, [_dump_cells(each, found.start, now) for each in found.dumps])
+
+
+def _dump_cells(dump: KnownDump, start: str, now: float) -> list[str]:
+    facts = dump.facts
+    verdict = dump.recent.verdict if dump.recent is not None else None
+    said = NONE if verdict is None else verdict.words + (" (of before)" if dump.outdated else "")
+    path = os.path.relpath(dump.path, start)
+    if facts is None or facts.problem:
+        return [*[NONE] * 5, facts.problem if facts is not None else "not looked at", path]
+    written = NONE if facts.written is None else age(now - facts.written)
+    steps = brief(facts.steps) or NONE
+    return [facts.layout, facts.framework or NONE, steps, str(len(facts.ranks)), written, said, path]
+
+
+def _overview_document(found: Overview, path: str, code: int) -> dict[str, Any]:
+    from tui_debugger.text.rows import part_rows
+
+    return {
+        "command": "ls",
+        "path": path,
+        "exit_code": code,
+        "dumps": [_dump_row(each) for each in found.dumps],
+        "looked": found.looked,
+        "notices": list(found.notices),
+        "unreadable": part_rows(found.unlisted),
+        "cancelled": found.stopped,
+    }
+
+
+def _dump_row(dump: KnownDump) -> dict[str, Any]:
+    facts = dump.facts
+    verdict = dump.recent.verdict if dump.recent is not None else None
+    row: dict[str, Any] = {"path": dump.path}
+    if facts is not None:
+        row |= {name: getattr(facts, name) or None for name in ("layout", "framework", "device", "title", "problem")}
+        row |= {"ranks": list(facts.ranks), "steps": list(facts.steps), "written": moment(facts.written)}
+    row["opened"] = None if dump.recent is None else moment(dump.recent.opened)
+    row["last_verdict"] = None
+    if verdict is not None:
+        row["last_verdict"] = {
+            "words": verdict.words,
+            "verdict": verdict.outcome,
+            "exit_code": verdict.exit_code,
+            "judged": moment(verdict.when),
+            "outdated": dump.outdated,
+        }
+    return row

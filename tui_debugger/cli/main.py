@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import io
-import os
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -15,7 +15,7 @@ from tui_debugger import __version__
 from tui_debugger.cli.output import failure, print_json
 from tui_debugger.errors import TdbgError
 from tui_debugger.text.clean import clean
-from tui_debugger.text.writer import write_errors, write_traceback, write_usage
+from tui_debugger.text.writer import abandon, open_streams, write_errors, write_traceback, write_usage
 
 
 class Parser(argparse.ArgumentParser):
@@ -91,20 +91,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit code; errors are printed on stderr as what, where, what to do.
     """
-    if sys.stdout is None:  # closed by who started us: the exit code is still wanted
-        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123,SIM115 - lives as long as the process
+    open_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a terminal that cannot show a sign shows its number instead
             stream.reconfigure(errors="backslashreplace")
     words = sys.argv[1:] if argv is None else list(argv)
-    arguments = build_parser(words[0] if words and words[0] in COMMANDS else None).parse_args(words)
     try:
-        with ExitStack() as arguments.at_exit:  # what a command opens is closed with it, however it ends
-            code = int(arguments.run(arguments))
-        sys.stdout.flush()
-        return code
+        return _run(words)
     except BrokenPipeError:
-        _drop_output()
+        abandon(sys.stdout)
         return BROKEN_PIPE
     except TdbgError as error:
         _write_error(error)
@@ -114,8 +109,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
     except Exception as error:  # noqa: BLE001 - our own mistake, whatever it is, must not leave with Python's 1: that is a finding
         if isinstance(error, OSError) and error.filename is None:  # no file of ours: stdout, such as on a full disk
-            _drop_output()
-            what = f"the output could not be written: {error.strerror}"
+            abandon(sys.stdout)
+            why = "stdout is closed" if error.errno == errno.EBADF else error.strerror
+            what = f"the output could not be written: {why}"
             _write_error(TdbgError(what, where="stdout", hint="make room, or send it somewhere else"))
             return TdbgError.exit_code
         write_traceback()
@@ -123,15 +119,23 @@ def main(argv: Sequence[str] | None = None) -> int:
         return TdbgError.exit_code
 
 
+def _run(words: list[str]) -> int:
+    """Runs a command, or leaves with the help that was asked for; what it wrote has arrived."""
+    try:
+        arguments = build_parser(words[0] if words and words[0] in COMMANDS else None).parse_args(words)
+        with ExitStack() as arguments.at_exit:  # what a command opens is closed with it, however it ends
+            code = int(arguments.run(arguments))
+    except SystemExit:
+        sys.stdout.flush()
+        raise
+    sys.stdout.flush()
+    return code
+
+
 def _write_error(error: TdbgError) -> None:
     """Writes the parts of an error, line by line; a line break in a path is no line of its own."""
     safe = TdbgError(clean(error.what), where=clean(error.where), hint="\n".join(map(clean, error.hint.split("\n"))))
     write_errors(*f"tdbg: {safe}".split("\n"))
-
-
-def _drop_output() -> None:
-    """Lets stdout lead nowhere, so that the flush at exit finds a reader."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import argparse
 import gc
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ from tui_debugger.cli.options import (
     given_watchpoints,
     screen_config,
     workers_of,
+    working_directory,
 )
 from tui_debugger.errors import TdbgError
 
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from argparse import _SubParsersAction
 
     from tui_debugger.config import Config
+    from tui_debugger.diagnose.headline import Headline
     from tui_debugger.model import ProgressFn, Watchpoint
     from tui_debugger.session import Session
 
@@ -35,7 +38,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_common(parser)
     parser.add_argument("--rank", type=int, metavar="N", help="start at this rank")
     parser.add_argument("--step", type=int, metavar="N", help="start at this step")
-    parser.add_argument("--no-state", action="store_true", help="do not restore or keep watchpoints for this dump")
+    parser.add_argument(
+        "--no-state",
+        action="store_true",
+        help="do not restore or keep watchpoints for this dump, nor remember that it was opened",
+    )
     add_memory(parser)
     add_work(parser)
 
@@ -74,8 +81,14 @@ def source_map(text: str) -> tuple[str, str]:
     return old, new
 
 
-def run(path: Path, arguments: argparse.Namespace) -> int:
-    """Opens the screen on a path and returns the exit code.
+def run(path: Path | None, arguments: argparse.Namespace, *, remember: bool = False) -> int:
+    """Opens the screen and returns the exit code.
+
+    Args:
+        path: where the dump is; the start page lists those below a directory that holds several. None: the start page
+            with recent dumps and those below the working directory.
+        arguments: see ``add_options``.
+        remember: whether the dump becomes one of the recent ones.
 
     Raises:
         TdbgError: the path holds no dump, a --watch text or file or the configuration is wrong, or stdout is no
@@ -83,17 +96,19 @@ def run(path: Path, arguments: argparse.Namespace) -> int:
     """
     config = screen_config(arguments)
     watches = given_watchpoints(arguments)
-    from tui_debugger.sources.registry import find_run
-
-    find_run(path)  # looks at a few directories only: a wrong path is answered in the shell
+    there = _the_one_dump(path)
     require_terminal()
+    opening = partial(opener, arguments=arguments, watches=watches, config=config, remember=remember)
     gc.disable()  # until the first frame: everything made before it stays, and looking for garbage takes its time
     try:
-        from tui_debugger.tui.app import run_app
+        from tui_debugger.tui.app import Start, run_app
 
         return run_app(
-            opener(path, arguments, watches, config),
-            title=str(path),
+            opening(there)
+            if there is not None
+            else Start(path or working_directory(), opening, with_recent=path is None),
+            title=str(path or ""),
+            judged=_remember_verdict if remember else None,
             recommended=arguments.recommended,
             rank=arguments.rank,
             step=arguments.step,
@@ -103,14 +118,46 @@ def run(path: Path, arguments: argparse.Namespace) -> int:
         gc.enable()
 
 
+def _the_one_dump(path: Path | None) -> Path | None:
+    """Returns the path if it holds one dump; None where somebody has to choose one on the screen.
+
+    Looks at a few directories only: a wrong path is answered in the shell.
+
+    Raises:
+        NotADumpError: no dump; or several, and there is no screen to choose one on.
+    """
+    from tui_debugger.errors import SeveralDumpsError
+    from tui_debugger.sources.registry import find_run
+
+    if path is None:
+        return None
+    try:
+        find_run(path)
+    except SeveralDumpsError:
+        if on_terminal():
+            return None
+        raise
+    return path
+
+
+def on_terminal() -> bool:
+    """Tells whether there is a terminal for the screen."""
+    return all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))  # Textual draws on stderr
+
+
 def require_terminal() -> None:
     """Raises TdbgError when there is none."""
-    if not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):  # Textual draws on stderr
+    if not on_terminal():
         raise TdbgError("the screen needs a terminal", hint="run it in an interactive shell, in ssh -t, tmux or screen")
 
 
 def opener(
-    path: Path, arguments: argparse.Namespace, watches: Sequence[Watchpoint], config: Config
+    path: Path,
+    arguments: argparse.Namespace,
+    watches: Sequence[Watchpoint],
+    config: Config,
+    *,
+    remember: bool = False,
 ) -> Callable[[ProgressFn], Session]:
     """The slow part, for a worker: reads the first rank, restores the watchpoints."""
 
@@ -127,9 +174,19 @@ def opener(
         session.recommended_changes = config.recommended
         session.open(progress)
         session.watchpoints.add_missing(watches)
+        if remember:
+            from tui_debugger.session.dumps import RecentDumps
+
+            RecentDumps().opened(session.info.path)
         return session
 
     return open_session
+
+
+def _remember_verdict(path: str, headline: Headline) -> None:
+    from tui_debugger.session.dumps import LastVerdict, RecentDumps
+
+    RecentDumps().judged(path, LastVerdict.of(headline))
 
 
 def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -139,11 +196,13 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
         "open",
         "open a dump directory in the terminal",
         "Opens a tensor dump. PATH may be the dump directory, one or two levels above it, "
-        "or any directory inside it (rank, net, graph, step).",
+        "or any directory inside it (rank, net, graph, step). Where several dumps lie below PATH, a page lists them; "
+        "without PATH it lists the dumps that were opened before and those below the working directory.",
+        without_path="a page lists dumps",
     )
     add_options(parser)
     parser.set_defaults(run=_run)
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    return run(arguments.path, arguments)
+    return run(arguments.path, arguments, remember=not arguments.no_state)

@@ -260,6 +260,8 @@ def add_command(
     summary: str,
     description: str,
     epilog: str | None = None,
+    *,
+    without_path: str = "",
     **more: Any,
 ) -> argparse.ArgumentParser:
     """A command on a dump; texts of several lines are laid out already.
@@ -270,6 +272,7 @@ def add_command(
         summary: a line for the list of commands.
         description: for its own help.
         epilog: what stands below the options there.
+        without_path: what it does without PATH; empty where it needs one.
         more: what argparse takes else.
     """
     laid_out = epilog is not None or "\n" in description
@@ -281,8 +284,25 @@ def add_command(
         formatter_class=argparse.RawDescriptionHelpFormatter if laid_out else argparse.HelpFormatter,
         **more,
     )
-    parser.add_argument("path", type=Path, metavar="PATH", help="where the dump is")
+    says = "where the dump is" + (f" (default: {without_path})" if without_path else "")
+    parser.add_argument("path", type=Path, metavar="PATH", help=says, nargs="?" if without_path else None)
     return parser
+
+
+def working_directory() -> Path:
+    """Returns where commands without PATH look.
+
+    Raises:
+        TdbgError: it was removed.
+    """
+    try:
+        return Path.cwd()
+    except OSError as error:
+        raise TdbgError(
+            f"the working directory cannot be found: {error.strerror}",
+            where=".",
+            hint="change into one, or name a PATH",
+        ) from None
 
 
 def add_node(parser: argparse.ArgumentParser, without: str = "", nargs: str | None = None) -> None:

@@ -40,8 +40,17 @@ _EVERY = 0.1
 
 
 def print_json(document: dict[str, Any]) -> None:
-    """Writes one document to stdout."""
-    write_data(document_text(document))
+    """Writes one document to stdout, all of it: Ctrl-C has nothing to stop any more, unless it is pressed again."""
+    text = document_text(document)
+    pressed = threading.Event()
+
+    def stop(_signal: int, _frame: FrameType | None) -> None:
+        if pressed.is_set():
+            raise KeyboardInterrupt
+        pressed.set()
+
+    with _handler(stop):
+        write_data(text, flush=True)
 
 
 def failure(command: str, path: object, error: TdbgError) -> dict[str, Any]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from tui_debugger.cli.options import (
@@ -24,15 +26,17 @@ from tui_debugger.cli.output import (
     note,
     print_json,
     print_table,
+    print_text,
     progress_bar,
     unseen,
 )
+from tui_debugger.errors import TdbgError
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
 
     from tui_debugger.check.types import TensorRow
-    from tui_debugger.diagnose.relations import Related, RelatedTree, Relations
+    from tui_debugger.diagnose.relations import Neighbourhood, Related, RelatedTree, Relations
     from tui_debugger.model import ProgressFn, TensorKey
     from tui_debugger.session import Session
 
@@ -53,6 +57,7 @@ exit codes:
 examples:
   tdbg relations DUMP Log-op381 --step 3
   tdbg relations DUMP head.weight --hops 2 --watch 'TL max_gt=100'
+  tdbg relations DUMP Log-op381 --step 3 --sketch --watch TO
 """
 
 
@@ -69,9 +74,13 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument(
         "--hops",
         type=whole(f"a number of hops from 1 to {MOST_HOPS}", 1, MOST_HOPS),
-        default=1,
         metavar="N",
-        help="how far to go each way (default: 1)",
+        help="how far to go each way (default: 1, with --sketch 2)",
+    )
+    parser.add_argument(
+        "--sketch",
+        action="store_true",
+        help="draw boxes and lines instead of a table: producers on the left, consumers on the right",
     )
     add_watches(
         parser,
@@ -92,19 +101,30 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _shown(arguments: argparse.Namespace) -> int:
+    if arguments.sketch and arguments.json:
+        raise TdbgError(
+            "--sketch has no meaning with --json",
+            where="tdbg relations --sketch --json",
+            hint="leave one of them out: the document has every hop of --hops",
+        )
     from tui_debugger.diagnose.relations import consumers, measured, producers, related_row, relations, relations_table
 
     with progress_bar() as bar, interruptible(bar) as progress:
         session = open_session(arguments.path, arguments, progress)
         key = _tensor(session, arguments, progress)
         _watch(session, key, arguments, progress)
+        around = _around(session, key, arguments, progress) if arguments.sketch else None
+        hops = 1 if around is not None else arguments.hops or 1
         found = _measured(session, relations(session, key, progress), measured, progress)
-        up = _further(session, found.producers, arguments.hops, producers, progress)
-        down = _further(session, found.consumers, arguments.hops, consumers, progress)
+        up = _further(session, found.producers, hops, producers, progress)
+        down = _further(session, found.consumers, hops, consumers, progress)
         missing = unseen(session, from_on(session, [(key.rank, key.step)]))
     missing.print_note()
     for notice in session.info.notices:
         note(notice)
+    if around is not None:
+        _print_sketch(around)
+        return missing.code(0)
     if not arguments.json:
         print_table(*relations_table(found, up, down))
         return missing.code(0)
@@ -124,6 +144,44 @@ def _shown(arguments: argparse.Namespace) -> int:
         }
     )
     return missing.code(0)
+
+
+_COLUMNS = 10_000
+"""Columns of a sketch that is not shown on a terminal: nothing is cut there."""
+_LINES = 200
+"""Lines of a sketch at most: a terminal scrolls."""
+
+
+def _around(session: Session, key: TensorKey, arguments: argparse.Namespace, progress: ProgressFn) -> Neighbourhood:
+    """Returns what is to be drawn around a tensor."""
+    from tui_debugger.diagnose.relations import measured, neighbourhood
+
+    found = neighbourhood(session, key, arguments.hops or 2, progress)
+    return found.with_tensors(measured(session, found.tensors, progress))
+
+
+def _print_sketch(found: Neighbourhood) -> None:
+    from tui_debugger.diagnose.relations import MEANING_OF_MARK, mark_of, sketch_notes, sketch_of
+    from tui_debugger.text.sketch import ASCII, UNICODE
+    from tui_debugger.text.tensors import place_text, step_text
+    from tui_debugger.text.writer import meant, terminal_of, write_lines
+
+    terminal = terminal_of()
+    width = terminal.columns if terminal is not None else _COLUMNS
+    ink = UNICODE if terminal is None or terminal.shows("╔─▶◆✗") else ASCII
+    spelled = terminal.spelled if terminal is not None else str
+    drawn = sketch_of(found, max(width, 8), _LINES, ink=ink, spelled=spelled)
+    marks = [mark_of(each, each.tensor) for each in found.tensors]
+    middle = found.tensors[0].key
+    print_text(f"{place_text(middle)}  step {step_text(middle.step)}  rank {middle.rank}")
+    for row, owners in zip(drawn.cells, drawn.owners.tolist(), strict=True):
+        pieces: list[str] = []
+        used = max((at for at, cell in enumerate(row, 1) if cell != " "), default=0)
+        for owner, cells in groupby(zip(owners[:used], row[:used], strict=True), key=itemgetter(0)):
+            text = "".join(cell for _, cell in cells)
+            pieces.append(meant(text, MEANING_OF_MARK.get(marks[owner]) if owner >= 0 else None))
+        write_lines(tuple(pieces))
+    print_text(*sketch_notes(found, drawn))
 
 
 def _tensor(session: Session, arguments: argparse.Namespace, progress: ProgressFn) -> TensorKey:

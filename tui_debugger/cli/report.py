@@ -97,7 +97,7 @@ def _gathered(arguments: argparse.Namespace) -> Material:
 
 def _write(material: Material, arguments: argparse.Namespace) -> int:
     from tui_debugger import __version__
-    from tui_debugger.cli.check_report import EXIT_CODES
+    from tui_debugger.check.verdicts import EXIT_CODES
     from tui_debugger.diagnose.report import Style, markdown, material_row
     from tui_debugger.session.export_files import fresh_text
 

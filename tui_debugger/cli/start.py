@@ -16,5 +16,6 @@ def start() -> int:
         guard_logs()
         return main()
     except KeyboardInterrupt:
-        print("tdbg: interrupted", file=sys.stderr)
+        if sys.stderr is not None:  # closed by who started us: print would take stdout
+            print("tdbg: interrupted", file=sys.stderr)
         return 130

@@ -6,7 +6,7 @@ the new value out of the gradient and the old one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any
@@ -26,8 +26,9 @@ from tui_debugger.graph.table import real_consumers
 from tui_debugger.model import PARAMETERS, Frame, Hit, ProgressFn, Side, TensorKey, Verdict, no_progress
 from tui_debugger.text.clean import clean
 from tui_debugger.text.distribution import statistic_texts
-from tui_debugger.text.numbers import NONE
+from tui_debugger.text.numbers import NONE, plural
 from tui_debugger.text.rows import hit_row, key_row
+from tui_debugger.text.sketch import UNICODE, Box, Edge, Ink, Sketch, SketchGraph, draw_sketch
 from tui_debugger.text.tables import Across, Column, Cut, table_lines
 from tui_debugger.text.tables import Row as TableRow
 from tui_debugger.text.tensors import run_text, shape_text, short_names, slot_text, step_text
@@ -159,6 +160,10 @@ class _RelationsBuilder:
         self.here = (key.step, self.flow.located(key.step, self.row, key.side, key.slot, key.round).round)
         self._marks = _Marks(session, key.rank)
 
+    def centre(self) -> Related:
+        """Returns the tensor itself."""
+        return self._related(self._at(self.here, self.row, self.key.side, self.key.slot), Tie.SELF)
+
     def relations(self) -> Relations:
         nodes, key = self.flow.nodes, self.key
         updater, _ = updater_of(self.flow, self.row) if self._is_updated(self.row) else (-1, 0)
@@ -166,7 +171,7 @@ class _RelationsBuilder:
         maker = made if key.side is Side.OUTPUT else self._taken_from()
         stack = next((nodes.stack(row) for row in (self.row, updater) if row >= 0 and nodes.stack(row)), ())
         return Relations(
-            centre=self._related(self._at(self.here, self.row, key.side, key.slot), Tie.SELF),
+            centre=self.centre(),
             siblings=self._siblings(),
             maker=maker,
             producers=self.producers(),
@@ -362,6 +367,147 @@ def _is_set(mask: npt.NDArray[np.uint8], row: int) -> bool:
     return row < len(mask) and bool(mask[row])
 
 
+# -- further around ----------------------------------------------------------------------------------
+
+MOST_OF_A_HOP = 12
+"""Tensors of a hop that are looked at; findings come first, the others are counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbourhood:
+    """A tensor and what is some hops around it, as a graph.
+
+    Attributes:
+        tensors: the one in the middle first; each with how it is tied to the one that it was found from.
+        hops: their distances, below 0 upstream.
+        edges: what is made from what, by number in ``tensors``, with the input slots.
+        hidden: how many more there are, by distance.
+        graphs: see ``Relations``.
+    """
+
+    tensors: tuple[Related, ...]
+    hops: tuple[int, ...]
+    edges: tuple[Edge, ...]
+    hidden: Mapping[int, int]
+    graphs: tuple[str, ...] = ()
+
+    def with_tensors(self, tensors: Sequence[Related]) -> Neighbourhood:
+        """Returns the same with tensors that are measured."""
+        return replace(self, tensors=tuple(tensors))
+
+
+def neighbourhood(session: Run, key: TensorKey, hops: int = 2, progress: ProgressFn = no_progress) -> Neighbourhood:
+    """Returns what is around a tensor, with every edge between what was found; measures nothing.
+
+    Raises:
+        UnreadableTensorError: the run has no such node.
+        CancelledError: from ``progress``.
+    """
+    return retry_when_renumbered(lambda: _Neighbours(session, key, progress).found(hops))
+
+
+class _Neighbours:
+    def __init__(self, session: Run, key: TensorKey, progress: ProgressFn) -> None:
+        self._session, self._progress = session, progress
+        centre = _RelationsBuilder(session, key, progress).centre()
+        self._tensors, self._hops = [centre], [0]
+        self._number = {centre.key: 0}
+        self._slots: dict[tuple[int, int], set[int]] = {}
+        self._hidden: dict[int, int] = {}
+
+    def found(self, hops: int) -> Neighbourhood:
+        for sign in (-1, 1):
+            front = [0]
+            for hop in range(1, hops + 1):
+                front = self._next(front, sign, hop)
+        for number, hop in enumerate(self._hops):
+            if hop > 0 or hop == -hops:  # of the others the producers were asked for
+                self._link([(number, each) for each in self._look(number, -1)], -1)
+        edges = [
+            Edge(source, target, ",".join(map(str, sorted(slots))))
+            for (source, target), slots in sorted(self._slots.items())
+        ]
+        graphs = self._session.graph_names([self._tensors[0].key.rank])
+        return Neighbourhood(tuple(self._tensors), tuple(self._hops), tuple(edges), self._hidden, graphs)
+
+    def _next(self, front: Sequence[int], sign: int, hop: int) -> list[int]:
+        """Goes one hop on from some tensors; returns the new ones."""
+        ties = [(number, each) for number in front for each in self._look(number, sign)]
+        new = {each.key: each for _, each in reversed(ties) if each.key not in self._number}
+        new = dict(reversed(new.items()))  # the first tie counts, in the order of the graph
+        kept = set(sorted(new, key=lambda key: not new[key].tensor.hit)[:MOST_OF_A_HOP])
+        first = len(self._tensors)
+        for key, each in new.items():
+            if key in kept:
+                self._number[key] = len(self._tensors)
+                self._tensors.append(each)
+                self._hops.append(sign * hop)
+        if len(new) > len(kept):
+            self._hidden[sign * hop] = len(new) - len(kept)
+        self._link(ties, sign)
+        return list(range(first, len(self._tensors)))
+
+    def _look(self, number: int, sign: int) -> Sequence[Related]:
+        each = self._tensors[number]
+        if each.ahead:  # nobody knows whether that step was ever run
+            return ()
+        builder = _RelationsBuilder(self._session, each.key, self._progress)
+        return builder.producers() if sign < 0 else builder.consumers()
+
+    def _link(self, ties: Iterable[tuple[int, Related]], sign: int) -> None:
+        for number, each in ties:
+            other = self._number.get(each.key, number)
+            if other != number:
+                pair = (other, number) if sign < 0 else (number, other)
+                self._slots.setdefault(pair, set()).update(each.slots)
+
+
+def sketch_of(
+    found: Neighbourhood,
+    width: int,
+    height: int,
+    row: Callable[[Related], TensorRow] = lambda related: related.tensor,
+    *,
+    ink: Ink = UNICODE,
+    spelled: Callable[[str], str] = str,
+) -> Sketch:
+    """Draws what is around a tensor: see ``draw_sketch``.
+
+    Args:
+        found: what is around it.
+        width: cells.
+        height: lines.
+        row: returns a tensor as it is known by now.
+        ink: the characters.
+        spelled: returns what the terminal shows of a name.
+    """
+    middle, graphs = found.tensors[0].key, short_names(found.graphs)
+
+    def box(each: Related) -> Box:
+        key, mark = each.key, mark_of(each, row(each))
+        elsewhere = key.step != middle.step or (key.round and middle.round and key.round != middle.round)
+        note = ("@next" if each.ahead else f"@{run_text(key)}") if elsewhere else ""
+        note += f" graph {graphs.get(key.graph, clean(key.graph))}" if key.graph != middle.graph else ""
+        foot = "" if key.side is Side.OUTPUT and not key.slot else slot_text(key)
+        name = clean(key.node.rpartition("/")[2])
+        return Box(spelled(name), mark, spelled(note), foot, important=mark in {"◆", "✗"})
+
+    hops = max(map(abs, found.hops))
+    boxes = [box(each) for each in found.tensors]
+    graph = SketchGraph(boxes, found.edges, hidden=found.hidden, hops=max(hops, 1))
+    return draw_sketch(graph, width, height, ink=ink)
+
+
+def sketch_notes(found: Neighbourhood, drawn: Sketch) -> list[str]:
+    """Returns what a sketch could not show, in words."""
+    notes = [f"{plural(drawn.beyond, 'tensor')} farther away: no room"] if drawn.beyond else []
+    for number in drawn.left_out:
+        edge = found.edges[number]
+        source, target = (clean(found.tensors[n].key.node.rpartition("/")[2]) for n in (edge.source, edge.target))
+        notes.append(f"not drawn: {source} is in:{edge.label} of {target}")
+    return notes
+
+
 # -- in words ----------------------------------------------------------------------------------------
 
 
@@ -395,6 +541,15 @@ def tie_words(related: Related, *, upstream: bool) -> str:
         Tie.COPY: f"what was written for {at}",
     }
     return words[related.tie]
+
+
+def mark_of(related: Related, row: TensorRow) -> str:
+    """Returns the mark of a tensor as it is known now: ``◆`` an origin, ``✗`` a finding, ``?`` a doubt."""
+    if related.hit is not None and related.hit.origin:
+        return "◆"
+    if related.tensor.hit or (row.stats is not None and row.stats.bad):
+        return "✗"
+    return "?" if related.tensor.uncertain else ""
 
 
 def watch_words(related: Related) -> str:
@@ -489,19 +644,13 @@ def _entries(items: Sequence[RelatedTree], depth: int = 0, *, upstream: bool) ->
         yield from _entries(item.beyond, depth + 1, upstream=upstream)
 
 
-_MARKS = {"◆": Meaning.ORIGIN, "✗": Meaning.FINDING}
+MEANING_OF_MARK = {"◆": Meaning.ORIGIN, "✗": Meaning.FINDING, "?": Meaning.DOUBT}
 
 
 def _cells(related: Related, depth: int, graphs: Mapping[str, str]) -> tuple[str, ...]:
     row, stats = related.tensor, related.tensor.stats
-    mark = (
-        "◆"
-        if related.hit is not None and related.hit.origin
-        else "✗"
-        if row.hit or (stats is not None and stats.bad)
-        else ""
-    )
-    mark = meant(mark, _MARKS.get(mark))
+    mark = mark_of(related, row)
+    mark = meant(mark, MEANING_OF_MARK.get(mark))
     name = f"{'  ' * depth}{clean(related.key.node.rpartition('/')[2])}:{slot_text(related.key)}"
     graph = graphs.get(related.key.graph, clean(related.key.graph)) if graphs else ""
     if stats is None:

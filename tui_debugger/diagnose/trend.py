@@ -29,7 +29,7 @@ from tui_debugger.text.documents import plain_values
 from tui_debugger.text.health import GLYPHS
 from tui_debugger.text.hits import said_words
 from tui_debugger.text.numbers import NONE, number, percent, plural
-from tui_debugger.text.plot import BRAILLE, Axes, Curve, Dots, Plot, axis_of, draw, x_axis_of
+from tui_debugger.text.plot import BRAILLE, Axes, Curve, Dots, Plot, axis_of, count_axis, draw, x_axis_of
 from tui_debugger.text.tensors import place_text, shape_text, step_text
 
 TOGETHER: Final = 256
@@ -355,6 +355,8 @@ class Group:
         return ", ".join(METRICS[metric].on_screen for metric in self.metrics)
 
 
+_COUNTED: Final = frozenset({"nan", "inf"})
+"""Metrics that are bars: how many elements of one step are bad says nothing of the steps between."""
 _ORDER: Final = ("norm", "mean", "max", "min", "abs_mean", "std", "nan", "inf", "zero")
 _LATER: Final = tuple(metric for metric in METRICS if metric not in _ORDER)
 ONE: Final = (
@@ -456,18 +458,20 @@ def drawing(series: Sequence[Series], group: Group, canvas: Canvas, notes: RunNo
     if group.note:
         return _note_drawing(series, group, canvas, notes)
     curves, legend = [], []
+    bars = _COUNTED.issuperset(group.metrics)
     ranks = [each.key.rank for each in series]
     graphs = len({each.key.graph for each in series}) > 1
     for number_, each in enumerate(series):
         for metric, mark in zip(group.metrics, group.marks or MARKS[number_], strict=True):
             by_number = np.argsort(each.steps, kind="stable")  # the axis is that of step numbers
-            curves.append(Curve(each.steps[by_number].astype(np.float64), each.of(metric)[by_number], mark))
+            curves.append(Curve(each.steps[by_number].astype(np.float64), each.of(metric)[by_number], mark, bars))
             legend.append(
                 Legend(mark, METRICS[metric].on_screen if len(series) == 1 else name(each, ranks, with_graph=graphs))
             )
     steps = np.concatenate([each.steps for each in series]).astype(np.float64)
     values = np.concatenate([curve.y for curve in curves])
-    axes = Axes(x_axis_of(np.sort(steps)), axis_of(values, log=canvas.log))
+    y_axis = count_axis(values, log=canvas.log) if bars else axis_of(values, log=canvas.log)
+    axes = Axes(x_axis_of(np.sort(steps)), y_axis)
     plot = draw(curves, axes, canvas.width, canvas.height, canvas.dots, margin=canvas.margin)
     marks = np.zeros(plot.width, np.uint8)
     for each in series:

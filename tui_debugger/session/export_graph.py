@@ -10,7 +10,7 @@ import csv
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,9 +19,10 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from tui_debugger.arrays import Mask
 from tui_debugger.errors import TdbgError
 from tui_debugger.graph.messages import ParsedConstant, ParsedGraph, ParsedNode, ParsedParameter, SlotType
-from tui_debugger.graph.table import CONSTANT, PARAMETER, NodeTable, real_consumers, real_inputs
+from tui_debugger.graph.table import CONSTANT, PARAMETER, NodeTable, edges, real_consumers, real_inputs
 from tui_debugger.model import Progress, ProgressFn, no_progress
 from tui_debugger.session.export_files import fresh_file, fresh_text
 from tui_debugger.session.session import Session
@@ -220,13 +221,63 @@ class RankGraph:
         return outputs[0] if outputs and outputs[0].dtype != "undefined" else SlotType(NONE, None)
 
 
-def rank_graphs(session: Session, ranks: Iterable[int]) -> Iterator[RankGraph]:
+def near(nodes: NodeTable, rows: Iterable[int], hops: int) -> Mask:
+    """Returns which rows are some hops at most from others, along the data flow and against it."""
+    flow = edges(nodes)
+    consumer = np.repeat(np.arange(len(nodes)), np.diff(flow.in_ptr))
+    known = flow.in_node >= 0
+    source, target = flow.in_node[known], consumer[known]
+    sides = []
+    for start, end in ((source, target), (target, source)):
+        mask = np.zeros(len(nodes), np.bool_)
+        mask[list(rows)] = True
+        for _ in range(hops):
+            mask[end[mask[start]]] = True
+        sides.append(mask)
+    found: Mask = sides[0] | sides[1]
+    return found
+
+
+@dataclass(frozen=True)
+class GraphPart:
+    """The nodes of a graph that are wanted, among those in the session's scope.
+
+    Attributes:
+        scope: one or several names of scopes that follow each other in the path of a node; empty for all.
+        around: node row by rank of the node that they are around, for the ranks that have it; None for all.
+        hops: how far around it.
+    """
+
+    scope: str = ""
+    around: Mapping[int, int] | None = None
+    hops: int = 2
+
+    def ranks(self, ranks: Iterable[int]) -> list[int]:
+        """Returns the ranks that have such nodes."""
+        return [rank for rank in ranks if self.around is None or rank in self.around]
+
+    def mask(self, session: Session, rank: int) -> Mask:
+        """Returns which node rows of a rank are wanted."""
+        nodes = session.nodes(rank)
+        mask: Mask = session.in_scope(rank)[: len(nodes)].copy()
+        if self.scope:
+            wanted = f"/{self.scope.strip('/')}/"
+            inside = (wanted in f"/{path.rpartition('/')[0]}/" for path in nodes.paths)
+            mask &= np.fromiter(inside, np.bool_, len(nodes))
+        if self.around is not None:
+            mask &= near(nodes, [self.around[rank]], self.hops)
+        return mask
+
+
+EVERYTHING = GraphPart()
+
+
+def rank_graphs(session: Session, ranks: Iterable[int], part: GraphPart = EVERYTHING) -> Iterator[RankGraph]:
     """The graphs of some ranks, restricted to the nodes in the session's scope; one after the other."""
-    for rank in ranks:
+    for rank in part.ranks(ranks):
         nodes = session.nodes(rank)
         facts = GraphFacts(nodes, session.source.graphs(rank))
-        scope = session.in_scope(rank)
-        yield RankGraph(rank, nodes, facts, tuple(np.flatnonzero(scope[: len(nodes)]).tolist()))
+        yield RankGraph(rank, nodes, facts, tuple(np.flatnonzero(part.mask(session, rank)).tolist()))
 
 
 def node_rows(graph: RankGraph) -> Iterator[Row]:

@@ -13,11 +13,9 @@ entry with such a text says ``escaped = true``: then ``\udcff`` is such a byte, 
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import sys
-import tempfile
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -28,6 +26,7 @@ from typing import Any
 
 from tui_debugger.errors import BadWatchpointError
 from tui_debugger.model import NodeSelection, ParamValue, Watchpoint
+from tui_debugger.session.dumps import file_number, state_directory, write_state
 from tui_debugger.session.export_files import fresh_file
 from tui_debugger.text.clean import clean
 from tui_debugger.text.hits import watchpoint_name
@@ -278,11 +277,9 @@ class WatchpointStore:
     """
 
     def __init__(self, run_path: str, directory: Path | None = None) -> None:
-        """``directory`` is for tests; the default is ``$XDG_STATE_HOME/tdbg`` (``~/.local/state/tdbg``)."""
-        base = directory or Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "tdbg"
+        """``directory`` is for tests; see ``state_directory``."""
         real = os.path.realpath(run_path)
-        digest = hashlib.sha256(os.fsencode(real)).hexdigest()[:16]
-        self.path = base / f"watch-{digest}.toml"
+        self.path = (directory or state_directory()) / f"watch-{file_number(real)}.toml"
         self.run_path = real
         self.problem = ""
         self._spoilt = False
@@ -309,15 +306,10 @@ class WatchpointStore:
         A file that could not be used whole is somebody's work: it is put aside as ``.old``, not overwritten.
         """
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile(
-                "w", encoding="utf-8", dir=self.path.parent, suffix=".tmp", delete=False
-            ) as file:
-                file.write(format_watch_file(watchpoints, {"run": self.run_path, "offered": offered}))
             if self._spoilt:
                 self.path.replace(self.path.with_suffix(".old"))
                 self._spoilt = False
-            Path(file.name).replace(self.path)
+            write_state(self.path, format_watch_file(watchpoints, {"run": self.run_path, "offered": offered}))
         except OSError as error:
             self.problem = f"the watchpoints could not be saved ({error})"
 

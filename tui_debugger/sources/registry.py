@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol, cast
+from typing import TYPE_CHECKING, Final, Protocol, cast, runtime_checkable
 
 from tui_debugger.errors import NotADumpError, TdbgError
 
@@ -81,6 +81,14 @@ class Reader(Protocol):
         """
 
 
+@runtime_checkable
+class QuickReader(Reader, Protocol):
+    """A reader for searches through many directories; other readers are asked what they recognise there."""
+
+    def is_dump(self, directory: Path) -> bool:
+        """Tells whether a dump lies in this very directory, by names in it and directly below it."""
+
+
 READERS: Final = (
     "tui_debugger.sources.mindspore.layout:READER",
     "tui_debugger.sources.msprobe.layout:READER",
@@ -129,6 +137,66 @@ def open_source(path: Path, store: DiskCache | None = None) -> Source:
         ) from error
 
 
+def layout_of(path: Path) -> str:
+    """Returns the name of the reader that opens a path.
+
+    Raises:
+        NotADumpError: as ``open_source``.
+    """
+    return _find(path)[0].reader.name
+
+
+def dump_around(path: Path) -> Path | None:
+    """Returns the dump that a directory is or lies in; None where none is likely to be."""
+    try:
+        found = _find(path)[0].found
+    except NotADumpError:
+        return None
+    here = Path(os.path.realpath(path))
+    inside = found.sureness > Sureness.POSSIBLE and here.is_relative_to(os.path.realpath(found.root))
+    return found.root if inside else None
+
+
+class Recogniser:
+    """All readers, for a search: tells of one directory after the other whether a dump lies in it.
+
+    Attributes:
+        problems: what is wrong with readers of other packages; one that fails is not asked again.
+    """
+
+    def __init__(self) -> None:
+        """Loads every reader."""
+        self.problems: list[str] = []
+        self._readers: dict[str, Reader] = {text: _own_reader(text) for text in READERS}
+        for name, load in _entry_points():
+            try:
+                self._readers[name] = load()
+            except Exception as error:  # noqa: BLE001, PERF203 - see ``_ask_others``
+                self.problems.append(_cannot_be_used(name, error))
+
+    def layout_in(self, directory: Path) -> str:
+        """Returns the name of the layout of the dump in this very directory; empty where there is none."""
+        for name, reader in list(self._readers.items()):
+            try:
+                if _lies_in(reader, directory):
+                    return reader.name
+            except Exception as error:  # noqa: PERF203 - see ``_ask_others``
+                if name in READERS:
+                    raise
+                self.problems.append(_cannot_be_used(name, error))
+                del self._readers[name]
+        return ""
+
+
+def _lies_in(reader: Reader, directory: Path) -> bool:
+    if isinstance(reader, QuickReader):
+        return reader.is_dump(directory)
+    found = reader.recognises(directory)
+    if found is None or found.refusal is not None or found.sureness is Sureness.POSSIBLE:
+        return False
+    return os.path.realpath(found.root) == os.path.realpath(directory)
+
+
 @dataclass(frozen=True, slots=True)
 class _Choice:
     """A reader that recognised a path; ``foreign`` names one of another package."""
@@ -171,8 +239,7 @@ def _find(path: Path) -> tuple[_Choice, tuple[str, ...]]:
         )
     search = _Search()
     for text in READERS:
-        module, _, name = text.partition(":")
-        search.ask(cast("Reader", getattr(import_module(module), name)), path)
+        search.ask(_own_reader(text), path)
         if search.sure:
             break
     if not search.sure:
@@ -190,13 +257,22 @@ def _find(path: Path) -> tuple[_Choice, tuple[str, ...]]:
     return search.best, problems
 
 
+def _own_reader(text: str) -> Reader:
+    module, _, name = text.partition(":")
+    return cast("Reader", getattr(import_module(module), name))
+
+
 def _ask_others(search: _Search, path: Path) -> None:
     """Asks the readers of other packages. Whatever one of them does wrong is said, and the others are asked."""
     for name, load in _entry_points():
         try:
             search.ask(load(), path, name)
         except Exception as error:  # noqa: BLE001, PERF203 - code of others may raise anything; each fails by itself
-            search.problems.append(f"The reader {name} cannot be used: {_words(error)}; update or remove its package")
+            search.problems.append(_cannot_be_used(name, error))
+
+
+def _cannot_be_used(name: str, error: BaseException) -> str:
+    return f"The reader {name} cannot be used: {_words(error)}; update or remove its package"
 
 
 class _EntryPoint:

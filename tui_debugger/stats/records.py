@@ -358,6 +358,28 @@ class Records:
         self.rows[index] = self._values(record)
         self._put_beside(index, record)
 
+    def put_recorded(self, indices: Integers, records: Sequence[Record], need: RequiredStats) -> None:
+        """Sets rows of which statistics are all that will ever be known.
+
+        Args:
+            indices: the rows, each once.
+            records: what is known about each.
+            need: what was asked about them: beyond their statistics nobody knows it.
+        """
+        self.rows.view(_WHOLE)[indices] = np.array([self._values(each) for each in records], ROW).view(_WHOLE)
+        for index, record in zip(indices.tolist(), records, strict=True):
+            if record.error:
+                self.errors[index] = record.error
+            elif self.errors:
+                self.errors.pop(index, None)
+        for bounds in need.ranges:
+            self.range_column(bounds)[indices] = NOT_KNOWN
+        for closeness in need.closeness:
+            self.close_column(closeness)[indices] = NOT_KNOWN
+        if need.previous_stats:
+            before = self.previous_stats_column()["before"]
+            before[indices[before[indices] == NOT_ASKED]] = Before.NONE
+
     def _values(self, record: Record | None) -> tuple[float, ...]:
         """Returns the row of a record."""
         if record is None:

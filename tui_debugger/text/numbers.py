@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from datetime import datetime
 
 NONE = "–"
 """Shown where there is no value."""
@@ -60,6 +61,24 @@ def size(value: int) -> str:
             return f"{amount:.4g} {unit}" if amount < 1000 else f"{amount:.0f} {unit}"
         amount /= 1000
     return str(value)
+
+
+def age(seconds: float) -> str:
+    """Returns how long ago something was: ``now``, ``5 min``, ``3 h``, ``12 d``, ``2 y``."""
+    for limit, unit, length in ((3600, "min", 60), (86400, "h", 3600), (2 * 365 * 86400, "d", 86400)):
+        if seconds < limit:
+            return f"{int(seconds // length)} {unit}" if seconds >= 60 else "now"
+    return f"{int(seconds // (365 * 86400))} y"
+
+
+def moment(seconds: float | None) -> str | None:
+    """Returns a moment in local time, ISO 8601; None for what a damaged file may say."""
+    if seconds is None:
+        return None
+    try:
+        return datetime.fromtimestamp(seconds).astimezone().isoformat(sep=" ", timespec="seconds")
+    except (OverflowError, ValueError, OSError):
+        return None
 
 
 def plural(count_: int, word: str) -> str:

@@ -227,11 +227,13 @@ class Curve:
         x: ascending.
         y: one for each x; what is not finite is a gap.
         mark: glyph at some of its points, which tells it from others without colour; empty for none.
+        bars: each point is a count of its own, drawn as a bar from 0: nothing is known between two of them.
     """
 
     x: Float64
     y: Float64
     mark: str = ""
+    bars: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,9 +289,9 @@ class Plot:
 def raster(curve: Curve, axes: Axes, width: int, height: int) -> Mask:
     """Returns the dots of a curve, [row from the top, column], on a canvas of ``width`` x ``height`` dots.
 
-    Every finite point within the axes sets the dot nearest to it. Points next to each other are joined by a line,
-    across a gap there is none; of many points in one column all from the lowest to the highest are set, so that no
-    spike gets lost.
+    Every finite point within the axes sets the dot nearest to it. Points next to each other are joined by a line;
+    there is none where a value is missing, or where points are farther apart than they usually are. Of many points in
+    one column all from the lowest to the highest are set, so that no spike gets lost.
     """
     dots = np.zeros((height, width), np.bool_)
     column, row, at = _dots(curve, axes, width, height)
@@ -297,7 +299,7 @@ def raster(curve: Curve, axes: Axes, width: int, height: int) -> Mask:
         return dots
     # A run is a row of points without a gap; within a run and a column, all between the extremes is joined.
     new = np.ones(len(at), np.bool_)
-    joined = np.diff(at) == 1
+    joined = (np.diff(at) == 1) & (np.diff(curve.x[at]) <= usual_distance(curve.x))
     new[1:] = ~joined | (np.diff(column) != 0)
     starts = np.flatnonzero(new)
     top, bottom = np.minimum.reduceat(row, starts), np.maximum.reduceat(row, starts)
@@ -305,6 +307,89 @@ def raster(curve: Curve, axes: Axes, width: int, height: int) -> Mask:
     for end in (np.flatnonzero(new[1:] & joined)).tolist():
         _line(dots, int(column[end]), int(row[end]), int(column[end + 1]), int(row[end + 1]))
     return dots
+
+
+def usual_distance(x: Float64) -> float:
+    """Returns how far points usually are from each other, by the larger half: what is farther has a gap between."""
+    distances = np.diff(x)
+    distances = np.sort(distances[distances > 0])
+    return float(distances[len(distances) // 2]) if len(distances) else np.inf
+
+
+def count_axis(values: Float64, *, log: bool) -> Axis:
+    """Returns an axis for counts, which begins at 0."""
+    finite = values[np.isfinite(values)]
+    if not len(finite) or finite.max() <= 0:
+        return Linear(0.0, 1.0)
+    return axis_of(np.append(finite, 0.0), log=log)
+
+
+_WIDEST_BAR: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class _Bars:
+    """The bars of one of several curves that share a plot.
+
+    Attributes:
+        cell: the first cell of each bar.
+        cells: how wide the bars are; 0 where several share a cell.
+        dots: the dots of the first cell that belong to them, first and after the last.
+        top: the row of the upper end of each, in dots.
+        high: which are more than the line at the bottom.
+        mark: stands on the upper ends.
+    """
+
+    cell: Int64
+    cells: int
+    dots: tuple[int, int]
+    top: Int64
+    high: Mask
+    mark: str
+
+    def raster(self, width: int, height: int, across: int) -> Mask:
+        """Returns their dots; of several in one place the highest counts."""
+        columns = range(*self.dots) if not self.cells else range(self.cells * across)
+        tops = np.full(width, height, np.int64)
+        for column in columns:
+            at = self.cell * across + column
+            inside = at < width
+            np.minimum.at(tops, at[inside], self.top[inside])
+        found: Mask = np.arange(height)[:, None] >= tops[None, :]
+        return found
+
+
+def _bars_of(curves: Sequence[Curve], axes: Axes, size: tuple[int, int], dots: Dots) -> dict[int, _Bars]:
+    """Returns where the bars of each curve stand that has bars: beside each other, around the cell of their step.
+
+    Args:
+        curves: all curves of a plot.
+        axes: its axes.
+        size: cells of a row, and rows.
+        dots: what cells are made of.
+    """
+    those = [place for place, curve in enumerate(curves) if curve.bars]
+    if not those:
+        return {}
+    width, height = size[0], size[1] * dots.down
+    places = np.unique(np.concatenate([_cells(axes.x, curves[place].x, width) for place in those]))
+    apart = int(np.diff(places).min()) if len(places) > 1 else width
+    wide = min(2 * apart // (3 * len(those)), _WIDEST_BAR)  # a third stays free: the outermost ones are moved in
+    found = {}
+    for at, place in enumerate(those):
+        curve = curves[place]
+        with np.errstate(invalid="ignore"):
+            up, across = _on(axes.y.place(curve.y)), _on(axes.x.place(curve.x))
+            known = np.isfinite(curve.y) & (up >= 0) & (up <= 1) & (across >= 0) & (across <= 1)
+        total = max(wide * len(those), 1)
+        first = np.clip(_cells(axes.x, curve.x[known], width) - (total - 1) // 2, 0, max(width - total, 0))
+        high = curve.y[known] > 0
+        dots_high = np.rint(up[known] * (height - 1)).astype(np.int64)
+        dots_high = np.where(high, np.maximum(dots_high, 1), 0)  # of any at all more is seen than of none
+        left = at * dots.across // len(those)
+        share = (left, max((at + 1) * dots.across // len(those), left + 1))
+        found[place] = _Bars(first + at * wide, wide, share, np.maximum(height - 1 - dots_high, 0), high, curve.mark)
+    return found
 
 
 def draw(
@@ -327,15 +412,22 @@ def draw(
     bits = np.zeros((rows, inner), np.int64)
     owners = np.full((rows, inner), -1, np.int8)
     weights = (1 << np.arange(dots.across * dots.down)).reshape(dots.down, dots.across)
+    bars = _bars_of(curves, axes, (inner, rows), dots)
     for place in reversed(range(len(curves))):
-        raw = raster(curves[place], axes, inner * dots.across, rows * dots.down)
+        if place in bars:
+            raw = bars[place].raster(inner * dots.across, rows * dots.down, dots.across)
+        else:
+            raw = raster(curves[place], axes, inner * dots.across, rows * dots.down)
         cells = raw.reshape(rows, dots.down, inner, dots.across)
         own = np.einsum("rdca,da->rc", cells, weights)
         bits |= own
         owners[own > 0] = place
     glyphs = np.array(list(dots.glyphs))[bits]
     for place in reversed(range(len(curves))):
-        _put_marks(glyphs, owners, place, curves[place], axes)
+        if place in bars:
+            _put_bar_marks(glyphs, owners, place, bars[place], dots.down)
+        else:
+            _put_marks(glyphs, owners, place, curves[place], axes)
     axis, ticks = _ticks(axes.x, inner)
     return Plot(
         rows=tuple("".join(line) for line in glyphs.tolist()),
@@ -405,6 +497,18 @@ def _put_marks(
         if column[at] - last >= apart:
             last = int(column[at])
             glyphs[row[at], last], owners[row[at], last] = curve.mark, number
+
+
+def _put_bar_marks(
+    glyphs: npt.NDArray[np.str_], owners: npt.NDArray[np.int8], place: int, bars: _Bars, down: int
+) -> None:
+    """Puts the mark of a curve onto the upper ends of its bars, where they are more than a line."""
+    rows, cells = bars.top[bars.high] // down, bars.cell[bars.high]
+    last: dict[int, int] = {}
+    for row, cell in zip(rows.tolist(), cells.tolist(), strict=True):
+        last[cell] = min(last.get(cell, row), row)
+    for cell, row in last.items() if bars.mark else ():
+        glyphs[row, cell], owners[row, cell] = bars.mark, place
 
 
 def _row_labels(axis: Axis, rows: int) -> dict[int, str]:

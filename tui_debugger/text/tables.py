@@ -112,6 +112,13 @@ def cut_end(text: str, width: int, mark: str = CUT) -> str:
     return _first(text, width - width_of(mark)) + mark if width >= width_of(mark) else _first(text, width)
 
 
+def split_name(name: str) -> tuple[str, str]:
+    """Returns a name without its end, and the end that tells it from its neighbours: ``Div``, ``-op385``."""
+    found = _TELLING.search(name)
+    at = found.start() if found is not None else len(name)
+    return name[:at], name[at:]
+
+
 def cut_middle(name: str, width: int, mark: str = CUT) -> str:
     """Returns a name without its middle, when it does not fit: whole parts of the path where they are enough.
 

@@ -13,6 +13,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from typing import IO, TYPE_CHECKING, Final, cast
@@ -128,6 +129,39 @@ def terminal_of(stream: IO[str] | None = None) -> Terminal | None:
     )  # a terminal may not know its size
 
 
+def open_streams() -> None:
+    """Gives a process that was started without stdin, stdout or stderr something in their places.
+
+    Else the next file that is opened would be taken for them. To write to a stdout that is missing fails, as it does
+    on a full disk; what is written to a missing stderr goes nowhere.
+    """
+    for number, flags in enumerate((os.O_RDONLY, os.O_RDONLY, os.O_WRONLY)):
+        with suppress(OSError):
+            os.fstat(number)
+            continue
+        opened = os.open(os.devnull, flags)
+        if opened != number:
+            os.dup2(opened, number)
+            os.close(opened)
+    if isinstance(getattr(sys.stdout, "buffer", None), io.FileIO):
+        # PYTHONUNBUFFERED: Python loses what a write leaves over when a signal cuts it short. A buffer writes the rest.
+        sys.stdout = open(  # noqa: SIM115 - lives as long as the process
+            sys.stdout.fileno(), "w", buffering=1, encoding=sys.stdout.encoding, errors=sys.stdout.errors, closefd=False
+        )
+    if sys.stdout is None:
+        sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 - lives as long as the process
+    if sys.stderr is None:
+        sys.stderr = open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 - as above
+
+
+def abandon(stream: IO[str]) -> None:
+    """Lets a stream that cannot be written lead nowhere: what waits in its buffer would fail again at exit."""
+    with suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
+
+
 def write_lines(*lines: Line, flush: bool = False) -> None:
     """Writes lines to stdout. Each argument is one line: a line break in a name is shown, not obeyed.
 
@@ -173,24 +207,18 @@ class StatusLine:
 
     def show(self, text: str) -> None:
         """Replaces the line. It is cut: what is broken over two lines cannot be taken back from the first one."""
-        self._stream.write(_BLANK_LINE + clean(text)[: self._columns() - 1])
-        self._stream.flush()
+        _write_error(self._stream, _BLANK_LINE + clean(text)[: self._columns() - 1])
 
     def wipe(self) -> None:
         """Leaves nothing of it."""
-        self._stream.write(_BLANK_LINE)
-        self._stream.flush()
+        _write_error(self._stream, _BLANK_LINE)
 
 
 class _ErrorStream(io.TextIOBase):
     def write(self, text: str, /) -> int:
         if sys.stderr is not None:
-            sys.stderr.write("\n".join(map(clean, text.split("\n"))))
+            _write_error(sys.stderr, "\n".join(map(clean, text.split("\n"))))
         return len(text)
-
-    def flush(self) -> None:
-        if sys.stderr is not None:
-            sys.stderr.flush()
 
 
 def error_stream() -> IO[str]:
@@ -238,6 +266,18 @@ def _write(stream: IO[str] | None, lines: Iterable[str], *, flush: bool = False)
     if stream is None:  # closed by who started us
         return
     for line in lines:
-        stream.write(line + "\n")
+        if stream is sys.stderr:
+            _write_error(stream, line + "\n")
+        else:
+            stream.write(line + "\n")
     if flush:
         stream.flush()
+
+
+def _write_error(stream: IO[str], text: str) -> None:
+    """Writes to stderr. It has no say in the result: where it is full or nobody reads it, its text is lost."""
+    try:
+        stream.write(text)
+        stream.flush()
+    except OSError:
+        abandon(stream)

@@ -56,6 +56,7 @@ FIXED_KEYS: dict[str, tuple[str, ...]] = {
     "palette": ("ctrl+p",),
     "back": ("escape",),
     "cancel": ("escape",),
+    "leave_start": ("escape",),
 }
 """Keys that stay with an action, by its name in the configuration: who changes its keys can still leave."""
 
@@ -394,6 +395,40 @@ def footer(pane: str, *, live: bool = False, search: str = "") -> list[Action]:
 
 def _meant_live(action: Action) -> Action:
     return _LIVE_BY_ID.get(action.id, action) if action.where == "global" else action
+
+
+START = "start"
+START_GROUP = "Start page (tdbg open without PATH, or with several dumps below it)"
+START_ACTIONS: tuple[Action, ...] = _of(
+    START,
+    START_GROUP,
+    ("open_path", "p", "Open path", "Opens a path that is typed, or lists the dumps below it."),
+    ("look_for_dumps", "r", "Look again", "Searches for dumps again."),
+    ("forget_dump", "d", "Forget", "Takes a dump off the list of recent ones; the dump itself stays."),
+    ("leave_start", "escape", "Leave", "Stops the search for dumps, else ends the search in the list, else leaves."),
+)
+"""Keys of the start page; Enter opens the dump under the cursor."""
+_START_GLOBAL = ("search", "redraw", "help", "quit")
+"""Global actions that work there, too."""
+
+
+def start_actions() -> tuple[Action, ...]:
+    """Returns what the keys of the start page do, besides those that move in its list."""
+    return (*START_ACTIONS, *(BY_ID["global", id_] for id_ in _START_GLOBAL))
+
+
+def start_bindings() -> list[Binding]:
+    """Returns the bindings of the start page."""
+    return [_binding(action, f"screen.act('{action.id}')") for action in start_actions()]
+
+
+def start_footer(search: str) -> list[Action]:
+    """Returns what the footer of the start page shows; ``search`` as for ``footer``."""
+    if search:
+        return [*(action for action in ACTIONS if action.where == search), BY_ID["global", "quit"]]
+    path, again, forget, _ = START_ACTIONS
+    some = [BY_ID["global", id_] for id_ in ("search", "help", "quit")]
+    return [replace(BY_ID["list", "select"], title="Open"), some[0], path, again, forget, *some[1:]]
 
 
 IN_VIEWS = "view"

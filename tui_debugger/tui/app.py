@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from rich.console import Console
 from textual.app import App
@@ -23,13 +25,16 @@ if TYPE_CHECKING:
     from textual.await_remove import AwaitRemove
     from textual.dom import DOMNode
     from textual.filter import LineFilter
+    from textual.screen import Screen
     from textual.widget import Widget
 
+    from tui_debugger.diagnose.headline import Headline
     from tui_debugger.model import ProgressFn
     from tui_debugger.session import Session
     from tui_debugger.session.live import LiveSession
     from tui_debugger.sources.base import Changes
     from tui_debugger.tui.live import LiveControl
+    from tui_debugger.tui.start_page import StartPage
 
     OpenSession = Callable[[ProgressFn], Session]
 
@@ -83,6 +88,21 @@ class Runnable(Protocol):
         """Stops, waiting at most so many seconds."""
 
 
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What the start page needs.
+
+    Attributes:
+        directory: where dumps are searched.
+        opening: makes the slow part of opening the dump that is chosen.
+        with_recent: also lists recent dumps that lie elsewhere.
+    """
+
+    directory: Path
+    opening: Callable[[Path], OpenSession]
+    with_recent: bool = True
+
+
 Follow = Callable[["Session", Callable[["Changes"], None]], Runnable]
 
 
@@ -118,6 +138,7 @@ class TdbgApp(App[int]):
 
     Attributes:
         main: the main screen.
+        start_page: the page that comes before it, until a dump is chosen there; None without one.
     """
 
     TITLE = "tdbg"
@@ -128,7 +149,7 @@ class TdbgApp(App[int]):
 
     def __init__(
         self,
-        open_session: OpenSession | None = None,
+        open_session: OpenSession | Start | None = None,
         *,
         live: LiveControl | None = None,
         title: str = "",
@@ -138,11 +159,13 @@ class TdbgApp(App[int]):
         follow: Follow | None = None,
         freeze: Callable[[], None] | None = None,
         config: Config | None = None,
+        judged: Callable[[str, Headline], None] | None = None,
     ) -> None:
         """Reads nothing before the first frame.
 
         Args:
-            open_session: the slow part, called in a worker; raises TdbgError for what people can understand.
+            open_session: the slow part, called in a worker; raises TdbgError for what people can understand. A start
+                page shows first which dumps there are.
             live: shows trainings that run in place of a dump; then there is no ``open_session``.
             title: shown until the run says its name; of trainings where this program listens.
             recommended: True adds the recommended watchpoints, False does not offer them, None asks once.
@@ -152,6 +175,7 @@ class TdbgApp(App[int]):
             freeze: called whenever much was made that stays, in a process whose garbage collector is the screen's own:
                 see ``freeze_objects``.
             config: the user's; None: every default.
+            judged: takes the path of a dump and what was said of it, when the screen is left.
 
         Raises:
             ConfigError: a key in it is taken twice, or for no action.
@@ -166,7 +190,8 @@ class TdbgApp(App[int]):
         self.register_theme(theme.THEME)
         self.theme = "tdbg"
         self.animation_level = "none"
-        self._open_session = open_session
+        self._open_session = None if isinstance(open_session, Start) else open_session
+        self._judged = judged
         self._live = live
         self._make_follower = follow
         self._follower: Runnable | None = None
@@ -175,15 +200,16 @@ class TdbgApp(App[int]):
         self.main = MainScreen(
             title=title, recommended=recommended, rank=rank, step=step, live=live, settled=self._freeze
         )
+        self.start_page = self._make_start_page(open_session) if isinstance(open_session, Start) else None
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Returns what changes colours on their way to the terminal, that of the theme first."""
         filters = super().get_line_filters()
         return filters if self._colors is None else [self._colors, *filters]
 
-    def get_default_screen(self) -> MainScreen:
+    def get_default_screen(self) -> Screen[Any]:
         """Returns the only screen there is at first; an empty one below it would cost a paint of its own."""
-        return self.main
+        return self.start_page or self.main
 
     def on_mount(self) -> None:
         """Starts after the first frame."""
@@ -191,10 +217,24 @@ class TdbgApp(App[int]):
 
     def _start(self) -> None:
         self._freeze()
-        if self._live is not None:
+        if self.start_page is not None:
+            self.start_page.look()
+        elif self._live is not None:
             self.main.wait_for_trainings(self._live)
         elif self._open_session is not None:
             self.main.work.run("open", self._open_session, self._opened, self._unopened)
+
+    def _make_start_page(self, start: Start) -> StartPage:
+        from tui_debugger.tui.start_page import StartPage
+
+        def chosen(path: Path) -> None:
+            self.start_page = None
+            self._open_session = start.opening(path)
+            self.main.run_title = str(path)
+            self.push_screen(self.main)
+            self.call_after_refresh(self._start)
+
+        return StartPage(start.directory, chosen, with_recent=start.with_recent)
 
     def _opened(self, session: Session) -> None:
         self.main.start(session)
@@ -236,10 +276,14 @@ class TdbgApp(App[int]):
         """Stops threads, and closes the session or lets go of trainings; quick, whatever is running."""
         if self._follower is not None:
             self._follower.stop(0.1)
+        if self.start_page is not None:
+            self.start_page.work.close()
         self.main.work.close()
         if self._live is not None:
             self._live.close()
         elif self.main.session is not None:
+            if self._judged is not None and self.main.state.headline is not None:
+                self._judged(self.main.session.info.path, self.main.state.headline)
             self.main.session.close()
 
     async def on_unmount(self) -> None:
@@ -264,13 +308,14 @@ def follow_directory(session: Session, on_change: Callable[[Changes], None]) -> 
 
 
 def run_app(
-    open_session: OpenSession,
+    open_session: OpenSession | Start,
     *,
     title: str = "",
     recommended: bool | None = None,
     rank: int | None = None,
     step: int | None = None,
     config: Config | None = None,
+    judged: Callable[[str, Headline], None] | None = None,
 ) -> int:
     """Runs the screen and returns the exit code: 0, or 2 when the run could not be opened or the screen broke.
 
@@ -285,6 +330,7 @@ def run_app(
         follow=follow_directory,
         freeze=freeze_objects,
         config=config,
+        judged=judged,
     )
     app.run(mouse=config is None or config.mouse)
     return _exit_code(app)

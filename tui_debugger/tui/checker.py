@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from tui_debugger.errors import CancelledError
 from tui_debugger.text.clean import clean
@@ -68,6 +68,7 @@ class Known:
         too_large: bytes that would have to be read, where a check did not start by itself because of that.
         searched_to: the step at which Continue ended.
         unchecked: steps of the run that were not checked, on some rank at least.
+        edition: of the session's results that it is made of; None for those of now.
     """
 
     result: CheckResult | None
@@ -78,6 +79,7 @@ class Known:
     too_large: int = 0
     searched_to: int | None = None
     unchecked: int = 0
+    edition: int | None = None
 
 
 class Checker:
@@ -115,6 +117,8 @@ class Checker:
         self._live = live
         self._announced = True
         self._edition = 0
+        self._asked: frozenset[Pair] = frozenset()
+        self._postponed = False
 
     def handlers(self) -> dict[str, Callable[[], None]]:
         """Returns actions by id."""
@@ -151,8 +155,17 @@ class Checker:
 
     # -- starting --------------------------------------------------------------------------------
 
-    def _run(self, job: Callable[[Report], Known]) -> None:
+    def _run(self, job: Callable[[Report], Known], asked: Sequence[Pair] = ()) -> None:
+        """Starts a check.
+
+        Args:
+            job: does it.
+            asked: the pairs that it comes to, where nothing else happens to them.
+        """
+        self._asked, self._postponed = frozenset(asked), False
         self._context.work.run("check", job, self._take, self._failed)
+        if self._context.state.result is None:
+            self._show_state()
 
     def _check_if_quick(self, wanted: Sequence[Sequence[Pair]]) -> None:
         """Checks the first of some sets of pairs that is quick to check; else says what the last one would cost."""
@@ -166,7 +179,7 @@ class Checker:
                     return known(session, check_parts(session, pairs, report))
             return known(session, too_large=cost)
 
-        self._run(work)
+        self._run(work, wanted[0])
 
     def opened(self) -> None:
         """Checks a small run as a whole; of a large one the current step, when that is quick."""
@@ -199,8 +212,14 @@ class Checker:
         self._context.hits_pane.follow(state.rank, state.step)
         if not pairs or self._nothing_to_check:
             self._show(Known(None, None, None))
+        elif self._context.work.busy("check") and self._asked.issuperset(pairs):
+            self._postponed = True  # the check that runs comes to this step, unless it turns out to be too large
         elif session.fresh(pairs):
-            self._run(lambda report: known(session, session.known(pairs) or check_parts(session, pairs, report)))
+            if state.result is not None and self._edition == session.results_edition:
+                self._show_outdated(state.result)
+                self._show_state()
+            else:
+                self._run(lambda report: known(session, session.known(pairs) or check_parts(session, pairs, report)))
         else:
             self._check_if_quick([pairs])
 
@@ -233,7 +252,7 @@ class Checker:
         else:
             session = self._session
             self._context.state.too_large = 0
-            self._run(lambda report: known(session, check_parts(session, pairs, report)))
+            self._run(lambda report: known(session, check_parts(session, pairs, report)), pairs)
 
     def continue_to_hit(self) -> None:
         """Goes on to the next step with a hit; to the last step when there is none."""
@@ -282,6 +301,10 @@ class Checker:
         else:
             self.checked(found)
         notify_views(self._context.app, ViewChanges())  # what a check found is in open views as well
+        if self._postponed and found.final:
+            self._postponed = False
+            if found.checked is None or not found.checked.cancelled:
+                self.step_reset()
 
     def checked(self, found: Known) -> None:
         """Shows what is known after a check, or after a part of one."""
@@ -372,10 +395,8 @@ class Checker:
         changed = result is not state.result
         state.result, state.tally, state.headline = result, found.tally, found.headline
         state.unchecked = found.unchecked
-        self._edition = self._session.results_edition
-        here = set(self._pairs())
-        outdated = result.outdated if result is not None else frozenset()
-        state.outdated = bool(outdated & here) if self._live is not None else bool(outdated)
+        self._edition = self._session.results_edition if found.edition is None else found.edition
+        self._show_outdated(result)
         if found.checked is not None:
             state.stopped = _stopped_line(found.checked) if found.checked.stopped else ""
         self._show_state(final=found.final)
@@ -383,12 +404,19 @@ class Checker:
         if changed and (result is not None or not self._context.work.busy("check")):
             self._watcher.mark()  # the marks wait for the answer of a check: they need not go and come again
         if changed:
+            self._inspector.count_hits()
             if state.query.hit:
                 self._node_filter.apply_query()
             if state.row >= 0:
                 self._inspector.show_node(state.row)
         if changed and found.final and found.headline is not None and found.headline.hit is not None:
             self._ask_reason(found.headline)
+
+    def _show_outdated(self, result: CheckResult | None) -> None:
+        """Notes whether other watchpoints judged what is shown; of trainings that is what stands at their stops."""
+        outdated = result.outdated if result is not None else frozenset()
+        here = outdated if self._live is None else outdated & set(self._pairs())
+        self._context.state.outdated = bool(here)
 
     def _show_state(self, *, final: bool = True) -> None:
         """Draws what says in which state the hits are."""
@@ -413,6 +441,7 @@ class Checker:
         state = self._context.state
         self._show_state()
         self._context.hits_pane.follow(state.rank, state.step)
+        self._inspector.count_hits()
 
     def _ask_reason(self, about: Headline) -> None:
         """Works out the cause that the headline names; without one it stays as it is."""
@@ -491,6 +520,8 @@ class Checker:
             return "nothing to check yet: ] runs a step"
         if self._nothing_to_check:
             return f"no watchpoint is enabled: {watchpoint_keys()}"
+        if self._context.work.busy("check") and (result is None or not result.hits.findings):
+            return "checking: no hit so far"
         if state.stopped and (result is None or not result.hits.findings):
             return f"no hit so far; {state.stopped}: {key_of('recheck_all')} goes on"
         if result is None:
@@ -641,25 +672,33 @@ def known(session: Session, checked: CheckResult | None = None, *, final: bool =
     """
     from tui_debugger.diagnose.headline import headline
 
+    edition = session.results_edition
     result = session.so_far()
     if result is None:
-        return Known(None, None, None, checked, final, too_large)
+        return Known(None, None, None, checked, final, too_large, edition=edition)
     result.hits.across_ranks()  # the rows of the hit list need it, and it takes as long as there are hits
     run = session.pairs()
     unchecked = len({step for _, step in set(run) - set(result.pairs)})
     answer = headline(result, run, ongoing=session.ongoing) if result.watchpoints else None
-    return Known(result, ResultCounts.of(result), answer, checked, final, too_large, unchecked=unchecked)
+    counts = ResultCounts.of(result)
+    return Known(result, counts, answer, checked, final, too_large, unchecked=unchecked, edition=edition)
+
+
+_REST: Final = 10
+"""Times as long as it took to count what was found nothing is counted: a check of many hits is no counting of them."""
 
 
 def check_parts(session: Session, pairs: Sequence[Pair], report: Report) -> CheckResult:
-    """Checks, telling what was found so far at most four times a second."""
+    """Checks, telling what was found so far at most four times a second; less often where counting it takes long."""
     due = time.monotonic() + MIN_INTERVAL
 
     def collect(_: CheckResult) -> None:
         nonlocal due
-        if time.monotonic() >= due:
+        started = time.monotonic()
+        if started >= due:
             report.partial(known(session, final=False))
-            due = time.monotonic() + MIN_INTERVAL
+            ended = time.monotonic()
+            due = ended + max(MIN_INTERVAL, _REST * (ended - started))
 
     return session.check(pairs, report, collect if len(pairs) > 1 else None)
 

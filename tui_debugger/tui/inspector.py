@@ -191,6 +191,24 @@ class Inspector:
 
         context.work.run("stack", work, done)
 
+    def count_hits(self) -> None:
+        """Counts what was found on the source lines, once per change of results or of the step."""
+        from tui_debugger.tui.panes.stack import LineHits, line_hits
+
+        context, session = self._context, self._session
+        rank, step, result = context.state.rank, context.state.step, context.state.result
+
+        def work(_: Report) -> LineHits:
+            if result is None or not len(result.hits):
+                return LineHits()
+            return line_hits(session.stack_index(rank), len(session.nodes(rank)), result, (rank, step))
+
+        def done(found: LineHits) -> None:
+            if rank == context.state.rank:
+                context.stack_pane.show_hits(found)
+
+        context.work.run("line hits", work, done)
+
     def show_source(self) -> None:
         """Shows the frames of the node (or the line of the run) with the source around them."""
         from tui_debugger.tui.dialogs.pages import SourceScreen

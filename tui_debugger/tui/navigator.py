@@ -190,7 +190,7 @@ class Navigator:
             self._inspector.show_node(state.row)
         if not new_rank and state.query.hit:
             self._node_filter.apply_query()
-        self._watcher.mark()
+        self._watcher.mark_soon()
         self._checker.moved()
 
     def step_by(self, by: int) -> None:

@@ -14,11 +14,13 @@ from tui_debugger.tui.actions import (
     LIVE_ACTIONS,
     LIVE_ONLY,
     LOOK_AGAIN,
+    START_ACTIONS,
     VALUE_ACTIONS,
     VIEW_ACTIONS,
     WHERE,
     Action,
     opening_actions,
+    start_actions,
 )
 from tui_debugger.tui.views.registry import VIEWS
 
@@ -26,6 +28,7 @@ ADJUSTABLE: tuple[Action, ...] = (
     *(action for action in ACTIONS if action.setting),
     *(action for action in LIVE_ACTIONS if action.id in LIVE_ONLY),
     *(action for action in (*VIEW_ACTIONS, LOOK_AGAIN) if action.id not in {each.id for each in ACTIONS}),
+    *START_ACTIONS,
 )
 """Actions whose keys can be chosen, once each."""
 
@@ -99,6 +102,7 @@ def _places(config: Config) -> Iterator[tuple[str, list[Action]]]:
     live = [action for action in LIVE_ACTIONS if action.id in LIVE_ONLY]
     for pane, groups in WHERE.items():
         yield f"in the pane {pane}", [*(action for action in ACTIONS if action.where in groups), *live]
+    yield "on the start page", [*(action for action in ACTIONS if action.where == "list"), *start_actions()]
     common = [*opening_actions(), *VIEW_ACTIONS]
     if config.keys.keys().isdisjoint(action.setting for action in (*common, LOOK_AGAIN)):
         return

@@ -8,9 +8,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from textual.timer import Timer
+
 from tui_debugger.model import NodeKind, NodeSelection, NodeSelector, Watchpoint
 from tui_debugger.text.hits import long_watchpoint_name, selection_words, watchpoint_name
 from tui_debugger.text.numbers import plural
+from tui_debugger.tui import inspector
 from tui_debugger.tui.actions import key_of
 from tui_debugger.tui.cells import CATEGORY_LABELS
 from tui_debugger.tui.panes.nodes import Marks, SpaceTarget, make_marks
@@ -129,6 +132,7 @@ class Watcher:
         self._changed_list = changed
         self._recommended = recommended
         self._covered: Mapping[int, int] = {}
+        self._timer: Timer | None = None
 
     def handlers(self) -> dict[str, Callable[[], None]]:
         """Returns actions by id."""
@@ -427,8 +431,24 @@ class Watcher:
             self._context.state.watchpoint = watchpoint
             self.mark()
 
+    def mark_soon(self) -> None:
+        """Asks for the marks when no key has come for a moment: what a key does itself is on the screen first."""
+        self._stop_timer()
+        self._timer = self._context.set_timer(inspector.QUIET, self.mark)
+
+    @property
+    def pending(self) -> bool:
+        """Tells whether the marks have yet to follow."""
+        return self._timer is not None
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.stop()
+            self._timer = None
+
     def mark(self) -> None:
         """Asks for the marks of the node tree."""
+        self._stop_timer()
         context, session = self._context, self._session
         state = context.state
         rank, step, watchpoint, result = state.rank, state.step, state.watchpoint, state.result

@@ -221,3 +221,111 @@ async def test_it_opens_from_the_hits_and_t_leads_back(open_screen: OpenScreen) 
         row = screen.main.tensors_pane.current
         assert row is not None
         assert row.key.step == 3
+
+
+# -- the sketch ------------------------------------------------------------------------------------
+
+
+def sketch_of(screen: Opened) -> RelationsView:
+    view = screen.app.opened
+    assert isinstance(view, RelationsView)
+    return view
+
+
+def under_cursor(screen: Opened) -> str:
+    related = sketch_of(screen).related
+    assert related is not None
+    return related.key.node.rpartition("/")[2]
+
+
+@pytest.mark.parametrize("size", [WIDE, (120, 40), NARROW])
+async def test_a_key_shows_the_graph_as_boxes_and_lines(size: tuple[int, int], session: Callable[[], Session]) -> None:
+    async with opened(RelationsView(PlainHost(session()), focus_on(session(), "Log-op381", 3)), size) as screen:
+        await screen.press("s")
+        for text in ("Abs-op379", "cst14", "op380", "op381", "op382", "op383", "▶"):
+            assert text in screen.text
+        assert under_cursor(screen) == "Log-op381"
+        assert "┏◆━" in screen.text, "the cursor is seen without colour"
+        assert "✗TO: -Inf 1 of 4" in screen.text
+        screen.check_clean()
+        await screen.press("s")
+        assert lists(screen) == (["ReduceSum-op380"], ["Log-op381"], ["ReduceSum-op382"])
+        assert "▶" not in screen.text
+
+
+async def test_arrows_go_from_box_to_box_and_enter_puts_one_into_the_middle(session: Callable[[], Session]) -> None:
+    host = PlainHost(session())
+    async with opened(RelationsView(host, focus_on(session(), "Log-op381", 3)), NARROW) as screen:
+        await screen.press("s", "left")
+        assert under_cursor(screen) == "ReduceSum-op380"
+        assert "ReduceSum  in:0 of Log-op381" in screen.text
+        await screen.press("h")
+        first = under_cursor(screen)
+        await screen.press("down", "up", "down")
+        assert {first, under_cursor(screen)} <= {"Abs-op379", "cst14"}
+        await screen.press("right", "right", "l")
+        assert under_cursor(screen) == "ReduceSum-op382"
+        await screen.press("enter")
+        assert "2 of 2 visited" in screen.text
+        assert under_cursor(screen) == "ReduceSum-op382"
+        assert "Relations of …/ReduceSum-op382" in screen.text
+        assert "╔" not in screen.text, "the cursor is on the box in the middle"
+        await screen.press("[")
+        assert under_cursor(screen) == "Log-op381"
+        await screen.press("enter", "left", "v", "o", "E")
+        assert [(view, target.key.node.rpartition("/")[2]) for view, target in host.opened] == [
+            ("values", "Log-op381"),
+            *((view, "ReduceSum-op380") for view in ("values", "origin", "explain")),
+        ]
+
+
+async def test_what_only_lists_have_is_said_in_the_sketch(session: Callable[[], Session]) -> None:
+    async with opened(RelationsView(PlainHost(session()), focus_on(session(), "Log-op381", 3)), WIDE) as screen:
+        await screen.press("s", "space")
+        assert "the sketch shows two hops" in screen.text
+        await screen.press("slash")
+        assert "the lists can be searched: s shows them" in screen.text
+        found = sketch_of(screen).extract()
+        assert found is not None
+        assert "║0 Log-op381╟" in found.text
+
+
+async def test_of_many_consumers_some_are_drawn_and_only_those_are_measured(tmp_path: Path) -> None:
+    many = tuple(Node(f"Default/Neg-op{number}", "Neg", (("x", 0),)) for number in range(300))
+    session = opened_session(write_run(tmp_path, {}, graph=Graph(many, ("x",)), inputs=False))
+    async with opened(RelationsView(PlainHost(session), focus_on(session, "x", 0)), NARROW) as screen:
+        with opened_tensor_files() as files:
+            await screen.press("s")
+            drawn = len(sketch_of(screen).sketch.in_sight) - 1
+            assert 2 <= drawn < 12
+            assert f"and {300 - drawn} more" in screen.text
+            assert len(set(files)) <= drawn + 1
+        await screen.resize(200, 50)
+        assert len(sketch_of(screen).sketch.in_sight) == 13
+        assert "and 288 more" in screen.text
+        screen.check_clean()
+
+
+async def test_hostile_names_stay_text_in_the_sketch(tmp_path: Path) -> None:
+    name = "Default/[red]x[/]\x1b[2J\u202e-op1"
+    graph = Graph((Node(name, "Log", (("x", 0),)),), ("x",))
+    session = opened_session(write_run(tmp_path, {}, graph=graph, hidden={name}))
+    for size in (WIDE, NARROW):
+        async with opened(RelationsView(PlainHost(session), focus_on(session, "x", 0)), size) as screen:
+            await screen.press("s", "right")
+            screen.check_clean()
+            assert "-op1" in screen.text
+
+
+async def test_a_click_moves_the_cursor_and_a_second_one_walks(session: Callable[[], Session]) -> None:
+    async with opened(RelationsView(PlainHost(session()), focus_on(session(), "Log-op381", 3)), WIDE) as screen:
+        await screen.press("s")
+        sketch = sketch_of(screen).sketch
+        line = next(y for y, text in enumerate(screen.lines) if "ReduceSum-op382" in text and "▶" in text)
+        at = (screen.lines[line].index("ReduceSum-op382"), line)
+        await screen.pilot.click(offset=at)
+        assert under_cursor(screen) == "ReduceSum-op382"
+        await screen.pilot.click(offset=at, times=2)
+        await screen.pilot.pause()
+        assert sketch.graph is not None
+        assert sketch.graph.tensors[0].key.node.endswith("ReduceSum-op382")

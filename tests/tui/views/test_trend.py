@@ -250,3 +250,18 @@ async def test_from_a_hit_and_to_its_values(open_screen: OpenScreen) -> None:
         await screen.press("escape", "escape")
         await screen.settled()
         assert screen.app.screen is screen.main
+
+
+@pytest.mark.parametrize("size", [WIDE, (120, 40), NARROW])
+async def test_counts_of_nan_are_bars_at_their_steps(session: Session, size: tuple[int, int]) -> None:
+    view, _ = view_of(session, "Default/network-WithLossCell/_backbone-Net/norm-RowNorm/Div-op385", 3)
+    async with opened(view, size) as screen:
+        while view.plots.drawings[0].title != "NaN, Inf":
+            await screen.press("m")
+        plot = view.plots.drawings[0].plot
+        columns = plot.columns(np.arange(6.0)).tolist()
+        high = {x for x, char in enumerate(plot.rows[1]) if char != " "}
+        assert high
+        assert all(abs(x - columns[3]) <= 4 for x in high), "the NaN of step 3 is no slope from step 2 or to step 4"
+        assert all(plot.rows[-1][column] != " " for column in columns), "none at all was found in the others"
+        screen.check_clean()

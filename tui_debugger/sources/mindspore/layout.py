@@ -16,7 +16,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tui_debugger.errors import NotADumpError
+from tui_debugger.errors import NotADumpError, SeveralDumpsError
 from tui_debugger.opener import why_not
 from tui_debugger.sources.registry import Recognised, Sureness
 
@@ -303,9 +303,7 @@ def _find(path: Path) -> Found | Recognised | None:
     if len(below) == 1:
         return Found(below[0], path)
     if below:
-        names = ", ".join(str(root.relative_to(start)) for root in below[:8]) + (", …" if len(below) > 8 else "")
-        several = NotADumpError(f"Several dumps here: {names}", where=str(start), hint="name one of them")
-        return Recognised(start, Sureness.SURE, several)
+        return Recognised(start, Sureness.SURE, SeveralDumpsError(start, below))
     for place in list(start.parents)[:_LEVELS_BESIDE]:
         if _is_root(place):  # beside the ranks, for example a folder with the training script
             return Found(place, path, str(start.relative_to(place)), beside=True)
@@ -345,6 +343,10 @@ class MindSporeReader:
         if isinstance(found, Found):
             return Recognised(found.root, Sureness.POSSIBLE if found.beside else Sureness.SURE)
         return found
+
+    def is_dump(self, directory: Path) -> bool:
+        """Tells whether one of the entries is a rank."""
+        return _is_root(directory)
 
     def open(self, path: Path, store: DiskCache | None = None, notices: Sequence[str] = ()) -> Source:
         """Opens the dump at, around or below a path."""

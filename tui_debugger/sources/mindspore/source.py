@@ -640,6 +640,7 @@ class MindSporeSource:
             framework_version="" if metadata.program else metadata.version,
             device=metadata.device,
             notices=tuple(dict.fromkeys(notices)),
+            framework=metadata.program or (f"MindSpore {version}" if version else "MindSpore"),
         )
 
     @property

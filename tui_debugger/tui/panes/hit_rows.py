@@ -297,7 +297,7 @@ class HitRows:
     def _rows(self) -> Int64:
         """Tensor, place among its ranks (-1: the row of the tensor) of each row; tensor -1 is the heading."""
         count = len(self._first)
-        tensors = np.lexsort((np.arange(count), self.order.keys(self.all)[self._first], self._apart))
+        tensors = np.lexsort((self.order.keys(self.all)[self._first], self._apart))
         rows = np.stack([tensors, np.full(count, -1)])
         judged = count - int(self._apart.sum())
         if judged < count:
@@ -326,6 +326,13 @@ class HitRows:
         rows = np.zeros(len(self._first), np.int64)
         at = np.flatnonzero((self._rows[0] >= 0) & (self._rows[1] < 0))
         rows[self._rows[0, at]] = at
+        return rows
+
+    @cached_property
+    def _row_of_hit(self) -> Int64:
+        """The row of each hit, -1 where it is not shown."""
+        rows = np.full(len(self.all), -1, np.int64)
+        rows[self.shown] = self._row_of[self._tensor]
         return rows
 
     def _tensor_of(self, key: TensorKey) -> int:
@@ -371,16 +378,31 @@ class HitRows:
         return np.sort(self._row_of[hits[self._first]])
 
     @cached_property
+    def counted(self) -> Mapping[int, tuple[int, int]]:
+        """How many findings each step has: in the list, and in the run; steps without any are left out."""
+        listed = np.zeros(len(self.all), np.bool_)
+        listed[self.shown] = True
+        mine = self.all.count_by_step(self.all.found(self.watchpoints) & listed)
+        return {step: (mine.get(step, 0), every) for step, every in self.all.count_by_step(self.all.found()).items()}
+
+    @cached_property
+    def others(self) -> int:
+        """Number of hits in the list that are no findings, and were judged by the watchpoints that count."""
+        listed = len(self.shown) - sum(mine for mine, _ in self.counted.values())
+        return listed - (self.not_judged if self.watchpoints else 0)
+
+    @cached_property
     def not_judged(self) -> int:
         """Number of hits below the heading."""
         return int(self._apart[self._tensor].sum())
 
     def first_at(self, rank: int, step: int | None) -> int:
         """Returns the first finding at a step of a rank, else its first row, else -1."""
-        there = np.flatnonzero(self.all.at(rank, step)[self.shown])
-        rows = self._row_of[self._tensor[there]]
-        found = rows[self.all.found(self.watchpoints)[self.shown[there]]]
-        return int((found if len(found) else rows).min(initial=self.row_count)) if len(there) else -1
+        places = self.all.places_at(rank, step)
+        rows = self._row_of_hit[places]
+        found = rows[(rows >= 0) & self.all.found(self.watchpoints)[places]]
+        rows = found if len(found) else rows[rows >= 0]
+        return int(rows.min()) if len(rows) else -1
 
     def hit(self, index: int) -> Hit | None:
         """Returns the hit that a row shows; a heading has none."""

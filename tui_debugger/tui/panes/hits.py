@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.text import Text
@@ -254,27 +254,19 @@ class HitsPane(Pane):
         """
         if self._result is None or self.rows is None:
             return []
-        import numpy as np
-
-        hits, rows = self._result.hits, self.rows
-        finding, listed = hits.found(), np.zeros(len(hits), np.bool_)
-        listed[rows.shown] = True
-        counted = hits.found(self.filter.watchpoints) & listed
-        others = int(listed.sum() - counted.sum()) - (rows.not_judged if self.filter.watchpoints else 0)
-        step = self._place[1]
-        at_step = hits.step == step
+        rows, step = self.rows, self._place[1]
         filtered = self.filter or self.search_text
 
-        def of(place: npt.NDArray[np.bool_]) -> str:
-            every = int((finding & place).sum())
-            return f"{int((counted & place).sum()):,} of {every:,}" if filtered else f"{every:,}"
+        def of(counts: Iterable[tuple[int, int]]) -> str:
+            mine, every = (sum(each) for each in zip((0, 0), *counts, strict=True))
+            return f"{mine:,} of {every:,}" if filtered else f"{every:,}"
 
         graphs = sorted(self._graphs.get(name, clean(name)) for name in self.filter.graphs)
-        parts = [of(np.ones(len(hits), np.bool_)) + (f" in {rows.tensors:,} rows" if rows.merged else "")]
-        if step is not None and not self.filter.here and len(np.unique(hits.step[finding])) > 1:
-            parts.append(f"at step {step_text(step)}: {of(at_step)}")
+        parts = [of(rows.counted.values()) + (f" in {rows.tensors:,} rows" if rows.merged else "")]
+        if step is not None and not self.filter.here and len(rows.counted) > 1:
+            parts.append(f"at step {step_text(step)}: {of([rows.counted.get(step, (0, 0))])}")
         parts += [f"{rows.not_judged:,} not judged"] if self.filter.watchpoints and rows.not_judged else []
-        parts += [f"{others:,} without a finding"] if others else []
+        parts += [f"{rows.others:,} without a finding"] if rows.others else []
         return [*parts, f"graph {', '.join(graphs)}" if graphs else "", self._state, f"by {self.order.value}"]
 
     @property

@@ -100,19 +100,14 @@ def make_marks(
 
     from tui_debugger.graph.table import NodeFlag
 
-    marked = [np.zeros(len(nodes), np.bool_) for _ in range(4)]
-    if result is not None:
-        hits = result.hits
-        # A table that was just built anew may be shorter than the last check's.
-        found = (hits.node < len(nodes)) & (hits.rank == place[0]) & hits.found()
-        here = hits.at(*place)
-        for mask, which in zip(marked, (here, here & hits.origin, ~here, ~here & hits.origin), strict=True):
-            mask[hits.node[found & which]] = True
+    nothing = np.zeros(len(nodes), np.bool_)
+    # A table that was just built anew may be shorter than the last check's.
+    marked = [nothing] * 4 if result is None else result.hits.found_by_node(*place, len(nodes))
     hit, origin, hit_elsewhere, origin_elsewhere = (tree.any_below(mask) for mask in marked)
     leaves = np.asarray(tree.row)
     flags = np.where(leaves >= 0, nodes.flags[leaves], 0) if len(nodes) else np.zeros(len(leaves), np.uint8)
     return Marks(
-        watch=tree.spread(watched if watched is not None else np.zeros(len(nodes), np.bool_)),
+        watch=tree.spread(watched if watched is not None else nothing),
         hit=hit,
         origin=origin,
         hit_elsewhere=hit_elsewhere,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
@@ -20,8 +20,67 @@ from tui_debugger.tui.widgets.virtual_table import Column, ListRows, VirtualTabl
 if TYPE_CHECKING:
     from tui_debugger.graph.stacks import SourceFile, StackIndex
     from tui_debugger.model import Frame
+    from tui_debugger.session import CheckResult
     from tui_debugger.tui.widgets.search import ListSearch
     from tui_debugger.tui.widgets.text import Cell
+
+
+@dataclass(frozen=True, eq=False)
+class LineHits:
+    """What checks found on the nodes of source lines.
+
+    Attributes:
+        counts: by path and line, of those with any: findings at the step that is shown, origins among them, findings
+            at other steps, origins among those.
+    """
+
+    counts: Mapping[tuple[str, int], tuple[int, int, int, int]] = field(default_factory=dict)
+
+    @cached_property
+    def width(self) -> int:
+        """Cells of the longest text; 0 where there is none."""
+        return max((len(self.text(*line).plain) for line in self.counts), default=0)
+
+    def text(self, path: str, line: int) -> Text:
+        """Returns ``✗12 ◆2 ×30 ◇1``: here, and at other steps, as in the node list; empty where nothing was found."""
+        text = Text(no_wrap=True)
+        glyphs = (theme.HIT_GLYPH, theme.ORIGIN_GLYPH, theme.HIT_ELSEWHERE_GLYPH, theme.ORIGIN_ELSEWHERE_GLYPH)
+        for at, (glyph, count) in enumerate(zip(glyphs, self.counts.get((path, line), ()), strict=False)):
+            if count:
+                text.append(" " if text.plain else "")
+                text.append(f"{glyph}{count:,}", theme.FINDING if at < 2 else theme.DIM)
+        return text
+
+
+def line_hits(index: StackIndex, nodes: int, result: CheckResult, place: tuple[int, int | None]) -> LineHits:
+    """Counts the findings of every source line of a rank, in columns; a finding counts on each line of its stack.
+
+    Args:
+        index: the source lines.
+        nodes: the number of node rows that they are about.
+        result: the findings of the run.
+        place: the rank and step that are shown.
+    """
+    import numpy as np
+
+    lines = [(file.path, line) for file in index.files for line in file.lines]
+    hits = result.hits
+    found = (hits.node < nodes) & (hits.rank == place[0]) & hits.found()
+    if not lines or not found.any():
+        return LineHits()
+    here = hits.at(*place)
+    which = (here, here & hits.origin, ~here, ~here & hits.origin)
+    by_node = np.stack([np.bincount(hits.node[found & each], minlength=nodes) for each in which])
+    rows = np.concatenate([line.rows for _, line in lines])
+    starts = np.cumsum([0, *(len(line.rows) for _, line in lines)])[:-1]
+    counts = np.add.reduceat(by_node[:, rows], starts, axis=1).T
+    return LineHits(
+        {
+            (lines[at][0], lines[at][1].line): (first, origins, others, far)
+            for at in np.flatnonzero(counts.any(axis=1)).tolist()
+            for first, origins, others, far in [counts[at].tolist()]
+        }
+    )
 
 
 @dataclass(frozen=True)
@@ -32,11 +91,13 @@ class SourceLineRows:
         files: number of files.
         entries: file and index into its lines, -1 for the file's own line.
         places: row by key.
+        hits: what was found on the lines.
     """
 
     files: int
     entries: tuple[tuple[SourceFile, int], ...]
     places: dict[Hashable, int]
+    hits: LineHits = field(default_factory=LineHits)
 
     @classmethod
     def of(cls, index: StackIndex) -> SourceLineRows:
@@ -79,17 +140,18 @@ class SourceLineRows:
         return Frame(file.path, line.line, line.code, end_line=line.line, framework=file.framework)
 
     def cells(self, index: int) -> Sequence[Cell]:
-        """Returns a file, or a line with the number of its nodes."""
+        """Returns a file, or a line with what was found on its nodes, and their number."""
         file, number = self.entries[index]
         if number < 0:
             style = theme.DIM if file.framework else theme.STRONG
             return (Text(clean(file.path), style),)
         line = file.lines[number]
         style = theme.DIM if file.framework else theme.NORMAL
-        return Text(str(line.line), theme.DIM), Text(line.code, style), Text(f"{len(line.rows):,}", theme.DIM)
+        hits = [self.hits.text(file.path, line.line)] if self.hits.width else []
+        return [Text(str(line.line), theme.DIM), *hits, Text(line.code, style), Text(f"{len(line.rows):,}", theme.DIM)]
 
 
-def frame_cells(frame: Frame) -> Sequence[Cell]:
+def frame_cells(frame: Frame, hits: LineHits) -> Sequence[Cell]:
     """Returns a row: framework frames are dim, enclosing functions say ``in``, forward frames say ``fwd``."""
     style = theme.DIM if frame.framework else theme.NORMAL
     name = Text(no_wrap=True).append("  " * frame.depth + ("└ " if frame.substack else ""), theme.DIM)
@@ -101,7 +163,15 @@ def frame_cells(frame: Frame) -> Sequence[Cell]:
         code.append("in ", theme.DIM)
         style = theme.DIM
     code.append(clean(frame.code), style)
-    return name, Text(str(frame.line), theme.DIM), code
+    # An enclosing function spans lines, and has none of its own.
+    counts = hits.text(frame.path, 0 if frame.context else frame.line)
+    return [name, Text(str(frame.line), theme.DIM), *([counts] if hits.width else []), code]
+
+
+def _with_hits(columns: tuple[Column, ...], at: int, hits: LineHits) -> tuple[Column, ...]:
+    """Returns columns with that of the hits before one of them, where there are any."""
+    found = (Column("hits", max(hits.width, 4), searched=False),) if hits.width else ()
+    return (*columns[:at], *found, *columns[at:])
 
 
 _COLUMNS = (
@@ -141,6 +211,7 @@ class StackPane(Pane):
         self._frames: tuple[Frame, ...] = ()
         self._reason = "no node selected"
         self._run: SourceLineRows | None = None
+        self._hits = LineHits()
         self._before_search: tuple[bool, object] = (False, None)
 
     def toggle_mode(self) -> None:
@@ -151,8 +222,18 @@ class StackPane(Pane):
 
     def show_run(self, rows: SourceLineRows) -> None:
         """Shows all lines of the run, or those that a search found."""
-        self._run = rows
+        self._run = replace(rows, hits=self._hits)
         if self.whole_run:
+            self._draw()
+
+    def show_hits(self, hits: LineHits) -> None:
+        """Shows what was found on the lines; the cursor stays."""
+        if hits.counts == self._hits.counts:
+            return
+        self._hits = hits
+        if self._run is not None:
+            self._run = replace(self._run, hits=hits)
+        if self._run is not None or not self.whole_run:
             self._draw()
 
     def show_node(self, frames: tuple[Frame, ...], reason: str) -> None:
@@ -199,7 +280,7 @@ class StackPane(Pane):
 
     def _draw(self, *, keep: bool = True) -> None:
         if self.whole_run:
-            self.table.set_columns(_COLUMNS)
+            self._set_columns(_with_hits(_COLUMNS, 1, self._hits))
             searching = bool(self.search_text)
             self.table.set_empty("no line matches" if searching else "the dump has no source lines")
             if self._run is not None:
@@ -207,10 +288,14 @@ class StackPane(Pane):
                 self.set_count(f"of the run · {plural(self._run.files, 'file')}, {plural(self._run.lines, 'line')}")
             return
 
-        self.table.set_columns(_FRAME_COLUMNS)
+        self._set_columns(_with_hits(_FRAME_COLUMNS, 2, self._hits))
         self.table.set_empty(self._reason)
-        self.table.set_rows(ListRows([frame_cells(frame) for frame in self._frames]), keep=keep)
+        self.table.set_rows(ListRows([frame_cells(frame, self._hits) for frame in self._frames]), keep=keep)
         self.set_count("of the node")
+
+    def _set_columns(self, columns: tuple[Column, ...]) -> None:
+        if columns != self.table.columns:
+            self.table.set_columns(columns)
 
     def on_virtual_table_row_highlighted(self, event: VirtualTable.RowHighlighted) -> None:
         """Shows the whole path."""

@@ -1,4 +1,7 @@
-"""Shows a tensor in the middle, what it was made from on the left, what uses it on the right; Enter walks."""
+"""Shows a tensor in the middle, what it was made from on the left, what uses it on the right; Enter walks.
+
+As three lists, or as a sketch of the graph two hops around it.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +21,13 @@ from textual.widget import Widget
 
 from tui_debugger.check.types import TensorRow
 from tui_debugger.diagnose.relations import (
+    Neighbourhood,
     Related,
     Relations,
     Tie,
     consumers,
+    mark_of,
+    neighbourhood,
     producers,
     relations,
     tie_words,
@@ -37,6 +43,8 @@ from tui_debugger.tui.cells import count_cells
 from tui_debugger.tui.dialogs.modal import Line
 from tui_debugger.tui.export import TENSOR_HEADER, Extract, file_stem, tensor_fields
 from tui_debugger.tui.views.registry import ViewTarget
+from tui_debugger.tui.views.relations_sketch import ACTIONS as SKETCH_ACTIONS
+from tui_debugger.tui.views.relations_sketch import GraphSketch
 from tui_debugger.tui.views.view import CHECKED, RUN_CHANGED, SeenResults, View, ViewChanges
 from tui_debugger.tui.widgets.text import Cell, ScopedName, shorten
 from tui_debugger.tui.widgets.virtual_table import Column, LazyRows, VirtualTable
@@ -189,12 +197,8 @@ def cells(item: Item, row: TensorRow, *, middle: TensorKey, graphs: Mapping[str,
 
 
 def _mark(related: Related, row: TensorRow) -> Text:
-    hit = related.hit
-    if hit is not None and hit.origin:
-        return Text(theme.ORIGIN_GLYPH, theme.FINDING)
-    if related.tensor.hit or (row.stats is not None and row.stats.bad):
-        return Text(theme.HIT_GLYPH, theme.FINDING)
-    return Text(theme.UNCERTAIN_GLYPH if related.tensor.uncertain else " ", theme.DOUBT)
+    mark = mark_of(related, row)
+    return Text(mark or " ", theme.DOUBT if mark == theme.UNCERTAIN_GLYPH else theme.FINDING)
 
 
 def _counts(row: TensorRow) -> list[Cell]:
@@ -300,14 +304,24 @@ class RelatedList(VirtualTable):
         self.post_message(self.Left(1))
 
 
+Around = tuple[Relations, Mapping[str, OpenedSide], Neighbourhood | None]
+"""The tensors around a tensor, those that were opened beside it, and what is drawn where a sketch is shown."""
+
+
+def look_around(session: Session, key: TensorKey, progress: ProgressFn, *, sketch: bool) -> Around:
+    """Returns the tensors around a tensor; of nothing is more opened yet."""
+    around = neighbourhood(session, key, progress=progress) if sketch else None
+    return relations(session, key, progress), _NOTHING_OPENED, around
+
+
 def look_again(
-    session: Session, key: TensorKey, sides: Mapping[str, OpenedSide], progress: ProgressFn
-) -> tuple[Relations, Mapping[str, OpenedSide]]:
+    session: Session, key: TensorKey, sides: Mapping[str, OpenedSide], progress: ProgressFn, *, sketch: bool
+) -> Around:
     """Returns the tensors around a tensor, and those that were opened beside it."""
     found = relations(session, key, progress)
     looks = (("producers", producers, found.producers), ("consumers", consumers, found.consumers))
     anew = {name: sides[name].anew(first, partial(_keys_of, look, session, progress)) for name, look, first in looks}
-    return found, anew
+    return found, anew, neighbourhood(session, key, progress=progress) if sketch else None
 
 
 def _keys_of(
@@ -350,6 +364,7 @@ _ACTIONS = (
     SEARCH_VIEW,
     view_action("walk_back", "Back", "backspace [", "The tensor that was in the middle before.", _GROUP),
     view_action("walk_forward", "Forward", "]", "Forward again.", _GROUP),
+    view_action("sketch", "Sketch or lists", "s", "Boxes and lines two hops around the tensor, or the lists.", _GROUP),
     view_action("expand", "One hop more", "space", "Opens or closes what lies one hop beyond the cursor.", _GROUP),
     view_action("values", "Values", "v", "The values of the tensor under the cursor.", _GROUP),
     view_action("main", "Show in the panes", "t", "Goes to the tensor under the cursor on the main screen.", _GROUP),
@@ -368,11 +383,26 @@ _HEADER = (
 )
 
 
+Hints = tuple[tuple[str, str], ...]
+_HINTS_OF_BOTH: Hints = (("v", "values"), ("?", "keys"), ("Esc", "back"))
+_LIST_HINTS: Hints = (
+    *(("← →", "lists"), ("Enter", "walk there"), ("[ ]", "back, forward"), ("s", "sketch"), ("Space", "one hop more")),
+    *_HINTS_OF_BOTH,
+)
+_SKETCH_HINTS: Hints = (
+    ("←↓↑→", "boxes"),
+    ("Enter", "walk there"),
+    ("[ ]", "back, forward"),
+    ("s", "lists"),
+    *_HINTS_OF_BOTH,
+)
+
+
 class RelationsView(View):
-    """Three lists with a cursor each; what is under the cursor is described below."""
+    """Three lists with a cursor each, or a sketch; what is under the cursor is described below."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(_ACTIONS)]
-    OWN_ACTIONS = _ACTIONS
+    OWN_ACTIONS = (*_ACTIONS, *SKETCH_ACTIONS)
     AUTO_FOCUS = "#centre"
     DEFAULT_CSS = """
     RelationsView {
@@ -380,6 +410,8 @@ class RelationsView(View):
         RelatedList { width: 1fr; height: 1fr; padding-right: 1; }
         #centre { width: 0.8fr; }
         #centre, #consumers { border-left: solid $border; }
+        &.-sketch #lists { display: none; }
+        &.-sketch #sketch { display: block; }
         &.-stacked #lists { layout: vertical; }
         &.-stacked RelatedList { width: 1fr; padding-right: 0; }
         &.-stacked #centre { width: 1fr; height: 3; }
@@ -391,10 +423,7 @@ class RelationsView(View):
     }
     """
     heading = "Relations"
-    hints = (
-        *(("← →", "lists"), ("Enter", "walk there"), ("[ ]", "back, forward"), ("Space", "one hop more")),
-        *(("v", "values"), ("?", "keys"), ("Esc", "back")),
-    )
+    hints: Hints = _LIST_HINTS
 
     def __init__(self, host: ViewHost, about: ViewTarget) -> None:
         super().__init__(host, about)
@@ -404,6 +433,7 @@ class RelationsView(View):
         self._items: dict[str, tuple[Item, ...]] = dict.fromkeys(_LISTS, ())
         self._measured: dict[TensorKey, TensorRow] = {}
         self._results = SeenResults(host.session)
+        self._sketching = False
 
     def body(self) -> Iterable[Widget]:
         """Lays out the lists, and what is under the cursor."""
@@ -411,6 +441,7 @@ class RelationsView(View):
             yield RelatedList("made from", "nothing makes it", id="producers")
             yield RelatedList("tensor", "", id="centre")
             yield RelatedList("used by", "nothing uses it, as far as the graph says", id="consumers")
+        yield GraphSketch(id="sketch")
         yield Line(id="detail")
         yield Line(id="source")
 
@@ -429,15 +460,62 @@ class RelationsView(View):
         return self.query_one(f"#{name}", RelatedList)
 
     @property
+    def sketch(self) -> GraphSketch:
+        """The sketch, which is hidden while the lists are shown."""
+        return self.query_one(GraphSketch)
+
+    @property
     def side(self) -> str:
-        """The list that has the focus."""
+        """The list that has the focus, or the one that would have what is under the cursor of the sketch."""
+        if self._sketching:
+            return _LISTS[1 + (self.sketch.hop > 0) - (self.sketch.hop < 0)]
         return next((name for name in _LISTS if self.table(name).has_focus), "centre")
 
     @property
     def item(self) -> Item | None:
-        """The item under the cursor of that list."""
+        """The item under the cursor of that list; None while the sketch is shown."""
+        if self._sketching:
+            return None
         items, at = self._items[self.side], self.table(self.side).cursor_row
         return items[at] if at < len(items) else None
+
+    @property
+    def related(self) -> Related | None:
+        """The tensor under the cursor."""
+        if self._sketching:
+            return self.sketch.related
+        return self.item.related if self.item is not None else None
+
+    def _focus(self) -> None:
+        (self.sketch if self._sketching else self.table("centre")).focus()
+
+    def action_sketch(self) -> None:
+        """Changes between the lists and the sketch."""
+        self._sketching = not self._sketching
+        self.set_class(self._sketching, "-sketch")
+        self.hints = _SKETCH_HINTS if self._sketching else _LIST_HINTS
+        self.set_hints(self.hints)
+        self._focus()
+        key = self._trail.here[0]
+        around = self.sketch.graph
+        if self._sketching and (
+            around is None or self._shown is None or around.tensors[0].key != self._shown.centre.key
+        ):
+            job = partial(neighbourhood, self.host.session, key)
+            self.work("looking around", lambda progress: job(progress=progress), self._draw_anew)
+        self._describe()
+
+    def _draw_anew(self, around: Neighbourhood) -> None:
+        self.sketch.show_graph(around, self._row, keep=False)
+        self._results.note(self._pairs())
+        self._measure()
+
+    def action_search(self) -> None:
+        """Opens the search box of the list that has the focus."""
+        if self._sketching:
+            self.say("the lists can be searched: s shows them", note=True)
+        else:
+            super().action_search()
 
     # -- walking -------------------------------------------------------------------------------------
 
@@ -445,24 +523,25 @@ class RelationsView(View):
         key, _ = trail.here
         if self.outdated:
             self._measured.clear()
-        self.work_anew("looking around", partial(relations, self.host.session, key), partial(self._arrived, trail))
+        job = partial(look_around, self.host.session, key, sketch=self._sketching)
+        self.work_anew("looking around", job, partial(self._arrived, trail))
 
-    def _arrived(self, trail: Trail, found: Relations) -> None:
+    def _arrived(self, trail: Trail, found: Around) -> None:
         self._trail = trail
-        self._take(found, _NOTHING_OPENED)
+        self._take(*found, keep=False)
         for name in _LISTS:
             self._show(name, keep=False)
         self._results.note(self._pairs())
-        self.table("centre").focus()
+        self._focus()
         self._describe()
         self._measure()
 
     def look_again(self) -> None:
         """Reads the same tensor again; open items and the cursor stay, as far as they are there."""
-        job = partial(look_again, self.host.session, self._trail.here[0], dict(self._sides))
+        job = partial(look_again, self.host.session, self._trail.here[0], dict(self._sides), sketch=self._sketching)
         self.work_anew("looking around", job, self._arrived_again)
 
-    def _arrived_again(self, found: tuple[Relations, Mapping[str, OpenedSide]]) -> None:
+    def _arrived_again(self, found: Around) -> None:
         self._measured.clear()
         self._take(*found)
         for name in _LISTS:
@@ -474,7 +553,8 @@ class RelationsView(View):
     def outdated_by(self, changes: ViewChanges) -> str:
         """Counts changes at the steps that are shown, the next one where a parameter is read, and new check results."""
         rank, steps = self._trail.here[0].rank, {step for _, step in self._pairs()}
-        waits = any(item.related.ahead for item in self._items["consumers"])
+        around = self.sketch.graph.tensors if self.sketch.graph is not None else ()
+        waits = any(each.ahead for each in (*(item.related for item in self._items["consumers"]), *around))
         later = waits and any(step > self._trail.here[0].step for step in changes.steps_of(rank))
         if later or rank in changes.ranks or any(of == rank and step in steps for of, step in changes.rewritten):
             return RUN_CHANGED
@@ -483,10 +563,16 @@ class RelationsView(View):
     def _pairs(self) -> set[Pair]:
         """Returns (rank, step) of everything that is shown, also where nothing was dumped yet."""
         rank = self._trail.here[0].rank
-        return {(rank, item.related.key.step) for items in self._items.values() for item in items}
+        around = self.sketch.graph.tensors if self.sketch.graph is not None else ()
+        listed = (item.related for items in self._items.values() for item in items)
+        return {(rank, each.key.step) for each in (*listed, *around)}
 
-    def _take(self, found: Relations, inner: Mapping[str, OpenedSide]) -> None:
-        """Shows other contents; ``inner`` is what is opened in the lists."""
+    def _take(
+        self, found: Relations, inner: Mapping[str, OpenedSide], around: Neighbourhood | None, *, keep: bool = True
+    ) -> None:
+        """Shows other contents; ``inner`` is what is opened in the lists, ``around`` what is drawn."""
+        if around is not None:
+            self.sketch.show_graph(around, self._row, keep=keep)
         self._shown, trail = found, self._trail
         self._sides = {
             "producers": replace(inner["producers"], first=found.producers),
@@ -521,15 +607,16 @@ class RelationsView(View):
             self._walk_to(moved)
 
     @on(VirtualTable.RowSelected)
-    def _chosen(self, event: VirtualTable.RowSelected) -> None:
+    @on(GraphSketch.Chosen)
+    def _chosen(self, event: VirtualTable.RowSelected | GraphSketch.Chosen) -> None:
         event.stop()
-        item = self.item
-        if item is not None and item.related.ahead:
+        related = self.related
+        if related is not None and related.ahead:
             self.say("no later step was dumped: there is nothing to go to", note=True)
-        elif item is None or item.related.key == self._trail.here[0]:
+        elif related is None or related.key == self._trail.here[0] or (self._sketching and not self.sketch.hop):
             self.host.open("values", self.target_here)
         else:
-            self._walk_to(self._trail.walked(item.related.key, item.related.row))
+            self._walk_to(self._trail.walked(related.key, related.row))
 
     @on(RelatedList.Left)
     def _change_list(self, event: RelatedList.Left) -> None:
@@ -545,7 +632,9 @@ class RelationsView(View):
     def action_expand(self) -> None:
         """Opens what lies one hop beyond the cursor."""
         item, name = self.item, self.side
-        if item is None or name == "centre":
+        if self._sketching:
+            self.say("the sketch shows two hops: Enter walks on, s shows the lists", note=True)
+        elif item is None or name == "centre":
             self.say("one hop more: put the cursor on a producer or a consumer", note=True)
         elif item.place in self._sides[name].inner:
             self._open(name, self._sides[name].toggled(item.place))
@@ -585,41 +674,39 @@ class RelationsView(View):
         return self._measured.get(related.tensor.key, related.tensor)
 
     @on(VirtualTable.RowHighlighted)
-    def _moved(self, event: VirtualTable.RowHighlighted) -> None:
+    @on(GraphSketch.Moved)
+    def _moved(self, event: VirtualTable.RowHighlighted | GraphSketch.Moved) -> None:
         event.stop()
         self._describe()
         self._measure()
 
     def _describe(self) -> None:
-        item = self.item
-        if item is None or self._shown is None:
+        related = self.related
+        if related is None or self._shown is None:
             return
-        row = self._row(item.related)
-        key = item.related.key
-        where = where_words(item.related) + self.graph_words(key)
-        name = shorten(key.node, max(self.size.width - cell_len(where) - 4, 16))
-        text = detail(item.related, row, (name, where), upstream=self.side == "producers", maker=self._shown.maker)
+        row = self._row(related)
+        where = where_words(related) + self.graph_words(related.key)
+        name = shorten(related.key.node, max(self.size.width - cell_len(where) - 4, 16))
+        text = detail(related, row, (name, where), upstream=self.side == "producers", maker=self._shown.maker)
         self.query_one("#detail", Line).show(text)
-        self.query_one("#source", Line).show(Content("\n".join(self._source(item))))
+        self.query_one("#source", Line).show(Content("\n".join(self._source(related))))
 
-    def _source(self, item: Item) -> Sequence[str]:
+    def _source(self, related: Related) -> Sequence[str]:
         if self._shown is not None and self.side == "centre":
             return stack_text(self._shown.stack, lines=_FRAMES)
-        nodes, row = self.host.session.nodes(item.related.key.rank), item.related.row
+        nodes, row = self.host.session.nodes(related.key.rank), related.row
         return stack_text(nodes.stack(row), lines=_FRAMES) if 0 <= row < len(nodes) else ()
 
     # -- statistics of what is in sight --------------------------------------------------------------
 
     def _in_sight(self) -> list[TensorRow]:
         """Tensors on the screen that were not measured yet."""
-        found: dict[TensorKey, TensorRow] = {}
-        for name in _LISTS:
+        seen = self.sketch.in_sight if self._sketching else []
+        for name in () if self._sketching else _LISTS:
             table = self.table(name)
-            for item in self._items[name][table.top : table.top + table.page]:
-                row = item.related.tensor
-                if row.index >= 0 and row.key not in self._measured:
-                    found[row.key] = row
-        return [*found.values()]
+            seen += [item.related for item in self._items[name][table.top : table.top + table.page]]
+        rows = {related.tensor.key: related.tensor for related in seen if related.tensor.index >= 0}
+        return [row for key, row in rows.items() if key not in self._measured]
 
     def _measure(self) -> None:
         if self.working:
@@ -632,6 +719,8 @@ class RelationsView(View):
         self._measured.update((row.key, row) for row in rows)
         for name in _LISTS:
             self._show(name)
+        if self.sketch.graph is not None:
+            self.sketch.show_graph(self.sketch.graph, self._row)
         self._describe()
         self._measure()  # what came into sight meanwhile
 
@@ -640,11 +729,11 @@ class RelationsView(View):
     @property
     def target_here(self) -> ViewTarget:
         """The tensor under the cursor."""
-        item = self.item
-        if item is None:
+        related = self.related
+        if related is None:
             key, row = self._trail.here
             return self.about if key == self.about.key else ViewTarget(key, row)
-        related, key = item.related, item.related.tensor.key
+        key = related.tensor.key
         if key == self.about.key:
             return self.about
         row = related.row if key == related.key else self.host.session.nodes(key.rank).find(key.node, key.graph)
@@ -661,18 +750,18 @@ class RelationsView(View):
     # -- what it hands out ---------------------------------------------------------------------------
 
     def extract(self) -> Extract | None:
-        """Returns the three lists as text and as a table."""
+        """Returns the three lists as text and as a table, and the sketch as text where it is shown."""
         found = self._shown
         if found is None:
             return None
-        item = self.item
         from tui_debugger.diagnose.relations import relations_lines
 
         stem = file_stem(found.centre.key, "relations")
         known = with_rows(found, self._row)
-        one = item.related.key.node if item is not None else ""
+        one = self.related.key.node if self.related is not None else ""
+        text = "\n".join([*relations_lines(known), *(["", self.sketch.text] if self._sketching else [])])
         rows = [self._export(name, each) for name in _LISTS for each in self._items[name]]
-        return Extract(stem, "\n".join(relations_lines(known)), one, _HEADER, rows)
+        return Extract(stem, text, one, _HEADER, rows)
 
     def _export(self, name: str, item: Item) -> tuple[object, ...]:
         related, row = item.related, self._row(item.related)

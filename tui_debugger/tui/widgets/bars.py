@@ -94,8 +94,9 @@ class HeaderBar(CachedLines, Widget):
         width = self.size.width
         if y >= len(self._lines):
             return Strip.blank(width, base)
-        left, right = (segments_of(text, base) for text in self._lines[y])
+        answer, right = self._lines[y][0], segments_of(self._lines[y][1], base)
         room = width - 2
+        left = segments_of(_whole_parts(answer, room) if y == _ANSWER else answer, base)
         tail = width_of(right)
         if y == _ANSWER and width_of(left) + _GAP + tail > room:
             right, tail = [], 0
@@ -105,6 +106,12 @@ class HeaderBar(CachedLines, Widget):
         gap = Segment(" " * (_GAP if tail else 0), base)
         edge = Segment(" ", base)
         return Strip([edge, *left, gap, *right, edge]).adjust_cell_length(width, base)
+
+
+def _whole_parts(answer: Text, room: int) -> Text:
+    """Returns an answer without its last part where that would be cut: a number that is cut says something else."""
+    end = answer.plain.rfind(" · ")
+    return answer[:end] + Text(" …", theme.DIM) if end > 0 and answer.cell_len > room else answer
 
 
 class FrameLine(CachedLines, Widget):

@@ -1,0 +1,285 @@
+"""Writes a graph for programs that draw: .dot for graphviz, .mermaid for Markdown pages; findings are coloured.
+
+Nodes that only route values are left out: an edge goes from what made a tensor to what reads it. Names come from a run
+and may hold anything: whatever a grammar could take for its own is written as a number or an escape.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from tui_debugger.graph.table import CONSTANT, NodeTable, edges
+from tui_debugger.model import PARAMETERS, Verdict
+from tui_debugger.session.export_files import fresh_text
+from tui_debugger.session.export_graph import EVERYTHING, GraphPart
+from tui_debugger.text.clean import clean
+from tui_debugger.text.tables import cut_middle
+
+if TYPE_CHECKING:
+    from tui_debugger.check.types import CheckResult
+    from tui_debugger.session.session import Session
+
+LONGEST: Final = 60
+"""Cells of a name in a drawing."""
+_LONGEST_FULL: Final = 160
+"""The same of a name with its scope, where the name alone means several nodes."""
+
+
+class Mark(Enum):
+    """What was found on a node; the values are its sign and the name of its colours."""
+
+    ORIGIN = "◆ ", "origin"
+    FINDING = "✗ ", "finding"
+    DOUBT = "? ", "doubt"
+    NONE = "", ""
+
+    @property
+    def sign(self) -> str:
+        """Stands before the name: a colour is never the only sign."""
+        return self.value[0]
+
+    @property
+    def kind(self) -> str:
+        """The name of its colours."""
+        return self.value[1]
+
+
+COLOURS: Final = {
+    "origin": ("#ff9f1c", "#8a4b00", 3),
+    "finding": ("#ffd9a0", "#b35c00", 1),
+    "doubt": ("#eeeeee", "#b35c00", 1),
+}
+"""What the marks look like: inside, edge, width of the edge."""
+
+
+@dataclass(frozen=True, eq=False)
+class DrawnGraph:
+    """The graph of one rank, ready to be drawn.
+
+    Attributes:
+        rank: number of the rank.
+        nodes: its node table.
+        rows: the node rows to draw, in execution order.
+        marks: what was found on them; others have none.
+        centre: the rows that the drawing is around.
+    """
+
+    rank: int
+    nodes: NodeTable
+    rows: tuple[int, ...]
+    marks: Mapping[int, Mark] = field(default_factory=dict)
+    centre: frozenset[int] = frozenset()
+
+    def edges(self) -> Iterator[tuple[int, int, str]]:
+        """Yields producer, consumer and input slots, in the order of the consumers and of their first such slot."""
+        flow, drawn = edges(self.nodes), set(self.rows)
+        for row in self.rows:
+            start, stop = int(flow.in_ptr[row]), int(flow.in_ptr[row + 1])
+            slots: dict[int, list[int]] = {}
+            for at, producer in enumerate(flow.in_node[start:stop].tolist()):
+                if producer in drawn:
+                    slots.setdefault(producer, []).append(at)
+            for producer, taken in slots.items():
+                yield producer, row, ",".join(map(str, taken))
+
+    def labels(self) -> dict[int, str]:
+        """Returns what stands in each node: its name; with its scope where several are called so."""
+        names = {row: clean(self.nodes.names[row]) for row in self.rows}
+        leaves = Counter(name.rpartition("/")[2] for name in names.values())
+        found = {}
+        for row, name in names.items():
+            leaf = name.rpartition("/")[2]
+            text = cut_middle(leaf, LONGEST) if leaves[leaf] == 1 else cut_middle(name, _LONGEST_FULL)
+            value = self.nodes.constants.get(row, "")
+            text += f" = {cut_middle(clean(value), LONGEST)}" if value and self.is_constant(row) else ""
+            found[row] = self.marks.get(row, Mark.NONE).sign + text
+        return found
+
+    def is_constant(self, row: int) -> bool:
+        """Tells whether a row is a constant."""
+        return self.nodes.op_type(row) == CONSTANT
+
+    def is_parameter(self, row: int) -> bool:
+        """Tells whether a row is a weight or another parameter."""
+        return self.nodes.category_of(row) in PARAMETERS
+
+
+def drawn_graphs(
+    session: Session,
+    ranks: Iterable[int],
+    result: CheckResult | None,
+    part: GraphPart = EVERYTHING,
+) -> Iterator[DrawnGraph]:
+    """Yields the graphs of some ranks, restricted to the nodes in the session's scope.
+
+    Args:
+        session: the run.
+        ranks: which ones.
+        result: what was found; None when nobody looked.
+        part: the nodes that are drawn.
+    """
+    for rank in part.ranks(ranks):
+        nodes = session.nodes(rank)
+        mask = part.mask(session, rank) & ~nodes.structural
+        for row in nodes.constants:
+            mask[row] &= not nodes.orders_only(row)
+        centre = frozenset[int]() if part.around is None else frozenset({part.around[rank]})
+        rows = np.flatnonzero(mask)
+        order = np.where(nodes.order[rows] < 0, np.iinfo(np.int32).max, nodes.order[rows])
+        rows = rows[np.argsort(order, kind="stable")]
+        yield DrawnGraph(rank, nodes, tuple(rows.tolist()), _marks(result, rank, len(nodes)), centre)
+
+
+def _marks(result: CheckResult | None, rank: int, count: int) -> dict[int, Mark]:
+    """Returns the worst that was found on each node, at whatever step."""
+    found: dict[int, Mark] = {}
+    if result is None:
+        return found
+    hits = result.hits
+    here = (hits.rank == rank) & (hits.node < count)
+    for mark, mask in (
+        (Mark.DOUBT, hits.verdict == Verdict.CANNOT_JUDGE),
+        (Mark.FINDING, hits.found()),
+        (Mark.ORIGIN, hits.found() & hits.origin),
+    ):
+        found |= dict.fromkeys(np.unique(hits.node[here & mask]).tolist(), mark)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """What was drawn.
+
+    Attributes:
+        nodes, edges: how many.
+    """
+
+    nodes: int
+    edges: int
+
+
+def write_drawing(graphs: Iterable[DrawnGraph], path: Path, dump: Path, *, force: bool = False) -> Drawing:
+    """Writes graphs as .dot (.gv) or .mermaid (.mmd), by the name of the file.
+
+    Raises:
+        TdbgError: the file exists, lies inside the dump, or cannot be written.
+    """
+    number, lines = [0, 0], _dot if path.suffix.lower() in {".dot", ".gv"} else _mermaid
+    with fresh_text(path, dump, force=force) as file:
+        file.writelines(f"{line}\n" for line in lines(list(graphs), number))
+    return Drawing(*number)
+
+
+_LEGEND: Final = "◆ origin, ✗ finding, ? could not be judged"
+
+
+def _parts(graph: DrawnGraph) -> list[tuple[str, list[int]]]:
+    """Returns the rows by graph."""
+    found: dict[str, list[int]] = {info.name: [] for info in graph.nodes.graphs}
+    for row in graph.rows:
+        found[graph.nodes.graph_of(row).name].append(row)
+    return [(name, rows) for name, rows in found.items() if rows]
+
+
+# -- graphviz --------------------------------------------------------------------------------------
+
+
+def dot_text(text: str) -> str:
+    """Returns a string of the dot language that shows exactly this text, cleaned."""
+    escaped = clean(text).replace("\\", "\\\\").replace('"', '\\"').replace("&", "&amp;")
+    return f'"{escaped}"'
+
+
+def _dot(graphs: list[DrawnGraph], number: list[int]) -> Iterator[str]:
+    several = sum(len(_parts(graph)) for graph in graphs) > 1
+    yield f"// {_LEGEND}"
+    yield "digraph tdbg {"
+    yield '  node [shape=box, style="rounded,filled", fillcolor=white, fontname="Helvetica"];'
+    yield '  edge [fontname="Helvetica", fontsize=10];'
+    for graph in graphs:
+        labels = graph.labels()
+        for name, rows in _parts(graph):
+            if several:
+                yield f"  subgraph cluster_{graph.rank}_{graph.nodes.graph[rows[0]]} {{"
+                yield f"    label={dot_text(f'rank {graph.rank}  {name}')};"
+            for row in rows:
+                number[0] += 1
+                yield f"  n{graph.rank}_{row} [{', '.join(_dot_node(graph, row, labels[row]))}];"
+            if several:
+                yield "  }"
+        for source, target, slots in graph.edges():
+            number[1] += 1
+            yield f"  n{graph.rank}_{source} -> n{graph.rank}_{target} [label={dot_text(f'in:{slots}')}];"
+    yield "}"
+
+
+def _dot_node(graph: DrawnGraph, row: int, label: str) -> Iterator[str]:
+    nodes = graph.nodes
+    yield f"label={dot_text(label)}"
+    yield f"tooltip={dot_text(f'{nodes.op_type(row)}  {nodes.names[row]}')}"
+    if graph.is_constant(row):
+        yield "shape=plaintext"
+    elif graph.is_parameter(row):
+        yield "shape=ellipse"
+    mark = graph.marks.get(row, Mark.NONE)
+    width = 4 if row in graph.centre else COLOURS[mark.kind][2] if mark.kind else 0
+    if mark.kind:
+        inside, edge, _ = COLOURS[mark.kind]
+        yield f'fillcolor="{inside}"'
+        yield f'color="{edge}"'
+    if width:
+        yield f"penwidth={width}"
+
+
+# -- mermaid ---------------------------------------------------------------------------------------
+
+_PLAIN: Final = re.compile(r"[^\w ./:,=+~@◆✗…–()-]|-(?=-)|(?<=-)-")
+"""What mermaid, Markdown or HTML could take for their own."""
+
+
+def mermaid_text(text: str) -> str:
+    """Returns a string of mermaid that shows exactly this text, cleaned."""
+    return '"' + _PLAIN.sub(lambda found: f"#{ord(found[0])};", clean(text)) + '"'
+
+
+MERMAID_EDGES: Final = 500
+MERMAID_CHARACTERS: Final = 50_000
+"""What mermaid draws unless it is told to draw more."""
+
+
+def _mermaid(graphs: list[DrawnGraph], number: list[int]) -> Iterator[str]:
+    several = sum(len(_parts(graph)) for graph in graphs) > 1
+    yield "flowchart TB"
+    yield f"%% {_LEGEND}"
+    for kind, (inside, edge, width) in COLOURS.items():
+        yield f"classDef {kind} fill:{inside},stroke:{edge},stroke-width:{width}px,color:#000000"
+    yield "classDef centre stroke-width:4px"
+    for graph in graphs:
+        labels = graph.labels()
+        for name, rows in _parts(graph):
+            if several:
+                part = f"g{graph.rank}_{graph.nodes.graph[rows[0]]}"
+                yield f"subgraph {part}[{mermaid_text(f'rank {graph.rank}  {name}')}]"
+            for row in rows:
+                number[0] += 1
+                left, right = ("([", "])") if graph.is_parameter(row) else ("[", "]")
+                yield f"n{graph.rank}_{row}{left}{mermaid_text(labels[row])}{right}"
+            if several:
+                yield "end"
+        for source, target, slots in graph.edges():
+            number[1] += 1
+            yield f"n{graph.rank}_{source} -->|{mermaid_text(f'in:{slots}')}| n{graph.rank}_{target}"
+        for row in graph.rows:
+            kind = graph.marks.get(row, Mark.NONE).kind
+            if kind:
+                yield f"class n{graph.rank}_{row} {kind}"
+            if row in graph.centre:
+                yield f"class n{graph.rank}_{row} centre"

@@ -1,0 +1,676 @@
+"""A graph around a box as characters: boxes in layers from left to right, and lines that can be read in one way only.
+
+Pure: whoever knows nodes gives names, marks and edges. A line leaves its box at the name, runs along one column between
+two layers, and ends at a row of its own of the box it feeds; lines that cross are drawn with the vertical one on top,
+and lines of different boxes never touch. What does not fit is left out and counted, never squeezed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from tui_debugger.text.tables import CUT, cut_end, cut_middle, split_name, width_of
+
+LEAST: Final = 8
+"""Cells of the narrowest box: its two sides, and what is left of a name."""
+_COMFORTABLE: Final = 11
+"""Cells that a box should have before another layer is drawn."""
+_MOST: Final = 12
+"""Boxes of a layer at most."""
+_GAP: Final = 7
+"""Cells between two layers, where there is room."""
+_BEYOND: Final = 2
+"""Layers on one side that there may be besides one for each hop: a box that feeds its neighbour stands before it."""
+_WORDS: Final = "producers", "consumers"
+"""What boxes on the left and on the right are."""
+_SWEEPS: Final = 6
+_SHIFTS: Final = (0, 1, -1, 2, -2, 3, -3)
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A box to be drawn.
+
+    Attributes:
+        name: stands in it; cleaned.
+        mark: one character in its upper edge; empty for none.
+        note: stands beside the mark.
+        foot: stands in its lower edge.
+        important: it stays when others are left out.
+    """
+
+    name: str
+    mark: str = ""
+    note: str = ""
+    foot: str = ""
+    important: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """A line from a box to another one, by number; ``label`` stands where it ends."""
+
+    source: int
+    target: int
+    label: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SketchGraph:
+    """What is to be drawn.
+
+    Attributes:
+        boxes: by number.
+        edges: between them; what it takes to reach a box from the middle decides its layer.
+        centre: the box in the middle.
+        hidden: how many more there are that are no boxes, by distance: -1 one hop before the middle.
+        hops: the distance of the farthest box.
+    """
+
+    boxes: Sequence[Box]
+    edges: Sequence[Edge]
+    centre: int = 0
+    hidden: Mapping[int, int] = field(default_factory=dict)
+    hops: int = 2
+
+
+@dataclass(frozen=True, eq=False)
+class Ink:
+    """The characters that a sketch is made of.
+
+    Attributes:
+        edge: corners clockwise from the upper left, a horizontal and a vertical edge, the place where lines leave.
+        centre: the same of the box in the middle.
+        lines: by the sum of their arms.
+        arrow: the end of a line.
+        cut: stands for what is left out of a name.
+        marks: what stands for marks that there are no characters for.
+    """
+
+    edge: str
+    centre: str
+    lines: str
+    arrow: str
+    cut: str
+    marks: Mapping[str, str] = field(default_factory=dict)
+
+
+UNICODE: Final = Ink("┌┐┘└─│├", "╔╗╝╚═║╟", " ╴╶─╷┐┌┬╵┘└┴│┤├┼", "▶", CUT)
+ASCII: Final = Ink("++++-|+", "####=##", " ---|+++|+++|+++", ">", "..", {"◆": "*", "✗": "x"})
+HEAVY: Final = str.maketrans("┌┐┘└─│├╔╗╝╚═║╟", "┏┓┛┗━┃┣" * 2)
+"""Makes the edges of the box under a cursor heavy."""
+LEFT, RIGHT, DOWN, UP = 1, 2, 4, 8
+"""The arms of a line."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedBox:
+    """Where a box is: its first column and row, its size, and its layer (0 in the middle, producers below)."""
+
+    box: int
+    x: int
+    y: int
+    width: int
+    height: int
+    layer: int
+
+
+@dataclass(frozen=True, eq=False)
+class Sketch:
+    """A drawn graph.
+
+    Attributes:
+        cells: rows of cells; a wide character is followed by an empty cell.
+        owners: number of the box that each cell belongs to, -1 for lines and blanks.
+        boxes: those that are drawn.
+        edges: those that are drawn, by number.
+        left_out: edges between drawn boxes that are not, because they lead backwards.
+        beyond: the number of boxes that are farther away than there was room for.
+    """
+
+    cells: tuple[tuple[str, ...], ...]
+    owners: npt.NDArray[np.int16]
+    boxes: tuple[PlacedBox, ...]
+    edges: tuple[int, ...]
+    left_out: tuple[int, ...]
+    beyond: int
+
+    @property
+    def rows(self) -> list[str]:
+        """The rows as text."""
+        return ["".join(row).rstrip() for row in self.cells]
+
+    def box(self, number: int) -> PlacedBox | None:
+        """Returns where a box is; None where it is not drawn."""
+        return next((each for each in self.boxes if each.box == number), None)
+
+    def at(self, x: int, y: int) -> int:
+        """Returns the number of the box at a cell, or -1."""
+        inside = 0 <= y < self.owners.shape[0] and 0 <= x < self.owners.shape[1]
+        return int(self.owners[y, x]) if inside else -1
+
+    def beside(self, number: int, layers: int, rows: int) -> int:
+        """Returns the box that an arrow key leads to from one; the same where there is none.
+
+        Args:
+            number: the box.
+            layers: -1 to the left, 1 to the right, 0 within the layer.
+            rows: -1 up, 1 down.
+        """
+        here = self.box(number)
+        if here is None:
+            return number
+        if not layers:
+            column = sorted((each for each in self.boxes if each.layer == here.layer), key=lambda each: each.y)
+            at = column.index(here) + rows
+            return column[at].box if 0 <= at < len(column) else number
+        there = [each for each in self.boxes if (each.layer - here.layer) * layers > 0]
+        if not there:
+            return number
+        return min(there, key=lambda each: (abs(each.layer - here.layer), abs(each.y - here.y), each.y)).box
+
+
+# -- which boxes, in which layers ------------------------------------------------------------------
+
+
+def layers_of(count: int, edges: Sequence[Edge], centre: int, deepest: int) -> dict[int, int]:
+    """Returns the layer of every box that leads to the one in the middle (below 0), or that it leads to (above 0).
+
+    A box stands before everything that it feeds, where that needs no more than ``deepest`` layers on a side.
+    """
+    found = {centre: 0}
+    for sign in (-1, 1):
+        ways = [(each.target, each.source) if sign < 0 else (each.source, each.target) for each in edges]
+        side, reached = {centre: 0}, {centre}
+        while reached:
+            reached = {to for start, to in ways if start in reached and to not in side and to not in found}
+            depth = max(side.values()) + 1
+            side |= dict.fromkeys(reached, depth)
+        for _ in range(count):
+            moved = False
+            for start, to in ways:
+                if start in side and to in side and to != centre and side[to] <= side[start] < deepest:
+                    side[to], moved = side[start] + 1, True
+            if not moved:
+                break
+        found |= {box: sign * min(depth, deepest) for box, depth in side.items()}
+    return found
+
+
+@dataclass(slots=True)
+class _Item:
+    """What takes rows of a layer: a box, a line that passes it (``box`` -1), or the words about what is left out."""
+
+    box: int
+    layer: int
+    height: int
+    source: int = -1
+    words: str = ""
+    ports: list[tuple[_Item, int]] = field(default_factory=list)
+    """What feeds it and the number of the edge (of a passing line -1), from the top."""
+    y: int = 0
+
+    @property
+    def exit(self) -> int:
+        """The row where lines leave."""
+        return self.y + (1 if self.box >= 0 else 0)
+
+    def port(self, at: int) -> int:
+        """The row where a line arrives."""
+        return self.y + (1 + at if self.box >= 0 else 0)
+
+
+@dataclass(slots=True)
+class _Net:
+    """All lines from one item to the next layer, and the column that they run along (-1: straight on)."""
+
+    source: _Item
+    targets: list[tuple[_Item, int]]
+    track: int = -1
+
+    @property
+    def rows(self) -> list[int]:
+        return [item.port(at) for item, at in self.targets]
+
+    @property
+    def straight(self) -> bool:
+        return self.rows == [self.source.exit]
+
+    @property
+    def span(self) -> tuple[int, int]:
+        rows = [self.source.exit, *self.rows]
+        return min(rows), max(rows)
+
+
+def draw_sketch(graph: SketchGraph, width: int, height: int, *, ink: Ink = UNICODE) -> Sketch:
+    """Draws boxes around one of them; never wider or higher than asked for, and always the one in the middle.
+
+    Args:
+        graph: what is drawn.
+        width: cells.
+        height: lines, three at least.
+        ink: the characters.
+    """
+    layers = layers_of(len(graph.boxes), graph.edges, graph.centre, graph.hops + _BEYOND)
+    left, right = min(layers.values()), max(layers.values())
+    for comfortable in (_COMFORTABLE, LEAST):
+        first, last = left, right
+        while True:
+            for most in range(_MOST, 0, -1):
+                plan = _Plan(graph, layers, (first, last), most, ink)
+                if plan.place(height):
+                    if plan.fit(width, comfortable):
+                        return plan.draw()
+                    break
+            if first == last:
+                break
+            if last >= -first:
+                last -= 1
+            else:
+                first += 1
+    alone = _Plan(SketchGraph(graph.boxes, (), graph.centre), {graph.centre: 0}, (0, 0), 1, ink)
+    alone.place(max(height, 3))
+    alone.fit(max(width, 3), 3)
+    return alone.draw()
+
+
+class _Plan:
+    """One try: so many layers, so many boxes in each."""
+
+    def __init__(
+        self, graph: SketchGraph, layers: Mapping[int, int], span: tuple[int, int], most: int, ink: Ink
+    ) -> None:
+        self.boxes, self.all_edges, self.centre, self.ink = graph.boxes, graph.edges, graph.centre, ink
+        edges = graph.edges
+        self.first, self.last = span
+        more = dict(graph.hidden)
+        shown = self._chosen(layers, most, more)
+        self.edges = [n for n, e in enumerate(edges) if e.source in shown and e.target in shown]
+        self.drawn = [n for n in self.edges if shown[edges[n].source] < shown[edges[n].target]]
+        self.left_out = [n for n in self.edges if n not in set(self.drawn)]
+        self.beyond = sum(not self.first <= layer <= self.last for layer in layers.values())
+        self.layers: dict[int, list[_Item]] = {layer: [] for layer in range(self.first, self.last + 1)}
+        self.nets: dict[int, list[_Net]] = {}
+        self.widths: dict[int, int] = {}
+        self.gaps: dict[int, int] = {}
+        self._items = {box: _Item(box, layer, 3) for box, layer in shown.items()}
+        for item in self._items.values():
+            self.layers[item.layer].append(item)
+        self._connect()
+        self._order()
+        for layer, items in self.layers.items():
+            if more.get(layer, 0) > 0:
+                items.append(_Item(-1, layer, 1, words=f"{more[layer]:,}"))
+
+    def _chosen(self, layers: Mapping[int, int], most: int, more: dict[int, int]) -> dict[int, int]:
+        """Returns the boxes that are drawn, by layer from the middle outwards; counts those that are not."""
+        shown = {self.centre: 0}
+        for sign in (-1, 1):
+            for layer in range(sign, (self.first if sign < 0 else self.last) + sign, sign):
+                there = [box for box, at in layers.items() if at == layer and self._leads(box, shown, sign)]
+                kept = sorted(there, key=lambda box: not self.boxes[box].important)[:most]
+                if len(there) > len(kept):
+                    more[layer] = more.get(layer, 0) + len(there) - len(kept)
+                shown |= {box: layer for box in there if box in kept}
+        return shown
+
+    def _leads(self, box: int, shown: Mapping[int, int], sign: int) -> bool:
+        ends = ((e.source, e.target) if sign < 0 else (e.target, e.source) for e in self.all_edges)
+        return any(mine == box and shown.get(other, sign) * sign >= 0 and other in shown for mine, other in ends)
+
+    def _connect(self) -> None:
+        """Makes the ports, and the items of lines that pass layers."""
+        passing: dict[tuple[int, int], _Item] = {}
+        for number in self.drawn:
+            edge = self.all_edges[number]
+            before, target = self._items[edge.source], self._items[edge.target]
+            for layer in range(before.layer + 1, target.layer):
+                key = (edge.source, layer)
+                if key not in passing:
+                    passing[key] = _Item(-1, layer, 1, source=edge.source, ports=[(before, -1)])
+                    self.layers[layer].append(passing[key])
+                before = passing[key]
+            target.ports.append((before, number))
+        for item in self._items.values():
+            item.height = 2 + max(len(item.ports), 1)
+
+    # -- order within layers -------------------------------------------------------------------------
+
+    def _order(self) -> None:
+        """Orders every layer by where its neighbours are, forth and back, and keeps the order with fewest crossings."""
+        best = self._snapshot()
+        fewest = self._crossings()
+        for sweep in range(_SWEEPS):
+            if not fewest:
+                break
+            forward = sweep % 2 == 0
+            for layer in range(self.first, self.last + 1) if forward else range(self.last, self.first - 1, -1):
+                self._sort(layer, forward=forward)
+            crossings = self._crossings()
+            if crossings < fewest:
+                best, fewest = self._snapshot(), crossings
+        self.layers = best
+        places = {id(item): at for items in best.values() for at, item in enumerate(items)}
+        for items in best.values():
+            for item in items:
+                item.ports.sort(key=lambda port: (places[id(port[0])], port[1]))
+
+    def _snapshot(self) -> dict[int, list[_Item]]:
+        return {layer: list(items) for layer, items in self.layers.items()}
+
+    def _sort(self, layer: int, *, forward: bool) -> None:
+        beside = self.layers.get(layer - 1 if forward else layer + 1, [])
+        place = {id(item): at for at, item in enumerate(beside)}
+        wanted: dict[int, float] = {}
+        for at, item in enumerate(self.layers[layer]):
+            if forward:
+                found = [place[id(source)] for source, _ in item.ports]
+            else:
+                found = [place[id(other)] for other in beside for source, _ in other.ports if source is item]
+            wanted[id(item)] = sum(found) / len(found) if found else float(at)
+        self.layers[layer].sort(key=lambda item: wanted[id(item)])
+
+    def _crossings(self) -> int:
+        total = 0
+        for layer in range(self.first + 1, self.last + 1):
+            place = {id(item): at for at, item in enumerate(self.layers[layer - 1])}
+            lines = [(place[id(s)], at) for at, item in enumerate(self.layers[layer]) for s, _ in item.ports]
+            total += sum((a - c) * (b - d) < 0 for n, (a, b) in enumerate(lines) for c, d in lines[:n])
+        return total
+
+    # -- rows ----------------------------------------------------------------------------------------
+
+    def place(self, height: int) -> bool:
+        """Gives every item its row; False where a layer does not fit."""
+        if any(sum(item.height for item in items) > height for items in self.layers.values()):
+            return False
+        self._stack(0, {}, height)
+        middle = self._items[self.centre]
+        for layer in range(-1, self.first - 1, -1):
+            fed = self.layers[layer + 1]
+            self._stack(layer, {id(s): [] for s in self.layers[layer]} | _rows_fed(fed), height)
+        for layer in range(1, self.last + 1):
+            rows = {id(item): [source.exit for source, _ in item.ports] for item in self.layers[layer]}
+            self._stack(layer, rows, height)
+        base = middle.y + middle.height // 2 - height // 2
+        for items in self.layers.values():
+            _clamp(items, base, height)
+        if not self._route(base, height):
+            return False
+        top = min(item.y for items in self.layers.values() for item in items)
+        for items in self.layers.values():
+            for item in items:
+                item.y -= top
+        self.height = max(item.y + item.height for items in self.layers.values() for item in items)
+        return True
+
+    def _stack(self, layer: int, rows: Mapping[int, list[int]], height: int) -> None:
+        """Puts items below each other, each as near as can be to the rows of what it is connected with."""
+        items = self.layers[layer]
+        spare = height - sum(item.height for item in items)
+        space = 1 if spare >= len(items) - 1 else 0
+        wanted: list[float] = []
+        offset, starts = 0, []
+        for item in items:
+            near = rows.get(id(item), [])
+            shift = (1 if item.box >= 0 else 0) + (len(item.ports) - 1) / 2 * (layer > 0)
+            previous = wanted[-1] if wanted else 0.0
+            starts.append(offset)
+            wanted.append(sum(near) / len(near) - shift - offset if near else previous)
+            offset += item.height + space
+        for item, start, row in zip(items, starts, _rising(wanted), strict=True):
+            item.y = round(row) + start
+
+    # -- lines ---------------------------------------------------------------------------------------
+
+    def _route(self, base: int, height: int) -> bool:
+        """Gives the lines their columns, moving a layer a little where they would lie on top of each other."""
+        order = [*range(-1, self.first - 1, -1), *range(self.last)]
+        for gap in order:  # gap n lies between the layers n and n + 1; the layer farther from the middle moves
+            movable = self.layers[gap if gap < 0 else gap + 1]
+            rows = [item.y for item in movable]
+            for shift in _SHIFTS:
+                for item, y in zip(movable, rows, strict=True):
+                    item.y = y + shift
+                inside = all(base <= item.y and item.y + item.height <= base + height for item in movable)
+                nets = self._nets(gap) if inside else None
+                if nets is not None and _assign(nets):
+                    self.nets[gap] = nets
+                    break
+            else:
+                return False
+        return True
+
+    def _nets(self, gap: int) -> list[_Net]:
+        found: dict[int, _Net] = {}
+        for item in self.layers[gap + 1]:
+            for at, (source, _) in enumerate(item.ports):
+                found.setdefault(id(source), _Net(source, [])).targets.append((item, at))
+        return list(found.values())
+
+    # -- columns -------------------------------------------------------------------------------------
+
+    def fit(self, width: int, comfortable: int) -> bool:
+        """Shares the width among boxes and gaps; False where boxes get less than asked for, or than they need."""
+        for gap in range(self.first, self.last):
+            tracks = max((net.track for net in self.nets[gap]), default=-1) + 1
+            self.gaps[gap] = tracks + 2
+        wanted = {
+            layer: max((self._wanted(item) for item in items), default=LEAST) for layer, items in self.layers.items()
+        }
+        room = width - sum(self.gaps.values())
+        least = sum(min(each, comfortable) for each in wanted.values())
+        if room < least:
+            return False
+        cap = max(wanted.values())
+        while sum(min(each, cap) for each in wanted.values()) > room:
+            cap -= 1
+        self.widths = {layer: min(each, cap) for layer, each in wanted.items()}
+        spare = room - sum(self.widths.values())
+        for gap in sorted(self.gaps, key=lambda gap: self.gaps[gap]):
+            extra = min(max(_GAP - self.gaps[gap], 0), spare // max(len(self.gaps), 1), spare)
+            self.gaps[gap] += extra
+        return True
+
+    def _wanted(self, item: _Item) -> int:
+        if item.box < 0:
+            return max(LEAST, len(f"and {item.words} more")) if item.words else LEAST
+        box = self.boxes[item.box]
+        name = width_of(box.name) + self._labels(item)
+        edges = max(width_of(box.mark + box.note), width_of(box.foot))
+        return max(name, edges, LEAST - 2) + 2
+
+    def _labels(self, item: _Item) -> int:
+        """Cells that the labels of the lines into a box take, with a blank."""
+        return max((width_of(self.all_edges[n].label) + 1 for _, n in item.ports if self.all_edges[n].label), default=0)
+
+    # -- drawing -------------------------------------------------------------------------------------
+
+    def draw(self) -> Sketch:
+        """Draws what was placed and fitted."""
+        x: dict[int, int] = {}
+        at = 0
+        for layer in range(self.first, self.last + 1):
+            x[layer] = at
+            at += self.widths[layer] + self.gaps.get(layer, 0)
+        canvas = _Canvas(at, self.height, self.ink)
+        for gap, nets in self.nets.items():
+            start = x[gap] + self.widths[gap]
+            for net in nets:
+                canvas.net(net, start, start + self.gaps[gap] - 1)
+        placed = []
+        for layer, items in self.layers.items():
+            for item in items:
+                width = self.widths[layer]
+                if item.words:
+                    canvas.write(x[layer], item.y, self._more(item, width))
+                elif item.box < 0:
+                    canvas.through(x[layer], item.y, width)
+                else:
+                    self._draw_box(canvas, item, x[layer])
+                    placed.append(PlacedBox(item.box, x[layer], item.y, width, item.height, layer))
+        return Sketch(canvas.cells, canvas.owners, tuple(placed), tuple(self.drawn), tuple(self.left_out), self.beyond)
+
+    def _more(self, item: _Item, width: int) -> str:
+        texts = (f"and {item.words} more {_WORDS[item.layer > 0]}", f"and {item.words} more", f"+{item.words}")
+        return next((text for text in texts if len(text) <= width), cut_end(texts[-1], width, self.ink.cut))
+
+    def _draw_box(self, canvas: _Canvas, item: _Item, x: int) -> None:
+        box, ink, width = self.boxes[item.box], self.ink, self.widths[item.layer]
+        edge, inner = ink.centre if item.box == self.centre else ink.edge, width - 2
+        mark = ink.marks.get(box.mark, box.mark)
+        head = cut_end(mark + box.note, inner, ink.cut)
+        foot = box.foot if width_of(box.foot) <= inner else ""
+        canvas.write(x, item.y, edge[0] + head + edge[4] * (inner - width_of(head)) + edge[1], item.box)
+        rows = item.height - 2
+        labels = self._labels(item)
+        if width_of(box.name) + labels > inner and (rows < 2 or inner - labels < LEAST - 2):
+            labels = 0  # the name comes first
+        names = self._name_rows(box.name, inner - labels, rows)
+        for row in range(rows):
+            label = self.all_edges[item.ports[row][1]].label if labels and row < len(item.ports) else ""
+            text = label + " " * (labels - width_of(label)) + names[row]
+            canvas.write(x, item.y + 1 + row, edge[5] + text + " " * (inner - width_of(text)) + edge[5], item.box)
+        last = item.y + item.height - 1
+        canvas.write(x, last, edge[3] + edge[4] * (inner - width_of(foot)) + foot + edge[2], item.box)
+        if any(net.source is item for net in self.nets.get(item.layer, ())):
+            canvas.write(x + width - 1, item.exit, edge[6], item.box)
+
+    def _name_rows(self, name: str, width: int, rows: int) -> list[str]:
+        """Returns a name in rows: in two, where one is too short for it."""
+        head, tail = split_name(name)
+        if width_of(name) <= width or rows < 2 or not head or not 0 < width_of(tail) <= width:
+            return [cut_middle(name, width, self.ink.cut), *[""] * (rows - 1)]
+        return [cut_middle(head, width, self.ink.cut), tail, *[""] * (rows - 2)]
+
+
+def _rows_fed(items: Iterable[_Item]) -> dict[int, list[int]]:
+    """Returns the rows at which each item feeds others."""
+    rows: dict[int, list[int]] = {}
+    for item in items:
+        for at, (source, _) in enumerate(item.ports):
+            rows.setdefault(id(source), []).append(item.port(at))
+    return rows
+
+
+def _rising(wanted: Sequence[float]) -> list[float]:
+    """Returns the numbers nearest to some others that never fall (pool adjacent violators)."""
+    pools: list[tuple[float, int]] = []
+    for value in wanted:
+        pools.append((value, 1))
+        while len(pools) > 1 and pools[-2][0] > pools[-1][0]:
+            (one, many), (two, more) = pools[-2:]
+            pools[-2:] = [((one * many + two * more) / (many + more), many + more)]
+    return [value for value, count in pools for _ in range(count)]
+
+
+def _clamp(items: Sequence[_Item], base: int, height: int) -> None:
+    """Moves a layer, of which there is room for all, to between two rows."""
+    least = base
+    for item in items:
+        item.y = max(item.y, least)
+        least = item.y + item.height
+    most = base + height
+    for item in reversed(items):
+        item.y = min(item.y, most - item.height)
+        most = item.y
+
+
+def _assign(nets: Sequence[_Net]) -> bool:
+    """Gives lines columns so that none lies on another; False where that cannot be.
+
+    Where a line leaves on the row on which another arrives, it has to turn before the other one comes.
+    """
+    before: dict[int, set[int]] = {n: set() for n in range(len(nets))}
+    exits = {net.source.exit: n for n, net in enumerate(nets)}
+    for n, net in enumerate(nets):
+        for row in net.rows:
+            other = exits.get(row, n)
+            if other == n:
+                continue
+            if net.straight or nets[other].straight:
+                return False
+            before[n].add(other)
+    waiting = {n for n, net in enumerate(nets) if not net.straight}
+    while waiting:
+        ready = [n for n in waiting if not before[n] & waiting]
+        if not ready:
+            return False
+        for n in sorted(ready, key=lambda n: nets[n].span):
+            low, high = nets[n].span
+            track = max((nets[other].track + 1 for other in before[n]), default=0)
+            while any(
+                other.track == track and other.span[0] <= high and low <= other.span[1]
+                for at, other in enumerate(nets)
+                if at != n and at not in waiting
+            ):
+                track += 1
+            nets[n].track = track
+            waiting.discard(n)
+    return True
+
+
+class _Canvas:
+    def __init__(self, width: int, height: int, ink: Ink) -> None:
+        self._ink = ink
+        self._cells = [[" "] * width for _ in range(height)]
+        self._arms = np.zeros((height, width), np.uint8)
+        self._nets = np.full((height, width), -1, np.int32)
+        self.owners = np.full((height, width), -1, np.int16)
+        self._number = 0
+
+    @property
+    def cells(self) -> tuple[tuple[str, ...], ...]:
+        return tuple(map(tuple, self._cells))
+
+    def write(self, x: int, y: int, text: str, owner: int = -1) -> None:
+        """Writes text; a wide character takes two cells, a mark that combines goes to the one before it."""
+        row = self._cells[y]
+        for character in text:
+            cells = width_of(character)
+            if not cells:
+                row[x - 1] += character
+                continue
+            row[x : x + cells] = [character, *[""] * (cells - 1)]
+            self.owners[y, x : x + cells] = owner
+            x += cells
+
+    def through(self, x: int, y: int, width: int) -> None:
+        """Draws a line that passes a layer."""
+        for at in range(x, x + width):
+            self._cells[y][at] = self._ink.lines[LEFT | RIGHT]
+
+    def net(self, net: _Net, start: int, end: int) -> None:
+        """Draws all lines from one item: ``start`` and ``end`` are the first and the last cell between the layers."""
+        self._number += 1
+        turn = start + 1 + net.track if net.track >= 0 else end
+        self._across(start, turn, net.source.exit, (True, net.track < 0))
+        low, high = net.span
+        for y in range(low, high + 1) if net.track >= 0 else ():
+            self._put(turn, y, (UP if y > low else 0) | (DOWN if y < high else 0))
+        for item, at in net.targets:
+            row = item.port(at)
+            if net.track >= 0:
+                self._across(turn, end, row, (False, True))
+            if item.box >= 0:
+                self._cells[row][end] = self._ink.arrow
+
+    def _across(self, start: int, end: int, y: int, goes_on: tuple[bool, bool]) -> None:
+        """Draws a horizontal line; ``goes_on``: it comes from the left of the first cell, leads on from the last."""
+        for x in range(start, end + 1):
+            left, right = x > start or goes_on[0], x < end or goes_on[1]
+            self._put(x, y, (LEFT if left else 0) | (RIGHT if right else 0))
+
+    def _put(self, x: int, y: int, arms: int) -> None:
+        mine = self._nets[y, x] in (-1, self._number)
+        if mine:
+            arms |= int(self._arms[y, x])
+        elif not arms & (UP | DOWN):
+            return  # the vertical line of another one lies on top
+        self._arms[y, x], self._nets[y, x] = arms, self._number
+        self._cells[y][x] = self._ink.lines[arms]

@@ -1,0 +1,507 @@
+"""The start page: recent dumps and those below a directory, with what is known of each; Enter opens one."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from rich.cells import cell_len
+from rich.style import Style
+from rich.text import Text
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.reactive import Reactive
+from textual.screen import Screen
+from textual.widget import Widget
+
+from tui_debugger.text.clean import clean
+from tui_debugger.text.numbers import age, plural
+from tui_debugger.text.tensors import steps_text
+from tui_debugger.tui import theme
+from tui_debugger.tui.actions import START, START_ACTIONS, start_actions, start_bindings, start_footer
+from tui_debugger.tui.panes.pane import Pane
+from tui_debugger.tui.widgets.bars import FooterBar, HeaderBar
+from tui_debugger.tui.widgets.line_window import CachedLines
+from tui_debugger.tui.widgets.text import Cell, ScopedName, shorten
+from tui_debugger.tui.widgets.virtual_table import Column, LazyRows, VirtualTable
+from tui_debugger.tui.work import MIN_INTERVAL, Delivery, Report, Workers, one_line
+
+if TYPE_CHECKING:
+    from tui_debugger.model import Progress
+    from tui_debugger.session.dumps import KnownDump, LastVerdict, Overview
+
+COLUMNS: Final = (
+    Column("dump", 24, elastic=3, frozen=True),
+    Column("last verdict", 22, elastic=4, searched=False),
+    Column("written", 7, right=True, searched=False),
+    Column("steps", 9, right=True, searched=False),
+    Column("ranks", 5, right=True, searched=False),
+    Column("opened", 6, right=True, searched=False),
+    Column("framework", 16),
+    Column("layout", 10),
+)
+VERDICTS: Final = {"finding": ("✗", theme.FINDING), "clean": ("●", theme.GOOD)}
+"""Glyph and style by the outcome of a verdict."""
+_BESIDE: Final = 55
+"""Cells of the first line that are not the directory's."""
+_LEAST_PATH: Final = 16
+_UNSURE: Final = ("?", theme.DOUBT)
+NOTHING: Final = "no dump found; tdbg listen waits for a training, tdbg demo shows an example"
+
+
+class DumpsPane(Pane):
+    """The list of dumps.
+
+    Attributes:
+        dumps: all of them; a search shows fewer.
+    """
+
+    PANE = START
+
+    def __init__(self, start: Path) -> None:
+        """``start`` is the directory whose dumps have short paths."""
+        super().__init__()
+        self.table = VirtualTable(COLUMNS, empty="looking …", id="dump-table")
+        self.start = os.fspath(start)
+        self.dumps: tuple[KnownDump, ...] = ()
+        self._shown: tuple[KnownDump, ...] = ()
+
+    def set_count(self, text: str) -> None:
+        """Shows text after the title."""
+        self._count = text
+        self._upper.show("Dumps", text)
+
+    def show(self, dumps: tuple[KnownDump, ...]) -> None:
+        """Shows dumps; the cursor stays on its own."""
+        if dumps != self.dumps:
+            self.dumps = dumps
+            self.refresh_rows()
+
+    def refresh_rows(self) -> None:
+        """Applies the search text."""
+        pattern = self.pattern
+        self._shown = tuple(each for each in self.dumps if pattern is None or pattern.test(self._search_text(each)))
+        self.table.set_rows(LazyRows(self._shown, self._cells, lambda each: each.path))
+        self._tell()
+
+    @property
+    def current(self) -> KnownDump | None:
+        """The dump under the cursor."""
+        return self._shown[self.table.cursor_row] if self.table.cursor_row < len(self._shown) else None
+
+    def on_virtual_table_row_highlighted(self, event: VirtualTable.RowHighlighted) -> None:
+        """Says more of the dump under the cursor."""
+        event.stop()
+        self._tell()
+
+    def resized(self) -> None:
+        """More or less of the details fits."""
+        self.call_after_refresh(self._tell)
+
+    def _tell(self) -> None:
+        dump = self.current
+        self.set_count("" if dump is None else with_tilde(dump.path))
+        self.set_detail("" if dump is None else self._detail_of(dump))
+
+    def _detail_of(self, dump: KnownDump) -> str:
+        """Returns the last verdict, and what else is known where there is room."""
+        words = details_of(dump, time.time())
+        whole = " · ".join(words)
+        return whole if not words or cell_len(whole) <= self.size.width - 2 else words[0]
+
+    def _search_text(self, dump: KnownDump) -> str:
+        facts = dump.facts
+        more = "" if facts is None else f"{facts.framework} {facts.layout} {facts.title}"
+        return f"{shown_path(dump.path, self.start)} {more}"
+
+    def _cells(self, dump: KnownDump) -> list[Cell]:
+        facts, recent, now = dump.facts, dump.recent, time.time()
+        broken = dump.gone or (facts is not None and bool(facts.problem))
+        style = theme.DIM if broken else theme.NORMAL
+        path = ScopedName(Text(clean(shown_path(dump.path, self.start)), style, no_wrap=True))
+        verdict = _verdict_cell(recent.verdict if recent is not None else None, dim=broken or dump.outdated)
+        opened = Text("" if recent is None else age(now - recent.opened), theme.DIM)
+        if dump.gone:
+            return [path, verdict, Text("gone", theme.DOUBT), "", "", opened, "", ""]
+        if facts is None:
+            return [path, verdict, Text("…", theme.DIM), "", "", opened, "", ""]
+        if facts.problem:
+            return [path, verdict, Text("?", theme.DOUBT), "", "", opened, Text(clean(facts.problem), theme.DOUBT)]
+        written = theme.NONE if facts.written is None else age(now - facts.written)
+        ranks = str(len(facts.ranks)) if facts.ranks else theme.NONE
+        return [path, verdict, written, _steps(facts.steps), ranks, opened, clean(facts.framework), clean(facts.layout)]
+
+
+def _verdict_cell(verdict: LastVerdict | None, *, dim: bool) -> Text:
+    if verdict is None:
+        return Text(theme.NONE, theme.DIM)
+    glyph, style = VERDICTS.get(verdict.outcome, _UNSURE)
+    words: Style = theme.DIM if dim else theme.NORMAL
+    return Text(f"{glyph} ", theme.DIM if dim else style, no_wrap=True).append(clean(verdict.words), words)
+
+
+def _steps(steps: tuple[int, ...]) -> str:
+    """Returns ``0–5``; with gaps how many there are, which is short."""
+    if not steps:
+        return theme.NONE
+    whole = steps[-1] - steps[0] + 1 == len(steps)
+    span = f"{steps[0]}–{steps[-1]}" if len(steps) > 1 else str(steps[0])
+    return span if whole and len(span) <= 9 else f"{len(steps):,}"
+
+
+def details_of(dump: KnownDump, now: float) -> list[str]:
+    """Returns the last verdict of a dump as a whole, and what is known of it besides."""
+    facts, recent = dump.facts, dump.recent
+    words = []
+    if recent is not None and recent.verdict is not None:
+        verdict = recent.verdict
+        since = "; more was written since" if dump.outdated else ""
+        words.append(f"{verdict.words} (exit code {verdict.exit_code}, {_ago(now - verdict.when)}{since})")
+    elif recent is not None:
+        words.append(f"opened {_ago(now - recent.opened)}, not checked")
+    if dump.gone:
+        words.append(f"gone: {START_ACTIONS[2].main_key} forgets it")
+    elif facts is not None and facts.problem:
+        words.append(facts.problem)
+    elif facts is not None:
+        steps = steps_text(facts.steps) if facts.steps else "no step"
+        ranks = plural(len(facts.ranks), "rank")
+        words.append(
+            " · ".join(filter(None, (facts.title, facts.framework or facts.layout, facts.device, steps, ranks)))
+        )
+    return [clean(word) for word in words if word]
+
+
+def _ago(seconds: float) -> str:
+    text = age(seconds)
+    return "just now" if text == "now" else f"{text} ago"
+
+
+def shown_path(path: str, start: str) -> str:
+    """Returns a path below the start as it is from there, one below the home directory with ``~``."""
+    if path == start:
+        return "."
+    if path.startswith(start.rstrip("/") + "/"):
+        return path[len(start.rstrip("/")) + 1 :]
+    return with_tilde(path)
+
+
+def with_tilde(path: str) -> str:
+    """Returns a path below the home directory with ``~``."""
+    home = os.path.expanduser("~")  # noqa: PTH111 - text; never raises
+    return "~" + path[len(home) :] if home != "/" and path.startswith(home + "/") else path
+
+
+class StartPage(CachedLines, Screen[None]):
+    """Lists dumps while it searches for more.
+
+    Attributes:
+        work: searches, and looks at what is chosen.
+        overview: what is known so far; None before the search began.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = list(start_bindings())
+    # Textual repaints the whole screen whenever the focus moves.
+    focused: Reactive[Widget | None] = Reactive(None, repaint=False)
+    AUTO_FOCUS = ""
+
+    def __init__(self, directory: Path, chosen: Callable[[Path], None], *, with_recent: bool) -> None:
+        """Nothing is looked at before ``look``.
+
+        Args:
+            directory: where dumps are searched.
+            chosen: called with the dump that is to be opened.
+            with_recent: also lists recent dumps that lie elsewhere.
+        """
+        super().__init__()
+        self.work = Workers(self.post_message, self._failed)
+        self.overview: Overview | None = None
+        self._directory = Path(os.path.abspath(directory))  # noqa: PTH100 - keeps links
+        self._chosen = chosen
+        self._with_recent = with_recent
+        self._progress = ""
+        self._before: tuple[KnownDump, ...] = ()
+        self._forgotten: set[str] = set()
+        self.header = HeaderBar()
+        self.pane = DumpsPane(self._directory)
+        self.footer = FooterBar()
+        self.handlers: dict[str, Callable[[], None]] = {
+            "open_path": self._ask_path,
+            "look_for_dumps": self.look,
+            "forget_dump": self._forget,
+            "leave_start": self._leave,
+            "search": self.pane.open_search,
+            "redraw": self._redraw,
+            "help": self._help,
+            "quit": self.app_exit,
+        }
+
+    def compose(self) -> ComposeResult:
+        """Where it looks, the list, the keys."""
+        yield self.header
+        yield self.pane
+        yield self.footer
+
+    def on_mount(self) -> None:
+        """The list has the focus."""
+        self.set_focus(self.pane.table)
+        self._draw()
+
+    def on_resize(self, _: events.Resize) -> None:
+        """The list alone is on the screen: what is said of a row stands in the footer."""
+        self.pane.set_look(active=True, single=True)
+        self.pane.resized()
+        self.call_after_refresh(self._draw)
+
+    # -- searching -------------------------------------------------------------------------------
+
+    def look(self) -> None:
+        """Searches anew; what is known of before stays until then."""
+        directory, with_recent = self._directory, self._with_recent
+
+        def work(report: Report) -> Overview:
+            from tui_debugger.session.dumps import Overview, RecentDumps, overview
+
+            found = told = Overview(os.fspath(directory))
+            due = 0.0
+
+            def tell(progress: Progress | None = None) -> None:
+                """Tells what was found since, now and then, also while nothing is found."""
+                nonlocal told, due
+                if found is not told and time.monotonic() >= due:
+                    report.partial(found)
+                    told, due = found, time.monotonic() + MIN_INTERVAL
+                if progress is not None:
+                    report(progress)
+
+            for more in overview(directory, RecentDumps(), tell, with_recent=with_recent):
+                found = more
+                tell()
+            return found
+
+        self._progress = ""
+        self._before = self.pane.dumps
+        self._forgotten.clear()
+        self.work.run("dumps", work, self._take, self._search_failed, progressed=self._progressed)
+        self._draw()
+
+    def _search_failed(self, error: Exception) -> None:
+        """A mistake of ours: the search is over, and what it found stays."""
+        from tui_debugger.session.dumps import Overview
+
+        found = self.overview or Overview(os.fspath(self._directory))
+        self._take(replace(found, ended=True, notices=("the search ended with an error", *found.notices)))
+        self._failed(error)
+
+    def _progressed(self, progress: Progress) -> None:
+        self._progress = progress.text
+        self._draw()
+
+    def _take(self, found: Overview) -> None:
+        self.overview = found
+        self._show_dumps()
+
+    def _show_dumps(self) -> None:
+        found = self.overview
+        if found is None:
+            return
+        again = {each.path for each in found.dumps}
+        before = () if found.ended else (each for each in self._before if each.path not in again)
+        left = (self._without_recent(each) for each in (*found.dumps, *before))
+        self.pane.table.set_empty(NOTHING if found.ended else "looking …")
+        self.pane.show(tuple(each for each in left if each is not None))
+        self._draw()
+
+    def _without_recent(self, dump: KnownDump) -> KnownDump | None:
+        """Returns what is left of a dump that may have been forgotten since it was looked at."""
+        if dump.recent is None or dump.recent.path not in self._forgotten:
+            return dump
+        return replace(dump, recent=None) if dump.here else None
+
+    @property
+    def _looking(self) -> bool:
+        return self.overview is None or not self.overview.ended or self.work.busy("dumps")
+
+    def _draw(self) -> None:
+        found = self.overview
+        where = shorten(with_tilde(os.fspath(self._directory)), max(self.size.width - _BESIDE, _LEAST_PATH))
+        title = Text("tdbg", theme.GOOD, no_wrap=True).append(f"  dumps below {where}", theme.NORMAL)
+        hint = Text("tdbg listen", theme.STRONG, no_wrap=True).append(" waits for a training", theme.DIM)
+        here = sum(each.here for each in self.pane.dumps)
+        recent = sum(each.recent is not None for each in self.pane.dumps)
+        directories = "" if found is None or not found.looked else _directories(found.looked)
+        answer = Text(no_wrap=True)
+        if self._looking:
+            far = f", {clean(self._progress)}" if self._progress else directories
+            answer.append("▶ looking", theme.GOOD).append(f"{far}  Esc stops", theme.DIM)
+        else:
+            answer.append(plural(here, "dump") + " found", theme.STRONG).append(directories, theme.DIM)
+        counts = Text(f"{recent:,} opened before" if recent else "", theme.DIM, no_wrap=True)
+        notices = found.notices if found is not None else ()
+        more = f" (and {len(notices) - 1:,} more)" if len(notices) > 1 else ""
+        notice = Text(f"! {clean(notices[0])}{more}" if notices else "", theme.DOUBT, no_wrap=True)
+        self.header.show((title, hint), (answer, counts), (notice, Text(no_wrap=True)))
+        self._update_footer()
+
+    # -- keys ------------------------------------------------------------------------------------
+
+    def action_act(self, action: str) -> None:
+        """Does one action of the registry."""
+        self.footer.clear_notice()
+        self.handlers[action]()
+
+    def on_key(self, _: events.Key) -> None:
+        """A message lasts until the next key."""
+        self.footer.clear_notice()
+
+    def on_virtual_table_row_selected(self, event: VirtualTable.RowSelected) -> None:
+        """Enter opens a dump."""
+        event.stop()
+        dump = self.pane.current
+        if dump is not None:
+            self.open(Path(dump.path))
+
+    def open(self, path: Path) -> None:
+        """Opens the dump at a path; of several the list shows those below it."""
+        from tui_debugger.errors import SeveralDumpsError, TdbgError
+
+        def work(_: Report) -> None:
+            from tui_debugger.sources.registry import find_run
+
+            find_run(path)
+
+        def failed(error: Exception) -> None:
+            if isinstance(error, SeveralDumpsError):
+                self._look_below(path)
+            elif isinstance(error, TdbgError):
+                self.footer.say(one_line(error), bad=True)
+            else:
+                self._failed(error)
+
+        self.work.run("choose", work, lambda _: self._leave_to(path), failed, progressed=lambda _: None)
+
+    def _leave_to(self, path: Path) -> None:
+        self.work.close(0)
+        self._chosen(path)
+
+    def _look_below(self, path: Path) -> None:
+        self._directory = Path(os.path.abspath(path))  # noqa: PTH100 - keeps links
+        self._with_recent = False
+        self.pane.start = os.fspath(self._directory)
+        self.pane.clear_search()
+        self.overview = None
+        self.pane.show(())
+        self.look()
+
+    def _ask_path(self) -> None:
+        from tui_debugger.tui.dialogs.prompts import PathPrompt
+
+        def given(text: str | None) -> None:
+            if text is not None:
+                self.open(self._directory / os.path.expanduser(text.strip()))  # noqa: PTH111 - ~ of nobody stays
+
+        note = "a dump, a directory in or above one, or one with several below it"
+        self.app.push_screen(PathPrompt("Open which path?", _path_problem, suffix="/", note=note), given)
+
+    def _forget(self) -> None:
+        dump = self.pane.current
+        if dump is None or dump.recent is None:
+            self.footer.say("it is none of the recent dumps", bad=True)
+            return
+        path = dump.recent.path
+
+        def work(_: Report) -> str:
+            from tui_debugger.session.dumps import RecentDumps
+
+            recent = RecentDumps()
+            recent.forget(path)
+            return "; ".join(recent.problems)
+
+        def done(problem: str) -> None:
+            self.footer.say(problem or f"forgotten: {path}", bad=bool(problem))
+
+        self._forgotten.add(path)
+        self._show_dumps()
+        self.work.run(f"forget {path}", work, done, progressed=lambda _: None)
+
+    def _leave(self) -> None:
+        if self.overview is not None and self._looking and self.work.cancel("dumps"):
+            return
+        if not self.pane.clear_search(back=True):
+            self.app_exit()
+
+    def app_exit(self) -> None:
+        """Leaves the program."""
+        self.app.exit()
+
+    def _redraw(self) -> None:
+        self.refresh(repaint=True, layout=True)
+
+    def _help(self) -> None:
+        from tui_debugger.tui.actions import ACTIONS, SEARCH, SEARCH_BOX
+        from tui_debugger.tui.dialogs.pages import HelpScreen
+
+        listed = (action for action in ACTIONS if action.where in {"list", SEARCH, SEARCH_BOX})
+        self.app.push_screen(HelpScreen((*start_actions(), *listed), conditions=False))
+
+    # -- what others tell ------------------------------------------------------------------------
+
+    def on_delivery(self, message: Delivery) -> None:
+        """A thread hands something to the event loop."""
+        message.deliver()
+
+    def _failed(self, error: Exception) -> None:
+        from tui_debugger.tui.dialogs.modal import ErrorScreen
+        from tui_debugger.tui.work import presentable
+
+        self.app.push_screen(ErrorScreen(presentable(error)))
+
+    def on_pane_searched(self, event: Pane.Searched) -> None:
+        """Keeps what matches."""
+        event.pane.asked()
+        self.pane.refresh_rows()
+        self.pane.searched()
+        self._update_footer()
+
+    def on_pane_search_changed(self, event: Pane.SearchChanged) -> None:
+        """Other keys work now, and what is wrong with a search text is said as long as it is."""
+        if event.wrong:
+            self.footer.say(event.wrong, bad=True)
+        elif event.wrong is not None:
+            self.footer.clear_notice()
+        self._update_footer()
+
+    def on_pane_detail_changed(self, _: Pane.DetailChanged) -> None:
+        """The cursor came to another dump."""
+        self._update_footer()
+
+    def on_descendant_focus(self, _: events.DescendantFocus) -> None:
+        """The search box has other keys."""
+        self._update_footer()
+
+    def _update_footer(self) -> None:
+        shown = start_footer(self.pane.search_keys)
+        self.footer.show([(action.main_key, action.title, action.id) for action in shown])
+        self.footer.show_detail(self.pane.detail)
+
+    def on_footer_bar_pressed(self, event: FooterBar.Pressed) -> None:
+        """A click on a key of the footer."""
+        if event.action == "select":
+            self.pane.table.action_select()
+        elif not self.pane.act_on_search(event.action):
+            self.action_act(event.action)
+
+
+def _directories(count: int) -> str:
+    return ", 1 directory looked at" if count == 1 else f", {count:,} directories looked at"
+
+
+def _path_problem(text: str) -> str | None:
+    if not text.strip():
+        return "type a path"
+    return "no path has a zero byte" if "\0" in text else None
