@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import time
 from pathlib import Path
 from typing import Any
 
@@ -388,3 +389,26 @@ def test_columns_of_a_step_are_arrays(tmp_path: Path) -> None:
     assert {len(column) for column in columns} == {len(step)}
     assert np.all(step.side[step.call == 0] == [int(Side.INPUT), int(Side.OUTPUT)])
     assert json.loads(json.dumps(step.dtypes)) == ["float32"]
+
+
+def test_many_calls_open_nearly_as_fast_as_their_json_is_parsed(tmp_path: Path) -> None:
+    calls: dict[str, Any] = {}
+    construct: dict[str, str | None] = {}
+    for at in range(7_000):
+        module = f"Module.layers.{at}.fc.Linear.forward.0"
+        own = {"parameters": {"weight": tensor(at + 0.7, (3, 3))}}
+        calls[f"Functional.linear.{at}.forward"] = forward([tensor(at), tensor(at + 0.7, (3, 3))], [tensor(at + 1)])
+        calls[module] = forward([tensor(at)], [tensor(at + 1)], **own)
+        calls[f"Functional.linear.{at}.backward"] = backward([tensor(-at - 1)], [tensor(-at - 0.5)])
+        construct |= {f"Functional.linear.{at}.forward": module, module: None}
+    directory = write(tmp_path, calls, construct)
+    parsing = opening = math.inf
+    for _ in range(3):
+        began = time.process_time()
+        for file in directory.glob("*.json"):
+            json.loads(file.read_bytes())
+        parsed = time.process_time()
+        nodes = open_source(tmp_path).nodes(0)
+        parsing, opening = min(parsing, parsed - began), min(opening, time.process_time() - parsed)
+    assert len(nodes) == 4 * 7_000
+    assert opening < 6 * parsing
