@@ -321,6 +321,29 @@ class TestNodes:
             assert not any("slice" in notice for notice in source.info.notices)
 
 
+class TestCommands:
+    @pytest.mark.parametrize("command", ["explain", "show", "relations", "trend"])
+    def test_a_node_that_only_a_later_step_has_is_found(
+        self, dumps: Dumps, capsys: pytest.CaptureFixture[str], command: str
+    ) -> None:
+        path = dumps("msprobe-mix") / "nan"
+        step = () if command == "trend" else ("--step", "1")
+        assert "Torch.log" in run(capsys, command, path, "Torch.log", *step).out
+        unknown = run(capsys, command, path, "Torch.tan", *step)
+        assert unknown.code == 2
+        assert "no node is called" in unknown.err
+
+    def test_the_cause_is_told_by_statistics_alone(self, dumps: Dumps, capsys: pytest.CaptureFixture[str]) -> None:
+        path = dumps("msprobe-mix-2rank-mb-md5")
+        answer = run(capsys, "explain", path, "energy/Torch.log", "--step", "3", "--rank", "0")
+        assert "likely: the logarithm of 0" in answer.out
+
+    def test_all_micro_batches_are_counted(self, dumps: Dumps, capsys: pytest.CaptureFixture[str]) -> None:
+        answer = run(capsys, "steps", dumps("msprobe-mix-2rank-mb-md5"), "--json").json
+        with closing(open_source(dumps("msprobe-mix-2rank-mb-md5"))) as source:
+            assert [each["tensors"] for each in answer["runs"]][:1] == [len(source.tensors(0, 0))]
+
+
 class TestGrowing:
     def test_a_new_step_and_a_step_that_was_being_written(self, dumps: Dumps, tmp_path: Path) -> None:
         whole = dumps("msprobe-mix-2rank-mb-md5") / "dump"
