@@ -64,6 +64,24 @@ def test_a_range_is_judged_where_the_extremes_leave_one_answer(
     assert verdict(EXTREMES, "tensor_range", **params) == expected
 
 
+@pytest.mark.parametrize(
+    ("squares", "mean", "below", "expected"),
+    [
+        (5.0, 0.0, 1e-12, SILENT),  # so many squares below 9 cannot come from such small magnitudes
+        (0.0, 0.1, 1e-12, SILENT),  # nor can this mean
+        (0.0, 0.0, 1e-12, Verdict.CANNOT_JUDGE),
+        (5.0, 0.0, 4.0, Verdict.FINDING),  # no magnitude is as large
+        (5.0, 0.0, 0.08, Verdict.FINDING),  # nor is the root of the mean square
+        (5.0, 0.0, 0.05, Verdict.CANNOT_JUDGE),
+    ],
+)
+def test_a_mean_of_magnitudes_that_nobody_took_lies_between_bounds(
+    squares: float, mean: float, below: float, expected: Verdict | int
+) -> None:
+    stats = replace(EXTREMES, sum_squares=squares, mean=mean)
+    assert verdict(stats, "gradient_vanishing", abs_mean_lt=below) == expected
+
+
 def test_one_nan_leaves_no_range_to_be_judged() -> None:
     bounds = (-9.0, 9.0)
     need = RequiredStats(frozenset({bounds}))

@@ -148,6 +148,8 @@ PLAIN: Final = {"max": "maximum", "min": "minimum", "mean": "mean", "abs_mean": 
 
 Rows = npt.NDArray[np.integer[Any]]
 
+_ROUNDED: Final = 0.01
+"""Relative error of statistics that were recorded in the element type of the tensor, such as bfloat16."""
 SILENT: Final = -1
 """Verdict of a row about which there is nothing to report."""
 
@@ -396,7 +398,12 @@ class ColumnEvaluator:
         with np.errstate(all="ignore"):
             for quantity, value, holds in checks:
                 hit |= _HOLDS[holds](self._quantity(quantity, plan), value)  # NaN never holds
-                if quantity in PLAIN:
+                if quantity == "abs_mean":
+                    sure, decided = self._between(self._abs_mean_bounds, _HOLDS[holds], value)
+                    missing = np.isnan(self._table["abs_mean"])
+                    hit |= missing & sure
+                    known &= ~missing | decided
+                elif quantity in PLAIN:
                     known &= ~np.isnan(self._table[PLAIN[quantity]])
                 elif quantity == "zero_percentage":
                     known &= self._counted | ((holds == "ge") & (self._most_zeros < value))
@@ -413,6 +420,26 @@ class ColumnEvaluator:
         table = self._table
         some: Mask = table["count"] - table["nan"] - table["pos_inf"] - table["neg_inf"] > 0
         return some
+
+    @staticmethod
+    def _between(bounds: tuple[Float64, Float64], holds: _Holds, value: float) -> tuple[Mask, Mask]:
+        """Tells where a quantity between two bounds surely meets a condition, and where it surely does or does not."""
+        low, high = bounds
+        both, neither = holds(low, value) & holds(high, value), ~(holds(low, value) | holds(high, value))
+        decided: Mask = both | (neither & ~np.isnan(low) & ~np.isnan(high))
+        return both, decided
+
+    @property
+    def _abs_mean_bounds(self) -> tuple[Float64, Float64]:
+        """The least and the greatest mean of magnitudes that the other statistics allow, where it was not recorded."""
+        table = self._table
+        peak = np.maximum(np.abs(table["minimum"]), np.abs(table["maximum"]))
+        squares = np.where(table["sum_squares"] > 0, table["sum_squares"], np.nan)  # 0: nobody summed them up
+        count = np.maximum(table["count"], 1)
+        # The sum of squares is at most the greatest magnitude times the sum of magnitudes.
+        low = np.fmax(np.abs(table["mean"]), np.fmax(squares / (count * peak), 0.0)) * (1 - _ROUNDED)
+        high = np.fmin(peak, np.sqrt(squares / count)) * (1 + _ROUNDED)
+        return low, high
 
     @cached_property
     def _counted(self) -> Mask:
