@@ -37,6 +37,7 @@ ELSEWHERE = {
     "text/writer.py:open_streams": "/dev/null, for a stream that the process was not given",
     "text/writer.py:abandon": "/dev/null, for an output that is gone",
     "stats/archive.py:FileBytes": "reads and maps what is open",
+    "stats/archive.py:MemberFile": "maps a temporary file of its own",
     "stats/archive.py:temporary_array": "maps a temporary file of its own",
 }
 NAMES = {"read_text", "read_bytes", "memmap", "fromfile", "genfromtxt", "loadtxt", "mmap", "FileIO"}
