@@ -40,6 +40,8 @@ class NodeFlag(IntFlag):
     """Load, Depend, UpdateState, MakeTuple, TupleGetItem ...: never has files."""
     LISTED = 8
     """The execution-order file lists it: its position is known, not guessed."""
+    PARTIAL = 32
+    """It may be made of more than its recorded inputs, such as the weights of a module."""
 
 
 @dataclass(frozen=True, slots=True)
