@@ -374,6 +374,10 @@ class TorchDumpSource:
         """Lists the tensors of a step."""
         raise NotImplementedError
 
+    def _own(self, files: tuple[str, ...]) -> tuple[str, ...]:
+        """Returns those of the files of a step that hold nothing of another one."""
+        return files
+
     def _told(self) -> Iterable[str]:
         """The notices that depend on what was listed."""
         return ()
@@ -400,7 +404,7 @@ class TorchDumpSource:
             (rank, step)
             for rank, steps in self._layout.files.items()
             for step, files in steps.items()
-            if files and _is_inside(files[0], given)
+            if any(_is_inside(file, given) for file in self._own(files))
         ]
         ranks, steps = {rank for rank, _ in inside}, {step for _, step in inside}
         if len(ranks) != 1:

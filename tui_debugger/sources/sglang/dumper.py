@@ -167,7 +167,8 @@ class DumperSource(TorchDumpSource):
             around.setdefault(module, module in outer)
         contexts = _contexts(found)
         self._paired = self._paired or any(
-            each.gradient and each.context != context for each, context in zip(found, contexts, strict=True)
+            each.gradient and each.module is None and each.context != context
+            for each, context in zip(found, contexts, strict=True)
         )
         for each, context in zip(found, contexts, strict=True):
             saved = self._look(rank, each, looked)

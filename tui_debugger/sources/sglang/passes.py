@@ -79,6 +79,9 @@ class PassSource(TorchDumpSource):
         if found:
             layout.files[rank] = {step: (file, found.get(step + 1, "")) for step, file in found.items()}
 
+    def _own(self, files: tuple[str, ...]) -> tuple[str, ...]:
+        return files[:1]
+
     def _told(self) -> list[str]:
         return [
             f"the last pass of rank {rank} lacks {lacking}: their outputs are written with the next pass"
