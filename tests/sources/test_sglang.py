@@ -24,6 +24,7 @@ from tests.linked import linked, own
 from tests.opened_files import opened_tensor_files
 from tests.sources.conformance import SourceConformance
 from tests.stats.test_torch_file import damaged
+from tests.tui.driver import opened
 from tui_debugger.errors import NotADumpError, UnreadableTensorError
 from tui_debugger.model import Category, Side
 from tui_debugger.sources import open_source
@@ -434,3 +435,9 @@ def test_damaged_files_leave_the_others_readable(root: Path, tmp_path: Path, nam
         victim.write_bytes(whole[victim])
     assert count // 30 < unread <= count // 3
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 300_000
+
+
+async def test_a_dump_opens_on_screen_with_its_origin(root: Path) -> None:
+    async with opened(root / "sglang-2rank") as driver:
+        await driver.until(lambda: "energy" in driver.text)
+        assert driver.session.info.layout == "SGLang dumper"

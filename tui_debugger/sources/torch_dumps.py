@@ -370,7 +370,7 @@ class TorchDumpSource:
         """Looks for the files of steps, by names only."""
         raise NotImplementedError
 
-    def _list(self, rank: int, step: int, files: tuple[str, ...]) -> Listing:
+    def _list(self, rank: int, step: int, files: tuple[str, ...], progress: ProgressFn) -> Listing:
         """Lists the tensors of a step."""
         raise NotImplementedError
 
@@ -517,7 +517,7 @@ class TorchDumpSource:
         if known is not None:
             return known
         progress(Progress(0, 0, f"listing step {step}"))
-        listing = self._list(rank, step, self._layout.files[rank][step])
+        listing = self._list(rank, step, self._layout.files[rank][step], progress)
         if not listing.tensors and not listing.parts:
             where = os.path.relpath((self._layout.files[rank][step] or (str(self._root),))[0], self._root)
             listing.parts.append(UnreadablePart(where, f"no tensor in step {step}", rank, step))

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tui_debugger.errors import UnreadableTensorError
-from tui_debugger.model import Side, UnreadablePart
+from tui_debugger.model import ProgressFn, Side, UnreadablePart
 from tui_debugger.notes import NO_NOTES, RunNotes
 from tui_debugger.opener import read_lines, why_not
 from tui_debugger.sources.megatron.layout import ACTIVATIONS, DGRADS, FILE, ITERATION, KINDS, TOKENS, WGRADS
@@ -105,7 +105,7 @@ class MegatronSource(TorchDumpSource):
         """The tokens that each expert got, by layer."""
         return self._notes.get(rank, NO_NOTES)
 
-    def _list(self, rank: int, step: int, files: tuple[str, ...]) -> Listing:
+    def _list(self, rank: int, step: int, files: tuple[str, ...], progress: ProgressFn) -> Listing:  # noqa: ARG002 - few files
         listing = Listing(state=state_of_files(files))
         for path in files:
             kind = os.path.relpath(path, self._root).split(os.sep, 1)[0]

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tui_debugger.errors import UnreadableTensorError
-from tui_debugger.model import Side, UnreadablePart
+from tui_debugger.model import Progress, ProgressFn, Side, UnreadablePart
 from tui_debugger.opener import why_not
 from tui_debugger.sources.sglang.layout import STEP_TAGS, SUFFIX, is_tagged, read_tags
 from tui_debugger.sources.torch_dumps import (
@@ -55,6 +55,7 @@ _PAIRED: Final = (
     "gradients carry no layer_id or the like: of several with one name the first is of what was recorded last"
 )
 _TOLD: Final = 8
+_PROGRESS_EVERY: Final = 256
 _LONG: Final = 200
 _LARGEST: Final = 1 << 40
 
@@ -156,7 +157,7 @@ class DumperSource(TorchDumpSource):
             told = [f"{name} ({what})" for name, what in sorted(self._others.items())]
             yield "no tensors, and not judged: " + ", ".join(told[:_TOLD]) + (", …" if len(told) > _TOLD else "")
 
-    def _list(self, rank: int, step: int, files: tuple[str, ...]) -> Listing:  # noqa: ARG002 - names say it
+    def _list(self, rank: int, step: int, files: tuple[str, ...], progress: ProgressFn) -> Listing:
         listing = Listing()
         looked: list[str] = []
         found = sorted((_tags_of(path) for path in files), key=lambda each: (each.index, each.path))
@@ -170,7 +171,9 @@ class DumperSource(TorchDumpSource):
             each.gradient and each.module is None and each.context != context
             for each, context in zip(found, contexts, strict=True)
         )
-        for each, context in zip(found, contexts, strict=True):
+        for at, (each, context) in enumerate(zip(found, contexts, strict=True)):
+            if at % _PROGRESS_EVERY == 0:
+                progress(Progress(at, len(found), f"listing step {step}"))
             saved = self._look(rank, each, looked)
             scope = "/".join(f"{name}={value}" for name, value in context)
             for number, member in enumerate(saved.members):

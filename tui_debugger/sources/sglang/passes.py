@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from tui_debugger.errors import UnreadableTensorError
-from tui_debugger.model import Side, UnreadablePart
+from tui_debugger.model import ProgressFn, Side, UnreadablePart
 from tui_debugger.opener import why_not
 from tui_debugger.sources.sglang.layout import PASS, PASS_RANK
 from tui_debugger.sources.torch_dumps import Layout, Listing, Recorded, TorchDumpSource, module_tensor, state_of_files
@@ -88,7 +88,7 @@ class PassSource(TorchDumpSource):
             for rank, lacking in self._lacking.items()
         ]
 
-    def _list(self, rank: int, step: int, files: tuple[str, ...]) -> Listing:
+    def _list(self, rank: int, step: int, files: tuple[str, ...], progress: ProgressFn) -> Listing:  # noqa: ARG002 - few files
         listing = Listing(state=state_of_files(path for path in files if path))
         where = os.path.relpath(files[0], self._root)
         own = self._read_pass(files[0], rank, step, listing)
