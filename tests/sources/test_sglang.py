@@ -320,10 +320,10 @@ class TestOrigins:
         assert all(name.startswith("Gradients/") and name.endswith(("weight", "bias")) for name in names)
         alone = run(capsys, "origin", root / "sglang-2rank", "--rank", 1)
         assert alone.code == 1
-        assert "first known bad: rank 1, step 3  (ParameterGrad)" in alone.out
+        assert "first known bad: rank 1, step 3, model  (ParameterGrad)" in alone.out
         both = run(capsys, "origin", root / "sglang-2rank")
-        assert "rank 0 was first: step 3#2, energy" in both.out
-        assert "rank 1: step 3, Gradients/" in both.out
+        assert "rank 0 was first: step 3#2, model, energy" in both.out
+        assert "rank 1: step 3, model, Gradients/" in both.out
 
     def test_the_embedding_stays_finite_where_everything_else_is_bad(self, root: Path) -> None:
         """Its gradient of the padding is dropped."""
@@ -355,6 +355,29 @@ class TestOrigins:
         assert "bad tensors at step 3, but no origin; first known bad: model.energy" in passes.out
         assert run(capsys, "check", root / "sglang-pass", "--step", "0-2").code == 0
         assert run(capsys, "check", root / "sglang-tp").code == 0
+
+
+class TestChanges:
+    def test_a_parameter_is_compared_with_the_last_one_that_was_recorded(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """Parameters are recorded at some steps only: of the first of these nothing is known to have been before."""
+        for step in range(5):
+            torch.save({"value": torch.ones(2)}, tmp_path / f"step={step}___rank=0___dump_index={step}___name=x.pt")
+        for step, value in ((1, 1.0), (3, 1.0), (4, 2.0)):
+            name = f"step={step}___rank=0___dump_index={9 + step}___name=param__fc.weight.pt"
+            torch.save({"value": torch.full((2,), value)}, tmp_path / name)
+        source = open_source(tmp_path)
+        root = source.nodes(0).graph_of(source.nodes(0).find("x")).root_id
+        source.tensors(0, 1)
+        nodes = source.nodes(0)
+        own = nodes.graph_of(nodes.find("fc.weight")).root_id
+        assert [source.previous_run(0, own, step) for step in (1, 3, 4)] == [None, (1, 0), (3, 0)]
+        assert source.previous_run(0, root, 4) == (3, 0)
+        answer = run(capsys, "check", tmp_path, "--watch", "WNC @ category=weight", "--json")
+        (watchpoint,) = answer.json["watchpoints"]
+        assert [watchpoint[name] for name in ("findings", "not_comparable", "cannot_judge")] == [1, 1, 0]
+        assert [hit["step"] for hit in answer.json["hits"]] == [1, 3]  # the first one says: not comparable
 
 
 class TestPasses:

@@ -45,9 +45,11 @@ from tui_debugger.stats.records import Specs
 if TYPE_CHECKING:
     from tui_debugger.graph.messages import ParsedGraph
 
-GRAPH: Final = "recorded"
-"""The name of the one graph that all nodes are in."""
+GRAPH: Final = "model"
+"""The graph of all nodes but parameters."""
 ROOT: Final = 0
+PARAMETERS, PARAMETERS_ROOT = "parameters", 1
+"""The graph of parameters: they are often recorded at some steps only, and have a step before of their own."""
 NO_EDGES: Final = (
     "no edges: origins are the first bad in order, but modules without weights whose recorded inputs are clean"
 )
@@ -177,12 +179,14 @@ class Layout:
 
     Attributes:
         files: what is looked at to list a step of a rank, by rank and step.
+        parameters: the steps of a rank that recorded parameters.
         parts: what could not be looked at.
         directories: where new files appear.
         notices: what was assumed.
     """
 
     files: dict[int, dict[int, tuple[str, ...]]] = field(default_factory=dict)
+    parameters: dict[int, set[int]] = field(default_factory=dict)
     parts: list[UnreadablePart] = field(default_factory=list)
     directories: list[str] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
@@ -282,9 +286,12 @@ class _RankNodes:
             if each.node not in self._rows:
                 before = fresh[each.node].outputs if each.node in fresh else 1
                 outputs = max(before, each.slot + 1 if each.side is Side.OUTPUT else 1)
-                fresh[each.node] = FileNode(GRAPH, ROOT, each.node, each.path, each.kind, outputs)
+                graph = (PARAMETERS, PARAMETERS_ROOT) if each.kind == PARAMETER else (GRAPH, ROOT)
+                fresh[each.node] = FileNode(*graph, each.node, each.path, each.kind, outputs)
         if fresh:
             self.table, numbers = append_nodes(self.table, fresh.values())
+            graphs = tuple(replace(each, is_root=True) for each in self.table.graphs)
+            self.table = replace(self.table, graphs=graphs)
             self._rows.update(zip(fresh, numbers.tolist(), strict=True))
             self._place(tensors, fresh)
         self._flag(tensors)
@@ -420,11 +427,15 @@ class TorchDumpSource:
         return list(self._layout.files.get(rank, ()))
 
     def history(self, rank: int) -> Sequence[GraphRun]:
-        """One run for each step: micro-batches are rounds of its nodes."""
-        steps = self.steps(rank)
-        return tuple(
-            GraphRun(step, ROOT, GRAPH, True, turn=turn) for step, turn in zip(steps, turns(steps), strict=True)
-        )
+        """One run for each step, and one of the parameters where there are any; micro-batches are rounds of nodes."""
+        parameters = self._layout.parameters.get(rank, set())
+        runs = [
+            run
+            for step in self.steps(rank)
+            for run in [(step, ROOT, GRAPH), (step, PARAMETERS_ROOT, PARAMETERS)][: 1 + (step in parameters)]
+        ]
+        by_turn = zip(runs, turns([step for step, _, _ in runs]), strict=True)
+        return tuple(GraphRun(*run, has_data=True, turn=turn) for run, turn in by_turn)
 
     def previous_run(
         self,
@@ -433,8 +444,9 @@ class TorchDumpSource:
         step: int,
         round: int = 0,  # noqa: A002 - see base.Source
     ) -> tuple[int, int] | None:
-        """The step before, and of that the same round."""
-        before = [each for each in self.steps(rank) if each < step] if root_graph == ROOT else []
+        """The step before, and of that the same round; for parameters the last step before that recorded them."""
+        held = {ROOT: self.steps(rank), PARAMETERS_ROOT: sorted(self._layout.parameters.get(rank, ()))}
+        before = [each for each in held.get(root_graph, ()) if each < step]
         return (before[-1], round) if before else None
 
     def unreadable(self) -> Sequence[UnreadablePart]:

@@ -18,7 +18,7 @@ from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.model import ProgressFn, Side, UnreadablePart
 from tui_debugger.notes import NO_NOTES, RunNotes
 from tui_debugger.opener import read_lines, why_not
-from tui_debugger.sources.megatron.layout import ACTIVATIONS, DGRADS, FILE, ITERATION, KINDS, TOKENS, WGRADS
+from tui_debugger.sources.megatron.layout import ACTIVATIONS, DGRADS, FILE, ITERATION, KINDS, PARAMS, TOKENS, WGRADS
 from tui_debugger.sources.torch_dumps import (
     Layout,
     Listing,
@@ -63,6 +63,7 @@ class MegatronSource(TorchDumpSource):
         layout = Layout()
         found: dict[_Rank, dict[int, list[str]]] = {}
         kinds: set[str] = set()
+        weighted: dict[_Rank, set[int]] = {}
         for kind in KINDS:
             path = os.fspath(self._root / kind)
             if not os.path.lexists(path):
@@ -77,7 +78,10 @@ class MegatronSource(TorchDumpSource):
                         rank = tuple(int(each) for each in numbers.groups() if each is not None)
                         found.setdefault(rank, {}).setdefault(int(match[1]), []).append(f"{path}/{name}/{file}")
                         kinds.add(kind)
+                        if kind == PARAMS:
+                            weighted.setdefault(rank, set()).add(int(match[1]))
         ranks = _rank_numbers(found)
+        layout.parameters = {ranks[key]: steps for key, steps in weighted.items()}
         layout.files = {ranks[key]: {step: tuple(each) for step, each in steps.items()} for key, steps in found.items()}
         layout.sort()
         layout.notices += _told_of_ranks(ranks)

@@ -142,6 +142,8 @@ class DumperSource(TorchDumpSource):
                 what = tags["name"].removeprefix(_GRADIENT)
                 if what.startswith(_PARAMETER):
                     parameters.setdefault(rank, set()).add(what[len(_PARAMETER) :])
+                    if what == tags["name"]:
+                        layout.parameters.setdefault(rank, set()).add(step)
         self._weighted = {rank: modules_around(names) for rank, names in parameters.items()}
         layout.files = {rank: {step: tuple(files) for step, files in steps.items()} for rank, steps in found.items()}
         layout.sort()
