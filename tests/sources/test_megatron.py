@@ -169,7 +169,7 @@ class TestOrigins:
             shutil.copytree(root / "good" / kind / "iter_0000003", copy / kind / "iter_0000003")
         found = run(capsys, "origin", copy)
         assert found.code == 1
-        assert "first known bad: rank 0, step 3  (ParameterGrad)" in found.out
+        assert "first known bad: rank 0, step 3  (WeightGradient)" in found.out
         assert found.lines[1].strip() == "Gradients/decoder/layers/0/input_layernorm/weight"
         assert "there is only the last micro-batch of an iteration" in found.err
         assert run(capsys, "check", copy).code == 1
@@ -177,7 +177,9 @@ class TestOrigins:
     def test_the_gradient_of_the_embedding_stays_finite(self, root: Path) -> None:
         source = open_source(root / "bad")
         nodes = source.nodes(1)
-        gradients = [name for name in nodes.names if nodes.op_type(nodes.find(name)) == "ParameterGrad"]
+        gradients = [
+            name for name in nodes.names if nodes.op_type(nodes.find(name)) in {"WeightGradient", "BiasGradient"}
+        ]
         finite = [name for name in gradients if np.isfinite(values(source, 1, 3, name)).all()]
         assert finite == ["Gradients/embedding/weight"]
 

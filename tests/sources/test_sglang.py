@@ -26,6 +26,7 @@ from tests.sources.conformance import SourceConformance
 from tests.stats.test_torch_file import damaged
 from tests.tui.driver import opened
 from tui_debugger.errors import NotADumpError, UnreadableTensorError
+from tui_debugger.graph.categories import weight_gradients
 from tui_debugger.model import Category, Side
 from tui_debugger.sources import open_source
 from tui_debugger.sources.base import Source
@@ -232,6 +233,14 @@ class TestListing:
         wanted += ["layers.0", "layers.1", "(root)", "loss", "Gradients/loss", "embedding.weight"]
         assert [name for name in ordered if name in wanted] == wanted
 
+    def test_gradients_of_weights_are_told_from_others(self, root: Path) -> None:
+        for name in ("sglang-hooks", "megatron-tp2/good"):
+            nodes = open_source(root / name).nodes(0)
+            mask = weight_gradients(nodes)
+            found = {node for node, mine in zip(nodes.names, mask.tolist(), strict=True) if mine}
+            assert "Gradients/embedding/weight" in found
+            assert all(node.startswith("Gradients/") and node.endswith("/weight") for node in found)
+
     def test_gradients_without_tags_belong_to_what_was_recorded_last(self, root: Path) -> None:
         source = open_source(root / "sglang-tp")
         folder = root / "sglang-tp" / "tp2"
@@ -320,7 +329,7 @@ class TestOrigins:
         assert all(name.startswith("Gradients/") and name.endswith(("weight", "bias")) for name in names)
         alone = run(capsys, "origin", root / "sglang-2rank", "--rank", 1)
         assert alone.code == 1
-        assert "first known bad: rank 1, step 3, model  (ParameterGrad)" in alone.out
+        assert "first known bad: rank 1, step 3, model  (WeightGradient)" in alone.out
         both = run(capsys, "origin", root / "sglang-2rank")
         assert "rank 0 was first: step 3#2, model, energy" in both.out
         assert "rank 1: step 3, model, Gradients/" in both.out
@@ -333,7 +342,7 @@ class TestOrigins:
             finite = {
                 node: bool(np.isfinite(values(source, rank, 3, node).astype(float)).all())
                 for node in source.nodes(rank).names
-                if source.nodes(rank).op_type(source.nodes(rank).find(node)) == "ParameterGrad"
+                if source.nodes(rank).op_type(source.nodes(rank).find(node)) in {"WeightGradient", "BiasGradient"}
             }
             assert [node for node, is_finite in finite.items() if is_finite] == ["Gradients/embedding/weight"]
             assert len(finite) > 20

@@ -97,12 +97,12 @@ _PARAMETER, _CONSTANTS = "parameter", frozenset({"constant", "const"})
 _BIAS = re.compile(BIAS)
 _NO_SIGNAL = re.compile(
     r"equal|notequal|greater\w*|less\w*|logical\w*|is(nan|inf|finite)|fill\w*|\w*(zeros|ones)(like)?|select\w*|where\w*"
-    r"|activationgradient",
+    r"|(activation|bias)gradient",
     re.IGNORECASE,
 )
-"""Types in a backward pass that are all zero in healthy runs, too: masks, constants, gradients of activations."""
-_WEIGHT_GRADIENT = "parametergrad"
-_OWN_UPDATES = frozenset({"optimizerupdate", _WEIGHT_GRADIENT})
+"""Types of operators in a backward pass that make masks and constants: all zero in healthy runs. Gradients of
+activations and biases, too, where a dump tells them apart from those of weights."""
+_OWN_UPDATES = frozenset({"optimizerupdate", "parametergrad"})
 """Types in the graphs of our client for PyTorch, which names a gradient for every parameter that is trained."""
 
 _GRADIENT_NAME = re.compile(r"gradients(?:/|--|_default|$)", re.IGNORECASE)
@@ -310,9 +310,6 @@ def _weight_gradients(table: NodeTable) -> Mask:
     updates = [update_of(name) for name in table.types]
     gradient = table.category == int(Category.GRADIENT)
     if trained is not None:
-        if not names:  # gradients were recorded, and no weights
-            mine = _rows_of(table, [name.lower() == _WEIGHT_GRADIENT for name in table.types])
-            mask[[row for row in mine if not _BIAS.search(table.names[row].replace("/", "."))]] = True
         return mask
     flow = edges(table)
     for row in _rows_of(table, [update is not None for update in updates]):

@@ -12,6 +12,7 @@ were recorded before what is in it.
 from __future__ import annotations
 
 import os
+import re
 import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -27,6 +28,7 @@ from tui_debugger.graph.build import FileNode, append_nodes, build_table, ranks
 from tui_debugger.graph.categories import gradient_of
 from tui_debugger.graph.table import PARAMETER, NodeFlag, NodeTable
 from tui_debugger.model import (
+    BIAS,
     GraphRun,
     Progress,
     ProgressFn,
@@ -56,7 +58,7 @@ NO_EDGES: Final = (
 ROOT_MODULE: Final = "(root)"
 """What the outermost module is called where it has no name."""
 MODULE, MODULE_INPUT, TENSOR = "Module", "ModuleInput", "Tensor"
-GRADIENT, WEIGHT_GRADIENT = "ActivationGradient", "ParameterGrad"
+GRADIENT, WEIGHT_GRADIENT, BIAS_GRADIENT = "ActivationGradient", "WeightGradient", "BiasGradient"
 _RECOMPUTED: Final = "recomputed"
 _MOST_ROUNDS: Final = (1 << 16) - 1
 _WATCHED: Final = 16
@@ -137,7 +139,8 @@ def parameter(name: str, file: str, member: str) -> Recorded:
 
 def weight_gradient(name: str, file: str, member: str) -> Recorded:
     """Returns the gradient of a parameter."""
-    return Recorded(gradient_of(name), gradient_of(name), WEIGHT_GRADIENT, file, member)
+    kind = BIAS_GRADIENT if re.search(BIAS, name) else WEIGHT_GRADIENT
+    return Recorded(gradient_of(name), gradient_of(name), kind, file, member)
 
 
 def gradient(name: str, file: str, member: str, slot: int = 0) -> Recorded:
