@@ -205,22 +205,30 @@ class ColumnEvaluator:
     Rules (MindSpore 1.1 to 2.3, measured on 2.0.0): NaN or Inf anywhere suppresses every other comparison and is
     reported instead, as blocked: the tensor is a finding then, but no hit of the condition; the overflow conditions
     report only whether there is NaN or Inf; an empty tensor and one without numbers never hit;
-    ``operator_overflow`` is not decided by values and never hits here.
+    ``operator_overflow`` is not decided by values: it hits what the device recorded to have overflowed.
 
     Deliberate differences: ``epsilon`` and ``equal_nan`` are used (with ``equal_nan`` a NaN does not prevent the
     comparison); a changed shape is reported, as a finding of the condition also where there is NaN; an Inf that became
     finite counts as changed.
     """
 
-    def __init__(self, records: Records, rows: Rows, facts: Callable[[], Facts] | None = None) -> None:
+    def __init__(
+        self,
+        records: Records,
+        rows: Rows,
+        facts: Callable[[], Facts] | None = None,
+        overflowed: Mask | None = None,
+    ) -> None:
         """Prepares rows.
 
         Args:
             records: made for at least the needs of the watchpoints; rows that are unknown stay silent.
             rows: which of them.
             facts: of ``rows``, called when an expression needs them.
+            overflowed: which of ``rows`` the device says an operator wrote that overflowed; None: it says nothing.
         """
         self._facts = facts
+        self._overflowed = overflowed
         self._records = records
         self._rows = rows
         # One gather of what every watchpoint asks; what only some ask is gathered when they do.
@@ -248,6 +256,8 @@ class ColumnEvaluator:
         nothing = np.zeros(self.count, np.bool_)
         if plan.expression is not None and self.count and not initial:
             return self._evaluate_expression(plan.expression, first_step)
+        if self.count and wire == WIRE_OPERATOR_OVERFLOW and self._overflowed is not None and not initial:
+            verdict[self._overflowed & (self._table["state"] != State.UNKNOWN)] = Verdict.FINDING
         if not self.count or wire == WIRE_OPERATOR_OVERFLOW or plan.condition.initial_only != initial:
             return Evaluated(verdict, np.zeros(self.count, np.int16), nothing)
         error = self._errors(plan)
