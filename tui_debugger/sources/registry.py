@@ -92,6 +92,9 @@ class QuickReader(Reader, Protocol):
 READERS: Final = (
     "tui_debugger.sources.mindspore.layout:READER",
     "tui_debugger.sources.msprobe.layout:READER",
+    "tui_debugger.sources.sglang.layout:DUMPER",
+    "tui_debugger.sources.sglang.layout:PASSES",
+    "tui_debugger.sources.megatron.layout:READER",
     "tui_debugger.sources.tensor_files.layout:READER",
 )
 """The readers of this package, as entry points are written; where two are equally sure, the first one opens."""
