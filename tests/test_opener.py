@@ -34,8 +34,9 @@ ELSEWHERE = {
     "cli/help.py": "a page of the manual, which comes with the package",
     "text/writer.py:open_streams": "/dev/null, for a stream that the process was not given",
     "text/writer.py:abandon": "/dev/null, for an output that is gone",
-    "stats/npy.py:TensorFile": "maps what it opened",
-    "stats/npy.py:_unpacked": "a temporary file of its own",
+    "stats/archive.py:FileBytes": "reads and maps what is open",
+    "stats/archive.py:MemberFile": "maps a temporary file of its own",
+    "stats/torch_file.py:_temporary": "maps a temporary file of its own",
 }
 NAMES = {"read_text", "read_bytes", "memmap", "fromfile", "genfromtxt", "loadtxt", "mmap", "FileIO"}
 OPENERS = {"os", "io", "codecs", "gzip", "bz2", "lzma", "mmap", "np", "numpy", "tarfile", "zipfile"}

@@ -96,13 +96,14 @@ class ReadSpec:
 
     Attributes:
         path: file that holds the bytes.
-        format: ``npy`` (header in the file), ``npz`` (the same, as ``member`` of an archive) or ``raw`` (``dtype`` and
-            ``shape`` given here).
+        format: ``npy`` (header in the file), ``npz`` (the same, as ``member`` of an archive), ``raw`` (``dtype`` and
+            ``shape`` given here), or any other that ``stats.npy.FORMATS`` names.
         dtype: for ``raw`` the element type. For ``npy`` the *declared* element type when the file
             name states one, else empty: bfloat16 travels as float32 or as raw ``<E2``.
         shape: only for ``raw``.
-        offset: bytes before the first element, only for ``raw``.
-        member: key of the array in its archive, only for ``npz``.
+        offset: bytes before the first element for ``raw``; before what is read where that is a part of the file.
+        member: the tensor in a file of several: its key in an archive, its place in what torch saved.
+        length: bytes of what is read where that is a part of the file; 0: up to its end.
     """
 
     path: str
@@ -111,6 +112,7 @@ class ReadSpec:
     shape: tuple[int, ...] | None = None
     offset: int = 0
     member: str = ""
+    length: int = 0
 
 
 @dataclass(frozen=True, slots=True)

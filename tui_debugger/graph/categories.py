@@ -103,6 +103,10 @@ _NO_SIGNAL = re.compile(
 _OWN_UPDATES = frozenset({"optimizerupdate", "parametergrad"})
 """Types in the graphs of our client for PyTorch, which names a gradient for every parameter that is trained."""
 
+BACKWARD: Final = "Backward"
+"""Ends the type of a node that is the backward of another one, where a dump tells which."""
+PARAMETER_GRADIENTS: Final = ("ParameterGrad", "BiasGrad")
+"""Types of the gradients of weights and of biases, in the graphs of our client for PyTorch and in msprobe's dumps."""
 _GRADIENT_NAME = re.compile(r"gradients(?:/|--|_default|$)", re.IGNORECASE)
 
 

@@ -91,7 +91,8 @@ class QuickReader(Reader, Protocol):
 
 READERS: Final = (
     "tui_debugger.sources.mindspore.layout:READER",
-    "tui_debugger.sources.numpy_files.layout:READER",
+    "tui_debugger.sources.msprobe.layout:READER",
+    "tui_debugger.sources.tensor_files.layout:READER",
 )
 """The readers of this package, as entry points are written; where two are equally sure, the first one opens."""
 GROUP: Final = "tui_debugger.sources"

@@ -407,6 +407,8 @@ def read_all(requests: ReadRequests, checkpoint: Checkpoint | None = None) -> Re
     return batch.records
 
 
+_PLAIN: Final = ("npy", "raw")
+"""Formats of files whose values lie behind a header, if there is one, as they are."""
 _Header = tuple[Layout, int, TypeQueue, int, int, int]
 """The facts about all small files with one header: layout, number of type and shape, where their values wait, where
 they begin and end in the file, how many there are. A plain tuple: it is taken apart for every file."""
@@ -444,7 +446,7 @@ class _Batch:
         self._paths = requests.specs.paths
         self._kind: list[int] = requests.specs.kind.tolist()
         self._raw = [spec.format == "raw" for spec in requests.specs.kinds]
-        self._archived = [spec.format == "npz" for spec in requests.specs.kinds]
+        self._plain = [spec.format in _PLAIN for spec in requests.specs.kinds]
         self._headers: list[dict[bytes, _Header | None]] = [{} for _ in requests.specs.kinds]
         self._files: dict[int, _File] = {}
         self._files_free = KEPT_SMALL
@@ -493,23 +495,23 @@ class _Batch:
     # -- small tensors -----------------------------------------------------------------------------
 
     def _read_small(self, row: int) -> _File | None:
-        """Returns a small file in one go; None when it is not small, is in an archive, or anything about it is odd."""
+        """Returns a small file in one go; None when it is not small, of another format, or anything about it is odd."""
+        kind = self._kind[row]
+        if not self._plain[kind]:
+            return None
         try:
             fd, status = open_regular(self._paths[row])
         except (OSError, ValueError):
             return None
         try:
             size = status.st_size
-            if size > FIRST_READ:
-                return None
-            data = os.read(fd, size)
+            data = os.read(fd, size) if size <= FIRST_READ else b""
         except OSError:
             return None
         finally:
             os.close(fd)
         if len(data) < size or size <= 10:
             return None
-        kind = self._kind[row]
         key = b"" if self._raw[kind] else data[: 10 + data[8] + (data[9] << 8)]
         known = self._headers[kind]
         header = known[key] if key in known else self._new_header(kind, key)
@@ -521,8 +523,6 @@ class _Batch:
 
     def _new_header(self, kind: int, key: bytes) -> _Header | None:
         spec = self._requests.specs.kinds[kind]
-        if self._archived[kind]:
-            return None
         layout = raw_layout(spec) if self._raw[kind] else header_layout(key, spec.dtype)
         header = None
         if layout is not None and fits(layout):

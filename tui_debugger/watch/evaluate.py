@@ -388,6 +388,8 @@ class ColumnEvaluator:
                 hit |= _HOLDS[holds](self._quantity(quantity, plan), value)  # NaN never holds
                 if quantity in PLAIN:
                     known &= ~np.isnan(self._table[PLAIN[quantity]])
+                elif quantity == "zero_percentage":
+                    known &= self._counted | ((holds == "ge") & (self._most_zeros < value))
         hit &= self._extremes
         return hit, self._some_finite & ~known & ~hit
 
@@ -401,6 +403,22 @@ class ColumnEvaluator:
         table = self._table
         some: Mask = table["count"] - table["nan"] - table["pos_inf"] - table["neg_inf"] > 0
         return some
+
+    @cached_property
+    def _counted(self) -> Mask:
+        """Where zeros were counted. Who did not count them says 0; then what there is does not add up."""
+        table = self._table
+        finite = table["count"] - table["nan"] - table["pos_inf"] - table["neg_inf"]
+        counted: Mask = table["zero"] + table["negative"] + table["positive"] == finite
+        return counted
+
+    @property
+    def _most_zeros(self) -> Float64:
+        """The percentage of zeros at most, by the extremes: each that is not 0 is an element."""
+        table = self._table
+        others = (table["minimum"] != 0).astype(np.int64) + (table["maximum"] != 0)
+        most: Float64 = 100.0 * (1 - others / np.maximum(table["count"], 1))
+        return most
 
     def _quantity(self, name: str, plan: JudgingPlan) -> Float64:
         """The actual values behind a parameter, NaN where unknown."""
@@ -421,7 +439,7 @@ class ColumnEvaluator:
         elif name == "max_min":
             result = table["maximum"] - table["minimum"]
         elif name == "zero_percentage":
-            result = 100.0 * table["zero"] / table["count"]
+            result = np.where(self._counted, 100.0 * table["zero"] / table["count"], np.nan)
         return result
 
 

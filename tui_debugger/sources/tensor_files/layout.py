@@ -260,7 +260,7 @@ class _Reader:
         self._layout.parts.append(UnreadablePart(os.path.relpath(path, self._layout.root), why, rank))
 
 
-class NumpyReader:
+class TensorFilesReader:
     """Directories of .npy and .npz files: see ``reader.Reader``."""
 
     name = ".npy and .npz files"
@@ -277,15 +277,15 @@ class NumpyReader:
 
     def open(self, path: Path, store: DiskCache | None = None, notices: Sequence[str] = ()) -> Source:  # noqa: ARG002
         """Opens the dump at, around or below a path; listing names costs too little to remember it."""
-        from tui_debugger.sources.numpy_files.source import NumpySource  # needs NumPy
+        from tui_debugger.sources.tensor_files.source import TensorFilesSource  # needs NumPy
 
         found = find_root(path)
         if found is None:
             raise NotADumpError("The .npy and .npz files are gone", where=str(path), hint="open it again")
-        return NumpySource(found[0], path, notices)
+        return TensorFilesSource(found[0], path, notices)
 
 
-READER: Reader = NumpyReader()
+READER: Reader = TensorFilesReader()
 
 
 def find_root(path: Path) -> tuple[Path, Sureness, NotADumpError | None] | None:

@@ -42,9 +42,9 @@ from tui_debugger.model import (
 from tui_debugger.notes import NO_NOTES, RunNotes
 from tui_debugger.opener import why_not
 from tui_debugger.sources.base import Capability, Changes, Columns, Names, TensorPlaces, TensorTable, file_states
-from tui_debugger.sources.numpy_files.layout import Unit, is_array, natural, read_layout
+from tui_debugger.sources.tensor_files.layout import Unit, is_array, natural, read_layout
 from tui_debugger.stats.npy import SUFFIX as ARCHIVE
-from tui_debugger.stats.npy import read_archive
+from tui_debugger.stats.npy import array_keys
 from tui_debugger.stats.records import Specs
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ class StepTable(Columns):
         return None
 
 
-class NumpySource:
+class TensorFilesSource:
     """See ``base.Source``. Steps are listed when they are asked for."""
 
     def __init__(self, root: Path, given: Path, notices: Sequence[str] = ()) -> None:
@@ -454,13 +454,13 @@ class _Lister:
             return
         self._state.append(path)
         try:
-            archive = read_archive(path)
+            keys = array_keys(path)
         except UnreadableTensorError as error:
             self._miss(path, error.what)
             return
-        for key in archive.members:
+        for key in keys:
             self._take(path, scope, key)
-        if not archive.members:
+        if not keys:
             self._miss(path, "no array in it")
 
     def _take(self, path: str, scope: tuple[str, ...], member: str | None) -> None:

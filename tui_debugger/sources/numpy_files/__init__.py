@@ -1,1 +1,0 @@
-"""A directory of .npy and .npz files as a source."""

@@ -1,0 +1,1 @@
+"""Directories of tensor files as a source."""

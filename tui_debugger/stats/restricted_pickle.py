@@ -1,0 +1,464 @@
+"""Reads pickles as data: nothing that one names is imported, made or called.
+
+A pickle is a program for a small machine with a stack. This is that machine without its power: a class or a function is
+a name in a table of the caller's, and what is in no table is refused by its name. A call becomes what the table makes
+of its arguments, an object of a class a stand-in. What is left are dictionaries, lists, tuples, numbers and text.
+
+A hostile pickle can ask for a lot with few bytes, so everything that grows is counted: instructions, objects, what is
+remembered. Nesting costs no recursion here, and is not followed by anything that would recurse: keys of dictionaries,
+which are hashed, are plain values.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+MAX_OPERATIONS: Final = 1 << 24
+"""Instructions of a pickle: those of some 400,000 tensors, or five seconds of work."""
+MAX_OBJECTS: Final = 1 << 21
+"""Dictionaries, lists, tuples and calls of a pickle, and what it remembers: 300,000 tensors, or some 300 MB."""
+MAX_PROTOCOL: Final = 5
+_LONGEST_NUMBER: Final = 255
+_LONGEST_NAME: Final = 1 << 10
+_LONGEST_SHOWN: Final = 100
+_KEY_DEPTH: Final = 4
+_KEY_LENGTH: Final = 64
+_PLAIN_VALUES: Final = (str, int, float, bool, complex, bytes, type(None), list, tuple)
+"""What has no attributes. That which dictionaries and tensors have does not matter here."""
+_PLAIN_KEYS: Final = (str, float, bool, bytes, type(None))
+
+
+class PickleError(ValueError):
+    """Something in a pickle that is damaged, or that a file of tensors never needs."""
+
+
+class PickleEndsError(PickleError):
+    """A pickle that goes on where the bytes end."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Global:
+    """A class or a function that a pickle names.
+
+    Attributes:
+        name: with its module.
+        call: makes what stands for its result or its instance; None: a constant, which is not called.
+    """
+
+    name: str
+    call: Callable[..., Any] | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Instance:
+    """Stands for an object.
+
+    Attributes:
+        kind: name of its class.
+        arguments: what it was made of.
+        state: what was set then: usually its attributes by name.
+    """
+
+    kind: str
+    arguments: tuple[Any, ...]
+    state: Any = None
+
+
+Persistent = Callable[[Any], Any]
+"""Makes what stands for something that is not in the pickle, of what the pickle calls it."""
+
+
+def stand_ins(names: Mapping[str, str] | tuple[str, ...]) -> dict[str, Global]:
+    """Returns globals for classes whose objects are kept as ``Instance``."""
+    return {name: Global(name, _Maker(name)) for name in names}
+
+
+@dataclass(frozen=True, slots=True)
+class _Maker:
+    """Makes stand-ins of one class."""
+
+    kind: str
+
+    def __call__(self, *arguments: Any) -> Instance:
+        return Instance(self.kind, arguments)
+
+
+def load(data: bytes, known: Mapping[str, Global], persistent: Persistent, start: int = 0) -> tuple[Any, int]:
+    """Returns what a pickle holds, and where it ends.
+
+    Args:
+        data: bytes with the pickle in them.
+        known: the classes and functions that it may name.
+        persistent: makes what stands for things outside of it.
+        start: where it begins.
+
+    Raises:
+        PickleError: it is damaged, asks for too much, or names anything else.
+        PickleEndsError: the bytes end before it does.
+    """
+    machine = _Machine(data, known, persistent, start)
+    try:
+        return machine.run(), machine.at
+    except (IndexError, KeyError, struct.error, AttributeError, TypeError, OverflowError, RecursionError) as error:
+        raise PickleError("has a damaged pickle") from error
+
+
+def _nothing_outside(_: Any) -> Any:
+    raise PickleError("names something outside of its pickle")
+
+
+def load_plain(data: bytes, known: Mapping[str, Global]) -> Any:
+    """Returns what a pickle holds that refers to nothing outside of it.
+
+    Raises:
+        PickleError: see ``load``.
+    """
+    value, end = load(data, known, _nothing_outside)
+    if end != len(data):
+        raise PickleError("has bytes behind its pickle")
+    return value
+
+
+class _Machine:
+    """The state of the machine."""
+
+    __slots__ = ("_data", "_free", "_known", "_marks", "_memo", "_persistent", "_stack", "at")
+
+    def __init__(self, data: bytes, known: Mapping[str, Global], persistent: Persistent, start: int) -> None:
+        self._data, self._known, self._persistent, self.at = data, known, persistent, start
+        self._stack: list[Any] = []
+        self._marks: list[int] = []
+        self._memo: dict[int, Any] = {}
+        self._free = MAX_OBJECTS
+
+    def run(self) -> Any:
+        data, end, operations = self._data, len(self._data), _OPERATIONS
+        for _ in range(MAX_OPERATIONS):
+            if self.at >= end:
+                raise PickleEndsError("ends in the middle of its pickle")
+            code = data[self.at]
+            self.at += 1
+            if code == _STOP:
+                return self._stack.pop()
+            operation = operations.get(code)
+            if operation is None:
+                what = f"has the instruction {chr(code)!r} in its pickle: a tensor file never needs it"
+                raise PickleError(_NEVER.get(code, what))
+            operation(self)
+        raise PickleError(f"has a pickle of more than {MAX_OPERATIONS:,} instructions")
+
+    # -- bytes -------------------------------------------------------------------------------------
+
+    def _take(self, count: int) -> bytes:
+        start = self.at
+        self.at = start + count
+        if self.at > len(self._data):
+            raise PickleEndsError("ends in the middle of its pickle")
+        return self._data[start : self.at]
+
+    def _number(self, count: int) -> int:
+        return int.from_bytes(self._take(count), "little")
+
+    def _line(self) -> str:
+        end = self._data.find(b"\n", self.at, self.at + _LONGEST_NAME)
+        if end < 0:
+            if len(self._data) - self.at < _LONGEST_NAME:
+                raise PickleEndsError("ends in the middle of its pickle")
+            raise PickleError("has a damaged pickle")
+        line = self._data[self.at : end]
+        self.at = end + 1
+        return _text(line)
+
+    # -- the stack ---------------------------------------------------------------------------------
+
+    def _above_mark(self) -> list[Any]:
+        place = self._marks.pop()
+        items = self._stack[place:]
+        del self._stack[place:]
+        return items
+
+    def _made(self, value: Any) -> None:
+        """Pushes something that was made, and counts it."""
+        self._free -= 1
+        if self._free < 0:
+            raise PickleError(f"has a pickle of more than {MAX_OBJECTS:,} objects")
+        self._stack.append(value)
+
+    def mark(self) -> None:
+        self._marks.append(len(self._stack))
+
+    def pop(self) -> None:
+        if self._marks and self._marks[-1] == len(self._stack):
+            self._marks.pop()
+        else:
+            self._stack.pop()
+
+    def pop_mark(self) -> None:
+        self._above_mark()
+
+    def duplicate(self) -> None:
+        self._stack.append(self._stack[-1])
+
+    def remember(self, place: int) -> None:
+        self._free -= 1
+        if self._free < 0:
+            raise PickleError(f"remembers more than {MAX_OBJECTS:,} objects in its pickle")
+        self._memo[place] = self._stack[-1]
+
+    def recall(self, place: int) -> None:
+        self._stack.append(self._memo[place])
+
+    # -- plain values ------------------------------------------------------------------------------
+
+    def protocol(self) -> None:
+        version = self._number(1)
+        if version > MAX_PROTOCOL:
+            raise PickleError(f"has a pickle of protocol {version}; those up to {MAX_PROTOCOL} are known")
+
+    def frame(self) -> None:
+        length = self._number(8)
+        if self.at + length > len(self._data):
+            raise PickleEndsError("ends in the middle of its pickle")
+
+    def push(self, value: Any) -> None:
+        self._stack.append(value)
+
+    def signed(self) -> None:
+        self._stack.append(int.from_bytes(self._take(4), "little", signed=True))
+
+    def small(self, width: int) -> None:
+        self._stack.append(self._number(width))
+
+    def long(self, width: int) -> None:
+        length = self._number(width)
+        if length > _LONGEST_NUMBER:
+            raise PickleError(f"has a number of {length:,} bytes in its pickle")
+        self._stack.append(int.from_bytes(self._take(length), "little", signed=True))
+
+    def real(self) -> None:
+        self._stack.append(struct.unpack(">d", self._take(8))[0])
+
+    def text(self, width: int) -> None:
+        self._stack.append(_text(self._take(self._number(width))))
+
+    def octets(self, width: int) -> None:
+        self._stack.append(self._take(self._number(width)))
+
+    # -- containers --------------------------------------------------------------------------------
+
+    def empty_list(self) -> None:
+        self._made([])
+
+    def empty_dict(self) -> None:
+        self._made({})
+
+    def list_of(self) -> None:
+        self._made(self._above_mark())
+
+    def dict_of(self) -> None:
+        items = self._above_mark()
+        self._made({})
+        self._put(items)
+
+    def tuple_of(self) -> None:
+        self._made(tuple(self._above_mark()))
+
+    def short_tuple(self, length: int) -> None:
+        items = tuple(self._stack[-length:]) if length else ()
+        if len(items) != length:
+            raise PickleError("has a damaged pickle")
+        del self._stack[len(self._stack) - length :]
+        self._made(items)
+
+    def append(self) -> None:
+        self._extend([self._stack.pop()])
+
+    def extend(self) -> None:
+        self._extend(self._above_mark())
+
+    def put(self) -> None:
+        value, key = self._stack.pop(), self._stack.pop()
+        self._put([key, value])
+
+    def put_many(self) -> None:
+        self._put(self._above_mark())
+
+    def _extend(self, items: list[Any]) -> None:
+        target = self._stack[-1]
+        if type(target) is not list:
+            raise PickleError("has a damaged pickle: it adds to what is no list")
+        target.extend(items)
+
+    def _put(self, items: list[Any]) -> None:
+        target = self._stack[-1]
+        if type(target) is not dict or len(items) % 2:
+            raise PickleError("has a damaged pickle: it sets a key of what is no dictionary")
+        keys = items[::2]
+        for key in keys:
+            if type(key) is not str:
+                _check_key(key, _KEY_DEPTH)
+        target.update(zip(keys, items[1::2], strict=True))
+
+    # -- names and calls ---------------------------------------------------------------------------
+
+    def name(self) -> None:
+        module = self._line()
+        self._name(module, self._line())
+
+    def name_on_stack(self) -> None:
+        name, module = self._stack.pop(), self._stack.pop()
+        if type(name) is not str or type(module) is not str:
+            raise PickleError("has a damaged pickle: a name in it is no text")
+        self._name(module, name)
+
+    def _name(self, module: str, name: str) -> None:
+        full = f"{'builtins' if module == '__builtin__' else module}.{name}"
+        found = self._known.get(full)
+        if found is None:
+            raise refuses(full)
+        self._stack.append(found)
+
+    def call(self) -> None:
+        arguments, called = self._stack.pop(), self._stack.pop()
+        if type(called) is not Global or type(arguments) is not tuple:
+            raise PickleError("has a damaged pickle: it calls what is no function")
+        if called.call is None:
+            raise PickleError(f"refuses to call {called.name}: a tensor file never needs it")
+        try:
+            result = called.call(*arguments)
+        except (TypeError, ValueError, IndexError, KeyError, AttributeError, OverflowError) as error:
+            if isinstance(error, PickleError):
+                raise
+            raise PickleError(f"has a damaged pickle: what it gives to {called.name} makes no sense") from error
+        self._made(result)
+
+    def build(self) -> None:
+        state, target = self._stack.pop(), self._stack[-1]
+        if type(target) is Global:
+            raise PickleError(f"refuses to change {target.name}: a tensor file never needs it")
+        if type(target) is Instance:
+            target.state = state
+        elif type(target) in _PLAIN_VALUES:
+            raise PickleError("has a damaged pickle: it sets the state of what has none")
+
+    def outside(self) -> None:
+        self._made(self._persistent(self._stack.pop()))
+
+
+def refuses(name: str) -> PickleError:
+    """Returns the error about a name that is in no table."""
+    shown = name if name.isprintable() and len(name) < _LONGEST_SHOWN else ascii(name[:_LONGEST_SHOWN])
+    if name.startswith("__torch__."):
+        return PickleError(f"is a TorchScript program ({shown}), no file of tensors")
+    return PickleError(f"refuses {shown}: a tensor file never needs it")
+
+
+def _text(content: bytes) -> str:
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise PickleError("has text in its pickle that is no UTF-8") from error
+
+
+def _check_key(key: Any, depth: int) -> None:
+    """Sees to it that a key is hashed at once, without recursion of any depth, and not to what all others are."""
+    kind = type(key)
+    if kind is int:
+        good = -(1 << 63) <= key < 1 << 64
+    elif kind is tuple:
+        good = depth > 0 and len(key) <= _KEY_LENGTH
+        for part in key if good else ():
+            _check_key(part, depth - 1)
+    else:
+        good = kind in _PLAIN_KEYS or kind in (Global, Instance)
+    if not good:
+        raise PickleError("has a dictionary with a key that is no plain value")
+
+
+_STOP: Final = ord(".")
+_Operation = Callable[[_Machine], None]
+
+
+def _with(operation: Callable[[_Machine, Any], None], value: Any) -> _Operation:
+    return lambda machine: operation(machine, value)
+
+
+def _remember(width: int) -> _Operation:
+    return lambda machine: machine.remember(machine._number(width))  # noqa: SLF001 - of this file
+
+
+def _recall(width: int) -> _Operation:
+    return lambda machine: machine.recall(machine._number(width))  # noqa: SLF001 - of this file
+
+
+_OPERATIONS: Final[dict[int, _Operation]] = {
+    ord(code): operation
+    for code, operation in (
+        ("\x80", _Machine.protocol),
+        ("\x95", _Machine.frame),
+        ("(", _Machine.mark),
+        ("0", _Machine.pop),
+        ("1", _Machine.pop_mark),
+        ("2", _Machine.duplicate),
+        ("q", _remember(1)),
+        ("r", _remember(4)),
+        ("\x94", lambda machine: machine.remember(len(machine._memo))),  # noqa: SLF001 - of this file
+        ("h", _recall(1)),
+        ("j", _recall(4)),
+        ("N", _with(_Machine.push, None)),
+        ("\x88", _with(_Machine.push, True)),
+        ("\x89", _with(_Machine.push, False)),
+        ("J", _Machine.signed),
+        ("K", _with(_Machine.small, 1)),
+        ("M", _with(_Machine.small, 2)),
+        ("\x8a", _with(_Machine.long, 1)),
+        ("\x8b", _with(_Machine.long, 4)),
+        ("G", _Machine.real),
+        ("\x8c", _with(_Machine.text, 1)),
+        ("X", _with(_Machine.text, 4)),
+        ("\x8d", _with(_Machine.text, 8)),
+        ("U", _with(_Machine.text, 1)),
+        ("T", _with(_Machine.text, 4)),
+        ("C", _with(_Machine.octets, 1)),
+        ("B", _with(_Machine.octets, 4)),
+        ("\x8e", _with(_Machine.octets, 8)),
+        ("\x96", _with(_Machine.octets, 8)),
+        ("]", _Machine.empty_list),
+        ("}", _Machine.empty_dict),
+        ("\x8f", _Machine.empty_list),  # a set
+        (")", _with(_Machine.short_tuple, 0)),
+        ("\x85", _with(_Machine.short_tuple, 1)),
+        ("\x86", _with(_Machine.short_tuple, 2)),
+        ("\x87", _with(_Machine.short_tuple, 3)),
+        ("t", _Machine.tuple_of),
+        ("l", _Machine.list_of),
+        ("\x91", _Machine.list_of),  # a frozen set
+        ("d", _Machine.dict_of),
+        ("a", _Machine.append),
+        ("e", _Machine.extend),
+        ("\x90", _Machine.extend),
+        ("s", _Machine.put),
+        ("u", _Machine.put_many),
+        ("c", _Machine.name),
+        ("\x93", _Machine.name_on_stack),
+        ("R", _Machine.call),
+        ("\x81", _Machine.call),  # a new object of a class
+        ("b", _Machine.build),
+        ("Q", _Machine.outside),
+    )
+}
+"""By the byte of an instruction what it does. Sets are lists: nothing in them is hashed."""
+_EXTENSION: Final = "refuses the extension registry in its pickle: a tensor file never needs it"
+_NEVER: Final = {
+    0x82: _EXTENSION,
+    0x83: _EXTENSION,
+    0x84: _EXTENSION,
+    ord("P"): "names something outside of its pickle by text: a tensor file never does",
+    ord("i"): "refuses to make objects in its pickle: a tensor file never needs it",
+    ord("o"): "refuses to make objects in its pickle: a tensor file never needs it",
+    0x92: "refuses to make objects in its pickle: a tensor file never needs it",
+}
+"""What is said about instructions that are refused."""
