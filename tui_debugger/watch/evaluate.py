@@ -332,7 +332,7 @@ class ColumnEvaluator:
                 columns.append([unmet] * len(rows))
                 continue
             with np.errstate(all="ignore"):
-                actual = np.where(self._extremes, self._quantity(quantity, plan), np.nan)[rows]
+                actual = np.where(self._some_finite, self._quantity(quantity, plan), np.nan)[rows]
                 hit = _HOLDS[inequality](actual, threshold)
             columns.append(
                 [
@@ -379,18 +379,18 @@ class ColumnEvaluator:
         checks = [(quantity, value, holds) for quantity, value, holds in plan.checks if holds is not None]
         if not checks:
             return hit, hit
-        known = self._extremes.copy()
+        known = np.ones(self.count, np.bool_)
         for bounds in plan.need.ranges:
             column = self._records.ranges.get(bounds)
             known &= column[self._rows] >= 0 if column is not None else np.False_
         with np.errstate(all="ignore"):
             for quantity, value, holds in checks:
                 hit |= _HOLDS[holds](self._quantity(quantity, plan), value)  # NaN never holds
-                if quantity in PLAIN:
-                    known &= ~np.isnan(self._table[PLAIN[quantity]])
-                elif quantity == "zero_percentage":
+                if quantity == "zero_percentage":
                     known &= self._counted | ((holds == "ge") & (self._most_zeros < value))
-        hit &= self._extremes
+                elif quantity != "abs_mean_update_ratio":  # of that error bits say what is missing
+                    known &= ~np.isnan(self._quantity(quantity, plan))
+        hit &= self._some_finite
         return hit, self._some_finite & ~known & ~hit
 
     @cached_property
@@ -414,11 +414,14 @@ class ColumnEvaluator:
 
     @property
     def _most_zeros(self) -> Float64:
-        """The percentage of zeros at most, by the extremes: each that is not 0 is an element."""
+        """The percentage of zeros at most, by the extremes: each that is not 0 is an element.
+
+        Two in a tensor of one element: nobody knows how many there are.
+        """
         table = self._table
         others = (table["minimum"] != 0).astype(np.int64) + (table["maximum"] != 0)
-        most: Float64 = 100.0 * (1 - others / np.maximum(table["count"], 1))
-        return most
+        most = np.where(others > table["count"], 100.0, 100.0 * (1 - others / np.maximum(table["count"], 1)))
+        return np.where(self._extremes, most, 100.0)
 
     def _quantity(self, name: str, plan: JudgingPlan) -> Float64:
         """The actual values behind a parameter, NaN where unknown."""
