@@ -332,7 +332,8 @@ class ColumnEvaluator:
                 columns.append([unmet] * len(rows))
                 continue
             with np.errstate(all="ignore"):
-                actual = np.where(self._some_finite, self._quantity(quantity, plan), np.nan)[rows]
+                there = self._some_finite if quantity in PLAIN else self._extremes
+                actual = np.where(there, self._quantity(quantity, plan), np.nan)[rows]
                 hit = _HOLDS[inequality](actual, threshold)
             columns.append(
                 [
@@ -385,12 +386,15 @@ class ColumnEvaluator:
             known &= column[self._rows] >= 0 if column is not None else np.False_
         with np.errstate(all="ignore"):
             for quantity, value, holds in checks:
-                hit |= _HOLDS[holds](self._quantity(quantity, plan), value)  # NaN never holds
+                found = _HOLDS[holds](self._quantity(quantity, plan), value)  # NaN never holds
+                if quantity in PLAIN:
+                    known &= ~np.isnan(self._table[PLAIN[quantity]])
+                else:
+                    found &= self._extremes
+                    known &= self._extremes
                 if quantity == "zero_percentage":
                     known &= self._counted | ((holds == "ge") & (self._most_zeros < value))
-                elif quantity != "abs_mean_update_ratio":  # of that error bits say what is missing
-                    known &= ~np.isnan(self._quantity(quantity, plan))
-        hit &= self._some_finite
+                hit |= found
         return hit, self._some_finite & ~known & ~hit
 
     @cached_property
@@ -420,8 +424,9 @@ class ColumnEvaluator:
         """
         table = self._table
         others = (table["minimum"] != 0).astype(np.int64) + (table["maximum"] != 0)
-        most = np.where(others > table["count"], 100.0, 100.0 * (1 - others / np.maximum(table["count"], 1)))
-        return np.where(self._extremes, most, 100.0)
+        most: Float64 = 100.0 * (1 - others / np.maximum(table["count"], 1))
+        most[others > table["count"]] = 100.0
+        return most
 
     def _quantity(self, name: str, plan: JudgingPlan) -> Float64:
         """The actual values behind a parameter, NaN where unknown."""
