@@ -279,6 +279,8 @@ class LogSource:
     def focus(self) -> tuple[int | None, int | None]:
         """(rank, step) of the log that was opened; None where there are several."""
         given = os.path.realpath(self._given)
+        if Path(os.path.realpath(self._root)).is_relative_to(given):
+            return None, None
         for rank, paths in self._layout.logs.items():
             if given in map(os.path.realpath, paths):
                 return rank, None
@@ -289,7 +291,7 @@ class LogSource:
             if (real := os.path.realpath(path)) == given or real.startswith(given.rstrip("/") + "/")
         ]
         ranks, steps = {rank for rank, _ in inside}, {step for _, step in inside}
-        if given == os.path.realpath(self._root) or len(ranks) != 1:
+        if len(ranks) != 1:
             return None, None
         return ranks.pop(), steps.pop() if len(steps) == 1 else None
 
