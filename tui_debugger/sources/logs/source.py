@@ -5,6 +5,7 @@ Operations of all steps of a rank are rows of one node table. An edge on which s
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tui_debugger.arrays import Int64
+from tui_debugger.errors import NotADumpError
 from tui_debugger.graph.build import MAX_SLOTS, build_table
 from tui_debugger.graph.categories import categorise
 from tui_debugger.graph.table import CONSTANT, PARAMETER, GraphInfo, NodeFlag, NodeTable, pointers
@@ -272,7 +274,7 @@ class LogSource:
     def capabilities(self) -> Capability:
         """A log may grow; some have edges."""
         with self._lock:
-            edges = any(len(self.nodes(rank).in_node) for rank in self.ranks())
+            edges = not self._kind.whole and any(len(self.nodes(rank).in_node) for rank in self.ranks())
         return Capability.GROWS | (Capability.GRAPH if edges else Capability.NONE)
 
     @property
@@ -368,7 +370,8 @@ class LogSource:
         """Lists the logs anew, and looks at those that were read."""
         with self._lock:
             before = {rank: set(self.steps(rank)) for rank in self.ranks()}
-            self._layout = read_layout(self._kind, os.fspath(self._root), self._only)
+            with contextlib.suppress(NotADumpError):  # a second log of a step appeared: what was opened stays
+                self._layout = read_layout(self._kind, os.fspath(self._root), self._only)
             old = {at: log for at, log in self._logs.items() if self._state(*at) != log.state}
             for at in old:
                 del self._logs[at]
