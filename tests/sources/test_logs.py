@@ -246,6 +246,36 @@ class TestDebugMode:
             assert len(table) > 300
             assert all(table.recorded(index) is None for index in range(len(table)))
 
+    def test_of_several_hashes_the_norm_counts(self, tmp_path: Path) -> None:
+        both = {"type": "list", "items": [{"type": "scalar", "value": 99}, {"type": "scalar", "value": 6.0}]}
+        record = {"type": "op", "call_depth": 0, "op_name": "aten::relu", "args_str": "t$0: bf16[3]", "kwargs_str": ""}
+        record |= {"log": {"type": "dict", "items": [["hash", both]]}, "output_str": "  ->  t$1: bf16[3]"}
+        (tmp_path / "a.json").write_text(json.dumps({"format": debug_mode.FORMAT, "version": 1, "logs": [record]}))
+        with closing(open_source(tmp_path)) as source:
+            stats = stats_of(source, 0, "relu.0")
+            assert (stats.abs_mean, stats.bad) == (2.0, False)
+
+    def test_kernels_and_redistributions_are_operations(self, tmp_path: Path) -> None:
+        scalar = {"type": "scalar", "value": 6.0}
+        redistribute = {"type": "redistribute", "call_depth": 0, "arg_str": "dt$0: f32[6]| S(0)", "log": None}
+        redistribute |= {"output_str": "  ->  dt$1: f32[6]| R"}
+        kernel = {"type": "triton_kernel", "call_depth": 0, "kernel_name": "fused_mul", "log": None}
+        kernel |= {"kwargs_str": "in_ptr=t$1: f32[6], out_ptr=t$2: f32[6], xnumel=6"}
+        kernel |= {
+            "pre_hashes": {"in_ptr": scalar},
+            "post_hashes": {"in_ptr": scalar, "out_ptr": {**scalar, "value": 12.0}},
+        }
+        document = {"format": debug_mode.FORMAT, "version": 1, "logs": [redistribute, kernel]}
+        (tmp_path / "a.json").write_text(json.dumps(document))
+        with closing(open_source(tmp_path)) as source:
+            nodes = source.nodes(0)
+            assert made_by(nodes, "fused_mul.0") == ["redistribute.0"]
+            table, row = source.tensors(0, 0), nodes.find("fused_mul.0")
+            written = table.recorded(table.find(row, Side.OUTPUT, 1))
+            assert written is not None
+            assert written.abs_mean == 2.0
+            assert source.unreadable() == ()
+
     def test_logs_of_one_step_are_refused_together_and_open_one_by_one(self, dump: Path, tmp_path: Path) -> None:
         for name in ("good", "bad"):
             shutil.copy(dump / name / "step3.json", tmp_path / f"{name}.json")

@@ -80,7 +80,7 @@ class Numbers:
             maximum=0.0 if zeros else high,
             mean=0.0 if zeros else mean,
             abs_mean=absolute,
-            variance=None if std is None else std * std,
+            variance=None if std is None else _finite(std * std),
             sum_squares=0.0 if l2 is None or not math.isfinite(l2 * l2) else l2 * l2,
         )
 

@@ -22,7 +22,7 @@ NOTICES: Final = (
 )
 _LINE: Final = re.compile(
     r".{0,80}? - INFO - (\S.*)_(activation|gradient|weight|output|wgrad|dgrad)_(\S+)\s+"
-    r"iteration=(\d{1,18})\s+value=(nan|[+-]?inf|[+-]?\d{1,40}\.\d{4})"
+    r"iteration=(\d{1,12})\s+value=(nan|[+-]?inf|[+-]?\d{1,40}\.\d{4})"
 )
 _RAN: Final = re.compile(rb"LAYER=(\S+): (?:fprop|dgrad|wgrad)")
 _NUMBERS: Final = {
