@@ -25,7 +25,7 @@ def modules_after(statement: str) -> set[str]:
 
 HEADLESS = (
     *("errors", "model", "opener", "graph", "stats", "watch", "text", "cache", "sources", "session", "api", "compat"),
-    *("live", "live.client", "live.server"),
+    *("live", "live.client", "live.server", "recording"),
 )
 
 

@@ -19,7 +19,7 @@ from tests.sources.writer import Generation, write_dump
 from tui_debugger.opener import LINE_LIMIT, NotRegularError, TooLargeError, open_regular, read_lines, read_regular
 
 PACKAGE = Path(tui_debugger.__file__).parent
-ROOMS = ("sources", "graph", "stats", "watch", "text", "session", "check", "diagnose", "api", "cli", "tui")
+ROOMS = ("sources", "graph", "stats", "watch", "text", "session", "check", "diagnose", "api", "cli", "tui", "recording")
 """Packages that may look at a dump; those that are not there (yet) are left out."""
 ELSEWHERE = {
     # What is opened there is no file of a dump. Function or class: why.
@@ -31,12 +31,12 @@ ELSEWHERE = {
     "session/export_files.py": "files that an export makes",
     "cli/completion.py": "a file that comes with the package",
     "cli/config.py:_init": "a new configuration",
+    "cli/dump_config.py:_save": "a new configuration of a recorder",
     "cli/help.py": "a page of the manual, which comes with the package",
     "text/writer.py:open_streams": "/dev/null, for a stream that the process was not given",
     "text/writer.py:abandon": "/dev/null, for an output that is gone",
     "stats/archive.py:FileBytes": "reads and maps what is open",
-    "stats/archive.py:MemberFile": "maps a temporary file of its own",
-    "stats/torch_file.py:_temporary": "maps a temporary file of its own",
+    "stats/archive.py:temporary_array": "maps a temporary file of its own",
 }
 NAMES = {"read_text", "read_bytes", "memmap", "fromfile", "genfromtxt", "loadtxt", "mmap", "FileIO"}
 OPENERS = {"os", "io", "codecs", "gzip", "bz2", "lzma", "mmap", "np", "numpy", "tarfile", "zipfile"}

@@ -127,6 +127,8 @@ DOCUMENTS = {
     "cache": ["cache"],
     "config": ["config"],
     "config --init": ["config", "--init"],
+    "dump-config": ["dump-config", "--yes", "--path", "/d", "-o", "OUT.json", "--parameters", "7B"],
+    "dump-config --check": ["dump-config", "--check", "PATH/rank_0/.dump_metadata/data_dump.json"],
     "cache clear": ["cache", "clear"],
 }
 """A command line for every kind of document, by the heading of its section or what begins with it."""
@@ -142,7 +144,9 @@ def test_every_key_of_a_document_is_described(
     capsys: pytest.CaptureFixture[str], demo: Path, tmp_path: Path, name: str
 ) -> None:
     named = {"PATH": str(demo), **{f"OUT{end}": str(tmp_path / f"out{end}") for end in (".npz", ".json", ".csv")}}
-    document = run(capsys, *(named.get(word, word) for word in DOCUMENTS[name]), "--json").json
+    document = run(
+        capsys, *(named.get(word, word.replace("PATH/", f"{demo}/")) for word in DOCUMENTS[name]), "--json"
+    ).json
     section = name if name in sections() else name.split(maxsplit=1)[0]
     assert_described(document, section)
 

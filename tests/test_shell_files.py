@@ -68,7 +68,7 @@ def test_the_man_page_names_every_command_and_has_the_usual_sections() -> None:
         *("NAME", "SYNOPSIS", "DESCRIPTION", "COMMANDS", "ENVIRONMENT", "FILES", "EXIT STATUS")
     ]
     assert page.isascii()
-    sections = [line.split()[2] for line in page.splitlines() if line.startswith(".SS tdbg ")]
+    sections = [line.split()[2].replace("\\-", "-") for line in page.splitlines() if line.startswith(".SS tdbg ")]
     assert sections == list(COMMANDS)
 
 

@@ -138,6 +138,7 @@ def opened(tree: Path, dump: Path, home: Path, columns: int, rows: int) -> Itera
             pass
         person = Keyboard(program, columns, rows)
         person.press("R", START)
+        person.press("c", START)
         yield person
 
 

@@ -25,6 +25,8 @@ PATIENCE: Final = 600.0
 """Seconds a large run may take to be there."""
 HELD, QUIET = 0.03, 0.35
 """Seconds without a byte: what a key that is held costs, and when the panes that follow the cursor have followed."""
+TINY: Final = 0.01
+"""Below this scale everything is tried once, and quickly: whether it works is asked, and not what it costs."""
 FRAME, KEY, PAGE, CURSOR = 0.35, 10.0, 16 << 10, 1 << 10
 """The bars: seconds, milliseconds, bytes, bytes."""
 BARE: Final = """
@@ -74,7 +76,7 @@ def run(scale: float, folder: Path) -> list[Result]:
     env = {
         # As an installed program: modules are compiled once, and nothing of the user's is read or written.
         "PYTHONDONTWRITEBYTECODE": "",
-        "PYTHONPYCACHEPREFIX": str(folder / "compiled"),
+        **({"PYTHONPYCACHEPREFIX": str(folder / "compiled")} if scale >= TINY else {}),
         **{name: str(folder / name) for name in ("TDBG_CACHE_DIR", "XDG_STATE_HOME")},
     }
     return [*first_frames(scale, folder, env), *keys(scale, env)]
@@ -92,7 +94,8 @@ def first_frames(scale: float, folder: Path, env: dict[str, str]) -> list[Result
         lambda: seconds_to(CHROME, ["-m", "tui_debugger", "open", str(small)], env),
         lambda: seconds_to(CHROME, ["-m", "tui_debugger", "open", str(large)], env),
     ]
-    rounds = [[start() for start in starts] for _ in range(max(3, round(10 * min(scale, 1))))]
+    repeat = max(3, round(10 * min(scale, 1))) if scale >= TINY else 1
+    rounds = [[start() for start in starts] for _ in range(repeat)]
     bare, of_small, of_large = (min(times) for times in zip(*rounds, strict=True))
     return [
         Result("first frame, small dump", of_small, FRAME, "s", at_most=True),
@@ -147,7 +150,7 @@ class Press:
 def keys(scale: float, env: dict[str, str]) -> list[Result]:
     """Every kind of key, and in turn with it one of the bare app; what is idle in between."""
     nodes, steps = max(round(NODES * scale), 300), STEPS if scale >= 0.1 else 3
-    rounds = max(round(40 * min(scale, 1)), 4)
+    rounds, quiet = (max(round(40 * min(scale, 1)), 4), QUIET) if scale >= TINY else (1, HELD)
     results: list[Result] = []
     with (
         Program(["-c", BARE], columns=200, rows=50, env=env) as bare,
@@ -155,14 +158,18 @@ def keys(scale: float, env: dict[str, str]) -> list[Result]:
     ):
         wait_for(bare, [b"a"])
         wait_for(screen, [b"Begins at step"])
-        drained(screen, 5 * QUIET)
-        least = [pressed(bare, "x") for _ in range(rounds)]
+        drained(screen, 5 * quiet)
+        least = [pressed(bare, "x", quiet) for _ in range(rounds)]
         for kind in KINDS:
             for key in kind.before:
-                pressed(screen, key)
-            costs = [(pressed(bare, "x"), pressed(screen, kind.pressed[i % len(kind.pressed)])) for i in range(rounds)]
+                pressed(screen, key, quiet)
+            costs = [
+                (pressed(bare, "x", quiet), pressed(screen, kind.pressed[i % len(kind.pressed)], quiet))
+                for i in range(rounds)
+            ]
             least += [cost for cost, _ in costs]
             results += of_kind(kind, [cost for _, cost in costs], [cost for cost, _ in costs])
+        drained(screen, QUIET)
         idle = drained(screen, 1.0)
     note = f"{nodes:,} nodes, {nodes * steps:,} tensors, {rounds} keys a kind; {_times(least)}"
     results.append(Result("a key of a bare Textual app to its first byte", _late(least) * 1e3, unit="ms", note=note))
@@ -189,14 +196,14 @@ def of_kind(kind: Keys, costs: Sequence[Press], least: Sequence[Press]) -> list[
     ]
 
 
-def pressed(program: Program, key: str) -> Press:
-    """Presses a key and waits until everything it leads to is written."""
+def pressed(program: Program, key: str, quiet: float = QUIET) -> Press:
+    """Presses a key and waits until everything it leads to is written, so many seconds after the last of it."""
     started = time.perf_counter()
     program.send(key)
-    first = program.read(1)
+    first = program.read(3 * quiet)
     seconds = time.perf_counter() - started
     held = len(first) + drained(program, HELD)
-    return Press(seconds, held, held + drained(program, QUIET))
+    return Press(seconds, held, held + drained(program, quiet))
 
 
 def drained(program: Program, quiet: float) -> int:

@@ -203,7 +203,7 @@ def test_nothing_readable_at_all_is_never_clean(capsys: Capsys, dump: Path) -> N
     [
         ("TO @ fc1\\.wieght", ""),
         ("TO @ type=ReLu6", ""),
-        ("OO", ": the values of a dump do not tell what the device recorded"),
+        ("OO", ": nothing here tells what the device recorded of operators that overflow"),
         ("WI", ": initial values are judged at the first dumped step only"),
     ],
 )

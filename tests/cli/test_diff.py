@@ -138,9 +138,23 @@ def test_tolerances_decide_the_exit_code(capsys: Capsys, dump: Path) -> None:
     assert "100 % of the greatest" in text.out
 
 
-def test_nan_equals_nan(capsys: Capsys, dumps: Dumps) -> None:
-    answer = diff(capsys, dumps(NAN), "head.weight", "--step", 5, "--with", "step=4")
-    assert (answer.code, "both NaN 64" in answer.out) == (0, True)
+def test_nan_at_the_same_places_is_equal_and_said(capsys: Capsys, dump: Path, tmp_path: Path) -> None:
+    here = values(dump, "ReLU-op2", 2).copy()
+    here[0, 0] = np.nan
+    np.save(file_of(dump / "rank_0/Net/0/2", FILES["ReLU-op2"]), here)
+    np.save(tmp_path / "golden.npy", here)
+    answer = diff(capsys, dump, "ReLU-op2", "--rank", 0, "--with", tmp_path / "golden.npy")
+    assert (answer.code, answer.lines[3]) == (0, "equal: 5 of 6 (83.3 %); 1 is NaN on both sides")
+
+
+def test_nothing_is_compared_where_both_are_nan_everywhere(capsys: Capsys, dumps: Dumps) -> None:
+    """No number says that they are alike: what nobody compared is not equal."""
+    words = (dumps(NAN), "head.weight", "--step", 5, "--with", "step=4")
+    answer = diff(capsys, *words)
+    assert answer.code == 2
+    assert "cannot judge: all 64 elements are NaN on both sides: nothing to compare" in answer.out
+    document = diff(capsys, *words, "--json").json
+    assert (document["verdict"], document["exit_code"], document["both_nan"]) == ("cannot_judge", 2, 64)
 
 
 def test_the_order_of_the_largest(capsys: Capsys, dump: Path) -> None:

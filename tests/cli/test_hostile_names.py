@@ -52,6 +52,31 @@ LINES: dict[str, tuple[tuple[str, ...], ...]] = {
     "steps": (("PATH",), ("PATH", "--count")),
     "cache": ((), ("clear",), (EVIL,)),
     "config": ((), ("--theme", EVIL), ("--no-config",)),
+    "dump-config": (
+        ("--yes", "--path", "/d", "-o", "OUT.json"),
+        ("--yes", "--path", f"/{EVIL}", "-o", "OUT.json"),
+        ("--yes", "--path", "/d", "-o", f"OUT{EVIL}.json"),
+        ("--yes", "--path", "/d", "--force", "-o", "OUT.json", "--device", "gpu", "--jit-level", "O0"),
+        ("--yes", "--path", "/d", "-o", "-", "--mindspore", EVIL),
+        ("--yes", "--path", "/d", "-o", "-", "--net-name", EVIL),
+        ("--yes", "--path", "/d", "-o", "-", "--iteration", EVIL),
+        ("--yes", "--path", "/d", "-o", "-", "--dump-mode", "kernels", "--kernel", EVIL),
+        ("--yes", "--path", "/d", "-o", "-", "--statistic-category", EVIL, "--save", "full"),
+        ("--yes", "--path", "/d", "-o", "-", "--input-output", EVIL),
+        ("--yes", "--path", "/d", "-o", "-", "--support-device", EVIL, "--op-debug-mode", "3"),
+        ("--yes", "--path", "/d", "-o", "-", "--asynchronous", "--file-format", "bin", "--sample-num", EVIL),
+        ("--yes", "--path", "/d", "-o", "-", "--parameters", EVIL),
+        ("--yes", "--path", "/d", "-o", "-", "--parameters", "1", "--activations", EVIL),
+        ("--yes", "--path", "/d", "-o", "-", "--ranks", "2", "--steps", EVIL),
+        ("--yes", "--path", "/d", "-o", "-", "--like", "PATH"),
+        ("--yes", "--path", "/d", "-o", "-", "--like", EVIL, "--json"),
+        ("--yes", "--msprobe", "--framework", "pytorch", "-o", "-", "--task", EVIL),
+        ("--yes", "--msprobe", "-o", "-", "--level", EVIL),
+        ("--yes", "--msprobe", "-o", "-", "--scope", EVIL, EVIL, "--rank", "0"),
+        ("--yes", "--msprobe", "-o", "-", "--summary-mode", EVIL),
+        ("--check", EVIL),
+        ("--check", "PATH/rank_0/.dump_metadata/data_dump.json"),
+    ),
     "completion": (("fish",), (EVIL,)),
     "help": ((), ("keys",), (EVIL,), ("--search", EVIL)),
     "demo": (("--unpack",), (f"--rank={EVIL}",)),
@@ -59,7 +84,7 @@ LINES: dict[str, tuple[tuple[str, ...], ...]] = {
 """Command lines of every command, also those that end in an error."""
 
 
-WITHOUT_A_DUMP = {"open", "listen", "demo", "cache", "config", "completion", "help"}
+WITHOUT_A_DUMP = {"open", "listen", "demo", "cache", "config", "dump-config", "completion", "help"}
 
 
 def commands() -> Iterator[str]:

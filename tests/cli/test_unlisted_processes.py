@@ -158,7 +158,7 @@ ODD: dict[str, tuple[Callable[[Path], object], str]] = {
     "twice": (lambda step: shutil.copytree(step, step.with_name("03")), "03 (the same step as 3)"),
     "beside": (lambda step: (step.parent / "a.npy").write_bytes(b""), "*.npy (1 file outside a step)"),
     "above": (lambda step: (step.parents[1] / "a.npy").write_bytes(b""), "*.npy (1 file outside a step)"),
-    "bin": (lambda step: (step / "Relu.Relu-op1.1.2.16").write_bytes(b"1"), "3/* (1 file that cannot be read yet)"),
+    "bin": (lambda step: (step / "Relu.Relu-op1.1.2.16").write_bytes(b"1"), "1 tensor cannot be read"),
 }
 """What may hold tensors that nobody looks at, and the words for it."""
 
@@ -180,10 +180,16 @@ def test_other_directories_and_links_are_no_doubt(copy: Callable[[str], Path], t
     file.rename(tmp_path / "outside.npy")
     file.symlink_to(tmp_path / "outside.npy")
     (step.parent / "notes").mkdir()
-    (step / "Opdebug.Node_OpDebug.1.0.16.output.0.json").write_text("{}")
     code, found = document("check", root)
     assert (code, found["reasons"]) == (0, [])
-    assert any("overflow records (not read yet)" in notice for notice in found["notices"])
+
+
+def test_an_overflow_record_that_makes_no_sense_is_a_doubt(copy: Callable[[str], Path]) -> None:
+    root = copy(ONE)
+    (step_of(root, 0, 3) / "Opdebug.Node_OpDebug.1.0.16.output.0.json").write_text("{}")
+    code, found = document("check", root)
+    assert code == 2
+    assert "an overflow record that makes no sense" in found["reasons"][0]["text"]
 
 
 def test_a_rank_twice_or_of_too_many_digits_is_a_doubt(copy: Callable[[str], Path]) -> None:

@@ -83,10 +83,10 @@ class TestStatisticsOnly(SourceConformance):
         return open_source(tmp_path)
 
 
-class TestNumpyFiles(SourceConformance):
-    """Directories of .npy files, archives in them, and archives alone; two ranks."""
+class TestTensorFiles(SourceConformance):
+    """Directories of .npy files, archives and checkpoints in them, and archives alone; two ranks."""
 
-    @pytest.fixture(params=["npy", "npz", "packed", "archives"])
+    @pytest.fixture(params=["npy", "npz", "packed", "archives", "pt", "safetensors"])
     def source(self, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Source]:
         values = {
             "net/fc1/act.in.0": np.ones((2, 3), np.float32),

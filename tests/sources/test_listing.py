@@ -227,8 +227,6 @@ def test_directories_and_foreign_files_are_ignored_with_a_count(tmp_path: Path) 
     (step / "Add.Add-op1.0.0.5.output.0.DefaultFormat.Float32.npy").mkdir()
     (step / "notes.txt").touch()
     (step / "broken.npy").touch()
-    (step / "Conv2D.Conv2D-op1.3.4.5").touch()
-    (step / "Opdebug.Node_OpDebug.1.2.3").touch()
     source = open_source(tmp_path)
     assert len(source.tensors(0, 0)) == before
     text = "\n".join(source.info.notices)
@@ -236,8 +234,6 @@ def test_directories_and_foreign_files_are_ignored_with_a_count(tmp_path: Path) 
         "1 directories where files should be",
         "1 other files",
         "1 files whose name makes no sense",
-        "1 Ascend .bin files (not read yet)",
-        "1 overflow records (not read yet)",
     ):
         assert part in text
 

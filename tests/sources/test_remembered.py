@@ -79,8 +79,9 @@ def odd_dump(root: Path, *, unreadable: bool = False) -> None:
     writer.mapped(0, "123", "ReLU.Default--act--ReLU-op7.0.0.5.output.0.DefaultFormat.float32.npy", np.zeros(3))
     for name in ("Add.early.0.0.007.output.0.DefaultFormat.npy", "Add.dev.12.3.5.output.0.NC1HWC0.npy"):
         np.save(writer.step(0) / name, np.zeros(2))
-    for name in ("notes.txt", "Opdebug.Node_OpDebug.1.2.3"):
-        (writer.step(0) / name).touch()
+    (writer.step(0) / "notes.txt").touch()
+    if unreadable:
+        (writer.step(0) / "Opdebug.Node_OpDebug.1.2.3").touch()
     (writer.step(0) / "notes").mkdir()
     twice = writer.file_name("Add", BIG.nodes[3].name, "output", 0)
     (writer.step(0) / twice).touch()

@@ -161,7 +161,7 @@ def test_facts_come_from_names_and_metadata(tmp_path: Path) -> None:
     assert facts.written == pytest.approx(newest, abs=1)
     write_arrays(tmp_path / "arrays/step_3", {"a": np.ones(2)})
     facts = facts_of(tmp_path / "arrays")
-    assert (facts.layout, facts.framework, facts.steps) == (".npy and .npz files", "", (3,))
+    assert (facts.layout, facts.framework, facts.steps) == ("tensor files", "", (3,))
 
 
 def test_what_is_no_dump_any_more_has_a_problem(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Directories of .npy and .npz files: what names say, what is recognised, and that everything works on them."""
+"""Directories of tensor files: what names say, what is recognised, and that everything works on them."""
 
 from __future__ import annotations
 
@@ -78,6 +78,10 @@ class TestNames:
             ("grads_step_3", ParsedName("grads", step=3)),
             ("fc1.weight_step_3", ParsedName("fc1.weight", step=3)),
             ("step_3.fc1.weight", ParsedName("fc1.weight", step=3)),
+            ("checkpoint-3", ParsedName("", step=3)),
+            ("ckpt_3", ParsedName("", step=3)),
+            ("iter_0000003", ParsedName("", step=3)),
+            ("checkpoints", ParsedName("checkpoints")),
             ("weight", ParsedName("weight")),
             ("layer_3", ParsedName("layer_3")),
             ("timestep_3", ParsedName("timestep_3")),
@@ -298,8 +302,14 @@ class TestDoubts:
         [
             ("loose.npy", "loose.npy", "outside a step"),
             ("net/loose.npz", "net/loose.npz", "outside a step"),
-            ("step_0/model.pt", "step_0/model.pt", "a file that cannot be read yet"),
-            ("step_0/a/b.safetensors", "step_0/a/b.safetensors", "a file that cannot be read yet"),
+            ("step_0/model.h5", "step_0/model.h5", "a file that cannot be read yet"),
+            ("step_0/model.pt", "step_0/model.pt", "is no file that torch.save wrote: it has a damaged pickle"),
+            ("step_0/a/b.safetensors", "step_0/a/b.safetensors", "ends inside its header"),
+            (
+                "step_0/__0_0.distcp",
+                "step_0/__0_0.distcp",
+                "a part of a checkpoint whose index .metadata is missing",
+            ),
             ("step_5/notes.txt", "step_5", "no array in step 5"),
             ("step0/a.npy", "step_0/a.npy", "the same tensor as one in step0/a.npy"),
         ],
@@ -361,7 +371,7 @@ class TestGrowing:
         assert {tmp_path, tmp_path / "rank_0", tmp_path / "rank_0/step_1"} <= set(paths)
 
 
-@pytest.fixture(params=["npy", "npz", "packed", "archives"])
+@pytest.fixture(params=["npy", "npz", "packed", "archives", "pt", "safetensors"])
 def sick(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """Three steps; a NaN in the middle one."""
     values = {"net/fc.weight": ONES, "net/act.in.0": np.array([1.0, 2.0])}
@@ -380,7 +390,7 @@ class TestCommands:
         return (str(answer.code), answer.out)
 
     def test_all_of_them(self, sick: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        prefix = "values/" if any(sick.glob("*/*.npz")) else ""
+        prefix = "values/" if any(sick.glob("*/*.npz")) else ""  # model.pt names nothing
         for command, code, words in [
             (["ls"], "0", f"{prefix}net/act"),
             (["steps"], "0", "arrays"),
@@ -428,4 +438,4 @@ async def test_the_screen(tmp_path: Path) -> None:
     write_arrays(tmp_path / "step_0", {"net/act.out.0": BAD, "net/fc.weight": ONES}, "npz")
     async with opened(tmp_path) as driver:
         await driver.until(lambda: "act" in driver.text)
-        assert driver.session.info.layout == "directory of .npy and .npz files"
+        assert driver.session.info.layout == "directory of tensor files"

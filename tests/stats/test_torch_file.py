@@ -26,22 +26,22 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 import pytest
-import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests import thorough
-from tests.stats.requests import look, looks_of
-from tui_debugger.errors import UnreadableTensorError
-from tui_debugger.model import ReadSpec
-from tui_debugger.stats import npy, restricted_pickle, torch_file, torch_pickle
-from tui_debugger.stats.measure import read_all
-from tui_debugger.stats.npy import TensorFile, open_array, read_meta
-from tui_debugger.stats.records import RequiredStats
-from tui_debugger.stats.restricted_pickle import Instance
-from tui_debugger.stats.scan import SPAN, spans_of
-from tui_debugger.stats.torch_file import Tree, member_of, path_of, read_objects, read_tree, tensors
-from tui_debugger.stats.torch_pickle import TensorRef
+torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install tui_debugger[torch-tests]")
+from tests import thorough  # noqa: E402 - see above
+from tests.stats.requests import look, looks_of  # noqa: E402
+from tui_debugger.errors import UnreadableTensorError  # noqa: E402
+from tui_debugger.model import ReadSpec  # noqa: E402
+from tui_debugger.stats import npy, restricted_pickle, torch_file, torch_pickle  # noqa: E402
+from tui_debugger.stats.measure import read_all  # noqa: E402
+from tui_debugger.stats.npy import TensorFile, open_array, read_meta  # noqa: E402
+from tui_debugger.stats.records import RequiredStats  # noqa: E402
+from tui_debugger.stats.restricted_pickle import Instance  # noqa: E402
+from tui_debugger.stats.scan import SPAN, spans_of  # noqa: E402
+from tui_debugger.stats.torch_file import Tree, member_of, path_of, read_objects, read_tree, tensors  # noqa: E402
+from tui_debugger.stats.torch_pickle import TensorRef  # noqa: E402
 
 Array = npt.NDArray[Any]
 FOLDERS = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])

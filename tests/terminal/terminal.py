@@ -22,9 +22,15 @@ class Terminal(Program):
     """
 
     def __init__(
-        self, arguments: Sequence[str], *, columns: int = 80, rows: int = 24, env: Mapping[str, str] | None = None
+        self,
+        arguments: Sequence[str],
+        *,
+        columns: int = 80,
+        rows: int = 24,
+        env: Mapping[str, str] | None = None,
+        program: Sequence[str] = ("-m", "tui_debugger"),
     ) -> None:
-        super().__init__(["-m", "tui_debugger", *arguments], columns=columns, rows=rows, env=env)
+        super().__init__([*program, *arguments], columns=columns, rows=rows, env=env)
         self.screen = pyte.Screen(columns, rows)
         self._stream = pyte.ByteStream(self.screen)
         self._changed = threading.Condition()

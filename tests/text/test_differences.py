@@ -28,7 +28,21 @@ def found(here: Any, there: Any, tolerance: Tolerance = EXACT, dtype: str = "f4"
         ([1, 2], [1, 3], EXACT, "different: 1 of 2 (50.0 %)"),
         ([1, 2], [1, 3], Tolerance(atol=1), "equal within the tolerance: 1 of 2 (50.0 %) differ by less"),
         ([1, 2], [1, 5], Tolerance(atol=1), "different beyond the tolerance: 1 of 2 (50.0 %)"),
-        ([NAN], [NAN], EXACT, "equal: all 1 elements"),
+        ([NAN], [NAN], EXACT, "cannot judge: the only element is NaN on both sides: nothing to compare"),
+        (
+            [NAN] * 2,
+            [NAN] * 2,
+            Tolerance(atol=1),
+            "cannot judge: all 2 elements are NaN on both sides: nothing to compare",
+        ),
+        ([NAN, 1], [NAN, 1], EXACT, "equal: 1 of 2 (50.0 %); 1 is NaN on both sides"),
+        (
+            [NAN, NAN, 1, 2],
+            [NAN, NAN, 1, 3],
+            Tolerance(atol=1),
+            "equal within the tolerance: 1 of 4 (25.0 %) differ by less; 2 are NaN on both sides",
+        ),
+        ([NAN, 1], [NAN, 2], EXACT, "different: 1 of 2 (50.0 %)"),
         ([], [], EXACT, "equal: both are without elements"),
     ],
 )

@@ -24,12 +24,16 @@ class OpenScreen(Protocol):
 
 @pytest.fixture
 def open_screen(dumps: Callable[[str], Path]) -> OpenScreen:
-    """``async with open_screen("mindspore-2.0-nan") as screen``: opened, checked and idle."""
+    """``async with open_screen("mindspore-2.0-nan") as screen``: opened, checked and idle.
+
+    What is given by its name nobody may change: see ``Measured``. ``measured=False``: nobody has seen it before.
+    """
 
     def open_(
         name: str | Path, *, size: tuple[int, int] = (200, 50), recommended: bool | None = True, **options: Any
     ) -> AbstractAsyncContextManager[Driver]:
         path = name if isinstance(name, Path) else dumps(name)
+        options.setdefault("measured", not isinstance(name, Path))
         return opened(path, size=size, recommended=recommended, **options)
 
     return open_

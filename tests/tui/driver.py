@@ -6,14 +6,18 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from textual.pilot import Pilot
 
+from tui_debugger.check.records import StatsCache
 from tui_debugger.model import ProgressFn, RunInfo
 from tui_debugger.session import Session
+from tui_debugger.session.following import Follower
+from tui_debugger.sources.base import Source
 from tui_debugger.sources.registry import open_source
 from tui_debugger.tui.app import TdbgApp
 from tui_debugger.tui.main_screen import MainScreen
@@ -81,10 +85,28 @@ class Driver:
         return self.rows(self.main.panes[name].table)
 
 
+@dataclass(frozen=True)
+class Measured:
+    """A dump that nobody changes, with all that one screen after the other has measured of it.
+
+    What a file holds is measured once, as in a program whose first screen was closed; each screen checks for itself.
+    """
+
+    source: Source
+    stats: StatsCache = field(default_factory=StatsCache)
+
+    @classmethod
+    @cache
+    def of(cls, path: Path) -> Measured:
+        """The dump of a path, the same one every time."""
+        return cls(open_source(path))
+
+
 @asynccontextmanager
 async def opened(
     path: Path,
     *,
+    measured: bool = False,
     size: tuple[int, int] = (200, 50),
     recommended: bool | None = True,
     source_map: Sequence[tuple[str, str]] = (),
@@ -92,15 +114,28 @@ async def opened(
     shown_as: str = "",
     **options: Any,
 ) -> AsyncIterator[Driver]:
-    """The screen on a dump: opened, checked and idle. ``shown_as`` stands for the path of the dump."""
+    """The screen on a dump: opened, checked and idle. ``shown_as`` stands for the path of the dump.
+
+    With ``measured`` it knows of the files what screens before it have measured: see ``Measured``.
+    """
+    known = Measured.of(path) if measured else None
 
     class Elsewhere(Session):
         @property
         def info(self) -> RunInfo:
             return replace(super().info, path=shown_as or super().info.path)
 
+        def close(self) -> None:
+            if known is None:
+                super().close()
+            else:
+                self.workers.close()
+
     def open_session(progress: ProgressFn) -> Session:
-        session = Elsewhere(open_source(path), source_map=source_map)
+        session = Elsewhere(open_source(path) if known is None else known.source, source_map=source_map)
+        if known is not None:
+            session._cache = known.stats
+            session._follower = Follower(session.source, known.stats)
         session.open(progress)
         return session
 

@@ -19,7 +19,7 @@ from tui_debugger.tui.widgets.virtual_table import VirtualTable
 
 SAFE = re.compile(r"[!-~]|up|down|left|right|pageup|pagedown|home|end|enter|escape|space|backspace|tab|shift\+tab|f\d+")
 """Keys that survive tmux and every terminal."""
-ALSO_SAFE = {"ctrl+p", "ctrl+c", "ctrl+l", "comma"}
+ALSO_SAFE = {"ctrl+p", "ctrl+c", "ctrl+l", "ctrl+z", "comma"}
 PRODUCER_OVER_UNDO = {"u"}
 """In the tensors ``u`` goes to the producer; undo, which every other pane has, is one key away."""
 TREE_OVER_LIST = {"left", "right", "h", "l"}
@@ -109,3 +109,31 @@ async def test_keys_that_drive_trainings_do_nothing_on_a_dump(open_screen: OpenS
         await screen.settled()
         assert screen.text == before
         assert not actions.LIVE_ONLY & {action.id for action in screen.main.keys_here()}
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 50)])
+@pytest.mark.parametrize("pane", [pane for pane, _ in actions.PANES])
+async def test_help_begins_with_the_keys_of_the_pane_then_with_what_leads_to_the_cause(
+    open_screen: OpenScreen, pane: str, size: tuple[int, int]
+) -> None:
+    async with open_screen("mindspore-2.0-mlp", size=size) as screen:
+        await screen.press(str(1 + [name for name, _ in actions.PANES].index(pane)), "question_mark")
+        assert isinstance(screen.app.screen, HelpScreen)
+        own = next(action for action in actions.ACTIONS if action.where == pane)
+        assert screen.lines[2].strip("▌ ") == own.group
+        assert screen.lines[3].strip().startswith("Enter")
+        help_page = screen.app.screen
+        table = help_page.query_one(VirtualTable)
+        text = [table.row_text(row).strip() for row in range(table.row_count)]
+        headings = [line for line in text if line in {action.group for action in actions.ACTIONS}]
+        assert headings[:2] == [own.group, actions.CAUSES]
+        assert len(headings) == len(set(headings)), "each heading once"
+        await screen.type("upstream")
+        assert "Walks from this tensor upstream" in screen.text
+
+
+async def test_help_in_a_list_that_is_searched_begins_with_the_keys_of_the_search(open_screen: OpenScreen) -> None:
+    async with open_screen("mindspore-2.0-mlp", size=(80, 24)) as screen:
+        await screen.press("3", "slash", "w", "enter", "question_mark")
+        assert "While searching" in screen.lines[2]
+        assert "Watchpoints (3)" in screen.text

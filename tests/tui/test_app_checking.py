@@ -32,7 +32,7 @@ async def test_a_large_step_is_not_read_before_it_is_asked_for(
     open_screen: OpenScreen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(checker, "QUICK", -1)
-    async with open_screen(NAN) as screen:
+    async with open_screen(NAN, measured=False) as screen:
         assert screen.main.state.result is None
         assert "not checked yet: r checks this step (" in screen.main.header.plain
         assert "MB" in screen.main.header.plain
@@ -51,7 +51,7 @@ async def test_a_large_step_is_not_read_before_it_is_asked_for(
 async def test_a_long_check_shows_progress_and_esc_stops_it(
     open_screen: OpenScreen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with open_screen(NAN, recommended=False) as screen:
+    async with open_screen(NAN, recommended=False, measured=False) as screen:
         await screen.press("a")
         check = screen.session.check
         gate = threading.Event()
@@ -106,7 +106,7 @@ async def test_a_step_that_a_running_check_comes_to_waits_for_it(
 async def test_a_step_that_a_stopped_check_did_not_come_to_is_not_checked_unasked(
     open_screen: OpenScreen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with open_screen(NAN, recommended=False) as screen:
+    async with open_screen(NAN, recommended=False, measured=False) as screen:
         check, started, gate = screen.session.check, threading.Event(), threading.Event()
 
         def never_ending(pairs: Any, progress: Any, on_result: Any = None) -> Any:

@@ -203,6 +203,7 @@ DESK: dict[tuple[str, str], Case] = {
     ("global", "help"): Case(opens("HelpScreen")),
     ("global", "palette"): Case(opens("CommandPalette")),
     ("global", "redraw"): Case(lambda a, b: a.rows == b.rows and a.panes == b.panes),
+    ("global", "suspend"): Case(says("no shell to go back to")),
     ("global", "quit"): Case(lambda a, b: (a.code, b.code) == (None, 0)),
 }
 """What each action does: (where, id) of the registry → the situation and the change one sees."""
@@ -239,6 +240,8 @@ VALUES: dict[str, tuple[str, Callable[[Cell, Cell], bool]]] = {
     "finer(1)": ("", lambda a, b: b.digits == a.digits + 1),
     "finer(-1)": ("", lambda a, b: b.digits == a.digits - 1),
     "scientific": ("", lambda _, b: b.scientific and ("e-" in b.text or "e+" in b.text)),
+    "search": ("", lambda a, b: "nan, inf, -inf, > 1e3" in b.text and "nan, inf, -inf, > 1e3" not in a.text),
+    "end_search": ("/ 0 enter", lambda a, b: "next 0" in a.text and "next 0" not in b.text and a.index == b.index),
     "bits": ("", lambda a, b: "mantissa" in b.text and "mantissa" not in a.text),
     "previous": ("", lambda a, b: b.previous and not a.previous and a.text != b.text),
     "look_again": ("down right", lambda a, b: a == b),  # nothing was written over

@@ -132,7 +132,7 @@ async def test_what_would_be_read_is_said_before_it_is_read(
     open_screen: OpenScreen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(checker, "QUICK", -1)
-    async with open_screen(NAN) as screen:
+    async with open_screen(NAN, measured=False) as screen:
         assert screen.lines[1].strip() == ""
         assert "○ not checked yet: r checks this step (1.081 MB), R every step and rank" in screen.lines[2]
 

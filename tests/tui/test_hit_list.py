@@ -183,7 +183,7 @@ async def test_what_nan_kept_from_being_judged_stands_apart(size: tuple[int, int
         assert current(screen)[2] == "Add-op10", "it is no hit of this watchpoint"
         await press(screen, "4", "down")
         assert screen.main.hits_pane.current is None
-        assert "TL #1  f" in screen.text
+        assert "TL #1 tensor too large  f" in screen.text
         for key in ("enter", "space", "e", "Y", "o", "E"):
             await press(screen, key)
             assert screen.app.screen is screen.main, "a heading stands for nothing"

@@ -14,7 +14,7 @@ from tests.linked import linked, own
 from tests.session.opened import opened as opened_session
 from tests.tui.conftest import OpenScreen
 from tests.tui.driver import Driver
-from tui_debugger.model import Category, NodeKind, NodeSelection, NodeSelector, Verdict
+from tui_debugger.model import Category, Frame, NodeKind, NodeSelection, NodeSelector, Verdict
 from tui_debugger.tui.dialogs.filters import FilterScreen, HitFilterScreen
 from tui_debugger.tui.dialogs.pages import HistoryScreen, SourceScreen
 from tui_debugger.tui.dialogs.prompts import NumberPrompt, StepPrompt, TextPrompt
@@ -575,3 +575,19 @@ async def test_a_pane_that_was_away_shows_what_came_meanwhile(open_screen: OpenS
         assert drawn == anew
         first = anew.splitlines()[1]
         assert first.rstrip() in screen.text
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 50)])
+async def test_the_path_below_the_stack_is_that_of_its_first_line_whatever_was_shown_before(
+    open_screen: OpenScreen, size: tuple[int, int]
+) -> None:
+    """The cursor stays on the first row while the node, and with it the file, is another."""
+    async with open_screen(MLP, size=size) as screen:
+        pane = screen.main.stack_pane
+        for path in ("/src/first.py", "/src/second.py", "/src/first.py"):
+            pane.show_node((Frame(path, 3, "x = f(y)"),), "")
+            await screen.pilot.pause()
+            assert pane.detail == path
+        pane.show_node((), "this node has no source stack")
+        await screen.pilot.pause()
+        assert not pane.detail

@@ -98,8 +98,10 @@ def _warn(conditions: Sequence[ConditionBase], hits: Hits) -> None:
     """Says what a list of hits does not."""
     if hits.coverage.parts:
         _log.warning("cannot judge: %s", clean(parts_text(hits.coverage.parts)))
-    if any(condition.condition_id == WIRE_OPERATOR_OVERFLOW for condition in conditions):
-        _log.warning("OperatorOverflowCondition cannot be judged: a dump of values does not tell whether it holds")
+    watched = dict(hits.coverage.watched)
+    by_device = [at for at, condition in enumerate(conditions) if condition.condition_id == WIRE_OPERATOR_OVERFLOW]
+    if not all(watched.get(number) for number in by_device):
+        _log.warning("OperatorOverflowCondition cannot be judged: this dump does not tell whether it holds")
     elif conditions and not hits and not hits.coverage.checked:
         _log.warning("nothing was checked: no tensor under the watchpoints that they could judge was dumped")
 

@@ -541,8 +541,7 @@ def contents_of(record: Record | None) -> Contents | None:
 def contents_of_stats(stats: TensorStats, dtype: str) -> Contents:
     """Returns what statistics say."""
     peak = max(abs(stats.minimum or 0.0), abs(stats.maximum or 0.0))
-    counted = stats.zero + stats.negative + stats.positive == stats.finite
-    return Contents(stats.nan, stats.pos_inf, stats.neg_inf, stats.count, peak, _largest(dtype), counted)
+    return Contents(stats.nan, stats.pos_inf, stats.neg_inf, stats.count, peak, _largest(dtype), stats.counted)
 
 
 def _largest(dtype: str) -> float | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple, overload
 
@@ -13,6 +13,7 @@ import numpy.typing as npt
 from tui_debugger.arrays import Int8, Int16, Int64, Mask
 from tui_debugger.graph.table import NodeTable, holders
 from tui_debugger.model import ErrorBits, Hit, Side, TensorKey, Verdict, Watchpoint, WatchResult
+from tui_debugger.sources.base import TensorFlag, TensorTable
 from tui_debugger.stats.records import Record, Records
 from tui_debugger.watch.condition_table import CONDITIONS, NOT_FINITE, WIRE_OVERFLOW
 from tui_debugger.watch.evaluate import SILENT, ColumnEvaluator, Facts
@@ -35,6 +36,17 @@ def facts_of(
         type=lambda: [nodes.op_type(row) for row in held.tolist()],
         category=lambda: nodes.category[held].astype(np.int64),
     )
+
+
+def overflowed(table: TensorTable, rows: npt.NDArray[Any]) -> Mask:
+    """Tells which rows were written by an operator of which the device recorded that it overflowed."""
+    marked: Mask = (table.flags[rows] & np.uint8(TensorFlag.OVERFLOWED)) != 0
+    return marked
+
+
+def overflow_text(table: TensorTable, index: int) -> str:
+    """``overflowed on the device: AI Core status 0x20 (task 5, stream 2, block 0)``."""
+    return f"overflowed on the device: {', '.join(map(str, table.overflows(index)))}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +93,7 @@ class StepHits:
         verdicts: [watchpoint, hit]: a ``Verdict`` or ``SILENT``.
         first: whether no step came before.
         origin: see ``Hit.origin``.
+        overflows: what the device recorded of the operators that overflowed, by hit.
         designed: the operator types that absorb it, of every hit whose Inf is by design.
     """
 
@@ -98,6 +111,7 @@ class StepHits:
     verdicts: Int8
     first: Mask
     origin: Mask
+    overflows: Mapping[int, str] = field(default_factory=dict)
     designed: dict[int, frozenset[str]] = field(default_factory=dict)
     _made: dict[int, Hit] = field(default_factory=dict, repr=False)
     _evaluated: dict[int, tuple[tuple[int, WatchResult], ...]] = field(default_factory=dict, init=False, repr=False)
@@ -133,7 +147,8 @@ class StepHits:
     def _detail(self, index: int, record: Record | None) -> str:
         if index in self.designed:
             return f"by design: absorbed by {', '.join(sorted(self.designed[index]))}"
-        return record.error if record is not None else ""
+        error = record.error if record is not None else ""
+        return "; ".join(text for text in (error, self.overflows.get(index, "")) if text)
 
     def results_of(self, index: int) -> tuple[WatchResult, ...]:
         """Returns what the watchpoints say of a hit; an Inf that is by design is no finding."""
@@ -171,7 +186,8 @@ class StepHits:
         if not len(wanted):
             return
         found: list[list[tuple[int, WatchResult]]] = [[] for _ in range(len(wanted))]
-        evaluator = ColumnEvaluator(self.records, wanted, lambda: self._facts(wanted))
+        overflowed = np.array([index in self.overflows for index in wanted.tolist()], np.bool_)
+        evaluator = ColumnEvaluator(self.records, wanted, lambda: self._facts(wanted), overflowed)
         for number in np.flatnonzero((self.verdicts[:, wanted] != SILENT).any(axis=1)).tolist():
             watchpoint, initial = self.watchpoints[number]
             results = evaluator.results(watchpoint, self.first[wanted] | initial, initial=initial)

@@ -7,7 +7,7 @@ named outputs are looked at, with exactly the named watchpoints, on the same rec
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from tui_debugger.arrays import Int32
 from tui_debugger.check.flow import holds_tensors
-from tui_debugger.check.hits import facts_of
+from tui_debugger.check.hits import facts_of, overflow_text, overflowed
 from tui_debugger.check.measure import Measurements
 from tui_debugger.graph.table import PARAMETER, NodeFlag, real_consumers
 from tui_debugger.model import (
@@ -148,7 +148,7 @@ class OutputTensors:
         """Returns what was looked at. An output counts once, however many watchpoints name it."""
         named = [each.rows.astype(np.int64) << 32 | each.slots for each in watches]
         looked_at = len({output for _, _, output in requests})
-        unreadable = len({hit.key for _, hit in hits if hit.detail})
+        unreadable = len({hit.key for _, hit in hits if hit.detail and hit.stats is None})
         watched = Counter({each.watchpoint.id: 0 for each in watches})
         watched.update(watches[number].watchpoint.id for number, _, _ in requests)
         blocked = Counter(hit.results[0].watchpoint for _, hit in hits if hit.results[0].verdict is Verdict.BLOCKED)
@@ -166,7 +166,7 @@ class OutputTensors:
         self, step: int, watches: Sequence[WatchedOutputs]
     ) -> tuple[list[tuple[int, int, Output]], list[tuple[int, Output]]]:
         """Returns (watchpoint, table row, output) of what has values; (watchpoint, output) of what has none."""
-        located: dict[tuple[bool, Output], int] = {}
+        located: dict[tuple[Callable[[int, int, int], int], Output], int] = {}
         requests: list[tuple[int, int, Output]] = []
         valueless: list[tuple[int, Output]] = []
         for number, watch in enumerate(watches):
@@ -174,14 +174,15 @@ class OutputTensors:
             for output in zip(watch.rows.tolist(), watch.slots.tolist(), strict=True):
                 if condition.initial_only and not self._starts(step, output[0]):
                     continue
-                key = (condition.initial_only, output)
-                if key not in located:
-                    locate = self._first_read if condition.initial_only else self.locate
-                    located[key] = locate(step, *output)
-                index = located[key]
+                locate = self._first_read if condition.initial_only else self.locate
+                if condition.wire == WIRE_OPERATOR_OVERFLOW:
+                    locate = self._own_file
+                if (locate, output) not in located:
+                    located[locate, output] = locate(step, *output)
+                index = located[locate, output]
                 if index < 0 or self.flow.is_constant(output[0]):
                     valueless.append((number, output))
-                elif condition.wire != WIRE_OPERATOR_OVERFLOW:  # no matter of values: nothing here can judge it
+                elif condition.wire != WIRE_OPERATOR_OVERFLOW or self.flow.table(step).tells_overflow:
                     requests.append((number, index, output))
         return requests, valueless
 
@@ -208,13 +209,25 @@ class OutputTensors:
         pair, rows = (self.flow.rank, step), np.array([index for index, _ in places], np.int64)
         node, slot = (np.array([output[part] for _, output in places], np.int64) for part in (0, 1))
         side = np.full(len(places), int(Side.OUTPUT))
-        return ColumnEvaluator(records, rows, lambda: facts_of(self.flow.nodes, pair, node, side, slot))
+        marked = overflowed(self.flow.table(step), rows)
+        return ColumnEvaluator(records, rows, lambda: facts_of(self.flow.nodes, pair, node, side, slot), marked)
 
     def _hit(self, step: int, index: int, output: Output, result: WatchResult) -> Hit:
         record = self._measurements.record(step, index)
         order = int(self.flow.table(step).order[index])
         stats, detail = (record.stats, record.error) if record is not None else (None, "")
+        if not detail and CONDITIONS[result.condition].wire == WIRE_OPERATOR_OVERFLOW:
+            detail = overflow_text(self.flow.table(step), index)
         return Hit(self.key(step, output), output[0], (result,), (step, order), stats, detail=detail)
+
+    def _own_file(self, step: int, row: int, slot: int) -> int:
+        """Index of the file of an output, or of the first that its operator has where only inputs were dumped."""
+        table = self.flow.table(step)
+        index = table.find(row, Side.OUTPUT, slot)
+        if index >= 0 or not self._only_inputs(step):
+            return index
+        own = table.of_node(row)
+        return int(own[0]) if len(own) else -1
 
     def unknown(self, step: int) -> int:
         """Tells how many outputs on disk are none of the graph's: of nodes or slots that it does not have.

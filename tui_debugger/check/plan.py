@@ -136,12 +136,7 @@ class Planner:
         """``mask`` gives the node rows a watchpoint selects, ``scope`` the ones that may be looked at."""
         self.flow = flow
         self.initial = [w for w in watchpoints if CONDITIONS[w.condition].initial_only]
-        self.regular = [
-            w
-            for w in watchpoints
-            # An operator's overflow is no matter of values: nothing here can judge it, so nothing counts as judged.
-            if not CONDITIONS[w.condition].initial_only and CONDITIONS[w.condition].wire != WIRE_OPERATOR_OVERFLOW
-        ]
+        self.regular = [w for w in watchpoints if not CONDITIONS[w.condition].initial_only]
         self._mask = mask
         self._scope = scope
         self._last: tuple[NodeTable, TensorTable, _Choice, Subjects] | None = None
@@ -267,6 +262,7 @@ class _Choice:
             for number, w in enumerate(regular)
         ]
         self._judges_constants = _stacked(judges_constants, len(nodes))
+        self._by_device = np.array([CONDITIONS[w.condition].wire == WIRE_OPERATOR_OVERFLOW for w in regular], np.bool_)
 
     def subjects(self, table: TensorTable) -> Subjects:
         """Returns what of a step's files is judged."""
@@ -276,6 +272,8 @@ class _Choice:
         holder, holder_slot = node.copy(), slot.copy()
         holder[is_input], holder_slot[is_input] = holders(self._nodes, node[is_input], slot[is_input])
         watch, constants = self._watching(node, is_input, holder)
+        if self._by_device.any():
+            watch[self._by_device] = self._operators(table, node, is_input)[self._by_device]
         kept = watch.any(axis=0) | self._may_be_initial(node, is_input, holder)
         row, node, holder, holder_slot = (each[kept] for each in (row, node, holder, holder_slot))
         is_input = is_input[kept]
@@ -319,6 +317,23 @@ class _Choice:
         judged = covered & self._judges_constants[:, node[constant]]
         watch[:, constant] = judged
         return watch, int((covered & ~judged).any(axis=0).sum())
+
+    def _operators(self, table: TensorTable, node: Int64, is_input: Mask) -> Mask:
+        """[watchpoint, file]: which of them tell of their operator; none where the device would not record it.
+
+        Outputs do; of an operator without any the first input.
+        """
+        if not table.tells_overflow:
+            return np.zeros((len(self._regular), len(node)), np.bool_)
+        first = np.zeros(len(node), np.bool_)
+        wrote = np.zeros(len(self._nodes), np.bool_)
+        wrote[node[~is_input]] = True
+        readers = np.flatnonzero(is_input & ~wrote[node])
+        first[readers[np.unique(node[readers], return_index=True)[1]]] = True
+        telling = self._nodes.category[node] != int(Category.CONSTANT)
+        telling &= ~self._nodes.are_parameters(node) & (~is_input | first)
+        mask: Mask = self._regular[:, node] & self._scope[node] & telling
+        return mask
 
     def _may_be_initial(self, node: Int64, is_input: Mask, holder: Int64) -> Mask:
         if not len(self._initial):

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from tui_debugger.arrays import Int16, Int64, Mask
 from tui_debugger.check.by_design import StepDesigns
 from tui_debugger.check.flow import holds_tensors
-from tui_debugger.check.hits import HitList, StepHits, facts_of
+from tui_debugger.check.hits import HitList, StepHits, facts_of, overflow_text, overflowed
 from tui_debugger.check.measure import Measurements
 from tui_debugger.check.origins import find_origins
 from tui_debugger.check.plan import Plan, Planner, RequiredByStep
@@ -25,6 +25,7 @@ from tui_debugger.check.provenance import surely_tainted
 from tui_debugger.model import Coverage, NodeKind, ProgressFn, Verdict, Watchpoint, no_progress
 from tui_debugger.stats.fields import STORED
 from tui_debugger.stats.records import ROW, Records, State
+from tui_debugger.watch.condition_table import WIRE_OPERATOR_OVERFLOW
 from tui_debugger.watch.evaluate import SILENT, ColumnEvaluator, Evaluated, Facts, judging_plan, needs
 
 _WORDS: Final = len(STORED)
@@ -41,7 +42,7 @@ def evaluator_of(measurements: Measurements, step: int, rows: Int64) -> ColumnEv
     def facts() -> Facts:
         return facts_of(flow.nodes, (flow.rank, step), table.node[rows], table.side[rows], table.slot[rows])
 
-    return ColumnEvaluator(measurements.records(step), rows, facts)
+    return ColumnEvaluator(measurements.records(step), rows, facts, overflowed(table, rows))
 
 
 class DuplicateInputs:
@@ -80,6 +81,8 @@ class DuplicateInputs:
         watch = subjects.watch[number]
         finding = evaluated.finding if judging_plan(watchpoint).beyond_values else None
         answered = np.zeros(len(subjects), np.bool_)
+        if judging_plan(watchpoint).condition.wire == WIRE_OPERATOR_OVERFLOW:
+            return answered  # it is about the operator that wrote a file, and not about values
         for step, subject, row in self._equal_sources:
             use = subjects.covered_holder[number][subject] & watch[subject]
             inputs = use & subjects.input[subject]
@@ -366,6 +369,9 @@ class Checker:
             verdicts=judged.verdicts[:, chosen],
             first=plan.first[chosen],
             origin=np.zeros(len(row), np.bool_),
+            overflows={
+                at: overflow_text(table, int(row[at])) for at in np.flatnonzero(overflowed(table, row)).tolist()
+            },
         )
 
 

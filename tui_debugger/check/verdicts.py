@@ -192,7 +192,7 @@ def _unmatched(tallies: tuple[Tally, ...], rules: Collection[int], coverage: Cov
             condition = CONDITIONS[tally.watchpoint.condition]
             why = ""
             if condition.wire == WIRE_OPERATOR_OVERFLOW:
-                why = ": the values of a dump do not tell what the device recorded"
+                why = ": nothing here tells what the device recorded of operators that overflow"
             elif condition.initial_only:
                 why = ": initial values are judged at the first dumped step only"
             elif coverage.constants and any(

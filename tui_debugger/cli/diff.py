@@ -48,15 +48,16 @@ another step, rank, tensor, run or a .npy file. Errors are over the elements tha
 are finite on both sides; d is here - there, relative errors are parts of there.
 """
 EPILOG = """\
-Without a tolerance only equal elements are equal; NaN equals NaN, an infinity
-one of its sign. An element is also equal when |d| <= atol + rtol * |there|, or
-when |d| is at most PCT percent of the greatest |d| of the whole tensor.
+Without a tolerance only equal elements are equal; NaN equals NaN (where every
+element is NaN on both sides nothing is compared), an infinity one of its sign.
+An element is also equal when |d| <= atol + rtol * |there|, or when |d| is at
+most PCT percent of the greatest |d| of the whole tensor.
 
 exit codes:
   0    equal within the tolerance
   1    different
   2    cannot judge: a tensor that was not dumped or cannot be read, other shapes,
-       a wrong argument
+       NaN everywhere on both sides, a wrong argument
   130  interrupted
 
 examples:
@@ -139,8 +140,9 @@ def _run(arguments: argparse.Namespace) -> int:
 
     answer.missing.print_note()
     if arguments.json:
-        document = diff_report.document(answer)
-        print_json({"command": "diff", "path": str(arguments.path), **document, **answer.missing.rows})
+        document, missing = diff_report.document(answer), answer.missing.rows
+        missing["reasons"] += answer.reasons
+        print_json({"command": "diff", "path": str(arguments.path), **document, **missing})
     else:
         diff_report.print_answer(answer)
     return answer.exit_code

@@ -11,6 +11,7 @@ from tui_debugger import __version__
 from tui_debugger.cli.output import ALL_SEEN, Unseen, print_above, print_exit, print_table, print_text
 from tui_debugger.cli.show_report import nested
 from tui_debugger.diagnose.compare import Couple, Opened
+from tui_debugger.errors import TdbgError
 from tui_debugger.model import TensorStats
 from tui_debugger.stats.compare import Differences, Entry
 from tui_debugger.stats.compare_pairs import Fit
@@ -49,8 +50,16 @@ class Answer:
 
     @property
     def exit_code(self) -> int:
-        """1 for a difference beyond the tolerance."""
-        return self.missing.code(1 if self.found.outside else 0)
+        """1 for a difference beyond the tolerance; 2 where both are NaN everywhere: nothing was compared."""
+        found = self.found
+        return TdbgError.exit_code if found.nothing_to_compare else self.missing.code(1 if found.outside else 0)
+
+    @property
+    def reasons(self) -> list[dict[str, str]]:
+        """Why nobody can say whether they are equal, as ``tdbg check`` gives reasons."""
+        if not self.found.nothing_to_compare:
+            return []
+        return [{"kind": "uncomparable", "text": words.verdict(self.found).partition(": ")[2]}]
 
     @property
     def largest(self) -> tuple[Entry, ...]:
@@ -93,7 +102,7 @@ def print_answer(answer: Answer) -> None:
 _SHOWN = {"here": 7, "there": 7, "difference": 8, "relative": 6, "ULP": 5}
 """Columns of the largest differences, and how important they are."""
 _MEANINGS = {0: Meaning.CLEAN, 1: Meaning.FINDING}
-_EXITS = {0: "equal, as far as the tolerance goes", 1: "different"}
+_EXITS = {0: "equal, as far as the tolerance goes", 1: "different", 2: "cannot judge"}
 
 
 _BY = {"abs": "absolute error", "rel": "relative error", "ulp": "units in the last place"}
@@ -123,7 +132,7 @@ def document(answer: Answer) -> dict[str, Any]:
     found, couple = answer.found, answer.couple
     return {
         "exit_code": answer.exit_code,
-        "verdict": "different" if found.outside else "equal",
+        "verdict": "cannot_judge" if found.nothing_to_compare else "different" if found.outside else "equal",
         "here": _side(couple.here, found.here),
         "there": _side(couple.there, found.there),
         "compared_as": {"shape": list(found.shape), "fit": couple.fit.value},

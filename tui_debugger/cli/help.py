@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 TOPICS: Final = (
-    *("screen", "keys", "configuration", "commands", "conditions", "verdicts", "live", "formats"),
+    *("screen", "keys", "configuration", "commands", "conditions", "verdicts", "live", "formats", "dump-config"),
     *("ci", "json", "python-api", "mindinsight", "performance", "troubleshooting", "contributing"),
 )
 """The pages, in the order of the list. Each is ``docs/TOPIC.md``."""
@@ -117,9 +117,8 @@ def _topics(commands: Sequence[str]) -> RenderableType:
         topics.add_row(f"  {topic}", _summary(topic))
     ways = Table.grid(padding=(0, 2))
     ways.add_column(style="bold", no_wrap=True)
-    ways.add_row("tdbg help TOPIC", "shows a page")
-    ways.add_row("tdbg help COMMAND", f"shows the options of a command: {', '.join(commands)}")
-    ways.add_row("tdbg help WORD ...", "searches the pages")
+    ways.add_row("tdbg help TOPIC", "shows a page; other words are searched for in all pages")
+    ways.add_row("tdbg help COMMAND", f"its options: {', '.join(commands)}")
     ways.add_row("tdbg demo", "opens an example")
     return Group(Text("topics:"), topics, Text(), ways)
 

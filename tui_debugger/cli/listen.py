@@ -77,6 +77,9 @@ def run_screen(arguments: argparse.Namespace) -> int:
     config = screen_config(arguments)
     watches = given_watchpoints(arguments)
     require_terminal()
+    from tui_debugger.tui.job_control import leave_to_stand_in
+
+    leave_to_stand_in()  # Ctrl-Z stops the stand-in; trainings are answered on
 
     session = open_live(arguments)
     return show(
@@ -95,6 +98,9 @@ def run_demo(arguments: argparse.Namespace) -> int:
     config = screen_config(arguments)
     watches = given_watchpoints(arguments)
     require_terminal()
+    from tui_debugger.tui.job_control import leave_to_stand_in
+
+    leave_to_stand_in()  # Ctrl-Z stops the stand-in; trainings are answered on
     from tui_debugger.demo.live import playing
 
     apps: list[TdbgApp] = []

@@ -62,7 +62,9 @@ COMMANDS = {
     "listen": "listen",
     **{name: name for name in ("check", "origin", "relations", "explain", "report", "health", "trend", "ls")},
     **{name: name for name in ("show", "diff", "stat", "export", "steps", "cache")},
-    **{name: name for name in ("config", "completion", "demo", "help")},
+    "config": "config",
+    "dump-config": "dump_config",
+    **{name: name for name in ("completion", "demo", "help")},
 }
 """The module of every command, in the order of the help."""
 BROKEN_PIPE = 141

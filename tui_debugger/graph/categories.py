@@ -185,6 +185,12 @@ _SURE_PREFIX = re.compile(
       |(?:max_)?exp_avg(?:_sq(?:_row|_col)?)?|exp_inf|grad_accum|momentum_buffer|velocity)[._](?=.)""",
     re.VERBOSE | re.IGNORECASE,
 )
+_STATE_PLACE = re.compile(
+    r"(?:^|[._/])optim(?:izer)?(?:_state(?:_dict)?|_\d+)?[./](?:state|param_groups|optimizer_state)[./].+"
+    r"|^state\.\d+\.[a-z_]+$",
+    re.IGNORECASE,
+)
+"""The place of what PyTorch's optimizers keep in a checkpoint: ``optimizer.state.0.exp_avg``."""
 _POSSIBLE_PREFIX = re.compile(r"(?:moment|momentum|linear|prev|step_size|mu|eta|ax|m|v)[._](?=.)", re.IGNORECASE)
 _STATE_NAMES = frozenset({"beta1_power", "beta2_power", "global_step", "step_t", "state_step"})
 
@@ -229,7 +235,7 @@ def is_optimizer_state(name: str, names: Container[str] = ()) -> bool:
         name: with dots, or with ``_`` as MindSpore 2.10 writes file names.
         names: the other parameters' names, when known.
     """
-    if name in _STATE_NAMES or _SURE_PREFIX.match(name):
+    if name in _STATE_NAMES or _SURE_PREFIX.match(name) or _STATE_PLACE.search(name):
         return True
     possible = _POSSIBLE_PREFIX.match(name)
     return possible is not None and name[possible.end() :] in names

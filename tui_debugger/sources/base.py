@@ -44,6 +44,35 @@ class TensorFlag(IntFlag):
     """REMOTE, and nothing of it is here, not even statistics."""
     EXACT = 32
     """STAT_ONLY, but its statistics are complete: as if they had been taken from the values here."""
+    OVERFLOWED = 64
+    """The device recorded that the operator whose run wrote this overflowed: see ``TensorTable.overflows``."""
+
+
+@dataclass(frozen=True, slots=True)
+class OverflowRecord:
+    """What a device recorded of an operator that overflowed.
+
+    Attributes:
+        unit: the part of the device: ``AI Core``, ``L2 Atomic Add`` or ``DHA Atomic Add``.
+        task, stream: the numbers that the operator ran under.
+        status: what it reported; which bit means what is the device's secret.
+        model, kernel, block: numbers of the model, the kernel's code and the block of data.
+        pc_start, para_base: addresses of its code and of its parameters.
+    """
+
+    unit: str
+    task: int
+    stream: int
+    status: int
+    model: int = 0
+    kernel: int = 0
+    block: int = 0
+    pc_start: int = 0
+    para_base: int = 0
+
+    def __str__(self) -> str:
+        """``AI Core status 0x20 (task 5, stream 2, block 0)``."""
+        return f"{self.unit} status {self.status:#x} (task {self.task}, stream {self.stream}, block {self.block})"
 
 
 class Names:
@@ -94,6 +123,9 @@ class TensorTable(Protocol):
         round: uint16, which run of its graph within the step wrote it, from 1 in the order of time; 0 where the tensor
             was written once. Later rounds come later in the table.
 
+        tells_overflow: whether an operator that overflowed on the device would be known to have: then
+            ``TensorFlag.OVERFLOWED`` marks what it read and wrote.
+
     Rows are unique by (node, side, slot, round). Who names no round means the newest one.
     """
 
@@ -104,6 +136,7 @@ class TensorTable(Protocol):
     order: npt.NDArray[np.int32]
     timestamp: npt.NDArray[np.int64]
     round: npt.NDArray[np.uint16]
+    tells_overflow: bool
 
     def __len__(self) -> int:
         """Number of tensors."""
@@ -148,6 +181,9 @@ class TensorTable(Protocol):
 
     def recorded_meta(self, index: int) -> tuple[str, tuple[int, ...]] | None:
         """(dtype, shape) recorded beside the values, for STAT_ONLY rows; of UNKNOWN ones from the graph; else None."""
+
+    def overflows(self, index: int) -> Sequence[OverflowRecord]:
+        """What the device recorded of the operator whose run wrote a row; nothing unless it is ``OVERFLOWED``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -377,8 +413,14 @@ class Columns:
     """The columns of ``base.TensorTable`` with lookups over one sorted key column.
 
     Rows must be sorted by ``order`` and unique by (node, side, slot, round), later rounds behind earlier ones.
-    Subclasses add ``spec`` and ``recorded``.
+    Subclasses add ``spec`` and ``recorded``; those of devices that record overflows say so.
     """
+
+    tells_overflow = False
+
+    def overflows(self, index: int) -> Sequence[OverflowRecord]:  # noqa: ARG002 - see base.TensorTable
+        """Nothing is recorded."""
+        return ()
 
     def __init__(self, places: TensorPlaces, timestamp: Int64) -> None:
         self.tensor_places = places

@@ -22,9 +22,10 @@ from typing import Final
 
 import numpy as np
 
-from tui_debugger.arrays import UInt8
+from tui_debugger.arrays import Array, UInt8
 from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.opener import open_regular
+from tui_debugger.stats.dtypes import DType
 
 MAX_DIRECTORY: Final = 1 << 24
 """Longest directory of an archive, in bytes: that of more than 100,000 members."""
@@ -433,6 +434,16 @@ def _without_overlaps(members: list[Member], size: int) -> list[Member]:
         if member.header + _LOCAL.size + member.packed > end:
             end, last = member.header + _LOCAL.size + member.packed, index
     return marked
+
+
+def temporary_array(count: int, dtype: DType, in_memory: int) -> Array:
+    """Returns an array to be filled: in memory up to so many bytes, else in a temporary file that goes with it."""
+    size = count * dtype.itemsize
+    if size <= in_memory:
+        return np.empty(count, dtype)
+    with tempfile.TemporaryFile() as file:
+        file.truncate(size)
+        return np.frombuffer(mmap.mmap(file.fileno(), size), dtype)
 
 
 def unreadable(where: str, what: str, hint: str = "") -> UnreadableTensorError:

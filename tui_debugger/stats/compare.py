@@ -510,6 +510,11 @@ class Differences:
         """Pairs that are not equal; NaN equals NaN."""
         return self.count - self.equal - self.odd.both_nan
 
+    @property
+    def nothing_to_compare(self) -> bool:
+        """Every pair is NaN on both sides: no number says whether they are alike."""
+        return 0 < self.count == self.odd.both_nan
+
 
 def compare(
     pairs: Pairs,

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property, lru_cache
-from typing import Final
+from typing import Any, Final
 
 import ml_dtypes
 import numpy as np
@@ -116,11 +116,26 @@ class Pairs:
             start: the first element.
             end: the one after the last; None for all.
         """
-        here, there = (flat_in_c_order(array.T if self._fortran else array) for array in (self.here, self.there))
+        here, there = self._lines
         end = self.count if end is None else end
         for first in range(start, end, PIECE):
             last = min(first + PIECE, end)
             yield first, np.asarray(here[first:last]), np.asarray(there[first:last])
+
+    @cached_property
+    def _lines(self) -> tuple[Any, Any]:
+        here, there = (array.T if self._fortran else array for array in (self.here, self.there))
+        return flat_in_c_order(here), flat_in_c_order(there)
+
+    def stretch(self, start: int, stop: int) -> tuple[Array, Array]:
+        """Returns the elements of both with these numbers."""
+        here, there = self._lines
+        return np.asarray(here[start:stop]), np.asarray(there[start:stop])
+
+    def position(self, index: Index) -> int:
+        """Returns the number of an element: the reverse of ``index``."""
+        order = self.shape[::-1] if self._fortran else self.shape
+        return int(np.ravel_multi_index(index[::-1] if self._fortran else index, order)) if order else 0
 
     def index(self, number: int) -> Index:
         """Returns the index of an element that ``blocks`` gave as number so and so."""

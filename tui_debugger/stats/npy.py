@@ -16,7 +16,7 @@ import importlib
 import math
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from types import TracebackType
@@ -195,6 +195,9 @@ FORMATS: Final[dict[str, OpenValue | str]] = {
     "npz": _open_member,
     "raw": _open_raw,
     "pt": "tui_debugger.stats.torch_file:open_value",
+    "safetensors": "tui_debugger.stats.safetensors:open_value",
+    "dcp": "tui_debugger.stats.sharded:open_indexed",
+    "shards": "tui_debugger.stats.sharded:open_shards",
     "ascend": "tui_debugger.stats.ascend_file:open_value",
 }
 """Formats of tensors by ``ReadSpec.format``, and what opens one: a function, or the module and the name of one that is
@@ -438,6 +441,34 @@ def _layout(dtype: DType, name: str, shape: tuple[int, ...], fortran: bool, offs
 def checked_layout(dtype: DType, name: str, shape: tuple[int, ...]) -> Layout | str:
     """Returns the layout of values in C order from a first one on, or what is wrong with their shape."""
     return _layout(dtype, name, shape, False, 0)
+
+
+def boxes(shape: tuple[int, ...], start: int, count: int) -> Iterator[tuple[tuple[int, int], ...]]:
+    """Yields a stretch of elements in C order as boxes: the rest of a row, whole rows, the begin of a row.
+
+    Args:
+        shape: dimensions of the whole.
+        start: first element.
+        count: number of elements.
+
+    Yields:
+        First index and end in each dimension. The boxes are in the order of their elements.
+    """
+    if not count:
+        return
+    if len(shape) <= 1:
+        yield ((start, start + count),) if shape else ()
+        return
+    row = math.prod(shape[1:])
+    while count:
+        index, inside = divmod(start, row)
+        whole = count // row if not inside else 0
+        taken = whole * row or min(row - inside, count)
+        if whole:
+            yield ((index, index + whole), *((0, size) for size in shape[1:]))
+        else:
+            yield from (((index, index + 1), *box) for box in boxes(shape[1:], inside, taken))
+        start, count = start + taken, count - taken
 
 
 def _check_size(spec: ReadSpec, layout: Layout, size: int) -> None:

@@ -16,10 +16,7 @@ Not checked are the checksums of archives: torch itself does not, and has an opt
 from __future__ import annotations
 
 import ast
-import math
-import mmap
 import os
-import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -38,10 +35,11 @@ from tui_debugger.stats.archive import (
     open_archive,
     reason,
     state_of,
+    temporary_array,
     unreadable,
 )
 from tui_debugger.stats.dtypes import DType, dtype_of
-from tui_debugger.stats.npy import WHOLE_FILE, checked_layout
+from tui_debugger.stats.npy import WHOLE_FILE, boxes, checked_layout
 from tui_debugger.stats.restricted_pickle import Global, Instance, PickleEndsError, PickleError, load, load_plain
 from tui_debugger.stats.torch_pickle import COMPLEX32, FLOAT4, GLOBALS, SIZES, StorageRef, TensorRef, end_of, storage_of
 
@@ -435,7 +433,11 @@ class TorchValues:
         if self._contiguous:
             self._content.read_into((self._ref.offset + first) * self._stored.itemsize, stored.view(np.uint8))
         else:
-            _copy_flat(self._view(self._stored_base(), self._stored), first, stored)
+            view, done = self._view(self._stored_base(), self._stored), 0
+            for box in boxes(self._ref.shape, first, len(stored)):
+                part = view[tuple(slice(*each) for each in box)]
+                stored[done : done + part.size].reshape(part.shape)[...] = part
+                done += part.size
         if self._decoded:
             values = self._decode(stored)
             target[:] = values if each == 1 else values.reshape(-1)[start - first * each :][: len(target)]
@@ -450,7 +452,7 @@ class TorchValues:
         base = self._stored_base()
         if not self._decoded:
             return self._view(base, self._stored)
-        decoded = _temporary(len(base) * self._each, layout.dtype)
+        decoded = temporary_array(len(base) * self._each, layout.dtype, WHOLE_FILE)
         for first in range(0, len(base), _PIECE):
             piece = self._decode(np.array(base[first : first + _PIECE])).reshape(-1)
             decoded[first * self._each :][: len(piece)] = piece
@@ -523,34 +525,3 @@ def _is_contiguous(ref: TensorRef) -> bool:
             return not all(ref.shape)
         expected *= size
     return True
-
-
-def _copy_flat(view: Array, start: int, target: Array) -> None:
-    """Copies elements in C order from ``start`` on: the rest of a row, whole rows at once, the begin of a row."""
-    if view.ndim <= 1:
-        target[:] = view.reshape(-1)[start : start + len(target)]
-        return
-    row = math.prod(view.shape[1:])
-    index, inside = divmod(start, row)
-    done = 0
-    if inside:
-        done = min(row - inside, len(target))
-        _copy_flat(view[index], inside, target[:done])
-        index += 1
-    whole = (len(target) - done) // row
-    if whole:
-        part = target[done : done + whole * row].reshape(whole, *view.shape[1:])
-        part[...] = view[index : index + whole]
-        done, index = done + whole * row, index + whole
-    if done < len(target):
-        _copy_flat(view[index], 0, target[done:])
-
-
-def _temporary(count: int, dtype: DType) -> Array:
-    """Returns an array in a temporary file that goes with it."""
-    size = count * dtype.itemsize
-    if size <= WHOLE_FILE:
-        return np.empty(count, dtype)
-    with tempfile.TemporaryFile() as file:
-        file.truncate(size)
-        return np.frombuffer(mmap.mmap(file.fileno(), size), dtype)

@@ -10,6 +10,7 @@ from tui_debugger.stats.compare import Differences, Entry
 from tui_debugger.stats.compare_pairs import EXACT, Tolerance
 from tui_debugger.stats.fields import COMPARED, COMPARED_COUNTS
 from tui_debugger.text.numbers import count, number, percent
+from tui_debugger.text.phrases import of_all
 from tui_debugger.text.values import exact_text
 
 _NAMES = {"rtol": "rtol", "atol": "atol", "percent": "percent"}
@@ -54,13 +55,24 @@ def verdict(found: Differences) -> str:
     """Returns the answer in a line: how many elements are outside of the tolerance, or within it and not equal."""
     if not found.count:
         return "equal: both are without elements"
+    if found.nothing_to_compare:
+        are = "is" if found.count == 1 else "are"
+        return f"cannot judge: {of_all(found.count, found.count)} {are} NaN on both sides: nothing to compare"
     within = "" if found.tolerance.exact else " within the tolerance"
     if found.outside:
         beyond = "" if found.tolerance.exact else " beyond the tolerance"
         return f"different{beyond}: {_part_of(found.outside, found.count)}"
     if found.different:
-        return f"equal{within}: {_part_of(found.different, found.count)} differ by less"
-    return f"equal: all {found.count:,} elements"
+        return f"equal{within}: {_part_of(found.different, found.count)} differ by less{_nan_of(found)}"
+    if found.odd.both_nan:
+        return f"equal: {_part_of(found.equal, found.count)}{_nan_of(found)}"
+    return f"equal: {of_all(found.count, found.count)}"
+
+
+def _nan_of(found: Differences) -> str:
+    """Returns how many elements nobody can compare, though they count as equal."""
+    both = found.odd.both_nan
+    return f"; {both:,} {'is' if both == 1 else 'are'} NaN on both sides" if both else ""
 
 
 def tolerance_text(tolerance: Tolerance, boundary: float) -> str:

@@ -69,6 +69,14 @@ def abbreviations(hit: Hit) -> list[tuple[str, Verdict]]:
     return list(found.items())
 
 
+def conditions_of(hit: Hit) -> list[tuple[str, Verdict]]:
+    """Returns the same as ``abbreviations``, by the names of the conditions: ``tensor overflow``."""
+    found: dict[str, Verdict] = {}
+    for result in sorted(hit.results, key=lambda result: -result.verdict):
+        found.setdefault(_condition_name(result.condition), result.verdict)
+    return list(found.items())
+
+
 def said_words(hit: Hit) -> str:
     """Returns ``TO TL?``: the abbreviations of what was found, with a question mark where nobody can say.
 
@@ -114,6 +122,9 @@ def not_judged(tensors: int, error: ErrorBits) -> str:
     return f"{tensors:,} not judged: {not_finite_words(error)}"
 
 
+_OF_DEVICE: Final = "operator_overflow"
+
+
 def hit_parts(hit: Hit) -> list[Part]:
     """Returns for every hit parameter the set and the actual value; else the reasons. Each part once.
 
@@ -121,10 +132,13 @@ def hit_parts(hit: Hit) -> list[Part]:
     """
     parts: dict[str, Part] = {}
     for result in sorted(hit.results, key=lambda result: -result.verdict):
+        if result.condition == _OF_DEVICE and hit.detail and not contents(hit.stats):
+            continue  # what the device recorded says it
         for part in _parts(result, hit.stats):
             parts.setdefault(str(part), part)
     if hit.detail:
-        emphasis = Emphasis.DIM if hit.verdict is Verdict.BY_DESIGN else Emphasis.DOUBT
+        unreadable = Emphasis.DOUBT if hit.stats is None else Emphasis.FINDING
+        emphasis = Emphasis.DIM if hit.verdict is Verdict.BY_DESIGN else unreadable
         parts.setdefault(hit.detail, Part(hit.detail, emphasis))
     kept = [CONDITIONS[result.condition].abbr for result in hit.results if _is_kept(result)]
     if kept:

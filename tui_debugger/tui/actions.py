@@ -106,7 +106,7 @@ class Action:
 
 
 _MOVE, _VIEW, _STEP, _CHECK, _GENERAL = "Moving", "View", "Steps, ranks, graphs", "Checking", "General"
-_VIEWS = "From a tensor or a hit to its cause"
+CAUSES = "From a tensor or a hit to its cause"
 _SEARCH = "While searching (/)"
 _NODES, _STACK, _WATCH, _HITS, _TENSORS = "Nodes (1)", "Stack (2)", "Watchpoints (3)", "Hits (4)", "Tensors (5)"
 
@@ -115,7 +115,7 @@ def _of(where: str, group: str, *rows: tuple[str, str, str, str]) -> tuple[Actio
     """Returns actions of one place under one heading, from (id, keys, title, help)."""
     changeable = where not in {SEARCH, SEARCH_BOX}
     return tuple(
-        Action(id_, title, tuple(keys.split()), where, group, text, id_ if changeable else "")
+        Action(id_, title, tuple(keys.split()), where, group, text, id_ if changeable and id_ != "suspend" else "")
         for id_, keys, title, text in rows
     )
 
@@ -191,7 +191,7 @@ ACTIONS: tuple[Action, ...] = (
         ("next_origin", "O", "Next origin", "Goes to the next origin: bad output, clean inputs."),
         ("report", "X", "Report", "Writes a Markdown report of what was found, for a bug report."),
     ),
-    *_of("global", _VIEWS, *((view.id, view.usual_key, view.title, view.help) for view in VIEWS)),
+    *_of("global", CAUSES, *((view.id, view.usual_key, view.title, view.help) for view in VIEWS)),
     *_of(
         "tree",
         _NODES,
@@ -270,6 +270,7 @@ ACTIONS: tuple[Action, ...] = (
         ("help", "? f1", "Help", "Shows all keys and conditions."),
         ("palette", ": ctrl+p", "Commands", "Finds an action by its name."),
         ("redraw", "ctrl+l", "Redraw", "Draws the screen again."),
+        ("suspend", "ctrl+z", "To the shell", "Gives the terminal back to the shell; fg leads back. Trainings go on."),
         ("quit", "q ctrl+c", "Quit", "Leaves at once."),
     ),
 )
@@ -349,12 +350,42 @@ def live_bindings() -> list[Binding]:
     return [_binding(action, f"screen.act('{action.id}')") for action in _LIVE_ADDED]
 
 
-def help_actions(*, live: bool = False) -> tuple[Action, ...]:
-    """Returns what the help page lists; with trainings, what drives them comes first."""
-    if not live:
-        return ACTIONS
-    usual = (action for action in ACTIONS if action.where != "global" or action.id not in _LIVE_BY_ID)
-    return (*LIVE_ACTIONS, *usual)
+_OPENED = {
+    "nodes": "Opens or closes the scope; of a node it opens the tensors.",
+    "stack": "Shows only the nodes of this source line.",
+    "watchpoints": "Edits the watchpoint.",
+    "hits": "Goes to the tensors of the hit.",
+    "tensors": "Shows the values of the tensor.",
+}
+"""What Enter does, by pane, for the help page."""
+
+
+def help_actions(pane: str, *, live: bool = False, search: str = "") -> tuple[Action, ...]:
+    """Returns what the help page lists: the keys of where one is, what leads to the cause, then the rest.
+
+    Args:
+        pane: id of the pane with the focus.
+        live: trainings are attached: what drives them comes after the pane's own keys.
+        search: ``SEARCH`` in a list that is searched, whose keys come before all.
+    """
+    own = [action for action in ACTIONS if action.where == pane]
+    enter = replace(BY_ID["list", "select"], group=own[0].group, help=_OPENED[pane])
+    searching = [action for action in ACTIONS if search and action.group == _SEARCH]
+    meant = [_meant_live(action) if live else action for action in ACTIONS]
+    causes = [replace(BY_ID["global", id_], group=CAUSES) for id_ in ("next_hit", "next_origin")]
+    listed = {(action.where, action.id) for action in causes}
+    rest = [action for action in meant if (action.where, action.id) not in listed]
+    views = [action for action in rest if action.group == CAUSES]
+    here = [action for action in rest if action.group == own[0].group]
+    driving = LIVE_ACTIONS if live else ()
+    return tuple(dict.fromkeys([*searching, enter, *here, *driving, *causes, *views, *rest]))
+
+
+def view_help_actions(own: Iterable[Action], *, searched: bool = False) -> tuple[Action, ...]:
+    """Returns what the help page of a view lists, in the same order; ``searched``: one of its lists is searched."""
+    searching = [action for action in ACTIONS if searched and action.group == _SEARCH]
+    opening = [replace(action, group=CAUSES) for action in opening_actions()]
+    return (*searching, *own, *opening, *(replace(action, group="Every view") for action in VIEW_ACTIONS))
 
 
 def reachable(pane: str, *, live: bool = False) -> list[Action]:
@@ -509,11 +540,25 @@ def moves(group: str) -> tuple[Action, ...]:
 def slicing(group: str) -> tuple[Action, ...]:
     """Returns the keys for which part of a tensor shows."""
     return (
-        view_action("slice", "Slice", "s /", "Edits the slice: at most two dimensions with a colon.", group),
+        view_action("slice", "Slice", "s", "Edits the slice: at most two dimensions with a colon.", group),
         view_action("fixed(-1)", "Previous index", "[", "Previous index of the chosen fixed dimension.", group),
         view_action("fixed(1)", "Next index", "]", "Next index of the chosen fixed dimension.", group),
         view_action("choose(-1)", "Previous dimension", "{", "Chooses the fixed dimension before.", group),
         view_action("choose(1)", "Next dimension", "}", "Chooses the next fixed dimension.", group),
+    )
+
+
+def searching(group: str) -> tuple[Action, ...]:
+    """Returns the keys of the search in values; while one is open, ``n`` and ``N`` walk what it finds."""
+    return (
+        view_action(
+            "search",
+            "Search",
+            "/",
+            "To the next element that is nan, inf, > 1e3, |x| <= 0.5, 0.25 ...; then n and N go on, Esc goes back.",
+            group,
+        ),
+        view_action("end_search", "End search", "backspace", "Ends the search; the cursor stays.", group),
     )
 
 
@@ -548,6 +593,7 @@ VALUE_ACTIONS: tuple[Action, ...] = (
     _action("element", "Element", "enter", "From a cell of the heat map to its element in the table."),
     fine(VALUES_GROUP),
     *slicing(VALUES_GROUP),
+    *searching(VALUES_GROUP),
     _action("bad(1)", "Next NaN/Inf", "n", "To the next NaN or Inf of the whole tensor (in the heat map: cell)."),
     _action("bad(-1)", "Previous NaN/Inf", "N", "To the previous NaN or Inf of the whole tensor."),
     _action("bad(1,'NaN')", "Next NaN", "a", "To the next NaN of the whole tensor."),
@@ -564,6 +610,7 @@ TABLE_HINTS: tuple[tuple[str, str], ...] = (
     ("t", "map"),
     ("s", "slice"),
     ("[ ]", "index"),
+    ("/", "search"),
     ("n", "NaN/Inf"),
     ("x", "max"),
     ("m", "min"),

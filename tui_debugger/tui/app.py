@@ -4,26 +4,34 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import AsyncIterator, Callable, Sequence
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
 
-from rich.console import Console
+from rich.console import Console, RenderableType
+from rich.control import Control
+from textual import events
+from textual._compositor import ChopsUpdate, CompositorUpdate, LayoutUpdate
 from textual.app import App
+from textual.binding import Binding, BindingType
 from textual.command import DiscoveryHit, Hit, Hits, Provider
+from textual.strip import Strip
 
 from tui_debugger.config import Config
 from tui_debugger.errors import CancelledError, TdbgError
 from tui_debugger.text.writer import error_stream
 from tui_debugger.tui import actions, settings, theme
 from tui_debugger.tui.main_screen import MainScreen
+from tui_debugger.tui.widgets.text import changed_cells, joined
 from tui_debugger.tui.work import presentable
 
 if TYPE_CHECKING:
     from textual.await_remove import AwaitRemove
     from textual.dom import DOMNode
+    from textual.driver import Driver
     from textual.filter import LineFilter
     from textual.screen import Screen
     from textual.widget import Widget
@@ -76,6 +84,75 @@ class QuietCollector:
         if self._due is not None:
             self._due.cancel()
         self._due = asyncio.get_running_loop().call_later(QUIET, collect_garbage)
+
+
+class WrittenLines:
+    """What stands on the terminal, so that only what differs from it is written.
+
+    Textual paints a screen that comes to the front, or gets another size, two to four times: empty, laid out, and with
+    its contents. Over a slow line each of them is 20 to 50 KB.
+    """
+
+    def __init__(self) -> None:
+        """Nobody knows what stands there."""
+        self._lines: list[Strip] = []
+
+    def forget(self) -> None:
+        """Something else may have been written: all of the next whole screen is written again."""
+        self._lines = []
+
+    def write(self, update: LayoutUpdate | ChopsUpdate, console: Console) -> str:
+        """Returns what has to be written for an update, and takes it as written."""
+        if isinstance(update, LayoutUpdate):
+            return self._write_screen([Strip.join(line) for line in update.strips], update, console)
+        if len(update.chops) == len(self._lines):
+            return self._write_lines(_lines_with(self._lines, update), console)
+        self.forget()
+        return update.render_segments(console)
+
+    def _write_screen(self, lines: list[Strip], update: LayoutUpdate, console: Console) -> str:
+        sizes = [len(each) and (len(each), each[0].cell_length) for each in (lines, self._lines)]
+        if sizes[0] == sizes[1] and not update.region.offset.x | update.region.offset.y:
+            return self._write_lines(dict(enumerate(lines)), console)
+        self._lines = lines
+        return update.render_segments(console)
+
+    def _write_lines(self, lines: Mapping[int, Strip], console: Console) -> str:
+        written: list[str] = []
+        for y, line in lines.items():
+            old = self._lines[y]
+            if old == line:
+                continue
+            self._lines[y] = line
+            new, before = (Strip(joined(each), each.cell_length) for each in (line, old))
+            first, last = changed_cells(before, new)
+            if first < last:
+                written += [Control.move_to(first, y).segment.text, new.crop(first, last).render(console)]
+        return "".join(written)
+
+
+def _lines_with(lines: Sequence[Strip], update: ChopsUpdate) -> dict[int, Strip]:
+    """Returns the lines that an update of parts changes, whole."""
+    changed: dict[int, Strip] = {}
+    for y, start, stop in update.spans:
+        line = changed.get(y, lines[y])
+        for end, (x, part) in zip(update.chop_ends[y], update.chops[y].items(), strict=False):
+            if part is not None and x <= stop and end > start:  # what Textual itself would write
+                upto = min(end, stop)
+                line = Strip.join([line.crop(0, x), part.crop(0, upto - x), line.crop(upto)])
+        changed[y] = line
+    return changed
+
+
+class _Changes(CompositorUpdate):
+    """The part of an update that differs from what stands on the terminal, worked out when it is written."""
+
+    def __init__(self, update: LayoutUpdate | ChopsUpdate, written: WrittenLines) -> None:
+        self._update = update
+        self._written = written
+
+    def render_segments(self, console: Console) -> str:
+        return self._written.write(self._update, console)
 
 
 class Runnable(Protocol):
@@ -146,6 +223,7 @@ class TdbgApp(App[int]):
     COMMANDS: ClassVar[set[type[Provider] | Callable[[], type[Provider]]]] = {Commands}
     ENABLE_COMMAND_PALETTE = True
     COMMAND_PALETTE_BINDING = "ctrl+p"
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+z", "suspend_process", show=False, priority=True)]
 
     def __init__(
         self,
@@ -190,6 +268,7 @@ class TdbgApp(App[int]):
         self.register_theme(theme.THEME)
         self.theme = "tdbg"
         self.animation_level = "none"
+        self._written = WrittenLines()
         self._open_session = None if isinstance(open_session, Start) else open_session
         self._judged = judged
         self._live = live
@@ -198,7 +277,13 @@ class TdbgApp(App[int]):
         self._freeze = freeze or (lambda: None)
         self._tidying = None if freeze is None else QuietCollector()
         self.main = MainScreen(
-            title=title, recommended=recommended, rank=rank, step=step, live=live, settled=self._freeze
+            title=title,
+            recommended=recommended,
+            rank=rank,
+            step=step,
+            live=live,
+            settled=self._freeze,
+            forget=self._written.forget,
         )
         self.start_page = self._make_start_page(open_session) if isinstance(open_session, Start) else None
 
@@ -210,6 +295,23 @@ class TdbgApp(App[int]):
     def get_default_screen(self) -> Screen[Any]:
         """Returns the only screen there is at first; an empty one below it would cost a paint of its own."""
         return self.start_page or self.main
+
+    def get_driver_class(self) -> type[Driver]:
+        """Returns what talks to the terminal; on Unix one that gives it back on Ctrl-Z."""
+        found = super().get_driver_class()
+        if sys.platform == "win32" or found.__name__ != "LinuxDriver":
+            return found
+        from tui_debugger.tui.driver import TerminalDriver
+
+        return TerminalDriver
+
+    def action_suspend_process(self) -> None:
+        """Ctrl-Z, wherever one is."""
+        suspend = getattr(self._driver, "suspend", None)
+        if suspend is not None:
+            suspend()
+        elif self.screen is self.main:
+            self.main.say("there is no shell to go back to", bad=True)
 
     def on_mount(self) -> None:
         """Starts after the first frame."""
@@ -256,6 +358,23 @@ class TdbgApp(App[int]):
         The screen below was painted when it came to the front. Over a slow line that is 20 KB for every Esc.
         """
         return super()._prune(*nodes, parent=None if parent is self else parent)
+
+    def _display(self, screen: Screen[object], renderable: RenderableType | None) -> None:
+        """Writes what differs from what stands on the terminal."""
+        if isinstance(renderable, LayoutUpdate | ChopsUpdate):
+            renderable = cast("RenderableType", _Changes(renderable, self._written))
+        super()._display(screen, renderable)
+
+    async def on_event(self, event: events.Event) -> None:
+        """Terminals do with their lines what they like when their size changes."""
+        if isinstance(event, events.Resize):
+            self._written.forget()
+        await super().on_event(event)
+
+    def _resume_signal(self) -> None:
+        """The program is in front again, after Ctrl-Z."""
+        self._written.forget()
+        super()._resume_signal()
 
     def post_display_hook(self) -> None:
         """Puts off the garbage collector: something was written."""

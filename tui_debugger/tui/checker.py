@@ -35,6 +35,10 @@ QUICK_PAIRS = 64
 """(rank, step) pairs: on opening, everything is checked by itself up to this many."""
 
 
+_ABBREVIATION = 3
+"""Letters of the longest abbreviation: TO is no search for "weight change too large"."""
+
+
 class LiveStops(Protocol):
     """Tells where trainings stand; only a live session has it."""
 
@@ -554,7 +558,8 @@ class Checker:
         self._context.app.push_screen(screen, lambda chosen: None if chosen is None else self._set_filter(chosen))
 
     def _set_filter(self, chosen: HitFilter) -> None:
-        self._context.hits_pane.set_filter(chosen, self._context.watchpoint_names())
+        pane = self._context.hits_pane
+        pane.set_filter(chosen, self._context.chip_names(pane))
 
     def search(self) -> None:
         """Looks for what is searched in the hit list."""
@@ -567,7 +572,11 @@ class Checker:
         def work(_: Report) -> Mask | None:
             from tui_debugger.tui.panes.hit_rows import found_in
 
-            return found_in(result.hits, pattern.test) if pattern is not None else None
+            if pattern is None:
+                return None
+            found = found_in(result.hits, pattern.test)
+            named = len(pattern.text) > _ABBREVIATION
+            return found | found_in(result.hits, pattern.test, conditions=True) if named else found
 
         def done(found: Mask | None) -> None:
             pane.show_found(result, found)

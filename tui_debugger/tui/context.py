@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tui_debugger.tui.cells import ResultCounts
     from tui_debugger.tui.panes.hits import HitsPane
     from tui_debugger.tui.panes.nodes import NodesPane
+    from tui_debugger.tui.panes.pane import Pane
     from tui_debugger.tui.panes.stack import StackPane
     from tui_debugger.tui.panes.tensors import TensorsPane
     from tui_debugger.tui.panes.watchpoints import WatchpointsPane
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
+_CHIP_ROOM = 56
+"""Cells of a pane that the full name of a watchpoint takes with what stands beside it."""
 
 
 @dataclass
@@ -125,8 +128,12 @@ class Context:
         """Runs a job for a dialog; newer jobs of dialogs replace it."""
         self.work.run("dialog", lambda _: job(), done, failed)
 
+    def chip_names(self, pane: Pane) -> dict[int, str]:
+        """Returns the watchpoints' names for the line about filters of a pane: in full where there is room."""
+        return self.watchpoint_names(in_full=pane.detail_room >= _CHIP_ROOM)
+
     def watchpoint_names(self, *, in_full: bool = False) -> dict[int, str]:
-        """Returns ``TO #3`` by id, for chips; in full ``TO #3 tensor overflow``, for dialogs."""
+        """Returns ``TO #3`` by id; in full ``TO #3 tensor overflow``, for dialogs."""
         from tui_debugger.text.hits import long_watchpoint_name, watchpoint_name  # not in the first frame
 
         name = long_watchpoint_name if in_full else watchpoint_name
@@ -185,13 +192,13 @@ class NodeFilter:
         """Shows only the hits of some graphs; none of them means all."""
         pane = self._context.hits_pane
         if graphs != pane.filter.graphs:
-            pane.set_filter(replace(pane.filter, graphs=graphs), self._context.watchpoint_names())
+            pane.set_filter(replace(pane.filter, graphs=graphs), self._context.chip_names(pane))
 
     def apply_query(self) -> None:
         """Asks for the nodes that the query keeps."""
         context, session = self._context, self._context.session
         rank, step, query = context.state.rank, context.state.step, context.state.query
-        context.nodes_pane.show_query(query, context.watchpoint_names())
+        context.nodes_pane.show_query(query, context.chip_names(context.nodes_pane))
 
         def work(_: Report) -> _KeptNodes:
             rows = session.select(rank, query, step)

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 WIDE, HIGH = 110, 30
 """From this size on all five panes are shown."""
 WITHOUT_SESSION = frozenset(
-    {"quit", "help", "palette", "back", "pause", "redraw", "zoom", "next_pane", "previous_pane"}
+    {"quit", "suspend", "help", "palette", "back", "pause", "redraw", "zoom", "next_pane", "previous_pane"}
 )
 Handler = Callable[[], None]
 
@@ -78,6 +78,7 @@ class MainScreen(CachedLines, Screen[None]):
         step: int | None,
         live: LiveControl | None = None,
         settled: Callable[[], None] = lambda: None,
+        forget: Callable[[], None] = lambda: None,
     ) -> None:
         """Shows empty panes until ``start``.
 
@@ -88,6 +89,7 @@ class MainScreen(CachedLines, Screen[None]):
             step: likewise.
             live: drives trainings; None for a dump.
             settled: called when much was made that stays.
+            forget: has the next whole screen written, whatever stands on the terminal.
         """
         super().__init__()
         self.run_title = title
@@ -110,6 +112,7 @@ class MainScreen(CachedLines, Screen[None]):
         self.zoomed = False
         self._recommended, self._first_rank, self._first_step = recommended, rank, step
         self._settled = settled
+        self._forget = forget
         self._shared: Context | None = None
         self.handlers: dict[str, Handler] = self._own_handlers()
         if live is not None:
@@ -379,6 +382,7 @@ class MainScreen(CachedLines, Screen[None]):
             "help": self._help,
             "palette": self._palette,
             "redraw": self._redraw,
+            "suspend": self._suspend,
             "quit": self._quit,
         }
 
@@ -431,7 +435,11 @@ class MainScreen(CachedLines, Screen[None]):
         self.app.action_command_palette()
 
     def _redraw(self) -> None:
+        self._forget()
         self.refresh(repaint=True, layout=True)
+
+    def _suspend(self) -> None:
+        self.app.action_suspend_process()
 
     def _quit(self) -> None:
         self.app.exit()
@@ -448,7 +456,10 @@ class MainScreen(CachedLines, Screen[None]):
     def _help(self) -> None:
         from tui_debugger.tui.dialogs.pages import HelpScreen
 
-        self.app.push_screen(HelpScreen((*actions.help_actions(live=self.live is not None), *actions.VALUE_ACTIONS)))
+        pane = self.panes[self.current_pane]
+        listed = actions.help_actions(self.current_pane, live=self.live is not None, search=pane.search_keys)
+        heading = f"Help: keys, {TITLES[self.current_pane]} first"
+        self.app.push_screen(HelpScreen((*listed, *actions.VALUE_ACTIONS), heading=heading))
 
     # -- what the panes say ----------------------------------------------------------------------
 

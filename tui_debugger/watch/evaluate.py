@@ -148,6 +148,8 @@ PLAIN: Final = {"max": "maximum", "min": "minimum", "mean": "mean", "abs_mean": 
 
 Rows = npt.NDArray[np.integer[Any]]
 
+_ROUNDED: Final = 0.01
+"""Relative error of statistics that were recorded in the element type of the tensor, such as bfloat16."""
 SILENT: Final = -1
 """Verdict of a row about which there is nothing to report."""
 
@@ -205,22 +207,30 @@ class ColumnEvaluator:
     Rules (MindSpore 1.1 to 2.3, measured on 2.0.0): NaN or Inf anywhere suppresses every other comparison and is
     reported instead, as blocked: the tensor is a finding then, but no hit of the condition; the overflow conditions
     report only whether there is NaN or Inf; an empty tensor and one without numbers never hit;
-    ``operator_overflow`` is not decided by values and never hits here.
+    ``operator_overflow`` is not decided by values: it hits what the device recorded to have overflowed.
 
     Deliberate differences: ``epsilon`` and ``equal_nan`` are used (with ``equal_nan`` a NaN does not prevent the
     comparison); a changed shape is reported, as a finding of the condition also where there is NaN; an Inf that became
     finite counts as changed.
     """
 
-    def __init__(self, records: Records, rows: Rows, facts: Callable[[], Facts] | None = None) -> None:
+    def __init__(
+        self,
+        records: Records,
+        rows: Rows,
+        facts: Callable[[], Facts] | None = None,
+        overflowed: Mask | None = None,
+    ) -> None:
         """Prepares rows.
 
         Args:
             records: made for at least the needs of the watchpoints; rows that are unknown stay silent.
             rows: which of them.
             facts: of ``rows``, called when an expression needs them.
+            overflowed: which of ``rows`` the device says an operator wrote that overflowed; None: it says nothing.
         """
         self._facts = facts
+        self._overflowed = overflowed
         self._records = records
         self._rows = rows
         # One gather of what every watchpoint asks; what only some ask is gathered when they do.
@@ -248,6 +258,8 @@ class ColumnEvaluator:
         nothing = np.zeros(self.count, np.bool_)
         if plan.expression is not None and self.count and not initial:
             return self._evaluate_expression(plan.expression, first_step)
+        if self.count and wire == WIRE_OPERATOR_OVERFLOW and self._overflowed is not None and not initial:
+            verdict[self._overflowed & (self._table["state"] != State.UNKNOWN)] = Verdict.FINDING
         if not self.count or wire == WIRE_OPERATOR_OVERFLOW or plan.condition.initial_only != initial:
             return Evaluated(verdict, np.zeros(self.count, np.int16), nothing)
         error = self._errors(plan)
@@ -387,7 +399,12 @@ class ColumnEvaluator:
         with np.errstate(all="ignore"):
             for quantity, value, holds in checks:
                 found = _HOLDS[holds](self._quantity(quantity, plan), value)  # NaN never holds
-                if quantity in PLAIN:
+                if quantity == "abs_mean":
+                    sure, decided = self._between(self._abs_mean_bounds, _HOLDS[holds], value)
+                    missing = np.isnan(self._table["abs_mean"])
+                    found |= missing & sure
+                    known &= ~missing | decided
+                elif quantity in PLAIN:
                     known &= ~np.isnan(self._table[PLAIN[quantity]])
                 else:
                     found &= self._extremes
@@ -395,6 +412,7 @@ class ColumnEvaluator:
                 if quantity == "zero_percentage":
                     known &= self._counted | ((holds == "ge") & (self._most_zeros < value))
                 hit |= found
+        hit &= self._some_finite
         return hit, self._some_finite & ~known & ~hit
 
     @cached_property
@@ -407,6 +425,28 @@ class ColumnEvaluator:
         table = self._table
         some: Mask = table["count"] - table["nan"] - table["pos_inf"] - table["neg_inf"] > 0
         return some
+
+    @staticmethod
+    def _between(bounds: tuple[Float64, Float64], holds: _Holds, value: float) -> tuple[Mask, Mask]:
+        """Tells where a quantity between two bounds surely meets a condition, and where it surely does or does not."""
+        low, high = bounds
+        both, neither = holds(low, value) & holds(high, value), ~(holds(low, value) | holds(high, value))
+        decided: Mask = both | (neither & ~np.isnan(low) & ~np.isnan(high))
+        return both, decided
+
+    @property
+    def _abs_mean_bounds(self) -> tuple[Float64, Float64]:
+        """The least and the greatest mean of magnitudes that the other statistics allow, where it was not recorded."""
+        table = self._table
+        peak = np.maximum(np.abs(table["minimum"]), np.abs(table["maximum"]))
+        squares = np.where(table["sum_squares"] > 0, table["sum_squares"], np.nan)  # 0: nobody summed them up
+        count = np.maximum(table["count"], 1)
+        # The sum of squares is at most the greatest magnitude times the sum of magnitudes. One element may stand for
+        # as many as nobody counted.
+        least = np.where(count > 1, squares / (count * peak), 0.0)
+        low = np.fmax(np.abs(table["mean"]), np.fmax(least, 0.0)) * (1 - _ROUNDED)
+        high = np.fmin(peak, np.sqrt(squares / count)) * (1 + _ROUNDED)
+        return low, high
 
     @cached_property
     def _counted(self) -> Mask:

@@ -27,8 +27,8 @@ from tui_debugger.text.values import (
     format_window,
     parse_slice,
 )
-from tui_debugger.tui.values import screen as value_search
-from tui_debugger.tui.values.screen import Found, can_be_bad, find_bad, find_extreme
+from tui_debugger.tui.values import search as value_search
+from tui_debugger.tui.values.search import Found, can_be_bad, find_bad, find_extreme
 
 FOUR = NumberFormat()
 

@@ -409,3 +409,31 @@ async def test_a_path_that_cannot_be_is_refused_while_it_is_typed(small: Session
         await view.press("tilde", *"isnobodyhere", "slash", "enter")
         assert isinstance(view.at.app.screen, PathPrompt)
         assert "not a usable path" in view.text
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 50)])
+async def test_a_search_walks_the_difference_or_the_tensor_that_is_shown(nan: Session, size: tuple[int, int]) -> None:
+    async with comparing(nan, DIV, 3, size) as view:
+        await view.press("/", "n", "a", "n", "enter")
+        assert view.screen.table.cursor_index == (2, 0, 0), "NaN here and a number there"
+        await view.press("n")
+        assert view.screen.table.cursor_index == (2, 0, 1)
+        await view.press("escape")
+        assert view.screen.table.cursor_index == (0, 0, 0)
+        await view.press("4", "/", "n", "a", "n", "enter")
+        assert "no element is nan" in view.text, "the other tensor has none"
+        await view.press("escape", "n")
+        assert view.screen.table.cursor_index == (2, 0, 0), "the largest difference, as before"
+
+
+async def test_a_search_in_the_list_of_the_largest_differences_marks_its_rows(nan: Session) -> None:
+    async with comparing(nan, DIV, 3, (200, 50)) as view:
+        await view.press("tab", "/", "1", "5", "enter")
+        assert view.screen.largest.table.has_focus
+        assert "15" in view.screen.largest.table.row_text(view.screen.largest.table.cursor_row)
+
+
+async def test_nan_everywhere_on_both_sides_is_no_equality(nan: Session) -> None:
+    async with comparing(nan, "head.weight", 5) as view:
+        assert "cannot judge: all 64 elements are NaN on both sides: nothing to compare" in view.text
+        assert "equal: all" not in view.text

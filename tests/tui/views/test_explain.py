@@ -56,7 +56,8 @@ async def test_the_cause_its_evidence_and_the_advice_are_on_the_first_screen(
         assert "● likely: the logarithm of 0" in text
         assert "1 of 4 elements of in:0 is 0, where the logarithm gives -Inf" in text
         assert "– ruled out: inputs with NaN or Inf" in text
-        assert "o See how far it spread" in text
+        assert "o See that its inputs are clean" in text
+        assert "M See how far it spread" in text
         screen.check_clean()
 
 

@@ -16,7 +16,7 @@ from tests.tui.conftest import OpenScreen
 from tests.tui.screens_host import Opened, opened
 from tests.tui.views.host import PlainHost
 from tui_debugger.diagnose.origin.upstream import questions_about
-from tui_debugger.model import Hit, Side, TensorKey
+from tui_debugger.model import Hit, Side, TensorKey, Verdict
 from tui_debugger.session import Session
 from tui_debugger.tui.views.origin import OriginView
 from tui_debugger.tui.views.registry import ViewTarget
@@ -241,3 +241,19 @@ async def test_o_opens_it_from_the_hits_and_enter_leads_back_to_the_panes(open_s
         assert row is not None
         assert row.key.step == 3
         assert isinstance(screen.main.tensors_pane.table, VirtualTable)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 50)])
+async def test_the_end_of_the_path_says_how_far_it_spread_where_the_step_was_checked(
+    dumps: Callable[[str], Path], size: tuple[int, int]
+) -> None:
+    session = opened_session(dumps("mindspore-2.0-nan"))
+    session.add_recommended()
+    hits = session.check(session.pairs(steps=[3])).hits.with_verdict(Verdict.FINDING)
+    hit = next(hit for hit in hits if hit.key.node.endswith("Log-op381"))
+    async with opened(OriginView(PlainHost(session), ViewTarget.of_hit(hit)), size) as screen:
+        await screen.pilot.pause()
+        text = " ".join(screen.text.split())
+        assert "at step 3 behind it: ReduceSum-op382, Mul-op383" in text
+        assert "M shows the map of it" in text
+        screen.check_clean()

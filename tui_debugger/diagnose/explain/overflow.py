@@ -231,9 +231,19 @@ def bad_since(evidence: Evidence) -> BadSince | None:
 # -- what the device recorded ----------------------------------------------------------------------
 
 
-def found_recorded(_: Evidence, __: WatchResult) -> str:
-    """Returns that a device recorded an overflow: of the values nothing is said."""
-    return "the device recorded an overflow of this operator"
+def found_recorded(evidence: Evidence, _: WatchResult) -> str:
+    """Returns that a device recorded an overflow, and what it recorded: of the values nothing is said."""
+    table, key = evidence.flow.table(evidence.key.step), evidence.key
+    index = table.find(evidence.row, key.side, key.slot, key.round)
+    records = ", ".join(map(str, table.overflows(index))) if index >= 0 else ""
+    return "the device recorded an overflow of this operator" + (f": {records}" if records else "")
+
+
+def written_in(evidence: Evidence, _: WatchResult) -> Iterator[str]:
+    """Yields the line of the program that the operator comes from, where the graph says that."""
+    stack = evidence.flow.nodes.stack(evidence.row)
+    for frame in [frame for frame in stack if not frame.framework][:1] or stack[:1]:
+        yield f"written in {frame.path}:{frame.line}"
 
 
 def recorded_overflow(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:

@@ -210,7 +210,8 @@ _ACTIVATION_ADVICE: Final = (values.see_values, _TREND, values.see_input, values
 _ACTIVATION_FACTS: Final = (values.saturation_facts, change_facts)
 _OVERFLOW_ADVICE: Final = (
     overflow.see_elements,
-    Advice("See how far it spread, and that its inputs are clean.", "origin"),
+    Advice("See that its inputs are clean, and what it spread to.", "origin"),
+    Advice("See how far it spread, scope by scope and step by step.", "health"),
     Advice("See the producers of its inputs and who uses it.", "relations"),
     overflow.wider_type,
     overflow.remedies,
@@ -297,7 +298,7 @@ CONDITION_RULES: Final[tuple[ConditionRule, ...]] = (
             Advice("See what went into the operator.", "relations"),
         ),
         found=overflow.found_recorded,
-        facts=(partial(values.near_limit, only_near=False),),
+        facts=(overflow.written_in, partial(values.near_limit, only_near=False)),
     ),
     # zeros, and activations
     ConditionRule(

@@ -29,7 +29,7 @@ from tui_debugger.check.step import Checker, PairResult
 from tui_debugger.check.tensors import measured, tensor_row
 from tui_debugger.check.types import CheckResult, Pair, TensorRow
 from tui_debugger.errors import CancelledError
-from tui_debugger.graph.table import NodeFlag, edges
+from tui_debugger.graph.table import NodeFlag, NodeTable, edges
 from tui_debugger.model import (
     PARAMETERS,
     Category,
@@ -443,6 +443,43 @@ def propagation_from(flow: Flow, row: int, first: Hit, hits: Sequence[Hit], coun
         if hit.row != row and hit.order > first.order and reached[hit.row]:
             found.setdefault(hit.row, hit)
     return tuple(found.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """What else a step has behind an origin, as far as checks know.
+
+    Attributes:
+        tensors: findings of other nodes that ran later in the step.
+        next: the names of the first of those nodes, in execution order.
+    """
+
+    tensors: int
+    next: tuple[str, ...]
+
+
+def spread_in(result: CheckResult, nodes: NodeTable, row: int, key: TensorKey, names: int = 3) -> Spread | None:
+    """Returns what else a step has behind an origin; the work does not grow with the graph.
+
+    Args:
+        result: what is known of the step.
+        nodes: of the origin's rank.
+        row: the origin's node.
+        key: its bad tensor.
+        names: how many nodes are named at most.
+
+    Returns:
+        None where the tensor is no finding of the result.
+    """
+    hits = result.hits
+    first = hits.find(key)
+    if first < 0:
+        return None
+    there = hits.at(key.rank, key.step) & hits.found() & (hits.node != row)
+    there[:first] = False
+    rows, at = np.unique(hits.node[there], return_index=True)
+    named = rows[np.argsort(at)][:names].tolist()
+    return Spread(int(there.sum()), tuple(nodes.names[each] for each in named))
 
 
 def findings(hit: Hit) -> list[WatchResult]:

@@ -18,6 +18,7 @@ from tui_debugger.diagnose.origin.search import (
     Origin,
     OriginInput,
     OriginReport,
+    Spread,
     StepSearch,
     findings,
 )
@@ -203,6 +204,15 @@ def last_part(name: str) -> str:
 def is_overflow(path: Path) -> bool:
     """Tells whether a path is about NaN and Inf."""
     return CONDITIONS[path.question.condition].wire == WIRE_OVERFLOW
+
+
+def spread_words(spread: Spread, step: int) -> str:
+    """Returns how far something spread, in a sentence."""
+    where = f"at step {step_text(step)}"
+    if not spread.tensors:
+        return f"spread: nowhere; nothing that ran after it {where} has a finding"
+    names = [*map(last_part, spread.next), *(["…"] if spread.tensors > len(spread.next) else [])]
+    return f"spread: {plural(spread.tensors, 'finding')} {where} behind it: {', '.join(names)}"
 
 
 def question_words(path: Path) -> str:

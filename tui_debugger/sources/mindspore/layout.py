@@ -35,6 +35,8 @@ Stamp = tuple[int, int, int, int]
 
 NEVER: Stamp = (-1, -1, -1, -1)
 _TENSOR: Final = ".npy"
+_OF_DEVICE: Final = re.compile(r"[^.]+\..+(\.\d+){3}", re.DOTALL)
+"""Files that an Ascend device wrote: see ``names.split_device_name``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,9 +132,13 @@ def may_hold_tensors(path: Path | bytes) -> bool:
     """Tells whether a directory that is none of a dump has what looks like a tensor's file, or cannot be listed."""
     try:
         with os.scandir(os.fsdecode(path)) as entries:
-            return any(entry.name.endswith(_TENSOR) or entry.name == "statistic.csv" for entry in entries)
+            return any(_is_tensor(entry.name) or entry.name == "statistic.csv" for entry in entries)
     except OSError:
         return True
+
+
+def _is_tensor(name: str) -> bool:
+    return name.endswith(_TENSOR) or _OF_DEVICE.fullmatch(name) is not None
 
 
 def _read_graph(found: _Reader, net: str, path: Path) -> GraphDirectory:
@@ -189,12 +195,12 @@ class _Reader:
 
     def strays(self, entries: Sequence[os.DirEntry[str]], path: Path) -> None:
         """Notes tensors where none should be: nobody knows at which step they were written."""
-        loose = sum(entry.name.endswith(_TENSOR) and not entry.name.startswith(".") for entry in entries)
+        loose = [entry.name for entry in entries if _is_tensor(entry.name) and not entry.name.startswith(".")]
         if loose:
-            why = f"{loose:,} {'file' if loose == 1 else 'files'} outside a step"
-            self._note(path / f"*{_TENSOR}", why)
+            why = f"{len(loose):,} {'file' if len(loose) == 1 else 'files'} outside a step"
+            self._note(path / (f"*{_TENSOR}" if all(name.endswith(_TENSOR) for name in loose) else "*"), why)
         for entry in entries:
-            if _is_directory(entry) and not entry.name.endswith(_TENSOR) and may_hold_tensors(path / entry.name):
+            if _is_directory(entry) and not _is_tensor(entry.name) and may_hold_tensors(path / entry.name):
                 self.miss(path / entry.name, OSError(0, "tensors in a directory whose name is no number"))
 
     def miss(self, path: Path, error: OSError | None, step: int | None = None) -> None:
@@ -258,6 +264,7 @@ class Found:
         inside: the part of the given path below ``root``, empty when it was not inside.
         rank, step: what the given path points into, None when it does not say.
         beside: the path lies next to the ranks, not in one.
+        by_device: ``root`` holds ``STEP/TIME/DEVICE/...`` in place of ranks: see ``read_device_layout``.
     """
 
     root: Path
@@ -266,6 +273,7 @@ class Found:
     rank: int | None = None
     step: int | None = None
     beside: bool = False
+    by_device: bool = False
 
 
 def find_dump(path: Path) -> Found:
@@ -307,7 +315,8 @@ def _find(path: Path) -> Found | Recognised | None:
     for place in list(start.parents)[:_LEVELS_BESIDE]:
         if _is_root(place):  # beside the ranks, for example a folder with the training script
             return Found(place, path, str(start.relative_to(place)), beside=True)
-    return _refused(start, path)
+    in_tree = (_device_tree(each, path) for each in starts)
+    return next((found for found in in_tree if found is not None), None) or _refused(start, path)
 
 
 def _refused(start: Path, path: Path) -> Recognised | None:
@@ -469,6 +478,82 @@ def _below(start: Path) -> list[Path]:
 
 def _is_root(directory: Path) -> bool:
     return any(RANK.fullmatch(name) and is_rank(directory / name) for name in _directories(directory))
+
+
+_TIME = re.compile(r"\d{14}")
+"""When training began: the second level of what graph mode O2 writes."""
+_DEVICE_LEVEL = 2
+_DEVICE_TREE_LEVELS = 6
+
+
+def _device_tree(start: Path, given: Path) -> Found | None:
+    """The dump of graph mode O2 at, around or right below a path: ``STEP/TIME/DEVICE/MODEL/ID/ITERATION``."""
+    for place in (start, *list(start.parents)[: _DEVICE_TREE_LEVELS + 1]):
+        if _holds_times(place):
+            inside = start.relative_to(place).parts
+            numbers = [int(part) if _is_number(part) else None for part in inside]
+            step, _, rank = (*numbers, None, None, None)[: _DEVICE_LEVEL + 1]
+            within = "" if place == start else str(start.relative_to(place))
+            return Found(place, given, within, rank, step, by_device=True)
+    below = [name for name in islice(_directories(start), 200) if not _is_digits(name) and _holds_times(start / name)]
+    return Found(start / below[0], given, by_device=True) if len(below) == 1 else None
+
+
+def _holds_times(directory: Path) -> bool:
+    """Tells whether a directory has a ``STEP/TIME/DEVICE``."""
+    steps = (directory / name for name in islice(_directories(directory), 200) if _is_digits(name))
+    times = (step / name for step in steps for name in islice(_directories(step), 50) if _TIME.fullmatch(name))
+    return any(_is_digits(device) for time in times for device in islice(_directories(time), 50))
+
+
+def list_devices(root: Path) -> Ranks:
+    """The devices of a dump of graph mode O2, each as a rank of its own; all in the one tree."""
+    found: set[int] = set()
+    reader = _Reader(root, None)
+    for _, device in _each_device(reader, root):
+        found.add(int(device.name))
+    parts = tuple(sorted(reader.parts, key=lambda part: part.where))
+    return Ranks(dict.fromkeys(sorted(found), root), frozenset(), parts)
+
+
+def read_device_layout(root: Path, device: int) -> RankLayout:
+    """What one device wrote: a root graph for each model, a step for each ``STEP`` at which it ran.
+
+    A second time or iteration within a step is said to be left out: which of them came first is not known.
+    """
+    reader = _Reader(root, device)
+    steps: dict[tuple[str, int], dict[int, Path]] = {}
+    for step, place in _each_device(reader, root):
+        if int(place.name) != device:
+            continue
+        for model in _subdirectories(reader, place):
+            for number in _subdirectories(reader, model, numbers=True):
+                found = steps.setdefault((model.name, int(number.name)), {})
+                for iteration in _subdirectories(reader, number, numbers=True):
+                    if step in found:
+                        first = relative(found[step], root)
+                        reader.miss(iteration, OSError(0, f"the same step of the same model as {first}"), step)
+                    else:
+                        found[step] = iteration
+    graphs = [GraphDirectory(net, number, root / net, found) for (net, number), found in sorted(steps.items())]
+    return RankLayout(root, tuple(graphs), tuple(sorted(reader.parts, key=lambda part: part.where)))
+
+
+def _each_device(reader: _Reader, root: Path) -> Iterator[tuple[int, Path]]:
+    """Yields (step, directory of a device)."""
+    for step in _subdirectories(reader, root, numbers=True):
+        for time in _subdirectories(reader, step):
+            if _TIME.fullmatch(time.name):
+                for device in _subdirectories(reader, time, numbers=True):
+                    yield int(step.name), device
+
+
+def _subdirectories(reader: _Reader, path: Path, *, numbers: bool = False) -> list[Path]:
+    """The directories in one; those whose names are numbers, ascending."""
+    wanted = (entry for entry in reader.entries(path, numbers=numbers) if not numbers or _is_number(entry.name))
+    # Files beside them tell about the run (acl_dump_0.json): they are none of ours.
+    paths = [(entry, path / entry.name) for entry in wanted if _is_directory(entry)]
+    return [each for entry, each in paths if reader.directory(entry, each)]
 
 
 _OLD = "a dump of MindSpore 1.1 or 1.2 (iteration_N directories)"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,14 +19,16 @@ import numpy as np
 import numpy.typing as npt
 
 from tui_debugger.arrays import Int16, Int32, Int64, Integers, Mask, UInt8, UInt16
-from tui_debugger.model import Progress, ProgressFn
+from tui_debugger.model import Progress, ProgressFn, ReadSpec, Side
 from tui_debugger.opener import read_lines, why_not
 from tui_debugger.sources.base import Names, States, directory_states, tensor_keys
 from tui_debugger.sources.mindspore.layout import GraphDirectory, may_hold_tensors
-from tui_debugger.sources.mindspore.names import SUFFIX, KnownNames, Parts, Pattern
+from tui_debugger.sources.mindspore.names import SUFFIX, KnownNames, Parts, Pattern, split_device_name
+from tui_debugger.sources.mindspore.overflow import is_record
 from tui_debugger.sources.mindspore.run_order import Span, begins, numbered, runs_at, span
 from tui_debugger.sources.mindspore.statistics import FILE as STATISTICS
 from tui_debugger.sources.mindspore.statistics import Statistics, read_statistics
+from tui_debugger.stats.ascend_file import BadHeaderError, is_converted, read_header
 
 
 class IrregularNames:
@@ -104,8 +106,12 @@ class Files:
         if odd is not None:
             return os.fsdecode(head + odd)
         prefix, device = known_names.prefixes[int(self.prefix[index])], known_names.devices[int(self.device[index])]
-        ending = known_names.endings[int(self.ending[index])]
+        ending = known_names.tails[int(self.ending[index])]
         return os.fsdecode(head + prefix + device + b"%d" % int(self.timestamp[index]) + ending)
+
+    def spec(self, index: int) -> ReadSpec:
+        """Tells how to read the values of a file."""
+        return replace(self.known_names.kinds[int(self.ending[index])], path=self.path(index))
 
     def paths(self, indices: Integers) -> list[bytes]:
         """Paths of files."""
@@ -127,7 +133,7 @@ class Files:
         return sizes, times
 
     def _names(self, indices: Integers) -> list[bytes]:
-        prefixes, devices, endings = self.known_names.prefixes, self.known_names.devices, self.known_names.endings
+        prefixes, devices, endings = self.known_names.prefixes, self.known_names.devices, self.known_names.tails
         columns = (self.prefix, self.device, self.timestamp, self.ending)
         parts = zip(*(column[indices].tolist() for column in columns), strict=True)
         names = [prefixes[p] + devices[v] + b"%d" % t + endings[e] for p, v, t, e in parts]
@@ -254,10 +260,12 @@ class _Columns:
 
 MAPPING = "mapping.csv"
 _VANISHED, _CLOSED = "directories that vanished", "directories that cannot be listed"
-NOT_LISTED = frozenset({_VANISHED, _CLOSED})
-"""Complaints about what could not be looked at; all others are about what was left out."""
 _NONSENSE = "files whose name makes no sense"
-_BINARY = "Ascend .bin files (not read yet)"
+_IN_DEVICE_ORDER = "tensors that stay as the device held them, padding included: their format is not converted"
+_UNCONVERTED = "files that the recorder left as the device held them: they are put in order where their sizes agree"
+_EMPTY = "files of devices without any tensor"
+NOT_IGNORED = frozenset({_VANISHED, _CLOSED, _IN_DEVICE_ORDER, _UNCONVERTED})
+"""Complaints about what could not be looked at, or is read nevertheless; all others are about what was left out."""
 _PROGRESS_EVERY = 4096
 _SOME = b"*"
 """Stands for the name of several files."""
@@ -291,6 +299,8 @@ class Part:
         entries: entries in the directory, of whatever kind.
         missing: (name, empty for the directory itself and ``*`` for several files; why) of what may hold tensors and
             could not be looked at.
+        overflows: names of records of overflows.
+        damaged: names of files of several tensors whose header cannot be read: each stands for one tensor.
     """
 
     directory: bytes
@@ -302,6 +312,8 @@ class Part:
     complaints: dict[str, int] = field(default_factory=dict)
     entries: int = 0
     missing: tuple[tuple[bytes, str], ...] = ()
+    overflows: tuple[bytes, ...] = ()
+    damaged: tuple[bytes, ...] = ()
 
 
 class Listing:
@@ -439,6 +451,10 @@ class _Collector:
         self._statistics: Statistics | None = None
         self._complaints: dict[str, int] = {}
         self._missing: list[tuple[bytes, str]] = []
+        self._overflows: list[bytes] = []
+        self._damaged: list[bytes] = []
+        self._of_devices: list[int] = []
+        """Rows of tensors in files of several."""
 
     def part(self) -> Part:
         """Reads the directory."""
@@ -450,7 +466,8 @@ class _Collector:
             if parts is None:
                 parts = self._mapped(name) if regular else None
                 if parts is None:
-                    self._ignore(name, regular)
+                    if not regular or not self._take_device_file(name):
+                        self._ignore(name, regular)
                     continue
                 self._keep_name(name)
             prefix, device, ending, timestamp, spelled = parts
@@ -462,6 +479,64 @@ class _Collector:
             timestamps(timestamp)
         return self._sorted()
 
+    def _take_device_file(self, name: bytes) -> bool:
+        """Takes the tensors of a file that a device wrote, or its record of an overflow; False: it is neither."""
+        if is_record(name):
+            self._overflows.append(name)
+            return True
+        fields = split_device_name(name)
+        if fields is None:
+            return False
+        text, task, stream, timestamp = fields
+        start = len(text) + len(task) + len(stream) + 3
+        prefix = self._known_names.prefix_number(self._place, text)
+        device = self._known_names.device_number(name[len(text) : start])
+        for side, slot in self._members(name):
+            if name[start:] != b"%d" % timestamp:
+                self._keep_name(name)
+            self._of_devices.append(len(self._prefix))
+            self._prefix.append(prefix)
+            self._device.append(device)
+            self._ending.append(self._known_names.member_number(side, slot))
+            self._timestamp.append(timestamp)
+        return True
+
+    def _members(self, name: bytes) -> list[tuple[int, int]]:
+        """(side, slot) of the tensors in a file; one that cannot be read has one output."""
+        try:
+            tensors = read_header(os.fsencode(self._path) + b"/" + name).tensors
+        except (OSError, BadHeaderError):
+            self._damaged.append(name)
+            return [(Side.OUTPUT, 0)]
+        if not tensors:
+            self._complain(_EMPTY)
+        left = sum(not is_converted(tensor) for tensor in tensors)
+        if left:
+            self._complain(_IN_DEVICE_ORDER, left)
+        return [(tensor.side, tensor.slot) for tensor in tensors]
+
+    def _converted_beside(self) -> Int64:
+        """Rows of tensors that another tool converted: their .npy files lie beside, and are read in their place."""
+        known = self._known_names
+        sides, slots = known.sides(), known.slots()
+
+        def key(row: int) -> tuple[int, ...]:
+            ending = self._ending[row]
+            return (
+                self._prefix[row],
+                self._device[row],
+                self._timestamp[row],
+                int(sides[ending]),
+                int(slots[ending]),
+            )
+
+        mine = set(self._of_devices)
+        if not mine or len(mine) == len(self._prefix):
+            return np.zeros(0, np.int64)
+        of_operators = {self._prefix[row] for row in mine}
+        others = {key(row) for row in range(len(self._prefix)) if row not in mine and self._prefix[row] in of_operators}
+        return np.array([row for row in self._of_devices if key(row) in others], np.int64)
+
     def _keep_name(self, name: bytes) -> None:
         """Keeps the next file's name whole."""
         if not self._odd_at or self._odd_at[-1] < len(self._prefix):
@@ -472,10 +547,14 @@ class _Collector:
         """The rows in the order of patterns."""
         prefix, device, ending = (_column(each, np.int32) for each in (self._prefix, self._device, self._ending))
         timestamp = _column(self._timestamp, np.int64)
+        self._count_unconverted(ending)
+        dropped = self._converted_beside()
         keys = (prefix.astype(np.int64) << 32) | ending
         by = np.argsort(keys)
         if (keys[by[1:]] == keys[by[:-1]]).any():
             by = np.lexsort((device, timestamp, keys))
+        if len(dropped):
+            by = by[~np.isin(by, dropped)]
         alike = len(device) > 0 and bool((device == device[0]).all())
         device = np.broadcast_to(device[0], device.shape) if alike else device[by]
         return Part(
@@ -488,19 +567,30 @@ class _Collector:
             {text: count for text, count in self._complaints.items() if count},
             self._entries,
             (*self._missing, *self._not_understood()),
+            tuple(sorted(self._overflows)),
+            tuple(self._damaged),
         )
+
+    def _count_unconverted(self, ending: Int32) -> None:
+        """Counts .npy files whose name says that their values stand as a device held them."""
+        known = self._known_names
+        pairs = zip(known.kinds, known.tails, strict=True)
+        of_device = [kind.format == "ascend" and tail != b"" for kind, tail in pairs]
+        if any(of_device):
+            self._complain(_UNCONVERTED, int(np.array(of_device)[ending].sum()))
 
     def _not_understood(self) -> Iterator[tuple[bytes, str]]:
         """Files that hold tensors, nobody knows of what."""
-        for text, words in ((_NONSENSE, "whose name makes no sense"), (_BINARY, "that cannot be read yet")):
-            count = self._complaints.get(text, 0)
-            if count:
-                yield _SOME, f"{count:,} {'file' if count == 1 else 'files'} {words}"
+        count = self._complaints.get(_NONSENSE, 0)
+        if count:
+            yield _SOME, f"{count:,} {'file' if count == 1 else 'files'} whose name makes no sense"
 
     def _odd(self, by: Int64) -> IrregularNames:
-        place = np.empty(len(by), np.int64)
+        place = np.full(len(self._prefix), -1, np.int64)
         place[by] = np.arange(len(by))
-        return IrregularNames.sorted(place[np.array(self._odd_at, np.int64)], Names.of(self._odd_names))
+        at = place[np.array(self._odd_at, np.int64)]
+        kept = np.flatnonzero(at >= 0).tolist()
+        return IrregularNames.sorted(at[kept], Names.of([self._odd_names[number] for number in kept]))
 
     def _listed(self) -> Iterator[tuple[bytes, bool]]:
         """(name, whether it is a file) of the entries."""
@@ -585,14 +675,7 @@ def _joined(columns: Sequence[npt.NDArray[Any]], dtype: type[np.generic]) -> npt
 
 def _kind(name: bytes) -> str:
     """Returns what an entry that is no tensor file is called in a notice."""
-    if name.startswith(b"Opdebug."):
-        return "overflow records (not read yet)"
-    if name.endswith(SUFFIX):
-        return _NONSENSE
-    parts = name.rsplit(b".", 3)
-    if len(parts) == 4 and all(part.isdigit() for part in parts[1:]):
-        return _BINARY
-    return "other files"
+    return _NONSENSE if name.endswith(SUFFIX) else "other files"
 
 
 def _with_suffix(name: bytes) -> bytes:

@@ -14,12 +14,16 @@ MindSpore  ``op_name``                                             ``dtype``
 2.7 – 2.10 full name with ``/`` (and a parameter's ``.``) as ``_`` ``Float32``
 ========== ======================================================= ===========
 
+What an Ascend device dumps asynchronously has the head of such a name alone, ``{op_type}.{op_name}.{task}.{stream}.
+{timestamp}``: one file holds all inputs and outputs of one run of an operator.
+
 The parts that the file names of one rank are made of, each kept once.
 
 A name is ``prefix + device + timestamp + ending``, for example ``Add.Add-op1`` ``.0.0.`` ``1700000000000000``
 ``.output.0.DefaultFormat.npy``. A rank has as many prefixes as nodes, and a few dozen devices and endings; only
 timestamps differ from file to file and from step to step. So a file is three small numbers and a timestamp, and the
-numbers of a whole directory are a ``Pattern`` that the steps of a run share.
+numbers of a whole directory are a ``Pattern`` that the steps of a run share. A tensor in a file of several has an
+ending of its own, ``:output.0``, which is no part of that file's name.
 """
 
 from __future__ import annotations
@@ -34,7 +38,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tui_debugger.arrays import Int16, Int32, UInt8
-from tui_debugger.model import Side
+from tui_debugger.model import ReadSpec, Side
+from tui_debugger.stats.ascend_file import DEVICE_FORMATS, member_name
 from tui_debugger.stats.dtypes import canonical_name
 
 SUFFIX = b".npy"
@@ -42,6 +47,9 @@ SIDES = {b"input": 0, b"output": 1}
 """The side token of a file name and the value of ``model.Side`` that it stands for."""
 MAX_SLOT = 2**15 - 1
 MAX_TIMESTAMP = 2**63 - 1
+
+MEMBER = b":"
+"""The start of an ending that names a tensor in a file of several."""
 
 Fields = tuple[bytes, bytes, bytes, int, int, int, bytes, bytes]
 """(prefix ``type.name``, task, stream, timestamp, side, slot, format, dtype token or ``b""``)."""
@@ -111,6 +119,17 @@ def split_name(name: bytes) -> Fields | None:
     return prefix, task, stream, timestamp, SIDES[side], index, fmt, dtype
 
 
+def split_device_name(name: bytes) -> tuple[bytes, bytes, bytes, int] | None:
+    """(prefix, task, stream, timestamp) of a file that a device wrote; None when it is no such file's name."""
+    parts = name.rsplit(b".", 3)
+    if len(parts) < 4 or not all(part.isdigit() for part in parts[1:]) or len(parts[3]) > 19:
+        return None
+    prefix, task, stream, timestamp = *parts[:3], int(parts[3])
+    if timestamp > MAX_TIMESTAMP or not 0 < prefix.find(b".") < len(prefix) - 1:
+        return None
+    return prefix, task, stream, timestamp
+
+
 def split_prefix(prefix: bytes) -> tuple[str, str]:
     """(operator type, operator name) of a ``type.name`` prefix."""
     op_type, _, op_name = decode(prefix).partition(".")
@@ -156,6 +175,7 @@ Prefix = tuple[int, bool, bytes]
 """(root graph, whether from the constants directory, ``type.name``): what names a node on disk."""
 
 _ZERO = ord("0")
+_OF_DEVICE = frozenset(fmt.encode() for fmt in DEVICE_FORMATS)
 _PARAMETER = b"Parameter."
 _ANY_PREFIX = b"Type.name"
 _ANY_FILE = _ANY_PREFIX + b".0.0.0"
@@ -200,7 +220,9 @@ class KnownNames:
         places: (root graph, whether constants) of directories; every prefix belongs to one.
         prefixes: ``type.name`` texts by number.
         devices: ``.task.stream.`` by number.
-        endings: ``.side.slot.format[.dtype].npy`` by number.
+        endings: ``.side.slot.format[.dtype].npy`` or ``:side.slot`` by number.
+        tails: what a file's name has of each ending: nothing of one that names a tensor in it.
+        kinds: how values are read by ending, without the path.
         dtypes: distinct dtype tokens as written, ``b""`` for none.
     """
 
@@ -209,6 +231,8 @@ class KnownNames:
         self.prefixes: list[bytes] = []
         self.devices: list[bytes] = []
         self.endings: list[bytes] = []
+        self.tails: list[bytes] = []
+        self.kinds: list[ReadSpec] = []
         self.dtypes: list[bytes] = [b""]
         self._place_of: list[int] = []
         self._fields: list[tuple[int, int, int]] = []
@@ -276,21 +300,40 @@ class KnownNames:
             self.devices.append(text)
         return number
 
+    def find_device(self, task: int, stream: int) -> int:
+        """Number of ``.task.stream.``, -1 when it is unknown."""
+        return self._device_numbers.get(b".%d.%d." % (task, stream), -1)
+
     def ending_number(self, text: bytes) -> int:
-        """Number of ``.side.slot.format[.dtype].npy``, entered when it is new; -1 when it makes no sense."""
+        """Number of an ending, entered when it is new; -1 when it makes no sense."""
         number = self._ending_numbers.get(text)
-        if number is None:
-            fields = split_name(_ANY_FILE + text)
-            if fields is None or fields[0] != _ANY_PREFIX:
-                return -1
-            token = fields[7]
-            if token not in self._dtype_numbers:
-                self._dtype_numbers[token] = len(self.dtypes)
-                self.dtypes.append(token)
-            number = self._ending_numbers[text] = len(self.endings)
-            self.endings.append(text)
-            (self._outputs if fields[4] else self._inputs)[text.split(b".", 2)[2]] = number
-            self._fields.append((fields[4], fields[5], self._dtype_numbers[token]))
+        return self._new_ending(text) if number is None else number
+
+    def member_number(self, side: int, slot: int) -> int:
+        """Number of the ending of a tensor in a file of several."""
+        return self.ending_number(MEMBER + member_name(side, slot).encode())
+
+    def _new_ending(self, text: bytes) -> int:
+        of_member = text.startswith(MEMBER)
+        ending = b"." + text[1:] + b"..npy" if of_member else text
+        fields = split_name(_ANY_FILE + ending)
+        if fields is None or fields[0] != _ANY_PREFIX or (of_member and text[1:].count(b".") != 1):
+            return -1
+        side, slot, fmt, token = fields[4:]
+        number = self._ending_numbers[text] = len(self.endings)
+        self.endings.append(text)
+        self._fields.append((side, slot, self._dtype_numbers.setdefault(token, len(self.dtypes))))
+        if len(self._dtype_numbers) > len(self.dtypes):
+            self.dtypes.append(token)
+        if of_member:
+            self.tails.append(b"")
+            self.kinds.append(ReadSpec("", "ascend", member=member_name(side, slot)))
+            return number
+        self.tails.append(text)
+        dtype = logical_dtype(token, unknown="")
+        of_device = ReadSpec("", "ascend", dtype, member=decode(fmt))
+        self.kinds.append(of_device if fmt in _OF_DEVICE else ReadSpec("", dtype=dtype))
+        (self._outputs if side else self._inputs)[text.split(b".", 2)[2]] = number
         return number
 
     def prefix(self, number: int) -> Prefix:

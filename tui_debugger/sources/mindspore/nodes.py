@@ -41,14 +41,14 @@ from tui_debugger.graph.build import (
 )
 from tui_debugger.graph.messages import ParsedGraph, read_graph
 from tui_debugger.graph.table import CONSTANT, PARAMETER, NodeFlag, NodeTable
-from tui_debugger.model import Progress, ProgressFn, ReadSpec, UnreadablePart, no_progress
+from tui_debugger.model import Progress, ProgressFn, UnreadablePart, no_progress
 from tui_debugger.opener import read_lines, why_not
 from tui_debugger.sources.base import latest, tensor_keys
 from tui_debugger.sources.mindspore.assign import WHOLE, Digest
 from tui_debugger.sources.mindspore.layout import NEVER, Stamp, stamp
 from tui_debugger.sources.mindspore.listing import Files, Listing
 from tui_debugger.sources.mindspore.match import NOWHERE, FileGroup, Match, Reading, match_names
-from tui_debugger.sources.mindspore.names import Prefix, logical_dtype, split_prefix
+from tui_debugger.sources.mindspore.names import Prefix, split_prefix
 from tui_debugger.stats.npy import open_array
 
 
@@ -197,13 +197,15 @@ class ContentDigests:
     def _look(self, index: int) -> tuple[bytes, int, int]:
         """(digest of the name, size, modification time) of a file before it was read; size -1 when it is gone."""
         if index not in self._looks:
-            path = os.fsencode(self._files.path(index))
+            spec = self._files.spec(index)
+            path = os.fsencode(spec.path)
             try:
                 status = os.stat(path)  # noqa: PTH116 - a path of bytes
                 look = (status.st_size, status.st_mtime_ns)
             except (OSError, ValueError):
                 look = (-1, 0)
-            self._looks[index] = (blake2b(path.rpartition(b"/")[2], digest_size=16).digest(), *look)
+            name = path.rpartition(b"/")[2] + (b"\0" + spec.member.encode() if spec.member else b"")
+            self._looks[index] = (blake2b(name, digest_size=16).digest(), *look)
         return self._looks[index]
 
     def _directory(self, number: int) -> dict[tuple[bytes, bool], _Row]:
@@ -691,8 +693,7 @@ class _Loading:
         if self._done % _PROGRESS_EVERY == 0:
             self._progress(Progress(self._done, 0, "reading tensors to find their nodes"))
         self._done += 1
-        token = self._files.known_names.dtype(int(self._files.ending[index]))
-        return open_array(ReadSpec(self._files.path(index), dtype=logical_dtype(token, unknown="")))
+        return open_array(self._files.spec(index))
 
 
 def _first_timestamps(listing: Listing) -> Int64:

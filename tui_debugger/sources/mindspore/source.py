@@ -23,7 +23,7 @@ from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import GraphRun, ProgressFn, ReadSpec, RunInfo, UnreadablePart, no_progress, turns
 from tui_debugger.notes import NO_NOTES, NOTES_FILE, RunNotes, read_notes
 from tui_debugger.opener import METADATA_LIMIT, read_lines, read_regular, why_not
-from tui_debugger.sources.base import Capability, Changes, TensorTable, Writer
+from tui_debugger.sources.base import Capability, Changes, OverflowRecord, TensorTable, Writer
 from tui_debugger.sources.mindspore.layout import (
     NEVER,
     Found,
@@ -31,13 +31,15 @@ from tui_debugger.sources.mindspore.layout import (
     Stamp,
     find_dump,
     is_directory,
+    list_devices,
     list_ranks,
+    read_device_layout,
     read_layout,
     relative,
     stamp,
 )
-from tui_debugger.sources.mindspore.listing import NOT_LISTED, Block, Listing, Place
-from tui_debugger.sources.mindspore.names import Pattern, parse_name
+from tui_debugger.sources.mindspore.listing import NOT_IGNORED, Block, Listing, Place
+from tui_debugger.sources.mindspore.names import Pattern, parse_name, split_device_name, split_prefix
 from tui_debugger.sources.mindspore.nodes import (
     GraphFiles,
     NodeMap,
@@ -47,11 +49,13 @@ from tui_debugger.sources.mindspore.nodes import (
     read_graphs,
     unreadable_directories,
 )
+from tui_debugger.sources.mindspore.overflow import DIRECTORY as OVERFLOWS
+from tui_debugger.sources.mindspore.overflow import list_records, read_records
 from tui_debugger.sources.mindspore.run_order import RunOrder
 from tui_debugger.sources.mindspore.statistics import FILE as STATISTICS
 from tui_debugger.sources.mindspore.statistics import read_rows
 from tui_debugger.sources.mindspore.steps import RunTimes, StepListings
-from tui_debugger.sources.mindspore.tensors import Arrangement, StepTable, step_table
+from tui_debugger.sources.mindspore.tensors import Arrangement, StepTable, devices_of, step_table
 from tui_debugger.text.numbers import plural
 
 ORDER_DIRECTORY = "execution_order"
@@ -209,6 +213,8 @@ class RankRun:
         store: DiskCache | None = None,
         *,
         nets: Callable[[], Collection[str]] = tuple,
+        tells_overflow: bool = False,
+        by_device: bool = False,
     ) -> None:
         """Reads the names of nets, graphs and steps, and the history files.
 
@@ -219,6 +225,8 @@ class RankRun:
             right_mean: recorded means can be believed (MindSpore 2.4 and newer).
             store: remembers listings.
             nets: what nets of the dump are called, as far as others know.
+            tells_overflow: the training was told to record operators that overflow.
+            by_device: ``path`` is the tree of all devices: see ``layout.read_device_layout``.
         """
         self.number = number
         self.path = path
@@ -227,7 +235,9 @@ class RankRun:
         self._right_mean = right_mean
         self._work = threading.RLock()
         self._known_nets = nets
-        self._layout = read_layout(path, number, nets())
+        self._tells_overflow = tells_overflow
+        self._by_device = by_device
+        self._layout = self._read_layout()
         self._history_signature = history_signature(path)
         self._history = read_history(path)
         self._times = RunTimes()
@@ -247,6 +257,8 @@ class RankRun:
         self._arrangements: WeakValueDictionary[_Alike, Arrangement] = WeakValueDictionary()
         self._arranged = 0
         self._listings.forget_all()
+        self._overflow_parts: dict[int, list[UnreadablePart]] = {}
+        self._overflow_looks: dict[int, Stamp] = {}
         self._provisional = False
         self._half_matched = False
         self._grew = False
@@ -290,6 +302,7 @@ class RankRun:
         listed = [
             UnreadablePart(relative(path, root), why, self.number, step) for path, why, step in self._listings.missing()
         ]
+        listed += [part for parts in list(self._overflow_parts.values()) for part in parts]
         found = {(part.where, part.why): part for part in (*self._layout.parts, *listed)}
         graphs = {part.where: part for part in (*self._history.parts, *self._graph_parts)}
         return [*found.values(), *(replace(part, rank=self.number) for part in graphs.values())]
@@ -367,7 +380,7 @@ class RankRun:
         """Looks at directory times and names; reads nothing but history files that changed."""
         with self._work:
             before = set(self._layout.steps)
-            self._layout = read_layout(self.path, self.number, self._known_nets())
+            self._layout = self._read_layout()
             after = set(self._layout.steps)
             signature = history_signature(self.path)
             if signature != self._history_signature:
@@ -377,6 +390,8 @@ class RankRun:
             self._times.look_again()
             self._look_at_notes()
             grown = {step for step in self._listings.steps if self._listings.changed(step, self._places(step))}
+            looks = list(self._overflow_looks.items())
+            grown |= {step for step, look in looks if stamp(self.path / OVERFLOWS / str(step)) != look}
             new_nodes, self._grew = self._grew, False
             rebuilt = self._nodes is not None and self._outdated_nodes(grown, bool(after - before))
             if rebuilt:
@@ -386,6 +401,8 @@ class RankRun:
             for step in grown:
                 self._drop(step)
                 self._listings.forget(step)
+                self._overflow_looks.pop(step, None)
+                self._overflow_parts.pop(step, None)
             fresh = tuple(sorted(after - before))
             return RankChanges(fresh, tuple(sorted(grown & (before | after))), new_nodes or rebuilt, rebuilt)
 
@@ -395,13 +412,18 @@ class RankRun:
         paths = [self.path, self.path / "graphs", self.path / "execution_order"]
         found: list[tuple[int, Path]] = []
         for graph in layout.graphs:
-            paths += [graph.path.parent, graph.path]
+            paths += [] if self._by_device else [graph.path.parent, graph.path]
             newest = max(graph.steps, default=None)
             listed = [step for step in sorted(self._listings.steps)[-_WATCHED_STEPS:] if step in graph.steps]
             found += [(step, graph.steps[step]) for step in dict.fromkeys((*listed, newest)) if step is not None]
         found.sort(key=lambda each: -each[0])
         paths += [path for _, path in found[:_WATCHED_DIRECTORIES]]
         return list(dict.fromkeys(paths))
+
+    def _read_layout(self) -> RankLayout:
+        if self._by_device:
+            return read_device_layout(self.path, self.number)
+        return read_layout(self.path, self.number, self._known_nets())
 
     def _keep(self, step: int, table: StepTable) -> None:
         """Keeps a table; the oldest ones give way when all together would fill the memory."""
@@ -489,10 +511,35 @@ class RankRun:
             self._arranged = nodes.version
         alike = tuple(part.pattern for part in listing.parts), listing.runs.blocks
         like = self._arrangements.get(alike) if not listing.statistics else None
-        table = step_table(listing, rows, doubts, nodes.table, right_mean=self._right_mean, like=like)
+        overflows = self._overflows(step, listing)
+        table = step_table(
+            listing, rows, doubts, nodes.table, right_mean=self._right_mean, like=like, overflows=overflows
+        )
         if table.arrangement.timeless:
             self._arrangements[alike] = table.arrangement
         return table
+
+    def _overflows(self, step: int, listing: Listing) -> dict[int, tuple[OverflowRecord, ...]] | None:
+        """What the device recorded of a step, by number of what files have of it; None: it would record nothing."""
+        directory = self.path / OVERFLOWS / str(step)
+        self._overflow_looks[step] = stamp(directory)
+        names, closed = list_records(directory)
+        paths = [os.fsencode(directory) + b"/" + name for name in names]
+        paths += [part.directory + b"/" + name for part in listing.parts for name in part.overflows]
+        files = read_records(paths)
+        missing, found = [*closed, *files.missing], dict[int, tuple[OverflowRecord, ...]]()
+        for path, records in files.records.items():
+            for record in records:
+                devices = devices_of(listing, record)
+                for device in devices:
+                    found[device] = (*found.get(device, ()), record)
+                if not devices:
+                    missing.append((path, f"{record}: no file here is known to be of the operator that overflowed"))
+        root = self.path.parent
+        self._overflow_parts[step] = [
+            UnreadablePart(relative(Path(os.fsdecode(path)), root), why, self.number, step) for path, why in missing
+        ]
+        return found if found or files or self._tells_overflow else None
 
     def _order(self) -> RunOrder:
         return self._times.order(self._layout, self._history.lines)
@@ -505,10 +552,12 @@ class RankRun:
 
 def _what_became(text: str) -> str:
     """Tells what became of something that a notice names: what could not be looked at was not left out on purpose."""
-    return "" if text in NOT_LISTED else " ignored"
+    return "" if text in NOT_IGNORED else " ignored"
 
 
 METADATA_DIRECTORY = ".dump_metadata"
+_RECORDING = (1, 2, 3)
+"""Values of ``op_debug_mode`` that ask for records of overflows: of the AI core, of atomic additions, of both."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -523,6 +572,7 @@ class Metadata:
         saved: ``tensor``, ``statistic`` or ``full``.
         program: framework and version of a training that tdbg itself wrote the dump of.
         ranks: how many ranks the training had; 0 where nothing tells.
+        tells_overflow: the device was told to record operators that overflow, in a mode in which it does.
         notices: what is missing or broken.
         parts: the files that are there and cannot be read.
     """
@@ -534,6 +584,7 @@ class Metadata:
     saved: str = ""
     program: str = ""
     ranks: int = 0
+    tells_overflow: bool = False
     notices: tuple[str, ...] = ()
     parts: tuple[UnreadablePart, ...] = ()
 
@@ -545,17 +596,21 @@ def read_metadata(rank: Path) -> Metadata:
         return Metadata(notices=(f"{rank.name} has no {METADATA_DIRECTORY}: net name, version and device are unknown",))
     notices: list[str] = []
     parts: list[UnreadablePart] = []
-    settings = _read(directory / "data_dump.json", notices, parts).get("common_dump_settings")
+    settings = _read(directory / "data_dump.json", notices, parts)
     config = _read(directory / "config.json", notices, parts)
-    common = settings if isinstance(settings, dict) else {}
+    common, synchronous = (_object(settings, name) for name in ("common_dump_settings", "e2e_dump_settings"))
+    version = _text(config.get("ms_version"))
+    # From 2.3 on the host judges: it dumps operators whose values are not finite, and nothing is recorded.
+    records = common.get("op_debug_mode") in _RECORDING and bool(version) and not at_least(version, 2, 3)
     return Metadata(
         net=_text(common.get("net_name")),
-        version=_text(config.get("ms_version")),
+        version=version,
         device=_text(config.get("device_target")),
         iteration=_text(common.get("iteration")),
         saved=_text(common.get("saved_data")),
         program=_text(config.get("program")),
         ranks=_ranks(directory / "hccl.json", notices, parts),
+        tells_overflow=records and not synchronous.get("enable"),
         notices=tuple(notices),
         parts=tuple(parts),
     )
@@ -587,6 +642,11 @@ def _read(path: Path, notices: list[str], parts: list[UnreadablePart]) -> dict[s
     return {}
 
 
+def _object(settings: dict[str, Any], name: str) -> dict[str, Any]:
+    found = settings.get(name)
+    return found if isinstance(found, dict) else {}
+
+
 def _ranks(path: Path, notices: list[str], parts: list[UnreadablePart]) -> int:
     """Number of ranks in the table of devices that a distributed training on Ascend has."""
     servers = _read(path, notices, parts).get("server_list") if os.path.lexists(path) else None
@@ -616,7 +676,8 @@ class MindSporeSource:
         self._found = found
         self._store = store
         self._lock = threading.RLock()
-        self._listed = list_ranks(found.root)
+        self._list = list_devices if found.by_device else list_ranks
+        self._listed = self._list(found.root)
         self._directories = self._listed.directories
         self._metadata = self._read_metadata()
         self._ranks: dict[int, RankRun] = {}
@@ -633,6 +694,8 @@ class MindSporeSource:
         for rank in ranks:
             notices += rank.notices()
         layout = f"MindSpore {version} dump" if version else "MindSpore dump"
+        if self._found.by_device:
+            layout = "Ascend GE/ACL dump"
         return RunInfo(
             path=str(self._found.root),
             layout=f"saved from {metadata.program}" if metadata.program else layout,
@@ -712,16 +775,20 @@ class MindSporeSource:
 
     def written_by(self, spec: ReadSpec) -> Writer | None:
         """Returns what the name of a tensor's file says: see ``names``."""
-        parsed = parse_name(os.path.basename(spec.path))  # noqa: PTH119 - keeps surrogates, and is quick
+        name = os.path.basename(spec.path)  # noqa: PTH119 - keeps surrogates, and is quick
+        parsed = parse_name(name)
         if parsed is None:
-            return None
+            fields = split_device_name(os.fsencode(name))
+            if fields is None:
+                return None
+            return Writer(*split_prefix(fields[0]), int(fields[1]), int(fields[2]), fields[3])
         return Writer(parsed.op_type, parsed.op_name, parsed.task, parsed.stream, parsed.timestamp)
 
     def refresh(self) -> Changes:
         """Looks for new ranks, steps, files and graphs; only ranks that were looked at are looked at again."""
         with self._lock:
             before = self._directories
-            self._listed = list_ranks(self._found.root)
+            self._listed = self._list(self._found.root)
             self._directories = self._listed.directories
             new_ranks = tuple(number for number in self._directories if number not in before)
             if not self._metadata.version:
@@ -744,7 +811,8 @@ class MindSporeSource:
         """Directories in which something new shows."""
         with self._lock:
             ranks = list(self._ranks.values())
-        return [self._found.root, *(path for rank in ranks for path in rank.watch_paths())]
+        paths = [self._found.root, *(path for rank in ranks for path in rank.watch_paths())]
+        return list(dict.fromkeys(paths))  # devices share a tree
 
     def close(self) -> None:
         """Forgets what was read; nothing is open between calls."""
@@ -757,7 +825,16 @@ class MindSporeSource:
                 return self._ranks[number]
             path = self._directories.get(number, self._found.root / f"rank_{number}")
             right_mean = at_least(self._metadata.version, 2, 4)
-            rank = RankRun(number, path, self._lend_graph, right_mean, self._store, nets=self._nets)
+            rank = RankRun(
+                number,
+                path,
+                self._lend_graph,
+                right_mean,
+                self._store,
+                nets=self._nets,
+                tells_overflow=self._metadata.tells_overflow,
+                by_device=self._found.by_device,
+            )
             if number in self._directories:
                 self._ranks[number] = rank
             return rank
@@ -777,6 +854,8 @@ class MindSporeSource:
         return {*self._listed.nets, self._metadata.net} - {""}
 
     def _read_metadata(self) -> Metadata:
+        if self._found.by_device:
+            return Metadata(device="Ascend")
         paths = list(self._directories.values())
         path = next(
             (path for path in paths if is_directory(path / METADATA_DIRECTORY)), paths[0] if paths else self._found.root

@@ -45,14 +45,17 @@ from tui_debugger.sources.mindspore.listing import (
 )
 from tui_debugger.sources.mindspore.names import (
     MAX_TIMESTAMP,
+    MEMBER,
     SUFFIX,
     KnownNames,
     Pattern,
     decode,
     generation,
+    split_device_name,
     split_name,
     split_prefix,
 )
+from tui_debugger.sources.mindspore.overflow import is_record
 from tui_debugger.sources.mindspore.run_order import (
     DAY,
     NO_SPAN,
@@ -74,7 +77,7 @@ WORTHWHILE: Final = 200
 _KEPT = 4
 """The number of patterns that are kept unpacked: the steps of a run follow one another."""
 
-_VERSION: Final = 3
+_VERSION: Final = 4
 _STAMPS: Final = 3
 _HEAD: Final = struct.Struct(f"<4sB3x16s{4 * _STAMPS}q6q")
 """Magic, version, key of the pattern, stamps, then entries, files, odd names and their bytes, bytes of complaints, and
@@ -140,7 +143,8 @@ class ListingCache:
 
     def keep(self, path: Path, stamps: tuple[Stamp, ...], part: Part) -> None:
         """Remembers a directory that looked like this before it was listed and still does."""
-        if part.entries < WORTHWHILE or part.missing:  # what cannot be looked at is looked at anew every time
+        # What cannot be looked at is looked at anew every time; records of overflows are few, and are read then.
+        if part.entries < WORTHWHILE or part.missing or part.damaged or part.overflows:
             return
         key = self._keys.get(part.pattern)
         if key is None:
@@ -284,11 +288,13 @@ class _State:
         stamps: of the directories and of the files in them that are appended to.
         entries: how many entries they had.
         settled: no change can have escaped the stamps.
+        damaged: files whose header could not be read: one may be written to its end.
     """
 
     stamps: Stamps
     entries: int
     settled: bool
+    damaged: tuple[tuple[Path, Stamp], ...] = ()
 
 
 class StepListings:
@@ -352,7 +358,7 @@ class StepListings:
     def changed(self, step: int, places: Sequence[Place]) -> bool:
         """Tells whether the directories of a listed step look different now."""
         state = self._states[step]
-        if _stamps(places) != state.stamps:
+        if _stamps(places) != state.stamps or any(stamp(path) != look for path, look in state.damaged):
             return True
         if state.settled:
             return False
@@ -371,7 +377,11 @@ class StepListings:
             parts.append(self._part(place, looks, progress, (sum(part.entries for part in parts), expected)))
             stamps += looks
         listing = Listing(self.known_names, parts)
-        self._states[step] = _State(tuple(stamps), listing.entries, not young(stamps))
+        damaged = [
+            place[1] / os.fsdecode(name) for place, part in zip(places, parts, strict=True) for name in part.damaged
+        ]
+        looks_now = tuple((path, stamp(path)) for path in damaged)
+        self._states[step] = _State(tuple(stamps), listing.entries, not young(stamps), looks_now)
         for part in parts:
             self.complaints[part.directory] = part.complaints
         self._missing[step] = tuple(
@@ -525,7 +535,8 @@ def _mapping(path: Path) -> dict[bytes, bytes]:
 def _parts(name: bytes) -> tuple[Key, int] | None:
     """(tensor, time) of a name; None when it is no tensor file's. Half a microsecond: thousands are looked at."""
     if not name.endswith(SUFFIX):
-        return None
+        whole = split_device_name(name) if not is_record(name) else None
+        return ((whole[0], MEMBER, b""), whole[3]) if whole is not None else None
     side = b".output."
     left, mark, right = name.rpartition(side)
     if not mark:

@@ -8,7 +8,7 @@ execution order.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from hashlib import blake2b
@@ -20,7 +20,7 @@ import numpy.typing as npt
 from tui_debugger.arrays import Int16, Int32, Int64, Integers, Mask, UInt8, UInt16
 from tui_debugger.graph.table import CONSTANT, PARAMETER, NodeTable
 from tui_debugger.model import ReadSpec, TensorStats
-from tui_debugger.sources.base import Columns, Names, TensorFlag, TensorPlaces, latest, tensor_keys
+from tui_debugger.sources.base import Columns, Names, OverflowRecord, TensorFlag, TensorPlaces, latest, tensor_keys
 from tui_debugger.sources.mindspore.listing import (
     NO_FILE,
     NO_IRREGULAR_NAMES,
@@ -30,7 +30,8 @@ from tui_debugger.sources.mindspore.listing import (
     Listing,
     RecordedRows,
 )
-from tui_debugger.sources.mindspore.names import KnownNames, logical_dtype
+from tui_debugger.sources.mindspore.names import KnownNames
+from tui_debugger.sources.mindspore.overflow import UNKNOWN
 from tui_debugger.sources.mindspore.run_order import MOST_ROUNDS
 from tui_debugger.stats.records import Specs
 
@@ -92,10 +93,17 @@ class StepTable(Columns):
     """Tensors of one step. See ``base.TensorTable``."""
 
     def __init__(
-        self, arrangement: Arrangement, files: Files, statistics: tuple[RecordedRows, ...], right_mean: bool
+        self,
+        arrangement: Arrangement,
+        files: Files,
+        statistics: tuple[RecordedRows, ...],
+        right_mean: bool,
+        overflows: Mapping[int, tuple[OverflowRecord, ...]] | None = None,
     ) -> None:
-        """``files`` by row; made by ``step_table``."""
+        """``files`` by row, ``overflows`` by number of the device; made by ``step_table``."""
         super().__init__(arrangement.places, files.timestamp)
+        self.tells_overflow = overflows is not None
+        self._overflows = overflows or {}
         self.arrangement = arrangement
         self._files = files
         self._statistics = statistics
@@ -109,7 +117,7 @@ class StepTable(Columns):
         if ending == NO_FILE:
             recorded = self._recorded_at(index)
             return ReadSpec(os.fsdecode(self._statistics[recorded[0]].path) if recorded else "")
-        return ReadSpec(files.path(index), dtype=logical_dtype(files.known_names.dtype(ending), unknown=""))
+        return files.spec(index)
 
     def specs(self, indices: Integers) -> Specs:
         """``spec`` of several rows, as columns."""
@@ -118,12 +126,10 @@ class StepTable(Columns):
             return Specs([], (), np.zeros(0, np.int32))
         ending = files.ending[indices]
         real = ending != NO_FILE
-        dtypes = np.zeros(len(indices), np.int32)
-        dtypes[real] = known_names.dtype_numbers()[ending[real]]
-        numbers, kind = np.unique(dtypes, return_inverse=True)
-        names = [logical_dtype(known_names.dtypes[number], unknown="") for number in numbers.tolist()]
-        distinct = {name: number for number, name in enumerate(dict.fromkeys(names))}
-        kinds: Int32 = np.array([distinct[name] for name in names], np.int32)[kind]
+        numbers, number = np.unique(ending, return_inverse=True)
+        kinds = [known_names.kinds[each] if each != NO_FILE else ReadSpec("") for each in numbers.tolist()]
+        distinct = {kind: number for number, kind in enumerate(dict.fromkeys(kinds))}
+        kind: Int32 = np.array([distinct[each] for each in kinds], np.int32)[number]
         if real.all():
             paths = files.paths(indices)
         else:
@@ -133,7 +139,7 @@ class StepTable(Columns):
             for at in np.flatnonzero(~real).tolist():
                 recorded = self._recorded_at(int(indices[at]))
                 paths[at] = self._statistics[recorded[0]].path if recorded else b""
-        return Specs(paths, tuple(ReadSpec("", dtype=name) for name in distinct), kinds)
+        return Specs(paths, tuple(distinct), kind)
 
     @cached_property
     def digest(self) -> bytes:
@@ -161,6 +167,11 @@ class StepTable(Columns):
         """(dtype, shape) from ``statistic.csv``, else None."""
         at = self._recorded_at(index)
         return self._statistics[at[0]].rows.meta(at[1]) if at else None
+
+    def overflows(self, index: int) -> Sequence[OverflowRecord]:
+        """What the device recorded of the operator that wrote a row."""
+        marked = int(self.flags[index]) & TensorFlag.OVERFLOWED
+        return self._overflows.get(int(self._files.device[index]), ()) if marked else ()
 
     def _recorded_at(self, index: int) -> tuple[int, int] | None:
         """(number of the statistic file, row in it)."""
@@ -205,6 +216,7 @@ def step_table(
     *,
     right_mean: bool,
     like: Arrangement | None = None,
+    overflows: Mapping[int, tuple[OverflowRecord, ...]] | None = None,
 ) -> StepTable:
     """Joins files and statistic rows of a step.
 
@@ -215,8 +227,11 @@ def step_table(
         nodes: the node table the rows belong to.
         right_mean: recorded means can be believed (MindSpore 2.4 and newer).
         like: the timeless arrangement of a step with the same patterns, blocks and nodes.
+        overflows: what the device recorded, by number of what files have of it; None: it would record nothing.
     """
     arrangement = like if like is not None else _arrange(listing, node_of, doubtful, nodes)
+    if overflows:
+        arrangement = _overflowed(arrangement, overflows)
     files, file = listing.files, arrangement.file
     if arrangement.stat is None:
         timestamp = files.timestamp[file]
@@ -234,7 +249,29 @@ def step_table(
         directory=arrangement.directory,
         odd=_odd_rows(files.odd, file, len(files)),
     )
-    return StepTable(arrangement, mine, listing.statistics, right_mean)
+    return StepTable(arrangement, mine, listing.statistics, right_mean, overflows)
+
+
+def devices_of(listing: Listing, record: OverflowRecord) -> list[int]:
+    """Numbers of what files have of the device (see ``KnownNames.devices``) where an operator ran that overflowed.
+
+    None where nobody knows which operator that was: it was not dumped, or the numbers are those of operators of which
+    none is known.
+    """
+    number = listing.known_names.find_device(record.task, record.stream)
+    files = listing.files
+    wrote = np.unique(files.prefix[files.device == number]) if number >= 0 else np.zeros(0, np.int32)
+    unknown = UNKNOWN in {record.task, record.stream} or record.task == record.stream == 0
+    return [number] if len(wrote) == 1 or (len(wrote) and not unknown) else []
+
+
+def _overflowed(arrangement: Arrangement, overflows: Mapping[int, object]) -> Arrangement:
+    """Marks the rows of operators that overflowed. An operator that ran several times is marked as a whole."""
+    places = arrangement.places
+    marked = np.isin(arrangement.device, list(overflows)) & (arrangement.file >= 0)
+    flags = places.flags | np.where(marked, np.uint8(TensorFlag.OVERFLOWED), np.uint8(0))
+    marked_places = TensorPlaces(places.node, places.side, places.slot, flags, places.round)
+    return replace(arrangement, places=marked_places, timeless=False)
 
 
 def _arrange(listing: Listing, node_of: Int32, doubtful: Mask, nodes: NodeTable) -> Arrangement:

@@ -9,6 +9,7 @@ micro-batches from other calls: there a node is called as the dump calls it, ``T
 
 from __future__ import annotations
 
+import gc
 import json
 import math
 import os
@@ -45,6 +46,9 @@ SCALAR: Final = "…"
 """Stands for an argument that is no tensor."""
 _BIAS: Final = re.compile(BIAS)
 _MOST_ROUNDS: Final = 0x3FFF
+_LEADS_ELSEWHERE: Final = re.compile(r"[/\0]|^\.\.?$", re.MULTILINE)
+_ZEROS: Final = frozenset({"0" * 8, "0x" + "0" * 16})
+"""Digests that zeros have, whatever their shape."""
 _DEPTH: Final = 64
 """Lists in lists that are looked into."""
 _MOST_MODULES: Final = 10_000
@@ -177,6 +181,17 @@ def read_calls(directory: str) -> StepCalls:
     Raises:
         BadCallsError: they cannot be read.
     """
+    # A million objects come and go, none of them in a circle: looking for circles would take longer than reading.
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        return _read(directory)
+    finally:
+        if collects:
+            gc.enable()
+
+
+def _read(directory: str) -> StepCalls:
     step = StepCalls()
     recorded = _load(directory, CALLS)
     saved = _load(directory, SAVED)
@@ -263,7 +278,10 @@ class _Call:
         node, backward: number of the node that stands for it, and of the one for its backward; -1 before there is one.
     """
 
-    __slots__ = ("again", "backward", "key", "module", "node", "number", "parent", "place", "prefix", "rank", "round")
+    __slots__ = (
+        *("again", "backward", "key", "module", "node", "number", "parent", "place", "prefix", "rank", "round"),
+        "_scope",
+    )
 
     def __init__(self, key: str, prefix: str, number: int) -> None:
         self.key, self.prefix, self.number = key, prefix, number
@@ -271,6 +289,7 @@ class _Call:
         self.parent: _Call | None = None
         self.again = False
         self.rank, self.round, self.place, self.node, self.backward = 0, -1, -1, -1, -1
+        self._scope: str | None = None
 
     @property
     def path(self) -> str:
@@ -279,9 +298,11 @@ class _Call:
 
     @property
     def scope(self) -> str:
-        """The scope of what a module calls."""
-        path = self.path.replace(".", "/")
-        return path if not self.rank else f"{path or self.kind}.{self.rank}"
+        """The scope of what a module calls, once all ranks are known."""
+        if self._scope is None:
+            path = self.path.replace(".", "/")
+            self._scope = path if not self.rank else f"{path or self.kind}.{self.rank}"
+        return self._scope
 
     @property
     def kind(self) -> str:
@@ -523,11 +544,13 @@ class _Builder:
             node = self._backward(names, call)
             take(entry.get("input"), node, Side.INPUT, call.round, place)
         else:
-            node = self._forward(names, call)
+            node = call.node = call.node if call.node >= 0 else self._node(names.node(call))
             used = take(entry.get("input_args"), node, Side.INPUT, call.round, place)
-            used = take(entry.get("input_kwargs"), node, Side.INPUT, call.round, place, used)
-            if entry.get("parameters"):
-                self._take_parameters(entry["parameters"], call, used, place)
+            named, own = entry.get("input_kwargs"), entry.get("parameters")
+            if named:
+                used = take(named, node, Side.INPUT, call.round, place, used)
+            if own:
+                self._take_parameters(own, call, used, place)
         take(entry.get("output"), node, Side.OUTPUT, call.round, place)
         return node
 
@@ -573,15 +596,10 @@ class _Builder:
             self._step.nodes.append(info)
         return row
 
-    def _forward(self, names: _Names, call: _Call) -> int:
-        if call.node < 0:
-            call.node = self._node(names.node(call))
-        return call.node
-
     def _backward(self, names: _Names, call: _Call) -> int:
         if call.backward < 0:
-            ahead = names.node(call)
-            forward = self._rows.get(ahead.name, -1)
+            ahead = self._step.nodes[call.node] if call.node >= 0 else names.node(call)
+            forward = call.node if call.node >= 0 else self._rows.get(ahead.name, -1)
             name, path = (GRADIENTS + text.removeprefix(RECOMPUTED) for text in (ahead.name, ahead.path))
             kind = ahead.type + BACKWARD
             call.backward = self._node(NodeInfo(name, path, kind, call.key, forward, recomputed=ahead.recomputed))
@@ -611,7 +629,7 @@ class _Builder:
             at: the round, what came into the module's backward, the place in the dump.
         """
         number, came, place = at
-        forward = self._rows.get(names.node(call).name, -1)
+        forward = call.node if call.node >= 0 else self._rows.get(names.node(call).name, -1)
         for name, record in entry.items():
             full = f"{call.path}.{name}" if call.path else str(name)
             path = GRADIENTS + full.replace(".", "/")
@@ -739,11 +757,13 @@ class _Tensors:
         step.shapes, step.shape = _distinct_shapes([record["shape"] for record in records])
         hashes = [record.get("md5") for record in records]
         if any(hashes):
-            step.hashes = np.array(
-                [hash(each) if type(each) is str and each.strip("0x") else 0 for each in hashes], np.int64
-            )
-        files = _file_names([record.get("data_name") for record in records], step)
-        step.files, step.has_file = Names.of(files), np.array([bool(each) for each in files], np.bool_)
+            wanted = [hash(each) if type(each) is str and each not in _ZEROS else 0 for each in hashes]
+            step.hashes = np.array(wanted, np.int64)
+        names = [record.get("data_name") for record in records]
+        step.has_file = np.zeros(len(records), np.bool_)
+        if any(names):
+            files = _file_names(names, step)
+            step.files, step.has_file = Names.of(files), np.array([bool(each) for each in files], np.bool_)
         for node, ranks in self._groups.items():
             step.nodes[node].ranks = ranks
 
@@ -828,7 +848,7 @@ def _file_names(values: Sequence[object], step: StepCalls) -> list[bytes]:
     try:
         joined = "\n".join([each or "" for each in values])  # type: ignore[misc]  # tried
         found = joined.encode().split(b"\n") if values else []
-        if len(found) == len(values) and "/" not in joined and "\0" not in joined:
+        if len(found) == len(values) and not _LEADS_ELSEWHERE.search(joined):
             return found
     except (TypeError, UnicodeEncodeError):
         pass

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tui_debugger.arrays import Int32, Int64
-from tui_debugger.graph.build import MAX_SLOTS, build_table
+from tui_debugger.graph.build import MAX_SLOTS, build_table, clean_path
 from tui_debugger.graph.categories import BACKWARD, categorise
 from tui_debugger.graph.table import CONSTANT, PARAMETER, GraphInfo, NodeFlag, NodeTable, pointers
 from tui_debugger.model import (
@@ -141,14 +141,16 @@ class StepTable(Columns):
         pos_inf = 0 if largest != math.inf else count if smallest == math.inf else 1
         neg_inf = 0 if smallest != -math.inf else count if largest == -math.inf else 1
         bad = nan or pos_inf or neg_inf
+        # Where the extremes do not tell the sign of all: each of them is an element.
+        zero = count if largest == smallest == 0 else int(largest == 0 or smallest == 0)
         return TensorStats(
             count=count,
             nan=nan,
             pos_inf=pos_inf,
             neg_inf=neg_inf,
-            zero=count if largest == smallest == 0 else 0,
-            negative=count if largest < 0 and not bad else 0,
-            positive=count if smallest > 0 and not bad else 0,
+            zero=zero,
+            negative=count if largest < 0 and not bad else int(-math.inf < smallest < 0),
+            positive=count if smallest > 0 and not bad else int(0 < largest < math.inf),
             minimum=smallest if math.isfinite(smallest) else None,
             maximum=largest if math.isfinite(largest) else None,
             mean=mean if math.isfinite(mean) else None,
@@ -214,7 +216,8 @@ class _RankNodes:
     def add(self, step: StepCalls) -> Int32:
         """Appends the nodes that are new; returns the row of each node of a step."""
         before = len(self._names)
-        rows = np.array([self._row(step, info) for info in step.nodes], np.int32)
+        stacks = [self._stack(frames) for frames in step.stacks]
+        rows = np.array([self._row(step, info, stacks) for info in step.nodes], np.int32)
         fresh = bool((rows >= before).any())
         if fresh:
             self._place(rows, before)
@@ -223,19 +226,19 @@ class _RankNodes:
             self.table = self._built()
         return rows
 
-    def _row(self, step: StepCalls, info: NodeInfo) -> int:
+    def _row(self, step: StepCalls, info: NodeInfo, stacks: Sequence[int]) -> int:
         row = self._rows.setdefault(info.name, len(self._names))
         if row == len(self._names):
             self._append(info.name, info.path, info.type)
             stack = step.stack_of.get(info.call, -1)
-            self._stack_of[row] = self._stack(step.stacks[stack]) if stack >= 0 else -1
+            self._stack_of[row] = stacks[stack] if stack >= 0 else -1
             if info.ranks:
                 self._group_ranks[row] = info.ranks
         return row
 
     def _append(self, name: str, path: str, kind: str) -> None:
         self._names.append(name)
-        self._paths.append("/".join(part for part in path.split("/") if part) or name)
+        self._paths.append(clean_path(path) or name)
         self._type_of.append(self._types.setdefault(kind, len(self._types)))
         self._stack_of.append(-1)
 

@@ -1,8 +1,8 @@
 """Finds the arrays of a run, and its steps and ranks, by the names of directories and files.
 
-Names only, nothing is read. ``step_3``, ``step3``, ``global_step_3``, ``iter_3`` and ``epoch_3`` name a step, alone or
-as a part of a name (``grads_step_3.npz``); a bare number does directly below the dump, a rank or an epoch. ``rank0``
-and ``rank_0`` name a rank. All other parts of a path are the scope of a node.
+Names only, nothing is read. ``step_3``, ``step3``, ``global_step_3``, ``iter_3``, ``checkpoint-3`` and ``epoch_3`` name
+a step, alone or as a part of a name (``grads_step_3.npz``); a bare number does directly below the dump, a rank or an
+epoch. ``rank0`` and ``rank_0`` name a rank. All other parts of a path are the scope of a node.
 """
 
 from __future__ import annotations
@@ -25,13 +25,25 @@ if TYPE_CHECKING:
     from tui_debugger.sources.base import Source
     from tui_debugger.sources.registry import Reader
 
-SUFFIXES: Final = (".npy", ".npz")
+SUFFIXES: Final = (".npy", ".npz", ".pt", ".pth", ".safetensors", ".distcp")
 LOOKED_FOR: Final = (
-    ".npy and .npz files in directories such as step_3 or rank_0/step_3, or with such names (step_3.npz)"
+    ".npy, .npz, .pt, .pth and .safetensors files in directories such as step_3, checkpoint-3 or rank_0/step_3, or with"
+    " such names (step_3.npz)"
 )
+INDEX: Final = ".metadata"
+"""The index of a checkpoint of PyTorch that many ranks wrote a part of (``__0_0.distcp``)."""
+PART: Final = ".distcp"
+_SHARD: Final = re.compile(r"shard-\d{1,9}-model-\d{1,9}-of-\d{1,9}\.safetensors")
+_TORCH_BIN: Final = re.compile(r"(?:pytorch_model|adapter_model|optimizer)(?:[-_]\d{1,5}(?:-of-\d{1,5})?)?\.bin")
+_BESIDE: Final = re.compile(
+    r"(?:rng_state(?:_\d+)?|random_states(?:_\d+)?|scheduler(?:_\d+)?|scaler|sampler(?:_\d+)?|training_args)\.(?:pth?|pkl|bin)"
+)
+"""What trainers save beside the values of a training: how random numbers go on, schedules, settings."""
 _EDGE: Final = r"(?:^|(?<=[._\- ]))"
 _END: Final = r"(?=$|[._\- ])"
-_STEP: Final = re.compile(rf"{_EDGE}(?:global[_\-]?)?(?:step|iteration|iter)[_\-=]?(\d{{1,9}}){_END}", re.IGNORECASE)
+_STEP: Final = re.compile(
+    rf"{_EDGE}(?:(?:global[_\-]?)?(?:step|iteration|iter)|checkpoint|ckpt)[_\-=]?(\d{{1,9}}){_END}", re.IGNORECASE
+)
 _EPOCH: Final = re.compile(rf"{_EDGE}epoch[_\-=]?(\d{{1,6}}){_END}", re.IGNORECASE)
 _RANK: Final = re.compile(rf"{_EDGE}rank[_\-=]?(\d{{1,9}}){_END}", re.IGNORECASE)
 _NUMBER: Final = re.compile(r"\d{1,9}")
@@ -123,7 +135,19 @@ def natural(name: str) -> list[tuple[int, str]]:
 
 def is_array(name: str) -> bool:
     """Tells whether a file of that name holds arrays."""
-    return name.endswith(SUFFIXES) and not name.startswith(".")
+    return (name.endswith(SUFFIXES) and name[0] != "." and not is_beside(name)) or _TORCH_BIN.fullmatch(
+        name
+    ) is not None
+
+
+def is_shard(name: str) -> bool:
+    """Tells whether a file of that name holds pieces of tensors, as the files beside it do."""
+    return _SHARD.fullmatch(name) is not None
+
+
+def is_beside(name: str) -> bool:
+    """Tells whether a file of that name is no part of what is trained."""
+    return _BESIDE.fullmatch(name) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +222,9 @@ class _Reader:
 
     def _visit(self, path: str, place: _Place, *, numbers: bool) -> None:
         """Takes in one directory; in one with ``numbers`` a bare number is a step, unless others are named."""
+        if os.path.exists(f"{path}/{INDEX}") and any(name.endswith(PART) for name in _names(path)):  # noqa: PTH110
+            self._loose.append((place, Unit(path, place.scope, directory=True)))
+            return
         entries = self._entries(path, place)
         parsed = [parse_name(_stem(entry.name)) for entry in entries]
         named = any(each.step is not None for each in parsed)
@@ -261,9 +288,9 @@ class _Reader:
 
 
 class TensorFilesReader:
-    """Directories of .npy and .npz files: see ``reader.Reader``."""
+    """Directories of tensor files: see ``registry.Reader``."""
 
-    name = ".npy and .npz files"
+    name = "tensor files"
     looked_for = LOOKED_FOR
 
     def recognises(self, path: Path) -> Recognised | None:
@@ -281,7 +308,7 @@ class TensorFilesReader:
 
         found = find_root(path)
         if found is None:
-            raise NotADumpError("The .npy and .npz files are gone", where=str(path), hint="open it again")
+            raise NotADumpError("The tensor files are gone", where=str(path), hint="open it again")
         return TensorFilesSource(found[0], path, notices)
 
 
@@ -395,7 +422,7 @@ def _arrays(directory: Path) -> Iterator[str]:
 
 
 def _stem(name: str) -> str:
-    return name[:-4] if name.endswith(SUFFIXES) else name
+    return os.path.splitext(name)[0] if is_array(name) else name  # noqa: PTH122 - text all the way, for many
 
 
 def _names(directory: Path | str) -> list[str]:

@@ -1,19 +1,20 @@
-"""A directory of .npy and .npz files as a Source.
+"""A directory of tensor files as a Source: .npy, .npz, .safetensors, and what torch saved.
 
 There is no graph: nodes are named by directories, files and keys, in the order of these names (keys in the order in
 which they were written). A name that ends in a side and a number (``fc1.out.0``, ``in_1``) is that output or input of
 the node before it, ``arr_1`` in an archive is output 1 of what the archive is called; all others are output 0 of their
-own node.
+own node. Files that hold a model, whole or in parts (``model-00001-of-00002.safetensors``), do not name its tensors.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -40,11 +41,20 @@ from tui_debugger.model import (
     turns,
 )
 from tui_debugger.notes import NO_NOTES, RunNotes
-from tui_debugger.opener import why_not
+from tui_debugger.opener import GRAPH_LIMIT, read_regular, why_not
 from tui_debugger.sources.base import Capability, Changes, Columns, Names, TensorPlaces, TensorTable, file_states
-from tui_debugger.sources.tensor_files.layout import Unit, is_array, natural, read_layout
+from tui_debugger.sources.tensor_files.contents import Held, held_by, holds_several, is_whole
+from tui_debugger.sources.tensor_files.layout import (
+    INDEX,
+    PART,
+    Unit,
+    is_array,
+    is_beside,
+    is_shard,
+    natural,
+    read_layout,
+)
 from tui_debugger.stats.npy import SUFFIX as ARCHIVE
-from tui_debugger.stats.npy import array_keys
 from tui_debugger.stats.records import Specs
 
 if TYPE_CHECKING:
@@ -58,8 +68,10 @@ _SIDES: Final = {"in": Side.INPUT, "input": Side.INPUT, "out": Side.OUTPUT, "out
 _SLOT: Final = re.compile(r"(?:(.*)[./:])?(input|in|output|out)s?[._:](\d{1,4})", re.DOTALL)
 _POSITION: Final = re.compile(r"arr_(\d{1,4})")
 _GRADIENT: Final = re.compile(r"(?:^|[./_])(?:grads?|gradients?)(?:[./_]|$)", re.IGNORECASE)
-_UNREAD: Final = (".pt", ".pth", ".bin", ".safetensors", ".h5", ".hdf5", ".ckpt", ".pkl", ".pickle")
+_UNREAD: Final = (".bin", ".h5", ".hdf5", ".ckpt", ".pkl", ".pickle")
 """Files that hold tensors, and are not read."""
+ORDER: Final = "model.safetensors.index.json"
+"""Says which file each tensor of a model is in."""
 _YOUNG_NS: Final = 5 * 10**9
 """A file that changed more recently than this may change again within one tick of the clock."""
 _PROGRESS_EVERY: Final = 1024
@@ -71,13 +83,13 @@ _State = tuple[tuple[str, int, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """One array: its node's name, its side and slot, its file, its key in an archive (None: a .npy file)."""
+    """One array: its node's name, its side and slot, its file, and how it is read from that."""
 
     node: str
     side: Side
     slot: int
     path: str
-    member: str | None
+    spec: ReadSpec
 
 
 @dataclass(slots=True)
@@ -101,29 +113,28 @@ class StepTable(Columns):
     """The arrays of one step. See ``base.TensorTable``."""
 
     def __init__(
-        self, places: TensorPlaces, files: Names, file: Int32, members: tuple[str | None, ...], member: Int32
+        self, places: TensorPlaces, files: Names, file: Int32, kinds: tuple[ReadSpec, ...], kind: Int32
     ) -> None:
-        """``files`` are distinct paths, ``members`` distinct keys; ``file`` and ``member`` tell those of each row."""
+        """``files`` are distinct paths, ``kinds`` distinct specs without one; ``file`` and ``kind`` tell each row's."""
         super().__init__(places, np.zeros(len(file), np.int64))
-        self._files, self._file, self._members, self._member = files, file, members, member
+        self._files, self._file, self._kinds, self._kind = files, file, kinds, kind
 
     def spec(self, index: int) -> ReadSpec:
         """Tells how to read the values."""
-        return _spec(os.fsdecode(self._files[int(self._file[index])]), self._members[int(self._member[index])])
+        return replace(self._kinds[int(self._kind[index])], path=os.fsdecode(self._files[int(self._file[index])]))
 
     def specs(self, indices: npt.NDArray[np.integer[Any]]) -> Specs:
         """``spec`` of several rows, as columns."""
-        used, kind = np.unique(self._member[indices], return_inverse=True)
+        used, kind = np.unique(self._kind[indices], return_inverse=True)
         paths = [self._files[number] for number in self._file[indices].tolist()]
-        kinds = tuple(_spec("", self._members[number]) for number in used.tolist())
-        return Specs(paths, kinds, kind.astype(np.int32))
+        return Specs(paths, tuple(self._kinds[number] for number in used.tolist()), kind.astype(np.int32))
 
     @property
     def digest(self) -> bytes:
         """Names the files, the keys in them, and what they are of."""
         hasher = blake2b(b"\0".join(self._files), digest_size=16)
-        hasher.update(repr(self._members).encode("utf-8", "surrogateescape"))
-        for column in (self._file, self._member, self.side, self.slot):
+        hasher.update(repr(self._kinds).encode("utf-8", "surrogateescape"))
+        for column in (self._file, self._kind, self.side, self.slot):
             hasher.update(np.ascontiguousarray(column).data)
         return hasher.digest()
 
@@ -168,7 +179,7 @@ class TensorFilesSource:
         """The facts about the run."""
         notices = [*self._notices, *self._layout.notices]
         notices.append("there is no graph: nodes come from the names of files, in the order of these names")
-        return RunInfo(str(self._root), "directory of .npy and .npz files", self._root.name, notices=tuple(notices))
+        return RunInfo(str(self._root), "directory of tensor files", self._root.name, notices=tuple(notices))
 
     @property
     def capabilities(self) -> Capability:
@@ -323,13 +334,13 @@ class TensorFilesSource:
         order = nodes.order[of] if len(of) else of
         by = np.lexsort((slot, side, order))
         paths = list(dict.fromkeys(each.path for each in listing.arrays))
-        members = tuple(dict.fromkeys(each.member for each in listing.arrays))
+        kinds = tuple(dict.fromkeys(each.spec for each in listing.arrays))
         path_numbers = {path: number for number, path in enumerate(paths)}
-        member_numbers = {member: number for number, member in enumerate(members)}
+        kind_numbers = {kind: number for number, kind in enumerate(kinds)}
         file = np.array([path_numbers[each.path] for each in listing.arrays], np.int32)
-        member = np.array([member_numbers[each.member] for each in listing.arrays], np.int32)
+        kind = np.array([kind_numbers[each.spec] for each in listing.arrays], np.int32)
         places = TensorPlaces(of[by], side[by], slot[by], np.zeros(len(by), np.uint8))
-        return StepTable(places, Names.of([os.fsencode(path) for path in paths]), file[by], members, member[by])
+        return StepTable(places, Names.of([os.fsencode(path) for path in paths]), file[by], kinds, kind[by])
 
 
 def node_of(scope: Sequence[str], key: str | None = None) -> tuple[str, Side, int]:
@@ -369,10 +380,6 @@ def _file_node(name: str, outputs: int) -> FileNode:
     return FileNode(GRAPH, ROOT, name, path, "Array", outputs)
 
 
-def _spec(path: str, member: str | None) -> ReadSpec:
-    return ReadSpec(path) if member is None else ReadSpec(path, "npz", member=member)
-
-
 def _list(units: Sequence[Unit], root: Path, rank: int, step: int, progress: ProgressFn) -> _Listing:
     """Lists the arrays of a step.
 
@@ -394,6 +401,8 @@ class _Lister:
         self._parts: list[UnreadablePart] = []
         self._state: list[str] = []
         self._visited: set[tuple[int, int]] = set()
+        self._sharded: set[str] = set()
+        self._order: dict[str, int] = {}
         self._done = 0
         self._first = ""
         progress(Progress(0, 0, f"listing step {step}"))
@@ -408,12 +417,12 @@ class _Lister:
     def listing(self) -> _Listing:
         # Looked at after the listing: what changed in between is so young that it is listed once more.
         state = _state((path, 0, 0) for path in self._state)
-        arrays = list(self._found.values())
+        arrays = sorted(self._found.values(), key=lambda each: self._order.get(each.spec.member, len(self._order)))
         if not arrays and not self._parts:
             self._miss(self._first or str(self._root), f"no array in step {self._step}")
         names = blake2b(digest_size=16)
         for each in arrays:
-            names.update(os.fsencode(f"{each.path}\0{each.member}\0"))
+            names.update(os.fsencode(f"{each.path}\0{each.spec}\0"))
         for part in self._parts:
             names.update(os.fsencode(f"{part.where}\0{part.why}\0"))
         return _Listing(arrays, self._parts, state, names.digest())
@@ -430,17 +439,20 @@ class _Lister:
         except OSError as error:
             self._miss(path, why_not(path, error))
             return
+        self._read_order(path, {entry.name for entry in found})
         for entry in found:
+            if entry.name == INDEX and self._has_parts(found):
+                self._file(entry.path, scope)
             if entry.name.startswith("."):
                 continue
             directory = _is_directory(entry)
             if is_array(entry.name) and directory:
                 self._miss(entry.path, "a directory in place of a file")
             elif is_array(entry.name):
-                self._file(entry.path, (*scope, entry.name[: -len(ARCHIVE)]))
+                self._file(entry.path, (*scope, os.path.splitext(entry.name)[0]))  # noqa: PTH122 - see above
             elif directory:
                 self._directory(entry.path, (*scope, entry.name))
-            elif entry.name.endswith(_UNREAD):
+            elif entry.name.endswith(_UNREAD) and not is_beside(entry.name):
                 self._miss(entry.path, "a file that cannot be read yet")
             elif entry.is_symlink() and not os.path.exists(entry.path):  # noqa: PTH110 - never raises
                 self._miss(entry.path, why_not(entry.path))
@@ -449,28 +461,56 @@ class _Lister:
         self._done += 1
         if self._done % _PROGRESS_EVERY == 0:
             self._progress(Progress(self._done, 0, f"listing step {self._step}"))
-        if not path.endswith(ARCHIVE):
-            self._take(path, scope, None)
+        folder, name = os.path.split(path)
+        if name.endswith(PART):
+            if not os.path.exists(f"{folder}/{INDEX}"):  # noqa: PTH110 - never raises
+                self._miss(path, "a part of a checkpoint whose index .metadata is missing")
             return
-        self._state.append(path)
+        if is_shard(name):
+            whole = os.path.basename(folder) == "sharded" and os.path.exists(f"{folder}/../{ORDER}")  # noqa: PTH110,PTH119
+            if whole or folder in self._sharded:
+                return  # the same tensors as those beside it, or as those that were listed with the first shard
+            self._sharded.add(folder)
+            scope = scope[:-1]
+        if holds_several(path):
+            self._state.append(path)
         try:
-            keys = array_keys(path)
+            found = held_by(path)
         except UnreadableTensorError as error:
             self._miss(path, error.what)
             return
-        for key in keys:
-            self._take(path, scope, key)
-        if not keys:
+        if found and found[0].place and scope and is_whole(scope[-1]):
+            scope = scope[:-1]
+        for held in found:
+            self._take(path, scope, held)
+        if not found and path.endswith(ARCHIVE):
             self._miss(path, "no array in it")
 
-    def _take(self, path: str, scope: tuple[str, ...], member: str | None) -> None:
-        at = node_of(scope, member)
+    def _take(self, path: str, scope: tuple[str, ...], held: Held) -> None:
+        at = node_of(scope, held.key)
         if at in self._found:
             first = os.path.relpath(self._found[at].path, self._root)
-            where = path if member is None else f"{path}:{member}"
+            where = path if held.key is None else f"{path}:{held.key}"
             self._miss(where, f"the same tensor as one in {first}")
         else:
-            self._found[at] = _Found(*at, path, member)
+            self._found[at] = _Found(*at, path, held.spec)
+
+    def _has_parts(self, found: list[os.DirEntry[str]]) -> bool:
+        return any(entry.name.endswith(PART) for entry in found)
+
+    def _read_order(self, path: str, names: set[str]) -> None:
+        """Reads which file each tensor of a model is in: shards that are missing, and the order of the model."""
+        if ORDER not in names:
+            return
+        try:
+            files = json.loads(read_regular(f"{path}/{ORDER}", GRAPH_LIMIT))["weight_map"]
+            wanted = {name for name in files.values() if isinstance(name, str)}
+            self._order |= {name: number for number, name in enumerate(files, len(self._order))}
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            self._miss(f"{path}/{ORDER}", "cannot be read: whether all files of the model are there is not known")
+            return
+        for name in sorted(wanted - names):
+            self._miss(f"{path}/{name}", "a file of the model that is missing")
 
     def _miss(self, path: str, why: str) -> None:
         self._parts.append(UnreadablePart(os.path.relpath(path, self._root), why, self._rank, self._step))

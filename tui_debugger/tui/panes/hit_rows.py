@@ -23,7 +23,7 @@ from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import Hit, TensorKey, Verdict
 from tui_debugger.text import hits
 from tui_debugger.text.clean import clean
-from tui_debugger.text.hits import Emphasis, abbreviations
+from tui_debugger.text.hits import Emphasis, abbreviations, conditions_of
 from tui_debugger.text.numbers import plural
 from tui_debugger.text.tensors import ranks_text, slot_text, step_text
 from tui_debugger.tui import theme
@@ -141,8 +141,11 @@ _CODES = int(62 // math.log2(_WAYS))
 """Watchpoints whose verdicts fit into one number."""
 
 
-def found_in(hits: HitList, test: Callable[[str], bool]) -> npt.NDArray[np.bool_]:
-    """Marks the hits of which ``NODE ABBREVIATIONS`` passes a test, of several graphs also ``GRAPH/NODE …``."""
+def found_in(hits: HitList, test: Callable[[str], bool], *, conditions: bool = False) -> npt.NDArray[np.bool_]:
+    """Marks the hits of which ``NODE ABBREVIATIONS`` passes a test, of several graphs also ``GRAPH/NODE …``.
+
+    With ``conditions`` the names of the conditions follow the abbreviations.
+    """
     words: dict[str, int] = {}
     tables: dict[int, int] = {}
     keys = np.zeros((3, len(hits)), np.int64)
@@ -153,7 +156,7 @@ def found_in(hits: HitList, test: Callable[[str], bool]) -> npt.NDArray[np.bool_
             nodes.append(part.nodes)
         keys[0, places] = number
         keys[1, places] = part.node[at]
-        keys[2, places] = _words(part, at, words)
+        keys[2, places] = _words(part, at, words, conditions=conditions)
     texts, inverse = _unique(keys)
     said = list(words)
     answers = [
@@ -168,7 +171,7 @@ def _names(nodes: NodeTable, row: int) -> list[str]:
     return [name, f"{nodes.graph_of(row).name}/{name}"] if len(nodes.graphs) > 1 else [name]
 
 
-def _words(part: StepHits, at: Int64, words: dict[str, int]) -> Int64:
+def _words(part: StepHits, at: Int64, words: dict[str, int], *, conditions: bool) -> Int64:
     """Returns for each hit the index of its watchpoints' names in ``words``; new names are added there."""
     codes = np.zeros(len(at), np.int64)
     for number, row in enumerate(part.verdicts, 1):
@@ -177,7 +180,9 @@ def _words(part: StepHits, at: Int64, words: dict[str, int]) -> Int64:
             codes = np.unique(codes, return_inverse=True)[1]
     _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
     part.evaluate(at[first].tolist())
-    texts = [" ".join(abbr for abbr, _ in abbreviations(part.make(index))) for index in at[first].tolist()]
+    said = [abbreviations, conditions_of] if conditions else [abbreviations]
+    made = [part.make(index) for index in at[first].tolist()]
+    texts = [" ".join(text for name in said for text, _ in name(hit)) for hit in made]
     return np.array([words.setdefault(text, len(words)) for text in texts], np.int64)[inverse]
 
 
@@ -197,11 +202,16 @@ _STYLES = {
 }
 
 
-def abbreviation_text(hit: Hit) -> Text:
-    """Returns each watchpoint's abbreviation once, coloured by its verdict: what NaN or Inf blocked is dimmed."""
+def abbreviation_text(hit: Hit, room: int = 0) -> Text:
+    """Returns each condition once, coloured by its verdict: what NaN or Inf blocked is dimmed.
+
+    By their names where those fit into ``room`` cells, else by their abbreviations.
+    """
+    named = conditions_of(hit)
+    in_full = len(", ".join(name for name, _ in named)) <= room
     text = Text(no_wrap=True)
-    for abbr, verdict in hits.abbreviations(hit):
-        text.append(" " if text.plain else "")
+    for abbr, verdict in named if in_full else abbreviations(hit):
+        text.append((", " if in_full else " ") if text.plain else "", theme.DIM)
         text.append(abbr, theme.FINDING if verdict is Verdict.FINDING else theme.DIM)
     return text
 
@@ -238,6 +248,7 @@ class HitRows:
         rank: the rank that is shown: a row of several ranks speaks of its hit there, else of the first one.
         order: what the rows are sorted by.
         watchpoints: the watchpoints that count, by id; none for all.
+        names: cells for the names of conditions; 0 where only their abbreviations have room.
         unfolded: the first tensors of the rows below which their ranks stand; ``None`` for all of them.
     """
 
@@ -248,6 +259,7 @@ class HitRows:
     rank: int = 0
     order: HitOrder = HitOrder.STEP
     watchpoints: frozenset[int] = frozenset()
+    names: int = 0
     unfolded: Collection[TensorKey] | None = frozenset()
 
     # -- columns over the tensors: what one row stands for ---------------------------------------
@@ -475,7 +487,7 @@ class HitRows:
             *graph,
             ScopedName(Text(clean(name), name_style), scope, theme.DIM),
             Text(slot_text(hit.key), theme.DIM),
-            abbreviation_text(hit),
+            abbreviation_text(hit, self.names),
             Text(detail_text(hit).plain, theme.DIM, no_wrap=True) if apart else detail_text(hit),
         ]
 

@@ -65,6 +65,7 @@ class HitsPane(Pane):
         self._graphs: Mapping[str, str] = {}
         self._rank_width = 0
         self._rounds = False
+        self._names = 0
         self._filter: HitFilter | None = None
         self._order: HitOrder | None = None
         self._unfolded: set[TensorKey] = set()
@@ -84,7 +85,17 @@ class HitsPane(Pane):
             self.refresh_rows()
 
     def _set_columns(self) -> None:
-        self.table.set_columns(_columns(rank=self._rank_width, graphs=self._graphs, rounds=self._rounds))
+        self.table.set_columns(
+            _columns(rank=self._rank_width, graphs=self._graphs, rounds=self._rounds, names=self._names)
+        )
+
+    def on_resize(self) -> None:
+        """There may be room for the names of the conditions."""
+        names = NAMES_WIDTH if self.size.width >= _NAMED_FROM else 0
+        if names != self._names:
+            self._names = names
+            self._set_columns()
+            self.refresh_rows()
 
     def show(
         self,
@@ -231,6 +242,7 @@ class HitsPane(Pane):
                 rank=self._place[0],
                 order=self.order,
                 watchpoints=self.filter.watchpoints,
+                names=self._names,
                 unfolded=None if self._all_unfolded else frozenset(self._unfolded),
             )
             width = 0 if not self._many_ranks else RANKS_WIDTH if self.rows.merged else _RANK_WIDTH
@@ -319,11 +331,15 @@ class HitsPane(Pane):
 
 _RANK_WIDTH = 4
 """Cells of the rank of a row where every row stands for one."""
+NAMES_WIDTH = 24
+"""Cells for the names of conditions where there is room for them: the longest one, and one more."""
+_NAMED_FROM = 110
+"""Cells of the pane from which on there is."""
 _SCOPE_WIDTH = 40
 """Cells of a scope in the line about filters."""
 
 
-def _columns(*, rank: int, graphs: Mapping[str, str], rounds: bool) -> tuple[Column, ...]:
+def _columns(*, rank: int, graphs: Mapping[str, str], rounds: bool, names: int = 0) -> tuple[Column, ...]:
     widest = max(map(len, graphs.values()), default=0)
     return (
         Column("", 1, frozen=True, searched=False),
@@ -332,6 +348,6 @@ def _columns(*, rank: int, graphs: Mapping[str, str], rounds: bool) -> tuple[Col
         *((Column("graph", min(max(widest, 5), 16), right=True, frozen=True),) if graphs else ()),
         Column("node", 18, elastic=4),
         Column("slot", 8 if rounds else 5, searched=False),
-        Column("hit", 8, elastic=1),
+        Column("hit", names or 8, elastic=0 if names else 1),
         Column("set → actual", 20, elastic=4, searched=False),
     )

@@ -292,6 +292,7 @@ class StackPane(Pane):
         self.table.set_empty(self._reason)
         self.table.set_rows(ListRows([frame_cells(frame, self._hits) for frame in self._frames]), keep=keep)
         self.set_count("of the node")
+        self._show_path()  # the first row of another stack is no other row for the table
 
     def _set_columns(self, columns: tuple[Column, ...]) -> None:
         if columns != self.table.columns:
@@ -300,6 +301,9 @@ class StackPane(Pane):
     def on_virtual_table_row_highlighted(self, event: VirtualTable.RowHighlighted) -> None:
         """Shows the whole path."""
         event.stop()
+        self._show_path()
+
+    def _show_path(self) -> None:
         frame = self.frame
         self.set_detail("" if frame is None else frame.path)
 

@@ -138,7 +138,13 @@ class WatchpointsPane(Pane):
         if found is None:
             self.set_detail("")
         else:
-            words = f"{found.condition.replace('_', ' ')}: {selection_words(found.selection, raw=False)}"
-            room = max(self.detail_room - cell_len(kept), 1)
-            self.set_detail((words if cell_len(words) <= room else set_cell_size(words, room - 1) + "…") + kept)
+            name = found.condition.replace("_", " ")
+            nodes = f": {selection_words(found.selection, raw=False)}"
+            short = "" if not kept or blocked is None else f" · {blocked.tensors:,} not judged"
+            whole = (name + nodes + kept, name + nodes + short if short else "", name + kept, name + short, name)
+            room = max(self.detail_room, 1)
+            fitting = next((text for text in whole if text and cell_len(text) <= room), "")
+            if fitting == name and not short:  # of the nodes as much as there is room for
+                fitting = set_cell_size(name + nodes, room - 1) + "…"
+            self.set_detail(fitting or set_cell_size(name, room - 1) + "…")
         self.post_message(self.WatchpointHighlighted(self.current))

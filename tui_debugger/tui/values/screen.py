@@ -1,18 +1,13 @@
-"""The screen of a tensor's values: table or heat map, slices, and the search for NaN, Inf and extremes.
-
-The search reads block by block in memory order, so that a memory-mapped tensor of many GB needs one block,
-and tells how far it is between blocks, which can stop it.
-"""
+"""The screen of a tensor's values: table or heat map, slices, jumps to NaN, Inf, extremes and what one looks for."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Final, overload
+from typing import TYPE_CHECKING, Any, ClassVar, overload
 
 import numpy as np
-import numpy.typing as npt
 from textual import on
 from textual.binding import BindingType
 from textual.content import Content
@@ -20,11 +15,11 @@ from textual.widget import Widget
 
 from tui_debugger.arrays import Array
 from tui_debugger.check.types import TensorRow
-from tui_debugger.model import Progress, ProgressFn, TensorKey, no_progress
+from tui_debugger.model import ProgressFn, TensorKey
+from tui_debugger.stats.dtypes import DType
 from tui_debugger.stats.fields import TENSOR_COUNTS, TENSOR_MOMENTS
-from tui_debugger.stats.heat import Kind, Window, next_bad, strongest
+from tui_debugger.stats.heat import Kind, strongest
 from tui_debugger.text.clean import clean, clean_lines
-from tui_debugger.text.heat_map import HeatTable, Zoom
 from tui_debugger.text.numbers import number, plural
 from tui_debugger.text.tensors import round_text, step_text
 from tui_debugger.text.values import (
@@ -44,6 +39,15 @@ from tui_debugger.tui.dialogs.modal import Line
 from tui_debugger.tui.export import Cells, Extract, file_stem
 from tui_debugger.tui.theme import GREY, ORANGE
 from tui_debugger.tui.values.heat_map import HeatMap, counts_text
+from tui_debugger.tui.values.search import (
+    SEARCH_KINDS,
+    Elements,
+    MapSearch,
+    can_be_bad,
+    elements_of,
+    find_bad,
+    find_extreme,
+)
 from tui_debugger.tui.values.window import SliceBar, TableOrMap, ValueGrid, WindowView
 from tui_debugger.tui.views.view import Files, files_of
 from tui_debugger.tui.widgets.text import shorten
@@ -52,220 +56,6 @@ if TYPE_CHECKING:
     from tui_debugger.model import TensorStats
     from tui_debugger.tui.views.registry import ViewTarget
     from tui_debugger.tui.views.view import ViewHost
-
-
-Bad = Callable[[Array], npt.NDArray[np.bool_]]
-"""A test for the elements of a block."""
-BLOCK = 1 << 20
-"""Elements read at once."""
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """The place where something was found.
-
-    Attributes:
-        index: full index in the tensor.
-        wrapped: the search went over the end of the tensor and on from the other side.
-    """
-
-    index: Index
-    wrapped: bool = False
-
-
-def not_finite(block: Array) -> npt.NDArray[np.bool_]:
-    """NaN and Inf."""
-    return ~np.isfinite(block)
-
-
-class _Flat:
-    """An array as one line in memory order (C or Fortran), with the way back to full indices."""
-
-    def __init__(self, array: Array) -> None:
-        self.shape = array.shape
-        self.fortran = array.flags.f_contiguous and not array.flags.c_contiguous
-        ordered = array.T if self.fortran else array
-        # Flattening anything but one run of memory would copy all of it; ``flat`` copies a block at a time.
-        self.line = ordered.reshape(-1) if ordered.flags.c_contiguous else ordered.flat
-        self.size = array.size
-
-    def index(self, position: int) -> Index:
-        shape = self.shape[::-1] if self.fortran else self.shape
-        index = tuple(int(i) for i in np.unravel_index(position, shape))
-        return index[::-1] if self.fortran else index
-
-    def position(self, index: Index) -> int:
-        shape = self.shape[::-1] if self.fortran else self.shape
-        return int(np.ravel_multi_index(index[::-1] if self.fortran else index, shape)) if shape else 0
-
-
-def _numbers(block: Array) -> Array:
-    """Returns the block as something numpy's comparisons take: ml_dtypes as float32, complex by magnitude."""
-    kind = family(block.dtype)
-    if kind is Family.COMPLEX:
-        magnitude: Array = np.abs(block)
-        return magnitude
-    if block.dtype.kind in "biuf":
-        return block
-    return block.astype(np.float32 if kind is Family.FLOAT else np.int64)
-
-
-def can_be_bad(array: Array) -> bool:
-    """Tells whether the element type can hold NaN or Inf at all."""
-    return family(array.dtype) in {Family.FLOAT, Family.COMPLEX}
-
-
-def _spans(start: int, stop: int, direction: int) -> Iterator[tuple[int, int]]:
-    if direction > 0:
-        yield from ((low, min(low + BLOCK, stop)) for low in range(start, stop, BLOCK))
-    else:
-        yield from ((max(start, high - BLOCK), high) for high in range(stop, start, -BLOCK))
-
-
-def find_bad(
-    array: Array, origin: Index, direction: int, *, bad: Bad = not_finite, progress: ProgressFn = no_progress
-) -> Found | None:
-    """Returns the next (or previous) NaN or Inf after ``origin`` in memory order; wraps around once.
-
-    Args:
-        array: any shape.
-        origin: full index to start from; it is looked at last.
-        direction: +1 or −1.
-        bad: what is looked for: by default both, else ``np.isnan`` or ``np.isinf``.
-        progress: called between blocks; may raise to stop.
-
-    Returns:
-        None when there is none.
-    """
-    if not array.size or not can_be_bad(array):
-        return None
-    flat = _Flat(array)
-    here = flat.position(origin)
-    ahead, behind = (here + 1, flat.size), (0, here + 1)
-    if direction < 0:
-        ahead, behind = (0, here), (here, flat.size)
-    looked = 0
-    for wrapped, (start, stop) in enumerate((ahead, behind)):
-        for low, high in _spans(start, stop, direction):
-            progress(Progress(looked, flat.size))
-            with np.errstate(all="ignore"):
-                places = np.flatnonzero(bad(_numbers(flat.line[low:high])))
-            if places.size:
-                return Found(flat.index(low + int(places[0 if direction > 0 else -1])), bool(wrapped))
-            looked += high - low
-    return None
-
-
-def find_extreme(array: Array, largest: bool, *, progress: ProgressFn = no_progress) -> Found | None:
-    """Returns the first largest (or smallest) finite element in memory order; complex numbers by magnitude.
-
-    Returns:
-        None when no element is finite.
-    """
-    if family(array.dtype) is Family.OTHER:
-        return None
-    flat = _Flat(array)
-    best: tuple[Any, int] | None = None
-    for low, high in _spans(0, flat.size, +1):
-        progress(Progress(low, flat.size))
-        with np.errstate(all="ignore"):
-            candidate = _block_extreme(_numbers(flat.line[low:high]), largest)
-        if candidate is not None:
-            value, offset = candidate
-            if best is None or (value > best[0] if largest else value < best[0]):
-                best = (value, low + offset)
-    return None if best is None else Found(flat.index(best[1]))
-
-
-def _block_extreme(block: Array, largest: bool) -> tuple[Any, int] | None:
-    offset = int(block.argmax() if largest else block.argmin())
-    if not np.isfinite(block[offset]):
-        places = np.flatnonzero(np.isfinite(block))
-        if not places.size:
-            return None
-        finite = block[places]
-        offset = int(places[finite.argmax() if largest else finite.argmin()])
-    return block[offset], offset
-
-
-_INF: Final = frozenset({Kind.POS_INF, Kind.NEG_INF})
-
-
-@dataclass(frozen=True, slots=True)
-class SearchKind:
-    """A kind of element to look for.
-
-    Attributes:
-        name: for messages.
-        bad: tells elements.
-        kinds: tells cells.
-    """
-
-    name: str
-    bad: Bad
-    kinds: frozenset[Kind]
-
-
-SEARCH_KINDS: Final[Mapping[str, SearchKind]] = {
-    "": SearchKind("NaN or Inf", not_finite, _INF | {Kind.NAN}),
-    "NaN": SearchKind("NaN", np.isnan, frozenset({Kind.NAN})),
-    "Inf": SearchKind("Inf", np.isinf, _INF),
-}
-
-
-@dataclass(frozen=True, slots=True)
-class MapSearch:
-    """Cells of a heat map of a slice, all over the table.
-
-    Attributes:
-        value_table: the slice.
-        table: the same as a heat table.
-        zoom: the size of the cells.
-    """
-
-    value_table: ValueTable
-    table: HeatTable
-    zoom: Zoom
-
-    def next_bad(
-        self, element: tuple[int, int], direction: int, sought: SearchKind, progress: ProgressFn = no_progress
-    ) -> Found | None:
-        """Looks in the cells after (or before) that of an element; then in the rest of the tensor.
-
-        Args:
-            element: row and column in the table.
-            direction: +1 or -1.
-            sought: what is looked for.
-            progress: may raise to stop.
-        """
-        rows, columns = self.table.shape
-        window = Window(range(0, rows, self.zoom.rows), range(0, columns, self.zoom.columns))
-        here = window.place(*element) or (0, 0)
-        place = self._next(window, here, direction, sought, progress)
-        if place is not None:
-            return self._found(window, place, sought, wrapped=False)
-        array = self.value_table.array
-        if array.size > rows * columns:
-            edge = self.value_table.element(rows - 1, columns - 1) if direction > 0 else self.value_table.element(0, 0)
-            return find_bad(array, edge, direction, bad=sought.bad, progress=progress)
-        height, width = window.shape
-        outside = (0, -1) if direction > 0 else (height - 1, width)
-        place = self._next(window, outside, direction, sought, progress)
-        return self._found(window, place, sought, wrapped=True) if place is not None else None
-
-    def _next(
-        self, window: Window, after: tuple[int, int], direction: int, sought: SearchKind, progress: ProgressFn
-    ) -> tuple[int, int] | None:
-        return next_bad(self.table.read, window, after, direction, kinds=sought.kinds, progress=progress)
-
-    def _found(self, window: Window, place: tuple[int, int], sought: SearchKind, *, wrapped: bool) -> Found:
-        """Returns the first such element of a cell."""
-        rows, columns = window.cell(*place)
-        part = self.table.read(slice(rows.start, rows.stop), slice(columns.start, columns.stop))
-        last = tuple(size - 1 for size in part.shape)
-        inside = find_bad(part, last, 1, bad=sought.bad)
-        row, column = inside.index if inside is not None else (0, 0)
-        return Found(self.value_table.element(rows.start + row, columns.start + column), wrapped)
 
 
 def stats_text(row: TensorRow) -> str:
@@ -526,10 +316,6 @@ def _text(value_table: ValueTable, form: NumberFormat) -> list[str]:
     return lines
 
 
-QUICK = 1 << 22
-"""Up to this many elements a search is done at once (some 10 ms); above, beside the event loop."""
-
-
 class ValuesScreen(WindowView):
     """Shows an N-D tensor. The array is usually a memory map: a tensor of any size opens at once."""
 
@@ -677,7 +463,7 @@ class ValuesScreen(WindowView):
         self._show_slice(again=known is not None)
         self._show_facts()
         if at is not None and is_index(at, array.shape):
-            self._go_to(at)
+            self.show_element(at)
 
     @on(SliceBar.Changed)
     def _show_slice(self, _: object = None, *, again: bool = False) -> None:
@@ -737,7 +523,13 @@ class ValuesScreen(WindowView):
     # -- jumps -------------------------------------------------------------------------------------
 
     def action_bad(self, direction: int, kind: str = "") -> None:
-        """Goes to the next or previous NaN or Inf of the whole tensor, whatever slice shows it."""
+        """Goes to the next or previous NaN or Inf of the whole tensor, whatever slice shows it.
+
+        While a search is open, to the next element that is looked for.
+        """
+        if self.sought is not None and not kind:
+            self.next_sought(direction)
+            return
         array, value_table, sought = self._array, self.elements.value_table, SEARCH_KINDS[kind]
         if array is None or not array.size:
             return
@@ -747,36 +539,34 @@ class ValuesScreen(WindowView):
             self.say(nothing, note=True)
         elif self.elements.mapped and value_table is not None and self.heat.table is not None:
             cells = MapSearch(value_table, self.heat.table, self.heat.zoom)
-            self._search(lambda progress: cells.next_bad(self.heat.element, direction, sought, progress), nothing)
+            element = self.heat.element
+            self.find(lambda progress: cells.next_bad(element, direction, sought, progress), array.size, nothing)
         else:
             origin = self.grid.cursor_index or (0,) * array.ndim
-            self._search(
-                lambda progress: find_bad(array, origin, direction, bad=sought.bad, progress=progress), nothing
+            self.find(
+                lambda progress: find_bad(array, origin, direction, bad=sought.bad, progress=progress),
+                array.size,
+                nothing,
             )
 
     def action_extreme(self, largest: bool) -> None:
         """Goes to the largest or smallest finite value."""
         array = self._array
         if array is not None and array.size:
-            self._search(
-                lambda progress: find_extreme(array, largest, progress=progress), "no finite value in this tensor"
-            )
+            nothing = "no finite value in this tensor"
+            self.find(lambda progress: find_extreme(array, largest, progress=progress), array.size, nothing)
 
-    def _search(self, find: Callable[[ProgressFn], Found | None], nothing: str) -> None:
-        def done(found: Found | None) -> None:
-            if found is None:
-                self.say(nothing, note=True)
-                return
-            self._go_to(found.index)
-            if found.wrapped:
-                self.say("went on from the other end", note=True)
+    def elements_shown(self) -> Elements | None:
+        """See ``WindowView``."""
+        array = self._array
+        return None if array is None or family(array.dtype) is Family.OTHER else elements_of(array)
 
-        if self._array is not None and self._array.size <= QUICK:
-            done(find(no_progress))
-        else:
-            self.work("searching", find, done)
+    @property
+    def type_shown(self) -> DType:
+        """See ``WindowView``."""
+        return self._array.dtype if self._array is not None else super().type_shown
 
-    def _go_to(self, index: Index) -> None:
+    def show_element(self, index: Index) -> None:
         """Shows an element, in another slice where needed."""
         if not self.elements.put_cursor(index) and self.bar.include(index):
             self._show_slice()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
+import numpy as np
 from rich.segment import Segment
 from rich.style import Style
 from textual import events, on
@@ -19,6 +20,8 @@ from textual.widgets import Input
 
 from tui_debugger.arrays import Array
 from tui_debugger.errors import BadSliceError
+from tui_debugger.model import ProgressFn, no_progress
+from tui_debugger.stats.dtypes import DType
 from tui_debugger.text.clean import clean
 from tui_debugger.text.heat_map import heat_table_of, is_drawable
 from tui_debugger.text.values import (
@@ -35,9 +38,16 @@ from tui_debugger.text.values import (
 from tui_debugger.tui.dialogs.modal import Field, Line
 from tui_debugger.tui.theme import GREY
 from tui_debugger.tui.values.heat_map import HeatMap, Work, legend_of
+from tui_debugger.tui.values.search import EXAMPLES, BadSearchError, Elements, Found, Sought, find_element
 from tui_debugger.tui.views.view import ValuesView
 from tui_debugger.tui.widgets.text import fit
 
+if TYPE_CHECKING:
+    from tui_debugger.tui.views.registry import ViewTarget
+    from tui_debugger.tui.views.view import ViewHost
+
+QUICK = 1 << 22
+"""Up to this many elements a search is done at once (some 10 ms); above, beside the event loop."""
 GAP = 1
 """Cells between columns."""
 _KINDS = {
@@ -406,6 +416,14 @@ class SliceBar(Vertical):
         self.post_message(self.Changed())
         return True
 
+    def fits(self, text: str) -> bool:
+        """Tells whether a text is a slice of the tensor."""
+        try:
+            parse_slice(text, self._shape)
+        except BadSliceError:
+            return False
+        return True
+
     def include(self, index: Index) -> bool:
         """Shows an element: other fixed indices where needed, and wider ranges where a range leaves it out."""
         if self.view is None:
@@ -658,7 +676,19 @@ class TableOrMap(Vertical):
 
 
 class WindowView(ValuesView):
-    """A view with a slice of a tensor that its keys move through; see ``keys.moves`` and what follows there."""
+    """A view with a slice of a tensor that its keys move through; see ``keys.moves`` and what follows there.
+
+    Attributes:
+        sought: what ``n`` and ``N`` go to while a search is open.
+    """
+
+    DEFAULT_CSS = "WindowView #sought { height: 1; }"
+
+    def __init__(self, host: ViewHost, about: ViewTarget) -> None:
+        super().__init__(host, about)
+        self.sought: Sought | None = None
+        self._search_box: Field | None = None
+        self._place_before: tuple[str, Index | None] = ("", None)
 
     @property
     def table_or_map(self) -> TableOrMap:
@@ -675,6 +705,121 @@ class WindowView(ValuesView):
         """Tells whether the slice is in sight."""
         return True
 
+    # -- what a view of values overrides to be searched ---------------------------------------------
+
+    def elements_shown(self) -> Elements | None:
+        """Returns what a search looks through: what the cells show; None while there is nothing."""
+        return None
+
+    @property
+    def type_shown(self) -> DType:
+        """The element type of that."""
+        return np.dtype(np.float64)
+
+    def show_element(self, index: Index) -> None:
+        """Puts the cursor on an element, in another slice where needed."""
+        raise NotImplementedError
+
+    # -- the search --------------------------------------------------------------------------------
+
+    def action_search(self) -> None:
+        """Asks what to look for; in a list beside the values its own search opens."""
+        if self.focused is not None and not isinstance(self.focused, (ValueGrid, HeatMap, Field)):
+            super().action_search()
+            return
+        elements = self.elements_shown()
+        if elements is None or not elements.size:
+            self.say("there are no values to search", note=True)
+            return
+        if self._search_box is None:
+            self._search_box = Field(placeholder=EXAMPLES, id="sought")
+            self.query_one("#box").mount(self._search_box, before="#message")
+        self._search_box.value = ""
+        self._search_box.display = True
+        self._search_box.focus()
+        self.say("Enter looks for it, Esc goes back", note=True)
+
+    @on(Input.Submitted, "#sought")
+    def _asked(self, event: Input.Submitted) -> None:
+        event.stop()
+        if not event.value.strip():
+            self._leave_search_box()
+            return
+        try:
+            sought = Sought.of(event.value)
+        except BadSearchError as error:
+            self.say(str(error))
+            return
+        if self.sought is None:
+            self._place_before = self._place()
+        self.sought = sought
+        self._leave_search_box()
+        self.set_hints(self.hints)
+        self.next_sought(1)
+
+    def _leave_search_box(self) -> None:
+        if self._search_box is not None:
+            self._search_box.display = False
+        self.say("")
+        self.table_or_map.front.focus()
+
+    @property
+    def _asking(self) -> bool:
+        return self._search_box is not None and self._search_box.has_focus
+
+    def next_sought(self, direction: int) -> None:
+        """Goes to the next or previous element that is looked for, wherever in the tensor."""
+        sought, elements = self.sought, self.elements_shown()
+        if sought is None or elements is None or not elements.size:
+            return
+        test, origin = sought.test_for(self.type_shown), self.table_or_map.cursor_index
+        start = origin if origin is not None else elements.index(0)
+        self.find(
+            lambda progress: find_element(elements, start, direction, test, progress=progress),
+            elements.size,
+            f"no element is {sought.text}",
+        )
+
+    def find(self, search: Callable[[ProgressFn], Found | None], size: int, nothing: str) -> None:
+        """Goes to what a search finds: at once in a small tensor, else beside the event loop, where Esc stops it."""
+
+        def done(found: Found | None) -> None:
+            if found is None:
+                self.say(nothing, note=True)
+                return
+            self.show_element(found.index)
+            if found.wrapped:
+                self.say("went on from the other end", note=True)
+
+        if size <= QUICK:
+            done(search(no_progress))
+        else:
+            self.work("searching", search, done)
+
+    def action_end_search(self) -> None:
+        """Ends the search; the cursor stays."""
+        if self.sought is not None:
+            self.sought = None
+            self.set_hints(self.hints)
+            self.say("")
+
+    def _place(self) -> tuple[str, Index | None]:
+        return self.bar.view.text if self.bar.view is not None else "", self.table_or_map.cursor_index
+
+    def _end_search_and_go_back(self) -> None:
+        self.action_end_search()
+        text, index = self._place_before
+        elements = self.elements_shown()
+        if elements is not None and index is not None and self.bar.fits(text):
+            self.bar.set_text(text)
+            self.show_element(index)
+
+    def _hints(self, hints: Sequence[tuple[str, str]]) -> Content:
+        if self.sought is not None:
+            others = (hint for hint in hints if hint[0] not in {"n", "n N", "Esc"})
+            hints = (("n N", f"next {self.sought.text}"), ("Esc", "back to before"), *others)
+        return super()._hints(hints)
+
     # -- what is said ------------------------------------------------------------------------------
 
     def say(self, text: str, *, note: bool = False) -> None:
@@ -689,9 +834,13 @@ class WindowView(ValuesView):
             self.bar.note("")
 
     def action_cancel(self) -> None:
-        """Esc: ends editing, else what is under way, else the screen."""
+        """Esc: ends editing, else what is under way, else the search, else the screen."""
         if self.bar.editing:
             self.bar.end_editing()
+        elif self._asking:
+            self._leave_search_box()
+        elif self.sought is not None and not self.working and not self.list_searched:
+            self._end_search_and_go_back()
         else:
             super().action_cancel()
 

@@ -23,17 +23,19 @@ from tui_debugger.model import TensorKey, TensorMeta
 from tui_debugger.session.naming import find_node, split_slot
 from tui_debugger.stats.compare import Differences, Entry
 from tui_debugger.stats.compare_pairs import EXACT, Fit, Tolerance
+from tui_debugger.stats.dtypes import DType
 from tui_debugger.text import differences as words
 from tui_debugger.text.clean import clean, clean_lines
 from tui_debugger.text.differences import format_tolerance, parse_tolerance, stats_lines
 from tui_debugger.text.numbers import NONE
 from tui_debugger.text.tensors import BEFORE_FIRST, aligned, round_text, shape_text, slot_text, step_text
-from tui_debugger.text.values import exact_text
-from tui_debugger.tui.actions import LOOK_AGAIN, Action, bindings, digits, fine, moves, slicing, view_action
+from tui_debugger.text.values import Index, exact_text
+from tui_debugger.tui.actions import LOOK_AGAIN, Action, bindings, digits, fine, moves, searching, slicing, view_action
 from tui_debugger.tui.dialogs.modal import Line
 from tui_debugger.tui.dialogs.prompts import ChoiceScreen, ConfirmScreen, PathPrompt, TextPrompt
 from tui_debugger.tui.export import Extract, file_stem
-from tui_debugger.tui.theme import BLUE, GREY, HIT_GLYPH, ORANGE
+from tui_debugger.tui.theme import BLUE, GREY, HIT_GLYPH, ORANGE, UNCERTAIN_GLYPH
+from tui_debugger.tui.values.search import DifferenceElements, Elements, elements_of
 from tui_debugger.tui.values.window import TableOrMap, WindowView
 from tui_debugger.tui.views.compare_panes import (
     TITLES,
@@ -84,6 +86,7 @@ COMPARE_ACTIONS: tuple[Action, ...] = (
     _action("switch", "Numbers, table", "tab", "Between the table and the list of the largest differences."),
     *moves(GROUP),
     *slicing(GROUP),
+    *searching(GROUP),
     *digits(GROUP),
     fine(GROUP),
     _action("values", "Element, values", "enter", "From list or heat map to the element, from there to the values."),
@@ -130,6 +133,8 @@ def sides(key: TensorKey, other: Side | None, couple: Couple | None, *, working:
 def answer(found: Differences, hint: str, width: int) -> Content:
     """Says whether they are equal, and every measure of the whole tensors in as few lines as they fit into."""
     glyph, colour = (HIT_GLYPH, ORANGE) if found.outside else (EQUAL_GLYPH, BLUE)
+    if found.nothing_to_compare:
+        glyph, colour = UNCERTAIN_GLYPH, ORANGE
     tolerance = words.tolerance_text(found.tolerance, found.boundary)
     verdict = (f"{glyph} {words.verdict(found)}", f"bold {colour}")
     beside = f"{_GAP}tolerance {tolerance}"
@@ -668,7 +673,10 @@ class CompareView(WindowView):
         self.largest.next_measure()
 
     def action_largest(self, by: int) -> None:
-        """Along the list, in the table."""
+        """Along the list, in the table; while a search is open, along what is looked for."""
+        if self.sought is not None:
+            self.next_sought(by)
+            return
         table = self.largest.table
         if not table.row_count:
             self.say("no element differs" if self.found is not None else "not compared yet", note=True)
@@ -688,6 +696,28 @@ class CompareView(WindowView):
             self._show_table()
             self.table.go_to(index)
             self.table.front.focus()
+
+    def elements_shown(self) -> Elements | None:
+        """Returns the elements of the tensor whose values are shown; else those of the difference."""
+        couple, shown = self.couple, self.table.shown
+        if couple is None:
+            return None
+        if shown in {CellContent.HERE, CellContent.THERE}:
+            return elements_of(couple.pairs.here if shown is CellContent.HERE else couple.pairs.there)
+        return DifferenceElements(couple.pairs, self.table.rule.settled)
+
+    @property
+    def type_shown(self) -> DType:
+        """See ``WindowView``."""
+        couple, shown = self.couple, self.table.shown
+        if couple is None or shown not in {CellContent.HERE, CellContent.THERE}:
+            return super().type_shown
+        return (couple.pairs.here if shown is CellContent.HERE else couple.pairs.there).dtype
+
+    def show_element(self, index: Index) -> None:
+        """See ``WindowView``."""
+        self._show_table()
+        self.table.go_to(index)
 
     def _show_table(self) -> None:
         self.remove_class("-list")

@@ -50,6 +50,13 @@ class ComparisonRule:
     tolerance: Tolerance = EXACT
     boundary: float = 0.0
 
+    def settled(self, here: Array, there: Array) -> Array:
+        """Returns the difference of two stretches, 0 where it is within the boundary."""
+        found = difference(here, there)
+        if self.boundary:
+            found[np.abs(found) <= self.boundary] = 0
+        return found
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class DifferenceTable(ValueTable):
@@ -88,11 +95,8 @@ class DifferenceTable(ValueTable):
         ]
 
     def settled(self, here: Array, there: Array) -> Array:
-        """Returns the difference of two windows, 0 where it is within the boundary."""
-        found = difference(here, there)
-        if self.rule.boundary:
-            found[np.abs(found) <= self.rule.boundary] = 0
-        return found
+        """See ``ComparisonRule``."""
+        return self.rule.settled(here, there)
 
     def part(self, parts: tuple[range, ...]) -> Array:
         """Returns the difference at these indices of the free dimensions."""

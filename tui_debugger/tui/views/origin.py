@@ -16,7 +16,7 @@ from textual.widget import Widget
 
 from tui_debugger.check.origins import State
 from tui_debugger.check.types import TensorRow
-from tui_debugger.diagnose.origin.search import OriginInput
+from tui_debugger.diagnose.origin.search import OriginInput, Spread, spread_in
 from tui_debugger.diagnose.origin.text import (
     explanation,
     headline,
@@ -27,6 +27,7 @@ from tui_debugger.diagnose.origin.text import (
     nearest_words,
     path_lines,
     question_words,
+    spread_words,
     tensor_name,
     way_words,
     why,
@@ -48,7 +49,7 @@ from tui_debugger.tui.cells import (
 )
 from tui_debugger.tui.dialogs.modal import Line
 from tui_debugger.tui.export import TENSOR_HEADER, Extract, file_stem, tensor_fields
-from tui_debugger.tui.views.registry import ViewTarget
+from tui_debugger.tui.views.registry import VIEW_BY_ID, ViewTarget
 from tui_debugger.tui.views.view import CHECKED, SeenResults, View, ViewChanges
 from tui_debugger.tui.widgets.text import Cell, ScopedName, shorten
 from tui_debugger.tui.widgets.virtual_table import Column, LazyRows, ListRows, VirtualTable
@@ -301,11 +302,12 @@ _HEADER = ("step", "rank", "node", "slot", *TENSOR_HEADER, "how")
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """A path, and which of how many questions it answers."""
+    """A path, which of how many questions it answers, and how far the origin at its end spread, where that is known."""
 
     path: Path
     number: int
     questions: int
+    spread: Spread | None = None
 
 
 class OriginView(View):
@@ -316,7 +318,7 @@ class OriginView(View):
     DEFAULT_CSS = """
     OriginView {
         #answer { text-style: bold; }
-        #why { color: $text-muted; max-height: 5; }
+        #why { color: $text-muted; max-height: 6; }
         #path { height: 1fr; min-height: 4; }
         #hop { height: 2; text-wrap: nowrap; text-overflow: ellipsis; }
         #fed { height: 25%; min-height: 4; }
@@ -420,6 +422,9 @@ class OriginView(View):
             )
             lines += explanation(path)
             lines.append(length_words(path))
+            if answer.spread is not None:
+                where = f"; {VIEW_BY_ID['health'].key} shows the map of it" if answer.spread.tensors else ""
+                lines.append(spread_words(answer.spread, path.end.tensor.key.step) + where)
         if not is_overflow(path) or answer.questions > 1:
             which = (
                 f" (finding {answer.number + 1} of {answer.questions}: w shows the next)"
@@ -556,7 +561,17 @@ class OriginView(View):
 
 def _find(session: Session, about: ViewTarget, number: int, progress: ProgressFn) -> _Answer:
     questions = questions_about(session, about.hit)
-    return _Answer(trace(session, about.key, questions[number], progress), number, len(questions))
+    path = trace(session, about.key, questions[number], progress)
+    return _Answer(path, number, len(questions), _spread(session, path))
+
+
+def _spread(session: Session, path: Path) -> Spread | None:
+    """Returns how far the origin at the end of a path spread; None where its step was not checked."""
+    if not path.hops or not path.ends_at_origin:
+        return None
+    key, row = path.end.tensor.key, path.end.row
+    result = session.known([(key.rank, key.step)])
+    return None if result is None else spread_in(result, session.nodes(key.rank), row, key)
 
 
 def _find_again(
@@ -569,7 +584,8 @@ def _find_again(
     }
     there = {line.place: line.tensor.key for line in lines_of(path, Opened(opened.places, followed))}
     kept = {place: each for place, each in followed.items() if there.get(place) == each.start.tensor.key}
-    return _Answer(path, min(answer.number, len(questions) - 1), len(questions)), Opened(opened.places, kept)
+    again = _Answer(path, min(answer.number, len(questions) - 1), len(questions), _spread(session, path))
+    return again, Opened(opened.places, kept)
 
 
 def _export_row(line: PathLine) -> tuple[object, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
@@ -327,6 +327,11 @@ class View(Modal[None]):
 
     # -- a search in one of its lists: it marks the rows that match -----------------------------------
 
+    @property
+    def list_searched(self) -> bool:
+        """Tells whether one of its lists is searched."""
+        return self._list_search is not None and self._list_search.pattern is not None
+
     def action_search(self) -> None:
         """Opens the search box of the list that has the focus."""
         from tui_debugger.tui.widgets.search import ListSearch
@@ -381,7 +386,7 @@ class View(Modal[None]):
     def _hints(self, hints: Sequence[tuple[str, str]]) -> Content:
         hints = [(shown_key(text), word) for text, word in hints]
         mark = ((f"○ {self._outdated}: {LOOK_AGAIN.main_key}", "looks again"),) if self._outdated else ()
-        if self._list_search is not None and self._list_search.pattern is not None:
+        if self.list_searched:
             others = (hint for hint in hints if hint[0] not in {"n", "n N", "Esc"})
             hints = (("n N", "matches"), ("Esc", "back to before"), *others)
         return super()._hints((*mark, *hints))
@@ -402,11 +407,10 @@ class View(Modal[None]):
 
     def action_keys(self) -> None:
         """Lists all keys of this view."""
-        from tui_debugger.tui.actions import opening_actions
+        from tui_debugger.tui.actions import view_help_actions
         from tui_debugger.tui.dialogs.pages import HelpScreen
 
-        common = (replace(action, group="Every view") for action in (*opening_actions(), *VIEW_ACTIONS))
-        shown = (*self.OWN_ACTIONS, *common)
+        shown = view_help_actions(self.OWN_ACTIONS, searched=self.list_searched)
         self.app.push_screen(HelpScreen(shown, conditions=False, heading=f"Keys: {self.heading}"))
 
     def action_copy(self) -> None:

@@ -219,6 +219,22 @@ def changed_until(old: Strip | None, new: Strip) -> int:
     return width
 
 
+def changed_cells(old: Strip, new: Strip) -> tuple[int, int]:
+    """Returns the first cell of a line that has to be drawn again, and the one after the last; equal where none has."""
+    last = changed_until(old, new)
+    if old.cell_length != new.cell_length:
+        return 0, last
+    first = 0
+    for (text, style, _), (before, was, _) in zip(new, old, strict=False):
+        if text == before and style == was:
+            first += cell_len(text)
+            continue
+        if style == was and cell_len(text) == len(text) and cell_len(before) == len(before):
+            first += len(commonprefix([text, before]))  # noqa: RUF071 - characters are meant
+        break
+    return min(first, last), last
+
+
 @lru_cache(maxsize=256)
 def _same_blank(one: Style, other: Style) -> bool:
     """Tells whether a blank looks the same in two styles."""

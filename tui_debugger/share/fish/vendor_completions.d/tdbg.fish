@@ -50,8 +50,8 @@ function _shtab_tdbg_using
   test "$_shtab_tdbg_cmdpath" = "$argv"
 end
 
-set -g _shtab_tdbg_commands open listen check origin relations explain report health trend ls show diff stat export steps cache config completion demo help
-set -g _shtab_tdbg_opts_with_value --around --atol --bins --by --category --depth --executor --fail-on --filter --from --graph --height --hops --host --jobs --limit --line --max-hits --metric --output --port --precision --rank --ranks --rtol --save --scope --side --slice --slot --sort --source-map --spool-limit --spread --step --steps --theme --timeout --token-from --tolerance --top --type --watch --watch-file --width --with -o
+set -g _shtab_tdbg_commands open listen check origin relations explain report health trend ls show diff stat export steps cache config dump-config completion demo help
+set -g _shtab_tdbg_opts_with_value --activations --around --atol --bins --by --category --check --depth --device --dump-mode --executor --fail-on --file-format --filter --framework --from --graph --height --hops --host --input-output --iteration --jit-level --jobs --kernel --level --like --limit --line --max-hits --metric --mindspore --net-name --op-debug-mode --output --parameters --path --port --precision --rank --ranks --rtol --sample-num --save --scope --side --slice --slot --sort --source-map --spool-limit --spread --statistic-category --step --steps --summary-mode --support-device --task --theme --timeout --token-from --tolerance --top --type --watch --watch-file --width --with -o
 
 complete -c tdbg -e
 complete -c tdbg -f
@@ -335,6 +335,41 @@ complete -c tdbg -n '_shtab_tdbg_using config' -l no-mouse -d 'leave the mouse t
 complete -c tdbg -n '_shtab_tdbg_using config' -l mouse -d 'use the mouse, although the configuration does not'
 complete -c tdbg -n '_shtab_tdbg_using config' -l no-config -d 'leave the configuration file out (see tdbg config)'
 complete -c tdbg -n '_shtab_tdbg_using config' -l json -d 'one JSON document on stdout instead of a table'
+complete -c tdbg -n '_shtab_tdbg_using; and test $_shtab_tdbg_npos -eq 0' -a dump-config -d 'write or check the configuration of a dump (MindSpore, msprobe)'
+complete -c tdbg -n '_shtab_tdbg_using dump-config' -s h -l help -d 'show this help message and exit'
+complete -c tdbg -n '_shtab_tdbg_using dump-config' -l check -xka "(__fish_complete_path (commandline -ct))" -d 'explain and check a file instead of writing one (-: stdin)'
+complete -c tdbg -n '_shtab_tdbg_using dump-config' -s o -l output -x -d 'where it is written (default: the usual name; -: stdout)'
+complete -c tdbg -n '_shtab_tdbg_using dump-config' -l force -d 'overwrite a file that is there'
+complete -c tdbg -n '_shtab_tdbg_using dump-config' -l yes -d 'ask nothing: take the default of what no option says'
+complete -c tdbg -n '_shtab_tdbg_using dump-config' -l json -d 'one JSON document on stdout instead of text'
+complete -c tdbg -n '_shtab_tdbg_using dump-config' -l mindspore -x -d 'version of MindSpore, such as 2.3 (default: that of --like, of the file, or what is installed)'
+complete -c tdbg -n '_shtab_tdbg_using dump-config' -l device -xka "cpu gpu ascend" -d 'what trains (default: that of --like)'
+complete -c tdbg -n '_shtab_tdbg_using dump-config' -l jit-level -xka "O0 O1 O2" -d 'how graphs are compiled on Ascend'
+complete -c tdbg -n '_shtab_tdbg_using dump-config' -l like -xka "(__fish_complete_directories)" -d 'a dump that is there: its version, its device, the size of its steps'
+complete -c tdbg -n '_shtab_tdbg_using dump-config' -l msprobe -d 'a config.json for msprobe'
+complete -c tdbg -n '_shtab_tdbg_using dump-config' -l framework -xka "pytorch mindspore" -d 'who is recorded by msprobe'
+complete -c tdbg -n '_shtab_tdbg_using dump-config' -l path -x -d 'where the dump goes; an absolute path'
+complete -c tdbg -n '_shtab_tdbg_using dump-config' -l iteration -x -d 'steps, from 0, such as '"'"'0|5-8|100-120'"'"', or all (default: 0)'
+complete -c tdbg -n '_shtab_tdbg_using dump-config' -l save -xka "tensor statistic full" -d 'values, statistics or both (default: tensor)'
+complete -c tdbg -n '_shtab_tdbg_using dump-config' -l input-output -xka "both input output" -d 'inputs or outputs of operators (default: both)'
+complete -c tdbg -n '_shtab_tdbg_using dump-config' -l net-name -x -d 'name of the network, a directory of the dump (default: Net)'
+complete -c tdbg -n '_shtab_tdbg_using dump-config' -l dump-mode -xka "all kernels set_dump" -d 'all operators, those of --kernel, or those marked by set_dump()'
+complete -c tdbg -n '_shtab_tdbg_using dump-config' -l kernel -x -d 'an operator that is recorded (may be repeated)'
+complete -c tdbg -n '_shtab_tdbg_using dump-config' -l support-device -x -d 'devices that record (default: 0-7)'
+complete -c tdbg -n '_shtab_tdbg_using dump-config' -l statistic-category -x -d 'a statistic (may be repeated)'
+complete -c tdbg -n '_shtab_tdbg_using dump-config' -l op-debug-mode -x -d '0: everything; 3: overflows; 4: exceptions'
+complete -c tdbg -n '_shtab_tdbg_using dump-config' -l asynchronous -d 'on Ascend: dump without waiting for operators'
+complete -c tdbg -n '_shtab_tdbg_using dump-config' -l file-format -xka "npy bin" -d 'of an asynchronous dump (default: npy)'
+complete -c tdbg -n '_shtab_tdbg_using dump-config' -l sample-num -x -d 'first elements of tensors only'
+complete -c tdbg -n '_shtab_tdbg_using dump-config' -l task -x -d 'statistics, tensor, structure ... (default: as --save)'
+complete -c tdbg -n '_shtab_tdbg_using dump-config' -l level -x -d 'L0 modules, L1 calls, mix both, L2, debug (default: L1)'
+complete -c tdbg -n '_shtab_tdbg_using dump-config' -l rank -x -d 'ranks that record, for example 0,4-6 (default: all)'
+complete -c tdbg -n '_shtab_tdbg_using dump-config' -l scope -x -d 'the calls from one to another only'
+complete -c tdbg -n '_shtab_tdbg_using dump-config' -l summary-mode -x -d 'statistics, md5 or xor (default: statistics)'
+complete -c tdbg -n '_shtab_tdbg_using dump-config' -l parameters -x -d 'parameters that one rank holds, such as 7B'
+complete -c tdbg -n '_shtab_tdbg_using dump-config' -l activations -x -d 'bytes of the activations of a step and rank, such as 2G'
+complete -c tdbg -n '_shtab_tdbg_using dump-config' -l ranks -x -d 'how many ranks record'
+complete -c tdbg -n '_shtab_tdbg_using dump-config' -l steps -x -d 'how many steps are recorded'
 complete -c tdbg -n '_shtab_tdbg_using; and test $_shtab_tdbg_npos -eq 0' -a completion -d 'print the completion script of a shell'
 complete -c tdbg -n '_shtab_tdbg_using completion' -s h -l help -d 'show this help message and exit'
 complete -c tdbg -n '_shtab_tdbg_using completion; and test $_shtab_tdbg_npos -eq 0' -ka "bash zsh fish" -d 'bash, zsh, fish'
@@ -361,4 +396,4 @@ complete -c tdbg -n '_shtab_tdbg_using; and test $_shtab_tdbg_npos -eq 0' -a hel
 complete -c tdbg -n '_shtab_tdbg_using help' -s h -l help -d 'show this help message and exit'
 complete -c tdbg -n '_shtab_tdbg_using help' -l search -d 'search for the words, even if they name a topic or a command'
 complete -c tdbg -n '_shtab_tdbg_using help' -l man -d 'print the man page tdbg(1) as roff: tdbg help --man | man -l -'
-complete -c tdbg -n '_shtab_tdbg_using help; and test $_shtab_tdbg_npos -ge 0' -ka "screen keys configuration commands conditions verdicts live formats ci json python-api mindinsight performance troubleshooting contributing open listen check origin relations explain report health trend ls show diff stat export steps cache config completion demo help" -d 'a topic, a command, or words to search for'
+complete -c tdbg -n '_shtab_tdbg_using help; and test $_shtab_tdbg_npos -ge 0' -ka "screen keys configuration commands conditions verdicts live formats dump-config ci json python-api mindinsight performance troubleshooting contributing open listen check origin relations explain report health trend ls show diff stat export steps cache config dump-config completion demo help" -d 'a topic, a command, or words to search for'

@@ -1,0 +1,80 @@
+"""Undoing the order in which a device holds its tensors, against copying as many bytes in memory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from tests.ascend_files import Written, block_of, file_bytes, to_device, write
+from tests.benchmarks.timing import Result, best_of_each
+from tui_debugger.model import ReadSpec
+from tui_debugger.stats.ascend_file import device_order
+from tui_debugger.stats.measure import read_all
+from tui_debugger.stats.npy import TensorFile
+from tui_debugger.stats.records import ReadRequests, RequiredStats, Specs
+
+Shape = tuple[int, ...]
+CASES: Final[tuple[tuple[str, str, Shape, float | None], ...]] = (
+    ("NC1HWC0", "float32", (32, 250, 56, 56), 0.3),
+    ("NC1HWC0", "float16", (32, 250, 56, 56), 0.25),
+    ("NC1HWC0", "int8", (32, 250, 56, 56), None),
+    ("NC1HWC0_C04", "float32", (32, 3, 224, 224), 0.3),
+    ("NDC1HWC0", "float32", (4, 64, 16, 56, 56), 0.3),
+    ("FRACTAL_NZ", "float32", (4000, 4000), 0.3),
+    ("FRACTAL_NZ", "float16", (4000, 4000), 0.25),
+    ("FRACTAL_Z", "float32", (1024, 1000, 3, 3), None),
+    ("FRACTAL_Z", "float16", (2048, 2000, 1, 1), None),
+    ("FRACTAL_Z_3D", "float32", (512, 256, 3, 3, 3), None),
+    ("C1HWNCoC0", "float32", (1, 2048, 7, 7), None),
+)
+"""Format, type, shape and bar. Kernels of three by three are short runs for any copy: they only inform."""
+
+
+def run(scale: float, folder: Path) -> list[Result]:
+    """Conversions in memory; then a long file: all of its statistics, and a slice."""
+    results = [conversion(*case, scale) for case in CASES]
+    return results + long_file(folder, scale)
+
+
+def conversion(fmt: str, dtype: str, shape: Shape, bar: float | None, scale: float) -> Result:
+    """One tensor in memory."""
+    shape = (max(1, round(shape[0] * scale)), *shape[1:])
+    values = np.zeros(shape, dtype)
+    device = np.ascontiguousarray(to_device(values, fmt, block_of(dtype, fmt)))
+    order = device_order(fmt, device.shape, shape, dtype)
+    assert order is not None
+    buffer, target = (each.reshape(-1).view(f"u{values.itemsize}") for each in (device, values))
+    source = target.copy()
+    copied, converted = best_of_each(lambda: np.copyto(target, source), lambda: order.copy(buffer, 0, target), repeat=7)
+    note = f"{values.nbytes / converted / 1e9:.1f} GB/s; {values.nbytes / 1e6:.0f} MB"
+    return Result(f"{fmt} of {dtype} {'x'.join(map(str, shape))} / memory copy", copied / converted, bar, note=note)
+
+
+def long_file(folder: Path, scale: float) -> list[Result]:
+    """A file of 1 GB at full scale."""
+    shape = (max(1, round(256 * scale)), 256, 64, 64)
+    values = np.random.default_rng(0).standard_normal(shape, np.float32)
+    path = write(folder / "Conv2D.Default_conv.1.1.1", file_bytes(outputs=[Written(values, format="NC1HWC0")]))
+    np.save(folder / "plain.npy", values)
+    specs = ReadSpec(str(path), "ascend", member="output.0"), ReadSpec(str(folder / "plain.npy"))
+    device, plain = best_of_each(statistics(specs[0]), statistics(specs[1]), repeat=3)
+    with TensorFile(specs[0]) as file:
+        count = math.prod(shape)
+        (piece,) = best_of_each(lambda: file.read(count // 2 + 5, 1000))
+    size = f"{values.nbytes / 1e6:.0f} MB"
+    return [
+        Result("full statistics of a NC1HWC0 file / of the same .npy", plain / device, note=size),
+        Result("1,000 elements out of the middle of it", piece * 1e3, unit="ms", note=size),
+    ]
+
+
+def statistics(spec: ReadSpec) -> Callable[[], Any]:
+    """Measures one tensor."""
+    need: npt.NDArray[np.int16] = np.zeros(1, np.int16)
+    requests = ReadRequests(Specs.of([spec]), np.full(1, -1, np.int32), (RequiredStats(),), need)
+    return lambda: read_all(requests)

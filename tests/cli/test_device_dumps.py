@@ -1,0 +1,95 @@
+"""Asynchronous dumps of Ascend servers, without a screen: what overflowed, where it began, in which line."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.ascend_files import DeviceDump, Overflow, overflow_bytes, overflow_json, task_of, write_device_dump
+from tests.sources.writer import MLP, Graph
+from tui_debugger.cli.main import main
+
+Capture = pytest.CaptureFixture[str]
+SOURCE = "# In file /root/net/train.py:{}/        return ops.relu(self.fc1(x))/\n"
+NET = Graph([replace(node, source=SOURCE.format(30 + at)) for at, node in enumerate(MLP.nodes)], MLP.parameters)
+MATMUL, RELU, MOMENTUM = (node.name for node in NET.nodes)
+
+
+def ask(capsys: Capture, *words: object) -> tuple[int, str]:
+    code = main([str(word) for word in (*words, "--no-cache")])
+    captured = capsys.readouterr()
+    return code, captured.out + captured.err
+
+
+@pytest.fixture
+def dump(tmp_path: Path) -> DeviceDump:
+    """Two ranks; at step 2 of rank 1 an operator overflows to infinity, at step 1 of rank 0 it saturates."""
+    dump = DeviceDump(tmp_path)
+    for rank in (0, 1):
+        dump.metadata(rank)
+        dump.writer.graph(NET, rank=rank)
+        for step in range(3):
+            dump.step(step, NET, rank=rank, bad=RELU if (rank, step) == (1, 2) else "")
+        dump.writer.history(range(3), rank=rank)
+    dump.overflow(1, overflow_bytes({"AI Core": Overflow(task_of(RELU), 2, 0x20, block=4)}))
+    dump.overflow(2, overflow_json({"AI Core": Overflow(task_of(RELU), 2, 0x8)}), rank=1)
+    return dump
+
+
+def test_operators_that_overflowed_are_findings(dump: DeviceDump, capsys: Capture) -> None:
+    code, text = ask(capsys, "check", dump.writer.root, "--watch", "OO", "--json")
+    document = json.loads(text)
+    assert code == 1
+    assert [(each["rank"], each["step"], each["node"], each["detail"]) for each in document["hits"]] == [
+        (0, 1, RELU, f"overflowed on the device: AI Core status 0x20 (task {task_of(RELU)}, stream 2, block 4)"),
+        (1, 2, RELU, f"overflowed on the device: AI Core status 0x8 (task {task_of(RELU)}, stream 2, block 0)"),
+    ]
+    code, text = ask(capsys, "check", dump.writer.root, "--watch", "OO", "--rank", "0")
+    assert code == 1
+    assert "  OO       overflowed on the device: AI Core status 0x20" in text
+
+
+def test_steps_without_any_are_clean_where_the_dump_would_tell(dump: DeviceDump, capsys: Capture) -> None:
+    code, text = ask(capsys, "check", dump.writer.root, "--watch", "OO", "--rank", "0", "--step", "0")
+    assert (code, text.splitlines()[-1]) == (0, "clean")
+    assert "3 tensors checked" in text
+
+
+def test_where_it_would_not_tell_nothing_is_clean(tmp_path: Path, capsys: Capture) -> None:
+    write_device_dump(tmp_path, op_debug_mode=0)
+    code, text = ask(capsys, "check", tmp_path, "--watch", "OO")
+    assert code == 2
+    assert "nothing here tells what the device recorded of operators that overflow" in text
+
+
+def test_an_overflow_of_an_operator_that_was_not_dumped_is_a_doubt(tmp_path: Path, capsys: Capture) -> None:
+    write_device_dump(tmp_path).overflow(1, overflow_bytes({"AI Core": Overflow(77, 2, 1)}))
+    code, text = ask(capsys, "check", tmp_path, "--watch", "OO")
+    assert code == 2
+    assert "no file here is known to be of the operator that overflowed" in text
+
+
+def test_the_origin_leads_to_its_source_line(dump: DeviceDump, capsys: Capture) -> None:
+    code, text = ask(capsys, "origin", dump.writer.root)
+    assert code == 1
+    assert "origin: rank 1, step 2  (ReLU)" in text
+    assert "overflowed on the device: AI Core status 0x8" in text
+    assert "/root/net/train.py:31" in text
+
+
+def test_what_overflowed_without_infinity_is_explained_with_its_source_line(dump: DeviceDump, capsys: Capture) -> None:
+    _, text = ask(capsys, "explain", dump.writer.root, RELU, "--step", "1", "--rank", "0", "--watch", "OO")
+    words = " ".join(text.split())
+    assert f"the device recorded an overflow of this operator: AI Core status 0x20 (task {task_of(RELU)}" in words
+    assert "written in /root/net/train.py:31" in words
+
+
+def test_values_are_shown_in_the_order_of_the_program(dump: DeviceDump, capsys: Capture) -> None:
+    values = dump.step(3, NET)
+    code, text = ask(capsys, "show", dump.writer.root, f"{RELU}:0", "--step", "3", "--rank", "0", "--json")
+    assert code == 0
+    assert np.allclose(np.array(json.loads(text)["tensors"][0]["values"]), values[RELU], atol=1e-4)

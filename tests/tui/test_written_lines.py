@@ -1,0 +1,133 @@
+"""Only what differs from what stands on the terminal is written, and then it looks as if all of it had been."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pyte
+import pytest
+from textual.drivers.headless_driver import HeadlessDriver
+
+from tests.tui.driver import Driver, Measured
+from tests.tui.meter import in_256_colours
+from tui_debugger.model import ProgressFn
+from tui_debugger.session import Session
+from tui_debugger.tui.app import TdbgApp
+
+SIZES = ((80, 24), (120, 40), (200, 50))
+TOUR = (
+    *("down", "pagedown", "4", "down", "pagedown", "right_square_bracket", "n", "n", "N", "o", "down", "escape"),
+    *(
+        "E",
+        "escape",
+        "H",
+        "escape",
+        "1",
+        "slash",
+        "l",
+        "o",
+        "g",
+        "enter",
+        "escape",
+        "z",
+        "z",
+        "question_mark",
+        "escape",
+    ),
+    *("w", "escape", "tab", "tab", "enter", "escape", "ctrl+l", "left_square_bracket"),
+)
+
+
+class Emulated(HeadlessDriver):
+    """A terminal that takes what is written to it.
+
+    Attributes:
+        last: the one that was made last.
+        screen: what it shows.
+        written: bytes so far.
+    """
+
+    last: Emulated
+
+    def __init__(self, *arguments: object, **options: object) -> None:
+        super().__init__(*arguments, **options)  # type: ignore[arg-type]  # as Textual makes it
+        width, height = self._size or (80, 24)
+        self.screen, self.written = pyte.Screen(width, height), 0
+        self.stream = pyte.Stream(self.screen)
+        Emulated.last = self
+
+    @property
+    def is_headless(self) -> bool:
+        return False
+
+    def write(self, data: str) -> None:
+        self.written += len(data.encode())
+        self.stream.feed(data)
+
+
+def cells(screen: pyte.Screen) -> list[list[tuple[object, ...]]]:
+    """What a person sees: characters with their colours; of a blank its background."""
+    return [[_seen(screen.buffer[y][x]) for x in range(screen.columns)] for y in range(screen.lines)]
+
+
+def _seen(cell: pyte.screens.Char) -> tuple[object, ...]:
+    drawn = cell.data != " " or cell.reverse or cell.underscore or cell.strikethrough
+    return (cell.data, cell.bg, *((cell.fg, cell.bold, cell.italics, cell.reverse, cell.underscore) if drawn else ()))
+
+
+def painted_whole(app: TdbgApp) -> pyte.Screen:
+    """The screen in front, written from its first line to its last."""
+    width, height = app.size
+    fresh = pyte.Screen(width, height)
+    update = app.screen._compositor.render_full_update()
+    pyte.Stream(fresh).feed(update.render_segments(app.console))
+    return fresh
+
+
+def program(dump: Path) -> TdbgApp:
+    def open_session(progress: ProgressFn) -> Session:
+        session = Session(Measured.of(dump).source)
+        session.open(progress)
+        return session
+
+    app = TdbgApp(open_session, title="nan", recommended=True)
+    app.driver_class = Emulated
+    return app
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_after_every_key_the_terminal_shows_what_a_whole_paint_would(
+    dumps: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch, size: tuple[int, int]
+) -> None:
+    in_256_colours(monkeypatch)
+    app = program(dumps("mindspore-2.0-nan"))
+    async with app.run_test(headless=False, size=size) as pilot:
+        driver = Driver(app, pilot)
+        await driver.until(lambda: app.main.session is not None)
+        await driver.settled()
+        for key in (*TOUR, *TOUR[::-3]):
+            await driver.press(key)
+            await driver.settled()
+            assert cells(Emulated.last.screen) == cells(painted_whole(app)), key
+
+
+async def test_a_screen_in_front_costs_less_than_a_whole_paint_and_the_same_one_nothing(
+    dumps: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_256_colours(monkeypatch)
+    app = program(dumps("mindspore-2.0-nan"))
+    async with app.run_test(headless=False, size=(120, 40)) as pilot:
+        driver, cost = Driver(app, pilot), dict[str, int]()
+        await driver.until(lambda: app.main.session is not None)
+        await driver.settled()
+        for key in ("ctrl+l", "question_mark", "escape", "o", "escape", "w", "escape"):
+            before = Emulated.last.written
+            await driver.press(key)
+            await driver.settled()
+            cost[key] = Emulated.last.written - before
+        assert all(bytes_ < cost["ctrl+l"] for key, bytes_ in cost.items() if key != "ctrl+l"), cost
+        before = Emulated.last.written
+        app.screen.refresh(repaint=True, layout=True)
+        await driver.settled()
+        assert Emulated.last.written - before < 100

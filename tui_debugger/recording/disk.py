@@ -1,0 +1,152 @@
+"""How much disk a dump will take: from a dump that is there, or from the size of the model. Says what it assumes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from tui_debugger.errors import TdbgError
+from tui_debugger.text.numbers import plural, size
+
+ROW: Final = 250
+"""Bytes of a row of statistics: of statistic.csv, or of a tensor in dump.json."""
+TENSORS: Final = 20_000
+"""Tensors of a step, where nobody knows: what a model of some 80 layers has, inputs and outputs."""
+ELEMENT: Final = 4
+"""Bytes of an element: float32."""
+INPUTS: Final = 6
+"""Times that a parameter is an input in a step: forward, backward, gradient, and three of the optimizer (Adam)."""
+OUTPUTS: Final = 7
+"""Times that it is an output: gradient, three of the optimizer, and three as parameter files after it."""
+ACTIVATION_INPUTS: Final = 2
+"""Times that an activation is an input: of the next operator, and of the backward pass."""
+_UNITS: Final = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9, "t": 10**12}
+
+
+@dataclass(frozen=True, slots=True)
+class StepSize:
+    """One step of one rank as it lies on disk.
+
+    Attributes:
+        inputs, outputs: bytes of tensors.
+        tensors: how many inputs and outputs there are.
+        of: where the numbers are from.
+        assumes: what they assume, as sentences.
+    """
+
+    inputs: int
+    outputs: int
+    tensors: tuple[int, int]
+    of: str
+    assumes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """The disk that a dump will take.
+
+    Attributes:
+        per_step: bytes of one step of one rank.
+        steps: how many steps; None: all, however many there will be.
+        ranks: how many ranks.
+        assumes: what it assumes, as sentences.
+    """
+
+    per_step: int
+    steps: int | None
+    ranks: int
+    assumes: tuple[str, ...] = field(default=())
+
+    @property
+    def total(self) -> int | None:
+        """Bytes of the whole dump; None where nobody knows how many steps there will be."""
+        return None if self.steps is None else self.per_step * self.steps * self.ranks
+
+    @property
+    def text(self) -> str:
+        """One sentence."""
+        each = f"{size(self.per_step)} for a step of a rank"
+        if self.total is None:
+            return f"{each}, for every step of {plural(self.ranks, 'rank')}: say with --steps how many there will be"
+        return f"about {size(self.total)}: {each}, {plural(self.steps or 0, 'step')}, {plural(self.ranks, 'rank')}"
+
+
+def amount(text: str, what: str) -> int:
+    """The number in ``7B``, ``350M``, ``1.5G`` or ``1000``.
+
+    Raises:
+        TdbgError: it is none.
+    """
+    match = re.fullmatch(r"(\d{1,15}(?:\.\d{1,6})?)\s*([kKmMgGbBtT]?)", text.strip())
+    number = float(match[1]) * _UNITS[match[2].lower()] if match is not None else 0
+    if not 1 <= number <= 10**18:
+        raise TdbgError(
+            f"{text!r} is no number of {what}", where=f"--{what}", hint=f"such as --{what} 7B, 350M or 1000"
+        )
+    return round(number)
+
+
+def from_model(parameters: int, activations: int | None, *, optimizer: bool = True) -> StepSize:
+    """The size of a step from the number of parameters that one rank holds.
+
+    Args:
+        parameters: of one rank.
+        activations: bytes of all activations of a step of one rank; None: as many as the parameters.
+        optimizer: whether what is recorded sees the tensors of the optimizer.
+    """
+    weights = parameters * ELEMENT
+    made = weights if activations is None else activations
+    inputs, outputs = (INPUTS, OUTPUTS) if optimizer else (3, 1)
+    assumes = [
+        f"{ELEMENT} bytes an element (float32), and every rank holds all {parameters:,} parameters",
+        f"each parameter is written {inputs} times as an input and {outputs} times as an output of a step "
+        + ("(forward, backward, gradient, Adam, parameter files)" if optimizer else "(forward, backward, gradient)"),
+        f"activations: {size(made)} a step, written once as an output and {ACTIVATION_INPUTS} times as an input"
+        + (" (a guess: as large as the parameters; --activations says it)" if activations is None else ""),
+        f"{TENSORS:,} tensors a step, {ROW} bytes for the statistics of one",
+    ]
+    tensors = TENSORS // 2
+    return StepSize(
+        inputs * weights + ACTIVATION_INPUTS * made,
+        outputs * weights + made,
+        (tensors, tensors),
+        "the number of parameters",
+        tuple(assumes),
+    )
+
+
+def estimate(
+    step: StepSize,
+    *,
+    steps: int | None,
+    ranks: int,
+    sides: str = "both",
+    saves: str = "tensor",
+    chosen: bool = False,
+    sample: Mapping[str, int] | None = None,
+) -> Estimate:
+    """Returns what a dump will take.
+
+    Args:
+        step: one step of one rank, with everything.
+        steps: how many.
+        ranks: how many.
+        sides: ``both``, ``input`` or ``output``.
+        saves: ``tensor``, ``statistic`` or ``full``.
+        chosen: only some operators are recorded: the estimate is what all of them would take.
+        sample: ``elements`` at most of each tensor.
+    """
+    assumes = list(step.assumes) or [f"each step is as large as one of {step.of}"]
+    wanted = [(step.inputs, step.tensors[0])] * (sides != "output") + [(step.outputs, step.tensors[1])] * (
+        sides != "input"
+    )
+    values, rows = sum(each for each, _ in wanted), sum(count for _, count in wanted)
+    if sample is not None:
+        values = min(values, rows * (sample["elements"] * ELEMENT + 128))
+        assumes.append(f"at most {sample['elements']:,} elements of a tensor")
+    total = values * (saves != "statistic") + ROW * rows * (saves != "tensor")
+    if chosen:
+        assumes.append("all operators, although only some are chosen: it will be less")
+    return Estimate(total, steps, ranks, tuple(assumes))

@@ -1,0 +1,172 @@
+"""Reads the headers of .safetensors files: eight bytes that say how long, JSON, then the values one after the other.
+
+The library of that name is not needed: to read values where they lie, only the header matters, and what a tensor needs
+then is a type, a shape and an offset (``ReadSpec`` of the format ``raw``). What the library refuses is refused here,
+too: sizes that do not fit, tensors that overlap or leave holes, keys that occur twice.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from tui_debugger.model import ReadSpec
+from tui_debugger.opener import open_regular
+from tui_debugger.stats.archive import FileBytes, State, reason, state_of, unreadable
+from tui_debugger.stats.npy import StoredValues
+
+SUFFIX: Final = ".safetensors"
+MAX_HEADER: Final = 100_000_000
+"""Bytes of the longest header, as the library has it."""
+_LENGTH: Final = 8
+_KEPT: Final = 32
+_TYPES: Final = {
+    "BOOL": ("bool", 1),
+    **{
+        f"{sign}{bits}": (f"{name}{bits}", bits // 8)
+        for sign, name in (("I", "int"), ("U", "uint"))
+        for bits in (8, 16, 32, 64)
+    },
+    **{f"F{bits}": (f"float{bits}", bits // 8) for bits in (16, 32, 64)},
+    "BF16": ("bfloat16", 2),
+    "F8_E4M3": ("float8_e4m3fn", 1),
+    "F8_E5M2": ("float8_e5m2", 1),
+    "F8_E4M3FNUZ": ("float8_e4m3fnuz", 1),
+    "F8_E5M2FNUZ": ("float8_e5m2fnuz", 1),
+    "F8_E8M0": ("float8_e8m0fnu", 1),
+    "C64": ("complex64", 8),
+}
+"""Our names of element types, and bytes of an element."""
+_PACKED: Final = {"F4": 4, "F6_E2M3": 6, "F6_E3M2": 6}
+"""Bits of elements that share bytes; they are known by name only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """The header of a file.
+
+    Attributes:
+        specs: how each tensor is read, without the path, in the order of their values.
+        metadata: what else was written down.
+    """
+
+    specs: dict[str, ReadSpec]
+    metadata: dict[str, str] = field(default_factory=dict)
+
+
+_headers: dict[tuple[str, State], Header] = {}
+
+
+def read_header(path: str) -> Header:
+    """Returns what the header of a file says; the last ones are kept.
+
+    Raises:
+        UnreadableTensorError: the file is missing, no such file, damaged or cut off.
+    """
+    try:
+        descriptor, status = open_regular(path)
+    except (OSError, ValueError) as error:
+        raise unreadable(path, f"cannot be read: {reason(error)}") from error
+    try:
+        return _known(descriptor, status, path)
+    except OSError as error:
+        raise unreadable(path, f"cannot be read: {reason(error)}") from error
+    finally:
+        os.close(descriptor)
+
+
+def open_value(descriptor: int, status: os.stat_result, spec: ReadSpec) -> StoredValues:
+    """Returns the reader of one tensor: see ``npy.FORMATS``. It is where the header says now, not when it was listed.
+
+    Raises:
+        UnreadableTensorError: the file is damaged, or does not hold it.
+    """
+    found = _known(descriptor, status, spec.path).specs.get(spec.member)
+    if found is None:
+        raise unreadable(f"{spec.path}:{spec.member}", "is not in the file", "the file was written anew: look again")
+    content = FileBytes(descriptor, 0, status.st_size, spec.path)
+    return StoredValues(content, replace(found, path=spec.path), header=False)
+
+
+def _known(descriptor: int, status: os.stat_result, path: str) -> Header:
+    key = (path, state_of(status))
+    found = _headers.get(key)
+    if found is None:
+        found = _read(descriptor, status.st_size, path)
+        while len(_headers) >= _KEPT:
+            _headers.pop(next(iter(_headers)), None)
+        _headers[key] = found
+    return found
+
+
+def _read(descriptor: int, size: int, path: str) -> Header:
+    start = os.pread(descriptor, _LENGTH, 0)
+    length = int.from_bytes(start, "little")
+    if len(start) < _LENGTH or _LENGTH + length > size:
+        raise unreadable(path, "ends inside its header", "the file was probably never written to the end")
+    if length > MAX_HEADER:
+        raise unreadable(path, f"has a header of {length:,} bytes: that is not plausible")
+    try:
+        found = json.loads(os.pread(descriptor, length, _LENGTH), object_pairs_hook=_without_twins)
+        return _header(found, _LENGTH + length, size)
+    except (ValueError, RecursionError) as error:
+        what = str(error) if isinstance(error, _DamagedError) else "is no .safetensors file: its header is no JSON"
+        raise unreadable(path, what) from error
+
+
+class _DamagedError(ValueError):
+    """Something in a header that is not as it has to be."""
+
+
+def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise _DamagedError("has a key in its header twice: which one counts is not known")
+    return found
+
+
+def _header(found: Any, begin: int, size: int) -> Header:
+    if not isinstance(found, dict):
+        raise _DamagedError("has a header that is no table")
+    metadata = found.pop("__metadata__", {})
+    if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
+        raise _DamagedError("has notes in its header that are no text")
+    entries = sorted(((*_entry(name, each), name) for name, each in found.items()), key=lambda entry: entry[:2])
+    at = 0
+    specs: dict[str, ReadSpec] = {}
+    for first, end, dtype, shape, name in entries:
+        if first != at:
+            raise _DamagedError(f"has {'a hole' if first > at else 'an overlap'} before {name!r:.100}: it is damaged")
+        specs[name] = ReadSpec("", "raw", dtype, shape, begin + first, name)
+        at = end
+    if begin + at != size:
+        what = "is cut off" if begin + at > size else "has bytes behind its values: it is damaged"
+        raise _DamagedError(f"{what}: {begin + at:,} bytes are stated, and there are {size:,}")
+    return Header(specs, metadata)
+
+
+def _entry(name: str, entry: Any) -> tuple[int, int, str, tuple[int, ...]]:
+    """Returns first byte, end, element type and shape of one tensor."""
+    keys = {"dtype", "shape", "data_offsets"}
+    if not isinstance(entry, dict) or set(entry) != keys or not isinstance(entry["dtype"], str):
+        raise _DamagedError(f"says something else of {name!r:.100} than type, shape and place")
+    shape, offsets = entry["shape"], entry["data_offsets"]
+    if not _are_sizes(shape) or not _are_sizes(offsets) or len(offsets) != 2:
+        raise _DamagedError(f"has a shape or a place of {name!r:.100} that is none")
+    known = _TYPES.get(entry["dtype"])
+    bits = known[1] * 8 if known is not None else _PACKED.get(entry["dtype"])
+    if bits is None:
+        raise _DamagedError(f"has the unknown element type {entry['dtype']!r:.40}")
+    first, end = offsets
+    if (end - first) * 8 != math.prod(shape) * bits:
+        raise _DamagedError(
+            f"states {end - first:,} bytes for {name!r:.100}, which do not fit its shape {shape!s:.100}"
+        )
+    return first, end, known[0] if known is not None else entry["dtype"], tuple(shape)
+
+
+def _are_sizes(values: Any) -> bool:
+    return isinstance(values, list) and all(type(value) is int and value >= 0 for value in values)

@@ -1,0 +1,341 @@
+"""Reads tensors whose values are in several pieces: checkpoints that every rank of a training wrote its part of.
+
+Two kinds are known. PyTorch's distributed checkpoint has an index, ``.metadata``, and files of ``torch.save`` archives
+one after the other, one for each piece. Its other form has .safetensors files whose notes say where each piece
+belongs. Pieces are put together when they are read, and no more of them than is asked for. They have to fill the whole
+tensor, each element once.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+
+from tui_debugger.arrays import Array
+from tui_debugger.model import ReadSpec
+from tui_debugger.stats.archive import State, state_of, temporary_array, unreadable
+from tui_debugger.stats.dtypes import dtype_of
+from tui_debugger.stats.npy import WHOLE_FILE, TensorFile, boxes, checked_layout, open_array
+from tui_debugger.stats.restricted_pickle import Global, Instance
+from tui_debugger.stats.safetensors import Header, read_header
+from tui_debugger.stats.torch_file import read_objects
+
+MAX_PIECES: Final = 1 << 12
+"""Pieces of a tensor."""
+SHARD: Final = re.compile(r"shard-\d{1,9}-model-\d{1,9}-of-\d{1,9}\.safetensors")
+"""Names of files that hold pieces of tensors, and say in their notes where these belong."""
+_NOTES: Final = "DCP_SHARDING_INFO"
+_KEPT: Final = 8
+"""Indexes that are kept, and pieces of a tensor that stay open."""
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A part of a tensor.
+
+    Attributes:
+        spec: how it is read.
+        offsets: the indices of its first element in the whole.
+        shape: its dimensions.
+    """
+
+    spec: ReadSpec
+    offsets: Shape
+    shape: Shape
+
+
+@dataclass(frozen=True, slots=True)
+class Sharded:
+    """A tensor in pieces.
+
+    Attributes:
+        dtype: element type.
+        shape: dimensions of the whole.
+        pieces: all parts that have elements.
+        problem: why it cannot be put together; empty: it can.
+    """
+
+    dtype: str
+    shape: Shape
+    pieces: tuple[Piece, ...]
+    problem: str = ""
+
+
+# -- an index and files of torch -------------------------------------------------------------------
+
+_indexes: dict[tuple[str, State], dict[str, Sharded]] = {}
+
+
+def read_index(path: str) -> dict[str, Sharded]:
+    """Returns the tensors of a distributed checkpoint by name, in the order of its index; the last ones are kept.
+
+    Raises:
+        UnreadableTensorError: the index is missing, damaged, or names what no checkpoint needs.
+    """
+    try:
+        key = path, state_of(os.stat(path))  # noqa: PTH116 - text all the way
+    except (OSError, ValueError):
+        key = path, (0, 0, 0, 0)
+    if key not in _indexes:
+        found = read_objects(path)
+        try:
+            tensors = _tensors_of(found, os.path.dirname(path))  # noqa: PTH120 - as above
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+            raise unreadable(path, "is no index of a distributed checkpoint, or a damaged one") from error
+        while len(_indexes) >= _KEPT:
+            _indexes.pop(next(iter(_indexes)), None)
+        _indexes[key] = tensors
+    return _indexes[key]
+
+
+def open_indexed(_: int, __: os.stat_result, spec: ReadSpec) -> ShardedValues:
+    """Returns the reader of a tensor of a distributed checkpoint: see ``npy.FORMATS``. Its file is the index."""
+    return _opened(read_index(spec.path), spec)
+
+
+def _tensors_of(index: Any, folder: str) -> dict[str, Sharded]:
+    state = index.state
+    stored = {_place(key): info.state for key, info in state["storage_data"].items()}
+    found = {}
+    for name, described in state["state_dict_metadata"].items():
+        if type(name) is not str or not described.kind.endswith(".TensorStorageMetadata"):
+            continue  # a number, a list: an object of Python
+        facts = described.state
+        chunks = [(_sizes(chunk.state["offsets"]), _sizes(chunk.state["sizes"])) for chunk in facts["chunks"]]
+        infos = [stored.get((name, offsets)) for offsets, _ in chunks]
+        problem = next((what for info in infos if (what := _unusable(info))), "")
+        pieces = (
+            ()
+            if problem
+            else tuple(
+                Piece(_window(folder, info), *chunk)
+                for info, chunk in zip(infos, chunks, strict=True)
+                if math.prod(chunk[1])
+            )
+        )
+        found[name] = _put_together(_type_of(facts["properties"]), _sizes(facts["size"]), pieces, problem)
+    return found
+
+
+def _place(key: Instance) -> tuple[str, Shape | None]:
+    fqn, offset = key.state["fqn"], key.state.get("offset")
+    return fqn, None if offset is None else _sizes(offset)
+
+
+def _window(folder: str, info: Any) -> ReadSpec:
+    return ReadSpec(f"{folder}/{info['relative_path']}", "pt", offset=info["offset"], length=info["length"])
+
+
+def _unusable(info: Any) -> str:
+    """Returns why the values of a piece cannot be found; empty: they can."""
+    if info is None:
+        return "has a piece that its index does not place: it is damaged"
+    name, first, length = info["relative_path"], info["offset"], info["length"]
+    if info.get("transform_descriptors"):
+        return "was packed or encrypted when it was saved, which is not read"
+    inside = type(name) is str and name not in ("", ".", "..") and not set(name) & {"/", "\\", "\0"}
+    good = inside and type(first) is int and type(length) is int and first >= 0 and length > 0
+    return "" if good else "has a piece in no file beside its index: it is damaged"
+
+
+def _type_of(properties: Instance) -> str:
+    state = properties.state
+    dtype = state["dtype"] if type(state) is dict else state[0]
+    return dtype.name.removeprefix("torch.") if type(dtype) is Global else ""
+
+
+def _sizes(values: Any) -> Shape:
+    if type(values) is not tuple or not all(type(value) is int and value >= 0 for value in values):
+        raise ValueError("no sizes")
+    return values
+
+
+# -- files of safetensors with notes ---------------------------------------------------------------
+
+_shards: dict[tuple[tuple[str, State], ...], dict[str, Sharded]] = {}
+
+
+def read_shards(folder: str) -> dict[str, Sharded]:
+    """Returns the tensors of all files of a directory that hold pieces, by name; the last ones are kept.
+
+    Raises:
+        UnreadableTensorError: one of them is damaged, or does not say where its pieces belong.
+    """
+    try:
+        names = sorted(name for name in os.listdir(folder) if SHARD.fullmatch(name))  # noqa: PTH208 - text all the way
+        key = tuple((f"{folder}/{name}", state_of(os.stat(f"{folder}/{name}"))) for name in names)  # noqa: PTH116
+    except (OSError, ValueError) as error:
+        raise unreadable(folder, f"cannot be listed: {error}") from error
+    if key not in _shards:
+        found = _shards_of((path, read_header(path)) for path, _ in key)
+        while len(_shards) >= _KEPT:
+            _shards.pop(next(iter(_shards)), None)
+        _shards[key] = found
+    return _shards[key]
+
+
+def open_shards(_: int, __: os.stat_result, spec: ReadSpec) -> ShardedValues:
+    """Returns the reader of a tensor in such files: see ``npy.FORMATS``. Its file is any of them."""
+    return _opened(read_shards(os.path.dirname(spec.path)), spec)  # noqa: PTH120 - as above
+
+
+def _shards_of(headers: Iterable[tuple[str, Header]]) -> dict[str, Sharded]:
+    pieces: dict[str, list[Piece]] = {}
+    for path, header in headers:
+        for name, offsets in _offsets(path, header):
+            spec = replace(header.specs[name], path=path)
+            pieces.setdefault(name, []).append(Piece(spec, offsets, spec.shape or ()))
+    found = {}
+    for name, each in pieces.items():
+        ends = [tuple(map(sum, zip(piece.offsets, piece.shape, strict=False))) for piece in each]
+        ranks = {len(end) for end in ends} | {len(piece.shape) for piece in each}
+        types = {piece.spec.dtype for piece in each}
+        problem = "" if len(ranks) == 1 and len(types) == 1 else "has pieces of several shapes or types: it is damaged"
+        shape = tuple(max(sizes) for sizes in zip(*ends, strict=True)) if not problem else ()
+        filled = tuple(piece for piece in each if math.prod(piece.shape))
+        found[name] = _put_together(each[0].spec.dtype, shape, filled, problem)
+    return found
+
+
+def _offsets(path: str, header: Header) -> list[tuple[str, Shape]]:
+    """Returns where the pieces of a file belong."""
+    try:
+        notes = json.loads(header.metadata[_NOTES])
+        return [(name, _sizes(tuple(notes[name]["saved_offsets"]))) for name in header.specs]
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        raise unreadable(path, "does not say where its pieces of tensors belong") from error
+
+
+# -- pieces and the whole --------------------------------------------------------------------------
+
+
+def _put_together(dtype: str, shape: Shape, pieces: tuple[Piece, ...], problem: str) -> Sharded:
+    return Sharded(dtype, shape, pieces, problem or _problem(shape, pieces))
+
+
+def _problem(shape: Shape, pieces: tuple[Piece, ...]) -> str:
+    """Returns why pieces do not fill a tensor, each element once; empty: they do."""
+    if math.prod(shape) >= 1 << 60:
+        return "has an impossible shape"
+    if len(pieces) > MAX_PIECES:
+        return f"is in {len(pieces):,} pieces: that is not plausible"
+    for piece in pieces:
+        fits = len(piece.offsets) == len(piece.shape) == len(shape) and all(
+            first + size <= whole for first, size, whole in zip(piece.offsets, piece.shape, shape, strict=True)
+        )
+        if not fits:
+            return "has a piece that reaches beyond it: it is damaged"
+    filled, whole = sum(math.prod(piece.shape) for piece in pieces), math.prod(shape)
+    if filled < whole:
+        return f"lacks {whole - filled:,} of its {whole:,} elements: a piece of it is missing"
+    if filled > whole or _overlap(pieces):
+        return "has pieces that overlap: it is damaged"
+    return ""
+
+
+def _overlap(pieces: tuple[Piece, ...]) -> bool:
+    if not pieces or not pieces[0].shape:
+        return False
+    first = np.array([piece.offsets for piece in pieces], np.int64)
+    end = first + np.array([piece.shape for piece in pieces], np.int64)
+    return any(
+        ((first[at] < end[at + 1 :]) & (first[at + 1 :] < end[at])).all(axis=1).any() for at in range(len(pieces) - 1)
+    )
+
+
+def _opened(tensors: dict[str, Sharded], spec: ReadSpec) -> ShardedValues:
+    where = f"{spec.path}:{spec.member}"
+    found = tensors.get(spec.member)
+    if found is None:
+        raise unreadable(where, "is not in the checkpoint", "it was written anew: look again")
+    if found.problem:
+        raise unreadable(where, found.problem)
+    return ShardedValues(found, where)
+
+
+class ShardedValues:
+    """The values of a tensor in pieces: see ``npy.ValueReader``."""
+
+    __slots__ = ("_arrays", "_tensor", "_where", "layout", "packed")
+
+    def __init__(self, tensor: Sharded, where: str) -> None:
+        """Takes a tensor whose pieces fill it.
+
+        Args:
+            tensor: the tensor.
+            where: what errors call it.
+
+        Raises:
+            UnreadableTensorError: the first piece cannot be read, or the shape cannot be represented.
+        """
+        self._tensor, self._where, self.packed = tensor, where, True
+        self._arrays: dict[int, Array] = {}
+        dtype, name = dtype_of(tensor.dtype), tensor.dtype
+        if tensor.pieces:
+            with TensorFile(tensor.pieces[0].spec) as file:
+                dtype, name = file.layout.dtype, file.layout.name
+        if dtype is None:
+            raise unreadable(where, f"has elements of type {tensor.dtype or '(none)'}, which are not read")
+        layout = checked_layout(dtype, name, tensor.shape)
+        if isinstance(layout, str):
+            raise unreadable(where, layout)
+        self.layout = layout
+
+    def read_into(self, start: int, target: Array) -> None:
+        """See ``npy.ValueReader``."""
+        done = 0
+        for box in boxes(self.layout.shape, start, len(target)):
+            sizes = tuple(end - first for first, end in box)
+            count = math.prod(sizes)
+            part = target[done : done + count].reshape(sizes)
+            for number, piece in enumerate(self._tensor.pieces):
+                there, here = _common(box, piece)
+                if all(each.stop > each.start for each in there):
+                    part[there] = self._piece(number)[here]
+            done += count
+
+    def array(self) -> Array:
+        """See ``npy.ValueReader``."""
+        layout = self.layout
+        whole = temporary_array(layout.count, layout.dtype, WHOLE_FILE).reshape(layout.shape)
+        for number, piece in enumerate(self._tensor.pieces):
+            there, here = _common([(0, size) for size in layout.shape], piece)
+            whole[there] = self._piece(number)[here]
+        return whole
+
+    def close(self) -> None:
+        """Lets go of the pieces."""
+        self._arrays.clear()
+
+    def _piece(self, number: int) -> Array:
+        """Returns the values of one piece."""
+        found = self._arrays.get(number)
+        if found is None:
+            piece = self._tensor.pieces[number]
+            found = open_array(piece.spec)
+            if (found.shape, found.dtype) != (piece.shape, self.layout.dtype):
+                what = f"has a piece of {found.dtype.name} {found.shape} in place of {self.layout.name} {piece.shape}"
+                raise unreadable(self._where, f"{what}: it is damaged")
+            while len(self._arrays) >= _KEPT:
+                self._arrays.pop(next(iter(self._arrays)))
+            self._arrays[number] = found
+        return found
+
+
+def _common(box: Iterable[tuple[int, int]], piece: Piece) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
+    """Returns what a box and a piece have in common: as slices of the box, and of the piece."""
+    there, here = [], []
+    for (first, end), offset, size in zip(box, piece.offsets, piece.shape, strict=True):
+        begin, stop = max(first, offset), min(end, offset + size)
+        there.append(slice(begin - first, stop - first))
+        here.append(slice(begin - offset, stop - offset))
+    return tuple(there), tuple(here)

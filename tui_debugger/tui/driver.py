@@ -1,0 +1,90 @@
+"""The terminal of the program: given back to the shell on Ctrl-Z, and taken again with ``fg``."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+from textual.drivers.linux_driver import LinuxDriver
+
+from tui_debugger.tui import job_control
+
+_LOOK = 0.05
+"""Seconds between two looks whether the stand-in has stopped."""
+_LOOKS = 20
+_NOT_STOPPED = 0.01
+"""Seconds: a stop that took less was none."""
+
+
+class TerminalDriver(LinuxDriver):
+    """Textual's driver stops its own process only, and for good where no shell could let it go on."""
+
+    def __init__(self, *args: Any, **named: Any) -> None:
+        super().__init__(*args, **named)
+        self._away = False
+        self._drawing = False
+
+    def write(self, data: str) -> None:
+        """Writes, unless the terminal is the shell's."""
+        if not self._away:
+            super().write(data)
+
+    def start_application_mode(self) -> None:
+        """Takes the terminal."""
+        super().start_application_mode()  # type: ignore[no-untyped-call]  # Textual's
+        self._drawing = True
+
+    def stop_application_mode(self) -> None:
+        """Gives it back."""
+        self._drawing = False
+        super().stop_application_mode()
+
+    def suspend(self) -> None:
+        """Gives the terminal back and stops the job; comes back when it goes on."""
+        if self._away:
+            return
+        if not self._drawing:  # the screen was left, or another program has the terminal
+            job_control.stop()
+            return
+        self.suspend_application_mode()
+        self._away = True
+        job_control.stop()
+        if job_control.stand_in() is None:
+            self._come_back()
+        else:
+            self._look(_LOOKS)
+
+    def _look(self, times: int) -> None:
+        """Comes back where the stand-in did not stop: no shell has the terminal."""
+        stopped = job_control.stand_in_has_stopped()
+        if not self._away or stopped or (stopped is None and not job_control.in_foreground()):
+            return
+        if times:
+            asyncio.get_running_loop().call_later(_LOOK, self._look, times - 1)
+        else:
+            self._come_back()
+
+    def _come_back(self) -> None:
+        while self._away and not job_control.in_foreground():  # ``bg``: there is nothing to do without a terminal
+            begun = time.monotonic()
+            job_control.stop()
+            if job_control.stand_in() is not None:
+                return  # SIGCONT comes again
+            if time.monotonic() - begun < _NOT_STOPPED and not job_control.in_foreground():
+                self._app.call_later(self._app.exit)  # no shell is left that could give the terminal
+                return
+        if self._away:
+            self._away = False
+            self.resume_application_mode()
+            self._app.call_later(self._draw_anew)
+
+    def _draw_anew(self) -> None:
+        screen = self._app.screen
+        screen.refresh(repaint=True, layout=True)
+
+    def _sigtstp_application(self, *_: object) -> None:
+        self.suspend()
+
+    def _sigcont_application(self, *_: object) -> None:
+        self._come_back()

@@ -1,0 +1,96 @@
+"""Ctrl-Z: the terminal goes back to the shell until ``fg``.
+
+A dump's screen stops with its job, as any program does. The screen of live trainings must not: they would wait for it,
+or give it up. There a stand-in is the process that the shell knows, and stops; the program behind it gives back the
+terminal and goes on answering trainings.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+from typing import Final
+
+_FORWARDED: Final = ("SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
+"""Signals to the stand-in that are meant for the program."""
+_STAND_IN: list[int] = []
+"""The process that stands in for this one, if there is one."""
+
+
+def stand_in() -> int | None:
+    """Returns the process that stands in for this one; None where there is none."""
+    return _STAND_IN[0] if _STAND_IN else None
+
+
+def in_foreground() -> bool:
+    """Tells whether this process may use its terminal; of a terminal that is gone nobody can say, and it may."""
+    try:
+        return os.tcgetpgrp(sys.__stdin__.fileno()) == os.getpgrp()  # type: ignore[union-attr]  # checked by the except
+    except (OSError, ValueError, AttributeError):
+        return True
+
+
+def leave_to_stand_in() -> None:
+    """Goes on in a new process where a shell with job control could stop this one: this one stands in for it.
+
+    To be called before there are threads.
+    """
+    if not hasattr(os, "fork") or os.getsid(0) == os.getpid() or not _is_terminal() or not in_foreground():
+        return
+    living, life = os.pipe()
+    stands_in = os.getpid()
+    program = os.fork()
+    if program:
+        os.close(living)
+        _stand_in_for(program)  # which keeps ``life`` open as long as it lives
+    os.close(life)
+    _STAND_IN.append(stands_in)
+    threading.Thread(target=_end_with, args=(living,), name="stand-in", daemon=True).start()
+
+
+def _is_terminal() -> bool:
+    stdin = sys.__stdin__
+    return stdin is not None and not stdin.closed and stdin.isatty()
+
+
+def _end_with(living: int) -> None:
+    """Ends the program when the stand-in was killed: nobody could reach it any more."""
+    os.read(living, 1)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _stand_in_for(program: int) -> None:
+    """Waits for the program, hands on signals, and ends as it ends."""
+    for name in _FORWARDED:
+        signal.signal(getattr(signal, name), lambda number, _: os.kill(program, number))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the program by itself
+    code = os.waitstatus_to_exitcode(os.waitpid(program, 0)[1])
+    if code < 0:
+        signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+    os._exit(code if code >= 0 else 128 - code)
+
+
+def stop() -> None:
+    """Stops the job: every process of it, of one with a stand-in all but this one.
+
+    Where no shell could let it go on, nothing happens. Without a stand-in this returns when it goes on.
+    """
+    before = signal.signal(signal.SIGTSTP, signal.SIG_DFL if stand_in() is None else signal.SIG_IGN)
+    try:
+        os.killpg(os.getpgrp(), signal.SIGTSTP)
+    finally:
+        signal.signal(signal.SIGTSTP, before)
+
+
+def stand_in_has_stopped() -> bool | None:
+    """Tells whether the stand-in is stopped; None where the system does not say."""
+    process = stand_in()
+    try:
+        text = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    return text.rpartition(")")[2].split()[:1] == ["T"]
