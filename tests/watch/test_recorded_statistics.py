@@ -82,6 +82,30 @@ def test_a_mean_of_magnitudes_that_nobody_took_lies_between_bounds(
     assert verdict(stats, "gradient_vanishing", abs_mean_lt=below) == expected
 
 
+@pytest.mark.parametrize(
+    ("params", "expected"),
+    [
+        ({"abs_mean_gt": 50.0}, SILENT),  # no magnitude is as large, whatever the norm
+        ({"abs_mean_gt": 1.0}, Verdict.CANNOT_JUDGE),
+        ({"max_gt": 2.5}, Verdict.FINDING),
+    ],
+)
+def test_one_element_that_stands_for_uncounted_ones_makes_no_mean_of_a_norm(
+    params: dict[str, float], expected: Verdict | int
+) -> None:
+    stats = replace(EXTREMES, count=1, negative=0, positive=0, sum_squares=9e4)
+    assert verdict(stats, "tensor_too_large", **params) == expected
+    assert verdict(stats, "tensor_all_zero", zero_percentage_ge=50) == Verdict.CANNOT_JUDGE
+
+
+def test_a_mean_of_magnitudes_is_judged_where_nobody_took_extremes() -> None:
+    stats = replace(EXTREMES, negative=0, positive=0, minimum=None, maximum=None, mean=None, abs_mean=0.5)
+    assert verdict(stats, "tensor_too_large", abs_mean_gt=0.4) == Verdict.FINDING
+    assert verdict(stats, "tensor_too_large", abs_mean_gt=0.6) == SILENT
+    assert verdict(stats, "tensor_too_large", abs_mean_gt=0.6, max_gt=9.0) == Verdict.CANNOT_JUDGE
+    assert verdict(stats, "tensor_all_zero", zero_percentage_ge=100) == Verdict.CANNOT_JUDGE
+
+
 def test_one_nan_leaves_no_range_to_be_judged() -> None:
     bounds = (-9.0, 9.0)
     need = RequiredStats(frozenset({bounds}))

@@ -344,7 +344,8 @@ class ColumnEvaluator:
                 columns.append([unmet] * len(rows))
                 continue
             with np.errstate(all="ignore"):
-                actual = np.where(self._extremes, self._quantity(quantity, plan), np.nan)[rows]
+                there = self._some_finite if quantity in PLAIN else self._extremes
+                actual = np.where(there, self._quantity(quantity, plan), np.nan)[rows]
                 hit = _HOLDS[inequality](actual, threshold)
             columns.append(
                 [
@@ -391,23 +392,27 @@ class ColumnEvaluator:
         checks = [(quantity, value, holds) for quantity, value, holds in plan.checks if holds is not None]
         if not checks:
             return hit, hit
-        known = self._extremes.copy()
+        known = np.ones(self.count, np.bool_)
         for bounds in plan.need.ranges:
             column = self._records.ranges.get(bounds)
             known &= column[self._rows] >= 0 if column is not None else np.False_
         with np.errstate(all="ignore"):
             for quantity, value, holds in checks:
-                hit |= _HOLDS[holds](self._quantity(quantity, plan), value)  # NaN never holds
+                found = _HOLDS[holds](self._quantity(quantity, plan), value)  # NaN never holds
                 if quantity == "abs_mean":
                     sure, decided = self._between(self._abs_mean_bounds, _HOLDS[holds], value)
                     missing = np.isnan(self._table["abs_mean"])
-                    hit |= missing & sure
+                    found |= missing & sure
                     known &= ~missing | decided
                 elif quantity in PLAIN:
                     known &= ~np.isnan(self._table[PLAIN[quantity]])
-                elif quantity == "zero_percentage":
+                else:
+                    found &= self._extremes
+                    known &= self._extremes
+                if quantity == "zero_percentage":
                     known &= self._counted | ((holds == "ge") & (self._most_zeros < value))
-        hit &= self._extremes
+                hit |= found
+        hit &= self._some_finite
         return hit, self._some_finite & ~known & ~hit
 
     @cached_property
@@ -436,8 +441,10 @@ class ColumnEvaluator:
         peak = np.maximum(np.abs(table["minimum"]), np.abs(table["maximum"]))
         squares = np.where(table["sum_squares"] > 0, table["sum_squares"], np.nan)  # 0: nobody summed them up
         count = np.maximum(table["count"], 1)
-        # The sum of squares is at most the greatest magnitude times the sum of magnitudes.
-        low = np.fmax(np.abs(table["mean"]), np.fmax(squares / (count * peak), 0.0)) * (1 - _ROUNDED)
+        # The sum of squares is at most the greatest magnitude times the sum of magnitudes. One element may stand for
+        # as many as nobody counted.
+        least = np.where(count > 1, squares / (count * peak), 0.0)
+        low = np.fmax(np.abs(table["mean"]), np.fmax(least, 0.0)) * (1 - _ROUNDED)
         high = np.fmin(peak, np.sqrt(squares / count)) * (1 + _ROUNDED)
         return low, high
 
@@ -451,10 +458,14 @@ class ColumnEvaluator:
 
     @property
     def _most_zeros(self) -> Float64:
-        """The percentage of zeros at most, by the extremes: each that is not 0 is an element."""
+        """The percentage of zeros at most, by the extremes: each that is not 0 is an element.
+
+        Two in a tensor of one element: nobody knows how many there are.
+        """
         table = self._table
         others = (table["minimum"] != 0).astype(np.int64) + (table["maximum"] != 0)
         most: Float64 = 100.0 * (1 - others / np.maximum(table["count"], 1))
+        most[others > table["count"]] = 100.0
         return most
 
     def _quantity(self, name: str, plan: JudgingPlan) -> Float64:
