@@ -91,6 +91,7 @@ class QuickReader(Reader, Protocol):
 
 READERS: Final = (
     "tui_debugger.sources.mindspore.layout:READER",
+    "tui_debugger.sources.mindspore.old_tree:READER",
     "tui_debugger.sources.tensor_files.layout:READER",
 )
 """The readers of this package, as entry points are written; where two are equally sure, the first one opens."""
