@@ -533,6 +533,26 @@ def overflow_json(records: Mapping[str, Overflow]) -> str:
     return json.dumps(content)
 
 
+_FRAME = "# In file /root/net/train.py:{}/        return ops.relu(self.fc1(x))/\n"
+OVERFLOWING = Graph([replace(node, source=_FRAME.format(30 + at)) for at, node in enumerate(MLP.nodes)], MLP.parameters)
+"""``MLP``, each of whose operators has a line of source from 30 on."""
+
+
+def write_overflowing_dump(root: Path) -> DeviceDump:
+    """Two ranks; at step 2 of rank 1 an operator overflows to infinity, at step 1 of rank 0 it saturates."""
+    dump, relu = DeviceDump(root), OVERFLOWING.nodes[1].name
+    for rank in (0, 1):
+        dump.metadata(rank)
+        dump.writer.graph(OVERFLOWING, rank=rank)
+        for step in range(3):
+            dump.step(step, OVERFLOWING, rank=rank, bad=relu if (rank, step) == (1, 2) else "")
+        dump.writer.history(range(3), rank=rank)
+    task = task_of(relu, OVERFLOWING)
+    dump.overflow(1, overflow_bytes({"AI Core": Overflow(task, 2, 0x20, block=4)}))
+    dump.overflow(2, overflow_json({"AI Core": Overflow(task, 2, 0x8)}), rank=1)
+    return dump
+
+
 def damaged(data: bytes, rng: np.random.Generator) -> bytes:
     """A file with something wrong: bits turned, bytes cut out, doubled or overwritten, the end missing."""
     found = bytearray(data)

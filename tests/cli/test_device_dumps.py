@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.ascend_files import DeviceDump, Overflow, overflow_bytes, overflow_json, task_of, write_device_dump
-from tests.sources.writer import MLP, Graph
+from tests.ascend_files import (
+    OVERFLOWING,
+    DeviceDump,
+    Overflow,
+    overflow_bytes,
+    task_of,
+    write_device_dump,
+    write_overflowing_dump,
+)
 from tui_debugger.cli.main import main
 
 Capture = pytest.CaptureFixture[str]
-SOURCE = "# In file /root/net/train.py:{}/        return ops.relu(self.fc1(x))/\n"
-NET = Graph([replace(node, source=SOURCE.format(30 + at)) for at, node in enumerate(MLP.nodes)], MLP.parameters)
-MATMUL, RELU, MOMENTUM = (node.name for node in NET.nodes)
+MATMUL, RELU, MOMENTUM = (node.name for node in OVERFLOWING.nodes)
 
 
 def ask(capsys: Capture, *words: object) -> tuple[int, str]:
@@ -28,16 +32,7 @@ def ask(capsys: Capture, *words: object) -> tuple[int, str]:
 @pytest.fixture
 def dump(tmp_path: Path) -> DeviceDump:
     """Two ranks; at step 2 of rank 1 an operator overflows to infinity, at step 1 of rank 0 it saturates."""
-    dump = DeviceDump(tmp_path)
-    for rank in (0, 1):
-        dump.metadata(rank)
-        dump.writer.graph(NET, rank=rank)
-        for step in range(3):
-            dump.step(step, NET, rank=rank, bad=RELU if (rank, step) == (1, 2) else "")
-        dump.writer.history(range(3), rank=rank)
-    dump.overflow(1, overflow_bytes({"AI Core": Overflow(task_of(RELU), 2, 0x20, block=4)}))
-    dump.overflow(2, overflow_json({"AI Core": Overflow(task_of(RELU), 2, 0x8)}), rank=1)
-    return dump
+    return write_overflowing_dump(tmp_path)
 
 
 def test_operators_that_overflowed_are_findings(dump: DeviceDump, capsys: Capture) -> None:
@@ -89,7 +84,7 @@ def test_what_overflowed_without_infinity_is_explained_with_its_source_line(dump
 
 
 def test_values_are_shown_in_the_order_of_the_program(dump: DeviceDump, capsys: Capture) -> None:
-    values = dump.step(3, NET)
+    values = dump.step(3, OVERFLOWING)
     code, text = ask(capsys, "show", dump.writer.root, f"{RELU}:0", "--step", "3", "--rank", "0", "--json")
     assert code == 0
     assert np.allclose(np.array(json.loads(text)["tensors"][0]["values"]), values[RELU], atol=1e-4)

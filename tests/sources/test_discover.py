@@ -117,7 +117,6 @@ def test_a_path_that_does_not_exist(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize(
     ("tree", "inside", "layout"),
     [
-        ("net/iteration_0/Default--conv_output_0_shape_1_float32_NCHW.bin", "", "1.1 or 1.2"),
         ("net/device_0/iteration_0/x.bin", "", "1.1 or 1.2"),
         ("net/iteration_3/x.bin", "net/iteration_3", "1.1 or 1.2"),
         ("out/acl_dump_0.json", "", "GE/ACL"),

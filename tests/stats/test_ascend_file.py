@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+import mmap
+import os
 import struct
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -38,8 +41,9 @@ from tests.thorough import examples, few
 from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.model import ReadSpec, Side, TensorMeta
 from tui_debugger.stats import ascend_file
+from tui_debugger.stats.archive import FileBytes
 from tui_debugger.stats.ascend_file import BadHeaderError, device_order, is_converted, read_header
-from tui_debugger.stats.npy import TensorFile, open_array, read_meta
+from tui_debugger.stats.npy import TensorFile, open_array, open_window, read_meta
 
 Array = npt.NDArray[Any]
 Shape = tuple[int, ...]
@@ -257,6 +261,65 @@ def unconverted(tmp_path: Path, device: Array, shape: Shape, fmt: str, **others:
     path = tmp_path / f"MatMul.MatMul-op1.0.0.1.output.0.{fmt}.npy"
     np.save(path, device.reshape(shape))
     return ReadSpec(str(path), "ascend", member=fmt, **others)
+
+
+def _entries(data: st.DataObject, shape: Shape) -> tuple[int | range, ...]:
+    """Any index or range, forwards and backwards, for each dimension."""
+    found: list[int | range] = []
+    for length in shape:
+        first = data.draw(st.integers(0, length - 1))
+        ranges = [range(first, length), range(first, -1, -1), range(0, length, 2), range(first, first)]
+        found.append(data.draw(st.sampled_from([first, *ranges])))
+    return tuple(found)
+
+
+class TestWindows:
+    @examples(150, suppress_health_check=ANY_FOLDER)
+    @given(tensor=tensors(), data=st.data())
+    def test_a_part_is_the_same_part_of_the_whole(self, tmp_path: Path, tensor: Written, data: st.DataObject) -> None:
+        """With every file taken for a long one."""
+        path = saved(tmp_path, tensor)
+        wanted = tensor.values
+        entries = _entries(data, wanted.shape)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(ascend_file, "WHOLE_FILE", 0)
+            part = open_window(spec_of(path), entries)
+        for axis, each in reversed(list(enumerate(entries))):
+            wanted = wanted.take(list(each) if isinstance(each, range) else each, axis)
+        assert same(part, np.asarray(wanted))
+
+    def test_of_a_gigabyte_only_what_is_asked_for_is_read(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The file is one hole but for its header; how much of its map was touched the kernel tells."""
+        host, device = (256, 250, 64, 64), (256, 16, 64, 64, 16)
+        facts = {"shape": device, "original_shape": host, "size": 4 * math.prod(device)}
+        empty = Written(np.zeros(1, np.float32), format="NC1HWC0", device=np.zeros(0, np.float32))
+        path = saved(tmp_path, with_header(empty, **facts))
+        os.truncate(path, path.stat().st_size + facts["size"])
+        assert path.stat().st_size > 1 << 30
+        maps, mapped = [], FileBytes.mapped
+
+        def kept(content: FileBytes) -> tuple[mmap.mmap, int]:
+            maps.append(mapped(content))
+            return maps[-1]
+
+        monkeypatch.setattr(FileBytes, "mapped", kept)
+        tracemalloc.start()
+        part = open_window(spec_of(path), (200, range(30), 31, range(64)))
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        lines = Path("/proc/self/smaps").read_text().splitlines()
+        at = next(number for number, line in enumerate(lines) if line.endswith(str(path)))
+        resident = next(int(line.split()[1]) for line in lines[at:] if line.startswith("Rss:"))
+        assert (part.shape, len(maps)) == ((30, 64), 1)
+        assert resident < 1024, "kilobytes of the file"
+        assert peak < 1 << 20, "bytes of memory"
+
+    def test_a_shape_that_changed_is_said(self, tmp_path: Path) -> None:
+        path = saved(tmp_path, Written(np.zeros((2, 3), np.float32)))
+        with pytest.raises(UnreadableTensorError, match="another shape than before"):
+            open_window(spec_of(path), (0, range(4)))
 
 
 class TestUnconvertedNumpyFiles:

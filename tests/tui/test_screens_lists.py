@@ -280,6 +280,8 @@ class TestHelp:
             await view.type("epsilon")
             assert "Only as text, not in the form." in view.text
             await view.press("tab")
+            assert "▲  the device recorded that the operator overflowed" in view.text
+            await view.press("tab")
             assert "One line up." in view.text
         entries = condition_entries()
         for condition in CONDITIONS.values():

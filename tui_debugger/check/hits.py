@@ -44,6 +44,16 @@ def overflowed(table: TensorTable, rows: npt.NDArray[Any]) -> Mask:
     return marked
 
 
+def overflowed_nodes(table: TensorTable, nodes: int) -> Mask | None:
+    """Tells of each node whether the device recorded that it overflowed; None where that would not be known."""
+    if not table.tells_overflow:
+        return None
+    marked = np.zeros(nodes, np.bool_)
+    rows = table.node[overflowed(table, np.arange(len(table)))]
+    marked[rows[rows < nodes]] = True
+    return marked
+
+
 def overflow_text(table: TensorTable, index: int) -> str:
     """``overflowed on the device: AI Core status 0x20 (task 5, stream 2, block 0)``."""
     return f"overflowed on the device: {', '.join(map(str, table.overflows(index)))}"

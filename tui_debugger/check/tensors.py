@@ -9,6 +9,7 @@ from typing import Any
 import numpy.typing as npt
 
 from tui_debugger.check.flow import Flow, Located
+from tui_debugger.check.hits import overflow_text
 from tui_debugger.check.measure import Measurements
 from tui_debugger.check.step import PairResult
 from tui_debugger.check.types import TensorRow
@@ -154,6 +155,7 @@ class _RowMaker:
             remote=bool(flags & TensorFlag.REMOTE),
             rounds=self._rounds(at) if key.round else 0,
             placement=self.flow.nodes.placements.get(at.row, ""),
+            overflow=overflow_text(table, at.index) if flags & TensorFlag.OVERFLOWED else "",
         )
 
     def _rounds(self, at: Located) -> int:

@@ -26,11 +26,12 @@ from tui_debugger.diagnose.distribution import (
     percentiles,
 )
 from tui_debugger.errors import BadSliceError, UnreadableTensorError
-from tui_debugger.model import Category, Progress, ProgressFn
+from tui_debugger.model import Category, Progress, ProgressFn, ReadSpec
 from tui_debugger.session import Session
 from tui_debugger.session.naming import Found, no_such_tensor
 from tui_debugger.stats.distribution import Histogram, histogram
 from tui_debugger.stats.fields import COLUMNS
+from tui_debugger.stats.npy import TensorFile, open_window, read_meta
 from tui_debugger.stats.quantiles import PERCENTS, Conversion, Headroom
 from tui_debugger.text.clean import clean
 from tui_debugger.text.distribution import (
@@ -86,17 +87,27 @@ JSON_WHOLE = 1000
 WIDTH = 78
 
 
-def cut(array: Array, text: str) -> tuple[Array, Slice]:
-    """The window that a slice chooses, as a view.
+def chosen_window(shape: Sequence[int], text: str) -> Slice:
+    """The window that a slice chooses.
 
     Raises:
         BadSliceError: the slice does not fit the tensor, or chooses more than anybody can read.
     """
-    window = parse_slice(text, array.shape)
+    window = parse_slice(text, shape)
     size = math.prod(window.shape)
     if size > MOST_ELEMENTS:
         msg = f"{window.text} has {size:,} elements: at most {MOST_ELEMENTS:,} are printed"
         raise BadSliceError(msg, where=text, hint="choose fewer, or write the tensor to a file with `tdbg export`")
+    return window
+
+
+def cut(array: Array, text: str) -> tuple[Array, Slice]:
+    """The window that a slice chooses, as a view.
+
+    Raises:
+        BadSliceError: as ``chosen_window``.
+    """
+    window = chosen_window(array.shape, text)
     return apply(array, window), window
 
 
@@ -415,6 +426,9 @@ def _look_at(session: Session, row: TensorRow, step: int, options: ShowOptions) 
         return Shown(row, step, error="only statistics were dumped, no values" if wanted else "")
     if not (options.distribution or options.values):
         return Shown(row, step)
+    spec = session.spec(row.key)
+    if options.slice is not None and options.heat is None and spec is not None and not row.remote:
+        return _with_slice(Shown(row, step, _spread_of_file(row, spec)), spec, options.slice, options)
     array = session.read(row.key)
     shown = Shown(row, step, _spread(row, array))
     return _with_values(shown, array, options) if options.values else shown
@@ -425,6 +439,29 @@ def _spread(row: TensorRow, array: npt.NDArray[Any]) -> Histogram | None:
     if stats is None or stats.minimum is None or stats.maximum is None:
         return None
     return histogram(array, stats.minimum, stats.maximum)
+
+
+def _spread_of_file(row: TensorRow, spec: ReadSpec) -> Histogram | None:
+    """As ``_spread``, of a file that is never in memory as a whole."""
+    stats = row.stats
+    if stats is None or stats.minimum is None or stats.maximum is None:
+        return None
+    found = histogram(np.zeros(0), stats.minimum, stats.maximum)
+    with TensorFile(spec) as file:
+        for start in range(0, file.layout.count, _PIECE):
+            piece = file.read(start, min(_PIECE, file.layout.count - start))
+            more = histogram(piece, stats.minimum, stats.maximum)
+            found = replace(found, counts=tuple(map(sum, zip(found.counts, more.counts, strict=True))))
+    return found
+
+
+def _with_slice(shown: Shown, spec: ReadSpec, text: str, options: ShowOptions) -> Shown:
+    """Reads no more of a file than the slice needs."""
+    window = chosen_window(read_meta(spec).shape, text)
+    part = open_window(spec, window.entries)
+    if options.json:
+        return replace(shown, window=window.text, values=nested(part))
+    return replace(shown, window=window.text, text=window_text(part, options.precision))
 
 
 def _with_values(shown: Shown, array: npt.NDArray[Any], options: ShowOptions) -> Shown:
@@ -441,6 +478,8 @@ def _with_values(shown: Shown, array: npt.NDArray[Any], options: ShowOptions) ->
     return replace(shown, text=excerpt_text(array, options.precision))
 
 
+_PIECE: Final = 1 << 22
+"""Elements that are counted at once."""
 _RECORDED = "(recorded in the dump)"
 _ABOUT = 3
 """The first pieces of a line, which say what a tensor is, not what it holds: type, shape, number of elements."""

@@ -91,6 +91,7 @@ class QuickReader(Reader, Protocol):
 
 READERS: Final = (
     "tui_debugger.sources.mindspore.layout:READER",
+    "tui_debugger.sources.mindspore.old_tree:READER",
     "tui_debugger.sources.msprobe.layout:READER",
     "tui_debugger.sources.sglang.layout:DUMPER",
     "tui_debugger.sources.sglang.layout:PASSES",

@@ -14,20 +14,20 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Final
 
 import numpy as np
 
-from tui_debugger.arrays import Array, UInt8
+from tui_debugger.arrays import Array, Int64, UInt8
 from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.model import ReadSpec, Side
 from tui_debugger.opener import open_regular
 from tui_debugger.stats.archive import FileBytes, unreadable
 from tui_debugger.stats.dtypes import DType, dtype_of
-from tui_debugger.stats.npy import WHOLE_FILE, Layout, StoredValues, ValueReader
+from tui_debugger.stats.npy import WHOLE_FILE, Layout, StoredValues, ValueReader, part_of
 
 MAX_HEADER: Final = 1 << 24
 """Longest header accepted: that of 100,000 tensors."""
@@ -372,6 +372,19 @@ class DeviceOrder:
             self._copy_box(buffer, low, high, target[done : done + count].reshape(extent))
             done += count
 
+    def places(self, elements: Int64) -> Int64:
+        """Returns where elements stand in the buffer; they are numbered in C order."""
+        at = list(np.unravel_index(elements, self.shape))
+        channel, found = at[self.lane], np.zeros(elements.shape, np.int64)
+        if self.period > 1:
+            at[0], rest = np.divmod(at[0], self.period)
+            channel = channel + rest * self.phase
+            found += rest * self.shift
+        at[self.lane] = channel // self.block
+        for index, stride in zip(at, self.strides, strict=True):
+            found += index * stride
+        return found + channel % self.block * self.inner
+
     def _copy_box(self, buffer: Array, low: Shape, high: Shape, target: Array) -> None:
         """Copies the elements between two corners, as many at once as a cache holds."""
         if target.nbytes > _BOX:
@@ -707,6 +720,33 @@ class AscendReader:
         values = np.empty(layout.count, layout.dtype)
         self.read_into(0, values)
         return values.reshape(layout.shape)
+
+    def window(self, entries: Sequence[int | range]) -> Array:
+        """Returns a part of the values: an index or a range for each dimension. Of a long file no more is read."""
+        stored, shape = self._stored, self.layout.shape
+        if stored.nbytes <= WHOLE_FILE or (stored.order is None and not stored.bits):
+            return part_of(self.array(), entries)
+        kept = tuple(len(entry) for entry in entries if isinstance(entry, range))
+        elements, axis, step = np.zeros(kept or 1, np.int64), 0, math.prod(shape)
+        for entry, length in zip(entries, shape, strict=True):
+            step //= length
+            if isinstance(entry, range):
+                along = [1] * len(kept)
+                along[axis], axis = len(entry), axis + 1
+                elements = elements + (np.arange(entry.start, entry.stop, entry.step) * step).reshape(along)
+            else:
+                elements = elements + entry * step
+        places: Int64 = elements if stored.order is None else stored.order.places(elements)
+        mapped, start = self._content.mapped()
+        if not stored.bits:
+            found: Array = np.frombuffer(mapped, self._unit, stored.count, start)[places]
+            return found.view(self.layout.dtype).reshape(kept)
+        # One byte for each element, its neighbours shifted out: first those above it, then those below.
+        bits = stored.bits
+        raw = np.frombuffer(mapped, np.uint8, stored.nbytes, start)[places * bits // 8]
+        raw = raw << (8 - bits - places * bits % 8).astype(np.uint8)
+        small: Array = (raw.view(np.int8) if stored.signed else raw) >> (8 - bits)
+        return small.view(self.layout.dtype).reshape(kept)
 
     def close(self) -> None:
         """Forgets what was read ahead."""

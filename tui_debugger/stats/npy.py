@@ -16,11 +16,11 @@ import importlib
 import math
 import os
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from types import TracebackType
-from typing import Final, Protocol, cast
+from typing import Final, Protocol, cast, runtime_checkable
 
 import ml_dtypes
 import numpy as np
@@ -111,6 +111,28 @@ class ValueReader(Protocol):
 
     def close(self) -> None:
         """Lets go of what it keeps besides the file."""
+
+
+@runtime_checkable
+class WindowReader(Protocol):
+    """A ``ValueReader`` whose ``array`` is costly: it reads parts by themselves."""
+
+    def window(self, entries: Sequence[int | range]) -> Array:
+        """Returns a part: an index or a range for each dimension; a dimension with an index is gone."""
+
+
+def part_of(array: Array, entries: Sequence[int | range]) -> Array:
+    """Returns a part of an array: an index or a range for each dimension; a view."""
+    cut = (_python_slice(entry) if isinstance(entry, range) else entry for entry in entries)
+    index = (*cut, Ellipsis)
+    return array[index]
+
+
+def _python_slice(entry: range) -> slice:
+    if not entry:
+        return slice(0, 0)
+    # A backward range that reaches index 0 has stop -1, which slice() would read as "the last".
+    return slice(entry.start, entry.stop if entry.stop >= 0 else None, entry.step)
 
 
 OpenValue = Callable[[int, os.stat_result, ReadSpec], ValueReader]
@@ -294,6 +316,32 @@ class TensorFile:
         array = self._values.array()
         array.flags.writeable = False
         return array
+
+    def window(self, entries: Sequence[int | range]) -> Array:
+        """Returns a part, read-only: an index or a range for each dimension; no more is read where that is cheaper."""
+        values = self._values
+        if not isinstance(values, WindowReader):
+            return part_of(self.array(), entries)
+        part = values.window(entries)
+        part.flags.writeable = False
+        return part
+
+
+def open_window(spec: ReadSpec, entries: Sequence[int | range]) -> Array:
+    """Returns a part of a tensor, read-only: an index or a range for each dimension of the shape that it has.
+
+    Raises:
+        UnreadableTensorError: as ``open_array``; the shape is another one by now.
+    """
+    with TensorFile(spec) as file:
+        shape = file.layout.shape
+        ends = [max(entry, default=-1) if isinstance(entry, range) else entry for entry in entries]
+        if len(ends) != len(shape) or any(end >= length for end, length in zip(ends, shape, strict=True)):
+            raise _unreadable(spec, "has another shape than before", "the file was written anew: look again")
+        try:
+            return file.window(entries)
+        except (OSError, ValueError, OverflowError, MemoryError) as error:
+            raise _unreadable(spec, f"cannot be mapped: {reason(error)}") from error
 
 
 def open_array(spec: ReadSpec) -> Array:

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from tui_debugger.arrays import Array
 from tui_debugger.errors import BadSliceError
 from tui_debugger.stats.dtypes import DType, name_of
+from tui_debugger.stats.npy import part_of
 from tui_debugger.text.clean import clean
 from tui_debugger.text.numbers import NONE
 
@@ -85,9 +86,7 @@ def parse_slice(text: str, shape: Sequence[int]) -> Slice:
 
 def apply(array: npt.NDArray[Any], window: Slice) -> npt.NDArray[Any]:
     """Returns the window as a view (no copy, at most two dimensions) of an array of the slice's shape."""
-    cut = (_python_slice(entry) if isinstance(entry, range) else entry for entry in window.entries)
-    index = (*cut, Ellipsis)
-    return array[index]
+    return part_of(array, window.entries)
 
 
 def range_text(entry: range) -> str:
@@ -145,13 +144,6 @@ def _number(word: str, text: str) -> int:
         msg = f"{word!r} is not a whole number"
         raise BadSliceError(msg, where=text, hint="write it like [0, :, 3:9, :]")
     return int(word)
-
-
-def _python_slice(entry: range) -> slice:
-    if not entry:
-        return slice(0, 0)
-    # A backward range that reaches index 0 has stop -1, which slice() would read as "the last".
-    return slice(entry.start, entry.stop if entry.stop >= 0 else None, entry.step)
 
 
 def _canonical(entry: int | range, size: int) -> str:

@@ -50,6 +50,7 @@ class ScreenState:
         touched: a key was pressed: nothing moves the cursor by itself any more.
         too_large: bytes that a check of this step would read, when it did not start by itself.
         unordered: whether some run of the rank ran after one of a later step.
+        overflowed: nodes of the step that overflowed on the device; 0 also where that would not be known.
         pending_tensor: a tensor, with its node's row, to go to as soon as its rank's nodes are there.
     """
 
@@ -67,6 +68,7 @@ class ScreenState:
     touched: bool = False
     too_large: int = 0
     unordered: bool = False
+    overflowed: int = 0
     pending_tensor: tuple[TensorKey, int] | None = None
 
 

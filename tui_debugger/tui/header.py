@@ -96,6 +96,8 @@ def position_text(session: Session, state: ScreenState, kept: str = "dumped") ->
             text.append(f"; runs out of order (key {key_of('history')})", theme.DIM)
     elif not steps:
         text.append(f" none {kept}", theme.DOUBT)
+    if state.overflowed:
+        text.append(f"  {theme.OVERFLOW_GLYPH}{state.overflowed:,} overflowed", theme.FINDING)
     if state.step is not None and (notes := session.notes_at(state.rank, state.step)):
         text.append("  " + notes_text(notes, NOTES_ROOM), theme.STRONG)
     return text

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from textual.timer import Timer
 
+from tui_debugger.check.hits import overflowed_nodes
 from tui_debugger.model import NodeKind, NodeSelection, NodeSelector, Watchpoint
 from tui_debugger.text.hits import long_watchpoint_name, selection_words, watchpoint_name
 from tui_debugger.text.numbers import plural
@@ -97,10 +98,12 @@ class SelectionEditor:
 
 @dataclass(frozen=True, eq=False)
 class _Marked:
-    """The marks of the nodes of a rank, what Space changes, and how many nodes each watchpoint covers, by id."""
+    """The marks of a rank's nodes, how many overflowed, what Space changes, how many each watchpoint covers, by id."""
 
     rank: int
+    step: int | None
     marks: Marks
+    overflowed: int
     target: SpaceTarget | None
     covered: Mapping[int, int]
 
@@ -452,13 +455,20 @@ class Watcher:
             target = space_target(session, rank, current) if current is not None else None
             covered = {w.id: session.watched_count(w.selection) for w in session.watchpoints.items()}
             watched = target.covered if target is not None else None
-            return _Marked(rank, make_marks(nodes, tree, watched, result, (rank, step)), target, covered)
+            device = None if step is None else overflowed_nodes(session.flow(rank).table(step), len(nodes))
+            marks = make_marks(nodes, tree, watched, result, (rank, step), overflowed=device)
+            return _Marked(rank, step, marks, 0 if device is None else int(device.sum()), target, covered)
 
         context.work.run("marks", work, self._marked)
 
     def _marked(self, found: _Marked) -> None:
-        if found.rank != self._context.state.rank:
+        state = self._context.state
+        if found.rank != state.rank:
             return
+        overflowed = found.overflowed if found.step == state.step else 0
+        if overflowed != state.overflowed:
+            state.overflowed = overflowed
+            self._context.update_header()
         self._context.nodes_pane.mark(found.marks)
         self._context.nodes_pane.show_target(found.target)
         if found.covered != self._covered:

@@ -556,7 +556,7 @@ def _subdirectories(reader: _Reader, path: Path, *, numbers: bool = False) -> li
     return [each for entry, each in paths if reader.directory(entry, each)]
 
 
-_OLD = "a dump of MindSpore 1.1 or 1.2 (iteration_N directories)"
+_OLD = "a dump of MindSpore 1.1 or 1.2 (iteration_N directories) in which no file is named after a tensor"
 _GE = "an Ascend GE/ACL dump (graph mode O2: STEP/TIME/DEVICE/MODEL/... directories)"
 _MSPROBE = "an msprobe dump"
 

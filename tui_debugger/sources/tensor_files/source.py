@@ -13,7 +13,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from pathlib import Path
@@ -47,6 +47,7 @@ from tui_debugger.sources.tensor_files.contents import Held, held_by, holds_seve
 from tui_debugger.sources.tensor_files.layout import (
     INDEX,
     PART,
+    Layout,
     Unit,
     is_array,
     is_beside,
@@ -82,14 +83,47 @@ _State = tuple[tuple[str, int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
+class NamedFile:
+    """A tensor of which the name of its file says everything.
+
+    Attributes:
+        node, side, slot: whose it is.
+        op_type: type of the operator; empty where the name does not tell it.
+        spec: how it is read, without the path.
+    """
+
+    node: str
+    op_type: str
+    side: Side
+    slot: int
+    spec: ReadSpec
+
+
+@dataclass(frozen=True, slots=True)
+class FileTree:
+    """A layout in which each file is one tensor, and its name says everything.
+
+    Attributes:
+        layout: what it is called.
+        read: lists what stands above the files.
+        parse: tells what the name of a file says; None where it is no tensor's.
+    """
+
+    layout: str
+    read: Callable[[Path], Layout]
+    parse: Callable[[str], NamedFile | None]
+
+
+@dataclass(frozen=True, slots=True)
 class _Found:
-    """One array: its node's name, its side and slot, its file, and how it is read from that."""
+    """One array: its node's name, its side and slot, its file, how it is read from that, its operator's type."""
 
     node: str
     side: Side
     slot: int
     path: str
     spec: ReadSpec
+    op_type: str = ""
 
 
 @dataclass(slots=True)
@@ -156,17 +190,19 @@ class StepTable(Columns):
 class TensorFilesSource:
     """See ``base.Source``. Steps are listed when they are asked for."""
 
-    def __init__(self, root: Path, given: Path, notices: Sequence[str] = ()) -> None:
+    def __init__(self, root: Path, given: Path, notices: Sequence[str] = (), tree: FileTree | None = None) -> None:
         """Lists the directories above the steps.
 
         Args:
             root: the directory of the dump.
             given: the path as the user wrote it.
             notices: what people have to know besides.
+            tree: how to read names; None where directories, files and keys name nodes.
         """
         self._lock = threading.RLock()
         self._root, self._given, self._notices = root, given, tuple(notices)
-        self._layout = read_layout(root)
+        self._tree = tree
+        self._layout = self._read_layout()
         self._empty = build_table(())
         self._nodes: dict[int, NodeTable] = {}
         self._rows: dict[int, dict[str, int]] = {}
@@ -179,7 +215,8 @@ class TensorFilesSource:
         """The facts about the run."""
         notices = [*self._notices, *self._layout.notices]
         notices.append("there is no graph: nodes come from the names of files, in the order of these names")
-        return RunInfo(str(self._root), "directory of tensor files", self._root.name, notices=tuple(notices))
+        layout = "directory of tensor files" if self._tree is None else self._tree.layout
+        return RunInfo(str(self._root), layout, self._root.name, notices=tuple(notices))
 
     @property
     def capabilities(self) -> Capability:
@@ -251,7 +288,7 @@ class TensorFilesSource:
             if first and first[0] != step and rank not in self._nodes:
                 self.tensors(rank, first[0], progress)  # the nodes are those of the first step, and what others add
             units = self._layout.units.get(rank, {}).get(step, [])
-            listing = _list(units, self._root, rank, step, progress)
+            listing = self._list(units, rank, step, progress)
             table = self._table(rank, listing)
             if units:
                 self._listings[rank, step], self._tables[rank, step] = listing, table
@@ -275,7 +312,7 @@ class TensorFilesSource:
         """Lists the directories above the steps anew, and looks at the files of steps that were listed."""
         with self._lock:
             before = self._layout.units
-            self._layout = read_layout(self._root)
+            self._layout = self._read_layout()
             after = self._layout.units
             looked = {rank for rank, _ in self._listings}
             grown = [at for at, listing in self._listings.items() if self._changed(before, at, listing)]
@@ -313,16 +350,31 @@ class TensorFilesSource:
         now = time.time_ns()
         if all(abs(now - changed) >= _YOUNG_NS for _, changed, _ in listing.state):
             return False
-        return _list(units, self._root, *at, no_progress).names != listing.names
+        return self._list(units, *at, no_progress).names != listing.names
+
+    def _read_layout(self) -> Layout:
+        return read_layout(self._root) if self._tree is None else self._tree.read(self._root)
+
+    def _list(self, units: Sequence[Unit], rank: int, step: int, progress: ProgressFn) -> _Listing:
+        """Lists the arrays of a step.
+
+        Raises:
+            CancelledError: from ``progress``.
+        """
+        lister = _Lister(self._root, rank, step, progress, self._tree.parse if self._tree is not None else None)
+        for unit in units:
+            lister.add(unit)
+        return lister.listing()
 
     def _table(self, rank: int, listing: _Listing) -> StepTable:
         """The table of a listing; unknown nodes are appended."""
         rows = self._rows.setdefault(rank, {})
         nodes = self._nodes.get(rank, self._empty)
         outputs: dict[str, int] = {}
+        types = {each.node: each.op_type for each in listing.arrays if each.op_type}
         for each in listing.arrays:
             outputs[each.node] = max(outputs.get(each.node, 1), each.slot + 1 if each.side is Side.OUTPUT else 1)
-        fresh = [_file_node(name, count) for name, count in outputs.items() if name not in rows]
+        fresh = [_file_node(name, count, types.get(name)) for name, count in outputs.items() if name not in rows]
         if fresh:
             self._grew = self._grew or rank in self._nodes
             nodes, numbers = append_nodes(nodes, fresh)
@@ -371,7 +423,9 @@ def _is_parameter(name: str) -> bool:
     return not _GRADIENT.search(name) and parameter_by_name(name) is not Category.PARAMETER
 
 
-def _file_node(name: str, outputs: int) -> FileNode:
+def _file_node(name: str, outputs: int, op_type: str | None = None) -> FileNode:
+    if op_type is not None:
+        return FileNode(GRAPH, ROOT, name, name, op_type, outputs)
     path = name.replace(".", "/")
     if _is_parameter(name):
         return FileNode(GRAPH, ROOT, name, path, PARAMETER, outputs)
@@ -380,23 +434,19 @@ def _file_node(name: str, outputs: int) -> FileNode:
     return FileNode(GRAPH, ROOT, name, path, "Array", outputs)
 
 
-def _list(units: Sequence[Unit], root: Path, rank: int, step: int, progress: ProgressFn) -> _Listing:
-    """Lists the arrays of a step.
-
-    Raises:
-        CancelledError: from ``progress``.
-    """
-    lister = _Lister(root, rank, step, progress)
-    for unit in units:
-        lister.add(unit)
-    return lister.listing()
-
-
 class _Lister:
     """Lists the directories and archives of one step."""
 
-    def __init__(self, root: Path, rank: int, step: int, progress: ProgressFn) -> None:
+    def __init__(
+        self,
+        root: Path,
+        rank: int,
+        step: int,
+        progress: ProgressFn,
+        parse: Callable[[str], NamedFile | None] | None = None,
+    ) -> None:
         self._root, self._rank, self._step, self._progress = root, rank, step, progress
+        self._parse = parse
         self._found: dict[tuple[str, Side, int], _Found] = {}
         self._parts: list[UnreadablePart] = []
         self._state: list[str] = []
@@ -439,6 +489,10 @@ class _Lister:
         except OSError as error:
             self._miss(path, why_not(path, error))
             return
+        if self._parse is not None:
+            for entry in found:
+                self._named(entry, self._parse(entry.name))
+            return
         self._read_order(path, {entry.name for entry in found})
         for entry in found:
             if entry.name == INDEX and self._has_parts(found):
@@ -456,6 +510,20 @@ class _Lister:
                 self._miss(entry.path, "a file that cannot be read yet")
             elif entry.is_symlink() and not os.path.exists(entry.path):  # noqa: PTH110 - never raises
                 self._miss(entry.path, why_not(entry.path))
+
+    def _named(self, entry: os.DirEntry[str], says: NamedFile | None) -> None:
+        """Takes a file whose name says everything."""
+        if says is None:
+            if entry.name.endswith(_UNREAD) or _is_directory(entry):
+                self._miss(entry.path, "no tensor's name")
+            return
+        at = says.node, says.side, says.slot
+        if _is_directory(entry):
+            self._miss(entry.path, "a directory in place of a file")
+        elif at in self._found:
+            self._miss(entry.path, f"the same tensor as one in {os.path.relpath(self._found[at].path, self._root)}")
+        else:
+            self._found[at] = _Found(*at, entry.path, says.spec, says.op_type)
 
     def _file(self, path: str, scope: tuple[str, ...]) -> None:
         self._done += 1

@@ -19,6 +19,7 @@ from tui_debugger.check.types import SourceExcerpt
 from tui_debugger.model import CATEGORY_WORDS, Frame, GraphRun
 from tui_debugger.text.clean import clean
 from tui_debugger.text.tensors import round_text
+from tui_debugger.tui import theme
 from tui_debugger.tui.actions import Action
 from tui_debugger.tui.dialogs.modal import Field, Line, Modal, Run, run_here
 from tui_debugger.tui.dialogs.prompts import LIST_KEYS, ChoiceScreen
@@ -46,6 +47,22 @@ def key_entries(actions: Iterable[Action]) -> list[Entry]:
     for action in actions:
         found.setdefault(action.group, []).append((action.group, action.label, action.help))
     return [entry for entries in found.values() for entry in entries]
+
+
+def mark_entries() -> list[Entry]:
+    """Returns what the marks before the names of nodes, tensors and hits say."""
+    nodes, shown, elsewhere = "Before nodes, tensors and hits", "at the step that is shown", "at another step"
+    return [
+        (nodes, theme.HIT_GLYPH, f"a finding, {shown}; before a scope: somewhere in it"),
+        (nodes, theme.ORIGIN_GLYPH, f"an origin, {shown}: everything that the node was made from is clean"),
+        (nodes, theme.HIT_ELSEWHERE_GLYPH, f"a finding {elsewhere}"),
+        (nodes, theme.ORIGIN_ELSEWHERE_GLYPH, f"an origin {elsewhere}"),
+        (nodes, theme.OVERFLOW_GLYPH, f"the device recorded that the operator overflowed, {shown} (Ascend dumps)"),
+        (nodes, theme.WATCH_GLYPHS[2], "the selected watchpoint covers it"),
+        (nodes, theme.WATCH_GLYPHS[1], "the selected watchpoint covers a part of it"),
+        ("After nodes", theme.UNCERTAIN_GLYPH, "its files may belong to another node"),
+        ("After nodes", theme.FILE_GLYPH, "known from the names of files only"),
+    ]
 
 
 def condition_entries() -> list[Entry]:
@@ -80,7 +97,7 @@ def _param_text(spec: ParamSpec) -> str:
 
 
 class HelpScreen(Modal[None]):
-    """Keys by group, and conditions; typing filters."""
+    """Keys by group, conditions, and marks; typing filters."""
 
     FULL = True
     BINDINGS: ClassVar[list[BindingType]] = [*LIST_KEYS, Binding("tab", "other_page", show=False, priority=True)]
@@ -90,7 +107,7 @@ class HelpScreen(Modal[None]):
 
         Args:
             actions: what the page of keys lists.
-            conditions: whether Tab leads to the page of conditions.
+            conditions: whether Tab leads to the pages of conditions and of marks.
             heading: title of the page of keys.
         """
         super().__init__()
@@ -99,12 +116,13 @@ class HelpScreen(Modal[None]):
         if conditions:
             width = max(len(spec.name) for condition in CONDITIONS.values() for spec in condition.params)
             self._pages.append(("Help: conditions of watchpoints", condition_entries(), width))
+            self._pages.append(("Help: marks", mark_entries(), 2))
         self._page = 0
         self.hints = (
             ("Esc", "back"),
             ("type", "to filter"),
             ("↑ ↓ PgUp PgDn", "move"),
-            *((("Tab", "keys / conditions"),) if conditions else ()),
+            *((("Tab", "keys / conditions / marks"),) if conditions else ()),
         )
 
     def body(self) -> Iterable[Widget]:
@@ -154,7 +172,7 @@ class HelpScreen(Modal[None]):
         getattr(self.query_one(VirtualTable), f"action_{action}")()
 
     def action_other_page(self) -> None:
-        """Tab: keys or conditions."""
+        """Tab: keys, conditions or marks."""
         self._page = (self._page + 1) % len(self._pages)
         with self.prevent(Input.Changed):
             self.query_one(Field).value = ""

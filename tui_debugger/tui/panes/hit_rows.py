@@ -222,6 +222,8 @@ def detail_text(hit: Hit) -> Text:
     for part in hits.hit_parts(hit):
         if text.plain:
             text.append(hits.SEPARATOR if part.apart else "  ", theme.DIM if part.apart else "")
+        if part.text == hit.detail and hits.overflowed(hit):
+            text.append(f"{theme.OVERFLOW_GLYPH} ", theme.FINDING)
         text.append(part.text, _STYLES[part.emphasis])
         if part.actual:
             text.append(" → ", theme.DIM)

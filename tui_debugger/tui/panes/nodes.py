@@ -43,6 +43,8 @@ class Marks:
         hit: something below has a finding at the step that is shown.
         origin: something below is an origin there.
         hit_elsewhere, origin_elsewhere: the same at some other step.
+        overflowed: something below overflowed on the device at the step that is shown; None where that would not be
+            known.
         uncertain, file_only: marks of single nodes.
     """
 
@@ -53,13 +55,17 @@ class Marks:
     origin_elsewhere: Mask
     uncertain: Mask
     file_only: Mask
+    overflowed: Mask | None = None
 
     def same(self, other: Marks) -> bool:
         """Tells whether two sets of marks draw the same."""
         import numpy as np
 
+        if (self.overflowed is None) != (other.overflowed is None):
+            return False
+        nothing = np.zeros(0, np.bool_)
         return all(
-            np.array_equal(mine, theirs)
+            np.array_equal(nothing if mine is None else mine, nothing if theirs is None else theirs)
             for mine, theirs in (
                 (self.watch, other.watch),
                 (self.hit, other.hit),
@@ -68,6 +74,7 @@ class Marks:
                 (self.origin_elsewhere, other.origin_elsewhere),
                 (self.uncertain, other.uncertain),
                 (self.file_only, other.file_only),
+                (self.overflowed, other.overflowed),
             )
         )
 
@@ -86,6 +93,8 @@ def make_marks(
     watched: Mask | None,
     result: CheckResult | None,
     place: tuple[int, int | None],
+    *,
+    overflowed: Mask | None = None,
 ) -> Marks:
     """Returns marks over tree indices, from columns over node rows and the findings of a run.
 
@@ -95,6 +104,7 @@ def make_marks(
         watched: which nodes the selected watchpoint covers; None where none is selected.
         result: the findings.
         place: the rank and step that are shown.
+        overflowed: which nodes overflowed on the device at that step; None where that would not be known.
     """
     import numpy as np
 
@@ -114,6 +124,7 @@ def make_marks(
         origin_elsewhere=origin_elsewhere,
         uncertain=(flags & NodeFlag.UNCERTAIN) > 0,
         file_only=(flags & NodeFlag.FILE_ONLY) > 0,
+        overflowed=None if overflowed is None else tree.any_below(overflowed),
     )
 
 
@@ -172,8 +183,7 @@ class NodeTree(VirtualTable):
     BINDINGS: ClassVar[list[BindingType]] = list(bindings_for("tree"))
 
     def __init__(self, *, empty: str = "", id: str | None = None) -> None:  # noqa: A002  (Textual's own name)
-        columns = (Column("", 2, frozen=True), Column("", 8, elastic=1))
-        super().__init__(columns, header=False, empty=empty, id=id)
+        super().__init__(_columns(overflows=False), header=False, empty=empty, id=id)
         self._view: OpenTree | None = None
         self._marks: Marks | None = None
         self._notes: Sequence[str] | None = None
@@ -226,8 +236,15 @@ class NodeTree(VirtualTable):
     def set_marks(self, marks: Marks) -> None:
         """Replaces the marks; draws only when they differ."""
         if self._marks is None or not marks.same(self._marks):
+            if self._marks is None or (self._marks.overflowed is None) != (marks.overflowed is None):
+                self.set_columns(_columns(overflows=marks.overflowed is not None))
             self._marks = marks
             self.redraw()
+
+    def overflowed(self, index: int) -> bool:
+        """Tells whether something of an entry overflowed on the device at the step that is shown."""
+        marked = None if self._marks is None else self._marks.overflowed
+        return marked is not None and 0 <= index < len(marked) and bool(marked[index])
 
     def reveal(self, index: int) -> bool:
         """Opens the scopes around an entry and moves the cursor there; False when a filter hides it."""
@@ -349,6 +366,8 @@ class NodeTree(VirtualTable):
             gutter.append(theme.ORIGIN_ELSEWHERE_GLYPH, theme.DOUBT)
         else:
             gutter.append(theme.HIT_ELSEWHERE_GLYPH if marks.hit_elsewhere[index] else " ", theme.DIM)
+        if marks.overflowed is not None:
+            gutter.append(theme.OVERFLOW_GLYPH if marks.overflowed[index] else " ", theme.FINDING)
         gutter.append(theme.WATCH_GLYPHS[int(marks.watch[index])], theme.WATCHED)
         return gutter, self._label(self._view, marks, index, hit=hit or origin)
 
@@ -371,6 +390,10 @@ class NodeTree(VirtualTable):
         if self._notes is not None and self._notes[row]:
             text.append(" " + clean(self._notes[row]), theme.DIM)
         return text
+
+
+def _columns(*, overflows: bool) -> tuple[Column, ...]:
+    return Column("", 3 if overflows else 2, frozen=True), Column("", 8, elastic=1)
 
 
 _BETWEEN = " · "
@@ -517,10 +540,14 @@ class NodesPane(Pane):
         row = self.current_row
         if self.scopes is None or self.nodes is None or self.current < 0:
             return ""
+        overflowed = self.tree_widget.overflowed(self.current)
         if row < 0:
-            return self.scopes.path(self.current)
+            path = self.scopes.path(self.current)
+            return f"{theme.OVERFLOW_GLYPH} {path}" if overflowed else path
         flags = int(self.nodes.flags[row])
         words = [CATEGORY_LABELS[self.nodes.category_of(row)]]
+        if overflowed:
+            words.append(f"{theme.OVERFLOW_GLYPH} overflowed on the device")
         if flags & NodeFlag.UNCERTAIN:
             words.append("? files may belong to another node")
         if flags & NodeFlag.FILE_ONLY:

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from tui_debugger.session import TensorRow
 
 
-def _columns(*, rounds: bool) -> tuple[Column, ...]:
+def _columns(*, rounds: bool, overflows: bool) -> tuple[Column, ...]:
     # The first frame waits for no table of statistics.
     from tui_debugger.tui.cells import statistic_columns
 
     return (
-        Column("", 1, frozen=True, searched=False),
+        Column("", 2 if overflows else 1, frozen=True, searched=False),
         Column("io", 5, frozen=True),
         Column("slot", 6 if rounds else 4, right=True, frozen=True),
         Column("shape", 9, elastic=1, searched=False),
@@ -59,8 +59,8 @@ class TensorsPane(Pane):
         self._shown: tuple[TensorRow, ...] = ()
         self._node_name = ""
         self._measured = False
-        self._rounds: bool | None = None
-        """The width of the columns; None before there are any."""
+        self._wide: tuple[bool, bool] | None = None
+        """Whether there are rounds, and overflows: the widths of the columns; None before there are any."""
         self.absent = "not dumped"
 
     def show(self, name: str, rows: tuple[TensorRow, ...], *, measured: bool, empty: str) -> None:
@@ -75,10 +75,10 @@ class TensorsPane(Pane):
 
         pattern = self.pattern
         self._shown = tuple(row for row in self._rows if pattern is None or pattern.test(_search_text(row)))
-        rounds = any(row.key.round for row in self._rows)
-        if rounds != self._rounds:
-            self._rounds = rounds
-            self.table.set_columns(_columns(rounds=rounds))
+        rounds, overflows = any(row.key.round for row in self._rows), any(row.overflow for row in self._rows)
+        if (rounds, overflows) != self._wide:
+            self._wide = rounds, overflows
+            self.table.set_columns(_columns(rounds=rounds, overflows=overflows))
         keys = [(row.role, row.slot, row.key.node, row.key.round) for row in self._shown]
         self.table.set_rows(ListRows([self._cells(row, statistic_cells) for row in self._shown], keys))
         self.set_count(f"· {self._node_name}" if self._node_name else "")
@@ -109,6 +109,8 @@ class TensorsPane(Pane):
 
     def _cells(self, row: TensorRow, statistics: Callable[[TensorStats | None, str], list[Cell]]) -> Sequence[Cell]:
         mark = Text(theme.HIT_GLYPH if row.hit else " ", theme.FINDING)
+        if row.overflow:
+            mark.append(theme.OVERFLOW_GLYPH)
         name = Text(f"{row.slot}{round_text(row.key.round)}", theme.DIM if row.earlier else theme.NORMAL)
         head: list[Cell] = [mark, Text(row.role, theme.DIM if row.earlier else theme.STRONG), name]
         if row.error:
@@ -126,7 +128,12 @@ class TensorsPane(Pane):
         if row is None:
             self.set_detail("")
             return
-        words = [row.origin_text and f"from {row.origin_text}", "? may belong to another node" if row.uncertain else ""]
+        overflow = f"{theme.OVERFLOW_GLYPH} {row.overflow}" if row.overflow else ""
+        words = [
+            overflow,
+            row.origin_text and f"from {row.origin_text}",
+            "? may belong to another node" if row.uncertain else "",
+        ]
         if row.rounds:
             words.insert(0, f"{round_text(row.key.round, row.rounds)} in step {step_text(row.key.step)}")
         words.append(clean(row.placement))

@@ -1,0 +1,187 @@
+"""Dumps of MindSpore 1.1 and 1.2: ``NET/[device_0/]iteration_3/Default--MatMul-op4_output_0_shape_2_3_Float32_ND.bin``.
+
+The name of a file says everything about it; in it are the values alone. Devices are ranks. Names only are looked at.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from tui_debugger.errors import NotADumpError, SeveralDumpsError
+from tui_debugger.opener import why_not
+from tui_debugger.sources.registry import Recognised, Sureness
+
+if TYPE_CHECKING:
+    from tui_debugger.cache.store import DiskCache
+    from tui_debugger.sources.base import Source
+    from tui_debugger.sources.registry import Reader
+    from tui_debugger.sources.tensor_files.layout import Layout
+    from tui_debugger.sources.tensor_files.source import NamedFile
+
+LOOKED_FOR: Final = "files such as NET/iteration_0/NODE_output_0_shape_2_3_Float32_NCHW.bin"
+_ITERATION: Final = re.compile(r"iteration_(\d{1,9})")
+_DEVICE: Final = re.compile(r"device_(\d{1,9})")
+_FILE: Final = re.compile(
+    r"(?P<node>.+)_(?P<side>input|output)_(?P<slot>\d{1,4})_shape_(?P<shape>(?:\d{1,18}_)*)_?"
+    r"(?P<dtype>[A-Za-z]+\d{0,3})_(?P<format>[A-Za-z]\w*)\.bin",
+    re.DOTALL,
+)
+_NUMBERED: Final = re.compile(r"-op\d+$")
+_PLAIN_TYPES: Final = {"float": "float32", "double": "float64", "half": "float16", "int": "int32", "uint": "uint32"}
+_LEVELS_UP: Final = 3
+_MOST_ENTRIES: Final = 20_000
+_MOST_DIRECTORIES: Final = 2_000
+
+
+def parse_file_name(name: str) -> NamedFile | None:
+    """Returns what the name of a file says; None where it is no tensor's."""
+    from tui_debugger.model import ReadSpec, Side  # not for the first frame, which recognises the dump
+    from tui_debugger.sources.tensor_files.source import NamedFile
+
+    found = _FILE.fullmatch(name)
+    if found is None:
+        return None
+    node = "/".join(part for part in found["node"].split("--") if part)
+    shape = tuple(int(each) for each in found["shape"].split("_") if each)
+    dtype = found["dtype"].lower().removeprefix("knumbertype")
+    dtype = _PLAIN_TYPES.get(dtype, dtype)
+    last = node.rpartition("/")[2]
+    return NamedFile(
+        node=node,
+        op_type=_NUMBERED.sub("", last) if _NUMBERED.search(last) else "",
+        side=Side.INPUT if found["side"] == "input" else Side.OUTPUT,
+        slot=int(found["slot"]),
+        spec=ReadSpec("", "raw", dtype, shape),
+    )
+
+
+def read_layout(root: Path) -> Layout:
+    """Lists the devices and iterations of a net."""
+    from tui_debugger.model import UnreadablePart
+    from tui_debugger.sources.tensor_files.layout import Layout, Unit
+
+    layout = Layout(os.fspath(root))
+
+    def miss(path: Path, why: str, rank: int | None) -> None:
+        layout.parts.append(UnreadablePart(os.path.relpath(path, root), why, rank))
+
+    def take(directory: Path, found: Sequence[str], rank: int) -> None:
+        for name in found:
+            match, path = _ITERATION.fullmatch(name), directory / name
+            if match is None:
+                continue
+            steps = layout.units.setdefault(rank, {})
+            if int(match[1]) in steps:
+                miss(path, "the same iteration as another directory", rank)
+            elif not os.path.isdir(path):  # noqa: PTH112 - never raises
+                miss(path, why_not(path, None), rank)
+            else:
+                steps[int(match[1])] = [Unit(os.fspath(path), (), directory=True)]
+
+    def names(directory: Path, rank: int | None) -> list[str]:
+        try:
+            found = os.listdir(directory)  # noqa: PTH208 - no more is wanted
+        except OSError as error:
+            miss(directory, why_not(directory, error), rank)
+            return []
+        layout.directories.append(os.fspath(directory))
+        loose = [name for name in found if _FILE.fullmatch(name)]
+        if loose:
+            miss(directory / "*.bin", f"{len(loose):,} tensors outside an iteration", rank)
+        return sorted(found, key=lambda name: (len(name), name))
+
+    inside = names(root, None)
+    take(root, inside, 0)
+    seen = set(layout.units)
+    for name in inside:
+        match = _DEVICE.fullmatch(name)
+        if match is None:
+            continue
+        rank = int(match[1])
+        if rank in seen:
+            miss(root / name, "the same device as another directory", rank)
+        else:
+            seen.add(rank)
+            take(root / name, names(root / name, rank), rank)
+    layout.units = {rank: dict(sorted(steps.items())) for rank, steps in sorted(layout.units.items()) if steps}
+    return layout
+
+
+def find_nets(path: Path) -> list[Path]:
+    """The directories of nets at, above or up to two levels below a path."""
+    start = Path(os.path.abspath(path))  # noqa: PTH100 - keeps links
+    for place in (start, *list(start.parents)[:_LEVELS_UP]):
+        if _ITERATION.fullmatch(place.name) and _holds_tensors(place):
+            return [_net_of(place.parent)]
+    if _is_net(start):
+        return [_net_of(start)]
+    below = [start / name for name in islice(_names(start), _MOST_DIRECTORIES)]
+    found = [each for each in below if _is_net(each)]
+    if not found:
+        inner = (each / name for each in below for name in islice(_names(each), 50))
+        found = [each for each in islice(inner, _MOST_DIRECTORIES) if _is_net(each)]
+    return sorted(found)
+
+
+def _net_of(directory: Path) -> Path:
+    return directory.parent if _DEVICE.fullmatch(directory.name) else directory
+
+
+def _is_net(directory: Path) -> bool:
+    """Tells whether a directory has iterations, or devices that have some."""
+    for name in _names(directory):
+        here = directory / name
+        inside = (here / inner for inner in _names(here)) if _DEVICE.fullmatch(name) else (here,)
+        if any(_ITERATION.fullmatch(each.name) and _holds_tensors(each) for each in inside):
+            return True
+    return False
+
+
+def _holds_tensors(directory: Path) -> bool:
+    return any(_FILE.fullmatch(name) for name in _names(directory))
+
+
+def _names(directory: Path) -> Iterator[str]:
+    """Names in a directory, lazily and at most so many; nothing where it cannot be listed."""
+    try:
+        with os.scandir(directory) as entries:
+            for entry in islice(entries, _MOST_ENTRIES):
+                yield entry.name
+    except OSError:
+        return
+
+
+class OldTreeReader:
+    """Dumps of MindSpore 1.1 and 1.2: see ``registry.Reader``."""
+
+    name = "MindSpore 1.1 or 1.2"
+    looked_for = LOOKED_FOR
+
+    def recognises(self, path: Path) -> Recognised | None:
+        """Returns where the net is; several nets are refused."""
+        nets = find_nets(path)
+        if len(nets) > 1:
+            return Recognised(path, Sureness.SURE, SeveralDumpsError(path, nets))
+        return Recognised(nets[0], Sureness.SURE) if nets else None
+
+    def is_dump(self, directory: Path) -> bool:
+        """Tells whether iterations, or devices, lie in it."""
+        return _is_net(directory)
+
+    def open(self, path: Path, store: DiskCache | None = None, notices: Sequence[str] = ()) -> Source:  # noqa: ARG002
+        """Opens the dump at, around or below a path; listing names costs too little to remember it."""
+        from tui_debugger.sources.tensor_files.source import FileTree, TensorFilesSource  # needs NumPy
+
+        nets = find_nets(path)
+        if len(nets) != 1:
+            raise NotADumpError("The dump is gone", where=str(path), hint="open it again")
+        tree = FileTree("MindSpore 1.1 or 1.2 dump", read_layout, parse_file_name)
+        return TensorFilesSource(nets[0], path, notices, tree)
+
+
+READER: Reader = OldTreeReader()
