@@ -123,6 +123,8 @@ DOCUMENTS = {
     "export": ["export", "PATH", "tensors", "-o", "OUT.npz"],
     "export hits": ["export", "PATH", "hits", "-o", "OUT.json"],
     "export graph": ["export", "PATH", "graph", "-o", "OUT.csv"],
+    "formats": ["formats"],
+    "formats PATH": ["formats", "PATH"],
     "steps": ["steps", "PATH"],
     "cache": ["cache"],
     "config": ["config"],

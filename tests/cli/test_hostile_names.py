@@ -49,6 +49,7 @@ LINES: dict[str, tuple[tuple[str, ...], ...]] = {
         ("PATH", "graph", "-o", "OUT.mermaid", "--around", EVIL, "--scope", EVIL),
         ("PATH", "hits", "-o", f"OUT{EVIL}"),
     ),
+    "formats": (("PATH",), (), (EVIL,), (f"PATH/{EVIL}",)),
     "steps": (("PATH",), ("PATH", "--count")),
     "cache": ((), ("clear",), (EVIL,)),
     "config": ((), ("--theme", EVIL), ("--no-config",)),

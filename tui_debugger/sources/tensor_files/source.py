@@ -177,9 +177,8 @@ class TensorFilesSource:
     @property
     def info(self) -> RunInfo:
         """The facts about the run."""
-        notices = [*self._notices, *self._layout.notices]
-        notices.append("there is no graph: nodes come from the names of files, in the order of these names")
-        return RunInfo(str(self._root), "directory of tensor files", self._root.name, notices=tuple(notices))
+        notices = (*self._notices, *self._layout.notices)
+        return RunInfo(str(self._root), "directory of tensor files", self._root.name, notices=notices)
 
     @property
     def capabilities(self) -> Capability:
