@@ -106,7 +106,7 @@ class Shows:
     limits: tuple[str, ...] = ()
 
 
-NO_EDGES: Final = "no edges: an origin is the first bad tensor in order; what it was made from is not known"
+NO_EDGES: Final = "no edges: an origin is the first bad tensor in order, unless the inputs of its node were dumped, too"
 EDGES_INFERRED: Final = (
     "edges inferred: from nesting and from what is equal; an origin is as sure as the edges that lead to it"
 )
@@ -186,6 +186,15 @@ class DescribedReader(Reader, Protocol):
         """What the layout can show and what it cannot."""
 
 
+@runtime_checkable
+class DescribedSource(Protocol):
+    """A source that says what this very dump can show, where that is less or more than its layout can."""
+
+    @property
+    def shows(self) -> Shows:
+        """What the dump can show and what it cannot."""
+
+
 READERS: Final = (
     "tui_debugger.sources.mindspore.layout:READER",
     "tui_debugger.sources.tensor_files.layout:READER",
@@ -249,7 +258,7 @@ def limits(source: Source) -> tuple[str, ...]:
     """Returns what a verdict on an open dump cannot tell; nothing of what no reader opened, such as a training."""
     from tui_debugger.sources.base import Capability  # needs NumPy, as every source does
 
-    shows = _OPENED.get(source)
+    shows = source.shows if isinstance(source, DescribedSource) else _OPENED.get(source)
     return () if shows is None else limits_of(shows, graph=Capability.GRAPH in source.capabilities)
 
 

@@ -33,6 +33,8 @@ LOOKED_FOR: Final = (
 INDEX: Final = ".metadata"
 """The index of a checkpoint of PyTorch that many ranks wrote a part of (``__0_0.distcp``)."""
 PART: Final = ".distcp"
+CONVERTED: Final = "tdbg-index.csv"
+"""The index of a step that ``tdbg convert`` wrote: see ``converted``."""
 _SHARD: Final = re.compile(r"shard-\d{1,9}-model-\d{1,9}-of-\d{1,9}\.safetensors")
 _TORCH_BIN: Final = re.compile(r"(?:pytorch_model|adapter_model|optimizer)(?:[-_]\d{1,5}(?:-of-\d{1,5})?)?\.bin")
 _BESIDE: Final = re.compile(
@@ -441,7 +443,7 @@ def _array_paths(directory: Path) -> Iterator[str]:
             with os.scandir(path) as entries:
                 for entry in islice(entries, budget):
                     budget -= 1
-                    if is_array(entry.name):
+                    if is_array(entry.name) or entry.name == CONVERTED:
                         yield entry.path
                     elif depth < _LEVELS_DEEP and not entry.name.startswith(".") and _is_directory(entry):
                         waiting.append((entry.path, depth + 1))

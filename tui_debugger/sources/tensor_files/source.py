@@ -13,7 +13,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from pathlib import Path
@@ -42,11 +42,25 @@ from tui_debugger.model import (
 )
 from tui_debugger.notes import NO_NOTES, RunNotes
 from tui_debugger.opener import GRAPH_LIMIT, read_regular, why_not
-from tui_debugger.sources.base import Capability, Changes, Columns, Names, TensorPlaces, TensorTable, file_states
+from tui_debugger.sources.base import (
+    Capability,
+    Changes,
+    Columns,
+    Names,
+    TensorFlag,
+    TensorPlaces,
+    TensorTable,
+    file_states,
+)
+from tui_debugger.sources.registry import Has, Order, Shows, shows_of
 from tui_debugger.sources.tensor_files.contents import Held, held_by, holds_several, is_whole
+from tui_debugger.sources.tensor_files.converted import NAME as INDEX_OF_STEP
+from tui_debugger.sources.tensor_files.converted import IndexedTensor, is_index
+from tui_debugger.sources.tensor_files.converted import read_index as read_indexed
 from tui_debugger.sources.tensor_files.layout import (
     INDEX,
     PART,
+    READER,
     Unit,
     is_array,
     is_beside,
@@ -76,20 +90,31 @@ _YOUNG_NS: Final = 5 * 10**9
 """A file that changed more recently than this may change again within one tick of the clock."""
 _PROGRESS_EVERY: Final = 1024
 _WATCHED: Final = 16
+_SHOWS: Final = shows_of(READER)
 
+_Name = tuple[str, str]
+"""Graph and name of a node."""
 _State = tuple[tuple[str, int, int], ...]
 """Path, modification time and size of all that a listing depends on."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """One array: its node's name, its side and slot, its file, and how it is read from that."""
+    """One array: its node's name, its side and slot, its file, and how it is read from that.
+
+    ``row`` is what an index of ``tdbg convert`` says of it.
+    """
 
     node: str
     side: Side
     slot: int
     path: str
     spec: ReadSpec
+    row: IndexedTensor | None = None
+
+    @property
+    def name(self) -> _Name:
+        return (self.row.graph if self.row is not None else GRAPH, self.node)
 
 
 @dataclass(slots=True)
@@ -113,10 +138,22 @@ class StepTable(Columns):
     """The arrays of one step. See ``base.TensorTable``."""
 
     def __init__(
-        self, places: TensorPlaces, files: Names, file: Int32, kinds: tuple[ReadSpec, ...], kind: Int32
+        self,
+        places: TensorPlaces,
+        files: Names,
+        file: Int32,
+        kinds: tuple[ReadSpec, ...],
+        kind: Int32,
+        *,
+        rows: Sequence[IndexedTensor] = (),
     ) -> None:
-        """``files`` are distinct paths, ``kinds`` distinct specs without one; ``file`` and ``kind`` tell each row's."""
-        super().__init__(places, np.zeros(len(file), np.int64))
+        """``files`` are distinct paths, ``kinds`` distinct specs without one; ``file`` and ``kind`` tell each row's.
+
+        ``rows`` are those of an index; without one there are none.
+        """
+        when = np.array([row.timestamp for row in rows], np.int64) if rows else np.zeros(len(file), np.int64)
+        super().__init__(places, when)
+        self._rows = {number: row for number, row in enumerate(rows) if row.marks & TensorFlag.STAT_ONLY}
         self._files, self._file, self._kinds, self._kind = files, file, kinds, kind
 
     def spec(self, index: int) -> ReadSpec:
@@ -134,7 +171,8 @@ class StepTable(Columns):
         """Names the files, the keys in them, and what they are of."""
         hasher = blake2b(b"\0".join(self._files), digest_size=16)
         hasher.update(repr(self._kinds).encode("utf-8", "surrogateescape"))
-        for column in (self._file, self._kind, self.side, self.slot):
+        hasher.update(repr(list(self._rows.items())).encode("utf-8", "surrogateescape"))
+        for column in (self._file, self._kind, self.side, self.slot, self.round):
             hasher.update(np.ascontiguousarray(column).data)
         return hasher.digest()
 
@@ -144,13 +182,15 @@ class StepTable(Columns):
         sizes, times = file_states(self._files[number] for number in used.tolist())
         return sizes[of], times[of]
 
-    def recorded(self, index: int) -> TensorStats | None:  # noqa: ARG002 - see base.TensorTable
-        """Nothing: there are values only."""
-        return None
+    def recorded(self, index: int) -> TensorStats | None:
+        """The statistics of a tensor whose values were not dumped, from an index; else there are values only."""
+        row = self._rows.get(index)
+        return None if row is None else row.stats
 
-    def recorded_meta(self, index: int) -> tuple[str, tuple[int, ...]] | None:  # noqa: ARG002 - as above
-        """Nothing."""
-        return None
+    def recorded_meta(self, index: int) -> tuple[str, tuple[int, ...]] | None:
+        """Its type and shape, likewise."""
+        row = self._rows.get(index)
+        return None if row is None or row.shape is None else (row.dtype, row.shape)
 
 
 class TensorFilesSource:
@@ -169,7 +209,8 @@ class TensorFilesSource:
         self._layout = read_layout(root)
         self._empty = build_table(())
         self._nodes: dict[int, NodeTable] = {}
-        self._rows: dict[int, dict[str, int]] = {}
+        self._rows: dict[int, dict[_Name, int]] = {}
+        self._categories: dict[int, dict[int, int]] = {}
         self._listings: dict[tuple[int, int], _Listing] = {}
         self._tables: dict[tuple[int, int], StepTable] = {}
         self._grew = False
@@ -179,6 +220,24 @@ class TensorFilesSource:
         """The facts about the run."""
         notices = (*self._notices, *self._layout.notices)
         return RunInfo(str(self._root), "directory of tensor files", self._root.name, notices=notices)
+
+    @property
+    def shows(self) -> Shows:
+        """What the layout shows; an index of ``tdbg convert`` also tells the order, and where statistics are all."""
+        if not any(is_index(unit.path) for unit in self._first_units()):
+            return _SHOWS
+        with self._lock:
+            tables = list(self._tables.values())
+        valued = not tables or any(bool((table.flags & int(TensorFlag.STAT_ONLY) == 0).any()) for table in tables)
+        return replace(
+            _SHOWS,
+            order=Order.EXECUTION,
+            statistics=Has.SOME,
+            values=Has.SOME if valued else Has.NO,
+        )
+
+    def _first_units(self) -> Sequence[Unit]:
+        return next((units for steps in self._layout.units.values() for units in steps.values()), [])
 
     @property
     def capabilities(self) -> Capability:
@@ -318,28 +377,48 @@ class TensorFilesSource:
         """The table of a listing; unknown nodes are appended."""
         rows = self._rows.setdefault(rank, {})
         nodes = self._nodes.get(rank, self._empty)
-        outputs: dict[str, int] = {}
+        outputs: dict[_Name, int] = {}
+        first: dict[_Name, _Found] = {}
         for each in listing.arrays:
-            outputs[each.node] = max(outputs.get(each.node, 1), each.slot + 1 if each.side is Side.OUTPUT else 1)
-        fresh = [_file_node(name, count) for name, count in outputs.items() if name not in rows]
+            name = each.name
+            first.setdefault(name, each)
+            outputs[name] = max(outputs.get(name, 1), each.slot + 1 if each.side is Side.OUTPUT else 1)
+        fresh = {name: _file_node(first[name], count) for name, count in outputs.items() if name not in rows}
         if fresh:
             self._grew = self._grew or rank in self._nodes
-            nodes, numbers = append_nodes(nodes, fresh)
-            rows.update(zip((node.name for node in fresh), numbers.tolist(), strict=True))
+            nodes, numbers = append_nodes(nodes, fresh.values())
+            rows.update(zip(fresh, numbers.tolist(), strict=True))
+            nodes = self._with_categories(rank, nodes, {rows[name]: first[name].row for name in fresh})
         self._nodes[rank] = nodes
-        of = np.array([rows[each.node] for each in listing.arrays], np.int32)
+        of = np.array([rows[each.name] for each in listing.arrays], np.int32)
         side = np.array([int(each.side) for each in listing.arrays], np.uint8)
         slot = np.array([each.slot for each in listing.arrays], np.int16)
+        indexed = [each.row for each in listing.arrays if each.row is not None]
+        whole = bool(indexed) and len(indexed) == len(listing.arrays)
+        flags = np.array([each.row.marks if each.row is not None else 0 for each in listing.arrays], np.uint8)
+        rounds = np.array([each.row.round if each.row is not None else 0 for each in listing.arrays], np.uint16)
+        # An index stands in the order in which tensors were made; names have no other order than their own.
         order = nodes.order[of] if len(of) else of
-        by = np.lexsort((slot, side, order))
+        by = np.arange(len(of)) if whole else np.lexsort((rounds, slot, side, order))
         paths = list(dict.fromkeys(each.path for each in listing.arrays))
         kinds = tuple(dict.fromkeys(each.spec for each in listing.arrays))
         path_numbers = {path: number for number, path in enumerate(paths)}
         kind_numbers = {kind: number for number, kind in enumerate(kinds)}
         file = np.array([path_numbers[each.path] for each in listing.arrays], np.int32)
         kind = np.array([kind_numbers[each.spec] for each in listing.arrays], np.int32)
-        places = TensorPlaces(of[by], side[by], slot[by], np.zeros(len(by), np.uint8))
-        return StepTable(places, Names.of([os.fsencode(path) for path in paths]), file[by], kinds, kind[by])
+        places = TensorPlaces(of[by], side[by], slot[by], flags[by], rounds[by])
+        files = Names.of([os.fsencode(path) for path in paths])
+        return StepTable(places, files, file[by], kinds, kind[by], rows=indexed if whole else ())
+
+    def _with_categories(self, rank: int, nodes: NodeTable, fresh: Mapping[int, IndexedTensor | None]) -> NodeTable:
+        """Gives nodes the categories that an index says."""
+        known = self._categories.setdefault(rank, {})
+        known.update({row: int(said.category) for row, said in fresh.items() if said is not None})
+        if not known:
+            return nodes
+        category = nodes.category.copy()
+        category[list(known)] = list(known.values())
+        return replace(nodes, category=category)
 
 
 def node_of(scope: Sequence[str], key: str | None = None) -> tuple[str, Side, int]:
@@ -370,7 +449,10 @@ def _is_parameter(name: str) -> bool:
     return not _GRADIENT.search(name) and parameter_by_name(name) is not Category.PARAMETER
 
 
-def _file_node(name: str, outputs: int) -> FileNode:
+def _file_node(found: _Found, outputs: int) -> FileNode:
+    name, row = found.node, found.row
+    if row is not None:
+        return FileNode(row.graph, ROOT, name, row.path, row.type, outputs)
     path = name.replace(".", "/")
     if _is_parameter(name):
         return FileNode(GRAPH, ROOT, name, path, PARAMETER, outputs)
@@ -396,7 +478,7 @@ class _Lister:
 
     def __init__(self, root: Path, rank: int, step: int, progress: ProgressFn) -> None:
         self._root, self._rank, self._step, self._progress = root, rank, step, progress
-        self._found: dict[tuple[str, Side, int], _Found] = {}
+        self._found: dict[tuple[object, ...], _Found] = {}
         self._parts: list[UnreadablePart] = []
         self._state: list[str] = []
         self._visited: set[tuple[int, int]] = set()
@@ -421,7 +503,7 @@ class _Lister:
             self._miss(self._first or str(self._root), f"no array in step {self._step}")
         names = blake2b(digest_size=16)
         for each in arrays:
-            names.update(os.fsencode(f"{each.path}\0{each.spec}\0"))
+            names.update(f"{each.path}\0{each.spec}\0{each.row}\0".encode("utf-8", "surrogateescape"))
         for part in self._parts:
             names.update(os.fsencode(f"{part.where}\0{part.why}\0"))
         return _Listing(arrays, self._parts, state, names.digest())
@@ -437,6 +519,9 @@ class _Lister:
                 found = sorted(entries, key=lambda entry: natural(entry.name))
         except OSError as error:
             self._miss(path, why_not(path, error))
+            return
+        if is_index(path):
+            self._indexed(path)
             return
         self._read_order(path, {entry.name for entry in found})
         for entry in found:
@@ -455,6 +540,25 @@ class _Lister:
                 self._miss(entry.path, "a file that cannot be read yet")
             elif entry.is_symlink() and not os.path.exists(entry.path):  # noqa: PTH110 - never raises
                 self._miss(entry.path, why_not(entry.path))
+
+    def _indexed(self, path: str) -> None:
+        """Takes in what an index of ``tdbg convert`` lists: nothing else of the directory is looked at."""
+        index = f"{path}/{INDEX_OF_STEP}"
+        self._state.append(index)
+        try:
+            for number, row in enumerate(read_indexed(path)):
+                if number % _PROGRESS_EVERY == 0:
+                    self._progress(Progress(number, 0, f"listing step {self._step}"))
+                where = f"{path}/{row.file}" if row.file else index
+                at = (row.graph, row.node, row.side, row.slot, row.round)
+                if row.error:
+                    self._miss(f"{path}/{row.node}", f"not converted: {row.error}")
+                elif at in self._found:
+                    self._miss(index, f"two rows of one tensor: {row.node}")
+                else:
+                    self._found[at] = _Found(row.node, row.side, row.slot, where, ReadSpec(""), row)
+        except (OSError, ValueError) as error:
+            self._miss(index, why_not(index, error) if isinstance(error, OSError) else str(error))
 
     def _file(self, path: str, scope: tuple[str, ...]) -> None:
         self._done += 1
