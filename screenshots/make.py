@@ -90,6 +90,11 @@ async def relations(screen: Driver) -> None:
     await opened_by(screen, "L")
 
 
+async def sketch(screen: Driver) -> None:
+    """The graph around the logarithm, two hops each way."""
+    await opened_by(screen, "L", "s")
+
+
 async def trend(screen: Driver) -> None:
     """The division's output over the steps."""
     await to_output(screen)
@@ -142,6 +147,7 @@ SCENES: tuple[tuple[str, tuple[int, int], Scene], ...] = (
     ("origin", (150, 34), origin),
     ("explain", (110, 30), explain),
     ("relations", (160, 30), relations),
+    ("sketch", (110, 24), sketch),
     ("trend", (150, 40), trend),
     ("compare", (200, 40), compare),
     ("distribution", (130, 34), distribution),

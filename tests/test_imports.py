@@ -183,7 +183,8 @@ def test_one_file_of_the_screen_starts_threads() -> None:
         and {"threading", "concurrent", "multiprocessing"}
         & {part.partition(".")[0] for part in [getattr(node, "module", None) or "", *(a.name for a in node.names)]}
     }
-    assert starts == {"tui_debugger.tui.work"}
+    waits_for_the_shell = "tui_debugger.tui.job_control"
+    assert starts == {"tui_debugger.tui.work", waits_for_the_shell}
 
 
 @pytest.mark.parametrize("package", ["api", "cache", "live.client", "live.server"])

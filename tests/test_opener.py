@@ -29,6 +29,7 @@ ELSEWHERE = {
     "session/watchpoints.py:WatchpointStore": "the user's own watchpoints",
     "session/watchpoints.py:read_watch_file": "a file of watchpoints that the user names: may be a pipe on purpose",
     "session/export_files.py": "files that an export makes",
+    "tui/job_control.py:stand_in_has_stopped": "/proc",
     "cli/completion.py": "a file that comes with the package",
     "cli/config.py:_init": "a new configuration",
     "cli/dump_config.py:_save": "a new configuration of a recorder",
@@ -36,6 +37,7 @@ ELSEWHERE = {
     "text/writer.py:open_streams": "/dev/null, for a stream that the process was not given",
     "text/writer.py:abandon": "/dev/null, for an output that is gone",
     "stats/archive.py:FileBytes": "reads and maps what is open",
+    "stats/archive.py:MemberFile": "maps a temporary file of its own",
     "stats/archive.py:temporary_array": "maps a temporary file of its own",
 }
 NAMES = {"read_text", "read_bytes", "memmap", "fromfile", "genfromtxt", "loadtxt", "mmap", "FileIO"}

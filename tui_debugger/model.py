@@ -165,6 +165,11 @@ class TensorStats:
         return self.pos_inf + self.neg_inf
 
     @property
+    def counted(self) -> bool:
+        """False where a dump recorded less: of a count only whether there are such elements, or nothing."""
+        return self.zero + self.negative + self.positive == self.finite
+
+    @property
     def bad(self) -> bool:
         """True if any element is NaN or infinite."""
         return bool(self.nan or self.pos_inf or self.neg_inf)

@@ -103,6 +103,16 @@ class TestTensorFiles(SourceConformance):
         source.close()
 
 
+class TestLogs(SourceConformance):
+    """Logs with statistics or hashes only."""
+
+    @pytest.fixture(params=["torchtitan-numerics/bad", "pytorch-debugmode/bad", "te-logs"])
+    def source(self, request: pytest.FixtureRequest, dumps: Callable[[str], Path]) -> Iterator[Source]:
+        name, _, below = request.param.partition("/")
+        with closing(open_source(dumps(name) / below)) as source:
+            yield source
+
+
 class TestMemory(SourceConformance):
     @pytest.fixture
     def source(self) -> Iterator[Source]:

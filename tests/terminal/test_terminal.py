@@ -51,7 +51,7 @@ def test_a_tour_at_80x24(dumps: Callable[[str], Path]) -> None:
         assert hits(screen) == list(names)
         terminal.send("enter")
         terminal.send("2")
-        terminal.wait_for("self.log(self.energy(self.abs(x)")
+        terminal.wait_for("e = self.log(self.energy(self.abs(x")
         terminal.send("5")
         terminal.wait_for(lambda text: "out" in text and "float32" in text)
         terminal.send("?")

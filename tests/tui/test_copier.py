@@ -28,7 +28,10 @@ async def copied(screen: Driver, keys: str) -> str:
 async def test_each_pane_hands_out_what_is_under_its_cursor(open_screen: OpenScreen) -> None:
     async with open_screen(NAN, step=0) as screen:
         assert await copied(screen, "n") == LOG
-        assert await copied(screen, "4") == f"step 3  node {LOG}  slot out:0  hit TO  set → actual -Inf 1 of 4"
+        assert (
+            await copied(screen, "4")
+            == f"step 3  node {LOG}  slot out:0  hit tensor overflow  set → actual -Inf 1 of 4"
+        )
         tensor = await copied(screen, "5 g")
         assert tensor.startswith(f"{LOG}  io in  slot 0  shape 4  dtype float32")
         assert "min 0  max 99.547" in tensor

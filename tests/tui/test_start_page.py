@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +33,8 @@ from tui_debugger.tui.settings import apply
 from tui_debugger.tui.start_page import StartPage
 
 SIZES = [(80, 24), (120, 40), (200, 50)]
-FOUND = LastVerdict("Begins at step 3: Log-op381, -Inf 1 of 4", "finding", 1, time.time())
-CLEAN = LastVerdict("Clean: 30 tensors of steps 0–2 looked at", "clean", 0, time.time())
+FOUND = LastVerdict("Begins at step 3: Log-op381, -Inf 1 of 4", "finding", 1, 0.0)
+CLEAN = LastVerdict("Clean: 30 tensors of steps 0–2 looked at", "clean", 0, 0.0)
 
 
 class Page:
@@ -109,9 +110,9 @@ def runs(tmp_path: Path, dumps: Callable[[str], Path]) -> Path:
     write_dump(tmp_path / "elsewhere", ranks=(0, 1))
     recent = RecentDumps()
     recent.opened(str(tmp_path / "elsewhere"))
-    recent.judged(str(tmp_path / "elsewhere"), CLEAN)
+    recent.judged(str(tmp_path / "elsewhere"), replace(CLEAN, when=time.time()))
     recent.opened(str(tmp_path / "runs/sick/nan"))
-    recent.judged(str(tmp_path / "runs/sick/nan"), FOUND)
+    recent.judged(str(tmp_path / "runs/sick/nan"), replace(FOUND, when=time.time()))
     return tmp_path / "runs"
 
 

@@ -161,10 +161,14 @@ def compared(name: str, value: float, params: dict[str, float | bool], record: R
 def actual_value(quantity: str, params: dict[str, float | bool], record: Record) -> float | None:
     """None where it is not known, or NaN: that never hits."""
     stats = record.stats
-    if stats is None or stats.minimum is None or stats.maximum is None:
+    if stats is None:
         return None
     value: float | None = None
-    if quantity == "abs_mean_update_ratio" and record.change is not None:
+    if quantity in NEEDED:
+        value = getattr(stats, NEEDED[quantity])
+    elif stats.minimum is None or stats.maximum is None:
+        return None
+    elif quantity == "abs_mean_update_ratio" and record.change is not None:
         difference, before = record.change.mean_abs_difference, record.change.mean_abs_previous + params["epsilon"]
         value = difference / before if before else difference * math.inf
     elif quantity == "range_percentage" and bounds(params) in record.ranges:
@@ -173,8 +177,6 @@ def actual_value(quantity: str, params: dict[str, float | bool], record: Record)
         value = stats.maximum - stats.minimum
     elif quantity == "zero_percentage":
         value = 100.0 * stats.zero / stats.count
-    elif quantity in NEEDED:
-        value = getattr(stats, NEEDED[quantity])
     return None if value is None or math.isnan(value) else value
 
 
@@ -189,7 +191,7 @@ def incomplete(params: dict[str, float | bool], record: Record) -> bool:
     deciding = {quantity for quantity, _, sign in (name.rpartition("_") for name in params) if sign in INEQUALITIES}
     if not deciding or stats is None or stats.count == stats.nan + stats.pos_inf + stats.neg_inf:
         return False
-    if stats.minimum is None or stats.maximum is None:
+    if deciding - NEEDED.keys() and (stats.minimum is None or stats.maximum is None):
         return True
     bounded = "range_start_inclusive" in params or "range_end_inclusive" in params
     if "range_percentage" in deciding and bounded and bounds(params) not in record.ranges:

@@ -294,11 +294,13 @@ class TestErrorsInsteadOfValues:
 
     def test_what_a_statistics_file_does_not_hold_cannot_be_judged(self) -> None:
         recorded = dataclasses.replace(measure_stats(np.array([1.0, 2.0]))[0], abs_mean=None, variance=None)
-        record = Record(None, recorded, need=needs(watch("TL", {"abs_mean_gt": 5, "max_gt": 5})))
-        missing = evaluate(watch("TL", {"abs_mean_gt": 5, "max_gt": 5}), record, first_step=False)
+        record = Record(None, recorded, need=needs(watch("TL", {"abs_mean_gt": 1.55, "max_gt": 5})))
+        missing = evaluate(watch("TL", {"abs_mean_gt": 1.55, "max_gt": 5}), record, first_step=False)
         assert missing is not None
         assert (missing.verdict, missing.error) == (Verdict.CANNOT_JUDGE, ErrorBits.NO_VALUE)
-        known = evaluate(watch("TL", {"abs_mean_gt": 5, "max_gt": 1}), record, first_step=False)
+        beyond_the_maximum = evaluate(watch("TL", {"abs_mean_gt": 5, "max_gt": 5}), record, first_step=False)
+        assert beyond_the_maximum is None
+        known = evaluate(watch("TL", {"abs_mean_gt": 1.55, "max_gt": 1}), record, first_step=False)
         assert known is not None
         assert known.verdict is Verdict.FINDING
         assert evaluate(watch("TL", {"max_gt": 5}), record, first_step=False) is None

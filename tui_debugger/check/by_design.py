@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from tui_debugger.check.hits import HitList, StepHits
 from tui_debugger.check.measure import Measurements
-from tui_debugger.graph.categories import plain_type
+from tui_debugger.graph.categories import BACKWARD, PARAMETER_GRADIENTS, plain_type
 from tui_debugger.graph.table import NodeTable, real_consumers, real_inputs
 from tui_debugger.model import PARAMETERS, Category, ProgressFn, Side, TensorMeta, TensorStats, Verdict, no_progress
 from tui_debugger.stats.records import Record, RequiredStats
@@ -65,7 +65,8 @@ _MOVING: Final = """
     unbind unstack triu tril flip roll transposeview reshapeview transposeext splittensor
 """
 _MASKING: Final = """
-    maskedfill maskedfilltensor maskedfillscalar inplacemaskedfill inplacemaskedfillscalar inplacemaskedfilltensor
+    setitem maskedfill maskedfilltensor maskedfillscalar
+    inplacemaskedfill inplacemaskedfillscalar inplacemaskedfilltensor
 """
 OPERATORS: Final = _table(
     (_MASKING, Operands((0,), (2,))),
@@ -128,6 +129,7 @@ class Contents:
         count: all elements; 0 when nobody says.
         peak: largest finite magnitude; None when nobody says.
         largest: largest number that its type holds; None when nobody says.
+        counted: the elements were counted; else only whether there are some of a kind is known.
     """
 
     nan: int = 0
@@ -136,6 +138,7 @@ class Contents:
     count: int = 0
     peak: float | None = None
     largest: float | None = None
+    counted: bool = True
 
     @property
     def infinite(self) -> bool:
@@ -291,7 +294,7 @@ class Designs:
         found: set[str] = set()
         for consumer, position in dict.fromkeys(real_consumers(self._nodes, row, slot)):
             op_type = self._nodes.op_type(consumer)
-            if plain_type(op_type) in _READS_NO_VALUES:
+            if plain_type(op_type) in _READS_NO_VALUES or _is_backward(op_type):
                 continue
             outputs = {at: self._contents(consumer, at) for at in range(max(int(self._nodes.outputs[consumer]), 1))}
             known = {at: contents for at, contents in outputs.items() if contents is not None}
@@ -308,6 +311,11 @@ class Designs:
                     return frozenset()
                 found |= further
         return frozenset(found)
+
+
+def _is_backward(op_type: str) -> bool:
+    """Tells whether a node is the backward of another one, which is made of what its forward made."""
+    return op_type.endswith(BACKWARD) or op_type in PARAMETER_GRADIENTS
 
 
 def _infinite(contents: Contents | None) -> bool:
@@ -331,6 +339,8 @@ def _only_moves(kind: str, given: Sequence[Contents | None], out: Contents) -> b
     known = [each for each in given if each is not None]
     if not _has_signs(out, known):
         return False
+    if not all(each.counted for each in (out, *known)):
+        return True
     if kind in _REPEATS or out.count > sum(each.count for each in known):
         return True
     return all(
@@ -349,6 +359,8 @@ def _adds_none(kind: str, given: Sequence[Contents | None], out: Contents) -> bo
     one of them or more, up to all together: it adds none where its finite inputs are too small to overflow.
     """
     infinite = [each for each in given if each is not None and each.infinite]
+    if not all(each.counted for each in (out, *infinite)):  # a mask, and an overflow beside it that nobody can tell
+        return kind not in _PRODUCTS and _has_signs(out, infinite)
     if not out.count or not all(each.count for each in infinite):
         return False
     shares = [Fraction(each.positive + each.negative, each.count) for each in infinite]
@@ -366,10 +378,19 @@ def _adds_none(kind: str, given: Sequence[Contents | None], out: Contents) -> bo
 
 
 class StepDesigns(Designs):
-    """``Designs`` of a step of which there are files."""
+    """``Designs`` of a step of which there are files: of one round of its nodes, or of all of them together."""
 
-    def __init__(self, measurements: Measurements, step: int, progress: ProgressFn = no_progress) -> None:
+    def __init__(
+        self,
+        measurements: Measurements,
+        step: int,
+        progress: ProgressFn = no_progress,
+        round: int = 0,  # noqa: A002 - see TensorKey
+    ) -> None:
+        """``round`` 0: all rounds."""
         super().__init__(measurements.flow.nodes, self._held)
+        self._round = round
+        self._rounds: dict[int, StepDesigns] = {round: self}
         self._measurements = measurements
         self._flow = measurements.flow
         self._step = step
@@ -385,8 +406,15 @@ class StepDesigns(Designs):
         only = ((records["pos_inf"] > 0) | (records["neg_inf"] > 0)) & (records["nan"] == 0) & (table.node >= 0)
         found = np.zeros(len(table), np.bool_)
         for at in np.flatnonzero(only).tolist():
-            found[at] = self.intended_at(int(table.node[at]), Side(int(table.side[at])), int(table.slot[at]))
+            designs = self.of_round(int(table.round[at]))
+            found[at] = designs.intended_at(int(table.node[at]), Side(int(table.side[at])), int(table.slot[at]))
         return found
+
+    def of_round(self, round: int) -> StepDesigns:  # noqa: A002 - see TensorKey
+        """The same of one round: a mask of one micro-batch is none of another one, in which there may be NaN."""
+        if round not in self._rounds:
+            self._rounds[round] = StepDesigns(self._measurements, self._step, self._progress, round)
+        return self._rounds[round]
 
     def intended_at(self, row: int, side: Side, slot: int) -> bool:
         """``intended`` of an input or output of a node."""
@@ -407,7 +435,8 @@ class StepDesigns(Designs):
         rows = hits.records.rows
         only = ((rows["pos_inf"] > 0) | (rows["neg_inf"] > 0)) & (rows["nan"] == 0)
         for at in np.flatnonzero(only).tolist():
-            types = self.absorbed_at(int(hits.node[at]), Side(int(hits.side[at])), int(hits.slot[at]))
+            designs = self.of_round(int(hits.round[at]))
+            types = designs.absorbed_at(int(hits.node[at]), Side(int(hits.side[at])), int(hits.slot[at]))
             if types:
                 mark(hits, at, types)
         return len(hits.designed)
@@ -466,10 +495,13 @@ class StepDesigns(Designs):
         table = self._flow.table(step)
         rows = table.of_node(row, every=True)
         rows = rows[(table.side[rows] == int(side)) & (table.slot[rows] == slot)]
+        if self._round and step == self._step:
+            mine = rows[np.isin(table.round[rows], (0, self._round))]
+            rows = mine if len(mine) else rows
         return [self._record(int(at), step) for at in rows]
 
     def _file(self, row: int, side: Side, slot: int) -> Contents | None:
-        """Returns what was dumped as an input or output, all its rounds together."""
+        """Returns what was dumped as an input or output; of all rounds, or where this one has none: together."""
         found = [contents_of(each) for each in self._records_of(self._step, row, side, slot)]
         known = [each for each in found if each is not None]
         if not known or len(known) < len(found):
@@ -484,6 +516,7 @@ class StepDesigns(Designs):
             sum(each.count for each in known),
             max(peaks) if len(peaks) == len(known) else None,
             known[0].largest,
+            all(each.counted for each in known),
         )
 
     def _record(self, index: int, step: int) -> Record | None:
@@ -508,7 +541,7 @@ def contents_of(record: Record | None) -> Contents | None:
 def contents_of_stats(stats: TensorStats, dtype: str) -> Contents:
     """Returns what statistics say."""
     peak = max(abs(stats.minimum or 0.0), abs(stats.maximum or 0.0))
-    return Contents(stats.nan, stats.pos_inf, stats.neg_inf, stats.count, peak, _largest(dtype))
+    return Contents(stats.nan, stats.pos_inf, stats.neg_inf, stats.count, peak, _largest(dtype), stats.counted)
 
 
 def _largest(dtype: str) -> float | None:

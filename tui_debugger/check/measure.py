@@ -29,6 +29,7 @@ from tui_debugger.stats.records import (
     Specs,
     State,
     derive,
+    derive_ranges,
 )
 from tui_debugger.stats.scan import Meanwhile, no_other_work, scan
 from tui_debugger.stats.workers import Workers
@@ -340,7 +341,9 @@ class Measurements:
         for need, rows in wants.of_step(step):
             derive(kept.records, need, rows[~valueless[rows]])
             open_rows = rows[~kept.records.covers(need, rows)]
-            self._put_recorded(kept, step, open_rows[valueless[open_rows]], need)
+            recorded = open_rows[valueless[open_rows]]
+            self._put_recorded(kept, step, recorded, need)
+            derive_ranges(kept.records, need, recorded)
             open_rows = open_rows[~valueless[open_rows]]
             if len(open_rows):
                 # How much a tensor changed costs nothing beside whether it did, and answers more questions later.
@@ -408,7 +411,7 @@ def _recorded(table: TensorTable, index: int, need: RequiredStats, *, first_step
     if stats is None and int(table.flags[index]) & int(TensorFlag.UNKNOWN):
         return Record(None, None, error="the training did not send it", need=need)
     if stats is None:
-        return Record(None, None, error="only a statistics row was dumped, and it cannot be read", need=need)
+        return Record(None, None, error="the dump has no values of it, and no statistics that can be read", need=need)
     described = table.recorded_meta(index)
     meta = TensorMeta(described[0], described[1], 0) if described else None
     previous = "no value" if need.previous and not first_step else "none"

@@ -260,7 +260,7 @@ class Examiner:
             return False
         if at.step not in self._designs:
             self._designs[at.step] = StepDesigns(self.measurements, at.step)
-        return self._designs[at.step].intended_at(at.row, at.side, at.slot)
+        return self._designs[at.step].of_round(at.round).intended_at(at.row, at.side, at.slot)
 
     def _is_designed(self, provenances: Provenances, hit: Hit) -> bool:
         key = hit.key

@@ -233,6 +233,8 @@ class Provenances:
     def _left_out(self, row: int, slots: set[int]) -> set[int]:
         """Returns further slots that a node without a graph has: below dumped ones, by its type, in the run before."""
         found = set(range(max(slots)))
+        if int(self.flow.nodes.flags[row]) & NodeFlag.PARTIAL:
+            found.add(max(slots) + 1)
         if self.flow.nodes.op_type(row) in _OF_TWO:
             found |= {0, 1}
         run = self.flow.previous_run(row, self.step, self._round)

@@ -116,15 +116,14 @@ def _explained(arguments: argparse.Namespace) -> tuple[list[Guidance], bool, Uns
     from tui_debugger.diagnose.explain.explain import explain, known_hit
     from tui_debugger.graph.search import NodeQuery
     from tui_debugger.model import Verdict
-    from tui_debugger.session.naming import find_node
+    from tui_debugger.session.naming import find_in
 
     given = given_watchpoints(arguments)
     with progress_bar() as bar, interruptible(bar) as progress:
         session = open_session(arguments.path, arguments, progress)
         pairs = pairs_of(session, arguments)
         ranks = sorted({rank for rank, _ in pairs})
-        tables = {rank: session.nodes(rank, progress) for rank in ranks}
-        found = find_node(tables, {rank: session.in_scope(rank) for rank in ranks}, arguments.node)
+        found = find_in(session, ranks, arguments.node, progress)
         # Only this node is judged: what surrounds it is measured, and need not be found wrong for that.
         exactly = re.escape(found.node)
         session.restrict(

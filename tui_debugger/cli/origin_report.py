@@ -49,7 +49,7 @@ from tui_debugger.diagnose.origin.upstream import Ending, with_nearest
 from tui_debugger.diagnose.origin.upstream import Path as OriginPath
 from tui_debugger.errors import TdbgError
 from tui_debugger.model import ProgressFn, Watchpoint
-from tui_debugger.session.naming import find_node, no_such_tensor
+from tui_debugger.session.naming import find_in, no_such_tensor
 from tui_debugger.text.clean import clean
 from tui_debugger.text.numbers import brief, named, plural
 from tui_debugger.text.rows import coverage_row, key_row, part_rows, watch_row
@@ -426,8 +426,7 @@ def _find(
     session: Session, arguments: argparse.Namespace, watchpoints: Sequence[Watchpoint], progress: ProgressFn
 ) -> tuple[OriginPath, Looked]:
     ranks = chosen(arguments.rank, session.ranks(), "rank")
-    tables = {rank: session.nodes(rank, progress) for rank in ranks}
-    found = find_node(tables, {rank: session.in_scope(rank) for rank in ranks}, arguments.start)
+    found = find_in(session, ranks, arguments.start, progress)
     pairs = [pair for pair in pairs_of(session, arguments) if pair[0] in found.rows]
     path, looked = retry_when_renumbered(lambda: _first_bad(session, found, pairs, watchpoints, progress))
     if path.ending is not Ending.CLEAN:

@@ -190,14 +190,13 @@ def _tensor(session: Session, arguments: argparse.Namespace, progress: ProgressF
     Raises:
         TdbgError: there is none.
     """
-    from tui_debugger.session.naming import find_node, no_such_tensor
+    from tui_debugger.session.naming import find_in, no_such_tensor
 
     focus_rank, focus_step = session.source.focus
     ranks = chosen(arguments.rank, session.ranks(), "rank")
     if arguments.rank is None and focus_rank is not None:
         ranks = [focus_rank]
-    tables = {rank: session.nodes(rank, progress) for rank in ranks}
-    found = find_node(tables, {rank: session.in_scope(rank) for rank in ranks}, arguments.node)
+    found = find_in(session, ranks, arguments.node, progress)
     rank = min(found.rows)
     asked = chosen(arguments.step, session.steps(rank), "step")
     steps = [step for step in session.steps(rank) if step in asked]

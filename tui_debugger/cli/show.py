@@ -106,12 +106,11 @@ def _shown(arguments: argparse.Namespace) -> int:
     with progress_bar() as bar, interruptible(bar) as progress:
         from tui_debugger.cli import show_report
         from tui_debugger.cli.show_report import ShowOptions, canvas, distributions_of, look, print_spreads
-        from tui_debugger.session.naming import find_node
+        from tui_debugger.session.naming import find_in
 
         session = open_session(arguments.path, arguments, progress)
         ranks = _ranks(session, arguments)
-        tables = {rank: session.nodes(rank, progress) for rank in ranks}
-        found = find_node(tables, {rank: session.in_scope(rank) for rank in ranks}, arguments.node)
+        found = find_in(session, ranks, arguments.node, progress)
         pairs = _pairs(session, found, arguments)
         one = arguments.step is None or len({step for _, step in pairs}) == 1
         lines = not (arguments.stat or arguments.distribution)

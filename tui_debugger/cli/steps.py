@@ -184,7 +184,12 @@ def _count(session: Session, pairs: Sequence[tuple[int, int]], progress: Progres
 
 
 def _of(run: _Run, tensors: dict[_Place, int]) -> int:
-    return tensors.get((run.rank, run.step, run.root_graph, run.round), 0) if run.has_data else 0
+    if not run.has_data:
+        return 0
+    place = run.rank, run.step, run.root_graph
+    if run.round:
+        return tensors.get((*place, run.round), 0)
+    return sum(count for (*of, _), count in tensors.items() if tuple(of) == place)  # micro-batches are no runs
 
 
 @dataclass(frozen=True, slots=True)

@@ -147,7 +147,7 @@ def _read(arguments: argparse.Namespace, progress: ProgressFn) -> tuple[Session,
     """The histories, and the session that they are of."""
     from tui_debugger.check.progress import scaled
     from tui_debugger.diagnose.trend import MOST, trend
-    from tui_debugger.session.naming import find_node
+    from tui_debugger.session.naming import find_in
 
     if not arguments.node and not arguments.notes:
         raise TdbgError("nothing to draw", hint="name a NODE, or give --notes")
@@ -157,11 +157,10 @@ def _read(arguments: argparse.Namespace, progress: ProgressFn) -> tuple[Session,
         steps.setdefault(rank, []).append(step)
     if not steps:
         raise TdbgError("no step was dumped", where=str(arguments.path), hint="`tdbg steps` lists what ran")
-    tables = {rank: session.nodes(rank, progress) for rank in chosen(arguments.rank, steps, "rank")}
-    scope = {rank: session.in_scope(rank) for rank in tables}
+    ranks = chosen(arguments.rank, steps, "rank")
     keys: dict[TensorKey, None] = {}
     for text in arguments.node:
-        keys.update(dict.fromkeys(_keys(session, find_node(tables, scope, text), steps)))
+        keys.update(dict.fromkeys(_keys(session, find_in(session, ranks, text, progress), steps)))
     if not keys and arguments.node:
         raise TdbgError(
             "no such tensor was dumped", where=" ".join(arguments.node), hint="`tdbg show` lists what a node has"

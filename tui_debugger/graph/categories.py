@@ -96,13 +96,19 @@ _PARAMETER, _CONSTANTS = "parameter", frozenset({"constant", "const"})
 
 _BIAS = re.compile(BIAS)
 _NO_SIGNAL = re.compile(
-    r"equal|notequal|greater\w*|less\w*|logical\w*|is(nan|inf|finite)|fill\w*|\w*(zeros|ones)(like)?|select\w*|where\w*",
+    r"equal|notequal|greater\w*|less\w*|logical\w*|is(nan|inf|finite)|fill\w*|\w*(zeros|ones)(like)?|select\w*|where\w*"
+    r"|(activation|bias)gradient",
     re.IGNORECASE,
 )
-"""Types of operators in a backward pass that make masks and constants: all zero in healthy runs."""
+"""Types of operators in a backward pass that make masks and constants: all zero in healthy runs. Gradients of
+activations and biases, too, where a dump tells them apart from those of weights."""
 _OWN_UPDATES = frozenset({"optimizerupdate", "parametergrad"})
 """Types in the graphs of our client for PyTorch, which names a gradient for every parameter that is trained."""
 
+BACKWARD: Final = "Backward"
+"""Ends the type of a node that is the backward of another one, where a dump tells which."""
+PARAMETER_GRADIENTS: Final = ("ParameterGrad", "BiasGrad")
+"""Types of the gradients of weights and of biases, in the graphs of our client for PyTorch and in msprobe's dumps."""
 _GRADIENT_NAME = re.compile(r"gradients(?:/|--|_default|$)", re.IGNORECASE)
 
 

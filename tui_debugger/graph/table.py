@@ -40,6 +40,10 @@ class NodeFlag(IntFlag):
     """Load, Depend, UpdateState, MakeTuple, TupleGetItem ...: never has files."""
     LISTED = 8
     """The execution-order file lists it: its position is known, not guessed."""
+    INFERRED = 16
+    """What it is made of is inferred from tensors that look the same: nothing in the dump says it."""
+    PARTIAL = 32
+    """It may be made of more than its recorded inputs, such as the weights of a module."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from tui_debugger.errors import CancelledError
 from tui_debugger.model import ProgressFn, UnreadablePart, no_progress
 from tui_debugger.opener import read_regular
 from tui_debugger.sources.search import DumpFacts, DumpSearch, facts_of
+from tui_debugger.text.documents import to_json
 
 if TYPE_CHECKING:
     from tui_debugger.diagnose.headline import Headline
@@ -184,7 +185,7 @@ class RecentDumps:
         if self._directory is None:
             return
         try:  # ASCII: bytes of a path that are no UTF-8 survive
-            write_state(self._file(dump.path), json.dumps(asdict(dump)))
+            write_state(self._file(dump.path), to_json(asdict(dump)))
         except OSError as error:
             self.problems.append(f"a recent dump could not be remembered: {_why(error)}")
 

@@ -6,16 +6,21 @@ import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tui_debugger.arrays import Mask
 from tui_debugger.check.types import TensorRow
 from tui_debugger.errors import TdbgError
-from tui_debugger.graph.table import NodeTable
+from tui_debugger.graph.table import NodeFlag, NodeTable
+from tui_debugger.model import ProgressFn, no_progress
 from tui_debugger.text.clean import clean
 from tui_debugger.text.tables import CUT
 from tui_debugger.text.tensors import round_text
+
+if TYPE_CHECKING:
+    from tui_debugger.session.session import Session
 
 _ROUND = r"(?:#(\d{1,5}))?"
 _SLOT = re.compile(rf"(.+?)(?::(?:(in|input|out|output|param)(?::?(\d{{1,5}}))?|(\d{{1,5}})))?{_ROUND}", re.DOTALL)
@@ -100,6 +105,38 @@ def split_slot(text: str) -> tuple[str, Asked]:
     if role is None:
         return name, Asked("out" if bare else "", int(bare) if bare else None, which)
     return name, Asked(role.removesuffix("put"), None if slot is None else int(slot), which)
+
+
+class UnknownNodeError(TdbgError):
+    """No node is called like that."""
+
+
+def find_in(session: Session, ranks: Iterable[int], text: str, progress: ProgressFn = no_progress) -> Found:
+    """The one node that a text means, in every one of some ranks that has it: see ``find_node``.
+
+    Where nodes are known from what was dumped only, a step after the first may have some of its own: all steps are
+    read before it is said that there is no such node.
+
+    Raises:
+        TdbgError: no node, or several; the hint names candidates.
+    """
+    chosen = list(ranks)
+
+    def found() -> Found:
+        tables = {rank: session.nodes(rank, progress) for rank in chosen}
+        return find_node(tables, {rank: session.in_scope(rank) for rank in chosen}, text)
+
+    try:
+        return found()
+    except UnknownNodeError:
+        dumped = int(NodeFlag.FILE_ONLY | NodeFlag.INFERRED)
+        grows = [rank for rank in chosen if (session.nodes(rank).flags & dumped).any()]
+        for rank in grows:
+            for step in session.steps(rank):
+                session.source.tensors(rank, step, progress)
+        if not grows:
+            raise
+    return found()
 
 
 def find_node(tables: Mapping[int, NodeTable], scope: Mapping[int, Mask], text: str) -> Found:
@@ -198,7 +235,7 @@ def _several(text: str, found: list[tuple[str, str]]) -> TdbgError:
     return TdbgError(f"{len(names):,} nodes match {clean(text)!r}", hint=f"say which:{_listed(names[:_MOST])}{more}")
 
 
-def _none(tables: Mapping[int, NodeTable], scope: Mapping[int, Mask], text: str) -> TdbgError:
+def _none(tables: Mapping[int, NodeTable], scope: Mapping[int, Mask], text: str) -> UnknownNodeError:
     names: dict[str, None] = {}
     for rank, table in tables.items():
         names.update(
@@ -206,7 +243,7 @@ def _none(tables: Mapping[int, NodeTable], scope: Mapping[int, Mask], text: str)
         )
     close = _close(names, text)
     hint = f"did you mean:{_listed(close)}" if close else "`tdbg ls` lists the nodes"
-    return TdbgError(f"no node is called {clean(text)!r}", hint=hint)
+    return UnknownNodeError(f"no node is called {clean(text)!r}", hint=hint)
 
 
 def _listed(names: Iterable[str]) -> str:

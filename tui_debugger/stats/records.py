@@ -539,6 +539,24 @@ def derive(records: Records, need: RequiredStats, rows: Rows) -> None:
         _derive_closeness(records, closeness, rows)
 
 
+def derive_ranges(records: Records, need: RequiredStats, rows: Rows) -> None:
+    """Counts inside ranges of rows with recorded statistics, as far as their extremes leave only one answer.
+
+    Args:
+        records: the table.
+        need: what was asked.
+        rows: rows without NaN and Inf among them are derived; of others the extremes say too little.
+    """
+    table = np.take(records.rows, rows)
+    finite = (table["nan"] == 0) & (table["pos_inf"] == 0) & (table["neg_inf"] == 0)
+    rows = rows[finite & (table["state"] == State.MEASURED) & (table["count"] > 0)]
+    for bounds in need.ranges:
+        column = records.range_column(bounds)
+        column[rows[column[rows] == NOT_KNOWN]] = NOT_ASKED
+        _derive_range(records, bounds, rows)
+        column[rows[column[rows] == NOT_ASKED]] = NOT_KNOWN
+
+
 def _derive_range(records: Records, bounds: Bounds, rows: Rows) -> None:
     """All finite elements lie inside, or none does."""
     column = records.range_column(bounds)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from datetime import datetime
 
 NONE = "–"
 """Shown where there is no value."""
@@ -75,6 +74,8 @@ def moment(seconds: float | None) -> str | None:
     """Returns a moment in local time, ISO 8601; None for what a damaged file may say."""
     if seconds is None:
         return None
+    from datetime import datetime  # not for every command
+
     try:
         return datetime.fromtimestamp(seconds).astimezone().isoformat(sep=" ", timespec="seconds")
     except (OverflowError, ValueError, OSError):

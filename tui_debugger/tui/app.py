@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
 
 from rich.console import Console, RenderableType
 from rich.control import Control
-from textual import events
+from textual import events, on
 from textual._compositor import ChopsUpdate, CompositorUpdate, LayoutUpdate
 from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.command import DiscoveryHit, Hit, Hits, Provider
+from textual.driver import Driver
 from textual.strip import Strip
 
 from tui_debugger.config import Config
@@ -31,7 +32,6 @@ from tui_debugger.tui.work import presentable
 if TYPE_CHECKING:
     from textual.await_remove import AwaitRemove
     from textual.dom import DOMNode
-    from textual.driver import Driver
     from textual.filter import LineFilter
     from textual.screen import Screen
     from textual.widget import Widget
@@ -371,10 +371,10 @@ class TdbgApp(App[int]):
             self._written.forget()
         await super().on_event(event)
 
-    def _resume_signal(self) -> None:
-        """The program is in front again, after Ctrl-Z."""
+    @on(Driver.SignalResume)
+    def _terminal_is_back(self) -> None:
+        """What stood on the terminal before Ctrl-Z is gone."""
         self._written.forget()
-        super()._resume_signal()
 
     def post_display_hook(self) -> None:
         """Puts off the garbage collector: something was written."""

@@ -77,6 +77,7 @@ class TerminalDriver(LinuxDriver):
         if self._away:
             self._away = False
             self.resume_application_mode()
+            self._app.post_message(self.SignalResume())
             self._app.call_later(self._draw_anew)
 
     def _draw_anew(self) -> None:

@@ -138,7 +138,7 @@ class Navigator:
         self._node_filter.apply_query()
         self._watcher.mark()
         pending, context.state.pending_tensor = context.state.pending_tensor, None
-        if pending is not None:
+        if pending is not None and pending[1] < len(loaded.nodes):
             self.go_to_tensor(*pending)
         elif context.nodes_pane.current_row >= 0:
             self._inspector.show_node(context.nodes_pane.current_row)
@@ -276,7 +276,7 @@ class Navigator:
     def go_to_row(self, row: int) -> None:
         """Selects a node, even when a filter hides it."""
         pane = self._context.nodes_pane
-        if row < 0 or pane.nodes is None:
+        if row < 0 or pane.nodes is None or row >= len(pane.nodes):
             return
         if not pane.reveal(row):
             self._node_filter.show_all()
@@ -304,8 +304,9 @@ class Navigator:
 
     def reveal_selected(self) -> None:
         """Puts the cursor of the node list on the node that the other panes show."""
-        if self._context.state.row >= 0 and self._context.nodes_pane.current_row != self._context.state.row:
-            self._context.nodes_pane.reveal(self._context.state.row)
+        pane, row = self._context.nodes_pane, self._context.state.row
+        if pane.nodes is not None and 0 <= row < len(pane.nodes) and pane.current_row != row:
+            pane.reveal(row)
 
     def go_to_tensor(self, key: TensorKey, row: int) -> None:
         """Goes to the rank, step, node and slot of a tensor; ``row`` is that of its node."""
@@ -318,6 +319,11 @@ class Navigator:
         moved = key.step != state.step
         if moved:
             self.place(key.rank, key.step)
+        nodes = self._context.nodes_pane.nodes
+        if nodes is not None and row >= len(nodes):  # a step that was read since then has nodes of its own
+            state.pending_tensor = (key, row)
+            self.load_nodes()
+            return
         self.go_to_row(row)
 
     def lead(self, result: CheckResult, hit: Hit | None) -> None:

@@ -148,6 +148,8 @@ PLAIN: Final = {"max": "maximum", "min": "minimum", "mean": "mean", "abs_mean": 
 
 Rows = npt.NDArray[np.integer[Any]]
 
+_ROUNDED: Final = 0.01
+"""Relative error of statistics that were recorded in the element type of the tensor, such as bfloat16."""
 SILENT: Final = -1
 """Verdict of a row about which there is nothing to report."""
 
@@ -342,7 +344,8 @@ class ColumnEvaluator:
                 columns.append([unmet] * len(rows))
                 continue
             with np.errstate(all="ignore"):
-                actual = np.where(self._extremes, self._quantity(quantity, plan), np.nan)[rows]
+                there = self._some_finite if quantity in PLAIN else self._extremes
+                actual = np.where(there, self._quantity(quantity, plan), np.nan)[rows]
                 hit = _HOLDS[inequality](actual, threshold)
             columns.append(
                 [
@@ -389,16 +392,27 @@ class ColumnEvaluator:
         checks = [(quantity, value, holds) for quantity, value, holds in plan.checks if holds is not None]
         if not checks:
             return hit, hit
-        known = self._extremes.copy()
+        known = np.ones(self.count, np.bool_)
         for bounds in plan.need.ranges:
             column = self._records.ranges.get(bounds)
             known &= column[self._rows] >= 0 if column is not None else np.False_
         with np.errstate(all="ignore"):
             for quantity, value, holds in checks:
-                hit |= _HOLDS[holds](self._quantity(quantity, plan), value)  # NaN never holds
-                if quantity in PLAIN:
+                found = _HOLDS[holds](self._quantity(quantity, plan), value)  # NaN never holds
+                if quantity == "abs_mean":
+                    sure, decided = self._between(self._abs_mean_bounds, _HOLDS[holds], value)
+                    missing = np.isnan(self._table["abs_mean"])
+                    found |= missing & sure
+                    known &= ~missing | decided
+                elif quantity in PLAIN:
                     known &= ~np.isnan(self._table[PLAIN[quantity]])
-        hit &= self._extremes
+                else:
+                    found &= self._extremes
+                    known &= self._extremes
+                if quantity == "zero_percentage":
+                    known &= self._counted | ((holds == "ge") & (self._most_zeros < value))
+                hit |= found
+        hit &= self._some_finite
         return hit, self._some_finite & ~known & ~hit
 
     @cached_property
@@ -411,6 +425,48 @@ class ColumnEvaluator:
         table = self._table
         some: Mask = table["count"] - table["nan"] - table["pos_inf"] - table["neg_inf"] > 0
         return some
+
+    @staticmethod
+    def _between(bounds: tuple[Float64, Float64], holds: _Holds, value: float) -> tuple[Mask, Mask]:
+        """Tells where a quantity between two bounds surely meets a condition, and where it surely does or does not."""
+        low, high = bounds
+        both, neither = holds(low, value) & holds(high, value), ~(holds(low, value) | holds(high, value))
+        decided: Mask = both | (neither & ~np.isnan(low) & ~np.isnan(high))
+        return both, decided
+
+    @property
+    def _abs_mean_bounds(self) -> tuple[Float64, Float64]:
+        """The least and the greatest mean of magnitudes that the other statistics allow, where it was not recorded."""
+        table = self._table
+        peak = np.maximum(np.abs(table["minimum"]), np.abs(table["maximum"]))
+        squares = np.where(table["sum_squares"] > 0, table["sum_squares"], np.nan)  # 0: nobody summed them up
+        count = np.maximum(table["count"], 1)
+        # The sum of squares is at most the greatest magnitude times the sum of magnitudes. One element may stand for
+        # as many as nobody counted.
+        least = np.where(count > 1, squares / (count * peak), 0.0)
+        low = np.fmax(np.abs(table["mean"]), np.fmax(least, 0.0)) * (1 - _ROUNDED)
+        high = np.fmin(peak, np.sqrt(squares / count)) * (1 + _ROUNDED)
+        return low, high
+
+    @cached_property
+    def _counted(self) -> Mask:
+        """Where zeros were counted. Who did not count them says 0; then what there is does not add up."""
+        table = self._table
+        finite = table["count"] - table["nan"] - table["pos_inf"] - table["neg_inf"]
+        counted: Mask = table["zero"] + table["negative"] + table["positive"] == finite
+        return counted
+
+    @property
+    def _most_zeros(self) -> Float64:
+        """The percentage of zeros at most, by the extremes: each that is not 0 is an element.
+
+        Two in a tensor of one element: nobody knows how many there are.
+        """
+        table = self._table
+        others = (table["minimum"] != 0).astype(np.int64) + (table["maximum"] != 0)
+        most: Float64 = 100.0 * (1 - others / np.maximum(table["count"], 1))
+        most[others > table["count"]] = 100.0
+        return most
 
     def _quantity(self, name: str, plan: JudgingPlan) -> Float64:
         """The actual values behind a parameter, NaN where unknown."""
@@ -431,7 +487,7 @@ class ColumnEvaluator:
         elif name == "max_min":
             result = table["maximum"] - table["minimum"]
         elif name == "zero_percentage":
-            result = 100.0 * table["zero"] / table["count"]
+            result = np.where(self._counted, 100.0 * table["zero"] / table["count"], np.nan)
         return result
 
 

@@ -1,0 +1,87 @@
+"""Commands on logs with statistics or hashes only: right origins, and nothing is clean that nobody could look at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli.running import run
+
+Capsys = pytest.CaptureFixture[str]
+Dumps = Callable[[str], Path]
+NUMERICS, HASHES, TE = "torchtitan-numerics", "pytorch-debugmode", "te-logs"
+
+
+@pytest.mark.parametrize(
+    ("name", "found", "line"),
+    [
+        (NUMERICS, "step 0: energy/op_2_log", "src/model.py:7"),
+        (HASHES, "step 3: TinyLM.energy/log.0", "/home/user/model.py:7"),
+    ],
+)
+def test_the_origin_is_the_logarithm_and_not_the_mask(
+    capsys: Capsys, dumps: Dumps, name: str, found: str, line: str
+) -> None:
+    answer = run(capsys, "origin", dumps(name) / "bad")
+    assert answer.code == 1
+    assert answer.lines[-1] == f"FOUND: 1 origin at {found}"
+    assert "its inputs are clean" in answer.out
+    assert line in answer.out
+
+
+@pytest.mark.parametrize("name", [NUMERICS, HASHES])
+def test_masks_of_a_healthy_step_are_by_design(capsys: Capsys, dumps: Dumps, name: str) -> None:
+    answer = run(capsys, "origin", dumps(name) / "good")
+    assert answer.code == 0
+    assert "-Inf by design: 2 tensors, absorbed by _softmax" in answer.lines
+    assert answer.lines[-1] == "clean: no NaN or Inf"
+
+
+def test_without_edges_the_first_bad_layer_in_order_is_named_and_the_other_rank_is_clean(
+    capsys: Capsys, dumps: Dumps
+) -> None:
+    answer = run(capsys, "origin", dumps(TE))
+    assert answer.code == 1
+    assert "rank 0 was first: step 3, layers.0.self_attention.linear_qkv/activation" in answer.lines
+    assert "  rank 1: nothing bad in steps 0-4" in answer.lines
+    assert "no edges: origins are the first bad in order" in answer.err
+
+
+@pytest.mark.parametrize(
+    ("place", "watch", "code"),
+    [
+        (f"{NUMERICS}/good", "TL max_gt=100", 1),  # the extremes of outputs are there
+        (f"{NUMERICS}/good", "TL abs_mean_gt=1e9", 2),  # inputs have no shape, so a norm is no mean
+        (f"{NUMERICS}/good", "TZ zero_percentage_ge=50", 2),
+        (f"{HASHES}/good", "TL abs_mean_gt=0.5", 1),
+        (f"{HASHES}/good", "TL abs_mean_gt=1e9", 0),  # known of each tensor
+        (f"{HASHES}/good", "TL max_gt=1e9", 2),
+        (f"{HASHES}/good", "TO", 0),
+        (f"{HASHES}/good", "TZ zero_percentage_ge=50", 2),
+        (f"{HASHES}/bad", "TO", 1),
+    ],
+)
+def test_conditions_are_judged_by_what_is_there_and_never_clean_without(
+    capsys: Capsys, dumps: Dumps, place: str, watch: str, code: int
+) -> None:
+    name, _, below = place.partition("/")
+    answer = run(capsys, "check", dumps(name) / below, "--watch", watch, "--no-config")
+    assert answer.code == code
+    assert ("cannot judge" in answer.out) or code != 2
+
+
+@pytest.mark.parametrize(
+    ("watch", "code"),
+    [
+        ("TL max_gt=100", 0),
+        ("TL abs_mean_lt=1e-6", 2),  # 0.0000 may be less
+        ("TZ zero_percentage_ge=50", 2),  # nothing is zero, and nothing is known not to be
+        ("TS min_lt=-1e-9", 1),
+    ],
+)
+def test_four_decimals_decide_what_they_can(capsys: Capsys, dumps: Dumps, watch: str, code: int) -> None:
+    text = watch.replace("TL abs_mean_lt", "TS abs_mean_lt")
+    answer = run(capsys, "check", dumps(TE), "--watch", text, "--rank", "1", "--no-config")
+    assert answer.code == code

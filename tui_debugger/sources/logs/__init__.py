@@ -1,0 +1,1 @@
+"""Logs that hold statistics or hashes of tensors, and no values."""

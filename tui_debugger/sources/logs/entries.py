@@ -1,0 +1,231 @@
+"""What a log says of the tensors of one step: numbers of each, and which operation made it.
+
+A log says less than a measured tensor: no counts, often no shape. ``Numbers.stats`` says as much as follows from what
+is there and not more; what is left open cannot be judged.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from tui_debugger.model import Frame, Side, TensorStats
+
+MOST_ELEMENTS: Final = 1 << 62
+"""Elements of a tensor: a shape with more is no shape."""
+
+
+@dataclass(slots=True)
+class Numbers:
+    """The statistics of a tensor that a log has; None is what it does not have, or not exactly enough.
+
+    Attributes:
+        minimum, maximum, mean, std, l1, l2: of all elements, so that one NaN or Inf shows in them.
+        peak: largest magnitude.
+        tiny: the log has numbers that are 0 to its last decimal: they are not known, but no NaN or Inf is among them.
+        negative: where only a norm is infinite: what it was made from says that it is -Inf. Else it counts as +Inf.
+    """
+
+    minimum: float | None = None
+    maximum: float | None = None
+    mean: float | None = None
+    std: float | None = None
+    l1: float | None = None
+    l2: float | None = None
+    peak: float | None = None
+    tiny: bool = False
+    negative: bool = False
+
+    @property
+    def infinite(self) -> tuple[bool, bool]:
+        """Tells whether +Inf and -Inf are in it."""
+        _, pos_inf, neg_inf = self._not_finite(1)
+        return pos_inf > 0, neg_inf > 0
+
+    @property
+    def known(self) -> bool:
+        """Tells whether anything is known of the values."""
+        numbers = (self.minimum, self.maximum, self.mean, self.l1, self.l2, self.peak)
+        return self.tiny or any(each is not None for each in numbers)
+
+    def stats(self, count: int | None) -> TensorStats:
+        """Returns what follows of a tensor with ``count`` elements; None: nobody says how many, and one stands for all.
+
+        A NaN or Inf among the numbers counts as one such element, or as all of them where both extremes are that Inf.
+        """
+        size = 1 if count is None else count
+        nan, pos_inf, neg_inf = self._not_finite(size)
+        bad = nan or pos_inf or neg_inf
+        low, high, mean = (_finite(each) for each in (self.minimum, self.maximum, self.mean))
+        one_sign = low is not None and high is not None and not bad and (low > 0 or high < 0)
+        zeros = not bad and (low == high == 0 or self.l1 == 0 or self.peak == 0)
+        absolute = None
+        if not bad:
+            if count and self.l1 is not None:
+                absolute = self.l1 / count
+            elif one_sign and mean is not None:
+                absolute = abs(mean)
+        l2, std = _finite(self.l2), _finite(self.std)
+        return TensorStats(
+            count=size,
+            nan=nan,
+            pos_inf=pos_inf,
+            neg_inf=neg_inf,
+            zero=size if zeros else 0,
+            negative=size if one_sign and high is not None and high < 0 else 0,
+            positive=size if one_sign and low is not None and low > 0 else 0,
+            minimum=0.0 if zeros else low,
+            maximum=0.0 if zeros else high,
+            mean=0.0 if zeros else mean,
+            abs_mean=absolute,
+            variance=None if std is None else _finite(std * std),
+            sum_squares=0.0 if l2 is None or not math.isfinite(l2 * l2) else l2 * l2,
+        )
+
+    def _not_finite(self, size: int) -> tuple[int, int, int]:
+        """Elements that are NaN, +Inf and -Inf.
+
+        A mean is NaN also where Infs of both signs meet, and norms of large numbers are infinite without any: the
+        extremes decide where they are known.
+        """
+        low, high = self.minimum, self.maximum
+        numbers = [each for each in (low, high, self.l1, self.l2, self.peak) if each is not None]
+        if any(math.isnan(each) for each in numbers):
+            return min(1, size), 0, 0
+        if low is not None and high is not None:
+            return (
+                0,
+                0 if high != math.inf else size if low == math.inf else min(1, size),
+                0 if low != -math.inf else size if high == -math.inf else min(1, size),
+            )
+        if self.mean is not None and math.isnan(self.mean) and not any(map(math.isinf, numbers)):
+            return min(1, size), 0, 0
+        if low == -math.inf or (self.mean == -math.inf and high is None):
+            return 0, 0, min(1, size)
+        exact = [each for each in (high, self.mean, self.l1, self.peak) if each is not None]
+        infinite = any(math.isinf(each) for each in exact) or (not exact and self.l2 == math.inf)
+        found = min(1, size) if infinite else 0
+        return (0, 0, found) if self.negative else (0, found, 0)
+
+
+def _finite(number: float | None) -> float | None:
+    return number if number is not None and math.isfinite(number) else None
+
+
+@dataclass(slots=True)
+class Entry:
+    """One tensor of a step.
+
+    Attributes:
+        side, slot: which input or output of its operation it is.
+        numbers: what is known of its values; None: that cannot be read.
+        dtype: empty where nobody says.
+        shape: None where nobody says.
+        file: where its values lie, as (path, place in the file); None where there are none.
+        others: further statistics as they stand, by the names of the log.
+    """
+
+    side: Side
+    slot: int
+    numbers: Numbers | None
+    dtype: str = ""
+    shape: tuple[int, ...] | None = None
+    file: tuple[str, str] | None = None
+    others: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def count(self) -> int | None:
+        """Number of elements; None where nobody says."""
+        return None if self.shape is None else math.prod(self.shape)
+
+    def stats(self) -> TensorStats | None:
+        """Returns what is known; None where that is nothing."""
+        return self.numbers.stats(self.count) if self.numbers is not None and self.numbers.known else None
+
+
+@dataclass(slots=True)
+class Operation:
+    """One operation of a step: a node.
+
+    Attributes:
+        name: unique in its step, the same in other steps.
+        path: the same with ``/``, in the tree of modules.
+        type: of operator; ``table.PARAMETER`` for a weight.
+        inputs: what made each input, as (number of the operation in the step, slot); (-1, 0) where nobody knows; a text
+            is the value of an argument that is no tensor.
+        tensors: its inputs and outputs.
+        stack: innermost frame first.
+        inferred: inputs in ``inputs`` that were found by equal hashes.
+        flows: whether the log says what feeds operations at all.
+    """
+
+    name: str
+    path: str
+    type: str
+    inputs: list[tuple[int, int] | str] = field(default_factory=list)
+    tensors: list[Entry] = field(default_factory=list)
+    stack: tuple[Frame, ...] = ()
+    inferred: int = 0
+    flows: bool = True
+
+
+@dataclass(slots=True)
+class LoggedStep:
+    """The operations of one step in the order in which they ran, and what of its log could not be read."""
+
+    operations: list[Operation] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+
+def shape_of(text: str) -> tuple[int, ...] | None:
+    """``4, 8, 32`` as a shape; None when it is none."""
+    words = [word.strip() for word in text.split(",")] if text.strip() else []
+    words = words[:-1] if words and not words[-1] else words
+    if len(words) > 64 or not all(word.isdecimal() and len(word) < 20 for word in words):
+        return None
+    shape = tuple(map(int, words))
+    return shape if math.prod(shape) < MOST_ELEMENTS else None
+
+
+def sign_from(numbers: Numbers | None, sources: Sequence[Numbers | None]) -> None:
+    """Takes the sign of an Inf of which only a norm tells from the tensors that it was made from, where that is one."""
+    if numbers is not None:
+        signs = [each.infinite for each in sources if each is not None]
+        numbers.negative = any(down for _, down in signs) and not any(up for up, _ in signs)
+
+
+def unique(name: str, seen: dict[str, int]) -> str:
+    """The name itself when it is new, else with a number behind it: ``mul#2``."""
+    seen[name] = number = seen.get(name, 0) + 1
+    return name if number == 1 else unique(f"{name}#{number}", seen)
+
+
+class Hashes:
+    """The outputs of a step by their hashes, for inputs of which nobody says what made them.
+
+    An input with the hash of an output before it is most likely that output, or a view of it.
+    """
+
+    def __init__(self) -> None:
+        self._last: dict[object, tuple[int, int]] = {}
+
+    def made(self, operation: int, slot: int, value: object) -> None:
+        """Notes an output; the newest one of a hash counts."""
+        self._last[value] = operation, slot
+
+    def find(self, value: object) -> tuple[int, int]:
+        """The output with this hash; (-1, 0) where there is none. Zeros are like any other zeros."""
+        try:
+            if float(str(value)) == 0:
+                return -1, 0
+        except ValueError:
+            pass
+        return self._last.get(value, (-1, 0))
+
+
+def scope(module: str, leaf: str, *, backward: bool = False) -> str:
+    """The path of an operation below its module: ``layers.0.mlp`` and ``gelu`` are ``layers/0/mlp/gelu``."""
+    parts: Sequence[str] = [part for part in module.replace("/", ".").split(".") if part]
+    return "/".join((*(("Gradients",) if backward else ()), *parts, leaf.replace("/", "_") or "_"))

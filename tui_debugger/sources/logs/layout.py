@@ -1,0 +1,326 @@
+"""Finds logs with statistics or hashes of tensors, and tells of which steps and ranks they are, by their names.
+
+Light: it is imported before the first frame. Names say what a log is, except for DebugMode's: programs call them what
+they like, so the first bytes of a few ``.json`` files are looked at.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from tui_debugger.errors import NotADumpError, SeveralDumpsError
+from tui_debugger.opener import open_regular
+from tui_debugger.sources.registry import Recognised, Sureness
+from tui_debugger.sources.tensor_files.layout import parse_name
+
+if TYPE_CHECKING:
+    from tui_debugger.cache.store import DiskCache
+    from tui_debugger.sources.base import Source
+    from tui_debugger.sources.registry import Reader
+
+_MOST_ENTRIES: Final = 20_000
+_MOST_DIRECTORIES: Final = 2_000
+_LEVELS_UP: Final = 3
+_HEADS: Final = 16
+"""The .json files of a directory whose first bytes are looked at."""
+_HEAD_BYTES: Final = 256
+_DEBUG_MODE: Final = re.compile(rb'\s*\{\s*"format"\s*:\s*"torch\.utils\._debug_mode\.DebugMode\.logs"')
+_TORCHTITAN: Final = re.compile(r"rank_(\d{1,9})_activations\.log")
+_TE: Final = re.compile(r"nvdlfw_inspect(?:_\d{8}_\d{6})?_globalrank-(\d{1,9})\.log")
+_TE_STATISTICS: Final = "nvdlfw_inspect_statistics_logs"
+_TE_MESSAGES: Final = "nvdlfw_inspect_logs"
+_TE_TENSORS: Final = "tensor_dumps"
+
+
+@dataclass(slots=True)
+class Layout:
+    """The logs of a run.
+
+    Attributes:
+        root: its directory.
+        units: the log of a step, by rank and step, where a log is one step.
+        logs: the logs of a rank, oldest first, where one holds many steps.
+        messages: the log of messages of a rank.
+        tensors: the directory with dumped tensors, by rank and step.
+        directories: where logs appear.
+        notices: what was assumed.
+    """
+
+    root: str
+    units: dict[int, dict[int, str]] = field(default_factory=dict)
+    logs: dict[int, list[str]] = field(default_factory=dict)
+    messages: dict[int, str] = field(default_factory=dict)
+    tensors: dict[int, dict[int, str]] = field(default_factory=dict)
+    directories: list[str] = field(default_factory=list)
+    notices: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of log.
+
+    Attributes:
+        name: for people.
+        module: reads it, below this package.
+        looked_for: see ``registry.Reader``.
+        logs: returns the names of the logs in a directory.
+        folder: the directory that logs lie in, below that of the run; empty: in that itself.
+        rank_of: finds the rank in a name; None: as names of directories tell it.
+        whole: a log is that of a rank with all its steps, not of one step.
+    """
+
+    name: str
+    module: str
+    looked_for: str
+    logs: Callable[[str], list[str]]
+    folder: str = ""
+    rank_of: re.Pattern[str] | None = None
+    whole: bool = False
+
+    def held(self, directory: str) -> tuple[str, list[str]]:
+        """The directory at or right below another one that holds logs, and their names."""
+        found = self.logs(directory)
+        if not found and self.folder:
+            directory = f"{directory}/{self.folder}"
+            found = self.logs(directory)
+        return directory, found
+
+    def steps(self, directory: str) -> Iterator[tuple[int, str]]:
+        """Directories that are called after a step, with the step."""
+        if not self.whole:
+            for name in _directories(directory):
+                says = parse_name(name)
+                if says.step is not None and not says.rest:
+                    yield says.step, f"{directory}/{name}"
+
+    def is_run(self, directory: str) -> bool:
+        """Tells whether logs of a run lie here, or below directories called after steps."""
+        return bool(self.held(directory)[1]) or any(self.held(path)[1] for _, path in self.steps(directory))
+
+
+def _named(pattern: re.Pattern[str], folder: str = "") -> Callable[[str], list[str]]:
+    def logs(directory: str) -> list[str]:
+        if folder and os.path.basename(directory) != folder:  # noqa: PTH119 - text all the way
+            return []
+        return sorted(name for name in _names(directory) if pattern.fullmatch(name))
+
+    return logs
+
+
+def _debug_mode_logs(directory: str) -> list[str]:
+    names = sorted(name for name in _names(directory) if name.endswith(".json"))
+    if not any(_is_debug_mode(f"{directory}/{name}") for name in names[:_HEADS]):
+        return []
+    return [name for name in names if _is_debug_mode(f"{directory}/{name}")]
+
+
+def _is_debug_mode(path: str) -> bool:
+    try:
+        descriptor, _ = open_regular(path)
+        with os.fdopen(descriptor, "rb") as file:
+            return _DEBUG_MODE.match(file.read(_HEAD_BYTES)) is not None
+    except (OSError, ValueError):
+        return False
+
+
+TORCHTITAN: Final = Kind(
+    "torchtitan numerics log",
+    "torchtitan",
+    "rank_0_activations.log of torchtitan in a directory numerics",
+    _named(_TORCHTITAN),
+    "numerics",
+    _TORCHTITAN,
+)
+DEBUG_MODE: Final = Kind(
+    "PyTorch DebugMode log", "debug_mode", ".json files of PyTorch's DebugMode (step3.json)", _debug_mode_logs
+)
+TE_LOGS: Final = Kind(
+    "Transformer Engine statistics log",
+    "te_logs",
+    f"{_TE_STATISTICS}/nvdlfw_inspect_globalrank-0.log of Transformer Engine",
+    _named(_TE, _TE_STATISTICS),
+    _TE_STATISTICS,
+    _TE,
+    whole=True,
+)
+
+
+def read_layout(kind: Kind, root: str, only: str = "") -> Layout:
+    """Lists the logs of a run; ``only``: this one alone.
+
+    Raises:
+        NotADumpError: several logs are of the same step and rank.
+    """
+    layout = Layout(root)
+    if kind.whole:
+        return _whole(kind, layout)
+    named = False
+    for number, path in [(None, root), *kind.steps(root)]:
+        directory, names = kind.held(path)
+        if names:
+            layout.directories.append(directory)
+        for name in names:
+            file, says = f"{directory}/{name}", parse_name(name.rpartition(".")[0])
+            if only and os.path.realpath(file) != os.path.realpath(only):
+                continue
+            match = kind.rank_of.fullmatch(name) if kind.rank_of is not None else None
+            rank = int(match[1]) if match is not None else says.rank or 0
+            step = says.step if says.step is not None and match is None else number
+            named = named or step is not None
+            other = layout.units.setdefault(rank, {}).setdefault(step or 0, file)
+            if other != file:
+                raise NotADumpError(
+                    f"Several logs of rank {rank}, step {step or 0} here: {os.path.relpath(other, root)}, "
+                    f"{os.path.relpath(file, root)}",
+                    where=root,
+                    hint="name one of them, or give their names steps (step3.json)",
+                )
+    if not named:
+        layout.notices.append("nothing says of which step it is: it counts as step 0")
+    layout.directories = list(dict.fromkeys((root, *layout.directories)))
+    layout.units = {rank: dict(sorted(steps.items())) for rank, steps in sorted(layout.units.items())}
+    return layout
+
+
+def _whole(kind: Kind, layout: Layout) -> Layout:
+    root = layout.root
+    directory, names = kind.held(root)
+    for name in names:
+        match = _TE.fullmatch(name)
+        if match is not None:
+            layout.logs.setdefault(int(match[1]), []).append(f"{directory}/{name}")
+    layout.logs = dict(sorted(layout.logs.items()))
+    found = {int(match[1]): name for name in _names(f"{root}/{_TE_MESSAGES}") if (match := _TE.fullmatch(name))}
+    for rank in layout.logs:
+        name = found.get(rank, found[min(found)] if found else "")
+        if name:
+            layout.messages[rank] = f"{root}/{_TE_MESSAGES}/{name}"
+    if not layout.messages:
+        layout.notices.append("no log of messages: layers are in the order in which their statistics are logged")
+    for name in _directories(f"{root}/{_TE_TENSORS}"):
+        rank_says = parse_name(name)
+        if rank_says.rank in layout.logs and not rank_says.rest:
+            below = f"{root}/{_TE_TENSORS}/{name}"
+            steps = {
+                says.step: f"{below}/{each}"
+                for each in _directories(below)
+                if (says := parse_name(each)).step is not None
+            }
+            layout.tensors[rank_says.rank] = {step: path for step, path in steps.items() if step is not None}
+            layout.directories.append(below)
+    layout.directories = list(dict.fromkeys((root, directory, *layout.directories)))
+    return layout
+
+
+class LogReader:
+    """One kind of log: see ``registry.QuickReader``."""
+
+    def __init__(self, kind: Kind) -> None:
+        self._kind = kind
+        self.name = kind.name
+        self.looked_for = kind.looked_for
+
+    def recognises(self, path: Path) -> Recognised | None:
+        """Returns where the run is; nothing else has these names, or begins with these bytes."""
+        found = self._find(path)
+        if found is None:
+            return None
+        root, several = found
+        if several:
+            return Recognised(root, Sureness.SURE, SeveralDumpsError(root, several))
+        try:
+            read_layout(self._kind, os.fspath(root), self._only(path))
+        except NotADumpError as error:
+            return Recognised(root, Sureness.SURE, error)
+        return Recognised(root, Sureness.SURE)
+
+    def is_dump(self, directory: Path) -> bool:
+        """Tells whether logs lie in it, or in the directories of steps below it."""
+        return self._kind.is_run(os.fspath(directory))
+
+    def open(self, path: Path, store: DiskCache | None = None, notices: Sequence[str] = ()) -> Source:  # noqa: ARG002
+        """Opens the run at, around or below a path."""
+        from tui_debugger.sources.logs.source import LogSource  # needs NumPy
+
+        found = self._find(path)
+        if found is None or found[1]:
+            raise NotADumpError("The logs are gone", where=str(path), hint="open it again")
+        return LogSource(self._kind, found[0], path, notices, only=self._only(path))
+
+    def _only(self, path: Path) -> str:
+        """The path itself where it is a log, and its name says of no step: nothing beside it belongs to it."""
+        here = Path(os.path.abspath(path))  # noqa: PTH100 - keeps links
+        kind = self._kind
+        if kind.whole or kind.rank_of is not None or parse_name(here.stem).step is not None:
+            return ""
+        return os.fspath(here) if here.name in kind.logs(os.fspath(here.parent)) else ""
+
+    def _find(self, path: Path) -> tuple[Path, list[Path]] | None:
+        start = Path(os.path.abspath(path))  # noqa: PTH100 - keeps links
+        if not os.path.isdir(start):  # noqa: PTH112 - never raises
+            start = start.parent
+        kind = self._kind
+        for place in (start, *list(start.parents)[:_LEVELS_UP]):
+            if kind.folder and place.name == kind.folder and kind.logs(os.fspath(place)):
+                continue  # the run is the directory above
+            says = parse_name(place.name)
+            if not kind.whole and says.step is not None and not says.rest and kind.is_run(os.fspath(place)):
+                continue
+            if kind.is_run(os.fspath(place)):
+                return place, []
+        if not kind.whole and kind.is_run(os.fspath(start)):
+            return start, []
+        below = _below(kind, start)
+        if len(below) == 1:
+            return below[0], []
+        return (start, below) if below else None
+
+
+def _below(kind: Kind, start: Path) -> list[Path]:
+    found: list[Path] = []
+    budget = _MOST_DIRECTORIES
+    for name in islice(_directories(os.fspath(start)), budget):
+        here = start / name
+        if kind.is_run(os.fspath(here)):
+            found.append(here)
+            continue
+        children = list(islice(_directories(os.fspath(here)), budget))
+        budget -= len(children)
+        found += [here / child for child in children if kind.is_run(os.fspath(here / child))]
+    return sorted(found)
+
+
+def _names(directory: str) -> list[str]:
+    try:
+        with os.scandir(directory) as entries:
+            return [entry.name for entry in islice(entries, _MOST_ENTRIES) if not entry.name.startswith(".")]
+    except OSError:
+        return []
+
+
+def _directories(directory: str) -> Iterator[str]:
+    try:
+        with os.scandir(directory) as entries:
+            for entry in islice(entries, _MOST_ENTRIES):
+                if not entry.name.startswith((".", "__")) and _is_directory(entry):
+                    yield entry.name
+    except OSError:
+        return
+
+
+def _is_directory(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False
+
+
+TORCHTITAN_READER: Reader = LogReader(TORCHTITAN)
+DEBUG_MODE_READER: Reader = LogReader(DEBUG_MODE)
+TE_LOGS_READER: Reader = LogReader(TE_LOGS)

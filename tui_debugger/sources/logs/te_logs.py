@@ -1,0 +1,142 @@
+"""Reads the statistics that Transformer Engine logs through nvdlfw-inspect: a line a statistic, layer and iteration.
+
+Numbers have four decimals: one that is written 0.0000 is anything within ±5e-5, so nobody knows it, and nothing is
+called zero for it. There are no shapes and no data flow; the log of messages tells in which order layers ran.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Final
+
+from tui_debugger.graph.table import PARAMETER
+from tui_debugger.model import Side
+from tui_debugger.opener import read_lines
+from tui_debugger.sources.logs.entries import Entry, LoggedStep, Numbers, Operation, scope
+
+NOTICES: Final = (
+    "numbers have four decimals: each is exact to ±5e-5 only; 0.0000 is not known, never zero",
+    "no shapes and no counts: one element stands for all of a tensor",
+    "no edges: origins are the first bad in order",
+)
+_LINE: Final = re.compile(
+    r".{0,80}? - INFO - (\S.*)_(activation|gradient|weight|output|wgrad|dgrad)_(\S+)\s+"
+    r"iteration=(\d{1,12})\s+value=(nan|[+-]?inf|[+-]?\d{1,40}\.\d{4})"
+)
+_RAN: Final = re.compile(rb"LAYER=(\S+): (?:fprop|dgrad|wgrad)")
+_NUMBERS: Final = {
+    "min": "minimum",
+    "max": "maximum",
+    "mean": "mean",
+    "std": "std",
+    "l1_norm": "l1",
+    "l2_norm": "l2",
+    "cur_amax": "peak",
+}
+_FORWARD: Final = ("activation", "output")
+_BACKWARD: Final = ("gradient", "dgrad", "wgrad")
+_MOST_MESSAGES: Final = 200_000
+_NOT_FILE: Final = re.compile(r'[./\\:*?"<>| ]')
+
+
+def read(paths: list[str], messages: str = "", tensors: dict[int, str] | None = None) -> dict[int, LoggedStep]:
+    """Returns the steps of one rank.
+
+    Args:
+        paths: its logs with statistics, the oldest first; of two lines for one number the last one counts.
+        messages: its log with messages, or another rank's; empty: none.
+        tensors: directories with dumped tensors by step.
+
+    Raises:
+        OSError: one cannot be read.
+    """
+    lines: dict[int, dict[tuple[str, str], dict[str, str]]] = {}
+    layers: dict[str, None] = {}
+    foreign = 0
+    for path in paths:
+        for raw in read_lines(path):
+            match = _LINE.fullmatch(raw.decode("utf-8", "replace").rstrip())
+            if match is None:
+                foreign += bool(raw.strip())
+                continue
+            layer, tensor, statistic, iteration, value = match.groups()
+            layers[layer] = None
+            lines.setdefault(int(iteration), {}).setdefault((layer, tensor), {})[statistic] = value
+    order = _order(messages, layers)
+    steps = {}
+    for number in sorted({*lines, *(tensors or ())}):
+        steps[number] = _step(lines.get(number, {}), order, (tensors or {}).get(number, ""))
+    if foreign:
+        for step in steps.values():
+            step.problems.append(f"{foreign:,} lines that are no statistic: nobody knows of which step")
+    return steps
+
+
+def _order(messages: str, layers: dict[str, None]) -> list[str]:
+    """The layers in the order in which they ran; those of which no message tells as they are logged."""
+    ran: dict[str, None] = {}
+    if messages:
+        try:
+            for count, line in enumerate(read_lines(messages, cut=True)):
+                match = _RAN.search(line)
+                if match is not None:
+                    ran[match[1].decode("utf-8", "replace")] = None
+                if count > _MOST_MESSAGES:
+                    break
+        except OSError:
+            ran = {}
+    return [*(layer for layer in ran if layer in layers), *(layer for layer in layers if layer not in ran)]
+
+
+def _step(numbers: dict[tuple[str, str], dict[str, str]], order: list[str], directory: str) -> LoggedStep:
+    step = LoggedStep()
+    files = _files(directory, step) if directory else {}
+    places = [(layer, tensor) for layer in order for tensor in _FORWARD]
+    places += [(layer, tensor) for layer in reversed(order) for tensor in _BACKWARD]
+    places += [(layer, "weight") for layer in order]
+    for layer, tensor in places:
+        file = files.pop(f"{_NOT_FILE.sub('_', layer)}_{tensor}.pt", "")
+        found = numbers.get((layer, tensor))
+        if found is not None or file:
+            step.operations.append(_operation(layer, tensor, found or {}, file))
+    for (
+        name,
+        file,
+    ) in files.items():  # a layer of which there are no statistics: its name cannot be told from the file's
+        layer, _, tensor = name.removesuffix(".pt").rpartition("_")
+        step.operations.append(_operation(layer or "?", tensor, {}, file))
+    return step
+
+
+def _files(directory: str, step: LoggedStep) -> dict[str, str]:
+    try:
+        with os.scandir(directory) as entries:
+            return {
+                entry.name: entry.path
+                for entry in sorted(entries, key=lambda each: each.name)
+                if entry.name.endswith(".pt")
+            }
+    except OSError as error:
+        step.problems.append(f"{os.path.basename(directory)}: {error.strerror or error}")  # noqa: PTH119 - text all the way
+        return {}
+
+
+def _operation(layer: str, tensor: str, found: dict[str, str], file: str) -> Operation:
+    backward = tensor in _BACKWARD
+    weight = tensor == "weight"
+    name = f"{layer}.weight" if weight else f"{layer}/{tensor}"
+    entry = Entry(Side.OUTPUT, 0, _numbers(found), file=(file, "/high_precision") if file else None, others=dict(found))
+    return Operation(
+        name, scope(layer, tensor, backward=backward), PARAMETER if weight else tensor, tensors=[entry], flows=False
+    )
+
+
+def _numbers(found: dict[str, str]) -> Numbers:
+    numbers = Numbers()
+    for statistic, name in _NUMBERS.items():
+        text = found.get(statistic)
+        if text is not None and (value := float(text)) != 0:
+            setattr(numbers, name, value)
+        numbers.tiny = numbers.tiny or (text is not None and value == 0)
+    return numbers

@@ -1,0 +1,1 @@
+"""Activations and gradients that Megatron-LM saves beside its checkpoints."""

@@ -1,0 +1,246 @@
+"""What Megatron-LM saves of an iteration as a Source: activations, their gradients, gradients of weights, weights.
+
+A file holds a dictionary for each chunk of the model: ``decoder.layers.0.mlp.linear_fc1/input0`` of activations and
+their gradients, names of parameters of the others. Of activations and their gradients only the last micro-batch is
+there, and only linear modules were recorded.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from tui_debugger.errors import UnreadableTensorError
+from tui_debugger.model import ProgressFn, Side, UnreadablePart
+from tui_debugger.notes import NO_NOTES, RunNotes
+from tui_debugger.opener import read_lines, why_not
+from tui_debugger.sources.megatron.layout import ACTIVATIONS, DGRADS, FILE, ITERATION, KINDS, PARAMS, TOKENS, WGRADS
+from tui_debugger.sources.torch_dumps import (
+    Layout,
+    Listing,
+    Recorded,
+    TorchDumpSource,
+    gradient,
+    module_tensor,
+    modules_around,
+    parameter,
+    state_of_files,
+    weight_gradient,
+)
+from tui_debugger.stats.torch_file import Path as Place
+from tui_debugger.stats.torch_file import member_of, read_tree
+
+_SIDED: Final = re.compile(r"(input|output)(\d{1,4})")
+_FIRST_CHUNK: Final = "model_chunk0"
+_TOKEN_FILE: Final = re.compile(r"rank(\d{1,9})\.jsonl")
+_LAST_MICRO_BATCH: Final = (
+    "of activations and their gradients there is only the last micro-batch of an iteration, weight gradients are of "
+    "all: what went wrong in an earlier one shows in weight gradients alone"
+)
+_ONLY_LINEAR: Final = "only linear modules were recorded: what begins between two of them is seen first in the next one"
+_TOLD: Final = 8
+
+_Rank = tuple[int, ...]
+"""The numbers in the name of a file."""
+
+
+class MegatronSource(TorchDumpSource):
+    """See ``base.Source``."""
+
+    layout = "Megatron-LM"
+
+    def __init__(self, root: Path, given: Path, notices: Sequence[str] = ()) -> None:
+        """See ``TorchDumpSource``."""
+        self._values: dict[str, str] = {}
+        self._notes: dict[int, RunNotes] = {}
+        super().__init__(root, given, notices)
+
+    def _find(self) -> Layout:
+        layout = Layout()
+        found: dict[_Rank, dict[int, list[str]]] = {}
+        kinds: set[str] = set()
+        weighted: dict[_Rank, set[int]] = {}
+        for kind in KINDS:
+            path = os.fspath(self._root / kind)
+            if not os.path.lexists(path):
+                continue
+            for name in self._names(layout, path):
+                match = ITERATION.fullmatch(name)
+                if match is None:
+                    continue
+                for file in self._names(layout, f"{path}/{name}"):
+                    numbers = FILE.fullmatch(file)
+                    if numbers is not None:
+                        rank = tuple(int(each) for each in numbers.groups() if each is not None)
+                        found.setdefault(rank, {}).setdefault(int(match[1]), []).append(f"{path}/{name}/{file}")
+                        kinds.add(kind)
+                        if kind == PARAMS:
+                            weighted.setdefault(rank, set()).add(int(match[1]))
+        ranks = _rank_numbers(found)
+        layout.parameters = {ranks[key]: steps for key, steps in weighted.items()}
+        layout.files = {ranks[key]: {step: tuple(each) for step, each in steps.items()} for key, steps in found.items()}
+        layout.sort()
+        layout.notices += _told_of_ranks(ranks)
+        if kinds & {ACTIVATIONS, DGRADS}:
+            layout.notices += [_LAST_MICRO_BATCH, _ONLY_LINEAR]
+        self._read_tokens(layout)
+        return layout
+
+    def _names(self, layout: Layout, path: str) -> list[str]:
+        try:
+            with os.scandir(path) as entries:
+                found = sorted(entry.name for entry in entries)
+        except OSError as error:
+            layout.parts.append(UnreadablePart(os.path.relpath(path, self._root), why_not(path, error)))
+            return []
+        layout.directories.append(path)
+        return found
+
+    def _told(self) -> Iterable[str]:
+        if self._values:
+            told = [f"{name} ({value})" for name, value in sorted(self._values.items())]
+            yield "no tensors, and not judged: " + ", ".join(told[:_TOLD]) + (", …" if len(told) > _TOLD else "")
+
+    def notes(self, rank: int) -> RunNotes:
+        """The tokens that each expert got, by layer."""
+        return self._notes.get(rank, NO_NOTES)
+
+    def _list(self, rank: int, step: int, files: tuple[str, ...], progress: ProgressFn) -> Listing:  # noqa: ARG002 - few files
+        listing = Listing(state=state_of_files(files))
+        for path in files:
+            kind = os.path.relpath(path, self._root).split(os.sep, 1)[0]
+            try:
+                tree = read_tree(path)
+            except UnreadableTensorError as error:
+                listing.parts.append(UnreadablePart(os.path.relpath(path, self._root), error.what, rank, step))
+                continue
+            if type(tree.value) is dict:
+                self._note_values(tree.value)
+            places = [place for place, _ in tree.tensors]
+            if kind in {ACTIVATIONS, DGRADS}:
+                listing.tensors += _modules(places, tree.value, path, kind == DGRADS)
+            else:
+                of = weight_gradient if kind == WGRADS else parameter
+                listing.tensors += [of(_chunk(place) + _key(place), path, member_of(place)) for place in places]
+        return listing
+
+    def _note_values(self, value: dict[Any, Any]) -> None:
+        """Notes what is no tensor, such as the number of tokens of each expert."""
+        for chunk in value.values():
+            for key, each in chunk.items() if type(chunk) is dict else ():
+                if type(each) in (int, float, bool, str, type(None)):
+                    self._values[str(key)] = type(each).__name__
+                elif type(each) is list and all(type(item) in (int, float) for item in each):
+                    self._values[str(key)] = "a list of numbers"
+
+    def _read_tokens(self, layout: Layout) -> None:
+        path = os.fspath(self._root / TOKENS)
+        if not os.path.lexists(path):
+            return
+        found: dict[int, RunNotes] = {}
+        for name in self._names(layout, path):
+            match = _TOKEN_FILE.fullmatch(name)
+            if match is None:
+                continue
+            try:
+                lines = list(read_lines(Path(path, name), cut=True))
+            except OSError as error:
+                layout.parts.append(UnreadablePart(f"{TOKENS}/{name}", why_not(f"{path}/{name}", error)))
+                continue
+            notes = self._notes.get(int(match[1])) or RunNotes()
+            notes.add(note for line in lines if (note := _tokens_of(line)) is not None)
+            found[int(match[1])] = notes
+        left = sorted(set(found).difference(layout.files))
+        if left:
+            layout.notices.append(
+                f"{TOKENS} of rank {', '.join(map(str, left[:_TOLD]))}: no other file is of that rank"
+            )
+        self._notes = found
+
+
+def _rank_numbers(found: Iterable[_Rank]) -> dict[_Rank, int]:
+    """Returns the number of each rank: that of its file, or its place among all where a file has several numbers."""
+    ordered = sorted(found)
+    plain = all(len(each) == 1 for each in ordered)
+    return {each: each[0] if plain else place for place, each in enumerate(ordered)}
+
+
+def _told_of_ranks(ranks: dict[_Rank, int]) -> list[str]:
+    """Tells what the numbers in names are, as far as that is certain."""
+    longest = max((len(each) for each in ranks), default=0)
+    if longest <= 1:
+        return ["ranks are numbers of tensor-parallel ranks, of the first data-parallel one"]
+    named = [(f"mp_rank_{each[0]:02}" + "".join(f"_{n:03}" for n in each[1:]), rank) for each, rank in ranks.items()]
+    told = ", ".join(f"{name} is rank {rank}" for name, rank in named[:_TOLD]) + (", …" if len(named) > _TOLD else "")
+    axes = (
+        "the numbers are of tensor-parallel ranks, pipeline stages and experts"
+        if longest > 2
+        else "the second number is of pipeline stages or of experts: the names do not tell which"
+    )
+    return [f"{told}; {axes}", "where there are pipeline stages, layers are counted from the start of each"]
+
+
+def _key(place: Place) -> str:
+    return ".".join(str(each) for each in place[1:]) if len(place) > 1 else str(place[0]) if place else ""
+
+
+def _chunk(place: Place) -> str:
+    """Returns what is put before names of all chunks of the model but the first."""
+    return f"{place[0]}." if len(place) > 1 and place[0] != _FIRST_CHUNK else ""
+
+
+def _modules(places: Sequence[Place], value: Any, path: str, backward: bool) -> list[Recorded]:
+    """Returns inputs and outputs of modules in the order of the file; keyword arguments follow the other inputs."""
+    split = [_split(place) for place in places]
+    outer = modules_around(module for module, _ in split)
+    numbered: dict[str, int] = {}
+    for module, label in [*split, *_labels(value)]:
+        match = _SIDED.fullmatch(label)
+        if match is not None and match[1] == "input":
+            numbered[module] = max(numbered.get(module, 0), int(match[2]) + 1)
+    found: list[Recorded] = []
+    for place, (module, label) in zip(places, split, strict=True):
+        member, match = member_of(place), _SIDED.fullmatch(label)
+        if backward:
+            found.append(gradient(f"{module}.{label}", path, member))
+        elif match is not None:
+            side = Side.INPUT if match[1] == "input" else Side.OUTPUT
+            found.append(module_tensor(module, side, int(match[2]), path, member, around=module in outer, partial=True))
+        else:
+            slot = numbered[module] = numbered.get(module, 0) + 1
+            found.append(
+                module_tensor(module, Side.INPUT, slot - 1, path, member, around=module in outer, partial=True)
+            )
+    return found
+
+
+def _split(place: Place) -> tuple[str, str]:
+    """Returns the module, and what its input or output is called."""
+    module, slash, label = str(place[1] if len(place) > 1 else place[0] if place else "").rpartition("/")
+    rest = "".join(f".{each}" for each in place[2:])
+    return (_chunk(place) + module, label + rest) if slash else (_chunk(place) + label + rest, "output0")
+
+
+def _labels(value: Any) -> list[tuple[str, str]]:
+    """Returns ``_split`` of all keys, those without tensors included."""
+    if type(value) is not dict:
+        return []
+    return [_split((chunk, key)) for chunk, keys in value.items() if type(keys) is dict for key in keys]
+
+
+def _tokens_of(line: bytes) -> tuple[int, dict[str, str]] | None:
+    """Returns the iteration and the tokens of the experts of a layer, micro-batch by micro-batch."""
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if type(found) is not dict or type(found.get("iter")) is not int or type(found.get("tpe")) is not list:
+        return None
+    rows = [each for each in found["tpe"] if type(each) is list]
+    layer, block = found.get("layer"), found.get("block")
+    name = f"tokens per expert, {'' if block == 'decoder' else f'{block!s:.10} '}layer {layer!s:.10}"
+    return found["iter"], {name: " | ".join(" ".join(str(count) for count in row[:64]) for row in rows[:64])}

@@ -1,0 +1,1 @@
+"""Dumps of msprobe (MindStudio Probe, mstt) as a source."""

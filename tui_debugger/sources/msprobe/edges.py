@@ -1,0 +1,263 @@
+"""Infers the data flow between the calls of a step: which call made what another one was given.
+
+A dump of msprobe does not say it. What does: equal element type, shape, maximum, minimum, mean and norm (and digest,
+where there is one) of an output and of an input of a later call; the nearest earlier output counts. Views that were not
+recorded change the shape only. Zeros, and whatever has one value everywhere, equals too much to say anything. A module
+is made of what was called inside it, the backward of a call of what its forward made.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from tui_debugger.arrays import Float64, Int32, Int64, Mask
+from tui_debugger.model import Side
+from tui_debugger.sources.msprobe.calls import StepCalls
+
+UInt64 = npt.NDArray[np.uint64]
+_TOLERANCE: Final = 1e-5
+"""Relative difference of means and norms of the same elements in another order."""
+_PRIME: Final = np.uint64(0x9E3779B97F4A7C15)
+_BEFORE_ALL: Final = -8
+_Pairs = tuple[Int64, Int64, Int64]
+"""(consumer, producer, slot of the producer) as columns."""
+
+
+@dataclass(frozen=True, slots=True)
+class InferredEdges:
+    """Inputs of nodes: input ``position[i]`` of ``node[i]`` is output ``slot[i]`` of ``producer[i]``.
+
+    Attributes:
+        node, producer: numbers of ``StepCalls.nodes``; producer -1: not known.
+        inputs: number of inputs of every node.
+    """
+
+    node: Int64
+    position: Int64
+    producer: Int64
+    slot: Int64
+    inputs: Int64
+
+
+def infer_edges(step: StepCalls) -> InferredEdges:
+    """Finds out what the nodes of a step are made of, as far as their tensors show it."""
+    inputs = np.zeros(len(step.nodes), np.int64)
+    is_input = step.side == int(Side.INPUT)
+    np.maximum.at(inputs, step.node[is_input], step.slot[is_input].astype(np.int64) + 1)
+    for row, place, _ in step.scalars:
+        inputs[row] = max(inputs[row], place + 1)
+    made = _producers(step)
+    at = np.flatnonzero(is_input & (made >= 0))[::-1]  # of several rounds the first one counts: it is set last
+    node, slot = step.node.astype(np.int64), step.slot.astype(np.int64)
+    found = _Found(node[at], slot[at], node[made[at]], slot[made[at]])
+    links = np.array(step.links, np.int64).reshape(-1, 3)
+    found = found.with_more(links[:, 0], links[:, 1], links[:, 2], np.zeros(len(links), np.int64))
+    consumer, producer, output = _made_of(step, made)
+    first = np.searchsorted(consumer, consumer)
+    position = inputs[consumer] + np.arange(len(consumer)) - first
+    np.maximum.at(inputs, consumer, position + 1)
+    found = found.with_more(consumer, position, producer, output)
+    return InferredEdges(found.node, found.position, found.producer, found.slot, inputs)
+
+
+def _made_of(step: StepCalls, made: Int64) -> _Pairs:
+    """What nodes are made of besides their inputs, by consumer, each once."""
+    summed = np.array(step.summed, np.int64)
+    itself = summed, np.full(len(summed), -1, np.int64), np.zeros(len(summed), np.int64)
+    columns = zip(_inside(step, made), _ahead(step), itself, strict=True)
+    pairs = np.unique(np.stack([np.concatenate(each) for each in columns]), axis=1)
+    pairs = pairs[:, pairs[0] != pairs[1]]
+    return pairs[0], pairs[1], pairs[2]
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """Edges as columns; of several for one input the last one counts."""
+
+    node: Int64
+    position: Int64
+    producer: Int64
+    slot: Int64
+
+    def with_more(self, *more: Int64) -> _Found:
+        mine = (self.node, self.position, self.producer, self.slot)
+        return _Found(*(np.concatenate(each).astype(np.int64) for each in zip(mine, more, strict=True)))
+
+
+def _producers(step: StepCalls) -> Int64:
+    """Of every tensor the one that it equals: of an input what it is, of a module's output what inside made it."""
+    telling = _telling(step)
+    call = step.call.astype(np.int64)
+    is_output = step.side == int(Side.OUTPUT)
+    parameter = call < 0
+    of = np.maximum(call, 0)
+    first = step.first[of].astype(np.int64) if step.calls else of
+    is_module = step.module[of] & ~parameter if step.calls else np.zeros(len(step), np.bool_)
+    begins, ends = 4 * first - 1, np.where(parameter, _BEFORE_ALL, 4 * call + 2)
+    asks = (~is_output | (is_module & (first < call))) & telling
+    asked_at = np.where(is_output, 4 * call + 1, begins)
+    exact = _nearest(_key(step, exact=True), ends, is_output & telling, asked_at, asks)
+    rest = asks & (exact < 0)
+    near = _nearest(_key(step, exact=False), ends, is_output & telling, asked_at, rest)
+    close = (near >= 0) & _close(step.mean, step.norm, near)
+    found = np.where(exact >= 0, exact, np.where(close, near, -1))
+    outside = is_output & (found >= 0) & (ends[found] < begins)
+    found[outside] = -1  # a module that hands on what it was given: its own inputs say that
+    return found
+
+
+def _telling(step: StepCalls) -> Mask:
+    """Tells which tensors are unlike others: not those of one value, nor numbers and flags of which little is known."""
+    sizes = step.sizes()
+    varied = step.known & ~step.nan & (step.largest != step.smallest)
+    with np.errstate(invalid="ignore"):
+        scalar = (sizes == 1) & np.isfinite(step.largest) & (step.largest != np.round(step.largest))
+    measured = ~np.isnan(step.mean) | ~np.isnan(step.norm)
+    telling: Mask = (varied & (sizes > 1)) | (step.known & scalar)
+    hashed = step.hashes != 0 if step.hashes is not None else np.zeros(len(step), np.bool_)
+    telling = (telling & (measured | hashed)) | (~step.known & hashed & (sizes > 1))
+    return telling & (sizes > 0)
+
+
+def _key(step: StepCalls, *, exact: bool) -> UInt64:
+    """A number that is the same for tensors that look the same."""
+    columns: list[npt.NDArray[Any]] = [step.dtype, step.sizes()]
+    numbers: list[Float64] = [step.largest, step.smallest]
+    if exact:
+        columns.append(step.shape)
+        numbers += [step.mean, step.norm]
+        if step.hashes is not None:
+            columns.append(step.hashes)
+    bits = [each.astype(np.int64).view(np.uint64) for each in columns]
+    bits += [np.ascontiguousarray(each + 0.0).view(np.uint64) for each in numbers]  # -0 is 0
+    key: UInt64 = np.zeros(len(step), np.uint64)
+    for each in bits:
+        key = (key ^ each) * _PRIME
+        key ^= key >> np.uint64(29)
+    return key
+
+
+def _nearest(key: UInt64, ends: Int64, makes: Mask, asked_at: Int64, asks: Mask) -> Int64:
+    """Of every tensor that asks the newest one of its key that was made before it; -1 where there is none."""
+    found = np.full(len(key), -1, np.int64)
+    who, made = np.flatnonzero(asks), np.flatnonzero(makes)
+    keys = np.concatenate([key[made], key[who]])
+    times = np.concatenate([ends[made], asked_at[who]])
+    order = np.lexsort((times, keys))
+    is_made = order < len(made)
+    last = np.maximum.accumulate(np.where(is_made, np.arange(len(order)), -1))
+    asking = np.flatnonzero(~is_made & (last >= 0))
+    producer, query = order[last[asking]], order[asking]
+    same = keys[producer] == keys[query]
+    found[who[query[same] - len(made)]] = made[producer[same]]
+    return found
+
+
+def _close(mean: Float64, norm: Float64, other: Int64) -> Mask:
+    """Tells which tensors have the mean and norm of another one, but for the order in which they were summed up."""
+    result = np.ones(len(mean), np.bool_)
+    scale = np.abs(norm) * _TOLERANCE
+    with np.errstate(invalid="ignore"):
+        for column in (mean, norm):
+            theirs = column[other]
+            same = (column == theirs) | (np.isnan(column) & np.isnan(theirs)) | (np.abs(column - theirs) <= scale)
+            result &= same
+    return result
+
+
+def _inside(step: StepCalls, made: Int64) -> _Pairs:
+    """What modules are made of: the output inside that theirs equals, or else all that nothing else inside reads."""
+    call, is_output = step.call, step.side == int(Side.OUTPUT)
+    of = np.maximum(call, 0)
+    if not step.calls:
+        return (np.zeros(0, np.int64),) * 3
+    outer = is_output & (call >= 0) & step.module[of]
+    matched = np.flatnonzero(outer & (made >= 0))
+    unsure = np.ones(step.calls, np.bool_)
+    unsure[call[matched]] = False
+    unsure[call[outer & (made < 0)]] = True
+    around = np.where(call >= 0, step.parent[of], -1)
+    reader = np.full(len(step), step.calls, np.int64)
+    read = np.flatnonzero(~is_output & (made >= 0))
+    np.minimum.at(reader, made[read], call[read])
+    used = reader < around  # what another call inside the module reads is in what that one made
+    inner = np.flatnonzero(is_output & (around >= 0) & unsure[np.maximum(around, 0)] & ~used)
+    consumer = np.concatenate([step.node[matched], step.call_node[around[inner]]]).astype(np.int64)
+    source = np.concatenate([made[matched], inner])
+    known = consumer >= 0
+    return consumer[known], step.node[source][known].astype(np.int64), step.slot[source][known].astype(np.int64)
+
+
+def _ahead(step: StepCalls) -> _Pairs:
+    """What backward calls are made of besides gradients: the outputs of their forward."""
+    forward = np.array([node.forward for node in step.nodes], np.int64)
+    backward = np.flatnonzero(forward >= 0)
+    by_forward = backward[np.argsort(forward[backward], kind="stable")]
+    outputs = np.flatnonzero((step.side == int(Side.OUTPUT)) & (step.round <= 1))
+    starts = np.searchsorted(forward[by_forward], step.node[outputs], side="left")
+    counts = np.searchsorted(forward[by_forward], step.node[outputs], side="right") - starts
+    row = np.repeat(outputs, counts)
+    place: Int32 = (np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)).astype(np.int32)
+    consumer = by_forward[np.repeat(starts, counts) + place]
+    return consumer, step.node[row].astype(np.int64), step.slot[row].astype(np.int64)
+
+
+# -- steps after the first one ----------------------------------------------------------------------------
+
+
+def written_in(step: StepCalls, producer: Int64, slot: Int64, readers: Int64) -> Int64:
+    """The tensors of a step that are outputs of some nodes, in the micro-batch of their readers; -1: not recorded.
+
+    Args:
+        step: the step.
+        producer: nodes; -1 is none.
+        slot: their outputs.
+        readers: the tensors that these are asked for.
+    """
+    outputs = np.flatnonzero(step.side == int(Side.OUTPUT))
+    found = np.full(len(producer), -1, np.int64)
+    if not len(outputs) or not len(producer):
+        return found
+    for number in (step.round[readers].astype(np.int64), np.zeros(len(readers), np.int64)):
+        keys = _places(step.node[outputs], step.slot[outputs], step.round[outputs])
+        by = np.argsort(keys, kind="stable")
+        wanted = _places(np.maximum(producer, 0), slot, number)
+        at = np.minimum(np.searchsorted(keys[by], wanted), len(by) - 1)
+        same = (keys[by][at] == wanted) & (producer >= 0) & (found < 0)
+        found[same] = outputs[by[at[same]]]
+    return found
+
+
+def _places(node: npt.NDArray[Any], slot: npt.NDArray[Any], number: npt.NDArray[Any]) -> Int64:
+    places: Int64 = (number.astype(np.int64) << 48) | (node.astype(np.int64) << 16) | slot.astype(np.int64)
+    return places
+
+
+def differ(step: StepCalls, one: Int64, other: Int64) -> Mask:
+    """Tells which tensors certainly are not the same: their sizes, extremes or NaN differ."""
+    sizes = step.sizes()
+    unlike = (sizes[one] != sizes[other]) | (step.nan[one] != step.nan[other]) | (step.dtype[one] != step.dtype[other])
+    for column in (step.largest, step.smallest):
+        known = ~(np.isnan(column[one]) | np.isnan(column[other]))
+        unlike |= known & (column[one] != column[other])
+    result: Mask = unlike & step.known[one] & step.known[other]
+    return result
+
+
+def infer_producers(step: StepCalls, inputs: Int64) -> Int64:
+    """What some inputs are in this step; of those with NaN the newest output of their shape that has NaN as well."""
+    found = _producers(step)[inputs]
+    nan = inputs[(found < 0) & step.nan[inputs]]
+    if len(nan):
+        asks = np.zeros(len(step), np.bool_)
+        asks[nan] = True
+        call = step.call.astype(np.int64)
+        first = step.first[np.maximum(call, 0)].astype(np.int64)
+        makes = (step.side == int(Side.OUTPUT)) & step.nan & (call >= 0)
+        key = step.shape.astype(np.uint64) * _PRIME + step.dtype.astype(np.uint64)
+        found = np.where(found >= 0, found, _nearest(key, 4 * call + 2, makes, 4 * first - 1, asks)[inputs])
+    return found

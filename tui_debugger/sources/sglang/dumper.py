@@ -1,0 +1,314 @@
+"""A dump of SGLang's dumper as a Source: one file for each tensor, called after what it is.
+
+Steps are listed by names alone. Of each name one file is looked into, without its values: a few hold no tensor but the
+ids of requests, and what else was written there tells how ranks share the work and which part of a larger tensor it is.
+
+``non_intrusive__layers.0.mlp.output`` is an output of a module, all other names are tensors that the program recorded.
+Tags that the program added, such as ``layer_id``, are a scope of these; that of the micro-batch tells rounds apart.
+Gradients of them carry no tags: the last tensor of that name that was recorded gets the first one.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from tui_debugger.errors import UnreadableTensorError
+from tui_debugger.model import Progress, ProgressFn, Side, UnreadablePart
+from tui_debugger.opener import why_not
+from tui_debugger.sources.sglang.layout import STEP_TAGS, SUFFIX, is_tagged, read_tags
+from tui_debugger.sources.torch_dumps import (
+    Layout,
+    Listing,
+    Recorded,
+    Slots,
+    TorchDumpSource,
+    gradient,
+    module_tensor,
+    modules_around,
+    named_tensor,
+    parameter,
+    state_of_files,
+    weight_gradient,
+)
+from tui_debugger.stats.torch_file import read_tree
+
+_GRADIENT: Final = "grad__"
+_PARAMETER: Final = "param__"
+_HOOK: Final = "non_intrusive__"
+_INDEX: Final = "dump_index"
+_KNOWN: Final = frozenset({*STEP_TAGS, "rank", _INDEX, "name", "recompute_status", "filename"})
+_RANKS: Final = frozenset({"pp_rank", "tp_rank", "cp_rank", "ep_rank", "etp_rank"})
+_ROUNDS: Final = frozenset({"microbatch", "micro_batch", "microbatch_id", "micro_batch_id", "mb"})
+_HOOKED: Final = re.compile(r"(?:(.*)\.)?(?:(inputs)\.([^.]+(?:\..+)?)|(output)(?:\.(.+))?)", re.DOTALL)
+_VALUE: Final = "/value"
+_AXES: Final = frozenset(
+    {*("tp", "pp", "dp", "cp", "vpp", "ep", "sp"), *("attn_tp", "attn_dp", "attn_cp", "moe_ep", "moe_tp", "moe_dp")}
+)
+"""The ways to share the work that are told; what Megatron derives of them is not."""
+_INFO: Final = ("megatron_parallel_info", "sglang_parallel_info")
+_PAIRED: Final = (
+    "gradients carry no layer_id or the like: of several with one name the first is of what was recorded last"
+)
+_TOLD: Final = 8
+_PROGRESS_EVERY: Final = 256
+_LONG: Final = 200
+_LARGEST: Final = 1 << 40
+
+
+@dataclass(frozen=True, slots=True)
+class _Tags:
+    """A file by what its name says.
+
+    Attributes:
+        path: where it is.
+        index: when it was recorded.
+        name: of what, without ``grad__``.
+        gradient: it is a gradient.
+        recomputed: it was recorded when a part ran a second time for the backward pass.
+        context: the tags that the program added.
+    """
+
+    path: str
+    index: int
+    name: str
+    gradient: bool
+    recomputed: bool
+    context: tuple[tuple[str, str], ...]
+
+    @property
+    def module(self) -> tuple[str, Side, str] | None:
+        """The module, the side and what the input or output is called, for those of modules."""
+        found = _HOOKED.fullmatch(self.name[len(_HOOK) :]) if self.name.startswith(_HOOK) else None
+        if found is None:
+            return None
+        return found[1] or "", Side.INPUT if found[2] else Side.OUTPUT, found[3] or found[5] or "0"
+
+
+@dataclass(frozen=True, slots=True)
+class _Saved:
+    """What files of one name hold.
+
+    Attributes:
+        members: the places of their tensors.
+        what: in place of a tensor, in words; empty where there is one.
+        dims: what their dimensions are, as the program said.
+    """
+
+    members: tuple[str, ...]
+    what: str = ""
+    dims: str = ""
+
+
+class DumperSource(TorchDumpSource):
+    """See ``base.Source``."""
+
+    layout = "SGLang dumper"
+
+    def __init__(self, root: Path, given: Path, notices: Sequence[str] = ()) -> None:
+        """See ``TorchDumpSource``."""
+        self._saved: dict[tuple[int, str], _Saved] = {}
+        self._others: dict[str, str] = {}
+        self._parallel: dict[int, str] = {}
+        self._around: dict[int, dict[str, bool]] = {}
+        self._slots: dict[int, Slots] = {}
+        self._weighted: dict[int, set[str]] = {}
+        self._paired = False
+        super().__init__(root, given, notices)
+
+    def _find(self) -> Layout:
+        layout = Layout()
+        root = os.fspath(self._root)
+        found: dict[int, dict[int, list[str]]] = {}
+        parameters: dict[int, set[str]] = {}
+        try:
+            with os.scandir(root) as entries:
+                names = sorted(entry.name for entry in entries if entry.name.endswith(SUFFIX))
+        except OSError as error:
+            layout.parts.append(UnreadablePart(".", why_not(root, error)))
+            return layout
+        for name in names:
+            tags = read_tags(name[: -len(SUFFIX)]) if is_tagged(name) else {}
+            step = next((_number(tags[tag]) for tag in STEP_TAGS if tag in tags), None)
+            rank = _number(tags.get("rank", "0"))
+            if step is None or rank is None or not tags.get("name"):
+                layout.parts.append(UnreadablePart(name, "its name does not say of which step and tensor it is"))
+            else:
+                found.setdefault(rank, {}).setdefault(step, []).append(f"{root}/{name}")
+                what = tags["name"].removeprefix(_GRADIENT)
+                if what.startswith(_PARAMETER):
+                    parameters.setdefault(rank, set()).add(what[len(_PARAMETER) :])
+                    if what == tags["name"]:
+                        layout.parameters.setdefault(rank, set()).add(step)
+        self._weighted = {rank: modules_around(names) for rank, names in parameters.items()}
+        layout.files = {rank: {step: tuple(files) for step, files in steps.items()} for rank, steps in found.items()}
+        layout.sort()
+        return layout
+
+    def _told(self) -> Iterable[str]:
+        if self._paired:
+            yield _PAIRED
+        if self._parallel:
+            told = [f"rank {rank} is {text}" for rank, text in sorted(self._parallel.items())]
+            yield "; ".join(told[:_TOLD]) + ("; …" if len(told) > _TOLD else "")
+        if self._others:
+            told = [f"{name} ({what})" for name, what in sorted(self._others.items())]
+            yield "no tensors, and not judged: " + ", ".join(told[:_TOLD]) + (", …" if len(told) > _TOLD else "")
+
+    def _list(self, rank: int, step: int, files: tuple[str, ...], progress: ProgressFn) -> Listing:
+        listing = Listing()
+        looked: list[str] = []
+        found = sorted((_tags_of(path) for path in files), key=lambda each: (each.index, each.path))
+        around = self._around.setdefault(rank, {})
+        modules = {each.module[0] for each in found if each.module is not None}
+        outer = modules_around(modules | set(around))
+        for module in modules:
+            around.setdefault(module, module in outer)
+        contexts = _contexts(found)
+        self._paired = self._paired or any(
+            each.gradient and each.module is None and each.context != context
+            for each, context in zip(found, contexts, strict=True)
+        )
+        for at, (each, context) in enumerate(zip(found, contexts, strict=True)):
+            if at % _PROGRESS_EVERY == 0:
+                progress(Progress(at, len(found), f"listing step {step}"))
+            saved = self._look(rank, each, looked)
+            scope = "/".join(f"{name}={value}" for name, value in context)
+            for number, member in enumerate(saved.members):
+                tensor = self._tensor(rank, each, scope, member, number)
+                listing.tensors.append(tensor)
+                if saved.dims:
+                    part = self._parallel.get(rank, "")
+                    listing.placements[tensor.node] = f"dims {saved.dims}" + (f"; {part}" if part else "")
+        listing.state = state_of_files(looked)
+        return listing
+
+    def _tensor(self, rank: int, tags: _Tags, scope: str, member: str, number: int) -> Recorded:
+        if tags.name.startswith(_PARAMETER):
+            of = weight_gradient if tags.gradient else parameter
+            return of(tags.name[len(_PARAMETER) :], tags.path, member)
+        module = tags.module
+        if tags.gradient:
+            name = tags.name[len(_HOOK) :] if module is not None else tags.name
+            return gradient(f"{scope}/{name}" if scope and module is None else name, tags.path, member, number)
+        if module is None:
+            return named_tensor(tags.name, scope, tags.path, member, number, tags.recomputed)
+        label = f"{module[2]}.{number}" if number else module[2]
+        slot = self._slots.setdefault(rank, Slots()).of(module[0], module[1], label)
+        weighted = self._weighted.get(rank)
+        return module_tensor(
+            module[0],
+            module[1],
+            slot,
+            tags.path,
+            member,
+            around=self._around[rank][module[0]],
+            recomputed=tags.recomputed,
+            partial=weighted is None or module[0] in weighted,
+        )
+
+    def _look(self, rank: int, tags: _Tags, looked: list[str]) -> _Saved:
+        """Returns what a file holds: what others of its name do, where that is one tensor."""
+        name = (_GRADIENT if tags.gradient else "") + tags.name
+        saved = self._saved.get((rank, name))
+        if saved is not None and len(saved.members) == 1:
+            return saved
+        first, saved = saved is None, self._open(rank, tags.path)
+        if first or len(saved.members) == 1:
+            self._saved.setdefault((rank, name), saved)
+        if len(saved.members) != 1:
+            looked.append(tags.path)
+        if not saved.members:
+            self._others[name] = saved.what
+        return saved
+
+    def _open(self, rank: int, path: str) -> _Saved:
+        """Looks into a file; what cannot be read is taken for a tensor, which will say why when it is read."""
+        try:
+            tree = read_tree(path)
+        except UnreadableTensorError:
+            return _Saved((_VALUE,))
+        value, meta = tree.value, None
+        if type(value) is dict and "value" in value and set(value) <= {"value", "meta"}:
+            value, meta = value["value"], value.get("meta")
+        meta = meta if type(meta) is dict else {}
+        if rank not in self._parallel and (text := _parallel(meta)):
+            self._parallel[rank] = text
+        dims = meta.get("dims")
+        members = tuple(tree.members)
+        return _Saved(members, "" if members else _words(value), dims[:_LONG] if type(dims) is str else "")
+
+
+def _tags_of(path: str) -> _Tags:
+    tags = read_tags(os.path.basename(path)[: -len(SUFFIX)])  # noqa: PTH119 - text all the way
+    name = tags["name"]
+    context = tuple(
+        (tag, value) for tag, value in tags.items() if tag not in _KNOWN and tag not in _RANKS and tag not in _ROUNDS
+    )
+    return _Tags(
+        path,
+        _number(tags.get(_INDEX, "0")) or 0,
+        name.removeprefix(_GRADIENT),
+        name.startswith(_GRADIENT),
+        tags.get("recompute_status") == "recompute",
+        context,
+    )
+
+
+def _contexts(found: Sequence[_Tags]) -> list[tuple[tuple[str, str], ...]]:
+    """Returns the tags of each file that are its scope; those of a gradient are of what it is the gradient of.
+
+    The backward pass comes to what was recorded last first.
+    """
+    values: dict[str, list[tuple[tuple[str, str], ...]]] = {}
+    contexts: list[tuple[tuple[str, str], ...]] = []
+    for each in found:
+        context = each.context
+        waiting = values.setdefault(each.name, [])
+        if not each.gradient:
+            if not each.recomputed:
+                waiting.append(context)
+        elif (at := _newest(waiting, context)) >= 0:
+            context = waiting.pop(at)
+        contexts.append(context)
+    return contexts
+
+
+def _newest(waiting: Sequence[tuple[tuple[str, str], ...]], context: tuple[tuple[str, str], ...]) -> int:
+    """Returns the place of the last context with these tags among its own; -1 where there is none."""
+    wanted = set(context)
+    return next((at for at in range(len(waiting) - 1, -1, -1) if wanted <= set(waiting[at])), -1)
+
+
+def _number(text: str) -> int | None:
+    return int(text) if text.isdecimal() and len(text) < 16 and int(text) < _LARGEST else None
+
+
+def _parallel(meta: dict[Any, Any]) -> str:
+    """Returns the place of a rank among those that share the work, in words: ``tp 1 of 2``."""
+    for key in _INFO:
+        info = meta.get(key)
+        if type(info) is not dict:
+            continue
+        found = []
+        for name, size in info.items():
+            axis = name.removesuffix("_size") if type(name) is str else name
+            place = info.get(f"{axis}_rank")
+            if axis in _AXES and type(size) is int and size > 1 and type(place) is int:
+                found.append(f"{axis} {place} of {size}"[:_LONG])
+        if found:
+            return ", ".join(found[:_TOLD])
+    return ""
+
+
+def _words(value: Any) -> str:
+    """Names what is no tensor."""
+    if type(value) in (list, tuple):
+        return f"{len(value)} of {_words(value[0])}" if value else "an empty list"
+    return {str: "text", type(None): "None", bool: "a flag", int: "a number", float: "a number"}.get(
+        type(value), "an object"
+    )
