@@ -138,8 +138,6 @@ def formats() -> str:
     known = [own_reader(text) for text in READERS]
     lines = ["| layout | " + " | ".join(ABILITIES) + " |", "|---|" + "---|" * len(ABILITIES)]
     lines += [f"| {each.name} | " + " | ".join(ability_words(shows_of(each))) + " |" for each in known]
-    for each in known:
-        lines += ["", f"To record {each.name}:", "", "```text", *shows_of(each).record, "```"]
     return "\n".join(lines)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -73,11 +74,19 @@ def _run(arguments: argparse.Namespace) -> int:
             return _list(arguments)
         wanted = word_of(str(arguments.path))
         known, problems = known_formats()
-        named = next((each for each in known if word_of(each.name) == wanted), None)
+        named = _named(wanted, known, path=arguments.path)
         if named is None:
             return _explain(arguments, known)
         _note_all(problems)
         return _describe(named, arguments)
+
+
+def _named(wanted: str, known: Sequence[Format], *, path: Path) -> Format | None:
+    """Returns the layout of that name, or the only one whose name begins so where there is no such path."""
+    found = [each for each in known if word_of(each.name) == wanted]
+    if not found and wanted and not path.exists():
+        found = [each for each in known if word_of(each.name).startswith(wanted)]
+    return found[0] if len(found) == 1 else None
 
 
 def _list(arguments: argparse.Namespace) -> int:

@@ -112,7 +112,7 @@ EDGES_INFERRED: Final = (
 )
 ORDER_OF_NAMES: Final = "order of names: which node ran first is not known"
 STATISTICS_ONLY: Final = "statistics only: what needs the values of tensors cannot be judged"
-HASHES_ONLY: Final = "hashes only: that tensors are equal can be told, not what is in them"
+HASHES_ONLY: Final = "hashes only: what needs the values of tensors or their statistics cannot be judged"
 
 
 def limits_of(shows: Shows, *, graph: bool) -> tuple[str, ...]:
