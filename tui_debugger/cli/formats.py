@@ -167,16 +167,21 @@ def _explain(arguments: argparse.Namespace, known: list[Format]) -> int:
     best, *others = found
     if best.opens:
         print_text(f"{best.format.name} opens {best.found.root} ({best.found.sureness.name.lower()})")
-        print_text(f"because of {best.why}", *_limits(best.format.shows))
+        print_text(_because(best), *_limits(best.format.shows))
     elif best.found.refusal is not None:
         print_text(f"{best.format.name}: cannot be opened: {best.found.refusal.what}", best.found.refusal.hint)
     for other in others:
         refusal = other.found.refusal
-        why = refusal.what if refusal is not None else f"because of {other.why}"
+        why = refusal.what if refusal is not None else _because(other)
         print_text(
             f"{other.format.name} recognises {other.found.root} too ({other.found.sureness.name.lower()}), {why}"
         )
     return code
+
+
+def _because(claim: Claim) -> str:
+    """``because of step_0/a.npy``; of a reader that names nothing what it looks for."""
+    return f"because of {claim.found.why}" if claim.found.why else f"it looks for {claim.format.looked_for}"
 
 
 def claim_row(claim: Claim) -> dict[str, Any]:
@@ -187,7 +192,8 @@ def claim_row(claim: Claim) -> dict[str, Any]:
         "opens": claim.opens,
         "root": str(claim.found.root),
         "sureness": claim.found.sureness.name.lower(),
-        "why": claim.why,
+        "why": claim.found.why or None,
+        "looked_for": claim.format.looked_for,
         "refusal": None if refusal is None else {"what": refusal.what, "hint": refusal.hint},
         "limits": list(_limits(claim.format.shows)),
     }

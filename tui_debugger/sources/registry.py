@@ -324,11 +324,6 @@ class Claim:
     found: Recognised
     opens: bool
 
-    @property
-    def why(self) -> str:
-        """The names that it was recognised by."""
-        return self.found.why or f"looked for {self.format.looked_for}"
-
 
 def claims(path: Path) -> tuple[list[Claim], tuple[str, ...]]:
     """Asks every reader about a path: the surest first, which opens it unless it refuses.

@@ -155,7 +155,7 @@ DEBUG_MODE: Final = Kind(
     _debug_mode_logs,
     Shows(
         values=Has.NO,
-        statistics=Has.NO,
+        statistics=Has.SOME,
         hashes=Has.YES,
         order=Order.EXECUTION,
         edges=Edges.INFERRED,
