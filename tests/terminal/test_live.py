@@ -12,8 +12,6 @@ pytestmark = pytest.mark.terminal
 
 def test_a_recorded_training_is_attached_to_and_run_to_its_nan_at_80x24() -> None:
     with Terminal(["demo", "--live"]) as terminal:
-        terminal.wait_for("Recommended watchpoints")
-        terminal.send("enter")
         terminal.wait_for("stopped before the first step")
         terminal.send("c")
         terminal.wait_for("running, until a hit")

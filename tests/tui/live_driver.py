@@ -12,7 +12,6 @@ from tests.live.doubles import FakeTraining, FakeTrainings
 from tests.tui.driver import Driver
 from tui_debugger.session.live import LiveEvent, LiveKind, LiveSession
 from tui_debugger.tui.app import TdbgApp
-from tui_debugger.tui.dialogs.watchpoint_form import OfferScreen
 from tui_debugger.tui.live import LiveControl, WaitingScreen
 
 
@@ -90,9 +89,6 @@ async def attached(
         for rank in range(ranks):
             screen.trainings.begin(rank, ranks=ranks, **training)
         await screen.until(lambda: len(screen.live.ranks()) == ranks and screen.main.session is not None)
-        if recommended is None:
-            await screen.until(lambda: isinstance(screen.app.screen, OfferScreen))
-        else:
-            await screen.until(lambda: screen.app.screen is screen.main)
+        await screen.until(lambda: screen.app.screen is screen.main)
         await screen.settled()
         yield screen

@@ -18,7 +18,6 @@ from tui_debugger.session import Session
 from tui_debugger.tui.app import TdbgApp
 from tui_debugger.tui.dialogs.modal import ErrorScreen
 from tui_debugger.tui.dialogs.pages import HelpScreen
-from tui_debugger.tui.dialogs.watchpoint_form import OfferScreen
 
 
 @pytest.mark.parametrize("name", ["mindspore-2.0-nan", "mindspore-2.10-nan"])
@@ -120,20 +119,16 @@ async def test_help_and_quitting_do_not_wait_for_the_run_to_open() -> None:
     gate.set()
 
 
-async def test_recommended_watchpoints_are_offered_once(open_screen: OpenScreen) -> None:
+async def test_a_run_without_watchpoints_gets_the_recommended_ones_and_says_so(open_screen: OpenScreen) -> None:
     async with open_screen("mindspore-2.0-mlp", recommended=None) as screen:
-        assert isinstance(screen.app.screen, OfferScreen)
-        await screen.press("enter")
-        await screen.settled()
+        assert "8 recommended watchpoints added; u takes them away" in screen.main.footer.notice
         assert len(screen.pane("watchpoints")) == len(screen.session.recommended())
         assert screen.session.watchpoints.offered
         assert screen.pane("hits")
 
 
-async def test_recommended_watchpoints_can_be_declined(open_screen: OpenScreen) -> None:
-    async with open_screen("mindspore-2.0-mlp", recommended=None) as screen:
-        await screen.press("escape")
-        await screen.settled()
+async def test_the_recommended_watchpoints_can_be_left_out(open_screen: OpenScreen) -> None:
+    async with open_screen("mindspore-2.0-mlp", recommended=False) as screen:
         assert screen.pane("watchpoints") == []
         assert "no watchpoint" in screen.text
         await screen.press("a")

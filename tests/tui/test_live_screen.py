@@ -13,7 +13,6 @@ from tui_debugger.live import wire
 from tui_debugger.live.wire import Event, Phase, Unrecorded
 from tui_debugger.tui.dialogs.pages import HelpScreen
 from tui_debugger.tui.dialogs.prompts import ConfirmScreen, NumberPrompt, TextPrompt
-from tui_debugger.tui.dialogs.watchpoint_form import OfferScreen
 from tui_debugger.tui.live import WaitingScreen
 from tui_debugger.tui.values.screen import ValuesScreen
 
@@ -62,11 +61,8 @@ async def test_nothing_is_drawn_while_nobody_comes() -> None:
         assert not screen.control.ticking
 
 
-async def test_the_first_graph_shows_the_panes_and_asks_once() -> None:
+async def test_the_first_graph_shows_the_panes_and_adds_the_recommended_watchpoints_once() -> None:
     async with attached(recommended=None) as screen:
-        assert isinstance(screen.app.screen, OfferScreen)
-        await screen.press("enter")
-        await screen.settled()
         assert screen.app.screen is screen.main
         assert "step start" in screen.header
         assert "■ stopped before the first step" in screen.header

@@ -35,7 +35,6 @@ from tui_debugger.tui.dialogs.pages import (
     condition_entries,
     key_entries,
 )
-from tui_debugger.tui.dialogs.watchpoint_form import OfferScreen
 from tui_debugger.tui.panes.hit_rows import HitFilter
 from tui_debugger.watch.condition_table import CONDITIONS
 from tui_debugger.watch.recommended import BIAS
@@ -58,29 +57,6 @@ RECOMMENDED = (
         selection(NodeKind.TYPE, "ReLU", "ReLUV2"),
     ),
 )
-
-
-class TestOffer:
-    async def test_lists_the_set_in_plain_words(self) -> None:
-        async with opened(OfferScreen(RECOMMENDED)) as view:
-            assert "WCL  weights: changed too much since the previous step" in view.text
-            assert "TO   all tensors: contains NaN or Inf" in view.text
-            assert "AR   ReLU, ReLUV2 operators" in view.text
-
-    @pytest.mark.parametrize(
-        ("key", "answer"), [("enter", True), ("y", True), ("escape", False), ("n", False), ("q", False)]
-    )
-    async def test_answers(self, key: str, answer: bool) -> None:
-        async with opened(OfferScreen(RECOMMENDED)) as view:
-            await view.press("down", key)
-            assert view.result is answer
-
-    @SIZES
-    async def test_hostile_selections_and_many_of_them(self, size: tuple[int, int]) -> None:
-        many = [Watchpoint(0, "tensor_overflow", (), selection(NodeKind.REGEX, name)) for name in HOSTILE * 5]
-        async with opened(OfferScreen([*many, Watchpoint(0, "unknown \x1b[m")]), size) as view:
-            view.check_clean()
-            assert "Enter use them" in view.text
 
 
 class TestWords:

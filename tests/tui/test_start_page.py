@@ -241,7 +241,7 @@ async def test_a_wrong_path_is_answered_on_the_page(runs: Path, typed: str, said
         await page.press("p")
         page.app.screen.query_one(Field).value = typed
         await page.press("enter")
-        assert said in page.page.footer.notice
+        await page.until(lambda: said in page.page.footer.notice)
         assert page.app.screen is page.page
 
 

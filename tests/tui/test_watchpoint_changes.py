@@ -248,7 +248,6 @@ async def test_what_was_undone_is_not_there_the_next_time(dumps: Callable[[str],
         return session
 
     async with opened_by(open_session, title="run", recommended=None) as screen:
-        await press(screen, "enter")  # takes the recommended ones
         kept = items(screen)
         assert len(kept) == 6
         await press(screen, "3", "D", "u")
@@ -260,9 +259,8 @@ async def test_what_was_undone_is_not_there_the_next_time(dumps: Callable[[str],
         assert items(screen) == kept, "the changes of another session are not undone"
 
 
-async def test_the_answer_to_the_offer_can_be_undone(open_screen: OpenScreen) -> None:
+async def test_the_recommended_ones_that_came_by_themselves_can_be_undone(open_screen: OpenScreen) -> None:
     async with open_screen(NAN, recommended=None) as screen:
-        await press(screen, "enter")
         assert len(items(screen)) == 6
         await press(screen, "u")
         assert items(screen) == ()

@@ -51,10 +51,13 @@ def add_common(parser: argparse.ArgumentParser) -> None:
     """The options of every screen, that of ``listen`` too."""
     recommended = parser.add_mutually_exclusive_group()
     recommended.add_argument(
-        "--recommended", action="store_true", default=None, help="use the recommended watchpoints without asking"
+        "--recommended",
+        action="store_true",
+        default=None,
+        help="add the recommended watchpoints that are missing (a run that never had any gets them anyway)",
     )
     recommended.add_argument(
-        "--no-recommended", dest="recommended", action="store_false", help="do not offer the recommended watchpoints"
+        "--no-recommended", dest="recommended", action="store_false", help="do not add the recommended watchpoints"
     )
     add_watches(
         parser,

@@ -246,7 +246,7 @@ class TdbgApp(App[int]):
                 page shows first which dumps there are.
             live: shows trainings that run in place of a dump; then there is no ``open_session``.
             title: shown until the run says its name; of trainings where this program listens.
-            recommended: True adds the recommended watchpoints, False does not offer them, None asks once.
+            recommended: True adds the recommended watchpoints, False does not, None does for a run that never had any.
             rank: where to start, when the run has it.
             step: likewise.
             follow: makes a follower that tells of changes on disk; None follows nothing.
@@ -477,7 +477,7 @@ def run_live(
         session: listens already; is closed with the screen: every training that waits goes on.
         title: where it listens.
         warning: what the waiting page warns of.
-        recommended: True adds the recommended watchpoints, False does not offer them, None asks once.
+        recommended: True adds the recommended watchpoints, False does not, None does for a run that never had any.
         config: the user's; None: every default.
         started: called with the program before its first frame.
         stay: answers trainings that depend on it, once the screen was left, until they end; None: nobody does.

@@ -84,7 +84,7 @@ class MainScreen(CachedLines, Screen[None]):
 
         Args:
             title: the path as the user typed it, until the run says its name; of trainings where this program listens.
-            recommended: True adds the recommended watchpoints, False does not offer them, None asks once.
+            recommended: True adds the recommended watchpoints, False does not, None does for a run that never had any.
             rank: where to start, when the run has it.
             step: likewise.
             live: drives trainings; None for a dump.
@@ -145,7 +145,7 @@ class MainScreen(CachedLines, Screen[None]):
         self.handlers |= live.handlers_of_waiting()
 
     def start(self, session: Session) -> None:
-        """Shows the run that is open, offers the recommended watchpoints once, checks what is quick to check."""
+        """Shows the run that is open, checks what is quick to check."""
         from tui_debugger.tui.checker import Checker
         from tui_debugger.tui.context import NodeFilter
         from tui_debugger.tui.export import Copier, Reporter

@@ -124,7 +124,7 @@ class Watcher:
         Args:
             context: see ``Context``.
             node_filter: shows the nodes of a watchpoint.
-            recommended: True adds the recommended watchpoints, False does not offer them, None asks once.
+            recommended: True adds the recommended watchpoints, False does not, None does for a run that never had any.
             changed: called when the hits may be outdated, because the list changed.
         """
         self._context = context
@@ -163,29 +163,20 @@ class Watcher:
     # -- opening ---------------------------------------------------------------------------------
 
     def opened(self, then: Callable[[], None]) -> None:
-        """Offers the recommended watchpoints once, and goes on."""
+        """Adds the recommended watchpoints to a run that never had any, and goes on."""
         watchpoints = self._session.watchpoints
+        first = self._recommended is None and not watchpoints.offered and not watchpoints.items()
         if self._recommended:
             watchpoints.offered = True
             self._session.add_recommended()
         watchpoints.forget_changes()  # what was there before a person came is no change of theirs
-        if self._recommended is not None or watchpoints.offered or watchpoints.items():
-            then()
-            return
-        found = self._session.recommended()
-        if not found:
-            then()
-            return
-        from tui_debugger.tui.dialogs.watchpoint_form import OfferScreen
-
-        def answered(use: bool | None) -> None:
+        if first:
             watchpoints.offered = True
-            if use:
-                self._session.add_recommended()
+            if added := self._session.add_recommended():
+                words = plural(added, "recommended watchpoint")
+                self._context.say(f"{words} added; {key_of('undo')} takes them away")
             self.show_list()
-            then()
-
-        self._context.app.push_screen(OfferScreen(found), answered)
+        then()
 
     def add_recommended(self) -> None:
         """Adds those that are missing."""

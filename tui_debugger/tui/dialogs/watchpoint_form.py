@@ -1,10 +1,9 @@
-"""The form for a watchpoint, made from the condition table, and the offer of the recommended ones."""
+"""The form for a watchpoint, made from the condition table."""
 
 from __future__ import annotations
 
 import shlex
-import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -21,7 +20,6 @@ from textual.widgets import Input
 from tui_debugger.errors import TdbgError
 from tui_debugger.model import NodeSelection, ParamValue, Watchpoint
 from tui_debugger.text.clean import clean, clean_lines
-from tui_debugger.text.hits import watch_words
 from tui_debugger.text.numbers import plural
 from tui_debugger.tui.dialogs.modal import Field, Line, Modal
 from tui_debugger.tui.theme import DIM, GREY, STRONG
@@ -29,55 +27,6 @@ from tui_debugger.tui.widgets.text import Cell
 from tui_debugger.tui.widgets.virtual_table import Column, ListRows, VirtualTable
 from tui_debugger.watch.condition_table import CONDITIONS, Condition, ParamSpec, validate
 from tui_debugger.watch.text import format_selection, format_value, format_watch, parse_selection, target_selection
-
-WIDTH = 62
-"""Cells for the words of one watchpoint; the box is 76 wide."""
-
-
-class OfferScreen(Modal[bool]):
-    """Lists the set; Enter uses it, Esc or ``n`` does not (nothing is lost: the list can be made later)."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter,y", "use", show=False, priority=True),
-        Binding("n,q", "cancel", show=False),
-    ]
-    DEFAULT_CSS = "OfferScreen VirtualTable { height: auto; }"
-    heading = "Recommended watchpoints"
-    hints = (("Enter", "use them"), ("n Esc", "not now"))
-
-    def __init__(self, watchpoints: Sequence[Watchpoint]) -> None:
-        super().__init__()
-        self.watchpoints = watchpoints
-
-    def body(self) -> Iterable[Widget]:
-        """Lays out a question and the list."""
-        yield Line("Watch this run for what usually goes wrong?")
-        rows: list[tuple[Cell, Cell]] = []
-        for watchpoint in self.watchpoints:
-            condition = CONDITIONS.get(watchpoint.condition)
-            lines = textwrap.wrap(watch_words(watchpoint), WIDTH, subsequent_indent="  ") or [""]
-            rows += [
-                (Text(condition.abbr if condition and not i else "", STRONG), line) for i, line in enumerate(lines)
-            ]
-        yield VirtualTable(
-            (Column("", 4, frozen=True), Column("", 10, elastic=1)), ListRows(rows), header=False, id="offered"
-        )
-        yield Line("They can be changed, disabled or deleted in the watchpoint list at any time.")
-
-    def on_mount(self) -> None:
-        """As high as the list needs."""
-        table = self.query_one(VirtualTable)
-        table.styles.height = max(1, min(table.row_count, self.app.size.height - 6))
-        table.focus()
-
-    def action_use(self) -> None:
-        """Enter."""
-        self.dismiss(True)
-
-    def action_cancel(self) -> None:
-        """Esc, n."""
-        self.dismiss(False)
-
 
 Params = tuple[tuple[str, ParamValue], ...]
 
