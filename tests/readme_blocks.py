@@ -13,10 +13,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from tui_debugger.cli.formats import ABILITIES, ability_words
 from tui_debugger.cli.help import PAGES, TOPICS
 from tui_debugger.cli.main import build_parser, main
 from tui_debugger.config import THEMES, column_names, tables
 from tui_debugger.demo import DEMO, unpack
+from tui_debugger.sources.registry import READERS, own_reader, shows_of
 from tui_debugger.tui.actions import ACTIONS, LIVE_ACTIONS, START_ACTIONS, VALUE_ACTIONS, VIEW_ACTIONS
 from tui_debugger.tui.settings import ADJUSTABLE
 from tui_debugger.tui.view_opener import load_view
@@ -131,6 +133,14 @@ def settings() -> str:
     return "\n".join(lines)
 
 
+def formats() -> str:
+    """Every layout, and what it can show."""
+    known = [own_reader(text) for text in READERS]
+    lines = ["| layout | " + " | ".join(ABILITIES) + " |", "|---|" + "---|" * len(ABILITIES)]
+    lines += [f"| {each.name} | " + " | ".join(ability_words(shows_of(each))) + " |" for each in known]
+    return "\n".join(lines)
+
+
 def pages() -> str:
     """Every page with its line, as a link."""
     lines = ["| page | |", "|---|---|"]
@@ -178,6 +188,7 @@ BLOCKS = {
     "pages": Block(README, pages),
     "commands": Block(PAGES / "commands.md", commands),
     "keys": Block(PAGES / "keys.md", keys),
+    "formats": Block(PAGES / "formats.md", formats),
     "settings": Block(PAGES / "configuration.md", settings),
     "conditions": Block(PAGES / "conditions.md", conditions),
 }

@@ -123,6 +123,9 @@ DOCUMENTS = {
     "export": ["export", "PATH", "tensors", "-o", "OUT.npz"],
     "export hits": ["export", "PATH", "hits", "-o", "OUT.json"],
     "export graph": ["export", "PATH", "graph", "-o", "OUT.csv"],
+    "convert": ["convert", "PATH", "-o", "OUT.d"],
+    "formats": ["formats"],
+    "formats PATH": ["formats", "PATH"],
     "steps": ["steps", "PATH"],
     "cache": ["cache"],
     "config": ["config"],
@@ -143,7 +146,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_every_key_of_a_document_is_described(
     capsys: pytest.CaptureFixture[str], demo: Path, tmp_path: Path, name: str
 ) -> None:
-    named = {"PATH": str(demo), **{f"OUT{end}": str(tmp_path / f"out{end}") for end in (".npz", ".json", ".csv")}}
+    named = {"PATH": str(demo), **{f"OUT{end}": str(tmp_path / f"out{end}") for end in (".npz", ".json", ".csv", ".d")}}
     document = run(
         capsys, *(named.get(word, word.replace("PATH/", f"{demo}/")) for word in DOCUMENTS[name]), "--json"
     ).json

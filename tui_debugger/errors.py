@@ -46,12 +46,17 @@ class NotADumpError(TdbgError):
 
 
 class SeveralDumpsError(NotADumpError):
-    """A directory with several dumps below it, none of which was named."""
+    """A directory with several dumps below it, none of which was named.
+
+    Attributes:
+        dumps: where they are.
+    """
 
     def __init__(self, directory: Path, dumps: Sequence[Path]) -> None:
         """``dumps`` lie below ``directory``; the first ones are named."""
         names = [str(dump.relative_to(directory)) for dump in dumps[:_NAMED]] + ["…"] * (len(dumps) > _NAMED)
         super().__init__(f"Several dumps here: {', '.join(names)}", where=str(directory), hint="name one of them")
+        self.dumps = tuple(dumps)
 
 
 class UnreadableTensorError(TdbgError):

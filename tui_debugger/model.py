@@ -472,6 +472,7 @@ class RunInfo:
         device: ``CPU``, ``GPU``, ``Ascend`` or empty.
         notices: degradations, one sentence each (no graph, no history ...).
         framework: what ran the training, ``MindSpore 2.10.0``, or empty.
+        limits: what no verdict on it can tell, by its layout, one sentence each ("no edges: ...").
     """
 
     path: str
@@ -481,6 +482,7 @@ class RunInfo:
     device: str = ""
     notices: tuple[str, ...] = ()
     framework: str = ""
+    limits: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

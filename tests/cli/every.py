@@ -17,11 +17,12 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "diff": ("diff", "PATH", "ReLU-op2:0"),
     "stat": ("stat", "PATH"),
     "export": ("export", "PATH", "hits", "-o", "OUT"),
+    "convert": ("convert", "PATH", "-o", "OUTDIR"),
     "steps": ("steps", "PATH"),
 }
 
 
 def words(command: str, path: Path, *more: str) -> list[str]:
     """A command line about a dump; what it writes goes beside the dump."""
-    named = {"PATH": str(path), "OUT": str(path.with_name("out.csv"))}
+    named = {"PATH": str(path), "OUT": str(path.with_name("out.csv")), "OUTDIR": str(path.with_name("converted"))}
     return [*(named.get(word, word) for word in COMMANDS[command]), *more]

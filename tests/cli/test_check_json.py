@@ -22,7 +22,19 @@ MATMUL, RELU, MOMENTUM = (node.name for node in MLP.nodes)
 KEYS = [
     *("schema", "command", "path", "exit_code", "verdict", "reasons", "unreadable", "recommended", "fail_on"),
     *("watchpoints", "coverage"),
-    *("by_design", "findings", "failing", "origins", "hits", "notes", "seconds", "cancelled", "notices", "version"),
+    *(
+        "by_design",
+        "findings",
+        "failing",
+        "origins",
+        "hits",
+        "notes",
+        "seconds",
+        "cancelled",
+        "notices",
+        "limits",
+        "version",
+    ),
 ]
 
 

@@ -49,6 +49,8 @@ LINES: dict[str, tuple[tuple[str, ...], ...]] = {
         ("PATH", "graph", "-o", "OUT.mermaid", "--around", EVIL, "--scope", EVIL),
         ("PATH", "hits", "-o", f"OUT{EVIL}"),
     ),
+    "convert": (("PATH", "-o", "OUT"), ("PATH", "-o", f"OUT{EVIL}"), ("PATH", "-o", "OUT2", "--filter", f"{EVIL}(")),
+    "formats": (("PATH",), (), (EVIL,), (f"PATH/{EVIL}",)),
     "steps": (("PATH",), ("PATH", "--count")),
     "cache": ((), ("clear",), (EVIL,)),
     "config": ((), ("--theme", EVIL), ("--no-config",)),

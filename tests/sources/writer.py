@@ -201,7 +201,7 @@ class DumpWriter:
                 "Slot": str(slot),
                 "Timestamp": str(self.clock),
             }
-            recorded = identity | _statistics(values)
+            recorded = identity | statistic_row(values)
             lines.append(",".join(recorded[column] for column in columns) + ("," if trailing_comma else ""))
         with path.open("a") as file:
             file.writelines(line + "\n" for line in lines)
@@ -213,7 +213,7 @@ class DumpWriter:
         return path
 
 
-def _statistics(values: Array) -> dict[str, str]:
+def statistic_row(values: Array) -> dict[str, str]:
     finite = values[np.isfinite(values)].astype(np.float64)
     shape = ",".join(map(str, values.shape))
     return {

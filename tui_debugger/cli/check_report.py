@@ -66,6 +66,7 @@ class Report:
         fail_on: ids of the conditions that count; empty: all.
         disabled: watchpoints of files that were left out.
         notices: what is missing or odd in the dump.
+        limits: what no verdict on it can tell.
         graphs: whether there are several, so that a name alone may mean two nodes.
         notes: the scalars of the steps that have any, recognised ones included.
     """
@@ -79,6 +80,7 @@ class Report:
     fail_on: tuple[str, ...]
     disabled: int
     notices: tuple[str, ...]
+    limits: tuple[str, ...] = ()
     graphs: bool = False
     notes: Mapping[Pair, tuple[ShownNote, ...]] = field(default_factory=dict)
 
@@ -104,7 +106,7 @@ def print_report(report: Report, arguments: argparse.Namespace) -> int:
     print_text("", coverage_line(report.result))
     if designed := by_design_text(report.result.hits):
         print_text(designed)
-    print_text(*_remarks(report), *_notes(report), *_beginnings(report), verdict)
+    print_text(*_remarks(report), *report.limits, *_notes(report), *_beginnings(report), verdict)
     print_exit(report.exit_code)
     return report.exit_code
 
@@ -132,6 +134,7 @@ def document(report: Report) -> dict[str, Any]:
         "seconds": round(result.seconds, 3),
         "cancelled": result.cancelled,
         "notices": list(report.notices),
+        "limits": list(report.limits),
         "version": __version__,
     }
 

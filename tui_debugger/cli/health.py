@@ -68,6 +68,7 @@ class Report:
     judgement: Judgement
     notices: tuple[str, ...]
     parts: tuple[UnreadablePart, ...] = ()
+    limits: tuple[str, ...] = ()
 
 
 def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -135,7 +136,7 @@ def _made(arguments: argparse.Namespace) -> Report:
         result = checks.check(pairs, progress)
     # What was finished is shown, also after Ctrl-C.
     made = health(session, checks, pairs)
-    return Report(made, judge(result, rules=rules), session.info.notices, result.coverage.parts)
+    return Report(made, judge(result, rules=rules), session.info.notices, result.coverage.parts, session.info.limits)
 
 
 def _entries(map_: HealthMap, arguments: argparse.Namespace) -> npt.NDArray[np.int64]:
@@ -202,5 +203,6 @@ def _document(
             {"path": path, "scope": scope, "cells": cells} for path, scope, cells in map_rows(map_, entries, map_.ranks)
         ],
         "notices": list(report.notices),
+        "limits": list(report.limits),
         "version": __version__,
     }

@@ -118,7 +118,8 @@ def _topics(commands: Sequence[str]) -> RenderableType:
     ways = Table.grid(padding=(0, 2))
     ways.add_column(style="bold", no_wrap=True)
     ways.add_row("tdbg help TOPIC", "shows a page; other words are searched for in all pages")
-    ways.add_row("tdbg help COMMAND", f"its options: {', '.join(commands)}")
+    own = ", ".join(command for command in commands if command not in TOPICS)  # a topic of that name has a page
+    ways.add_row("tdbg help COMMAND", f"its options: {own}")
     ways.add_row("tdbg demo", "opens an example")
     return Group(Text("topics:"), topics, Text(), ways)
 

@@ -61,7 +61,7 @@ COMMANDS = {
     "open": "open_",
     "listen": "listen",
     **{name: name for name in ("check", "origin", "relations", "explain", "report", "health", "trend", "ls")},
-    **{name: name for name in ("show", "diff", "stat", "export", "steps", "cache")},
+    **{name: name for name in ("show", "diff", "stat", "export", "convert", "formats", "steps", "cache")},
     "config": "config",
     "dump-config": "dump_config",
     **{name: name for name in ("completion", "demo", "help")},

@@ -112,4 +112,5 @@ def _search(arguments: argparse.Namespace) -> Answer:
         report=report,
         judgement=judge(report.check, rules=frozenset(watch.id for watch in watchpoints)),
         notices=session.info.notices,
+        limits=session.info.limits,
     )

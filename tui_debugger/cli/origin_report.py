@@ -86,12 +86,14 @@ class Answer:
         report: what was found.
         judgement: what the checks behind it come to.
         notices: what is missing or odd in the dump.
+        limits: what no verdict on it can tell.
     """
 
     path: Path
     report: OriginReport
     judgement: Judgement
     notices: tuple[str, ...]
+    limits: tuple[str, ...] = ()
 
     @property
     def exit_code(self) -> int:
@@ -114,7 +116,7 @@ def print_answer(answer: Answer, *, as_json: bool) -> int:
         verdict = meant(_verdict(answer), OUTCOMES[answer.judgement.outcome])
         counts, _, where = coverage_line(answer.report.check).partition("; ")
         print_above(verdict, counts, where, code=answer.exit_code)
-        print_text(*itertools.dropwhile(lambda line: not line, _lines(answer, terminal_of())), verdict)
+        print_text(*itertools.dropwhile(lambda line: not line, _lines(answer, terminal_of())), *answer.limits, verdict)
         print_exit(answer.exit_code)
     return answer.exit_code
 
@@ -136,6 +138,7 @@ def document(answer: Answer) -> dict[str, Any]:
         "unreadable": part_rows(check.coverage.parts),
         "cannot_judge": [{**key_row(hit.key), "detail": hit.detail} for hit in judgement.unsure],
         "notices": list(answer.notices),
+        "limits": list(answer.limits),
         "seconds": round(check.seconds, 3),
         "cancelled": check.cancelled,
         "version": __version__,
@@ -401,7 +404,7 @@ def run(arguments: argparse.Namespace, watchpoints: Sequence[Watchpoint]) -> int
     missing.print_note()
     code = missing.code(_CODES[path.state])
     if arguments.json:
-        print_json({**_document(path, looked, arguments, code), **missing.rows})
+        print_json({**_document(path, looked, arguments, code), "limits": list(session.info.limits), **missing.rows})
     else:
         meaning = {0: Meaning.CLEAN, 1: Meaning.FINDING}.get(code, Meaning.DOUBT)
         *lines, last = path_lines(path, terminal_of())
@@ -414,7 +417,7 @@ def run(arguments: argparse.Namespace, watchpoints: Sequence[Watchpoint]) -> int
         print_above(meant(answer, meaning), code=code)
         if path.state is State.CLEAN:
             print_text(f"{plural(looked.tensors, 'tensor')} looked at, {looked.places_text()}")
-        print_text(*lines)
+        print_text(*lines, *session.info.limits)
         print_exit(code)
     return code
 

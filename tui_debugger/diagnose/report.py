@@ -230,6 +230,7 @@ def material_row(material: Material, most: int) -> Row:
         "origins": report_rows(material.origins) if material.origins is not None else None,
         "explained": [guidance_row(each) for each in material.explained],
         "notices": [*info.notices, *material.troubles],
+        "limits": list(info.limits),
         "cancelled": material.result.cancelled,
     }
 
@@ -475,7 +476,7 @@ def _shell(arguments: Sequence[str], path: str) -> str:
 
 
 def _notices(material: Material) -> Iterator[str]:
-    notices = (*material.info.notices, *material.troubles)
+    notices = (*material.info.limits, *material.info.notices, *material.troubles)
     if notices:
         yield from _heading("Notices")
         yield from (f"- {prose(notice)}" for notice in notices[:_NAMED])

@@ -52,6 +52,7 @@ from tui_debugger.opener import read_regular
 from tui_debugger.session.following import FileState, Follower, steps_before, turn_spans
 from tui_debugger.session.watchpoints import WatchpointList, WatchpointStore
 from tui_debugger.sources.base import Capability, Changes, Source
+from tui_debugger.sources.registry import limits
 from tui_debugger.stats.workers import Workers
 from tui_debugger.text.notes import RECOGNISED
 from tui_debugger.watch.recommended import NO_CHANGES, RecommendedChanges, recommended
@@ -211,9 +212,9 @@ class Session:
 
     @property
     def info(self) -> RunInfo:
-        """What was found, and what went wrong with the workers on the way."""
+        """What was found, what its layout cannot tell, and what went wrong with the workers on the way."""
         info, more = self.source.info, self._workers.notices
-        return dataclasses.replace(info, notices=info.notices + more) if more else info
+        return dataclasses.replace(info, notices=info.notices + more, limits=limits(self.source))
 
     @property
     def capabilities(self) -> Capability:

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from enum import IntEnum
+from enum import Enum, IntEnum
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol, cast, runtime_checkable
+from weakref import WeakKeyDictionary
 
-from tui_debugger.errors import NotADumpError, TdbgError
+from tui_debugger.errors import NotADumpError, SeveralDumpsError, TdbgError
 
 if TYPE_CHECKING:
     from tui_debugger.cache.store import DiskCache
@@ -39,11 +41,97 @@ class Recognised:
         root: the directory of the dump: at the path, above it, or up to two levels below.
         sureness: how sure the reader is. The surest of all readers opens the path.
         refusal: why it cannot be opened all the same (several dumps, a known layout that is not read); else None.
+        why: the names that it was recognised by, such as ``rank_0/.dump_metadata``; empty: see ``Reader.looked_for``.
     """
 
     root: Path
     sureness: Sureness
     refusal: NotADumpError | None = None
+    why: str = ""
+
+
+class Has(Enum):
+    """Tells whether a layout holds something."""
+
+    YES = "yes"
+    SOME = "some"
+    """Where it was recorded."""
+    NO = "no"
+    UNKNOWN = "?"
+
+
+class Edges(Enum):
+    """How it is known which tensor was made from which."""
+
+    KNOWN = "known"
+    """The recorder wrote them."""
+    INFERRED = "inferred"
+    """From nesting, and from values or numbers that are equal."""
+    NONE = "none"
+    UNKNOWN = "?"
+
+
+class Order(Enum):
+    """What the order of nodes within a step is."""
+
+    EXECUTION = "execution"
+    NAMES = "names"
+    """Nothing tells in which order they ran."""
+    UNKNOWN = "?"
+
+
+@dataclass(frozen=True, slots=True)
+class Shows:
+    """What a layout can show and what it cannot. The defaults say that nothing is known.
+
+    Attributes:
+        values, statistics, hashes: of tensors.
+        order: of nodes within a step.
+        edges: between nodes.
+        stacks: lines of source.
+        gradients: tensors of the backward pass.
+        record: how to record it: three lines at most.
+        limits: what its numbers cannot tell besides: two or three words for the header, a colon, and what that means,
+            such as "four decimals: 0.0000 is less than 0.00005, not zero".
+    """
+
+    values: Has = Has.UNKNOWN
+    statistics: Has = Has.UNKNOWN
+    hashes: Has = Has.UNKNOWN
+    order: Order = Order.UNKNOWN
+    edges: Edges = Edges.UNKNOWN
+    stacks: Has = Has.UNKNOWN
+    gradients: Has = Has.UNKNOWN
+    record: tuple[str, ...] = ()
+    limits: tuple[str, ...] = ()
+
+
+NO_EDGES: Final = "no edges: an origin is the first bad tensor in order, unless the inputs of its node were dumped, too"
+EDGES_INFERRED: Final = (
+    "edges inferred: from nesting and from what is equal; an origin is as sure as the edges that lead to it"
+)
+ORDER_OF_NAMES: Final = "order of names: which node ran first is not known"
+STATISTICS_ONLY: Final = "statistics only: what needs the values of tensors cannot be judged"
+HASHES_ONLY: Final = "hashes only: what needs the values of tensors or their statistics cannot be judged"
+
+
+def limits_of(shows: Shows, *, graph: bool) -> tuple[str, ...]:
+    """Returns what a verdict on a dump cannot tell: two or three words each, a colon, and what that means.
+
+    Args:
+        shows: of its layout.
+        graph: whether this dump has edges at all.
+    """
+    found = []
+    if shows.values is Has.NO:
+        found.append(HASHES_ONLY if shows.statistics is Has.NO else STATISTICS_ONLY)
+    if not graph or shows.edges is Edges.NONE:
+        found.append(NO_EDGES)
+    elif shows.edges is Edges.INFERRED:
+        found.append(EDGES_INFERRED)
+    if shows.order is Order.NAMES:
+        found.append(ORDER_OF_NAMES)
+    return (*found, *shows.limits)
 
 
 class Reader(Protocol):
@@ -89,6 +177,24 @@ class QuickReader(Reader, Protocol):
         """Tells whether a dump lies in this very directory, by names in it and directly below it."""
 
 
+@runtime_checkable
+class DescribedReader(Reader, Protocol):
+    """A reader that says what its layout can show; of other readers nothing is known."""
+
+    @property
+    def shows(self) -> Shows:
+        """What the layout can show and what it cannot."""
+
+
+@runtime_checkable
+class DescribedSource(Protocol):
+    """A source that says what this very dump can show, where that is less or more than its layout can."""
+
+    @property
+    def shows(self) -> Shows:
+        """What the dump can show and what it cannot."""
+
+
 READERS: Final = (
     "tui_debugger.sources.mindspore.layout:READER",
     "tui_debugger.sources.mindspore.old_tree:READER",
@@ -119,7 +225,8 @@ def find_run(path: Path) -> None:
 def open_source(path: Path, store: DiskCache | None = None) -> Source:
     """Opens the run at a path: the dump directory, up to two levels above it, or anything inside it.
 
-    Looks at a few directories only; nothing is listed or read before it is asked for.
+    Looks at a few directories only; nothing is listed or read before it is asked for. Another dump beside the one that
+    is opened is named in a notice.
 
     Args:
         path: where to look.
@@ -130,10 +237,17 @@ def open_source(path: Path, store: DiskCache | None = None) -> Source:
         TdbgError: the reader of another package failed.
     """
     chosen, problems = _find(path)
+    source = _opened(chosen, path, store, (*problems, *_others(chosen, path)))
+    with suppress(TypeError):  # a source of another package that cannot be a key
+        _OPENED[source] = shows_of(chosen.reader)
+    return source
+
+
+def _opened(chosen: _Choice, path: Path, store: DiskCache | None, notices: Sequence[str]) -> Source:
     if not chosen.foreign:
-        return chosen.reader.open(path, store, problems)
+        return chosen.reader.open(path, store, notices)
     try:
-        return chosen.reader.open(path, store, problems)
+        return chosen.reader.open(path, store, notices)
     except TdbgError:
         raise
     except Exception as error:
@@ -142,6 +256,99 @@ def open_source(path: Path, store: DiskCache | None = None) -> Source:
             where=str(path),
             hint="update or remove the package that brings it",
         ) from error
+
+
+_OPENED: Final[WeakKeyDictionary[object, Shows]] = WeakKeyDictionary()
+"""What the layouts of open sources show."""
+
+
+def limits(source: Source) -> tuple[str, ...]:
+    """Returns what a verdict on an open dump cannot tell; nothing of what no reader opened, such as a training."""
+    from tui_debugger.sources.base import Capability  # needs NumPy, as every source does
+
+    shows = source.shows if isinstance(source, DescribedSource) else _OPENED.get(source)
+    return () if shows is None else limits_of(shows, graph=Capability.GRAPH in source.capabilities)
+
+
+def shows_of(reader: Reader) -> Shows:
+    """Returns what the layout of a reader can show; nothing is known where it does not say."""
+    shows = reader.shows if isinstance(reader, DescribedReader) else None
+    return shows if isinstance(shows, Shows) else Shows()
+
+
+def word_of(name: str) -> str:
+    """Returns a layout's name as people type it: ``tensor-files``."""
+    return "-".join(name.casefold().split())
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A layout that can be read.
+
+    Attributes:
+        name: what people call it.
+        looked_for: what it is recognised by.
+        shows: what it can show and what it cannot.
+        package: the entry point of a reader of another package; else empty.
+    """
+
+    name: str
+    looked_for: str
+    shows: Shows
+    package: str = ""
+
+
+def known_formats() -> tuple[list[Format], list[str]]:
+    """Returns every layout, and what is wrong with readers of other packages."""
+    found = [Format(each.name, each.looked_for, shows_of(each)) for each in map(own_reader, READERS)]
+    problems: list[str] = []
+    for name, load in _entry_points():
+        try:
+            reader = load()
+            found.append(Format(reader.name, reader.looked_for, shows_of(reader), name))
+        except Exception as error:  # noqa: BLE001, PERF203 - see ``_ask_others``
+            problems.append(_cannot_be_used(name, error))
+    return found, problems
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A reader that recognises something at a path.
+
+    Attributes:
+        format: its layout.
+        found: what it recognised.
+        opens: whether it is the one that opens the path.
+    """
+
+    format: Format
+    found: Recognised
+    opens: bool
+
+
+def claims(path: Path) -> tuple[list[Claim], tuple[str, ...]]:
+    """Asks every reader about a path: the surest first, which opens it unless it refuses.
+
+    Returns:
+        The readers that recognise something, and what people have to know: other dumps, readers that fail.
+
+    Raises:
+        NotADumpError: nobody recognises anything.
+    """
+    search = _asked(path, every=True)
+    if search.best is None:
+        raise _nothing(path, search)
+    best = search.best
+    ordered = sorted(search.choices, key=lambda each: (each is not best, -each.found.sureness))
+    found = [
+        Claim(
+            Format(each.reader.name, each.reader.looked_for, shows_of(each.reader), each.foreign),
+            each.found,
+            each is best and each.found.refusal is None,
+        )
+        for each in ordered
+    ]
+    return found, (*search.problems, *_beside(best, search.choices))
 
 
 def layout_of(path: Path) -> str:
@@ -174,7 +381,7 @@ class Recogniser:
     def __init__(self) -> None:
         """Loads every reader."""
         self.problems: list[str] = []
-        self._readers: dict[str, Reader] = {text: _own_reader(text) for text in READERS}
+        self._readers: dict[str, Reader] = {text: own_reader(text) for text in READERS}
         for name, load in _entry_points():
             try:
                 self._readers[name] = load()
@@ -219,11 +426,13 @@ class _Search:
 
     Attributes:
         best: the surest so far.
+        choices: all that recognised something.
         looked_for: by all of them.
         problems: what is wrong with readers of other packages.
     """
 
     best: _Choice | None = None
+    choices: list[_Choice] = field(default_factory=list)
     looked_for: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
@@ -234,37 +443,132 @@ class _Search:
     def ask(self, reader: Reader, path: Path, foreign: str = "") -> None:
         found = reader.recognises(path)
         self.looked_for.append(reader.looked_for)
-        if found is not None and (self.best is None or found.sureness > self.best.found.sureness):
-            self.best = _Choice(reader, found, foreign)
+        if found is None:
+            return
+        choice = _Choice(reader, found, foreign)
+        self.choices.append(choice)
+        if self.best is None or found.sureness > self.best.found.sureness:
+            self.best = choice
 
 
 def _find(path: Path) -> tuple[_Choice, tuple[str, ...]]:
     """Returns who opens a path, and what is wrong with readers of other packages."""
+    search = _asked(path)
+    if search.best is None:
+        raise _nothing(path, search)
+    if search.best.found.refusal is not None:
+        raise search.best.found.refusal
+    return search.best, tuple(search.problems)
+
+
+def _asked(path: Path, *, every: bool = False) -> _Search:
+    """Asks readers until one is sure, or ``every`` one."""
     if not os.path.exists(path):  # noqa: PTH110 - never raises
         raise NotADumpError(
             "No such file or directory, or no right to read it", where=str(path), hint="name a dump directory"
         )
     search = _Search()
     for text in READERS:
-        search.ask(_own_reader(text), path)
-        if search.sure:
+        search.ask(own_reader(text), path)
+        if search.sure and not every:
             break
-    if not search.sure:
+    if every or not search.sure:
         _ask_others(search, path)
-    problems = tuple(search.problems)
-    if search.best is None:
-        raise NotADumpError(
-            f"No dump found. Looked for {'; '.join(search.looked_for)} (here, up to two levels below, and above)"
-            + "".join(f". {each}" for each in problems),
-            where=str(path),
-            hint="name the directory that training dumped to (the path in its dump configuration) or one inside it",
-        )
-    if search.best.found.refusal is not None:
-        raise search.best.found.refusal
-    return search.best, problems
+    return search
 
 
-def _own_reader(text: str) -> Reader:
+def _others(chosen: _Choice, path: Path) -> tuple[str, ...]:
+    """Returns what to say of dumps beside the one that is opened; readers of other packages are not asked."""
+    search = _Search()
+    for text in READERS:
+        search.ask(own_reader(text), path)
+    return _beside(chosen, search.choices)
+
+
+def _beside(chosen: _Choice, choices: Sequence[_Choice]) -> tuple[str, ...]:
+    """Returns a notice for each dump that is not part of the one that is opened."""
+    root = os.path.realpath(chosen.found.root)
+    notices: list[str] = []
+    named: set[str] = set()
+    for each in choices:
+        name, refusal = each.reader.name, each.found.refusal
+        if name == chosen.reader.name or each.found.sureness is Sureness.POSSIBLE:
+            continue
+        for place in refusal.dumps if isinstance(refusal, SeveralDumpsError) else (each.found.root,):
+            here = os.path.realpath(place)
+            if here in named:
+                continue
+            if here == root and each.found.sureness >= chosen.found.sureness:
+                notices.append(f"this looks like {name} as much as like {chosen.reader.name}, which opens it")
+            elif not _is_within(here, root) and not _is_within(root, here):
+                named.add(here)
+                notices.append(f"{place} is another dump ({name}) that is not looked at: name it to open it")
+    return tuple(notices)
+
+
+def _is_within(inner: str, outer: str) -> bool:
+    return inner == outer or inner.startswith(outer.rstrip("/") + "/")
+
+
+def _nothing(path: Path, search: _Search) -> NotADumpError:
+    parts = contents_text(path)
+    return NotADumpError(
+        f"No dump found. Looked for {'; '.join(search.looked_for)} (here, up to two levels below, and above)"
+        + (f". {parts}" if parts else "")
+        + "".join(f". {each}" for each in search.problems),
+        where=str(path),
+        hint="name the directory that training dumped to (the path in its dump configuration) or one inside it; "
+        "`tdbg formats` lists what is read",
+    )
+
+
+_READ_INSTEAD: Final = {
+    ".h5": ".npy or .npz", ".hdf5": ".npy or .npz", ".mat": ".npy or .npz", ".zarr": ".npy or .npz",
+    ".parquet": ".npy or .npz", ".csv": ".npy or .npz", ".txt": ".npy or .npz", ".pkl": ".npz or .pt",
+    ".pickle": ".npz or .pt", ".ckpt": ".safetensors or .pt", ".gguf": ".safetensors", ".onnx": ".safetensors",
+    ".tfevents": ".npz",
+}  # fmt: skip
+"""What would be read in the place of files that are not, by their suffix."""
+_LOOKED_AT: Final = 2_000
+_SHOWN_KINDS: Final = 4
+
+
+def contents_text(path: Path) -> str:
+    """Returns what lies in a directory that no reader recognises, by kind; empty where there are no files.
+
+    ``It holds 12 .h5 files (not read; .npy or .npz would be), 3 .log files``.
+    """
+    counts: dict[str, int] = {}
+    waiting, looked = [os.fspath(path)], 0
+    while waiting and looked < _LOOKED_AT:
+        try:
+            with os.scandir(waiting.pop(0)) as entries:
+                for entry in entries:
+                    looked += 1
+                    if looked > _LOOKED_AT:
+                        break
+                    suffix = os.path.splitext(entry.name)[1].lower()  # noqa: PTH122 - text all the way
+                    directory = entry.is_dir(follow_symlinks=False)
+                    if directory and suffix not in _READ_INSTEAD:
+                        waiting.append(entry.path)
+                    else:
+                        kind = ".tfevents" if ".tfevents." in entry.name else suffix
+                        counts[kind] = counts.get(kind, 0) + 1
+        except OSError:
+            continue
+    ordered = sorted(counts.items(), key=lambda each: (each[0] not in _READ_INSTEAD, -each[1], each[0]))
+    parts = []
+    for kind, number in ordered[:_SHOWN_KINDS]:
+        files = "file" if number == 1 else "files"
+        instead = f" (not read; {_READ_INSTEAD[kind]} would be)" if kind in _READ_INSTEAD else ""
+        parts.append(f"{number:,} {kind} {files}{instead}" if kind else f"{number:,} {files} without a suffix")
+    rest = sum(number for _, number in ordered[_SHOWN_KINDS:])
+    parts += [f"{rest:,} of other kinds"] if rest else []
+    return f"It holds {', '.join(parts)}" if parts else ""
+
+
+def own_reader(text: str) -> Reader:
+    """Returns a reader of this package, as ``READERS`` names it."""
     module, _, name = text.partition(":")
     return cast("Reader", getattr(import_module(module), name))
 

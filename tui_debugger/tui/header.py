@@ -71,7 +71,8 @@ def _run_cell(session: Session) -> Text:
     info = session.info
     if info.title:
         text.append("  " + clean(info.title), theme.STRONG)
-    text.append("  " + " · ".join(clean(part) for part in (info.layout, info.device) if part))
+    limits = [limit.partition(":")[0] for limit in info.limits]
+    text.append("  " + " · ".join(clean(part) for part in (info.layout, info.device, *limits) if part))
     return text.append("  " + shorten(info.path, 60), theme.DIM)
 
 

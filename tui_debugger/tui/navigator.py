@@ -264,12 +264,12 @@ class Navigator:
         self._context.app.push_screen(HistoryScreen(runs, state.step or 0, closed), go)
 
     def show_notices(self) -> None:
-        """Lists what was missing or odd in the dump."""
+        """Lists what was missing or odd in the dump, and what its layout cannot tell."""
         from tui_debugger.tui.dialogs.pages import NoticesScreen
 
         parts = self._session.unreadable()
         closed = [f"{'not recorded' if part.unrecorded else 'cannot be listed'}: {part_text(part)}" for part in parts]
-        self._context.app.push_screen(NoticesScreen([*closed, *self._session.info.notices]))
+        self._context.app.push_screen(NoticesScreen([*closed, *self._session.info.notices, *self._session.info.limits]))
 
     # -- nodes -----------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from tui_debugger.errors import NotADumpError, SeveralDumpsError
 from tui_debugger.opener import open_regular
-from tui_debugger.sources.registry import Recognised, Sureness
+from tui_debugger.sources.registry import Edges, Has, Order, Recognised, Shows, Sureness
 from tui_debugger.sources.tensor_files.layout import parse_name
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class Kind:
     Attributes:
         name: for people.
         module: reads it, below this package.
-        looked_for: see ``registry.Reader``.
+        looked_for, shows: see ``registry.Reader``.
         logs: returns the names of the logs in a directory.
         folder: the directory that logs lie in, below that of the run; empty: in that itself.
         rank_of: finds the rank in a name; None: as names of directories tell it.
@@ -79,6 +79,7 @@ class Kind:
     module: str
     looked_for: str
     logs: Callable[[str], list[str]]
+    shows: Shows
     folder: str = ""
     rank_of: re.Pattern[str] | None = None
     whole: bool = False
@@ -134,17 +135,59 @@ TORCHTITAN: Final = Kind(
     "torchtitan",
     "rank_0_activations.log of torchtitan in a directory numerics",
     _named(_TORCHTITAN),
+    Shows(
+        values=Has.NO,
+        statistics=Has.YES,
+        hashes=Has.YES,
+        order=Order.EXECUTION,
+        edges=Edges.INFERRED,
+        stacks=Has.YES,
+        gradients=Has.YES,
+        record=("torchtitan's run_train.sh ... --profiler.dump_numerics",),
+    ),
     "numerics",
     _TORCHTITAN,
 )
 DEBUG_MODE: Final = Kind(
-    "PyTorch DebugMode log", "debug_mode", ".json files of PyTorch's DebugMode (step3.json)", _debug_mode_logs
+    "PyTorch DebugMode log",
+    "debug_mode",
+    ".json files of PyTorch's DebugMode (step3.json)",
+    _debug_mode_logs,
+    Shows(
+        values=Has.NO,
+        statistics=Has.SOME,
+        hashes=Has.YES,
+        order=Order.EXECUTION,
+        edges=Edges.INFERRED,
+        stacks=Has.YES,
+        gradients=Has.YES,
+        record=(
+            "with DebugMode(record_ids=True, record_stack_trace=True) as mode:",
+            "    with DebugMode.log_tensor_hashes(hash_inputs=True): train_step()",
+            'DebugMode.save_logs(mode.logs, "step3.json")',
+        ),
+        limits=("L1 norms: they tell of NaN, Inf and the mean magnitude, and of nothing else",),
+    ),
 )
 TE_LOGS: Final = Kind(
     "Transformer Engine statistics log",
     "te_logs",
     f"{_TE_STATISTICS}/nvdlfw_inspect_globalrank-0.log of Transformer Engine",
     _named(_TE, _TE_STATISTICS),
+    Shows(
+        values=Has.SOME,
+        statistics=Has.YES,
+        hashes=Has.NO,
+        order=Order.EXECUTION,
+        edges=Edges.NONE,
+        stacks=Has.NO,
+        gradients=Has.YES,
+        record=(
+            "# LogTensorStats (and DumpTensors for values) in stats.yaml, then",
+            'nvdlfw_inspect.api.initialize(config_file="stats.yaml", log_dir="run")',
+        ),
+        limits=("four decimals: 0.0000 is less than 0.00005, not zero",),
+    ),
     _TE_STATISTICS,
     _TE,
     whole=True,
@@ -225,6 +268,7 @@ class LogReader:
         self._kind = kind
         self.name = kind.name
         self.looked_for = kind.looked_for
+        self.shows = kind.shows
 
     def recognises(self, path: Path) -> Recognised | None:
         """Returns where the run is; nothing else has these names, or begins with these bytes."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tui_debugger.errors import NotADumpError, SeveralDumpsError
-from tui_debugger.sources.registry import Recognised, Sureness
+from tui_debugger.sources.registry import Edges, Has, Order, Recognised, Shows, Sureness
 
 if TYPE_CHECKING:
     from tui_debugger.cache.store import DiskCache
@@ -37,6 +37,20 @@ class MegatronReader:
 
     name = "Megatron-LM"
     looked_for = "activations, dgrads, wgrads or params of Megatron-LM (wgrads/iter_0000001/mp_rank_00.pth)"
+    shows = Shows(
+        values=Has.YES,
+        statistics=Has.NO,
+        hashes=Has.NO,
+        order=Order.EXECUTION,
+        edges=Edges.NONE,
+        stacks=Has.NO,
+        gradients=Has.YES,
+        record=(
+            "pretrain_gpt.py ... --save run --save-activations-interval 1",
+            "  --save-dgrads-interval 1 --save-wgrads-interval 1",
+        ),
+        limits=("last micro-batch: of activations and their gradients the earlier ones were not saved",),
+    )
 
     def recognises(self, path: Path) -> Recognised | None:
         """Returns where the dump is; no other layout has these names."""

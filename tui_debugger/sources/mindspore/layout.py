@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from tui_debugger.errors import NotADumpError, SeveralDumpsError
 from tui_debugger.opener import why_not
-from tui_debugger.sources.registry import Recognised, Sureness
+from tui_debugger.sources.registry import Edges, Has, Order, Recognised, Shows, Sureness
 
 if TYPE_CHECKING:
     from tui_debugger.cache.store import DiskCache
@@ -345,12 +345,27 @@ class MindSporeReader:
 
     name = "MindSpore"
     looked_for = LOOKED_FOR
+    shows = Shows(
+        values=Has.SOME,
+        statistics=Has.SOME,
+        hashes=Has.NO,
+        order=Order.EXECUTION,
+        edges=Edges.KNOWN,
+        stacks=Has.YES,
+        gradients=Has.YES,
+        record=(
+            "tdbg dump-config --yes --path /data/dump -o dump.json",
+            "export MINDSPORE_DUMP_CONFIG=$PWD/dump.json",
+            "python train.py",
+        ),
+    )
 
     def recognises(self, path: Path) -> Recognised | None:
         """Returns where the dump is; dumps of old or other tools are refused, unless another reader takes them."""
         found = _find(path)
         if isinstance(found, Found):
-            return Recognised(found.root, Sureness.POSSIBLE if found.beside else Sureness.SURE)
+            why = "" if found.by_device else _mark_of(found.root)
+            return Recognised(found.root, Sureness.POSSIBLE if found.beside else Sureness.SURE, why=why)
         return found
 
     def is_dump(self, directory: Path) -> bool:
@@ -365,6 +380,21 @@ class MindSporeReader:
 
 
 READER: Reader = MindSporeReader()
+
+
+def _mark_of(root: Path) -> str:
+    """Returns the first name that tells of a dump: ``rank_0/.dump_metadata``, or a rank with numbered graphs."""
+    for name in sorted(_directories(root)):
+        if RANK.fullmatch(name) and is_rank(root / name):
+            marks = (mark for mark in RANK_MARKS if is_directory(root / name / mark))
+            graphs = (
+                f"{net}/{graph}"
+                for net in islice(_directories(root / name), 50)
+                for graph in _directories(root / name / net)
+                if graph.isdigit()
+            )
+            return f"{name}/{next(marks, None) or next(graphs, '')}"
+    return ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from tui_debugger.errors import NotADumpError, SeveralDumpsError
 from tui_debugger.opener import why_not
-from tui_debugger.sources.registry import Recognised, Sureness
+from tui_debugger.sources.registry import Edges, Has, Order, Recognised, Shows, Sureness
 
 if TYPE_CHECKING:
     from tui_debugger.cache.store import DiskCache
@@ -161,6 +161,20 @@ class OldTreeReader:
 
     name = "MindSpore 1.1 or 1.2"
     looked_for = LOOKED_FOR
+    shows = Shows(
+        values=Has.YES,
+        statistics=Has.NO,
+        hashes=Has.NO,
+        order=Order.NAMES,
+        edges=Edges.NONE,
+        stacks=Has.NO,
+        gradients=Has.YES,
+        record=(
+            "export MINDSPORE_DUMP_CONFIG=/absolute/data_dump.json",
+            "tdbg dump-config --mindspore 1.2 --path /absolute/dump -o data_dump.json",
+            "python train.py",
+        ),
+    )
 
     def recognises(self, path: Path) -> Recognised | None:
         """Returns where the net is; several nets are refused."""
@@ -180,7 +194,7 @@ class OldTreeReader:
         nets = find_nets(path)
         if len(nets) != 1:
             raise NotADumpError("The dump is gone", where=str(path), hint="open it again")
-        tree = FileTree("MindSpore 1.1 or 1.2 dump", read_layout, parse_file_name)
+        tree = FileTree("MindSpore 1.1 or 1.2 dump", read_layout, parse_file_name, self.shows)
         return TensorFilesSource(nets[0], path, notices, tree)
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from tui_debugger.errors import NotADumpError
 from tui_debugger.opener import why_not
-from tui_debugger.sources.registry import Recognised, Sureness
+from tui_debugger.sources.registry import Edges, Has, Order, Recognised, Shows, Sureness
 
 if TYPE_CHECKING:
     from tui_debugger.cache.store import DiskCache
@@ -108,6 +108,20 @@ class MsprobeReader:
 
     name = "msprobe"
     looked_for = LOOKED_FOR
+    shows = Shows(
+        values=Has.SOME,
+        statistics=Has.YES,
+        hashes=Has.SOME,
+        order=Order.EXECUTION,
+        edges=Edges.INFERRED,
+        stacks=Has.YES,
+        gradients=Has.YES,
+        record=(
+            'debugger = PrecisionDebugger(config_path="config.json")  # from tdbg dump-config --msprobe',
+            "debugger.start(model=model)  # before the forward pass of a step",
+            "debugger.stop(); debugger.step()  # after its backward pass",
+        ),
+    )
 
     def recognises(self, path: Path) -> Recognised | None:
         """Returns where the dump is; no other layout has these names."""

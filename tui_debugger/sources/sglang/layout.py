@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tui_debugger.errors import NotADumpError, SeveralDumpsError
-from tui_debugger.sources.registry import Recognised, Sureness
+from tui_debugger.sources.registry import Edges, Has, Order, Recognised, Shows, Sureness
 
 if TYPE_CHECKING:
     from tui_debugger.cache.store import DiskCache
@@ -75,7 +75,7 @@ class SGLangReader:
     """One of the two layouts: see ``registry.Reader``.
 
     Attributes:
-        name, looked_for: see there.
+        name, looked_for, shows: see there.
         holds: tells whether such a dump lies in this very directory.
         load: returns the source; imports NumPy.
     """
@@ -84,6 +84,7 @@ class SGLangReader:
     looked_for: str
     holds: Callable[[str], bool]
     load: Callable[[Path, Path, Sequence[str]], Source]
+    shows: Shows
 
     def recognises(self, path: Path) -> Recognised | None:
         """Returns where the dump is; no other layout has these names."""
@@ -115,10 +116,40 @@ def _passes(root: Path, path: Path, notices: Sequence[str]) -> Source:
 
 
 DUMPER: Final[Reader] = SGLangReader(
-    "SGLang dumper", "files of SGLang's dumper (step=0___rank=0___…___name=….pt)", holds_tagged, _dumper
+    "SGLang dumper",
+    "files of SGLang's dumper (step=0___rank=0___…___name=….pt)",
+    holds_tagged,
+    _dumper,
+    Shows(
+        values=Has.YES,
+        statistics=Has.NO,
+        hashes=Has.NO,
+        order=Order.EXECUTION,
+        edges=Edges.NONE,
+        stacks=Has.NO,
+        gradients=Has.SOME,
+        record=(
+            "DUMPER_ENABLE=1 DUMPER_DIR=run DUMPER_NON_INTRUSIVE_MODE=all python -m sglang.launch_server ...",
+            'dumper.dump("attn_out", x, layer_id=1)  # in the model, for more',
+            "dumper.step()  # at the end of each step",
+        ),
+    ),
 )
 PASSES: Final[Reader] = SGLangReader(
-    "SGLang passes", "files of SGLang's passes (TP0_PP0_Rank0_pid7/Pass00000.pt)", holds_passes, _passes
+    "SGLang passes",
+    "files of SGLang's passes (TP0_PP0_Rank0_pid7/Pass00000.pt)",
+    holds_passes,
+    _passes,
+    Shows(
+        values=Has.YES,
+        statistics=Has.NO,
+        hashes=Has.NO,
+        order=Order.EXECUTION,
+        edges=Edges.NONE,
+        stacks=Has.NO,
+        gradients=Has.NO,
+        record=("python -m sglang.launch_server ... --debug-tensor-dump-output-folder run",),
+    ),
 )
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from tui_debugger.errors import NotADumpError, SeveralDumpsError
 from tui_debugger.opener import why_not
-from tui_debugger.sources.registry import Recognised, Sureness
+from tui_debugger.sources.registry import Edges, Has, Order, Recognised, Shows, Sureness
 
 if TYPE_CHECKING:
     from tui_debugger.cache.store import DiskCache
@@ -33,6 +33,8 @@ LOOKED_FOR: Final = (
 INDEX: Final = ".metadata"
 """The index of a checkpoint of PyTorch that many ranks wrote a part of (``__0_0.distcp``)."""
 PART: Final = ".distcp"
+CONVERTED: Final = "tdbg-index.csv"
+"""The index of a step that ``tdbg convert`` wrote: see ``converted``."""
 _SHARD: Final = re.compile(r"shard-\d{1,9}-model-\d{1,9}-of-\d{1,9}\.safetensors")
 _TORCH_BIN: Final = re.compile(r"(?:pytorch_model|adapter_model|optimizer)(?:[-_]\d{1,5}(?:-of-\d{1,5})?)?\.bin")
 _BESIDE: Final = re.compile(
@@ -292,11 +294,28 @@ class TensorFilesReader:
 
     name = "tensor files"
     looked_for = LOOKED_FOR
+    shows = Shows(
+        values=Has.YES,
+        statistics=Has.NO,
+        hashes=Has.NO,
+        order=Order.NAMES,
+        edges=Edges.NONE,
+        stacks=Has.NO,
+        gradients=Has.SOME,
+        record=(
+            "grads = {name: p.grad.numpy(force=True) for name, p in model.named_parameters()}",
+            'numpy.savez(f"run/rank_{rank}/step_{step}/gradients.npz", **grads)',
+            'torch.save(model.state_dict(), f"run/rank_{rank}/step_{step}/model.pt")',
+        ),
+    )
 
     def recognises(self, path: Path) -> Recognised | None:
         """Returns where the dump is: likely where names tell steps or ranks, else possible."""
         found = find_root(path)
-        return Recognised(*found[:2], found[2]) if found is not None else None
+        if found is None:
+            return None
+        root, sureness, refusal = found
+        return Recognised(root, sureness, refusal, _first_array(root))
 
     def is_dump(self, directory: Path) -> bool:
         """Tells whether names directly in it tell of steps or ranks, and arrays lie there."""
@@ -400,8 +419,19 @@ def _holds_arrays(directory: Path) -> bool:
     return next(_arrays(directory), None) is not None
 
 
+def _first_array(root: Path) -> str:
+    """Returns the path of an array in a dump, from there: what it was recognised by."""
+    path = next(_array_paths(root), None)
+    return os.path.relpath(path, root) if path is not None else ""
+
+
 def _arrays(directory: Path) -> Iterator[str]:
     """Names of files with arrays in a directory and below, as far as a few entries show."""
+    return (os.path.basename(path) for path in _array_paths(directory))  # noqa: PTH119 - text all the way, for many
+
+
+def _array_paths(directory: Path) -> Iterator[str]:
+    """Paths of files with arrays in a directory and below, as far as a few entries show."""
     budget, waiting, seen = _MOST_ENTRIES, [(os.fspath(directory), 0)], set[str]()
     while waiting and budget > 0:
         path, depth = waiting.pop(0)
@@ -413,8 +443,8 @@ def _arrays(directory: Path) -> Iterator[str]:
             with os.scandir(path) as entries:
                 for entry in islice(entries, budget):
                     budget -= 1
-                    if is_array(entry.name):
-                        yield entry.name
+                    if is_array(entry.name) or entry.name == CONVERTED:
+                        yield entry.path
                     elif depth < _LEVELS_DEEP and not entry.name.startswith(".") and _is_directory(entry):
                         waiting.append((entry.path, depth + 1))
         except OSError:

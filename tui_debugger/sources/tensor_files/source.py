@@ -13,7 +13,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from pathlib import Path
@@ -42,11 +42,25 @@ from tui_debugger.model import (
 )
 from tui_debugger.notes import NO_NOTES, RunNotes
 from tui_debugger.opener import GRAPH_LIMIT, read_regular, why_not
-from tui_debugger.sources.base import Capability, Changes, Columns, Names, TensorPlaces, TensorTable, file_states
+from tui_debugger.sources.base import (
+    Capability,
+    Changes,
+    Columns,
+    Names,
+    TensorFlag,
+    TensorPlaces,
+    TensorTable,
+    file_states,
+)
+from tui_debugger.sources.registry import Has, Order, Shows, shows_of
 from tui_debugger.sources.tensor_files.contents import Held, held_by, holds_several, is_whole
+from tui_debugger.sources.tensor_files.converted import NAME as INDEX_OF_STEP
+from tui_debugger.sources.tensor_files.converted import IndexedTensor, is_index
+from tui_debugger.sources.tensor_files.converted import read_index as read_indexed
 from tui_debugger.sources.tensor_files.layout import (
     INDEX,
     PART,
+    READER,
     Layout,
     Unit,
     is_array,
@@ -77,7 +91,10 @@ _YOUNG_NS: Final = 5 * 10**9
 """A file that changed more recently than this may change again within one tick of the clock."""
 _PROGRESS_EVERY: Final = 1024
 _WATCHED: Final = 16
+_SHOWS: Final = shows_of(READER)
 
+_Name = tuple[str, str]
+"""Graph and name of a node."""
 _State = tuple[tuple[str, int, int], ...]
 """Path, modification time and size of all that a listing depends on."""
 
@@ -107,16 +124,21 @@ class FileTree:
         layout: what it is called.
         read: lists what stands above the files.
         parse: tells what the name of a file says; None where it is no tensor's.
+        shows: what the layout shows.
     """
 
     layout: str
     read: Callable[[Path], Layout]
     parse: Callable[[str], NamedFile | None]
+    shows: Shows
 
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """One array: its node's name, its side and slot, its file, how it is read from that, its operator's type."""
+    """One array: its node's name, its side and slot, its file, how it is read from that, its operator's type.
+
+    ``row`` is what an index of ``tdbg convert`` says of it.
+    """
 
     node: str
     side: Side
@@ -124,6 +146,11 @@ class _Found:
     path: str
     spec: ReadSpec
     op_type: str = ""
+    row: IndexedTensor | None = None
+
+    @property
+    def name(self) -> _Name:
+        return (self.row.graph if self.row is not None else GRAPH, self.node)
 
 
 @dataclass(slots=True)
@@ -147,10 +174,22 @@ class StepTable(Columns):
     """The arrays of one step. See ``base.TensorTable``."""
 
     def __init__(
-        self, places: TensorPlaces, files: Names, file: Int32, kinds: tuple[ReadSpec, ...], kind: Int32
+        self,
+        places: TensorPlaces,
+        files: Names,
+        file: Int32,
+        kinds: tuple[ReadSpec, ...],
+        kind: Int32,
+        *,
+        rows: Sequence[IndexedTensor] = (),
     ) -> None:
-        """``files`` are distinct paths, ``kinds`` distinct specs without one; ``file`` and ``kind`` tell each row's."""
-        super().__init__(places, np.zeros(len(file), np.int64))
+        """``files`` are distinct paths, ``kinds`` distinct specs without one; ``file`` and ``kind`` tell each row's.
+
+        ``rows`` are those of an index; without one there are none.
+        """
+        when = np.array([row.timestamp for row in rows], np.int64) if rows else np.zeros(len(file), np.int64)
+        super().__init__(places, when)
+        self._rows = {number: row for number, row in enumerate(rows) if row.marks & TensorFlag.STAT_ONLY}
         self._files, self._file, self._kinds, self._kind = files, file, kinds, kind
 
     def spec(self, index: int) -> ReadSpec:
@@ -168,7 +207,8 @@ class StepTable(Columns):
         """Names the files, the keys in them, and what they are of."""
         hasher = blake2b(b"\0".join(self._files), digest_size=16)
         hasher.update(repr(self._kinds).encode("utf-8", "surrogateescape"))
-        for column in (self._file, self._kind, self.side, self.slot):
+        hasher.update(repr(list(self._rows.items())).encode("utf-8", "surrogateescape"))
+        for column in (self._file, self._kind, self.side, self.slot, self.round):
             hasher.update(np.ascontiguousarray(column).data)
         return hasher.digest()
 
@@ -178,13 +218,15 @@ class StepTable(Columns):
         sizes, times = file_states(self._files[number] for number in used.tolist())
         return sizes[of], times[of]
 
-    def recorded(self, index: int) -> TensorStats | None:  # noqa: ARG002 - see base.TensorTable
-        """Nothing: there are values only."""
-        return None
+    def recorded(self, index: int) -> TensorStats | None:
+        """The statistics of a tensor whose values were not dumped, from an index; else there are values only."""
+        row = self._rows.get(index)
+        return None if row is None else row.stats
 
-    def recorded_meta(self, index: int) -> tuple[str, tuple[int, ...]] | None:  # noqa: ARG002 - as above
-        """Nothing."""
-        return None
+    def recorded_meta(self, index: int) -> tuple[str, tuple[int, ...]] | None:
+        """Its type and shape, likewise."""
+        row = self._rows.get(index)
+        return None if row is None or row.shape is None else (row.dtype, row.shape)
 
 
 class TensorFilesSource:
@@ -205,7 +247,8 @@ class TensorFilesSource:
         self._layout = self._read_layout()
         self._empty = build_table(())
         self._nodes: dict[int, NodeTable] = {}
-        self._rows: dict[int, dict[str, int]] = {}
+        self._rows: dict[int, dict[_Name, int]] = {}
+        self._categories: dict[int, dict[int, int]] = {}
         self._listings: dict[tuple[int, int], _Listing] = {}
         self._tables: dict[tuple[int, int], StepTable] = {}
         self._grew = False
@@ -213,10 +256,29 @@ class TensorFilesSource:
     @property
     def info(self) -> RunInfo:
         """The facts about the run."""
-        notices = [*self._notices, *self._layout.notices]
-        notices.append("there is no graph: nodes come from the names of files, in the order of these names")
+        notices = (*self._notices, *self._layout.notices)
         layout = "directory of tensor files" if self._tree is None else self._tree.layout
-        return RunInfo(str(self._root), layout, self._root.name, notices=tuple(notices))
+        return RunInfo(str(self._root), layout, self._root.name, notices=notices)
+
+    @property
+    def shows(self) -> Shows:
+        """What the layout shows; an index of ``tdbg convert`` also tells the order, and where statistics are all."""
+        if self._tree is not None:
+            return self._tree.shows
+        if not any(is_index(unit.path) for unit in self._first_units()):
+            return _SHOWS
+        with self._lock:
+            tables = list(self._tables.values())
+        valued = not tables or any(bool((table.flags & int(TensorFlag.STAT_ONLY) == 0).any()) for table in tables)
+        return replace(
+            _SHOWS,
+            order=Order.EXECUTION,
+            statistics=Has.SOME,
+            values=Has.SOME if valued else Has.NO,
+        )
+
+    def _first_units(self) -> Sequence[Unit]:
+        return next((units for steps in self._layout.units.values() for units in steps.values()), [])
 
     @property
     def capabilities(self) -> Capability:
@@ -370,29 +432,48 @@ class TensorFilesSource:
         """The table of a listing; unknown nodes are appended."""
         rows = self._rows.setdefault(rank, {})
         nodes = self._nodes.get(rank, self._empty)
-        outputs: dict[str, int] = {}
-        types = {each.node: each.op_type for each in listing.arrays if each.op_type}
+        outputs: dict[_Name, int] = {}
+        first: dict[_Name, _Found] = {}
         for each in listing.arrays:
-            outputs[each.node] = max(outputs.get(each.node, 1), each.slot + 1 if each.side is Side.OUTPUT else 1)
-        fresh = [_file_node(name, count, types.get(name)) for name, count in outputs.items() if name not in rows]
+            name = each.name
+            first.setdefault(name, each)
+            outputs[name] = max(outputs.get(name, 1), each.slot + 1 if each.side is Side.OUTPUT else 1)
+        fresh = {name: _file_node(first[name], count) for name, count in outputs.items() if name not in rows}
         if fresh:
             self._grew = self._grew or rank in self._nodes
-            nodes, numbers = append_nodes(nodes, fresh)
-            rows.update(zip((node.name for node in fresh), numbers.tolist(), strict=True))
+            nodes, numbers = append_nodes(nodes, fresh.values())
+            rows.update(zip(fresh, numbers.tolist(), strict=True))
+            nodes = self._with_categories(rank, nodes, {rows[name]: first[name].row for name in fresh})
         self._nodes[rank] = nodes
-        of = np.array([rows[each.node] for each in listing.arrays], np.int32)
+        of = np.array([rows[each.name] for each in listing.arrays], np.int32)
         side = np.array([int(each.side) for each in listing.arrays], np.uint8)
         slot = np.array([each.slot for each in listing.arrays], np.int16)
+        indexed = [each.row for each in listing.arrays if each.row is not None]
+        whole = bool(indexed) and len(indexed) == len(listing.arrays)
+        flags = np.array([each.row.marks if each.row is not None else 0 for each in listing.arrays], np.uint8)
+        rounds = np.array([each.row.round if each.row is not None else 0 for each in listing.arrays], np.uint16)
+        # An index stands in the order in which tensors were made; names have no other order than their own.
         order = nodes.order[of] if len(of) else of
-        by = np.lexsort((slot, side, order))
+        by = np.arange(len(of)) if whole else np.lexsort((rounds, slot, side, order))
         paths = list(dict.fromkeys(each.path for each in listing.arrays))
         kinds = tuple(dict.fromkeys(each.spec for each in listing.arrays))
         path_numbers = {path: number for number, path in enumerate(paths)}
         kind_numbers = {kind: number for number, kind in enumerate(kinds)}
         file = np.array([path_numbers[each.path] for each in listing.arrays], np.int32)
         kind = np.array([kind_numbers[each.spec] for each in listing.arrays], np.int32)
-        places = TensorPlaces(of[by], side[by], slot[by], np.zeros(len(by), np.uint8))
-        return StepTable(places, Names.of([os.fsencode(path) for path in paths]), file[by], kinds, kind[by])
+        places = TensorPlaces(of[by], side[by], slot[by], flags[by], rounds[by])
+        files = Names.of([os.fsencode(path) for path in paths])
+        return StepTable(places, files, file[by], kinds, kind[by], rows=indexed if whole else ())
+
+    def _with_categories(self, rank: int, nodes: NodeTable, fresh: Mapping[int, IndexedTensor | None]) -> NodeTable:
+        """Gives nodes the categories that an index says."""
+        known = self._categories.setdefault(rank, {})
+        known.update({row: int(said.category) for row, said in fresh.items() if said is not None})
+        if not known:
+            return nodes
+        category = nodes.category.copy()
+        category[list(known)] = list(known.values())
+        return replace(nodes, category=category)
 
 
 def node_of(scope: Sequence[str], key: str | None = None) -> tuple[str, Side, int]:
@@ -423,9 +504,12 @@ def _is_parameter(name: str) -> bool:
     return not _GRADIENT.search(name) and parameter_by_name(name) is not Category.PARAMETER
 
 
-def _file_node(name: str, outputs: int, op_type: str | None = None) -> FileNode:
-    if op_type is not None:
-        return FileNode(GRAPH, ROOT, name, name, op_type, outputs)
+def _file_node(found: _Found, outputs: int) -> FileNode:
+    name, row = found.node, found.row
+    if row is not None:
+        return FileNode(row.graph, ROOT, name, row.path, row.type, outputs)
+    if found.op_type:
+        return FileNode(GRAPH, ROOT, name, name, found.op_type, outputs)
     path = name.replace(".", "/")
     if _is_parameter(name):
         return FileNode(GRAPH, ROOT, name, path, PARAMETER, outputs)
@@ -447,7 +531,7 @@ class _Lister:
     ) -> None:
         self._root, self._rank, self._step, self._progress = root, rank, step, progress
         self._parse = parse
-        self._found: dict[tuple[str, Side, int], _Found] = {}
+        self._found: dict[tuple[object, ...], _Found] = {}
         self._parts: list[UnreadablePart] = []
         self._state: list[str] = []
         self._visited: set[tuple[int, int]] = set()
@@ -472,7 +556,7 @@ class _Lister:
             self._miss(self._first or str(self._root), f"no array in step {self._step}")
         names = blake2b(digest_size=16)
         for each in arrays:
-            names.update(os.fsencode(f"{each.path}\0{each.spec}\0"))
+            names.update(f"{each.path}\0{each.spec}\0{each.row}\0".encode("utf-8", "surrogateescape"))
         for part in self._parts:
             names.update(os.fsencode(f"{part.where}\0{part.why}\0"))
         return _Listing(arrays, self._parts, state, names.digest())
@@ -489,10 +573,17 @@ class _Lister:
         except OSError as error:
             self._miss(path, why_not(path, error))
             return
+        if is_index(path):
+            self._indexed(path)
+            return
         if self._parse is not None:
             for entry in found:
                 self._named(entry, self._parse(entry.name))
             return
+        self._any(path, scope, found)
+
+    def _any(self, path: str, scope: tuple[str, ...], found: list[os.DirEntry[str]]) -> None:
+        """Takes in a directory of any program: arrays below each other, and what its files are called."""
         self._read_order(path, {entry.name for entry in found})
         for entry in found:
             if entry.name == INDEX and self._has_parts(found):
@@ -524,6 +615,25 @@ class _Lister:
             self._miss(entry.path, f"the same tensor as one in {os.path.relpath(self._found[at].path, self._root)}")
         else:
             self._found[at] = _Found(*at, entry.path, says.spec, says.op_type)
+
+    def _indexed(self, path: str) -> None:
+        """Takes in what an index of ``tdbg convert`` lists: nothing else of the directory is looked at."""
+        index = f"{path}/{INDEX_OF_STEP}"
+        self._state.append(index)
+        try:
+            for number, row in enumerate(read_indexed(path)):
+                if number % _PROGRESS_EVERY == 0:
+                    self._progress(Progress(number, 0, f"listing step {self._step}"))
+                where = f"{path}/{row.file}" if row.file else index
+                at = (row.graph, row.node, row.side, row.slot, row.round)
+                if row.error:
+                    self._miss(f"{path}/{row.node}", f"not converted: {row.error}")
+                elif at in self._found:
+                    self._miss(index, f"two rows of one tensor: {row.node}")
+                else:
+                    self._found[at] = _Found(row.node, row.side, row.slot, where, ReadSpec(""), row=row)
+        except (OSError, ValueError) as error:
+            self._miss(index, why_not(index, error) if isinstance(error, OSError) else str(error))
 
     def _file(self, path: str, scope: tuple[str, ...]) -> None:
         self._done += 1

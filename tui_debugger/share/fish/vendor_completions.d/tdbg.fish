@@ -50,7 +50,7 @@ function _shtab_tdbg_using
   test "$_shtab_tdbg_cmdpath" = "$argv"
 end
 
-set -g _shtab_tdbg_commands open listen check origin relations explain report health trend ls show diff stat export steps cache config dump-config completion demo help
+set -g _shtab_tdbg_commands open listen check origin relations explain report health trend ls show diff stat export convert formats steps cache config dump-config completion demo help
 set -g _shtab_tdbg_opts_with_value --activations --around --atol --bins --by --category --check --depth --device --dump-mode --executor --fail-on --file-format --filter --framework --from --graph --height --hops --host --input-output --iteration --jit-level --jobs --kernel --level --like --limit --line --max-hits --metric --mindspore --net-name --op-debug-mode --output --parameters --path --port --precision --rank --ranks --rtol --sample-num --save --scope --side --slice --slot --sort --source-map --spool-limit --spread --statistic-category --step --steps --summary-mode --support-device --task --theme --timeout --token-from --tolerance --top --type --watch --watch-file --width --with -o
 
 complete -c tdbg -e
@@ -312,6 +312,20 @@ complete -c tdbg -n '_shtab_tdbg_using export' -l scope -x -d 'only nodes inside
 complete -c tdbg -n '_shtab_tdbg_using export' -l no-marks -d 'of a drawing: check nothing, read no tensor, colour nothing'
 complete -c tdbg -n '_shtab_tdbg_using export; and test $_shtab_tdbg_npos -eq 0' -ka "(__fish_complete_directories)" -d 'where the dump is'
 complete -c tdbg -n '_shtab_tdbg_using export; and test $_shtab_tdbg_npos -eq 1' -ka "tensors hits graph" -d 'what to write'
+complete -c tdbg -n '_shtab_tdbg_using; and test $_shtab_tdbg_npos -eq 0' -a convert -d 'write a dump as .npy files with an index'
+complete -c tdbg -n '_shtab_tdbg_using convert' -s h -l help -d 'show this help message and exit'
+complete -c tdbg -n '_shtab_tdbg_using convert' -s o -l output -xka "(__fish_complete_directories)" -d 'directory to write; must be new or empty'
+complete -c tdbg -n '_shtab_tdbg_using convert' -l rank -x -d 'ranks, for example 0,4-6 (default: all)'
+complete -c tdbg -n '_shtab_tdbg_using convert' -l step -x -d 'steps, for example 0,4-6 (default: all)'
+complete -c tdbg -n '_shtab_tdbg_using convert' -l filter -x -d 'only nodes whose name matches'
+complete -c tdbg -n '_shtab_tdbg_using convert' -l graph -x -d 'only nodes of this graph, by name or number'
+complete -c tdbg -n '_shtab_tdbg_using convert' -l json -d 'one JSON document on stdout instead of a table'
+complete -c tdbg -n '_shtab_tdbg_using convert' -l no-cache -d 'neither use nor fill the index of statistics (see tdbg cache)'
+complete -c tdbg -n '_shtab_tdbg_using convert; and test $_shtab_tdbg_npos -eq 0' -ka "(__fish_complete_directories)" -d 'where the dump is'
+complete -c tdbg -n '_shtab_tdbg_using; and test $_shtab_tdbg_npos -eq 0' -a formats -d 'list the layouts that can be read, or say what is at a path'
+complete -c tdbg -n '_shtab_tdbg_using formats' -s h -l help -d 'show this help message and exit'
+complete -c tdbg -n '_shtab_tdbg_using formats' -l json -d 'one JSON document on stdout instead of a table'
+complete -c tdbg -n '_shtab_tdbg_using formats; and test $_shtab_tdbg_npos -eq 0' -ka "(__fish_complete_directories)" -d 'a path, or the name of a layout (default: lists all)'
 complete -c tdbg -n '_shtab_tdbg_using; and test $_shtab_tdbg_npos -eq 0' -a steps -d 'list steps and run history'
 complete -c tdbg -n '_shtab_tdbg_using steps' -s h -l help -d 'show this help message and exit'
 complete -c tdbg -n '_shtab_tdbg_using steps' -l count -d 'count the dumped tensors, whatever it takes (default: up to 100 steps)'
@@ -396,4 +410,4 @@ complete -c tdbg -n '_shtab_tdbg_using; and test $_shtab_tdbg_npos -eq 0' -a hel
 complete -c tdbg -n '_shtab_tdbg_using help' -s h -l help -d 'show this help message and exit'
 complete -c tdbg -n '_shtab_tdbg_using help' -l search -d 'search for the words, even if they name a topic or a command'
 complete -c tdbg -n '_shtab_tdbg_using help' -l man -d 'print the man page tdbg(1) as roff: tdbg help --man | man -l -'
-complete -c tdbg -n '_shtab_tdbg_using help; and test $_shtab_tdbg_npos -ge 0' -ka "screen keys configuration commands conditions verdicts live formats dump-config ci json python-api mindinsight performance troubleshooting contributing open listen check origin relations explain report health trend ls show diff stat export steps cache config dump-config completion demo help" -d 'a topic, a command, or words to search for'
+complete -c tdbg -n '_shtab_tdbg_using help; and test $_shtab_tdbg_npos -ge 0' -ka "screen keys configuration commands conditions verdicts live formats dump-config ci json python-api mindinsight performance troubleshooting contributing open listen check origin relations explain report health trend ls show diff stat export convert formats steps cache config dump-config completion demo help" -d 'a topic, a command, or words to search for'

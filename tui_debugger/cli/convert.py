@@ -1,0 +1,94 @@
+"""``tdbg convert``: any dump as .npy files with an index."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tui_debugger.cli.options import add_command, add_where, open_session, pairs_of, several_graphs
+from tui_debugger.cli.output import documented, interruptible, note, print_json, progress_bar, unseen
+from tui_debugger.errors import TdbgError
+
+if TYPE_CHECKING:
+    from argparse import _SubParsersAction
+
+_SHOWN = 5
+"""The number of tensors that could not be converted and are named; the index names them all."""
+DESCRIPTION = """\
+Writes a dump of any layout as .npy files that NumPy reads and tdbg opens again:
+
+  DIR/rank_0/step_3/GRAPH/NODE.output.0.npy   the values
+  DIR/rank_0/step_3/tdbg-index.csv            node, side, slot, dtype, shape,
+                                              original file, line of source
+
+bfloat16 and fp8, which .npy cannot name, are written as float32, which holds them
+exactly; the index has their type. A tensor of which the dump has statistics only is
+a row of the index without a file. What was made from what (the graph) is not kept.
+DIR appears when all is written or not at all; nothing is written into the dump.
+"""
+EPILOG = """\
+exit codes:
+  0    written
+  2    a tensor or a part of the dump could not be read (the others are written;
+       the index says which), nothing is chosen, DIR holds something, the disk is
+       too small, or a wrong argument
+  130  interrupted: nothing is written
+
+examples:
+  tdbg convert DUMP -o arrays
+  tdbg convert DUMP -o arrays --step 3 --rank 0 --filter 'conv1'
+"""
+
+
+def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the command."""
+    parser = add_command(commands, "convert", "write a dump as .npy files with an index", DESCRIPTION, EPILOG)
+    parser.add_argument(
+        "-o", "--output", required=True, type=Path, metavar="DIR", help="directory to write; must be new or empty"
+    )
+    add_where(parser)
+    parser.set_defaults(run=_run)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    with documented("convert", arguments), progress_bar() as bar, interruptible(bar) as progress:
+        session = open_session(arguments.path, arguments, progress)
+        pairs = pairs_of(session, arguments)
+        from tui_debugger.session.convert import convert
+
+        written = convert(session, pairs, arguments.output, progress)
+        missing = unseen(session)
+        graphs = several_graphs(session)
+    from tui_debugger.text.numbers import plural, size
+    from tui_debugger.text.rows import key_row
+    from tui_debugger.text.tensors import place_text
+
+    code = missing.code(TdbgError.exit_code if written.failures else 0)
+    missing.print_note()
+    if arguments.json:
+        print_json(
+            {
+                "command": "convert",
+                "path": str(arguments.path),
+                "exit_code": code,
+                "output": str(written.path),
+                "tensors": written.tensors,
+                "statistics_only": written.statistics,
+                "widened": written.widened,
+                "nbytes": written.nbytes,
+                "left_out": [{**key_row(key), "error": why} for key, why in written.failures],
+                **missing.rows,
+            }
+        )
+        return code
+    note(f"{plural(written.tensors, 'tensor')} ({size(written.nbytes)}) written to {written.path}")
+    if written.widened:
+        note(f"{plural(written.widened, 'tensor')} of bfloat16 or fp8 written as float32")
+    if written.statistics:
+        note(f"{plural(written.statistics, 'tensor')} with statistics only: in the index, without a file")
+    for key, why in written.failures[:_SHOWN]:
+        note(f"left out: rank {key.rank} step {key.step} {place_text(key, with_graph=graphs)}: {why}")
+    if len(written.failures) > _SHOWN:
+        note(f"left out: {len(written.failures) - _SHOWN:,} more")
+    return code

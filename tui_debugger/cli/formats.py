@@ -1,0 +1,204 @@
+"""``tdbg formats``: the layouts that can be read, how to record one, and what was found at a path and why."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from tui_debugger.cli.output import documented, note, print_json, print_table, print_text
+from tui_debugger.errors import TdbgError
+from tui_debugger.sources.registry import (
+    Claim,
+    Edges,
+    Format,
+    Has,
+    Order,
+    Shows,
+    claims,
+    known_formats,
+    limits_of,
+    word_of,
+)
+from tui_debugger.text.tables import Column, Cut
+
+if TYPE_CHECKING:
+    from argparse import _SubParsersAction
+
+DESCRIPTION = """\
+Lists the layouts of dumps that can be read, with what each can show and what it
+cannot. With the name of one: how to record it, and what it is recognised by. With
+a path: which layout opens it, how sure that is, which names say so, and which
+others recognise something there.
+"""
+EPILOG = """\
+exit codes:
+  0    done
+  2    nothing recognisable at the path, or what is there cannot be opened
+
+examples:
+  tdbg formats
+  tdbg formats tensor-files
+  tdbg formats /data/dump
+  tdbg formats /data/dump --json
+"""
+ABILITIES: Final = ("values", "statistics", "hashes", "order", "edges", "stacks", "gradients")
+"""What a layout may be able to show, by the names in ``Shows``."""
+_COLUMNS: Final = [Column("layout"), *(Column(name) for name in ABILITIES[:-1]), Column(ABILITIES[-1], cut=Cut.END)]
+
+
+def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the command."""
+    parser = commands.add_parser(
+        "formats",
+        help="list the layouts that can be read, or say what is at a path",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "path",
+        nargs="?",
+        type=Path,
+        metavar="PATH",
+        help="a path, or the name of a layout (default: lists all)",
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON document on stdout instead of a table")
+    parser.set_defaults(run=_run)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    with documented("formats", arguments):
+        if arguments.path is None:
+            return _list(arguments)
+        wanted = word_of(str(arguments.path))
+        known, problems = known_formats()
+        named = _named(wanted, known, path=arguments.path)
+        if named is None:
+            return _explain(arguments, known)
+        _note_all(problems)
+        return _describe(named, arguments)
+
+
+def _named(wanted: str, known: Sequence[Format], *, path: Path) -> Format | None:
+    """Returns the layout of that name, or the only one whose name begins so where there is no such path."""
+    found = [each for each in known if word_of(each.name) == wanted]
+    if not found and wanted and not path.exists():
+        found = [each for each in known if word_of(each.name).startswith(wanted)]
+    return found[0] if len(found) == 1 else None
+
+
+def _list(arguments: argparse.Namespace) -> int:
+    known, problems = known_formats()
+    _note_all(problems)
+    if arguments.json:
+        print_json(
+            {"command": "formats", "path": None, "exit_code": 0, "formats": [format_row(each) for each in known]}
+        )
+        return 0
+    print_table(_COLUMNS, [(word_of(each.name), *ability_words(each.shows)) for each in known])
+    print_text("", "some: where it was recorded. `tdbg formats NAME` says how to record one.")
+    return 0
+
+
+def ability_words(shows: Shows) -> list[str]:
+    """Returns the words for what a layout can show, in the order of ``ABILITIES``."""
+    return [getattr(shows, name).value for name in ABILITIES]
+
+
+def format_row(each: Format) -> dict[str, Any]:
+    """Returns a layout for JSON; what is not known is null."""
+    words = dict(zip(ABILITIES, ability_words(each.shows), strict=True))
+    return {
+        "name": word_of(each.name),
+        "title": each.name,
+        **{name: None if word == Has.UNKNOWN.value else word for name, word in words.items()},
+        "limits": list(_limits(each.shows)),
+        "looked_for": each.looked_for,
+        "record": list(each.shows.record),
+        "package": each.package or None,
+    }
+
+
+def _limits(shows: Shows) -> tuple[str, ...]:
+    """Returns what no verdict on a dump of the layout can tell."""
+    return limits_of(shows, graph=shows.edges is not Edges.NONE)
+
+
+def _describe(each: Format, arguments: argparse.Namespace) -> int:
+    if arguments.json:
+        print_json({"command": "formats", "path": str(arguments.path), "exit_code": 0, "formats": [format_row(each)]})
+        return 0
+    print_text(f"{each.name}: {_sentence(each.shows)}")
+    print_text(f"recognised by {each.looked_for}", *_limits(each.shows))
+    if each.package:
+        print_text(f"read by {each.package}")
+    if each.shows.record:
+        print_text("", "to record it:", *(f"  {line}" for line in each.shows.record))
+    return 0
+
+
+def _sentence(shows: Shows) -> str:
+    """``values some, statistics yes; order of execution; edges known``."""
+    order = {Order.EXECUTION: "order of execution", Order.NAMES: "order of names"}.get(shows.order, "order ?")
+    words = dict(zip(ABILITIES, ability_words(shows), strict=True))
+    has = ", ".join(f"{name} {word}" for name, word in words.items() if name not in {"order", "edges"})
+    return f"{has}; {order}; edges {words['edges']}"
+
+
+def _explain(arguments: argparse.Namespace, known: list[Format]) -> int:
+    path = arguments.path
+    try:
+        found, notices = claims(path)
+    except TdbgError as error:
+        if path.exists() or path.name != str(path):
+            raise
+        names = ", ".join(word_of(each.name) for each in known)
+        raise TdbgError(
+            f"neither a layout nor a path: {path}", where=error.where, hint=f"name a path, or one of {names}"
+        ) from None
+    code = 0 if found[0].opens else TdbgError.exit_code
+    if arguments.json:
+        head = {"command": "formats", "path": str(path), "exit_code": code}
+        print_json({**head, "found": [claim_row(each) for each in found], "notices": list(notices)})
+        return code
+    _note_all(notices)
+    best, *others = found
+    if best.opens:
+        print_text(f"{best.format.name} opens {best.found.root} ({best.found.sureness.name.lower()})")
+        print_text(_because(best), *_limits(best.format.shows))
+    elif best.found.refusal is not None:
+        print_text(f"{best.format.name}: cannot be opened: {best.found.refusal.what}", best.found.refusal.hint)
+    for other in others:
+        refusal = other.found.refusal
+        why = refusal.what if refusal is not None else _because(other)
+        print_text(
+            f"{other.format.name} recognises {other.found.root} too ({other.found.sureness.name.lower()}), {why}"
+        )
+    return code
+
+
+def _because(claim: Claim) -> str:
+    """``because of step_0/a.npy``; of a reader that names nothing what it looks for."""
+    return f"because of {claim.found.why}" if claim.found.why else f"it looks for {claim.format.looked_for}"
+
+
+def claim_row(claim: Claim) -> dict[str, Any]:
+    """Returns what a reader recognised, for JSON."""
+    refusal = claim.found.refusal
+    return {
+        "name": word_of(claim.format.name),
+        "opens": claim.opens,
+        "root": str(claim.found.root),
+        "sureness": claim.found.sureness.name.lower(),
+        "why": claim.found.why or None,
+        "looked_for": claim.format.looked_for,
+        "refusal": None if refusal is None else {"what": refusal.what, "hint": refusal.hint},
+        "limits": list(_limits(claim.format.shows)),
+    }
+
+
+def _note_all(notices: list[str] | tuple[str, ...]) -> None:
+    for notice in notices:
+        note(notice)

@@ -1,0 +1,202 @@
+"""Writes any dump as a directory of .npy files that opens again, with an index beside the files of each step."""
+
+from __future__ import annotations
+
+import csv
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+
+from tui_debugger.arrays import Array
+from tui_debugger.check.types import Pair
+from tui_debugger.errors import TdbgError, UnreadableTensorError
+from tui_debugger.model import Progress, ProgressFn, ReadSpec, Side, TensorKey, no_progress
+from tui_debugger.session.export_files import fresh_directory, safe_path, storable, write_npy
+from tui_debugger.session.session import Session
+from tui_debugger.sources.base import TensorFlag
+from tui_debugger.sources.tensor_files.converted import COLUMNS, NAME, IndexedTensor
+from tui_debugger.stats.npy import open_array, read_meta
+from tui_debugger.text.numbers import size
+
+_EVERY = 64
+"""Tensors between two snapshots of progress."""
+_NPY_HEADER = 128
+_ROW = 512
+"""Bytes of a row of the index, about."""
+
+
+@dataclass
+class Converted:
+    """The result of a conversion.
+
+    Attributes:
+        path: the directory.
+        tensors: how many have a file.
+        statistics: how many have statistics only.
+        nbytes: bytes of the values that were written.
+        widened: how many were written as float32 because .npy has no name for their type.
+        failures: (tensor, why it is missing).
+    """
+
+    path: Path
+    tensors: int = 0
+    statistics: int = 0
+    nbytes: int = 0
+    widened: int = 0
+    failures: list[tuple[TensorKey, str]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Tensor:
+    """A tensor on the way: its handle, how it is read (None: statistics only), and its row, still without a file."""
+
+    key: TensorKey
+    spec: ReadSpec | None
+    row: IndexedTensor
+
+
+def convert(session: Session, pairs: Sequence[Pair], target: Path, progress: ProgressFn = no_progress) -> Converted:
+    """Writes the tensors in scope of some (rank, step) pairs, constants included.
+
+    Args:
+        session: the dump.
+        pairs: what of it.
+        target: a directory that does not exist or is empty, outside the dump.
+        progress: called now and then; nothing is left behind when it raises.
+
+    Raises:
+        TdbgError: the directory cannot be written or holds something, the disk is too small, or there is no tensor.
+        CancelledError: from ``progress``.
+    """
+    dump = Path(session.info.path)
+    written = Converted(target)
+    with fresh_directory(target, dump) as directory:
+        need, count = _needed(session, pairs, progress)
+        if not count:
+            raise TdbgError("no tensor is chosen", where=str(dump), hint="`tdbg ls` lists the nodes")
+        free = shutil.disk_usage(directory).free
+        if need > free:
+            raise TdbgError(
+                f"the disk has no room: {size(need)} are needed, {size(free)} are free",
+                where=str(target),
+                hint="choose fewer steps, ranks or nodes, or another disk",
+            )
+        done = 0
+        for rank, step in pairs:
+            folder = directory / f"rank_{rank}" / f"step_{step}"
+            folder.mkdir(parents=True)
+            with (folder / NAME).open("x", encoding="utf-8", errors="surrogateescape", newline="") as file:
+                index = csv.writer(file)
+                index.writerow(COLUMNS)
+                for tensor in _tensors(session, dump, rank, step, progress):
+                    here = Progress(done, count, f"rank {rank} step {step}")
+                    if not done % _EVERY:
+                        progress(here)
+                    done += 1
+                    index.writerow(_write(tensor, folder, written, _always(progress, here)).cells())
+    return written
+
+
+def _always(progress: ProgressFn, snapshot: Progress) -> ProgressFn:
+    """Returns a receiver that passes on where the whole work is, whatever it is told of a part."""
+    return lambda _: progress(snapshot)
+
+
+def _write(tensor: _Tensor, folder: Path, written: Converted, progress: ProgressFn) -> IndexedTensor:
+    """Writes the values of a tensor, where it has any, and returns its row."""
+    row = tensor.row
+    if tensor.spec is None:
+        written.statistics += 1
+        return row
+    try:
+        meta, values = read_meta(tensor.spec), open_array(tensor.spec)
+    except (UnreadableTensorError, MemoryError) as error:
+        why = error.what if isinstance(error, UnreadableTensorError) else "does not fit into memory"
+        written.failures.append((tensor.key, why))
+        return replace(row, error=why)
+    name = _file_name(row)
+    (folder / name).parent.mkdir(parents=True, exist_ok=True)
+    with (folder / name).open("xb") as out:
+        write_npy(out, values, progress)
+    written.tensors += 1
+    written.nbytes += values.size * _stored_size(values)
+    written.widened += values.dtype.isbuiltin == 2
+    return replace(row, file=name, dtype=meta.dtype, shape=meta.shape)
+
+
+def _file_name(row: IndexedTensor) -> str:
+    """``Default/network/MatMul-op1.output.0.npy``, with its graph before it where the index tells several apart."""
+    graph = f"{safe_path(row.graph.replace('/', '_'))}/" if row.graph else ""
+    number = f".round{row.round}" if row.round else ""
+    return f"{graph}{safe_path(row.node)}.{row.side.name.lower()}.{row.slot}{number}.npy"
+
+
+def _needed(session: Session, pairs: Sequence[Pair], progress: ProgressFn) -> tuple[int, int]:
+    """Returns the bytes that the files will take, and the number of tensors."""
+    dump = Path(session.info.path)
+    need = count = 0
+    for rank, step in pairs:
+        for tensor in _tensors(session, dump, rank, step, progress):
+            if not count % _EVERY:
+                progress(Progress(count, 0, f"rank {rank} step {step}: looking at sizes"))
+            count += 1
+            need += _ROW
+            if tensor.spec is None:
+                continue
+            try:
+                values = open_array(tensor.spec)
+                need += _NPY_HEADER + values.size * _stored_size(values)
+            except (UnreadableTensorError, MemoryError):
+                continue
+    return need, count
+
+
+def _stored_size(values: Array) -> int:
+    return storable(values[(slice(0, 0),) * values.ndim] if values.ndim else values).dtype.itemsize
+
+
+def _tensors(session: Session, dump: Path, rank: int, step: int, progress: ProgressFn) -> Iterator[_Tensor]:
+    """The tensors of a step that are in scope, in the order in which they were made."""
+    flow = session.flow(rank, progress)
+    table, nodes = flow.table(step), session.nodes(rank)
+    wanted = session.in_scope(rank)[table.node]
+    marks = ~int(TensorFlag.REMOTE | TensorFlag.UNKNOWN | TensorFlag.OVERFLOWED)
+    for index in np.flatnonzero(wanted).tolist():
+        row, side, slot = int(table.node[index]), Side(int(table.side[index])), int(table.slot[index])
+        number = int(table.round[index])
+        spec = table.spec(index) if flow.has_values(table, index) else None
+        meta = table.recorded_meta(index) if spec is None else None
+        said = IndexedTensor(
+            file="",
+            graph=nodes.graph_of(row).name,
+            node=nodes.names[row],
+            path=nodes.paths[row],
+            type=nodes.op_type(row),
+            category=nodes.category_of(row),
+            side=side,
+            slot=slot,
+            round=number,
+            marks=TensorFlag(int(table.flags[index]) & marks),
+            timestamp=int(table.timestamp[index]),
+            dtype=meta[0] if meta else "",
+            shape=meta[1] if meta else None,
+            original=_original(spec, dump) if spec is not None else "",
+            stack=_line(session, rank, row),
+            stats=table.recorded(index) if spec is None else None,
+        )
+        yield _Tensor(nodes.key(rank, step, row, side, slot, round=number), spec, said)
+
+
+def _original(spec: ReadSpec, dump: Path) -> str:
+    where = os.path.relpath(spec.path, dump)
+    return f"{where}:{spec.member}" if spec.member else where
+
+
+def _line(session: Session, rank: int, row: int) -> str:
+    frames = session.nodes(rank).stack(row)
+    frame = next((each for each in frames if not each.framework and not each.context), None)
+    return "" if frame is None else f"{frame.path}:{frame.line}"

@@ -1,0 +1,166 @@
+"""The index of a step that ``tdbg convert`` wrote: a row for each tensor, in the order in which they were made.
+
+It says of each file what the dump that it came from knew: node, graph, type and category, side, slot and round, the
+type and file of before, the line of source. Tensors whose statistics alone were dumped are rows without a file.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from tui_debugger.model import Category, Side, TensorStats
+from tui_debugger.opener import read_regular
+from tui_debugger.sources.base import TensorFlag
+from tui_debugger.sources.tensor_files.layout import CONVERTED
+
+NAME: Final = CONVERTED
+_LIMIT: Final = 1 << 30
+"""Bytes of an index at most."""
+_COUNTS: Final = ("count", "nan", "pos_inf", "neg_inf", "zero", "negative", "positive")
+_MOMENTS: Final = ("minimum", "maximum", "mean", "abs_mean", "variance")
+_NUMBERS: Final = (*_COUNTS, *_MOMENTS, "sum_squares")
+COLUMNS: Final = (
+    *("file", "graph", "node", "path", "type", "category", "side", "slot", "round", "marks", "timestamp"),
+    *("dtype", "shape", "original", "stack", "error"),
+    *_NUMBERS,
+)
+"""The titles of an index, which begins with them."""
+_MARKS: Final = (TensorFlag.CONSTANT, TensorFlag.STAT_ONLY, TensorFlag.UNCERTAIN, TensorFlag.EXACT)
+"""The marks that are kept; the others speak of a training that runs, or of records that are not converted."""
+_MOST: Final = 2**62
+
+
+@dataclass(frozen=True, slots=True)
+class IndexedTensor:
+    """A row of an index.
+
+    Attributes:
+        file: its .npy file below the step; empty: there are statistics only, or ``error`` says why there is none.
+        graph, node, path, type: the name of its graph, its node's id, display path and operator type.
+        category: of its node.
+        side, slot, round: which tensor of its node.
+        marks: of ``TensorFlag``.
+        timestamp: when it was written, in microseconds since the epoch; 0: unknown.
+        dtype, shape: what they were; bfloat16 and fp8 are written as float32.
+        original: the file that it came from, below the dump, and its name in that.
+        stack: the innermost line of source outside of frameworks, ``train.py:31``.
+        error: why it could not be read.
+        stats: what the dump recorded, of a tensor without values.
+    """
+
+    file: str
+    graph: str
+    node: str
+    path: str
+    type: str
+    category: Category
+    side: Side
+    slot: int
+    round: int = 0
+    marks: TensorFlag = TensorFlag.NONE
+    timestamp: int = 0
+    dtype: str = ""
+    shape: tuple[int, ...] | None = None
+    original: str = ""
+    stack: str = ""
+    error: str = ""
+    stats: TensorStats | None = None
+
+    def cells(self) -> tuple[object, ...]:
+        """Returns the row, as ``COLUMNS`` has it."""
+        shape = "" if self.shape is None else f"({'x'.join(map(str, self.shape))})"
+        marks = " ".join(mark.name.lower() for mark in _MARKS if mark & self.marks and mark.name)
+        numbers = [None if self.stats is None else getattr(self.stats, name) for name in _NUMBERS]
+        return (
+            *(self.file, self.graph, self.node, self.path, self.type, self.category.name.lower()),
+            *(self.side.name.lower(), self.slot, self.round, marks, self.timestamp),
+            *(self.dtype, shape, self.original, self.stack, self.error),
+            *("" if number is None else repr(number) for number in numbers),
+        )
+
+
+def is_index(path: str) -> bool:
+    """Tells whether there is an index in a directory."""
+    return os.path.lexists(f"{path}/{NAME}")
+
+
+def read_index(directory: str) -> Iterator[IndexedTensor]:
+    """Yields the rows of an index.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it makes no sense, with the number of the line.
+    """
+    text = read_regular(f"{directory}/{NAME}", _LIMIT).decode("utf-8", "surrogateescape")
+    rows = csv.reader(io.StringIO(text, newline=""))
+    try:
+        if tuple(next(rows, ())) != COLUMNS:
+            raise ValueError("not the titles of an index")
+        for cells in rows:
+            yield _row(cells)
+    except (csv.Error, ValueError, KeyError, OverflowError) as error:
+        raise ValueError(f"line {rows.line_num}: {error}") from None
+
+
+def _row(cells: list[str]) -> IndexedTensor:
+    if len(cells) != len(COLUMNS):
+        raise ValueError("a row of another length")
+    at = dict(zip(COLUMNS, cells, strict=True))
+    file = at["file"]
+    if file and (os.path.isabs(file) or ".." in file.split("/") or not file.endswith(".npy") or "\0" in file):  # noqa: PTH117 - text
+        raise ValueError("a file that is not below the step")
+    marks = TensorFlag.NONE
+    for word in at["marks"].split():
+        marks |= TensorFlag[word.upper()]
+    found = IndexedTensor(
+        file,
+        at["graph"],
+        at["node"],
+        at["path"],
+        at["type"],
+        Category[at["category"].upper()],
+        Side[at["side"].upper()],
+        _whole(at["slot"], 1 << 15),
+        _whole(at["round"], 1 << 16),
+        marks & ~TensorFlag.STAT_ONLY if file else marks,
+        _whole(at["timestamp"], _MOST),
+        at["dtype"],
+        _shape(at["shape"]),
+        at["original"],
+        at["stack"],
+        at["error"],
+    )
+    if not found.node:
+        raise ValueError("a row without a node")
+    if file or found.error:
+        return found
+    return replace(found, marks=marks | TensorFlag.STAT_ONLY, stats=_stats(at) if at["count"] else None)
+
+
+def _stats(at: dict[str, str]) -> TensorStats:
+    def number(name: str) -> float | None:
+        return float(at[name]) if at[name] else None
+
+    numbers: dict[str, Any] = {name: _whole(at[name], _MOST) for name in _COUNTS}
+    numbers |= {name: number(name) for name in _MOMENTS}
+    total = number("sum_squares")
+    return TensorStats(**numbers, sum_squares=math.nan if total is None else total)
+
+
+def _whole(text: str, most: int) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) < 20 and int(text) < most):
+        raise ValueError(f"{text[:20]!r} is no number")
+    return int(text)
+
+
+def _shape(text: str) -> tuple[int, ...] | None:
+    if not text:
+        return None
+    inner = text.removeprefix("(").removesuffix(")")
+    return tuple(_whole(size, _MOST) for size in inner.split("x")) if inner else ()
