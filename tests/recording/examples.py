@@ -232,5 +232,5 @@ def changed(content: dict[str, Any], changes: dict[str, Any]) -> str:
         if value is ...:
             del place[name]
         else:
-            place[name] = value
+            place[name] = copy.deepcopy(value)  # a later path may lead into it
     return json.dumps(made, indent=4, ensure_ascii=False)

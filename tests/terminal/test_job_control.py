@@ -81,7 +81,7 @@ def test_ctrl_z_gives_the_terminal_back_and_fg_draws_the_screen_again(
 ) -> None:
     with Shell(columns=size[0], rows=size[1]) as shell:
         shell.run("open", str(dumps("mindspore-2.0-nan")), "--recommended")
-        shell.wait_for("Begins at step 3")
+        shell.wait_for("● steps 0–5 checked")
         shell.send("n")
         before = shell.wait_for("hit 2 of")
         shell.send("\x1a")
@@ -91,7 +91,7 @@ def test_ctrl_z_gives_the_terminal_back_and_fg_draws_the_screen_again(
         shell.send("bg", "enter")
         shell.wait_for(lambda text: text.count("shell>") >= 2)
         shell.send("fg", "enter")
-        after = shell.wait_for("Begins at step 3")
+        after = shell.wait_for("● steps 0–5 checked")
         assert after.splitlines()[:3] == before.splitlines()[:3]
         shell.send("E")
         shell.wait_for("Look next")
