@@ -28,6 +28,7 @@ ELSEWHERE = {
     "sources/follow.py:_mount_type": "/proc/mounts",
     "session/watchpoints.py:WatchpointStore": "the user's own watchpoints",
     "session/watchpoints.py:read_watch_file": "a file of watchpoints that the user names: may be a pipe on purpose",
+    "session/convert.py": "files that a conversion makes",
     "session/export_files.py": "files that an export makes",
     "tui/job_control.py:stand_in_has_stopped": "/proc",
     "cli/completion.py": "a file that comes with the package",
