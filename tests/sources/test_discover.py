@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -132,19 +133,27 @@ def test_layouts_that_cannot_be_read_yet_are_named(tmp_path: Path, tree: str, in
         find_dump(tmp_path / "dump" / inside)
 
 
-def test_step_directories_are_not_listed(dump: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    listed: list[str] = []
+def test_of_step_directories_only_a_first_name_is_looked_at(dump: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step may hold very many files. Readers that ask what else lies here stop at the first tensor."""
+    seen: list[str] = []
     scandir = os.scandir
 
-    def watching(path: str | Path) -> Iterator[os.DirEntry[str]]:
-        listed.append(str(path))
-        return scandir(path)
+    @contextmanager
+    def watching(path: str | Path) -> Iterator[Iterator[os.DirEntry[str]]]:
+        def entries() -> Iterator[os.DirEntry[str]]:
+            for entry in each:
+                seen.append(str(path))
+                yield entry
+
+        with scandir(path) as each:
+            yield entries()
 
     monkeypatch.setattr(os, "scandir", watching)
     for inside, _, _ in INSIDE:
+        seen.clear()
         source = open_source(dump / inside)
         assert list(source.steps(0)) == [0, 3]
-    assert not [path for path in listed if path.endswith(("/0/0", "/0/3"))]
+        assert len([path for path in seen if path.endswith(("/0/0", "/0/3"))]) <= 2 * (not inside)
 
 
 def test_real_dumps_side_by_side(dumps: Callable[[str], Path]) -> None:

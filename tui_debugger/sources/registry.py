@@ -480,7 +480,7 @@ def _asked(path: Path, *, every: bool = False) -> _Search:
 def _others(chosen: _Choice, path: Path) -> tuple[str, ...]:
     """Returns what to say of dumps beside the one that is opened; readers of other packages are not asked."""
     root, given = os.path.realpath(chosen.found.root), os.path.realpath(path)
-    if given != root and given.startswith(os.path.join(root, "")):
+    if given != root and given.startswith(root.rstrip("/") + "/"):
         return ()  # inside it: nothing there is another dump, and a step may have very many names
     search = _Search()
     for text in READERS:
