@@ -188,6 +188,22 @@ class TestV1:
             assert source.focus == (0, None)
 
 
+class TestOtherColumns:
+    """The statistics that are recorded are a matter of the recorder's settings."""
+
+    @pytest.mark.parametrize(
+        ("columns", "cells", "nan"), [("min,max,norm", "nan,nan,nan", 1), ("nans", "3.0", 3), ("norm", "2.5", 0)]
+    )
+    def test_what_is_there_is_read_and_nan_without_a_count_is_nan(
+        self, columns: str, cells: str, nan: int, tmp_path: Path
+    ) -> None:
+        path = tmp_path / "rank_0/module_step0-1.csv"
+        path.parent.mkdir()
+        path.write_text(f"vpp_stage,step,module_name,scope,{columns}\n1,0,fc.output.0,forward,{cells}\n")
+        with closing(open_source(tmp_path)) as source:
+            assert stats_of(source, 0, "vpp1.fc").nan == nan
+
+
 class TestTrend:
     @pytest.mark.parametrize(("place", "key"), [("dump-db", "db_nomicro"), ("dump-db-parts", "db")])
     def test_rows_of_a_dump_are_tensors_by_the_names_of_columns(self, dump: Path, place: str, key: str) -> None:

@@ -269,7 +269,8 @@ class LogSource:
     def info(self) -> RunInfo:
         """The facts about the run."""
         notices = dict.fromkeys((*self._notices, *self._layout.notices, *self._told))
-        return RunInfo(str(self._root), self._kind.name, self._root.name, notices=tuple(notices), framework="PyTorch")
+        framework = "" if self._kind.ranks is not None else "PyTorch"  # msprobe records MindSpore, too
+        return RunInfo(str(self._root), self._kind.name, self._root.name, notices=tuple(notices), framework=framework)
 
     @property
     def capabilities(self) -> Capability:
