@@ -85,3 +85,22 @@ def test_four_decimals_decide_what_they_can(capsys: Capsys, dumps: Dumps, watch:
     text = watch.replace("TL abs_mean_lt", "TS abs_mean_lt")
     answer = run(capsys, "check", dumps(TE), "--watch", text, "--rank", "1", "--no-config")
     assert answer.code == code
+
+
+@pytest.mark.parametrize(
+    ("place", "found"),
+    [
+        ("v1", "step 3 of rank 0: energy"),
+        ("v2", "step 3#2 of rank 0: energy"),
+        ("v1-db", "step 3 of rank 0: energy"),
+        ("dump-db", "step 3 of rank 0: Torch.log.1"),
+        ("dump-db-parts", "step 43 of rank 0: Torch.log.0"),
+    ],
+)
+def test_the_origin_of_msprobe_s_monitor_and_databases_is_the_first_inf(
+    capsys: Capsys, dumps: Dumps, place: str, found: str
+) -> None:
+    answer = run(capsys, "origin", dumps("msprobe-monitor") / place)
+    assert answer.code == 1
+    assert answer.lines[-1] == f"FOUND: 1 origin at {found}"
+    assert "-Inf 1 of" in answer.out

@@ -103,10 +103,13 @@ class TestTensorFiles(SourceConformance):
         source.close()
 
 
+MONITORS = tuple(f"msprobe-monitor/{name}" for name in ("v1", "v2", "v1-db", "dump-db"))
+
+
 class TestLogs(SourceConformance):
     """Logs with statistics or hashes only."""
 
-    @pytest.fixture(params=["torchtitan-numerics/bad", "pytorch-debugmode/bad", "te-logs"])
+    @pytest.fixture(params=[*("torchtitan-numerics/bad", "pytorch-debugmode/bad", "te-logs"), *MONITORS])
     def source(self, request: pytest.FixtureRequest, dumps: Callable[[str], Path]) -> Iterator[Source]:
         name, _, below = request.param.partition("/")
         with closing(open_source(dumps(name) / below)) as source:

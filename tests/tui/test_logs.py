@@ -16,12 +16,13 @@ from tests.tui.driver import opened
         ("torchtitan-numerics/bad", "Begins at step 0: op_2_log, -Inf 1 of 4"),
         ("pytorch-debugmode/bad", "Begins at step 3: log.0, +Inf 1 of 4"),
         ("te-logs", "First known bad at step 3 of rank 0: activation, NaN 256 of 1024"),
+        ("msprobe-monitor/v2", "Begins at step 3 of rank 0: energy, -Inf 1 of 1"),
     ],
 )
 async def test_the_screen_names_the_first_bad_tensor(dumps: Callable[[str], Path], place: str, said: str) -> None:
     name, _, below = place.partition("/")
     async with opened(dumps(name) / below, size=(150, 40)) as driver:
-        if name == "te-logs":
+        if name in {"te-logs", "msprobe-monitor"}:
             await driver.press("c")
             await driver.settled()
         await driver.until(lambda: said in driver.text)

@@ -205,6 +205,8 @@ READERS: Final = (
     "tui_debugger.sources.logs.layout:TORCHTITAN_READER",
     "tui_debugger.sources.logs.layout:DEBUG_MODE_READER",
     "tui_debugger.sources.logs.layout:TE_LOGS_READER",
+    "tui_debugger.sources.logs.layout:MONITOR_READER",
+    "tui_debugger.sources.logs.layout:TREND_READER",
     "tui_debugger.sources.tensor_files.layout:READER",
 )
 """The readers of this package, as entry points are written; where two are equally sure, the first one opens."""

@@ -15,6 +15,7 @@ from tui_debugger.model import Frame, Side, TensorStats
 
 MOST_ELEMENTS: Final = 1 << 62
 """Elements of a tensor: a shape with more is no shape."""
+MOST_ROUNDS: Final = (1 << 16) - 1
 
 
 @dataclass(slots=True)
@@ -24,6 +25,7 @@ class Numbers:
     Attributes:
         minimum, maximum, mean, std, l1, l2: of all elements, so that one NaN or Inf shows in them.
         peak: largest magnitude.
+        nan: how many elements are NaN.
         tiny: the log has numbers that are 0 to its last decimal: they are not known, but no NaN or Inf is among them.
         negative: where only a norm is infinite: what it was made from says that it is -Inf. Else it counts as +Inf.
     """
@@ -35,6 +37,7 @@ class Numbers:
     l1: float | None = None
     l2: float | None = None
     peak: float | None = None
+    nan: int | None = None
     tiny: bool = False
     negative: bool = False
 
@@ -48,14 +51,16 @@ class Numbers:
     def known(self) -> bool:
         """Tells whether anything is known of the values."""
         numbers = (self.minimum, self.maximum, self.mean, self.l1, self.l2, self.peak)
-        return self.tiny or any(each is not None for each in numbers)
+        return self.tiny or self.nan is not None or any(each is not None for each in numbers)
 
     def stats(self, count: int | None) -> TensorStats:
         """Returns what follows of a tensor with ``count`` elements; None: nobody says how many, and one stands for all.
 
+        Where NaN were counted, and nobody says of how many, there are these, and one for the extremes.
+
         A NaN or Inf among the numbers counts as one such element, or as all of them where both extremes are that Inf.
         """
-        size = 1 if count is None else count
+        size = count if count is not None else max(1, (self.nan or 0) + (_finite(self.minimum) is not None))
         nan, pos_inf, neg_inf = self._not_finite(size)
         bad = nan or pos_inf or neg_inf
         low, high, mean = (_finite(each) for each in (self.minimum, self.maximum, self.mean))
@@ -91,6 +96,11 @@ class Numbers:
         extremes decide where they are known.
         """
         low, high = self.minimum, self.maximum
+        if self.nan:
+            nan = min(self.nan, size)
+            left = size - nan
+            up = min(int(high == math.inf), left)
+            return nan, up, min(int(low == -math.inf), left - up)
         numbers = [each for each in (low, high, self.l1, self.l2, self.peak) if each is not None]
         if any(math.isnan(each) for each in numbers):
             return min(1, size), 0, 0
@@ -125,6 +135,7 @@ class Entry:
         shape: None where nobody says.
         file: where its values lie, as (path, place in the file); None where there are none.
         others: further statistics as they stand, by the names of the log.
+        round: which of several times in its step it is, from 1; 0 where there is one only.
     """
 
     side: Side
@@ -134,6 +145,7 @@ class Entry:
     shape: tuple[int, ...] | None = None
     file: tuple[str, str] | None = None
     others: dict[str, str] = field(default_factory=dict)
+    round: int = 0
 
     @property
     def count(self) -> int | None:
@@ -229,3 +241,18 @@ def scope(module: str, leaf: str, *, backward: bool = False) -> str:
     """The path of an operation below its module: ``layers.0.mlp`` and ``gelu`` are ``layers/0/mlp/gelu``."""
     parts: Sequence[str] = [part for part in module.replace("/", ".").split(".") if part]
     return "/".join((*(("Gradients",) if backward else ()), *parts, leaf.replace("/", "_") or "_"))
+
+
+def number_rounds(operations: Sequence[Operation]) -> None:
+    """Numbers tensors of one place in the order in which they stand, where there are several: micro-batches."""
+    for operation in operations:
+        places: dict[tuple[Side, int], list[Entry]] = {}
+        for entry in operation.tensors:
+            places.setdefault((entry.side, entry.slot), []).append(entry)
+        for entries in places.values():
+            if len(entries) > 1:
+                del entries[MOST_ROUNDS:]
+                for number, entry in enumerate(entries, 1):
+                    entry.round = number
+        if any(entry.round for entry in operation.tensors):
+            operation.tensors = [entry for entries in places.values() for entry in entries]

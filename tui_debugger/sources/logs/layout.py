@@ -33,6 +33,15 @@ _HEAD_BYTES: Final = 256
 _DEBUG_MODE: Final = re.compile(rb'\s*\{\s*"format"\s*:\s*"torch\.utils\._debug_mode\.DebugMode\.logs"')
 _TORCHTITAN: Final = re.compile(r"rank_(\d{1,9})_activations\.log")
 _TE: Final = re.compile(r"nvdlfw_inspect(?:_\d{8}_\d{6})?_globalrank-(\d{1,9})\.log")
+_MONITOR_RANK: Final = re.compile(
+    r"rank_?(\d{1,9})|[A-Z][a-z]{2}\d{1,2}_\d{2}-\d{2}-\d{2}-rank(\d{1,9})-[0-9a-f]{1,16}"
+)
+MONITOR_FILE: Final = re.compile(
+    r"(module|weight_grad|optimizer|param|cc|actv|actv_grad|grad_unreduced|grad_reduced|exp_avg|exp_avg_sq"
+    r"|param_origin|param_updated)_(?:step)?(\d{1,12})-(\d{1,12})\.csv"
+)
+"""What msprobe's monitor writes: what it holds, and its first and last step."""
+_TREND: Final = re.compile(r".+\.trend\.db")
 _TE_STATISTICS: Final = "nvdlfw_inspect_statistics_logs"
 _TE_MESSAGES: Final = "nvdlfw_inspect_logs"
 _TE_TENSORS: Final = "tensor_dumps"
@@ -73,6 +82,9 @@ class Kind:
         folder: the directory that logs lie in, below that of the run; empty: in that itself.
         rank_of: finds the rank in a name; None: as names of directories tell it.
         whole: a log is that of a rank with all its steps, not of one step.
+        edges: it tells what feeds what.
+        ranks: returns the logs of each rank of the run in a directory, and what people have to know; given the one log
+            or directory that was asked for. None: as names of files tell it.
     """
 
     name: str
@@ -83,6 +95,8 @@ class Kind:
     folder: str = ""
     rank_of: re.Pattern[str] | None = None
     whole: bool = False
+    edges: bool = True
+    ranks: Callable[[str, str], tuple[dict[int, list[str]], list[str]]] | None = None
 
     def held(self, directory: str) -> tuple[str, list[str]]:
         """The directory at or right below another one that holds logs, and their names."""
@@ -191,6 +205,90 @@ TE_LOGS: Final = Kind(
     _TE_STATISTICS,
     _TE,
     whole=True,
+    edges=False,
+)
+
+
+def _monitor_logs(directory: str) -> list[str]:
+    """The directories of ranks that hold what msprobe's monitor wrote."""
+    places = [name for name in _directories(directory) if _MONITOR_RANK.fullmatch(name)]
+    return sorted(name for name in places if any(map(MONITOR_FILE.fullmatch, _names(f"{directory}/{name}"))))
+
+
+def _monitor_ranks(root: str, only: str) -> tuple[dict[int, list[str]], list[str]]:
+    """The files of each rank, the oldest first.
+
+    Raises:
+        NotADumpError: several directories are of one rank, and none of them was asked for.
+    """
+    found: dict[int, list[str]] = {}
+    names = _monitor_logs(root)
+    real = os.path.realpath(only)
+    mine = [each for each in names if f"{real}/".startswith(f"{os.path.realpath(f'{root}/{each}')}/")]
+    for name in names:
+        rank = _rank_of_monitor(name)
+        again = sum(_rank_of_monitor(each) == rank for each in names) > 1
+        if again and mine and name not in mine:
+            continue
+        if again and not mine:
+            raise NotADumpError(
+                f"Several directories of rank {rank} here: they are several runs",
+                where=root,
+                hint=f"name one of them: {root}/{name}",
+            )
+        files = [
+            (match[1], int(match[2]), each)
+            for each in _names(f"{root}/{name}")
+            if (match := MONITOR_FILE.fullmatch(each)) is not None
+        ]
+        found[rank] = [f"{root}/{name}/{file}" for _, _, file in sorted(files)]
+    return found, []
+
+
+def _rank_of_monitor(name: str) -> int:
+    match = _MONITOR_RANK.fullmatch(name)
+    return int(match[1] or match[2]) if match is not None else -1
+
+
+def _trend_ranks(root: str, only: str) -> tuple[dict[int, list[str]], list[str]]:
+    """The one database, of every rank in it.
+
+    Raises:
+        NotADumpError: there are several, or it cannot be read.
+    """
+    from tui_debugger.sources.logs.trend_db import ranks_of  # needs SQLite
+
+    names = _named(_TREND)(root)
+    chosen = [name for name in names if os.path.realpath(f"{root}/{name}") == os.path.realpath(only)] or names
+    if len(chosen) != 1:
+        raise NotADumpError(
+            f"Several databases here: {', '.join(chosen[:4])}" if chosen else "The database is gone",
+            where=root,
+            hint="name one of them",
+        )
+    path = f"{root}/{chosen[0]}"
+    try:
+        ranks, notices = ranks_of(path)
+    except (OSError, ValueError) as error:
+        raise NotADumpError(f"{chosen[0]} cannot be read: {error}", where=path, hint="make it anew") from error
+    return {rank: [path] for rank in ranks}, notices
+
+
+MONITOR: Final = Kind(
+    "msprobe monitor",
+    "msprobe_monitor",
+    "rank_0/module_step0-9.csv of msprobe's monitor, or TIME-rank0-ID/actv_0-9.csv",
+    _monitor_logs,
+    whole=True,
+    ranks=_monitor_ranks,
+)
+TREND: Final = Kind(
+    "msprobe trend database",
+    "trend_db",
+    "dump_data.trend.db or monitor_data.trend.db of msprobe",
+    _named(_TREND),
+    whole=True,
+    ranks=_trend_ranks,
 )
 
 
@@ -201,6 +299,12 @@ def read_layout(kind: Kind, root: str, only: str = "") -> Layout:
         NotADumpError: several logs are of the same step and rank.
     """
     layout = Layout(root)
+    if kind.ranks is not None:
+        logs, layout.notices = kind.ranks(root, only)
+        layout.logs = dict(sorted(logs.items()))
+        folders = (os.path.dirname(path) for paths in layout.logs.values() for path in paths)  # noqa: PTH120 - text
+        layout.directories = list(dict.fromkeys((root, *folders)))
+        return layout
     if kind.whole:
         return _whole(kind, layout)
     named = False
@@ -301,6 +405,8 @@ class LogReader:
         """The path itself where it is a log, and its name says of no step: nothing beside it belongs to it."""
         here = Path(os.path.abspath(path))  # noqa: PTH100 - keeps links
         kind = self._kind
+        if kind.ranks is not None:
+            return os.fspath(here)
         if kind.whole or kind.rank_of is not None or parse_name(here.stem).step is not None:
             return ""
         return os.fspath(here) if here.name in kind.logs(os.fspath(here.parent)) else ""
@@ -368,3 +474,5 @@ def _is_directory(entry: os.DirEntry[str]) -> bool:
 TORCHTITAN_READER: Reader = LogReader(TORCHTITAN)
 DEBUG_MODE_READER: Reader = LogReader(DEBUG_MODE)
 TE_LOGS_READER: Reader = LogReader(TE_LOGS)
+MONITOR_READER: Reader = LogReader(MONITOR)
+TREND_READER: Reader = LogReader(TREND)

@@ -77,7 +77,7 @@ class StepTable(Columns):
     def digest(self) -> bytes:
         """Names the logs as they were when they were read, and what each row is of."""
         hasher = blake2b(repr(self._state).encode("utf-8", "surrogateescape"), digest_size=16)
-        for column in (self.node, self.side, self.slot):
+        for column in (self.node, self.side, self.slot, self.round):
             hasher.update(np.ascontiguousarray(column).data)
         return hasher.digest() if len(self) else b""
 
@@ -115,6 +115,7 @@ class StepTable(Columns):
                 "Op Name": nodes.names[node],
                 "IO": "input" if entry.side is Side.INPUT else "output",
                 "Slot": str(entry.slot),
+                **({"Round": str(entry.round)} if entry.round else {}),
                 "Data Type": entry.dtype,
                 "Shape": "" if entry.shape is None else str(entry.shape),
                 **{title: "" if value is None else repr(value) for title, value in numbers.items()},
@@ -268,13 +269,14 @@ class LogSource:
     def info(self) -> RunInfo:
         """The facts about the run."""
         notices = dict.fromkeys((*self._notices, *self._layout.notices, *self._told))
-        return RunInfo(str(self._root), self._kind.name, self._root.name, notices=tuple(notices), framework="PyTorch")
+        framework = "" if self._kind.ranks is not None else "PyTorch"  # msprobe records MindSpore, too
+        return RunInfo(str(self._root), self._kind.name, self._root.name, notices=tuple(notices), framework=framework)
 
     @property
     def capabilities(self) -> Capability:
         """A log may grow; some have edges."""
         with self._lock:
-            edges = not self._kind.whole and any(len(self.nodes(rank).in_node) for rank in self.ranks())
+            edges = self._kind.edges and any(len(self.nodes(rank).in_node) for rank in self.ranks())
         return Capability.GROWS | (Capability.GRAPH if edges else Capability.NONE)
 
     @property
@@ -284,7 +286,9 @@ class LogSource:
         if Path(os.path.realpath(self._root)).is_relative_to(given):
             return None, None
         for rank, paths in self._layout.logs.items():
-            if given in map(os.path.realpath, paths):
+            if len(self._layout.logs) > 1 and list(self._layout.logs.values()).count(paths) > 1:
+                break  # one file of several ranks
+            if any(given in {real, os.path.dirname(real)} for real in map(os.path.realpath, paths)):  # noqa: PTH120 - text
                 return rank, None
         inside = [
             (rank, step)
@@ -425,7 +429,9 @@ class LogSource:
         path = layout.logs[rank][0] if self._kind.whole else layout.units[rank][step]
         at = None if self._kind.whole else step
         try:
-            if self._kind.whole:
+            if self._kind.ranks is not None:
+                read.steps = self._read_log(layout.logs[rank], rank)
+            elif self._kind.whole:
                 read.steps = self._read_log(
                     layout.logs[rank], layout.messages.get(rank, ""), layout.tensors.get(rank, {})
                 )
@@ -462,9 +468,9 @@ class LogSource:
         held = [(row, entry) for row, each in zip(rows, found.operations, strict=True) for entry in each.tensors]
         order = nodes.table.order
         held = [each for each in held if 0 <= each[1].slot < MAX_SLOTS]
-        held.sort(key=lambda each: (int(order[each[0]]), int(each[1].side), each[1].slot))
+        held.sort(key=lambda each: (int(order[each[0]]), int(each[1].side), each[1].slot, each[1].round))
         entries = [entry for _, entry in held]
-        state = (*log.state, (str(step), 0, 0))
+        state = (*log.state, (str(step), rank, 0))
         table = self._tables[rank, step] = StepTable(_places([row for row, _ in held], entries), entries, state)
         return table
 
@@ -475,4 +481,5 @@ def _places(rows: Sequence[int], entries: Sequence[Entry]) -> TensorPlaces:
         np.array([int(each.side) for each in entries], np.uint8),
         np.array([each.slot for each in entries], np.int16),
         np.array([0 if each.file is not None else int(TensorFlag.STAT_ONLY) for each in entries], np.uint8),
+        np.array([each.round for each in entries], np.uint16),
     )
