@@ -24,6 +24,7 @@ from tui_debugger.model import Category, Side, TensorStats
 from tui_debugger.sources import open_source
 from tui_debugger.sources.base import Source, TensorFlag
 from tui_debugger.sources.logs.entries import Numbers
+from tui_debugger.sources.logs.msprobe_monitor import numbers_of
 
 Dumps = Callable[[str], Path]
 NAME = "msprobe-monitor"
@@ -53,6 +54,13 @@ class TestNumbers:
     def test_no_nan_does_not_say_that_there_is_no_inf(self) -> None:
         stats = Numbers(minimum=-math.inf, maximum=4.0, mean=-math.inf, l2=math.inf, nan=0).stats(4)
         assert (stats.count, stats.nan, stats.neg_inf, stats.pos_inf) == (4, 0, 1, 0)
+
+    def test_a_count_of_nan_or_one_extreme_does_not_tell_that_all_are_finite(self) -> None:
+        assert not Numbers(nan=0).known
+        assert Numbers(nan=3).known
+        assert numbers_of({"min": 1.0, "nans": 0.0}, rounded=False) is None
+        assert numbers_of({"max": math.inf}, rounded=False) is not None
+        assert numbers_of({"min": 1.0, "max": 2.0}, rounded=False) is not None
 
 
 class TestV2:

@@ -49,9 +49,9 @@ class Numbers:
 
     @property
     def known(self) -> bool:
-        """Tells whether anything is known of the values."""
+        """Tells whether anything is known of the values; no NaN among them is not enough: there may be Inf."""
         numbers = (self.minimum, self.maximum, self.mean, self.l1, self.l2, self.peak)
-        return self.tiny or self.nan is not None or any(each is not None for each in numbers)
+        return self.tiny or bool(self.nan) or any(each is not None for each in numbers)
 
     def stats(self, count: int | None) -> TensorStats:
         """Returns what follows of a tensor with ``count`` elements; None: nobody says how many, and one stands for all.

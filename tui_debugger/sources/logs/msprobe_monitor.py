@@ -294,4 +294,8 @@ def numbers_of(found: Mapping[str, float], *, rounded: bool) -> Numbers | None:
             numbers.tiny = True
         else:
             setattr(numbers, _FIELDS[name], value)
-    return numbers
+    decided = numbers.tiny or bool(numbers.nan) or numbers.mean is not None or numbers.l2 is not None
+    extremes = [each for each in (numbers.minimum, numbers.maximum) if each is not None]
+    if decided or len(extremes) == 2 or not all(map(math.isfinite, extremes)):
+        return numbers
+    return None  # one extreme does not tell that all are finite
