@@ -85,6 +85,15 @@ class TestNumbers:
         assert not Numbers(std=1.0).known
         assert Numbers(tiny=True).known
 
+    def test_one_finite_extreme_does_not_tell_that_all_is_finite(self) -> None:
+        assert not Numbers(minimum=1.0).known
+        assert not Numbers(maximum=1.0).known
+        assert not Numbers.rounded({"minimum": 0.0}).known
+        assert Numbers(minimum=-1.0, maximum=1.0).known
+        assert Numbers.rounded({"minimum": 0.0, "maximum": 1.0}).known
+        assert Numbers.rounded({"mean": 0.0}).known
+        assert Numbers(maximum=math.inf).known
+
 
 class TestTorchtitan:
     @pytest.fixture
@@ -403,11 +412,11 @@ class TestTransformerEngine:
     def test_lines_that_are_no_statistics_are_said(self, tmp_path: Path) -> None:
         log = tmp_path / "nvdlfw_inspect_statistics_logs/nvdlfw_inspect_globalrank-0.log"
         log.parent.mkdir()
-        line = "2026-11-22 03:34:28,650 - INFO - fc_weight_min \t\t\t\t iteration=000007 \t\t\t\t value=-0.5000\n"
+        line = "2026-11-22 03:34:28,650 - INFO - fc_weight_mean \t\t\t\t iteration=000007 \t\t\t\t value=-0.5000\n"
         log.write_text(line + line[:-4])
         with closing(open_source(tmp_path)) as source:
             assert source.steps(0) == [7]
-            assert stats_of(source, 7, "fc.weight").minimum == -0.5
+            assert stats_of(source, 7, "fc.weight").mean == -0.5
             assert ["1 lines that are no statistic" in part.why for part in source.unreadable()] == [True]
 
 

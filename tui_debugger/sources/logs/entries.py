@@ -7,7 +7,7 @@ is there and not more; what is left open cannot be judged.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -26,7 +26,8 @@ class Numbers:
         minimum, maximum, mean, std, l1, l2: of all elements, so that one NaN or Inf shows in them.
         peak: largest magnitude.
         nan: how many elements are NaN.
-        tiny: the log has numbers that are 0 to its last decimal: they are not known, but no NaN or Inf is among them.
+        tiny: the log has numbers that are 0 to its last decimal: they are not known, but no NaN or Inf is among the
+            values.
         negative: where only a norm is infinite: what it was made from says that it is -Inf. Else it counts as +Inf.
     """
 
@@ -47,11 +48,33 @@ class Numbers:
         _, pos_inf, neg_inf = self._not_finite(1)
         return pos_inf > 0, neg_inf > 0
 
+    @classmethod
+    def exact(cls, found: Mapping[str, float]) -> Numbers:
+        """Returns what a log says, by the names of these attributes."""
+        numbers = cls()
+        for name, value in found.items():
+            setattr(numbers, name, value)
+        return numbers
+
+    @classmethod
+    def rounded(cls, found: Mapping[str, float]) -> Numbers:
+        """Returns what a log with few decimals says: its zeros are not known."""
+        numbers = cls.exact({name: value for name, value in found.items() if value != 0})
+        zeros = {name for name, value in found.items() if value == 0}
+        both = {"minimum", "maximum"} <= found.keys()
+        numbers.tiny = bool(zeros & {"mean", "l1", "l2", "peak"}) or bool(both and zeros & {"minimum", "maximum"})
+        return numbers
+
     @property
     def known(self) -> bool:
-        """Tells whether anything is known of the values; no NaN among them is not enough: there may be Inf."""
-        numbers = (self.minimum, self.maximum, self.mean, self.l1, self.l2, self.peak)
-        return self.tiny or bool(self.nan) or any(each is not None for each in numbers)
+        """Tells whether it is known that the values are finite, or that they are not.
+
+        No NaN among them is not enough, and one finite extreme is not: there may be an Inf.
+        """
+        if self.tiny or self.nan or any(each is not None for each in (self.mean, self.l1, self.l2, self.peak)):
+            return True
+        extremes = [each for each in (self.minimum, self.maximum) if each is not None]
+        return len(extremes) == 2 or not all(map(math.isfinite, extremes))
 
     def stats(self, count: int | None) -> TensorStats:
         """Returns what follows of a tensor with ``count`` elements; None: nobody says how many, and one stands for all.

@@ -284,18 +284,10 @@ def _numbers(texts: Mapping[str, str], *, rounded: bool) -> Numbers | None:
 
 def numbers_of(found: Mapping[str, float], *, rounded: bool) -> Numbers | None:
     """The statistics by their names in ``STATISTICS``; ``rounded``: zeros are not known. None: they make no sense."""
-    numbers = Numbers()
-    for name, value in found.items():
-        if name == "nans":
-            if not math.isfinite(value) or value < 0:
-                return None
-            numbers.nan = min(int(value), 1 << 62)
-        elif rounded and value == 0:
-            numbers.tiny = True
-        else:
-            setattr(numbers, _FIELDS[name], value)
-    decided = numbers.tiny or bool(numbers.nan) or numbers.mean is not None or numbers.l2 is not None
-    extremes = [each for each in (numbers.minimum, numbers.maximum) if each is not None]
-    if decided or len(extremes) == 2 or not all(map(math.isfinite, extremes)):
-        return numbers
-    return None  # one extreme does not tell that all are finite
+    counted = found.get("nans")
+    if counted is not None and (not math.isfinite(counted) or counted < 0):
+        return None
+    values = {_FIELDS[name]: value for name, value in found.items() if name != "nans"}
+    numbers = Numbers.rounded(values) if rounded else Numbers.exact(values)
+    numbers.nan = None if counted is None else min(int(counted), 1 << 62)
+    return numbers if numbers.known else None

@@ -133,10 +133,6 @@ def _operation(layer: str, tensor: str, found: dict[str, str], file: str) -> Ope
 
 
 def _numbers(found: dict[str, str]) -> Numbers:
-    numbers = Numbers()
-    for statistic, name in _NUMBERS.items():
-        text = found.get(statistic)
-        if text is not None and (value := float(text)) != 0:
-            setattr(numbers, name, value)
-        numbers.tiny = numbers.tiny or (text is not None and value == 0)
-    return numbers
+    return Numbers.rounded(
+        {name: float(found[statistic]) for statistic, name in _NUMBERS.items() if statistic in found}
+    )
