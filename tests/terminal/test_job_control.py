@@ -38,6 +38,14 @@ for step in range(100_000):
 """
 
 
+def _state(pid: int) -> str:
+    """The letter of a process' state; empty when it is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
+    except OSError:
+        return ""
+
+
 def until(condition: Callable[[], bool], seconds: float = 30) -> None:
     end = time.monotonic() + seconds
     while not condition():
@@ -74,6 +82,10 @@ class Shell(Terminal):
         )
         return [pid for pid in map(int, found.stdout.split()) if pid != self.process.pid]
 
+    def stopped(self) -> bool:
+        """Whether all of these are stopped."""
+        return all(_state(pid) == "T" for pid in self.programs())
+
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])
 def test_ctrl_z_gives_the_terminal_back_and_fg_draws_the_screen_again(
@@ -90,6 +102,7 @@ def test_ctrl_z_gives_the_terminal_back_and_fg_draws_the_screen_again(
         shell.says("jobs", "Stopped")
         shell.send("bg", "enter")
         shell.wait_for(lambda text: text.count("shell>") >= 2)
+        until(shell.stopped)  # it went on, found no terminal, and stopped again
         shell.send("fg", "enter")
         after = shell.wait_for("● steps 0–5 checked")
         assert after.splitlines()[:3] == before.splitlines()[:3]
