@@ -39,7 +39,7 @@ from tui_debugger.model import (
 from tui_debugger.notes import NO_NOTES, RunNotes
 from tui_debugger.opener import why_not
 from tui_debugger.sources.base import Capability, Changes, Columns, TensorFlag, TensorPlaces, TensorTable, file_states
-from tui_debugger.sources.logs.entries import Entry, LoggedStep, Operation
+from tui_debugger.sources.logs.entries import NO_TRACE, Entry, LoggedStep, Operation
 from tui_debugger.sources.logs.layout import Kind, read_layout
 from tui_debugger.stats.records import Specs
 
@@ -154,8 +154,7 @@ class _RankNodes:
                 self._inferred[row] = operation.inferred > 0
                 continue
             known = self._inputs[row]
-            agreed = [one if one == other else (-1, 0) for one, other in zip(known, inputs, strict=False)]
-            agreed += [(-1, 0)] * (max(len(known), len(inputs)) - len(agreed))
+            agreed = _agreed(known, inputs)
             changed = changed or agreed != known or outputs > self._outputs[row]
             self._inputs[row], self._outputs[row] = agreed, max(outputs, self._outputs[row])
         if changed:
@@ -173,7 +172,7 @@ class _RankNodes:
 
     def _input(self, made: tuple[int, int] | str, rows: Sequence[int]) -> tuple[int, int]:
         if not isinstance(made, str):
-            return (rows[made[0]], made[1]) if made[0] >= 0 else (-1, 0)
+            return (rows[made[0]], made[1]) if made[0] >= 0 else made
         row = self._row(Operation(f"scalar {made}", f"Constants/scalar {made}", CONSTANT))
         self._constants[row] = made
         return row, 0
@@ -205,6 +204,7 @@ class _RankNodes:
         edges = [edge for inputs in self._inputs for edge in inputs]
         flags = [
             int(NodeFlag.INFERRED if inferred else NodeFlag.NONE if operation.flows else NodeFlag.FILE_ONLY)
+            | int(NodeFlag.PARTIAL if operation.partial else NodeFlag.NONE)
             for operation, inferred in zip(self._operations, self._inferred, strict=True)
         ]
         table = NodeTable(
@@ -219,7 +219,7 @@ class _RankNodes:
             order=order,
             outputs=np.minimum(np.array(self._outputs, np.int64), MAX_SLOTS).astype(np.int16),
             in_ptr=pointers(np.array([len(each) for each in self._inputs], np.int64)),
-            in_node=np.array([row for row, _ in edges], np.int32),
+            in_node=np.array([max(row, -1) for row, _ in edges], np.int32),
             in_slot=np.array([slot for _, slot in edges], np.int16),
             stack_id=np.array(stack_id, np.int32),
             stacks=list(stacks),
@@ -227,6 +227,18 @@ class _RankNodes:
             lineage=self.table.lineage,
         )
         return replace(table, category=categorise(table))
+
+
+def _agreed(one: Sequence[tuple[int, int]], other: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Returns what two steps say together of the inputs of an operation; unknown where they differ."""
+    for said, silent in ((one, other), (other, one)):
+        if silent and all(made == NO_TRACE for made in silent):
+            return [*said, *silent[len(said) :]]
+    found = [
+        second if first == NO_TRACE else first if second in {first, NO_TRACE} else (-1, 0)
+        for first, second in zip(one, other, strict=False)
+    ]
+    return found + [(-1, 0)] * (max(len(one), len(other)) - len(found))
 
 
 @dataclass(slots=True)
