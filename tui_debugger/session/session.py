@@ -472,7 +472,7 @@ class Session:
         return retry_when_renumbered(lambda: measured(self.measurements(rank, progress), rows, progress))
 
     def read(self, key: TensorKey, progress: ProgressFn = no_progress) -> npt.NDArray[Any]:  # noqa: ARG002 - see live.py
-        """The values of a tensor, memory-mapped and read-only.
+        """The values of a tensor, read-only: memory-mapped, or converted where they are looked at.
 
         Raises:
             UnreadableTensorError: it was not dumped, or its file is broken.

@@ -31,7 +31,7 @@ from tui_debugger.sources.graphless import (
     StatisticsTable,
     state_of_files,
 )
-from tui_debugger.sources.logs.entries import Entry, LoggedStep, Operation
+from tui_debugger.sources.logs.entries import NO_TRACE, Entry, LoggedStep, Operation
 from tui_debugger.sources.logs.layout import Kind, Layout, read_layout
 from tui_debugger.stats.records import Specs
 
@@ -127,8 +127,7 @@ class _RankNodes(InferredNodes):
                 self._inputs[row], self._outputs[row] = inputs, outputs
                 continue
             known = self._inputs[row]
-            agreed = [one if one == other else (-1, 0) for one, other in zip(known, inputs, strict=False)]
-            agreed += [(-1, 0)] * (max(len(known), len(inputs)) - len(agreed))
+            agreed = _agreed(known, inputs)
             changed = changed or agreed != known or outputs > self._outputs[row]
             self._inputs[row], self._outputs[row] = agreed, max(outputs, self._outputs[row])
         if changed:
@@ -137,7 +136,7 @@ class _RankNodes(InferredNodes):
                 np.array(self._outputs, np.int64),
                 np.array([int(flag) for flag in self._flags], np.uint8),
                 np.array([len(each) for each in self._inputs], np.int64),
-                np.array([row for row, _ in edges], np.int32),
+                np.array([max(row, -1) for row, _ in edges], np.int32),
                 np.array([slot for _, slot in edges], np.int16),
             )
         return rows
@@ -146,8 +145,9 @@ class _RankNodes(InferredNodes):
         row = self.rows.get(operation.name, -1)
         if row < 0:
             row = self.append(operation.name, operation.path, operation.type, self.stack(operation.stack))
-            unknown = NodeFlag.NONE if operation.flows else NodeFlag.FILE_ONLY
-            self._add_columns(NodeFlag.INFERRED if operation.inferred else unknown)
+            flows = NodeFlag.NONE if operation.flows else NodeFlag.FILE_ONLY
+            partial = NodeFlag.PARTIAL if operation.partial else NodeFlag.NONE
+            self._add_columns((NodeFlag.INFERRED if operation.inferred else flows) | partial)
         return row
 
     def _add_columns(self, flag: NodeFlag) -> None:
@@ -157,11 +157,23 @@ class _RankNodes(InferredNodes):
 
     def _input(self, made: tuple[int, int] | str, rows: Sequence[int]) -> tuple[int, int]:
         if not isinstance(made, str):
-            return (rows[made[0]], made[1]) if made[0] >= 0 else (-1, 0)
+            return (rows[made[0]], made[1]) if made[0] >= 0 else made
         row = self.constant(made, f"scalar {made}")
         if row == len(self._inputs):
             self._add_columns(NodeFlag.NONE)
         return row, 0
+
+
+def _agreed(one: Sequence[tuple[int, int]], other: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Returns what two steps say together of the inputs of an operation; unknown where they differ."""
+    for said, silent in ((one, other), (other, one)):
+        if silent and all(made == NO_TRACE for made in silent):
+            return [*said, *silent[len(said) :]]
+    found = [
+        second if first == NO_TRACE else first if second in {first, NO_TRACE} else (-1, 0)
+        for first, second in zip(one, other, strict=False)
+    ]
+    return found + [(-1, 0)] * (max(len(one), len(other)) - len(found))
 
 
 @dataclass(slots=True)
