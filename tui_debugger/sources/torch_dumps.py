@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import numpy as np
 import numpy.typing as npt
 
+from tui_debugger import opener
 from tui_debugger.arrays import Int32, Int64
 from tui_debugger.graph.build import FileNode, append_nodes, build_table, ranks
 from tui_debugger.graph.categories import gradient_of
@@ -589,7 +590,7 @@ def state_of_files(paths: Iterable[str]) -> FileState:
     found = []
     for path in paths:
         try:
-            status = os.stat(path)  # noqa: PTH116 - text all the way, for many
+            status = opener.stat(path)
             found.append((path, max(status.st_mtime_ns, status.st_ctime_ns), status.st_size))
         except (OSError, ValueError):  # noqa: PERF203 - each by itself
             found.append((path, -1, -1))

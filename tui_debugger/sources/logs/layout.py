@@ -14,6 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from tui_debugger import opener
 from tui_debugger.errors import NotADumpError, SeveralDumpsError
 from tui_debugger.opener import open_regular
 from tui_debugger.sources.registry import Edges, Has, Order, Recognised, Shows, Sureness
@@ -138,7 +139,7 @@ def _debug_mode_logs(directory: str) -> list[str]:
 def _is_debug_mode(path: str) -> bool:
     try:
         descriptor, _ = open_regular(path)
-        with os.fdopen(descriptor, "rb") as file:
+        with opener.stream(descriptor) as file:
             return _DEBUG_MODE.match(file.read(_HEAD_BYTES)) is not None
     except (OSError, ValueError):
         return False
@@ -435,7 +436,7 @@ class LogReader:
 
     def _find(self, path: Path) -> tuple[Path, list[Path]] | None:
         start = Path(os.path.abspath(path))  # noqa: PTH100 - keeps links
-        if not os.path.isdir(start):  # noqa: PTH112 - never raises
+        if not opener.isdir(start):
             start = start.parent
         kind = self._kind
         for place in (start, *list(start.parents)[:_LEVELS_UP]):
@@ -470,7 +471,7 @@ def _below(kind: Kind, start: Path) -> list[Path]:
 
 def _names(directory: str) -> list[str]:
     try:
-        with os.scandir(directory) as entries:
+        with opener.scandir(directory) as entries:
             return [entry.name for entry in islice(entries, _MOST_ENTRIES) if not entry.name.startswith(".")]
     except OSError:
         return []
@@ -478,7 +479,7 @@ def _names(directory: str) -> list[str]:
 
 def _directories(directory: str) -> Iterator[str]:
     try:
-        with os.scandir(directory) as entries:
+        with opener.scandir(directory) as entries:
             for entry in islice(entries, _MOST_ENTRIES):
                 if not entry.name.startswith((".", "__")) and _is_directory(entry):
                     yield entry.name

@@ -13,6 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from tui_debugger import opener
 from tui_debugger.errors import NotADumpError, SeveralDumpsError
 from tui_debugger.sources.registry import Edges, Has, Order, Recognised, Shows, Sureness
 
@@ -77,7 +78,7 @@ READER: Reader = MegatronReader()
 def find_root(path: Path) -> tuple[Path, NotADumpError | None] | None:
     """Returns the directory of the dump at, above or below a path, and why it is refused if it is."""
     start = Path(os.path.abspath(path))  # noqa: PTH100 - keeps links
-    if not os.path.isdir(start):  # noqa: PTH112 - never raises
+    if not opener.isdir(start):
         start = start.parent
     if _holds(os.fspath(start)):
         return start, None
@@ -118,7 +119,7 @@ def _below(start: Path) -> list[Path]:
 
 def _names(directory: str) -> Iterator[str]:
     try:
-        with os.scandir(directory) as entries:
+        with opener.scandir(directory) as entries:
             for entry in islice(entries, _MOST_ENTRIES):
                 yield entry.name
     except OSError:
@@ -127,7 +128,7 @@ def _names(directory: str) -> Iterator[str]:
 
 def _directories(directory: str) -> Iterator[str]:
     try:
-        with os.scandir(directory) as entries:
+        with opener.scandir(directory) as entries:
             for entry in islice(entries, _MOST_ENTRIES):
                 if not entry.name.startswith((".", "__")) and _is_directory(entry):
                     yield entry.name

@@ -13,6 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from tui_debugger import opener
 from tui_debugger.errors import NotADumpError
 from tui_debugger.opener import why_not
 from tui_debugger.sources.registry import Edges, Has, Order, Recognised, Shows, Sureness
@@ -74,7 +75,7 @@ def read_layout(root: Path) -> Layout:
         step, path = int(match[1]), f"{layout.root}/{name}"
         layout.directories.append(path)
         try:
-            with os.scandir(path) as entries:
+            with opener.scandir(path) as entries:
                 found = sorted(entry.name for entry in entries if _is_directory(entry))
         except OSError as error:
             layout.parts.append(UnreadablePart(name, why_not(path, error), step=step))
@@ -144,7 +145,7 @@ READER: Reader = MsprobeReader()
 def find_root(path: Path) -> tuple[Path, NotADumpError | None] | None:
     """Returns the directory of the dump at, above or below a path, and why it is refused if it is."""
     start = Path(os.path.abspath(path))  # noqa: PTH100 - keeps links
-    if not os.path.isdir(start):  # noqa: PTH112 - never raises
+    if not opener.isdir(start):
         start = start.parent
     for place in (start, *list(start.parents)[:3]):
         if _STEP.fullmatch(place.name) and _is_step(os.fspath(place)):
@@ -201,7 +202,7 @@ def _is_named(directory: str) -> bool:
 
 
 def _exists(directory: str, name: str) -> bool:
-    return os.path.lexists(f"{directory}/{name}")
+    return opener.lexists(f"{directory}/{name}")
 
 
 def _number(pattern: re.Pattern[str], name: str) -> int | None:
@@ -211,7 +212,7 @@ def _number(pattern: re.Pattern[str], name: str) -> int | None:
 
 def _directories(directory: str) -> Iterator[str]:
     try:
-        with os.scandir(directory) as entries:
+        with opener.scandir(directory) as entries:
             for entry in islice(entries, _MOST_ENTRIES):
                 if not entry.name.startswith((".", "__")) and _is_directory(entry):
                     yield entry.name

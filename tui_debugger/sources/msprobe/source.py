@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from tui_debugger import opener
 from tui_debugger.arrays import Int32, Int64
 from tui_debugger.graph.build import MAX_SLOTS, build_table, clean_path
 from tui_debugger.graph.categories import BACKWARD, categorise
@@ -420,7 +421,7 @@ class MsprobeSource:
                     descriptor, _ = open_regular(f"{path}/{name}")
                 except (OSError, ValueError):
                     continue
-                with os.fdopen(descriptor, "rb") as file:
+                with opener.stream(descriptor) as file:
                     found = _HEAD.findall(file.read(_HEAD_BYTES).partition(b'"data"')[0])
                 return {key.decode(): value.decode() for key, value in found}
         return {}
@@ -586,7 +587,7 @@ class MsprobeSource:
         if not len(calls) and not listing.parts:
             listing.parts.append(UnreadablePart(where, "no tensor in it", rank, step))
         data = f"{directory}/{TENSORS}"
-        if calls.has_file.any() and not os.path.lexists(data):
+        if calls.has_file.any() and not opener.lexists(data):
             calls.has_file[:] = False
             self._found_notices[f"no {TENSORS}: of tensors there are only the statistics of {CALLS}"] = None
         self._tell(calls)
@@ -632,7 +633,7 @@ def _state(directory: str) -> _State:
     for name in (CALLS, SAVED, "construct.json", "stack.json"):
         path = f"{directory}/{name}"
         try:
-            status = os.stat(path)  # noqa: PTH116 - text all the way
+            status = opener.stat(path)
             found.append((path, max(status.st_mtime_ns, status.st_ctime_ns), status.st_size))
         except OSError:
             found.append((path, -1, -1))

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from tui_debugger import opener
 from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.model import Progress, ProgressFn, Side, UnreadablePart
 from tui_debugger.opener import why_not
@@ -126,7 +127,7 @@ class DumperSource(TorchDumpSource):
         found: dict[int, dict[int, list[str]]] = {}
         parameters: dict[int, set[str]] = {}
         try:
-            with os.scandir(root) as entries:
+            with opener.scandir(root) as entries:
                 names = sorted(entry.name for entry in entries if entry.name.endswith(SUFFIX))
         except OSError as error:
             layout.parts.append(UnreadablePart(".", why_not(root, error)))

@@ -14,6 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from tui_debugger import opener
 from tui_debugger.errors import NotADumpError, SeveralDumpsError
 from tui_debugger.sources.registry import Edges, Has, Order, Recognised, Shows, Sureness
 
@@ -156,7 +157,7 @@ PASSES: Final[Reader] = SGLangReader(
 def find_root(path: Path, holds: Callable[[str], bool]) -> tuple[Path, NotADumpError | None] | None:
     """Returns the directory of the dump at, above or below a path, and why it is refused if it is."""
     start = Path(os.path.abspath(path))  # noqa: PTH100 - keeps links
-    if not os.path.isdir(start):  # noqa: PTH112 - never raises
+    if not opener.isdir(start):
         start = start.parent
     for place in (start, start.parent):
         if holds(os.fspath(place)) and (place == start or PASS_RANK.fullmatch(start.name)):
@@ -184,7 +185,7 @@ def _below(start: Path, holds: Callable[[str], bool]) -> list[Path]:
 
 def _names(directory: str) -> Iterator[str]:
     try:
-        with os.scandir(directory) as entries:
+        with opener.scandir(directory) as entries:
             for entry in islice(entries, _MOST_ENTRIES):
                 yield entry.name
     except OSError:
@@ -193,7 +194,7 @@ def _names(directory: str) -> Iterator[str]:
 
 def _directories(directory: str) -> Iterator[str]:
     try:
-        with os.scandir(directory) as entries:
+        with opener.scandir(directory) as entries:
             for entry in islice(entries, _MOST_ENTRIES):
                 if not entry.name.startswith((".", "__")) and _is_directory(entry):
                     yield entry.name

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from tui_debugger import opener
 from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.model import ProgressFn, Side, UnreadablePart
 from tui_debugger.opener import why_not
@@ -41,7 +42,7 @@ class PassSource(TorchDumpSource):
         root = os.fspath(self._root)
         processes: dict[int, list[str]] = {}
         try:
-            with os.scandir(root) as entries:
+            with opener.scandir(root) as entries:
                 names = sorted(entry.name for entry in entries)
         except OSError as error:
             layout.parts.append(UnreadablePart(".", why_not(root, error)))
@@ -70,7 +71,7 @@ class PassSource(TorchDumpSource):
     def _find_passes(self, layout: Layout, rank: int, name: str) -> None:
         path = os.fspath(self._root / name)
         try:
-            with os.scandir(path) as entries:
+            with opener.scandir(path) as entries:
                 found = {int(match[1]): entry.path for entry in entries if (match := PASS.fullmatch(entry.name))}
         except OSError as error:
             layout.parts.append(UnreadablePart(name, why_not(path, error), rank))

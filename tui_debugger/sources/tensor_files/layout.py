@@ -15,6 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from tui_debugger import opener
 from tui_debugger.errors import NotADumpError, SeveralDumpsError
 from tui_debugger.opener import why_not
 from tui_debugger.sources.registry import Edges, Has, Order, Recognised, Shows, Sureness
@@ -224,7 +225,7 @@ class _Reader:
 
     def _visit(self, path: str, place: _Place, *, numbers: bool) -> None:
         """Takes in one directory; in one with ``numbers`` a bare number is a step, unless others are named."""
-        if os.path.exists(f"{path}/{INDEX}") and any(name.endswith(PART) for name in _names(path)):  # noqa: PTH110
+        if opener.exists(f"{path}/{INDEX}") and any(name.endswith(PART) for name in _names(path)):
             self._loose.append((place, Unit(path, place.scope, directory=True)))
             return
         entries = self._entries(path, place)
@@ -268,14 +269,14 @@ class _Reader:
 
     def _entries(self, path: str, place: _Place) -> list[os.DirEntry[str]]:
         try:
-            status = os.stat(path)  # noqa: PTH116 - text all the way, for many
+            status = opener.stat(path)
             if (status.st_dev, status.st_ino) in self._visited:
                 return []  # a link led here before
             self._visited.add((status.st_dev, status.st_ino))
             if place.depth > _LEVELS_DEEP:
                 self._miss(path, f"more than {_LEVELS_DEEP} directories below each other", place.rank)
                 return []
-            with os.scandir(path) as entries:
+            with opener.scandir(path) as entries:
                 found = [entry for entry in entries if not entry.name.startswith((".", "__"))]
         except OSError as error:
             self._miss(path, why_not(path, error), place.rank)
@@ -337,7 +338,7 @@ READER: Reader = TensorFilesReader()
 def find_root(path: Path) -> tuple[Path, Sureness, NotADumpError | None] | None:
     """Returns the directory of the dump at, above or below a path, how sure that is, and why it is refused if it is."""
     start = Path(os.path.abspath(path))  # noqa: PTH100 - keeps links
-    if not os.path.isdir(start):  # noqa: PTH112 - never raises
+    if not opener.isdir(start):
         start = start.parent
     if not _is_step(start.name) and _has_steps(start):
         return start, Sureness.LIKELY, None
@@ -440,7 +441,7 @@ def _array_paths(directory: Path) -> Iterator[str]:
             continue
         seen.add(real)
         try:
-            with os.scandir(path) as entries:
+            with opener.scandir(path) as entries:
                 for entry in islice(entries, budget):
                     budget -= 1
                     if is_array(entry.name) or entry.name == CONVERTED:
@@ -457,7 +458,7 @@ def _stem(name: str) -> str:
 
 def _names(directory: Path | str) -> list[str]:
     try:
-        with os.scandir(directory) as entries:
+        with opener.scandir(directory) as entries:
             return [entry.name for entry in islice(entries, _MOST_ENTRIES) if not entry.name.startswith(".")]
     except OSError:
         return []
@@ -465,7 +466,7 @@ def _names(directory: Path | str) -> list[str]:
 
 def _directories(directory: str) -> Iterator[str]:
     try:
-        with os.scandir(directory) as entries:
+        with opener.scandir(directory) as entries:
             for entry in islice(entries, _MOST_ENTRIES):
                 if not entry.name.startswith((".", "__")) and not is_array(entry.name) and _is_directory(entry):
                     yield entry.name
