@@ -23,6 +23,7 @@ from typing import Final, cast
 
 import numpy as np
 
+from tui_debugger import opener
 from tui_debugger.arrays import Array, Int64, UInt8
 from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.model import ReadSpec, Side
@@ -161,11 +162,11 @@ def read_header(path: str | bytes) -> DumpHeader:
     try:
         return _header(descriptor, status)
     finally:
-        os.close(descriptor)
+        opener.close(descriptor)
 
 
 def _header(descriptor: int, status: os.stat_result) -> DumpHeader:
-    head = os.pread(descriptor, 1 << 12, 0)
+    head = opener.pread(descriptor, 1 << 12, 0)
     if len(head) < _LENGTH:
         raise BadHeaderError("is empty" if not head else "ends inside its header")
     length = int.from_bytes(head[:_LENGTH], "little")
@@ -174,7 +175,7 @@ def _header(descriptor: int, status: os.stat_result) -> DumpHeader:
     if length > status.st_size - _LENGTH:
         raise BadHeaderError("ends inside its header")
     while len(head) < _LENGTH + length:
-        piece = os.pread(descriptor, _LENGTH + length - len(head), len(head))
+        piece = opener.pread(descriptor, _LENGTH + length - len(head), len(head))
         if not piece:
             raise BadHeaderError("ends inside its header")
         head += piece
