@@ -178,6 +178,8 @@ class VirtualTable(LineWindow, can_focus=True):
 
     Attributes:
         search: the search in it, once one was opened.
+        moved_to: called when a key moves the cursor, with the row, in place of ``RowHighlighted``: what it draws comes
+            to the terminal together with the cursor.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings_for("list"), *bindings_for(SEARCH)]
@@ -223,6 +225,7 @@ class VirtualTable(LineWindow, can_focus=True):
         self._key: Hashable = None
         self._keyed = False
         self.search: Search | None = None
+        self.moved_to: Callable[[int], None] | None = None
         self._pattern: Pattern | None = None
 
     # -- what it shows ---------------------------------------------------------------------------
@@ -297,7 +300,10 @@ class VirtualTable(LineWindow, can_focus=True):
         key = self._rows.key(self.cursor_row)
         if force or not self._keyed or key != self._key:
             self._keyed, self._key = True, key
-            self.post_message(self.RowHighlighted(self, self.cursor_row, key))
+            if force and self.moved_to is not None:
+                self.moved_to(self.cursor_row)
+            else:
+                self.post_message(self.RowHighlighted(self, self.cursor_row, key))
             if self.search is not None:
                 self.search.moved()
 
