@@ -221,7 +221,7 @@ class VirtualTable(LineWindow, can_focus=True):
         self._empty = empty
         self._pan = 0
         self._widths: tuple[int, ...] = ()
-        self._overflow = 0
+        self._frozen = self._overflow = 0
         self._key: Hashable = None
         self._keyed = False
         self.search: Search | None = None
@@ -490,6 +490,7 @@ class VirtualTable(LineWindow, can_focus=True):
             shares -= column.elastic
             widths.append(column.width + extra)
         self._widths = tuple(widths)
+        self._frozen = 1 + sum(wide + 1 for column, wide in zip(columns, widths, strict=True) if column.frozen)
         self._overflow = max(least - room, 0)
         self._pan = min(self._pan, self._overflow) if self._pan else 0
 
@@ -555,8 +556,7 @@ class VirtualTable(LineWindow, can_focus=True):
 
     def _is_cut(self, column: Column, place: int, size: int, shifted: int, width: int) -> bool:
         """Tells whether only a part of a column is in sight, and that part may be taken for the whole."""
-        frozen = 1 + sum(wide + 1 for each, wide in zip(self._columns, self._widths, strict=True) if each.frozen)
-        return place < shifted < place + size or (column.right and place + size - shifted > width - frozen)
+        return place < shifted < place + size or (column.right and place + size - shifted > width - self._frozen)
 
     def _laid_out(self, cells: Sequence[Cell]) -> Iterator[tuple[Column, int, Cell]]:
         """Column, width and cell; a last cell before the last column spans what is left."""
