@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import logging
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -39,7 +40,7 @@ _IDENTITY = ("op type", "op name", "timestamp", "io", "slot")
 _FIRST_COUNT = len(_VALUES)
 _FIXED_COLUMNS = 20
 _WRONG_MEAN_FROM = 20_000
-"""Elements from which ``Avg Value`` of MindSpore 1.6 to 2.3 is wrong (seen: 1.6 to 2.3 times the mean)."""
+"""Elements from which ``Avg Value`` of MindSpore 1.6 to 2.3 is that of the first part of a tensor alone."""
 
 _SAW_NAN, _SAW_POS_INF, _SAW_NEG_INF = 1, 2, 4
 
@@ -80,6 +81,15 @@ class Statistics:
         """(element type, shape) of a row."""
         return self.dtypes[int(self.dtype[row])], self.shapes[int(self.shape[row])]
 
+    def doubtful_mean(self, row: int, *, right_mean: bool = False) -> float | None:
+        """Returns a recorded mean that ``stats`` does not believe, else None; ``right_mean`` as there."""
+        count = _count(self.numbers[row, _FIRST_COUNT])
+        size = math.prod(self.shapes[int(self.shape[row])]) if count is None else count
+        return _finite(self.numbers[row, 2]) if self._is_doubtful(row, size, right_mean=right_mean) else None
+
+    def _is_doubtful(self, row: int, count: int, *, right_mean: bool) -> bool:
+        return count >= _WRONG_MEAN_FROM and (bool(self.fixed[row]) or not right_mean)
+
     def stats(self, row: int, *, right_mean: bool = False) -> TensorStats:
         """A row as TensorStats: what was not recorded is 0 or None.
 
@@ -104,7 +114,7 @@ class Statistics:
             negative, positive = max(negative - neg_inf, 0), max(positive - pos_inf, 0)
         if maximum is not None and minimum is not None and maximum < minimum:
             maximum = minimum = mean = None  # 2.3 and older write ∓1.8e308 for a tensor without a finite element
-        if count >= _WRONG_MEAN_FROM and (bool(self.fixed[row]) or not right_mean):
+        if self._is_doubtful(row, count, right_mean=right_mean):
             mean = None
         return TensorStats(
             count=count,
