@@ -56,7 +56,7 @@ class Statistics:
         seen: bits of non-finite values among the extremes (1 NaN, 2 +Inf, 4 -Inf).
         fixed: rows of the older generation.
         dtypes, shapes: distinct values; ``dtype`` and ``shape`` index into them.
-        broken: lines that could not be understood.
+        broken: lines that could not be understood, or are missing behind a header.
     """
 
     prefixes: tuple[bytes, ...]
@@ -182,6 +182,8 @@ class _Rows:
         self._fixed: list[bool] = []
         self._numbers: list[list[float]] = []
         self._broken = 0
+        self._ends_early = True
+        """No line followed the last header: who wrote it was stopped."""
 
     def add(self, line: str) -> None:
         if not line:
@@ -191,7 +193,8 @@ class _Rows:
         except (csv.Error, StopIteration):
             self._broken += 1
             return
-        if fields[0].strip().lower() == "op type":
+        self._ends_early = fields[0].strip().lower() == "op type"
+        if self._ends_early:
             self._start(fields)
         elif not self._row(fields):
             self._broken += 1
@@ -254,7 +257,7 @@ class _Rows:
             dtype=ids[:, 4].astype(np.int16),
             shapes=tuple(self._shapes),
             shape=ids[:, 5].astype(np.int32),
-            broken=self._broken,
+            broken=self._broken + self._ends_early,
         )
 
 
