@@ -41,6 +41,7 @@ from tui_debugger.opener import why_not
 from tui_debugger.sources.base import Capability, Changes, Columns, TensorFlag, TensorPlaces, TensorTable, file_states
 from tui_debugger.sources.logs.entries import Entry, LoggedStep, Operation
 from tui_debugger.sources.logs.layout import Kind, read_layout
+from tui_debugger.sources.registry import Has, Shows
 from tui_debugger.stats.records import Specs
 
 if TYPE_CHECKING:
@@ -93,9 +94,9 @@ class StepTable(Columns):
         return self._entries[index].stats()
 
     def recorded_meta(self, index: int) -> tuple[str, tuple[int, ...]] | None:
-        """(dtype, shape) as logged; empty where the log does not say."""
+        """(dtype, shape) as logged; None where the log does not say."""
         entry = self._entries[index]
-        return entry.dtype, entry.shape or ()
+        return None if entry.shape is None else (entry.dtype, entry.shape)
 
     def rows_as_text(self, nodes: NodeTable) -> Iterator[dict[str, str]]:
         """What was logged, by the titles that statistic files have."""
@@ -271,6 +272,13 @@ class LogSource:
         notices = dict.fromkeys((*self._notices, *self._layout.notices, *self._told))
         framework = "" if self._kind.ranks is not None else "PyTorch"  # msprobe records MindSpore, too
         return RunInfo(str(self._root), self._kind.name, self._root.name, notices=tuple(notices), framework=framework)
+
+    @property
+    def shows(self) -> Shows:
+        """What this log shows: values only where files of tensors lie beside it."""
+        shows = self._kind.shows
+        without = shows.values is Has.SOME and not self._layout.tensors
+        return replace(shows, values=Has.NO) if without else shows
 
     @property
     def capabilities(self) -> Capability:

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from tui_debugger.cache.store import DiskCache
     from tui_debugger.model import UnreadablePart
     from tui_debugger.sources.base import Source
-    from tui_debugger.sources.registry import Reader
 
 CALLS: Final = "dump.json"
 SAVED: Final = "debug.json"
@@ -121,6 +120,9 @@ class MsprobeReader:
             "debugger.start(model=model)  # before the forward pass of a step",
             "debugger.stop(); debugger.step()  # after its backward pass",
         ),
+        recorded_in="dump.json",
+        values_advice='msprobe: in config.json "task": "tensor"',
+        tensors_advice='msprobe: in config.json "level": "mix", "scope" and "list" empty, "data_mode": ["all"]',
     )
 
     def recognises(self, path: Path) -> Recognised | None:
@@ -138,7 +140,7 @@ class MsprobeReader:
         return MsprobeSource(found[0], path, notices)
 
 
-READER: Reader = MsprobeReader()
+READER: Final = MsprobeReader()
 
 
 def find_root(path: Path) -> tuple[Path, NotADumpError | None] | None:

@@ -25,6 +25,7 @@ from tui_debugger.graph.build import MAX_SLOTS, build_table, clean_path
 from tui_debugger.graph.categories import BACKWARD, categorise
 from tui_debugger.graph.table import CONSTANT, PARAMETER, GraphInfo, NodeFlag, NodeTable, pointers
 from tui_debugger.model import (
+    AtLeast,
     Frame,
     GraphRun,
     Progress,
@@ -50,7 +51,8 @@ from tui_debugger.sources.base import (
 )
 from tui_debugger.sources.msprobe.calls import SAVED_TYPE, SCALAR, BadCallsError, NodeInfo, StepCalls, read_calls
 from tui_debugger.sources.msprobe.edges import differ, infer_edges, infer_producers, written_in
-from tui_debugger.sources.msprobe.layout import CALLS, SAVED, TENSORS, read_layout
+from tui_debugger.sources.msprobe.layout import CALLS, READER, SAVED, TENSORS, read_layout
+from tui_debugger.sources.registry import Has, Shows
 from tui_debugger.stats.records import Specs
 
 if TYPE_CHECKING:
@@ -157,6 +159,8 @@ class StepTable(Columns):
             abs_mean=None if bad or not math.isfinite(mean) or smallest < 0 < largest else abs(mean),
             variance=None,
             sum_squares=norm * norm if math.isfinite(norm) else 0.0,
+            at_least=(AtLeast.NAN | AtLeast.INF if 0 < nan < count else AtLeast.NONE)
+            | (AtLeast.INF if 0 < pos_inf + neg_inf < count else AtLeast.NONE),
         )
 
     def recorded_meta(self, index: int) -> tuple[str, tuple[int, ...]] | None:
@@ -398,6 +402,8 @@ class MsprobeSource:
         self._tables: dict[tuple[int, int], StepTable] = {}
         self._empty = StepTable(_places(StepCalls(), np.zeros(0, np.int32)), StepCalls(), "", ())
         self._grew = False
+        self._recorded: set[str] = set()
+        """What was found of tensors: values, statistics, hashes."""
 
     @property
     def info(self) -> RunInfo:
@@ -409,6 +415,21 @@ class MsprobeSource:
         layout = ", ".join((f"msprobe dump of {framework}" if framework else "msprobe dump", *parts))
         notices = dict.fromkeys((*self._found_notices, *self._layout.notices, *self._told_by_head()))
         return RunInfo(str(self._root), layout, self._root.name, notices=tuple(notices))
+
+    @property
+    def shows(self) -> Shows:
+        """What this dump shows: whether there are values, statistics and hashes depends on its task."""
+        task = self._head.get("task", "")
+        if task == "structure":
+            return replace(READER.shows, values=Has.NO, statistics=Has.NO, hashes=Has.NO)
+        if not self._recorded:  # nothing was listed yet
+            return READER.shows if task in {"tensor", ""} else replace(READER.shows, values=Has.NO)
+        return replace(
+            READER.shows,
+            values=Has.SOME if "values" in self._recorded else Has.NO,
+            statistics=Has.YES if "statistics" in self._recorded else Has.NO,
+            hashes=Has.YES if "hashes" in self._recorded else Has.NO,
+        )
 
     @cached_property
     def _head(self) -> dict[str, str]:
@@ -429,7 +450,7 @@ class MsprobeSource:
         task, level = self._head.get("task", ""), self._head.get("level", "")
         if task == "structure":
             yield "task structure: calls and their order were recorded, no tensors"
-        elif task and task != "tensor":
+        elif task and task != "tensor" and self._recorded != {"hashes"}:
             yield f"task {task}: extremes, means and norms were recorded, no values; one NaN hides all of them"
         if level == "L1":
             yield "level L1: calls are named by their numbers in the step; micro-batches are not told apart"
@@ -600,6 +621,8 @@ class MsprobeSource:
 
     def _tell(self, calls: StepCalls) -> None:
         """Notes what people have to know about a step."""
+        found = {"values": calls.has_file.any(), "statistics": calls.known.any(), "hashes": calls.hashes is not None}
+        self._recorded.update(name for name, there in found.items() if there)
         if any(node.recomputed for node in calls.nodes):
             self._found_notices["calls that ran a second time for the backward pass are below Recomputed/"] = None
         if len(calls) and not calls.known.any() and not calls.has_file.any():
