@@ -184,7 +184,7 @@ class TensorTable(Protocol):
         """A mean that the dump recorded, but as a version does that is known to get it wrong; else None."""
 
     def recorded_meta(self, index: int) -> tuple[str, tuple[int, ...]] | None:
-        """(dtype, shape) recorded beside the values, for STAT_ONLY rows; of UNKNOWN ones from the graph; else None."""
+        """(dtype, shape) of STAT_ONLY rows where they were recorded; of UNKNOWN ones from the graph; else None."""
 
     def overflows(self, index: int) -> Sequence[OverflowRecord]:
         """What the device recorded of the operator whose run wrote a row; nothing unless it is ``OVERFLOWED``."""

@@ -161,6 +161,7 @@ class MainScreen(CachedLines, Screen[None]):
 
         context = self._make_context(session)
         self.session = session
+        self.tensors_pane.recorded_in = session.info.recorded_in
         self.work.progress.clear()
         self.tensors_pane.refresh_rows()  # which brings the columns of statistics
         self.node_filter = NodeFilter(context)

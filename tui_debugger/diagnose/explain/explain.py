@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Final
 from tui_debugger.check.progress import retry_when_renumbered
 from tui_debugger.diagnose.explain.evidence import MOST_INPUTS, Evidence
 from tui_debugger.diagnose.explain.guidance import Advice, Cause, Guidance, Section, Standing
-from tui_debugger.diagnose.explain.rules import ERROR_RULES, OVERFLOW, condition_rule
+from tui_debugger.diagnose.explain.rules import DUMP_VALUES, ERROR_RULES, OVERFLOW, condition_rule
 from tui_debugger.model import ErrorBits, Hit, ProgressFn, Side, TensorKey, Verdict, WatchResult, no_progress
-from tui_debugger.text.phrases import finite_words, of_all, range_words
+from tui_debugger.text.phrases import every, finite_words, part_of, range_words
+from tui_debugger.text.rows import reasons_of
 from tui_debugger.text.tensors import place_text
-from tui_debugger.watch.condition_table import CONDITIONS, reasons
+from tui_debugger.watch.condition_table import CONDITIONS
 
 if TYPE_CHECKING:
     from tui_debugger.diagnose.run import Run
@@ -111,15 +112,23 @@ def _not_compared(evidence: Evidence, results: Sequence[WatchResult]) -> Section
     error = results[0].error
     rules = [rule for rule in ERROR_RULES if rule.error & error]
     names = ", ".join(CONDITIONS[result.condition].abbr for result in results)
-    words = ", ".join(reasons(error)) or "nothing to compare with"
+    words = ", ".join(dict.fromkeys(text for each in results for text in reasons_of(each))) or "nothing to compare with"
     advice = dict.fromkeys(rule.advice for rule in rules)
     return Section(
         conditions=tuple(result.condition for result in results),
         title="Not compared",
         found=f"{names} could not be judged: {words}",
         causes=tuple(Cause(rule.title, rule.evidence(evidence), Standing.LIKELY) for rule in rules),
-        advice=tuple(with_command(evidence, each) for each in advice),
+        advice=tuple(with_command(evidence, _told(evidence, each)) for each in advice),
     )
+
+
+def _told(evidence: Evidence, advice: Advice) -> Advice:
+    """The advice to dump values, with how the recorder of the run does that."""
+    how = evidence.session.info.values_advice
+    if advice is not DUMP_VALUES or not how:
+        return advice
+    return replace(advice, text=f"Dump values ({how}).")
 
 
 def _no_finding(evidence: Evidence, watched: str) -> Section:
@@ -130,15 +139,14 @@ def _no_finding(evidence: Evidence, watched: str) -> Section:
         neighbours = with_command(evidence, Advice("See its neighbours.", "relations"))
         return Section((), "Nothing is known about its values", why, (), (neighbours,))
     source = " (by the statistics that the dump recorded)" if evidence.tensor.recorded else ""
-    are = "is" if stats.count == 1 else "are"
-    found = f"{of_all(stats.count, stats.count)} {are} finite{source}, {finite_words(stats)}"
+    are = "is" if stats.count == 1 and stats.sized else "are"
+    found = f"{every(stats)} {are} finite{source}, {finite_words(stats)}"
     if not stats.count:
         found = "the tensor has no elements"
-    advice = (
-        Advice("See how the values are distributed.", "distribution"),
-        Advice("See it over all steps.", "trend"),
-    )
-    zeros = f"{of_all(stats.zero, stats.count)} are 0" if stats.zero > 1 else ""
+    advice: tuple[Advice, ...] = (Advice("See it over all steps.", "trend"),)
+    if not evidence.tensor.recorded:
+        advice = (Advice("See how the values are distributed.", "distribution"), *advice)
+    zeros = f"{part_of(stats, 'zero')} are 0" if stats.zero > 1 else ""
     near = range_words(evidence.tensor.meta, stats, only_near=True)
     facts = tuple(fact for fact in (watched, zeros, near) if fact)
     return Section((), "No NaN or Inf", found, (), tuple(with_command(evidence, each) for each in advice), facts)

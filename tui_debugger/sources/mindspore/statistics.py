@@ -10,14 +10,14 @@ import csv
 import logging
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from tui_debugger.model import Progress, ProgressFn, TensorStats, no_progress
+from tui_debugger.model import AtLeast, Progress, ProgressFn, TensorStats, no_progress
 from tui_debugger.opener import read_lines
 from tui_debugger.sources.mindspore.names import MAX_SLOT, MAX_TIMESTAMP, SIDES, logical_dtype
 from tui_debugger.text.clean import clean
@@ -130,7 +130,22 @@ class Statistics:
             abs_mean=None,
             variance=None,
             sum_squares=norm * norm if norm is not None else 0.0,
+            at_least=_at_least(seen, [counts[at] is None for at in (3, 4, 5)]),
         )
+
+
+def _at_least(seen: int, uncounted: Sequence[bool]) -> AtLeast:
+    """The counts that are lower bounds: an extreme, a mean or a norm tells of NaN or Inf that nobody counted.
+
+    Args:
+        seen: what they tell of.
+        uncounted: whether NaN, -Inf and +Inf were not counted.
+    """
+    nan, neg_inf, pos_inf = uncounted
+    found = AtLeast.NAN if nan and seen & _SAW_NAN else AtLeast.NONE
+    inf = (neg_inf and seen & _SAW_NEG_INF) or (pos_inf and seen & _SAW_POS_INF)
+    hidden = (neg_inf or pos_inf) and seen & _SAW_NAN
+    return found | AtLeast.INF if inf or hidden else found
 
 
 def read_statistics(path: Path, progress: ProgressFn = no_progress) -> Statistics:

@@ -284,6 +284,8 @@ class TensorFilesReader:
             'numpy.savez(f"run/rank_{rank}/step_{step}/gradients.npz", **grads)',
             'torch.save(model.state_dict(), f"run/rank_{rank}/step_{step}/model.pt")',
         ),
+        recorded_in="tdbg-index.csv",
+        tensors_advice="save them as arrays beside the others",
     )
 
     def recognises(self, path: Path) -> Recognised | None:
