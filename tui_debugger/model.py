@@ -187,7 +187,7 @@ class TensorStats:
         """Tells whether of a count, by its name, only a lower bound is known: there may be more, also where it is 0."""
         of = {"count": AtLeast.COUNT, "nan": AtLeast.NAN}.get(name, AtLeast.INF)
         if name in {"zero", "negative", "positive"}:
-            return bool(self.at_least & AtLeast.COUNT and getattr(self, name)) or not self.counted
+            return not self.counted or (not self.sized and bool(getattr(self, name) or not self.finite))
         return bool(self.at_least & of)
 
     @property

@@ -72,6 +72,14 @@ def configured(root: Path) -> Path:
     return root
 
 
+def extremes_only(root: Path) -> Path:
+    """``statistic.csv`` with extremes alone, which before 2.4 leave NaN and Inf out."""
+    writer = DumpWriter(root)
+    for step in STEPS:
+        writer.statistics(step, [("Log", "Default/Log-op1", "output", 0, X)], columns=NEWER[:-1], trailing_comma=True)
+    return root
+
+
 def msprobe(root: Path, task: str = "statistics", **digest: str) -> Path:
     found = {"type": "torch.Tensor", "dtype": "torch.float32", "shape": list(X.shape), "requires_grad": False}
     names = {"Max": "max", "Min": "min", "Mean": "mean", "Norm": "norm"}
@@ -372,3 +380,37 @@ class TestLowerBounds:
     def test_a_count_that_nobody_made_is_a_dash_not_zero(self, capsys: Capsys, written: dict[str, Path]) -> None:
         shown = run(capsys, "show", written["msprobe statistics"], "log", "--distribution", "--step", 1).out
         assert "negative ≥ 1 · zero – · positive ≥ 1" in shown
+
+    def test_a_trend_tells_lower_bounds_from_counts(self, capsys: Capsys, tmp_path: Path) -> None:
+        numbers = {"Max": math.nan, "Min": math.nan, "Mean": math.nan, "Norm": math.nan}
+        about = {"type": "torch.Tensor", "dtype": "torch.float32", "shape": [2, 3]}
+        good = dict(zip(numbers, (3.0, -2.0, 0.5, 4.0), strict=True))
+        for step, each in enumerate((good, numbers)):
+            write(tmp_path, {"Torch.log.0.forward": forward([], [about | each])}, step=step)
+        first, second = run(capsys, "trend", tmp_path, "log", "--json").json["tensors"][0]["steps"]
+        assert (first["nan"], first["inf"], first.get("at_least")) == (0, 0, None)
+        assert (second["nan"], second["inf"], second["at_least"]) == (1, None, ["inf", "nan"])
+        assert "≥ 1" in run(capsys, "trend", tmp_path, "log").out
+
+    def test_extremes_that_leave_nan_out_do_not_say_that_there_is_none(self, capsys: Capsys, tmp_path: Path) -> None:
+        said = run(capsys, "check", extremes_only(tmp_path), "--watch", "TO", "--json")
+        assert said.code == 2
+        results = [result for hit in said.json["hits"] for result in hit["results"]]
+        assert {(each["verdict"], *each["reasons"]) for each in results} == {("cannot_judge", "needs counts")}
+        assert run(capsys, "check", tmp_path, "--watch", "TL max_gt=2").code == 1, "the extremes are known"
+
+    def test_nan_in_a_norm_of_finite_extremes_is_nan(self, capsys: Capsys, tmp_path: Path) -> None:
+        """MindSpore 2.3 leaves NaN out of the extremes."""
+        path = configured(tmp_path) / "rank_0/Net/0/1/statistic.csv"
+        path.write_text(path.read_text().replace(str(NUMBERS["norm"]), "nan"))
+        said = run(capsys, "check", tmp_path, "--watch", "TO")
+        assert said.code == 1
+        assert "NaN ≥ 1 of 6" in said.out
+
+    def test_conversion_keeps_them(self, capsys: Capsys, tmp_path: Path) -> None:
+        numbers = {"Max": math.nan, "Min": math.nan, "Mean": math.nan, "Norm": math.nan}
+        bad = {"type": "torch.Tensor", "dtype": "torch.float32", "shape": [2, 3], **numbers}
+        write(tmp_path / "dump", {"Torch.log.0.forward": forward([], [bad])})
+        assert run(capsys, "convert", tmp_path / "dump", "-o", tmp_path / "out").code in {0, 1, 2}
+        said = run(capsys, "check", tmp_path / "out", "--watch", "TO")
+        assert "NaN ≥ 1 of 6" in said.out, said.err

@@ -10,7 +10,7 @@ import operator
 from typing import Final
 
 from tests.watch import expressions
-from tui_debugger.model import ErrorBits, ParamResult, Verdict, Watchpoint, WatchResult
+from tui_debugger.model import AtLeast, ErrorBits, ParamResult, Verdict, Watchpoint, WatchResult
 from tui_debugger.stats.records import Record
 from tui_debugger.watch.condition_table import (
     CONDITIONS,
@@ -92,6 +92,8 @@ def told_by_flags(watchpoint: Watchpoint, record: Record) -> Told | None:
     params = parameters(watchpoint)
     if CONDITIONS[watchpoint.condition].wire == WIRE_OVERFLOW:
         hit = record.stats is not None and record.stats.bad
+        if record.stats is not None and not hit and record.stats.at_least & (AtLeast.NAN | AtLeast.INF):
+            return Verdict.CANNOT_JUDGE, ErrorBits.NO_VALUE, unmet(params)
     else:
         hit = record.close.get((params.get("rtol", 1e-5), params["atol"], bool(params["equal_nan"])), False)
     return (Verdict.FINDING, ErrorBits.NONE, unmet(params)) if hit else None

@@ -408,6 +408,8 @@ def _judges_counts(condition: str, params: Mapping[str, Value]) -> bool:
         names = parse_expression(str(params[EXPRESSION])).names
         return bool(names) and all(each.name in _COUNTS for each in names)
     found = CONDITIONS.get(condition)
+    if found is not None and found.wire == WIRE_OVERFLOW:
+        return True
     specs = found.params if found is not None else ()
     deciding = {spec.name for spec in specs if spec.check and spec.name in params}
     return bool(deciding - {IN_A_ROW}) and deciding <= {_ZERO.name, IN_A_ROW}

@@ -278,6 +278,10 @@ class ColumnEvaluator:
         open_rows = self._measured & (error == 0)
         if wire == WIRE_OVERFLOW:
             verdict[open_rows & (self._nan | self._infinite)] = Verdict.FINDING
+            unknown = open_rows & ~(self._nan | self._infinite)
+            unknown &= (self._table["at_least"] & int(AtLeast.NAN | AtLeast.INF)) != 0
+            verdict[unknown] = Verdict.CANNOT_JUDGE
+            error[unknown] = int(ErrorBits.NO_VALUE)
             return Evaluated(verdict, error, nothing)
         if wire == WIRE_NOT_CHANGED:
             column = self._records.close.get(plan.closeness)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -95,7 +95,7 @@ def _section(evidence: Evidence, result: WatchResult) -> Section:
         title=CONDITIONS[result.condition].title,
         found=rule.found(evidence, result),
         causes=causes,
-        advice=tuple(with_command(evidence, each) for each in rule.advise(evidence, causes)),
+        advice=_with_commands(evidence, rule.advise(evidence, causes)),
         facts=tuple(fact for facts in rule.facts for fact in facts(evidence, result)),
     )
 
@@ -119,7 +119,7 @@ def _not_compared(evidence: Evidence, results: Sequence[WatchResult]) -> Section
         title="Not compared",
         found=f"{names} could not be judged: {words}",
         causes=tuple(Cause(rule.title, rule.evidence(evidence), Standing.LIKELY) for rule in rules),
-        advice=tuple(with_command(evidence, _told(evidence, each)) for each in advice),
+        advice=_with_commands(evidence, (_told(evidence, each) for each in advice)),
     )
 
 
@@ -143,13 +143,14 @@ def _no_finding(evidence: Evidence, watched: str) -> Section:
     found = f"{every(stats)} {are} finite{source}, {finite_words(stats)}"
     if not stats.count:
         found = "the tensor has no elements"
-    advice: tuple[Advice, ...] = (Advice("See it over all steps.", "trend"),)
-    if not evidence.tensor.recorded:
-        advice = (Advice("See how the values are distributed.", "distribution"), *advice)
+    advice = (
+        Advice("See how the values are distributed.", "distribution"),
+        Advice("See it over all steps.", "trend"),
+    )
     zeros = f"{part_of(stats, 'zero')} are 0" if stats.zero > 1 else ""
     near = range_words(evidence.tensor.meta, stats, only_near=True)
     facts = tuple(fact for fact in (watched, zeros, near) if fact)
-    return Section((), "No NaN or Inf", found, (), tuple(with_command(evidence, each) for each in advice), facts)
+    return Section((), "No NaN or Inf", found, (), _with_commands(evidence, advice), facts)
 
 
 def _not_judged(results: Sequence[WatchResult]) -> list[str]:
@@ -207,6 +208,20 @@ def _missing(evidence: Evidence) -> list[str]:
     if evidence.key.side is Side.INPUT and not evidence.has_producer:
         found.append("the node that made this input: no graph names it")
     return found
+
+
+_OF_VALUES: Final = frozenset({"values", "compare", "distribution"})
+"""Views that have nothing to show where only statistics were recorded."""
+
+
+def _with_commands(evidence: Evidence, advice: Iterable[Advice]) -> tuple[Advice, ...]:
+    """The advice with commands, without what nobody can follow because there are no values."""
+    run = evidence.session
+
+    def can_be_followed(each: Advice) -> bool:
+        return each.view not in _OF_VALUES or not run.row_of(each.about or evidence.key).recorded
+
+    return tuple(with_command(evidence, each) for each in advice if can_be_followed(each))
 
 
 def with_command(evidence: Evidence, advice: Advice) -> Advice:

@@ -96,14 +96,16 @@ class Numbers:
             elif one_sign and mean is not None:
                 absolute = abs(mean)
         l2, std = _finite(self.l2), _finite(self.std)
+        # Where it is known how many elements there are, each extreme is one of them.
+        ends = [each for each in (low, high) if each is not None] if count else []
         return TensorStats(
             count=size,
             nan=nan,
             pos_inf=pos_inf,
             neg_inf=neg_inf,
-            zero=size if zeros else 0,
-            negative=size if one_sign and high is not None and high < 0 else 0,
-            positive=size if one_sign and low is not None and low > 0 else 0,
+            zero=size if zeros else int(0 in ends),
+            negative=size if one_sign and high is not None and high < 0 else int(any(each < 0 for each in ends)),
+            positive=size if one_sign and low is not None and low > 0 else int(any(each > 0 for each in ends)),
             minimum=0.0 if zeros else low,
             maximum=0.0 if zeros else high,
             mean=0.0 if zeros else mean,
