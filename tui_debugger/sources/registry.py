@@ -268,8 +268,13 @@ def limits(source: Source) -> tuple[str, ...]:
     """Returns what a verdict on an open dump cannot tell; nothing of what no reader opened, such as a training."""
     from tui_debugger.sources.base import Capability  # needs NumPy, as every source does
 
-    shows = source.shows if isinstance(source, DescribedSource) else _OPENED.get(source)
+    shows = shown_by(source)
     return () if shows is None else limits_of(shows, graph=Capability.GRAPH in source.capabilities)
+
+
+def shown_by(source: Source) -> Shows | None:
+    """Returns what an open dump can show; None of what no reader opened, such as a training."""
+    return source.shows if isinstance(source, DescribedSource) else _OPENED.get(source)
 
 
 def shows_of(reader: Reader) -> Shows:

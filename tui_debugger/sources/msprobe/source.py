@@ -50,7 +50,8 @@ from tui_debugger.sources.base import (
 )
 from tui_debugger.sources.msprobe.calls import SAVED_TYPE, SCALAR, BadCallsError, NodeInfo, StepCalls, read_calls
 from tui_debugger.sources.msprobe.edges import differ, infer_edges, infer_producers, written_in
-from tui_debugger.sources.msprobe.layout import CALLS, SAVED, TENSORS, read_layout
+from tui_debugger.sources.msprobe.layout import CALLS, READER, SAVED, TENSORS, read_layout
+from tui_debugger.sources.registry import Has, Shows, shows_of
 from tui_debugger.stats.records import Specs
 
 if TYPE_CHECKING:
@@ -437,6 +438,13 @@ class MsprobeSource:
             yield INFERRED
         else:
             yield "level debug: tensors that the program saved by name; there are no edges"
+
+    @property
+    def shows(self) -> Shows:
+        """What the layout shows; of statistics there are no values."""
+        task = self._head.get("task", "")
+        values = Has.YES if task == "tensor" else Has.NO if task == "statistics" else Has.SOME
+        return replace(shows_of(READER), values=values)
 
     @property
     def capabilities(self) -> Capability:

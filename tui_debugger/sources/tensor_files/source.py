@@ -8,6 +8,7 @@ own node. Files that hold a model, whole or in parts (``model-00001-of-00002.saf
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -40,7 +41,7 @@ from tui_debugger.model import (
     no_progress,
     turns,
 )
-from tui_debugger.notes import NO_NOTES, RunNotes
+from tui_debugger.notes import NO_NOTES, NOTES_FILE, RunNotes, read_notes
 from tui_debugger.opener import GRAPH_LIMIT, read_regular, why_not
 from tui_debugger.sources.base import (
     Capability,
@@ -57,6 +58,7 @@ from tui_debugger.sources.tensor_files.contents import Held, held_by, holds_seve
 from tui_debugger.sources.tensor_files.converted import NAME as INDEX_OF_STEP
 from tui_debugger.sources.tensor_files.converted import IndexedTensor, is_index
 from tui_debugger.sources.tensor_files.converted import read_index as read_indexed
+from tui_debugger.sources.tensor_files.converted_nodes import ConvertedNodes, path_of, read_nodes
 from tui_debugger.sources.tensor_files.layout import (
     INDEX,
     PART,
@@ -69,6 +71,7 @@ from tui_debugger.sources.tensor_files.layout import (
     natural,
     read_layout,
 )
+from tui_debugger.stats.dtypes import has_no_name
 from tui_debugger.stats.npy import SUFFIX as ARCHIVE
 from tui_debugger.stats.records import Specs
 
@@ -215,8 +218,11 @@ class StepTable(Columns):
     def file_states(self, indices: npt.NDArray[np.integer[Any]]) -> tuple[Int64, Int64]:
         """Sizes and modification times as they are now; each file is asked once."""
         used, of = np.unique(self._file[indices], return_inverse=True)
-        sizes, times = file_states(self._files[number] for number in used.tolist())
-        return sizes[of], times[of]
+        found_sizes, found_times = file_states(self._files[number] for number in used.tolist())
+        sizes, times = found_sizes[of], found_times[of]
+        without = (self.flags[indices] & int(TensorFlag.STAT_ONLY)) > 0
+        sizes[without], times[without] = -1, 0
+        return sizes, times
 
     def recorded(self, index: int) -> TensorStats | None:
         """The statistics of a tensor whose values were not dumped, from an index; else there are values only."""
@@ -251,18 +257,23 @@ class TensorFilesSource:
         self._categories: dict[int, dict[int, int]] = {}
         self._listings: dict[tuple[int, int], _Listing] = {}
         self._tables: dict[tuple[int, int], StepTable] = {}
+        self._converted: dict[int, ConvertedNodes | None] = {}
+        self._notes: dict[int, RunNotes] = {}
+        self._broken: set[UnreadablePart] = set()
         self._grew = False
 
     @property
     def info(self) -> RunInfo:
         """The facts about the run."""
-        notices = (*self._notices, *self._layout.notices)
+        converted = self._any_converted()
+        told = converted.notices if converted is not None else ()
+        notices = tuple(dict.fromkeys((*self._notices, *self._layout.notices, *told)))
         layout = "directory of tensor files" if self._tree is None else self._tree.layout
         return RunInfo(str(self._root), layout, self._root.name, notices=notices)
 
     @property
     def shows(self) -> Shows:
-        """What the layout shows; an index of ``tdbg convert`` also tells the order, and where statistics are all."""
+        """What the layout shows; of what ``tdbg convert`` wrote what the dump showed, and where statistics are all."""
         if self._tree is not None:
             return self._tree.shows
         if not any(is_index(unit.path) for unit in self._first_units()):
@@ -270,9 +281,11 @@ class TensorFilesSource:
         with self._lock:
             tables = list(self._tables.values())
         valued = not tables or any(bool((table.flags & int(TensorFlag.STAT_ONLY) == 0).any()) for table in tables)
+        converted = self._any_converted()
         return replace(
-            _SHOWS,
-            order=Order.EXECUTION,
+            converted.shows if converted is not None else replace(_SHOWS, order=Order.EXECUTION),
+            hashes=Has.NO,
+            record=_SHOWS.record,
             statistics=Has.SOME,
             values=Has.SOME if valued else Has.NO,
         )
@@ -282,8 +295,10 @@ class TensorFilesSource:
 
     @property
     def capabilities(self) -> Capability:
-        """A directory may grow."""
-        return Capability.GROWS
+        """A directory may grow; what was converted may have a graph."""
+        converted = self._any_converted()
+        graph = converted is not None and bool(len(converted.nodes.in_node) or len(converted.nodes.stacks))
+        return Capability.GROWS | (Capability.GRAPH if graph else Capability.NONE)
 
     @property
     def focus(self) -> tuple[int | None, int | None]:
@@ -305,12 +320,19 @@ class TensorFilesSource:
         return list(self._layout.units)
 
     def steps(self, rank: int) -> Sequence[int]:
-        """Steps, ascending: nothing tells when they ran."""
-        return list(self._layout.units.get(rank, ()))
+        """Steps, ascending: nothing tells when they ran, but the nodes of what was converted."""
+        there = self._layout.units.get(rank, {})
+        converted = self._converted_nodes(rank)
+        ran = () if converted is None else (run.step for run in converted.runs if run.has_data)
+        return list(dict.fromkeys(step for step in (*ran, *there) if step in there))
 
     def history(self, rank: int) -> Sequence[GraphRun]:
-        """One run for each step."""
+        """One run for each step, unless it was converted from what had others."""
         steps = self.steps(rank)
+        converted = self._converted_nodes(rank)
+        runs = [] if converted is None else converted.runs
+        if runs and set(steps) <= {run.step for run in runs}:
+            return tuple(replace(run, has_data=run.has_data and run.step in steps) for run in runs)
         return tuple(
             GraphRun(step, ROOT, GRAPH, True, turn=turn) for step, turn in zip(steps, turns(steps), strict=True)
         )
@@ -320,9 +342,15 @@ class TensorFilesSource:
         rank: int,
         root_graph: int,
         step: int,
-        round: int = 0,  # noqa: A002, ARG002 - see base.Source; every step is one run
+        round: int = 0,  # noqa: A002 - see base.Source
     ) -> tuple[int, int] | None:
-        """The step before."""
+        """The step before, or what was so where it was converted from."""
+        converted = self._converted_nodes(rank)
+        if converted is not None and (root_graph, step, round) in converted.before:
+            return converted.before[root_graph, step, round]
+        if converted is not None and converted.runs:
+            ran = [run for run in self.history(rank) if run.has_data and run.root_graph == root_graph]
+            return max(((run.step, run.round) for run in ran if run.step < step), default=None)
         before = [each for each in self.steps(rank) if each < step] if root_graph == ROOT else []
         return (before[-1], 0) if before else None
 
@@ -330,7 +358,8 @@ class TensorFilesSource:
         """Returns what could not be listed, of the directories above the steps and of the steps that were listed."""
         with self._lock:
             listed = [part for listing in self._listings.values() for part in listing.parts]
-            return tuple(sorted({*self._layout.parts, *listed}, key=lambda part: (part.where, part.why)))
+            parts = {*self._layout.parts, *listed, *self._broken}
+            return tuple(sorted(parts, key=lambda part: (part.where, part.why)))
 
     def nodes(self, rank: int, progress: ProgressFn = no_progress) -> NodeTable:
         """The nodes of the steps that were listed, at least of the first one."""
@@ -363,9 +392,23 @@ class TensorFilesSource:
     def recorded_rows(self, rank: int, step: int) -> None:
         """Nothing is recorded."""
 
-    def notes(self, rank: int) -> RunNotes:  # noqa: ARG002 - see base.Source
-        """There are none."""
-        return NO_NOTES
+    def notes(self, rank: int) -> RunNotes:
+        """Those of what was converted; else there are none."""
+        if self._converted_nodes(rank) is None:
+            return NO_NOTES
+        with self._lock:
+            if rank not in self._notes:
+                path = os.path.join(os.path.dirname(self._first_path(rank)), NOTES_FILE)  # noqa: PTH118, PTH120 - text
+                self._notes[rank] = NO_NOTES
+                with contextlib.suppress(FileNotFoundError):
+                    try:
+                        self._notes[rank], wrong = read_notes(Path(path))
+                        why = f"{wrong:,} lines that are no notes" if wrong else ""
+                    except OSError as error:
+                        why = why_not(path, error)
+                    if why:
+                        self._broken.add(UnreadablePart(os.path.relpath(path, self._root), why, rank))
+            return self._notes[rank]
 
     def written_by(self, spec: ReadSpec) -> None:
         """Names do not say it."""
@@ -414,6 +457,31 @@ class TensorFilesSource:
             return False
         return self._list(units, *at, no_progress).names != listing.names
 
+    def _first_path(self, rank: int) -> str:
+        """The directory of the first step of a rank; empty where there is none."""
+        units = next(iter(self._layout.units.get(rank, {}).values()), [])
+        return next((unit.path for unit in units if unit.directory), "")
+
+    def _converted_nodes(self, rank: int) -> ConvertedNodes | None:
+        """The nodes that ``tdbg convert`` wrote; None where there are none, or they cannot be read."""
+        with self._lock:
+            if rank in self._converted:
+                return self._converted[rank]
+            first = self._first_path(rank)
+            found = None
+            path = path_of(first)
+            if first and self._tree is None and is_index(first) and os.path.lexists(path):
+                try:
+                    found = read_nodes(path)
+                except (OSError, ValueError) as error:
+                    why = why_not(path, error) if isinstance(error, OSError) else str(error)
+                    self._broken.add(UnreadablePart(os.path.relpath(path, self._root), why, rank))
+            self._converted[rank] = found
+            return found
+
+    def _any_converted(self) -> ConvertedNodes | None:
+        return next((found for rank in self.ranks() if (found := self._converted_nodes(rank)) is not None), None)
+
     def _read_layout(self) -> Layout:
         return read_layout(self._root) if self._tree is None else self._tree.read(self._root)
 
@@ -430,6 +498,11 @@ class TensorFilesSource:
 
     def _table(self, rank: int, listing: _Listing) -> StepTable:
         """The table of a listing; unknown nodes are appended."""
+        converted = self._converted_nodes(rank)
+        if rank not in self._nodes and converted is not None:
+            known = converted.nodes
+            self._nodes[rank] = known
+            self._rows[rank] = {(known.graph_of(row).name, name): row for row, name in enumerate(known.names)}
         rows = self._rows.setdefault(rank, {})
         nodes = self._nodes.get(rank, self._empty)
         outputs: dict[_Name, int] = {}
@@ -631,7 +704,8 @@ class _Lister:
                 elif at in self._found:
                     self._miss(index, f"two rows of one tensor: {row.node}")
                 else:
-                    self._found[at] = _Found(row.node, row.side, row.slot, where, ReadSpec(""), row=row)
+                    declared = row.dtype if has_no_name(row.dtype) else ""
+                    self._found[at] = _Found(row.node, row.side, row.slot, where, ReadSpec("", dtype=declared), row=row)
         except (OSError, ValueError) as error:
             self._miss(index, why_not(index, error) if isinstance(error, OSError) else str(error))
 
