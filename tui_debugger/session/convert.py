@@ -24,7 +24,7 @@ from tui_debugger.sources.registry import Shows, shown_by
 from tui_debugger.sources.tensor_files.converted import COLUMNS, NAME, IndexedTensor
 from tui_debugger.sources.tensor_files.converted_nodes import NAME as NODES
 from tui_debugger.sources.tensor_files.converted_nodes import ConvertedNodes, Run
-from tui_debugger.stats.npy import open_array, read_meta
+from tui_debugger.stats.npy import open_lazily, read_meta
 from tui_debugger.text.numbers import size
 
 _EVERY = 64
@@ -162,7 +162,7 @@ def _write(tensor: _Tensor, folder: Path, written: Converted, progress: Progress
         written.statistics += 1
         return row
     try:
-        meta, values = read_meta(tensor.spec), open_array(tensor.spec)
+        meta, values = read_meta(tensor.spec), open_lazily(tensor.spec)
     except (UnreadableTensorError, MemoryError) as error:
         why = error.what if isinstance(error, UnreadableTensorError) else "does not fit into memory"
         written.failures.append((tensor.key, why))
@@ -198,7 +198,7 @@ def _needed(session: Session, pairs: Sequence[Pair], progress: ProgressFn) -> tu
             if tensor.spec is None:
                 continue
             try:
-                values = open_array(tensor.spec)
+                values = open_lazily(tensor.spec)
                 need += _NPY_HEADER + values.size * _stored_size(values)
             except (UnreadableTensorError, MemoryError):
                 continue
