@@ -480,6 +480,15 @@ class TorchDumpSource:
         """There are none."""
         return ()
 
+    def arguments(
+        self,
+        rank: int,
+        step: int,
+        row: int,
+        round: int = 0,  # noqa: A002 - as above
+    ) -> None:
+        """Nothing tells."""
+
     def recorded_rows(self, rank: int, step: int) -> None:
         """Nothing is recorded beside values."""
 

@@ -357,6 +357,15 @@ class LogSource:
         """There are none that could be read anew."""
         return ()
 
+    def arguments(
+        self,
+        rank: int,
+        step: int,
+        row: int,
+        round: int = 0,  # noqa: A002 - as above
+    ) -> None:
+        """Nothing tells."""
+
     def recorded_rows(self, rank: int, step: int) -> Iterator[dict[str, str]] | None:
         """The numbers of the log."""
         with self._lock:

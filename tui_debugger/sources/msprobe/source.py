@@ -40,6 +40,7 @@ from tui_debugger.model import (
 from tui_debugger.notes import NO_NOTES, RunNotes
 from tui_debugger.opener import open_regular
 from tui_debugger.sources.base import (
+    CallArguments,
     Capability,
     Changes,
     Columns,
@@ -48,6 +49,7 @@ from tui_debugger.sources.base import (
     TensorTable,
     directory_states,
 )
+from tui_debugger.sources.msprobe.arguments import StepArguments
 from tui_debugger.sources.msprobe.calls import SAVED_TYPE, SCALAR, BadCallsError, NodeInfo, StepCalls, read_calls
 from tui_debugger.sources.msprobe.edges import differ, infer_edges, infer_producers, written_in
 from tui_debugger.sources.msprobe.layout import CALLS, SAVED, TENSORS, read_layout
@@ -396,6 +398,8 @@ class MsprobeSource:
         self._nodes: dict[int, _RankNodes] = {}
         self._listings: dict[tuple[int, int], _Listing] = {}
         self._tables: dict[tuple[int, int], StepTable] = {}
+        self._rows: dict[tuple[int, int], Int32] = {}
+        self._arguments: tuple[tuple[int, int, _State], StepArguments] | None = None
         self._empty = StepTable(_places(StepCalls(), np.zeros(0, np.int32)), StepCalls(), "", ())
         self._grew = False
 
@@ -514,6 +518,28 @@ class MsprobeSource:
         """There are none that could be read anew."""
         return ()
 
+    def arguments(
+        self,
+        rank: int,
+        step: int,
+        row: int,
+        round: int = 0,  # noqa: A002 - see base.Source
+    ) -> CallArguments | None:
+        """What ``dump.json`` says; it is read anew for the step that was asked last."""
+        with self._lock:
+            self.tensors(rank, step)
+            rows = self._rows.get((rank, step))
+            if rows is None:
+                return None
+            state = self._listings[rank, step].state
+            if self._arguments is None or self._arguments[0] != (rank, step, state):
+                try:
+                    found = StepArguments(self._layout.units[rank][step], rows)
+                except BadCallsError:
+                    return None
+                self._arguments = (rank, step, state), found
+            return self._arguments[1].of(row, round)
+
     def recorded_rows(self, rank: int, step: int) -> Iterator[dict[str, str]] | None:
         """The statistics of ``dump.json``."""
         with self._lock:
@@ -595,6 +621,7 @@ class MsprobeSource:
         rows = nodes.add(calls)
         self._grew = self._grew or 0 < size < len(nodes.table)
         table = StepTable(_places(calls, rows), calls, directory, listing.state)
+        self._rows[rank, step] = rows
         self._listings[rank, step], self._tables[rank, step] = listing, table
         return table
 
