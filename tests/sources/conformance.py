@@ -295,7 +295,7 @@ class SourceConformance:
                 call = source.arguments(rank, step, node)
                 if call is None:
                     continue
-                values = (*call.positional, *call.keywords.values(), *call.parameters.values())
+                values = (*call.positional, *call.keywords.values(), *(call.parameters or {}).values())
                 slots = [each.slot for each in flat(values) if isinstance(each, TensorSlot)]
                 assert len(set(slots)) == len(slots)
 

@@ -270,13 +270,14 @@ class CallArguments:
         positional: in order.
         keywords: by name.
         attributes: what belongs to the operator itself, in MindSpore's graphs; some of it says nothing of the values.
-        parameters: those of a module, by name.
+            None where it is no operator of a graph.
+        parameters: those of a module, by name; None where it is no module.
     """
 
     positional: tuple[Argument, ...] = ()
     keywords: Mapping[str, Argument] = field(default_factory=dict)
-    attributes: Mapping[str, Argument] = field(default_factory=dict)
-    parameters: Mapping[str, Argument] = field(default_factory=dict)
+    attributes: Mapping[str, Argument] | None = None
+    parameters: Mapping[str, Argument] | None = None
 
 
 class Capability(IntFlag):

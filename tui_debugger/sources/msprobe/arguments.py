@@ -50,7 +50,7 @@ def _arguments(entry: Mapping[str, Any]) -> CallArguments:
         values = () if positional is None else slots.items((positional,))
     named, own = entry.get("input_kwargs"), entry.get("parameters")
     keywords = slots.named(named) if isinstance(named, dict) else {}
-    parameters = slots.named(own) if isinstance(own, dict) else {}
+    parameters = slots.named(own) if isinstance(own, dict) else None
     return CallArguments(values, keywords, parameters=parameters)
 
 
