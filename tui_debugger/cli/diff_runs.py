@@ -72,7 +72,9 @@ def run(arguments: argparse.Namespace) -> int:
     with progress_bar() as bar, interruptible(bar) as progress:
         options = _options(arguments)
         a = open_session(arguments.path, arguments, progress)
-        b = open_session(Path(arguments.node), argparse.Namespace(**{**vars(arguments), "rank": None}), progress)
+        b = open_session(
+            Path(arguments.node), argparse.Namespace(**{**vars(arguments), "rank": None, "step": None}), progress
+        )
         if arguments.rank is not None or arguments.step is not None:
             options = _restricted(options, a, arguments)
         report = compare_runs(a, b, options, progress)

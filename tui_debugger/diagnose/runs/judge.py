@@ -118,7 +118,7 @@ class StepJudge(StepTensors):
         entries.sort(key=lambda entry: (entry.rounds[0], entry.order, entry.match.a))
         updates = self._updated_in_place()
         judged = [self._judge(entry, updates) for entry in entries]
-        self._look_into_containers(judged, {entry.match.a: entry for entry in entries})
+        judged = self._look_into_containers(judged, {entry.match.a: entry for entry in entries})
         compared: dict[How, int] = defaultdict(int)
         for distance in self.distances.values():
             compared[distance.how] += 1
@@ -176,7 +176,7 @@ class StepJudge(StepTensors):
         judgement = self._judgement(entry, given, times, worst)
         wrong = -1
         if times > SUSPICIOUS and self.options.tolerance is None:
-            judgement, wrong = self._recomputed(entry, judgement, worst)
+            judgement, wrong = self._recomputed(entry, judgement, slot, worst)
         self.most = max(self.most, dy if math.isfinite(dy) else 0.0)
         if judgement is Judgement.INTRODUCED:
             finding = self._introduced(entry, slot, worst, given.dx, times)
@@ -194,7 +194,7 @@ class StepJudge(StepTensors):
             return Judgement.INHERITED
         return Judgement.UNPROVEN if given.unknown else Judgement.INTRODUCED
 
-    def _recomputed(self, entry: Entry, judgement: Judgement, worst: Distance) -> tuple[Judgement, int]:
+    def _recomputed(self, entry: Entry, judgement: Judgement, slot: int, worst: Distance) -> tuple[Judgement, int]:
         """Returns what a node is after both sides were recomputed from their own inputs, and which side is wrong.
 
         Where one side is wrong the difference begins here, whatever is known of its inputs. Where both are right it
@@ -208,12 +208,14 @@ class StepJudge(StepTensors):
                 self.files, self.steps, (entry.match.a, entry.match.b), entry.rounds, strict=True
             )
         ]
-        if not all(isinstance(each, OperatorCheck) for each in checks):
-            return judgement, -1
         wrong = [isinstance(each, OperatorCheck) and each.wrong for each in checks]
         if wrong[0] != wrong[1]:
             return Judgement.INTRODUCED, wrong.index(True)
-        if any(wrong) or self._is_random(entry) or self._other_arguments(entry):
+        judged = [
+            isinstance(each, OperatorCheck) and slot in {output.slot for output in each.outputs} for each in checks
+        ]
+        update = update_of(self.flows[0].nodes.op_type(entry.match.a)) is not None  # judged by what it wrote over
+        if update or any(wrong) or not all(judged) or self._is_random(entry) or self._other_arguments(entry):
             return judgement, -1
         if judgement in {Judgement.INTRODUCED, Judgement.UNPROVEN} and math.isfinite(worst.relative):
             return Judgement.INHERITED, -1
@@ -570,20 +572,39 @@ class StepJudge(StepTensors):
 
     # -- modules and regions -----------------------------------------------------------------------
 
-    def _look_into_containers(self, judged: Sequence[Judged], entries: Mapping[int, Entry]) -> None:
-        """Finds modules whose inputs agree and whose output does not, though nothing inside could be judged."""
+    def _look_into_containers(self, judged: Sequence[Judged], entries: Mapping[int, Entry]) -> list[Judged]:
+        """Judges modules by what runs inside of them.
+
+        Where all of that is known the output may differ by what any of it differs. Where it is not, a module whose
+        inputs agree and whose output does not is a finding as well: nobody can say more.
+        """
         verdicts = {each.match.a: each.judgement for each in judged}
+        result = []
         for each in judged:
-            if each.judgement not in {Judgement.INSIDE, Judgement.INHERITED} or not self._opaque(each, verdicts):
+            entry, worst = entries[each.match.a], each.worst
+            if worst is None or each.judgement not in {Judgement.INSIDE, Judgement.INHERITED}:
+                result.append(each)
                 continue
-            entry = entries[each.match.a]
             own = [found for feed in entry.feeds if feed.own and (found := self.distance(*feed.at))]
-            dx = max((found.relative for found in own), default=math.inf)
-            inner = self._inner(each.match)
-            times = _ratio(each.dy, dx, each.worst.unit if each.worst is not None else 0.0)
-            if times > INTRODUCED * max(len(inner), 1) and all(found.compared for found in own):
-                finding = self._introduced(entry, each.slot, each.worst, dx, times)
-                self._found_inside(replace(finding, kind=Kind.REGION, text=self._inside_text(inner)), each)
+            dx = max((found.relative for found in own), default=0.0)
+            if self._opaque(each, verdicts):
+                inner = self._inner(each.match)
+                times = _ratio(each.dy, dx, worst.unit)
+                if own and times > INTRODUCED * max(len(inner), 1) and all(found.compared for found in own):
+                    finding = self._introduced(entry, each.slot, worst, dx, times)
+                    self._found_inside(replace(finding, kind=Kind.REGION, text=self._inside_text(inner)), each)
+            elif each.judgement is Judgement.INSIDE:
+                inside = self.containers[0].get(each.match.a, ())
+                dx = max([dx, *(max(self.dx_of.get(row, 0.0), self.dy_of.get(row, 0.0)) for row in inside)])
+                times = _ratio(each.dy, dx, worst.unit)
+                if times > INTRODUCED:
+                    finding = self._introduced(entry, each.slot, worst, dx, times)
+                    text = "its inputs agree, and so does what runs inside; its output does not"
+                    self.findings.append(replace(finding, text=finding.text or text))
+                    result.append(replace(each, judgement=Judgement.INTRODUCED, times=times))
+                    continue
+            result.append(each)
+        return result
 
     def _inner(self, match: Match) -> list[str]:
         names = [

@@ -68,11 +68,9 @@ class RunTensors:
             if int(table.side[index]) != int(Side.OUTPUT):
                 continue
             try:
-                meta = (
-                    table.recorded_meta(index)
-                    if int(table.flags[index]) & TensorFlag.STAT_ONLY
-                    else ("", read_meta(table.spec(index)).shape)
-                )
+                meta = table.recorded_meta(index)
+                if meta is None and not int(table.flags[index]) & TensorFlag.STAT_ONLY:
+                    meta = "", read_meta(table.spec(index)).shape
             except TdbgError:
                 return None
             if meta is None:
