@@ -55,6 +55,8 @@ _RANDOM: Final = frozenset(
 
 _SUMS: Final = frozenset({"add", "sub", "rsub", "sum", "reducesum", "mean", "reducemean", "addn", "biasaddgrad"})
 """Operators whose output may be much smaller than what it is made of."""
+_PRODUCTS: Final = frozenset({"matmul", "batchmatmul", "matmulv2", "batchmatmulv2", "mm", "bmm"})
+"""Of those the ones that multiply their first two inputs."""
 
 
 class Earlier(NamedTuple):
@@ -115,7 +117,8 @@ class StepJudge(StepTensors):
         """Judges the step."""
         entries = self._entries()
         self._measure(entries, self.before)
-        entries.sort(key=lambda entry: (entry.rounds[0], entry.order, entry.match.a))
+        is_parameter = self.sides[0].is_parameter  # judged where they are read, if anybody reads them
+        entries.sort(key=lambda entry: (entry.rounds[0], is_parameter(entry.match.a), entry.order, entry.match.a))
         updates = self._updated_in_place()
         judged = [self._judge(entry, updates) for entry in entries]
         judged = self._look_into_containers(judged, {entry.match.a: entry for entry in entries})
@@ -244,10 +247,7 @@ class StepJudge(StepTensors):
         times = _ratio(found.relative, given.dx, given.unit)
         is_sum = found.relative > 0 and math.isfinite(found.relative) and self._is_sum(entry, found)
         if times > INTRODUCED and is_sum:
-            whole = sum(self._size(feed) for feed in entry.feeds)
-            parts = max((each.count for feed in entry.feeds if (each := self.distance(*feed.at))), default=0)
-            together = math.sqrt(max(parts / max(found.count, 1), 1))  # what was passed on may all point one way
-            expected = (given.dx * together + given.unit) * whole
+            expected = self._uncancelled(entry, found, given)
             times = min(times, found.relative * found.size / expected) if expected else times
         if is_sum:
             return times
@@ -256,10 +256,29 @@ class StepJudge(StepTensors):
     def _is_sum(self, entry: Entry, found: Distance) -> bool:
         """Tells whether an output is a sum of inputs, or of parts of one, as the gradient of a bias is."""
         row = entry.match.a
-        if self.sides[0].type_of(row) in _SUMS or self.flows[0].nodes.op_type(row) in PARAMETER_GRADIENTS:
+        if self.sides[0].type_of(row) in _SUMS | _PRODUCTS or self.flows[0].nodes.op_type(row) in PARAMETER_GRADIENTS:
             return True
         counts = [each.count for feed in entry.feeds if (each := self.distance(*feed.at)) is not None]
         return self.sides[0].backward(row) and found.count < max(counts, default=0)
+
+    def _uncancelled(self, entry: Entry, found: Distance, given: _Given) -> float:
+        """Returns how far an output may be off, by the size of what it is made of."""
+        feeds = [(self._size(feed), each.count) for feed in entry.feeds if (each := self.distance(*feed.at))]
+        if self.sides[0].type_of(entry.match.a) in _PRODUCTS and len(feeds) >= 2:
+            (one, n), (other, m) = feeds[:2]
+            terms = math.sqrt(max(n * m / max(found.count, 1), 1))
+            return (given.dx + given.unit / math.sqrt(terms)) * one * other
+        whole = sum(self._size(feed) for feed in self._summed(entry))
+        parts = max((count for _, count in feeds), default=0)
+        together = math.sqrt(max(parts / max(found.count, 1), 1))  # what was passed on may all point one way
+        return (given.dx * together + given.unit) * whole
+
+    def _summed(self, entry: Entry) -> Sequence[Feed]:
+        """Returns the inputs that a sum is made of: of the backward pass the gradients, not what they belong to."""
+        if not self.sides[0].backward(entry.match.a):
+            return entry.feeds
+        gradients = [each for each in entry.feeds if each.holders[0] < 0 or self.sides[0].backward(each.holders[0])]
+        return gradients or entry.feeds
 
     def _size(self, feed: Feed) -> float:
         distance = self.distance(*feed.at)

@@ -18,7 +18,7 @@ from tui_debugger.diagnose.runs.matching import Match, Matching, NodesOfRun, Rul
 from tui_debugger.diagnose.runs.results import Options, Place
 from tui_debugger.errors import TdbgError
 from tui_debugger.graph.table import NodeFlag
-from tui_debugger.model import Category, Progress, ProgressFn, ReadSpec, Side, no_progress
+from tui_debugger.model import Category, Progress, ProgressFn, ReadSpec, Side, TensorStats, no_progress
 from tui_debugger.sources.base import TensorFlag
 from tui_debugger.stats.npy import open_array, read_meta
 from tui_debugger.stats.workers import Workers
@@ -50,6 +50,18 @@ class RunTensors:
             return open_array(spec) if spec is not None else self.run.read(self.flow.key(at))
         except (TdbgError, OSError, ValueError):
             return None
+
+    def statistics(self, at: Located) -> tuple[TensorStats | None, tuple[str, tuple[int, ...]] | None]:
+        """Returns the statistics of a tensor, recorded or measured, and (type, shape); None where nobody knows."""
+        table = self.flow.table(at.step)
+        if int(table.flags[at.index]) & TensorFlag.STAT_ONLY:
+            return table.recorded(at.index), table.recorded_meta(at.index)
+        (row,) = self.run.measure((self.run.row_of(self.flow.key(at)),))
+        try:
+            meta = read_meta(table.spec(at.index))
+        except TdbgError:
+            return row.stats, None
+        return row.stats, (meta.dtype, meta.shape)
 
     def size(self, at: Located) -> float:
         """Returns the norm of a tensor, over what is finite."""
@@ -298,18 +310,9 @@ class StepTensors:
     def _by_statistics(self, one: Located, other: Located) -> Distance:
         stats, metas = [], []
         for files, at in zip(self.files, (one, other), strict=True):
-            row = files.run.measure((files.run.row_of(files.flow.key(at)),))[0]
-            stats.append(row.stats)
-            table = files.flow.table(at.step)
-            flags = int(table.flags[at.index])
-            try:
-                if flags & TensorFlag.STAT_ONLY:
-                    metas.append(table.recorded_meta(at.index))
-                else:
-                    meta = read_meta(table.spec(at.index))
-                    metas.append((meta.dtype, meta.shape))
-            except TdbgError:
-                metas.append(None)
+            found, meta = files.statistics(at)
+            stats.append(found)
+            metas.append(meta)
         return distance_of_statistics(stats[0], stats[1], (metas[0], metas[1]))
 
     def distance(self, one: Located | None, other: Located | None) -> Distance | None:
