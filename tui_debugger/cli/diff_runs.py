@@ -75,6 +75,8 @@ def run(arguments: argparse.Namespace) -> int:
         b = open_session(
             Path(arguments.node), argparse.Namespace(**{**vars(arguments), "rank": None, "step": None}), progress
         )
+        if any(a.nodes(rank).find(arguments.node) >= 0 for rank in a.ranks()):
+            note(f"{arguments.node} is a node and a path: it is taken for the run; {arguments.node}:0 is the node")
         if arguments.rank is not None or arguments.step is not None:
             options = _restricted(options, a, arguments)
         report = compare_runs(a, b, options, progress)
@@ -458,11 +460,15 @@ def _one_sided_rows(step: StepReport, side: int) -> Iterator[dict[str, Any]]:
 def write_csv(report: RunsReport) -> None:
     """Writes the table of nodes to stdout as CSV."""
     text = io.StringIO()
-    out = csv.writer(text)
+    out = csv.writer(text, lineterminator="\n")
     out.writerow(ROW_TITLES)
     for row in node_rows(report):
-        out.writerow([cell_text(row[title]) for title in ROW_TITLES])
+        out.writerow([_safe(row[title]) for title in ROW_TITLES])
     write_data(text.getvalue(), flush=True)
+
+
+def _safe(value: object) -> str:
+    return cell_text(clean(value) if isinstance(value, str) else value)
 
 
 def write_workbook(report: RunsReport, path: Path) -> None:
@@ -485,7 +491,7 @@ def write_workbook(report: RunsReport, path: Path) -> None:
         page.append(list(ROW_TITLES))
         for row in node_rows(report):
             cells = [row[title] for title in ROW_TITLES]
-            page.append([cell_text(each) if isinstance(each, str) else each for each in cells])
+            page.append([_safe(each) if isinstance(each, str) else each for each in cells])
         book.save(file)
 
 

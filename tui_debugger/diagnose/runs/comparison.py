@@ -63,6 +63,7 @@ class _Comparison:
             self.steps.append(judge.report())
             self.findings += judge.findings
             judges[place.rank_a, place.rank_b] = judge
+            judge.forget()
         self._doubt()
         order = {step.place: number for number, step in enumerate(self.steps)}
         step_order = {place: place.step_a for place in order}
@@ -77,7 +78,7 @@ class _Comparison:
         taken = set(given.values())
         pairs = [(rank, given.get(rank, rank)) for rank in wanted]
         pairs = [(one, other) for one, other in pairs if other in b and (one in given or other not in taken)]
-        if not pairs and len(wanted) == len(b) == 1:
+        if not pairs and not given and len(wanted) == len(b) == 1:
             pairs = [(wanted[0], b[0])]
             self.notes.append(f"rank {wanted[0]} is compared with rank {b[0]}: each run has one")
         if not pairs:

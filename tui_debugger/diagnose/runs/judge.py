@@ -129,6 +129,12 @@ class StepJudge(StepTensors):
         one_sided = self._one_sided(judged)
         return StepReport(self.place, tuple(judged), one_sided, dict(compared), self._failed(entries), doubtful)
 
+    def forget(self) -> None:
+        """Lets go of what was judged two steps ago: nothing asks for it any more."""
+        self.others = ()
+        if self.before is not None:
+            self.before.before = None
+
     def _failed(self, entries: Sequence[Entry]) -> tuple[tuple[str, str], ...]:
         found: dict[str, str] = {}
         for entry in entries:
