@@ -51,7 +51,7 @@ from tui_debugger.notes import RunNotes, ShownNote
 from tui_debugger.opener import read_regular
 from tui_debugger.session.following import FileState, Follower, steps_before, turn_spans
 from tui_debugger.session.watchpoints import WatchpointList, WatchpointStore
-from tui_debugger.sources.base import Capability, Changes, Source
+from tui_debugger.sources.base import CallArguments, Capability, Changes, Source
 from tui_debugger.sources.registry import dumps_beside, limits, shown_by
 from tui_debugger.stats.workers import Workers
 from tui_debugger.text.notes import RECOGNISED
@@ -446,6 +446,16 @@ class Session:
         return int(self.selection_mask(ranks[0], selection).sum()) if ranks else 0
 
     # -- tensors -----------------------------------------------------------------------------------
+
+    def arguments(
+        self,
+        rank: int,
+        step: int,
+        row: int,
+        round: int = 0,  # noqa: A002 - see TensorKey
+    ) -> CallArguments | None:
+        """What a node was called with, tensors by input slot; None where the run does not say."""
+        return self.source.arguments(rank, step, row, round)
 
     def tensor_rows(
         self,

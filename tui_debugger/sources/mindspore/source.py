@@ -24,7 +24,16 @@ from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import GraphRun, ProgressFn, ReadSpec, RunInfo, UnreadablePart, no_progress, turns
 from tui_debugger.notes import NO_NOTES, NOTES_FILE, RunNotes, read_notes
 from tui_debugger.opener import METADATA_LIMIT, read_lines, read_regular, why_not
-from tui_debugger.sources.base import Capability, Changes, OverflowRecord, TensorFlag, TensorTable, Writer
+from tui_debugger.sources.base import (
+    CallArguments,
+    Capability,
+    Changes,
+    OverflowRecord,
+    TensorFlag,
+    TensorTable,
+    Writer,
+)
+from tui_debugger.sources.mindspore.arguments import OperatorAttributes, graph_arguments
 from tui_debugger.sources.mindspore.layout import (
     NEVER,
     READER,
@@ -693,6 +702,7 @@ class MindSporeSource:
         self._directories = self._listed.directories
         self._metadata = self._read_metadata()
         self._ranks: dict[int, RankRun] = {}
+        self._attributes: dict[int, tuple[tuple[Path, ...], OperatorAttributes]] = {}
 
     @property
     def info(self) -> RunInfo:
@@ -784,6 +794,37 @@ class MindSporeSource:
             with suppress(BadGraphError):
                 found.append(read_graph(path, attributes=True))
         return found
+
+    def arguments(
+        self,
+        rank: int,
+        step: int,  # noqa: ARG002 - see base.Source
+        row: int,
+        round: int = 0,  # noqa: A002, ARG002 - as above
+    ) -> CallArguments | None:
+        """What the graph says: inputs in order, constants by their value; the same in every step."""
+        nodes = self.nodes(rank)
+        if not 0 <= row < len(nodes) or not len(nodes.in_node):
+            return None
+        attributes = self._attributes_of(rank).get((nodes.graph_of(row).name, nodes.names[row]), ())
+        return graph_arguments(nodes, row, attributes)
+
+    def _attributes_of(self, rank: int) -> OperatorAttributes:
+        """The attributes of all operators of a rank, read once for every state of its graph files."""
+        files = tuple(self._rank(rank).graph_files())
+        with self._lock:
+            known = self._attributes.get(rank)
+        if known is None or known[0] != files:
+            read = {
+                (graph.name, node.full_name): node.attributes
+                for graph in self.graphs(rank)
+                for node in graph.nodes
+                if node.full_name
+            }
+            known = files, read
+            with self._lock:
+                self._attributes[rank] = known
+        return known[1]
 
     def recorded_rows(self, rank: int, step: int) -> Iterator[dict[str, str]] | None:
         """The rows of the statistic files of a step."""

@@ -26,7 +26,7 @@ from tui_debugger.graph.categories import BACKWARD
 from tui_debugger.graph.table import NodeFlag, NodeTable, pointers
 from tui_debugger.model import AtLeast, ProgressFn, ReadSpec, Side, TensorStats, UnreadablePart
 from tui_debugger.opener import open_regular
-from tui_debugger.sources.base import TensorFlag, TensorPlaces, directory_states
+from tui_debugger.sources.base import CallArguments, TensorFlag, TensorPlaces, directory_states
 from tui_debugger.sources.directories import Layout
 from tui_debugger.sources.graphless import (
     FileState,
@@ -36,6 +36,7 @@ from tui_debugger.sources.graphless import (
     StatisticsTable,
     state_of_files,
 )
+from tui_debugger.sources.msprobe.arguments import StepArguments
 from tui_debugger.sources.msprobe.calls import SAVED_TYPE, SCALAR, BadCallsError, NodeInfo, StepCalls, read_calls
 from tui_debugger.sources.msprobe.edges import differ, infer_edges, infer_producers, written_in
 from tui_debugger.sources.msprobe.layout import CALLS, READER, SAVED, TENSORS, read_layout
@@ -276,6 +277,8 @@ class MsprobeSource(GraphlessSource[str, _RankNodes]):
         self._found_notices: dict[str, None] = {}
         self._recorded: set[str] = set()
         """What was found of tensors: values, statistics, hashes."""
+        self._rows: dict[tuple[int, int], Int32] = {}
+        self._arguments: tuple[tuple[int, int, FileState], StepArguments] | None = None
         super().__init__(root, given, notices)
 
     def _find(self) -> Layout[str]:
@@ -367,8 +370,29 @@ class MsprobeSource(GraphlessSource[str, _RankNodes]):
             calls.has_file[:] = False
             self._found_notices[f"no {TENSORS}: of tensors there are only the statistics of {CALLS}"] = None
         self._tell(calls)
-        rows = nodes.add(calls)
+        rows = self._rows[rank, step] = nodes.add(calls)
         return ListedStep(StepTable(_places(calls, rows), calls, directory, state), parts, state)
+
+    def arguments(
+        self,
+        rank: int,
+        step: int,
+        row: int,
+        round: int = 0,  # noqa: A002 - see base.Source
+    ) -> CallArguments | None:
+        """What ``dump.json`` says; it is read anew for the step that was asked last."""
+        with self._lock:
+            self.tensors(rank, step)
+            listed = self._listed.get((rank, step))
+            if listed is None:
+                return None
+            if self._arguments is None or self._arguments[0] != (rank, step, listed.state):
+                try:
+                    found = StepArguments(self._layout.units[rank][step], self._rows[rank, step])
+                except BadCallsError:
+                    return None
+                self._arguments = (rank, step, listed.state), found
+            return self._arguments[1].of(row, round)
 
     def _tell(self, calls: StepCalls) -> None:
         """Notes what people have to know about a step."""
