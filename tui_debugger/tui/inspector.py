@@ -96,6 +96,7 @@ class Inspector:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._follower = CursorFollower(context, self._load)
+        self._counter = CursorFollower(context, self.count_hits)
         self._slow: asyncio.TimerHandle | None = None
         self._listing: _Listing | None = None
         self._shown: tuple[int, int] | None = None
@@ -126,7 +127,7 @@ class Inspector:
     @property
     def pending(self) -> bool:
         """Tells whether the panes have yet to follow the cursor."""
-        return self._follower.pending
+        return self._follower.pending or self._counter.pending
 
     @property
     def up_to_date(self) -> bool:
@@ -263,6 +264,10 @@ class Inspector:
             pane.searched()
 
         context.work.run("stack", work, done)
+
+    def count_hits_soon(self) -> None:
+        """Counts what was found on the source lines a moment later, see ``CursorFollower``."""
+        self._counter.moved()
 
     def count_hits(self) -> None:
         """Counts what was found on the source lines, once per change of results or of the step."""
