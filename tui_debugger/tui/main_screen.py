@@ -229,8 +229,11 @@ class MainScreen(CachedLines, Screen[None]):
         return self._shared
 
     def _call_in(self, seconds: float, callback: Callable[[], None]) -> asyncio.TimerHandle:
-        """Calls something as this screen does, once some time has passed: a timer of Textual is a task of its own."""
-        return asyncio.get_running_loop().call_later(seconds, self.call_next, callback)
+        """Calls something once some time has passed, and what changed until then is drawn.
+
+        A timer of Textual is a task of its own.
+        """
+        return asyncio.get_running_loop().call_later(seconds, self.call_after_refresh, callback)
 
     def _watchpoints_changed(self) -> None:
         self.checker.changed()
