@@ -340,6 +340,7 @@ class TestOverflows:
             ("[]", "it is no JSON object"),
             ("{}", "it has none of the blocks"),
             (json.dumps({"AI Core": []}), "it has no object at 'AI Core'"),
+            (json.dumps({"DHA Atomic Add": {"status": 0}}), "it tells of no overflow: no status, and no 'AI Core'"),
             (json.dumps({"AI Core": {"task_id": "x"}}), "it has no number at 'task_id'"),
             (json.dumps({"AI Core": {"task_id": -1}}), "it has no number at 'task_id'"),
         ],
