@@ -345,6 +345,8 @@ class Hit:
         stats: statistics of the tensor, None when it could not be read.
         origin: True when this tensor is bad (NaN/Inf) while every input of its node is clean.
         detail: extra text for the row, for example why the file could not be read.
+        overflow: what the device recorded of an overflow of its operator, whatever hit; a part of ``detail``, unless
+            that says why it does not matter. Empty where it recorded nothing.
     """
 
     key: TensorKey
@@ -354,6 +356,7 @@ class Hit:
     stats: TensorStats | None = None
     origin: bool = False
     detail: str = ""
+    overflow: str = ""
 
     @property
     def verdict(self) -> Verdict:

@@ -127,11 +127,6 @@ def not_judged(tensors: int, error: ErrorBits) -> str:
 _OF_DEVICE: Final = "operator_overflow"
 
 
-def overflowed(hit: Hit) -> bool:
-    """Tells whether the device recorded that the operator overflowed: ``Hit.detail`` says what."""
-    return any(each.condition == _OF_DEVICE and each.verdict is Verdict.FINDING for each in hit.results)
-
-
 def hit_parts(hit: Hit) -> list[Part]:
     """Returns for every hit parameter the set and the actual value; else the reasons. Each part once.
 
