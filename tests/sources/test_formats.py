@@ -105,7 +105,8 @@ class TestPath:
         assert (row["name"], row["opens"], row["sureness"], row["root"]) == ("mindspore", True, "sure", str(mindspore))
         assert (mindspore / row["why"]).exists()
         (row,) = run(capsys, "formats", arrays, "--json").json["found"]
-        assert (row["name"], row["sureness"], row["why"]) == ("tensor-files", "likely", "step_0/a.npy")
+        assert (row["name"], row["sureness"]) == ("tensor-files", "likely")
+        assert row["why"] in {"step_0/a.npy", "step_0/b.npy"}  # whichever the directory lists first
         assert row["limits"] == [NO_EDGES, ORDER_OF_NAMES]
 
     def test_another_dump_beside_the_one_that_opens_is_named(

@@ -14,6 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
+from tui_debugger import opener
 from tui_debugger.errors import NotADumpError, SeveralDumpsError
 from tui_debugger.opener import why_not
 from tui_debugger.sources.registry import Recognised, Shows, Sureness
@@ -68,7 +69,7 @@ class Layout(Generic[U]):
         One that cannot be listed is ``missed``; it belongs to that rank and step.
         """
         try:
-            with os.scandir(path) as entries:
+            with opener.scandir(path) as entries:
                 found = sorted(entry.name for entry in entries)
         except OSError as error:
             self.miss(path, why_not(path, error), rank, step)
@@ -83,7 +84,7 @@ class Layout(Generic[U]):
 def names_in(directory: str | Path) -> Iterator[str]:
     """Yields names in a directory, hidden ones left out; of very many the first ones, of what is none nothing."""
     try:
-        with os.scandir(directory) as entries:
+        with opener.scandir(directory) as entries:
             for entry in islice(entries, MOST_ENTRIES):
                 if not entry.name.startswith("."):
                     yield entry.name
@@ -94,7 +95,7 @@ def names_in(directory: str | Path) -> Iterator[str]:
 def directories_in(directory: str | Path) -> Iterator[str]:
     """Yields the names of directories in a directory, likewise."""
     try:
-        with os.scandir(directory) as entries:
+        with opener.scandir(directory) as entries:
             for entry in islice(entries, MOST_ENTRIES):
                 if not entry.name.startswith((".", "__")) and is_directory(entry):
                     yield entry.name
@@ -118,7 +119,7 @@ def is_inside(path: str, directory: str) -> bool:
 def directory_of(path: Path) -> Path:
     """Returns the directory that a path is, or that a file lies in; links are kept."""
     start = Path(os.path.abspath(path))  # noqa: PTH100 - keeps links
-    return start if os.path.isdir(start) else start.parent  # noqa: PTH112 - never raises
+    return start if opener.isdir(start) else start.parent
 
 
 def dumps_below(start: Path, holds: Callable[[str], bool], names: Callable[[str], Iterable[str]]) -> list[Path]:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from tui_debugger import opener
 from tui_debugger.arrays import Int16, Int32, Int64, UInt8
 from tui_debugger.graph.build import MAX_SLOTS, build_table, clean_path
 from tui_debugger.graph.categories import categorise
@@ -57,7 +58,7 @@ def state_of_files(paths: Iterable[str]) -> FileState:
     found = []
     for path in paths:
         try:
-            status = os.stat(path)  # noqa: PTH116 - text all the way, for many
+            status = opener.stat(path)
             found.append((path, max(status.st_mtime_ns, status.st_ctime_ns), status.st_size))
         except (OSError, ValueError):  # noqa: PERF203 - each by itself
             found.append((path, -1, -1))

@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol, cast, runtime_checkable
 from weakref import WeakKeyDictionary
 
+from tui_debugger import opener
 from tui_debugger.errors import NotADumpError, SeveralDumpsError, TdbgError
+from tui_debugger.mounts import reached
 
 if TYPE_CHECKING:
     from tui_debugger.cache.store import DiskCache
@@ -221,7 +223,7 @@ def find_run(path: Path) -> None:
     Raises:
         NotADumpError: as ``open_source``.
     """
-    _find(path)
+    _find(reached(path))
 
 
 def open_source(path: Path, store: DiskCache | None = None) -> Source:
@@ -231,13 +233,14 @@ def open_source(path: Path, store: DiskCache | None = None) -> Source:
     question for later: see ``dumps_beside``.
 
     Args:
-        path: where to look.
+        path: where to look; a tar is read where it lies.
         store: remembers what directories hold, and what was read of files to find their nodes, for the next time.
 
     Raises:
         NotADumpError: nothing recognisable, several runs, or a layout that cannot be read.
         TdbgError: the reader of another package failed.
     """
+    path = reached(path)
     chosen, problems = _find(path)
     source = _opened(chosen, path, store, problems)
     with suppress(TypeError):  # a source of another package that cannot be a key
@@ -354,6 +357,7 @@ def claims(path: Path) -> tuple[list[Claim], tuple[str, ...]]:
     Raises:
         NotADumpError: nobody recognises anything.
     """
+    path = reached(path)
     search = _asked(path, every=True)
     if search.best is None:
         raise _nothing(path, search)
@@ -376,12 +380,13 @@ def layout_of(path: Path) -> str:
     Raises:
         NotADumpError: as ``open_source``.
     """
-    return _find(path)[0].reader.name
+    return _find(reached(path))[0].reader.name
 
 
 def dump_around(path: Path) -> Path | None:
     """Returns the dump that a directory is or lies in; None where none is likely to be."""
     try:
+        path = reached(path)
         found = _find(path)[0].found
     except NotADumpError:
         return None
@@ -494,7 +499,7 @@ def _find(path: Path) -> tuple[_Choice, tuple[str, ...]]:
 
 def _asked(path: Path, *, every: bool = False) -> _Search:
     """Asks readers until one is sure, or ``every`` one."""
-    if not os.path.exists(path):  # noqa: PTH110 - never raises
+    if not opener.exists(path):
         raise NotADumpError(
             "No such file or directory, or no right to read it", where=str(path), hint="name a dump directory"
         )
@@ -565,7 +570,7 @@ def contents_text(path: Path) -> str:
     waiting, looked = [os.fspath(path)], 0
     while waiting and looked < _LOOKED_AT:
         try:
-            with os.scandir(waiting.pop(0)) as entries:
+            with opener.scandir(waiting.pop(0)) as entries:
                 for entry in entries:
                     looked += 1
                     if looked > _LOOKED_AT:

@@ -23,6 +23,7 @@ from typing import Final, cast
 
 import numpy as np
 
+from tui_debugger import opener
 from tui_debugger.arrays import Array, Int64, UInt8
 from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.model import ReadSpec, Side
@@ -41,8 +42,12 @@ _CUBE: Final = 16
 """Rows of a block of the device's matrix unit."""
 _BOX: Final = 1 << 20
 """Bytes that are copied at once: they stay in the cache."""
+_BYTES_BOX: Final = 1 << 18
+"""The same for elements of one byte, which are copied several times."""
 _RUN: Final = 256
 """Elements of neighbouring blocks that are copied at once where these stand side by side in the tensor."""
+_SHORT_RUN: Final = 64
+"""The same where they stand apart by the few elements of a kernel, such as three by three."""
 _AHEAD: Final = 1 << 24
 """Bytes that are converted ahead for who reads one piece after the other. Neighbours in the tensor may stand far apart
 on the device: the more rows at once, the longer the runs that are copied."""
@@ -161,11 +166,11 @@ def read_header(path: str | bytes) -> DumpHeader:
     try:
         return _header(descriptor, status)
     finally:
-        os.close(descriptor)
+        opener.close(descriptor)
 
 
 def _header(descriptor: int, status: os.stat_result) -> DumpHeader:
-    head = os.pread(descriptor, 1 << 12, 0)
+    head = opener.pread(descriptor, 1 << 12, 0)
     if len(head) < _LENGTH:
         raise BadHeaderError("is empty" if not head else "ends inside its header")
     length = int.from_bytes(head[:_LENGTH], "little")
@@ -174,7 +179,7 @@ def _header(descriptor: int, status: os.stat_result) -> DumpHeader:
     if length > status.st_size - _LENGTH:
         raise BadHeaderError("ends inside its header")
     while len(head) < _LENGTH + length:
-        piece = os.pread(descriptor, _LENGTH + length - len(head), len(head))
+        piece = opener.pread(descriptor, _LENGTH + length - len(head), len(head))
         if not piece:
             raise BadHeaderError("ends inside its header")
         head += piece
@@ -389,8 +394,9 @@ class DeviceOrder:
 
     def _copy_box(self, buffer: Array, low: Shape, high: Shape, target: Array) -> None:
         """Copies the elements between two corners, as many at once as a cache holds."""
-        if target.nbytes > _BOX:
-            for axis, step in self._cuts(target.shape, _BOX // target.itemsize):
+        most = _BOX if target.itemsize > 1 else _BYTES_BOX
+        if target.nbytes > most:
+            for axis, step in self._cuts(target.shape, most // target.itemsize):
                 if step < target.shape[axis]:
                     for at in range(low[axis] - low[axis] % step, high[axis], step):
                         begin, end = max(at, low[axis]), min(at + step, high[axis])
@@ -410,7 +416,8 @@ class DeviceOrder:
 
     def _cuts(self, shape: Shape, most: int) -> Iterator[tuple[int, int]]:
         """Yields (axis, length) by which a box is to be cut, the most important first."""
-        runs = _RUN if math.prod(shape[self.lane + 1 :]) == 1 else 1
+        inner = math.prod(shape[self.lane + 1 :])
+        runs = _RUN if inner == 1 else _SHORT_RUN if inner < _SHORT_RUN else 1
         yield self.lane, self.block * max(1, runs // self.block)
         for axis, length in enumerate(shape):
             if axis != self.lane:
@@ -441,12 +448,38 @@ class DeviceOrder:
             offset = base + (begin // block) * self.strides[lane] + (begin % block) * self.inner
             into = into.reshape(shape)
             dtype = buffer.dtype
-            if blocks > 1 and self.inner == 1 and math.prod(shape[lane + 2 :]) == 1:  # whole blocks stay whole
+            alone = blocks > 1 and math.prod(shape[lane + 2 :]) == 1 and into.strides[lane + 1] == size
+            if alone and self.inner == 1:  # whole blocks stay whole
                 dtype, shape, strides = np.dtype((np.void, block * size)), shape[: lane + 1], strides[: lane + 1]
                 into = into.reshape(*shape, block).view(dtype)[..., 0]
+            steps = tuple(each * size for each in strides)
+            axis = lane + (blocks > 1)
+            if size == self.inner == 1 and dtype == buffer.dtype and shape[axis] % 4 == 0:
+                wide, steps = (shape[axis] // 4, *shape[axis + 1 :]), (*steps[:axis], 4, *steps[axis + 1 :])
+                _spread(np.ndarray((*shape[:axis], *wide), np.uint32, buffer.data, offset, steps), into, axis)
+                continue
             # Whatever the numbers say, numpy refuses a view that leaves the buffer.
-            view: Array = np.ndarray(shape, dtype, buffer.data, offset * size, tuple(each * size for each in strides))
+            view: Array = np.ndarray(shape, dtype, buffer.data, offset * size, steps)
             np.copyto(into, view)
+
+
+def _spread(wide: Array, target: Array, axis: int) -> None:
+    """Copies bytes, four of which are an element of ``wide`` along an axis.
+
+    A strided copy costs the same for an element of any width, and narrowing neighbours costs little: numpy does many at
+    once. So four bytes at a time are brought into order, then parted, twice.
+    """
+    room, again = (np.empty(wide.nbytes + 2, np.uint8) for _ in range(2))
+    ordered: Array = room[:-2].view(np.uint32).reshape(wide.shape)
+    np.copyto(ordered, wide)
+    shape = (*wide.shape[:axis], 2 * wide.shape[axis], *wide.shape[axis + 1 :])
+    halves: Array = again[:-2].view(np.uint16).reshape(shape)
+    # What begins in the middle of an element has the upper half of that as its lower half.
+    for number, into, source in ((0, halves, room), (1, halves, room), (0, target, again), (1, target, again)):
+        dtype = np.uint32 if source is room else np.uint16
+        each = wide.shape if source is room else shape
+        part = np.ndarray(each, dtype, source.data, number * np.dtype(dtype).itemsize // 2)
+        np.copyto(into[(slice(None),) * axis + (slice(number, None, 2),)], part, casting="unsafe")
 
 
 def _within_blocks(first: int, last: int, block: int) -> Iterator[tuple[int, int]]:

@@ -25,6 +25,7 @@ from typing import Any, Final, Protocol, cast, runtime_checkable
 import ml_dtypes
 import numpy as np
 
+from tui_debugger import opener
 from tui_debugger.arrays import Array, Int64, UInt8
 from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.model import ReadSpec, TensorMeta
@@ -446,8 +447,8 @@ class TensorFile:
 
     def close(self) -> None:
         """Closes the file; arrays that were handed out stay valid."""
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
+        if self._descriptor != -1:
+            opener.close(self._descriptor)
             self._descriptor = -1
 
     def read(self, start: int, count: int, buffer: UInt8 | None = None) -> Array:

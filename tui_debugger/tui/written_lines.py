@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from rich.cells import cell_len
 from rich.color import ColorSystem
 from rich.console import Console
+from rich.segment import Segment
 from rich.style import Style
 from textual._compositor import ChopsUpdate, CompositorUpdate, LayoutUpdate
 from textual.strip import Strip
@@ -22,6 +23,8 @@ from tui_debugger.tui.widgets.text import changed_cells, same_blank
 
 _GAP: Final = 6
 """Cells that are as they were and yet written, because going over them costs as much."""
+Line = Sequence[Segment]
+"""A line of the screen, or a part of one."""
 Span = tuple[int, int]
 """The first cell of a part of a line, and the one after the last."""
 
@@ -31,7 +34,8 @@ class WrittenLines:
 
     def __init__(self) -> None:
         """Nobody knows what stands there."""
-        self._lines: list[Strip] = []
+        self._lines: list[Line] = []
+        self._width = 0
 
     def forget(self) -> None:
         """Something else may have been written: all of the next whole screen is written again."""
@@ -50,30 +54,31 @@ class WrittenLines:
         return pen.written()
 
     def _write_screen(self, update: LayoutUpdate, pen: Pen) -> None:
-        lines = [Strip.join(line) for line in update.strips]
-        sizes = [len(each) and (len(each), each[0].cell_length) for each in (lines, self._lines)]
-        if sizes[0] != sizes[1] or update.region.offset.x | update.region.offset.y:
-            self._lines = lines
+        region = update.region
+        lines: list[Line] = [[segment for strip in line for segment in strip] for line in update.strips]
+        known = len(lines) == len(self._lines) and region.width == self._width
+        old, self._lines, self._width = self._lines, lines, region.width
+        if not known or region.offset.x | region.offset.y:
             for y, line in enumerate(lines):
-                pen.write(update.region.x, update.region.y + y, line)
+                pen.write(region.x, region.y + y, line)
             return
-        for y, line in enumerate(lines):
-            for first, last in differences(self._lines[y], line):
-                pen.write(first, y, line.crop(first, last))
-        self._lines = lines
+        for y, (before, line) in enumerate(zip(old, lines, strict=True)):
+            for first, last in differences(before, line):
+                pen.write(first, y, divided(line, first, last)[1])
 
     def _write_parts(self, update: ChopsUpdate, pen: Pen) -> None:
         for y, start, stop in update.spans:
-            for end, (x, whole) in zip(update.chop_ends[y], update.chops[y].items(), strict=False):
-                if whole is None or x > stop or end <= start:  # what Textual itself would not write
+            for end, (x, strip) in zip(update.chop_ends[y], update.chops[y].items(), strict=False):
+                if strip is None or x > stop or end <= start:  # what Textual itself would not write
                     continue
                 upto = min(end, stop)
-                part, line = whole.crop(0, upto - x), self._lines[y]
-                spans = differences(line.crop(x, upto), part)
+                left, before, right = divided(self._lines[y], x, upto)
+                now = list(strip) if upto == end else divided(list(strip), 0, upto - x)[1]
+                spans = differences(before, now)
                 for first, last in spans:
-                    pen.write(x + first, y, part.crop(first, last))
+                    pen.write(x + first, y, divided(now, first, last)[1])
                 if spans:
-                    self._lines[y] = Strip.join([line.crop(0, x), part, line.crop(upto)])
+                    self._lines[y] = [*left, *now, *right]
 
 
 class ScreenDifference(CompositorUpdate):
@@ -91,12 +96,37 @@ class ScreenDifference(CompositorUpdate):
 # -- what differs ----------------------------------------------------------------------------------
 
 
-def differences(old: Strip, new: Strip) -> list[Span]:
+def divided(line: Line, first: int, last: int) -> tuple[list[Segment], list[Segment], list[Segment]]:
+    """Returns what stands before, in, and after some cells of a line."""
+    left: list[Segment] = []
+    middle: list[Segment] = []
+    right: list[Segment] = []
+    place = 0
+    for segment in line:
+        end = place + cell_len(segment.text)
+        if end <= first:
+            left.append(segment)
+        elif place >= last:
+            right.append(segment)
+        else:
+            inside = segment
+            if place < first:
+                before, inside = segment.split_cells(first - place)
+                left.append(before)
+            if end > last:
+                inside, after = inside.split_cells(last - max(place, first))
+                right.append(after)
+            middle.append(inside)
+        place = end
+    return left, middle, right
+
+
+def differences(old: Line, new: Line) -> list[Span]:
     """Returns the parts of a line that have to be written, from left to right."""
-    if old is new or old == new:
+    if old == new:
         return []
-    if old.cell_length != new.cell_length or not (_is_narrow(old) and _is_narrow(new)):
-        first, last = changed_cells(old, new)
+    if not (_is_narrow(old) and _is_narrow(new)):
+        first, last = changed_cells(Strip(old), Strip(new))
         return [(first, last)] if first < last else []
     spans: list[Span] = []
     for first, last in _changed_pieces(old, new):
@@ -107,23 +137,27 @@ def differences(old: Strip, new: Strip) -> list[Span]:
     return spans
 
 
-def _is_narrow(line: Strip) -> bool:
+def _is_narrow(line: Line) -> bool:
     """Tells whether each character takes one cell."""
     return all(text.isascii() or cell_len(text) == len(text) for text, _, _ in line)
 
 
-def _changed_pieces(old: Strip, new: Strip) -> Iterator[Span]:
-    """Yields what differs, a piece of one style each time, in two lines of as many cells, all of them narrow."""
+def _changed_pieces(old: Line, new: Line) -> Iterator[Span]:
+    """Yields what differs, a piece of one style each time, in two lines of narrow characters."""
     before, was, place = "", _PLAIN, 0
     olds = iter(old)
     for whole, style, _ in new:
         text, now = whole, style or _PLAIN
         while text:
             while not before:
-                before, other, _ = next(olds)
-                was = other or _PLAIN
+                found = next(olds, None)
+                if found is None:  # nobody knows what stands there
+                    yield place, place + len(text)
+                    place, text = place + len(text), ""
+                    break
+                before, was = found.text, found.style or _PLAIN
             size = min(len(text), len(before))
-            span = _changed_piece(before[:size], was, text[:size], now)
+            span = _changed_piece(before[:size], was, text[:size], now) if size else None
             if span is not None:
                 yield place + span[0], place + span[1]
             place += size
@@ -211,13 +245,14 @@ class Pen:
         self._written: list[str] = []
         self._row = -1
 
-    def write(self, x: int, y: int, line: Strip) -> None:
+    def write(self, x: int, y: int, line: Line) -> None:
         """Writes a piece of a line."""
         # Where this line is written already, only the column is told: whole, because of what terminals think wide.
         self._written.append(f"\x1b[{x + 1}G" if y == self._row else f"\x1b[{y + 1};{x + 1}H")
         self._row = y
-        for text, style in _pieces(line):
-            self._write_piece(text, style)
+        for text, style, control in line:
+            if text and not control:
+                self._write_piece(text, style or _PLAIN)
 
     def _write_piece(self, text: str, style: Style) -> None:
         look = _look_of(style, self._system)
@@ -242,7 +277,3 @@ class Pen:
 
 _SEEN_ON_BLANKS: Final = frozenset({4, 7, 9, 21, 51, 52, 53})
 """Attributes that show where there is no character: lines, and colours in reverse."""
-
-
-def _pieces(line: Strip) -> Sequence[tuple[str, Style]]:
-    return [(text, style or _PLAIN) for text, style, control in line if text and not control]

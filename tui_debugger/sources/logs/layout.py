@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from tui_debugger import opener
 from tui_debugger.errors import NotADumpError
 from tui_debugger.opener import open_regular
 from tui_debugger.sources import directories
@@ -129,7 +130,7 @@ def _debug_mode_logs(directory: str) -> list[str]:
 def _is_debug_mode(path: str) -> bool:
     try:
         descriptor, _ = open_regular(path)
-        with os.fdopen(descriptor, "rb") as file:
+        with opener.stream(descriptor) as file:
             return _DEBUG_MODE.match(file.read(_HEAD_BYTES)) is not None
     except (OSError, ValueError):
         return False

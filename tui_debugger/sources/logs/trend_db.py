@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 from urllib.parse import quote
 
+from tui_debugger import opener
 from tui_debugger.graph.table import PARAMETER
 from tui_debugger.model import Side
 from tui_debugger.opener import open_regular
@@ -142,8 +143,10 @@ def _opened(path: str) -> Iterator[sqlite3.Connection]:
     Raises:
         OSError, ValueError: it cannot be read.
     """
+    if opener.is_mounted(path):
+        raise ValueError("a database cannot be read in a tar or at a URL: unpack or copy it")
     descriptor, _ = open_regular(path)
-    os.close(descriptor)
+    opener.close(descriptor)
     try:
         database = sqlite3.connect(f"file:{quote(os.path.abspath(path))}?mode=ro&immutable=1", uri=True)  # noqa: PTH100 - text
         try:

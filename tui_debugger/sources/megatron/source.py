@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from tui_debugger import opener
 from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.model import ProgressFn, Side, UnreadablePart
 from tui_debugger.notes import NO_NOTES, RunNotes
@@ -66,7 +67,7 @@ class MegatronSource(TorchDumpSource):
         weighted: dict[_Rank, set[int]] = {}
         for kind in KINDS:
             path = os.fspath(self._root / kind)
-            if not os.path.lexists(path):
+            if not opener.lexists(path):
                 continue
             for name in layout.names(path):
                 match = ITERATION.fullmatch(name)
@@ -130,7 +131,7 @@ class MegatronSource(TorchDumpSource):
 
     def _read_tokens(self, layout: Layout) -> None:
         path = os.fspath(self._root / TOKENS)
-        if not os.path.lexists(path):
+        if not opener.lexists(path):
             return
         found: dict[int, RunNotes] = {}
         for name in layout.names(path):

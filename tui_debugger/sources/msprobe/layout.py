@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from tui_debugger import opener
 from tui_debugger.sources.directories import Layout, NamesReader, directories_in
 from tui_debugger.sources.registry import Edges, Has, Order, Shows
 
@@ -99,7 +100,7 @@ def _is_named(directory: str) -> bool:
 
 
 def _exists(directory: str, name: str) -> bool:
-    return os.path.lexists(f"{directory}/{name}")
+    return opener.lexists(f"{directory}/{name}")
 
 
 def _number(pattern: re.Pattern[str], name: str) -> int | None:

@@ -19,6 +19,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from tui_debugger import opener
 from tui_debugger.arrays import Int32, Int64
 from tui_debugger.graph.build import MAX_SLOTS
 from tui_debugger.graph.categories import BACKWARD
@@ -315,7 +316,7 @@ class MsprobeSource(GraphlessSource[str, _RankNodes]):
                     descriptor, _ = open_regular(f"{path}/{name}")
                 except (OSError, ValueError):
                     continue
-                with os.fdopen(descriptor, "rb") as file:
+                with opener.stream(descriptor) as file:
                     found = _HEAD.findall(file.read(_HEAD_BYTES).partition(b'"data"')[0])
                 return {key.decode(): value.decode() for key, value in found}
         return {}
@@ -353,7 +354,7 @@ class MsprobeSource(GraphlessSource[str, _RankNodes]):
         if not len(calls) and not parts:
             parts.append(UnreadablePart(where, "no tensor in it", rank, step))
         data = f"{directory}/{TENSORS}"
-        if calls.has_file.any() and not os.path.lexists(data):
+        if calls.has_file.any() and not opener.lexists(data):
             calls.has_file[:] = False
             self._found_notices[f"no {TENSORS}: of tensors there are only the statistics of {CALLS}"] = None
         self._tell(calls)

@@ -15,6 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from tui_debugger import opener
 from tui_debugger.opener import why_not
 from tui_debugger.sources import directories
 from tui_debugger.sources.directories import MOST_ENTRIES, directories_in, find_dump, is_directory, names_in, root_of
@@ -205,7 +206,7 @@ class _Reader:
 
     def _visit(self, path: str, place: _Place, *, numbers: bool) -> None:
         """Takes in one directory; in one with ``numbers`` a bare number is a step, unless others are named."""
-        if os.path.exists(f"{path}/{INDEX}") and any(name.endswith(PART) for name in names_in(path)):  # noqa: PTH110
+        if opener.exists(f"{path}/{INDEX}") and any(name.endswith(PART) for name in names_in(path)):
             self._loose.append((place, Unit(path, place.scope, directory=True)))
             return
         entries = self._entries(path, place)
@@ -249,14 +250,14 @@ class _Reader:
 
     def _entries(self, path: str, place: _Place) -> list[os.DirEntry[str]]:
         try:
-            status = os.stat(path)  # noqa: PTH116 - text all the way, for many
+            status = opener.stat(path)
             if (status.st_dev, status.st_ino) in self._visited:
                 return []  # a link led here before
             self._visited.add((status.st_dev, status.st_ino))
             if place.depth > _LEVELS_DEEP:
                 self._layout.miss(path, f"more than {_LEVELS_DEEP} directories below each other", place.rank)
                 return []
-            with os.scandir(path) as entries:
+            with opener.scandir(path) as entries:
                 found = [entry for entry in entries if not entry.name.startswith((".", "__"))]
         except OSError as error:
             self._layout.miss(path, why_not(path, error), place.rank)
@@ -388,7 +389,7 @@ def _array_paths(directory: Path | str) -> Iterator[str]:
             continue
         seen.add(real)
         try:
-            with os.scandir(path) as entries:
+            with opener.scandir(path) as entries:
                 for entry in islice(entries, budget):
                     budget -= 1
                     if is_array(entry.name) or entry.name == CONVERTED:

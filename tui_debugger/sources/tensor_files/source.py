@@ -20,6 +20,7 @@ from typing import Final
 
 import numpy as np
 
+from tui_debugger import opener
 from tui_debugger.arrays import Int32
 from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.graph.build import FileNode, append_nodes
@@ -393,11 +394,11 @@ class _Lister:
     def _directory(self, path: str, scope: tuple[str, ...]) -> None:
         self._state.append(path)
         try:
-            status = os.stat(path)  # noqa: PTH116 - text all the way, for many
+            status = opener.stat(path)
             if (status.st_dev, status.st_ino) in self._visited:
                 return  # a link led here before
             self._visited.add((status.st_dev, status.st_ino))
-            with os.scandir(path) as entries:
+            with opener.scandir(path) as entries:
                 found = sorted(entries, key=lambda entry: natural(entry.name))
         except OSError as error:
             self._miss(path, why_not(path, error))
@@ -428,7 +429,7 @@ class _Lister:
                 self._directory(entry.path, (*scope, entry.name))
             elif entry.name.endswith(_UNREAD) and not is_beside(entry.name):
                 self._miss(entry.path, "a file that cannot be read yet")
-            elif entry.is_symlink() and not os.path.exists(entry.path):  # noqa: PTH110 - never raises
+            elif entry.is_symlink() and not opener.exists(entry.path):
                 self._miss(entry.path, why_not(entry.path))
 
     def _named(self, entry: os.DirEntry[str], says: NamedFile | None) -> None:
@@ -470,11 +471,11 @@ class _Lister:
             self._progress(Progress(self._done, 0, f"listing step {self._step}"))
         folder, name = os.path.split(path)
         if name.endswith(PART):
-            if not os.path.exists(f"{folder}/{INDEX}"):  # noqa: PTH110 - never raises
+            if not opener.exists(f"{folder}/{INDEX}"):
                 self._miss(path, "a part of a checkpoint whose index .metadata is missing")
             return
         if is_shard(name):
-            whole = os.path.basename(folder) == "sharded" and os.path.exists(f"{folder}/../{ORDER}")  # noqa: PTH110,PTH119
+            whole = os.path.basename(folder) == "sharded" and opener.exists(f"{folder}/../{ORDER}")  # noqa: PTH119
             if whole or folder in self._sharded:
                 return  # the same tensors as those beside it, or as those that were listed with the first shard
             self._sharded.add(folder)

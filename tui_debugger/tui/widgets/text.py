@@ -206,6 +206,8 @@ def changed_until(old: Strip | None, new: Strip) -> int:
 
     From the left, because Textual draws a part of a widget's line from its first cell on.
     """
+    if old is new:
+        return 0
     width = new.cell_length
     if old is None or old.cell_length != width:
         return width
