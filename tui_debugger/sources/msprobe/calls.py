@@ -199,7 +199,7 @@ def read_calls(directory: str) -> StepCalls:
     """
     step = StepCalls()
     construct: dict[str, Any] = {}
-    if os.path.lexists(f"{directory}/{CALLS}"):
+    if opener.lexists(f"{directory}/{CALLS}"):
         # The small files first: what was parsed of stacks is gone before the calls need memory.
         _read_stacks(_beside(directory, "stack.json", step), step)
         construct = _beside(directory, "construct.json", step)
