@@ -37,7 +37,14 @@ from tui_debugger.sources.graphless import (
     state_of_files,
 )
 from tui_debugger.sources.msprobe.arguments import StepArguments
-from tui_debugger.sources.msprobe.calls import SAVED_TYPE, SCALAR, BadCallsError, NodeInfo, StepCalls, read_calls
+from tui_debugger.sources.msprobe.calls import (
+    SAVED_TYPE,
+    SCALAR,
+    BadCallsError,
+    StepCalls,
+    no_garbage_collection,
+    read_calls,
+)
 from tui_debugger.sources.msprobe.edges import differ, infer_edges, infer_producers, written_in
 from tui_debugger.sources.msprobe.layout import CALLS, READER, SAVED, TENSORS, read_layout
 from tui_debugger.sources.registry import Has, Shows
@@ -183,7 +190,16 @@ class _RankNodes(InferredNodes):
         """Appends the nodes that are new; returns the row of each node of a step."""
         before = len(self.names)
         stacks = [self.stack(frames) for frames in step.stacks]
-        rows = np.array([self._row(step, info, stacks) for info in step.nodes], np.int32)
+        new = [info for info in step.nodes if info.name not in self.rows]
+        numbers = (step.stack_of.get(info.call, -1) for info in new)
+        self.extend(
+            [info.name for info in new],
+            [info.path for info in new],
+            (info.type for info in new),
+            (stacks[number] if number >= 0 else -1 for number in numbers),
+        )
+        self._group_ranks |= {self.rows[info.name]: info.ranks for info in new if info.ranks}
+        rows = np.array([self.rows[info.name] for info in step.nodes], np.int32)
         fresh = bool((rows >= before).any())
         if fresh:
             self.place(rows.tolist(), before)
@@ -191,15 +207,6 @@ class _RankNodes(InferredNodes):
         if self._correct(step, rows, before) or fresh:
             self.build(self._outputs, self._flags, self._counts, self._in_node, self._in_slot, self._group_ranks)
         return rows
-
-    def _row(self, step: StepCalls, info: NodeInfo, stacks: Sequence[int]) -> int:
-        row = self.rows.get(info.name, -1)
-        if row < 0:
-            stack = step.stack_of.get(info.call, -1)
-            row = self.append(info.name, info.path, info.type, stacks[stack] if stack >= 0 else -1)
-            if info.ranks:
-                self._group_ranks[row] = info.ranks
-        return row
 
     def _scalar(self, text: str) -> int:
         return self.constant(text, f"scalar {text}" if text != SCALAR else "scalar")
@@ -351,6 +358,10 @@ class MsprobeSource(GraphlessSource[str, _RankNodes]):
             yield "level debug: tensors that the program saved by name; there are no edges"
 
     def _read(self, rank: int, step: int, nodes: _RankNodes, progress: ProgressFn) -> ListedStep:  # noqa: ARG002 - one file
+        with no_garbage_collection():
+            return self._read_calls(rank, step, nodes)
+
+    def _read_calls(self, rank: int, step: int, nodes: _RankNodes) -> ListedStep:
         directory = self._layout.units[rank][step]
         names = (CALLS, SAVED, "construct.json", "stack.json")
         state = state_of_files(f"{directory}/{name}" for name in names)
