@@ -53,6 +53,8 @@ MAX_HEADER: Final = 1 << 16
 """Longest header accepted. Real ones have 118 bytes; a parser should not be fed megabytes."""
 FIRST_READ: Final = 1 << 15
 """One read of this size brings the header and, for most tensors of a run, all values."""
+FETCHED: Final = 1 << 18
+"""Bytes that are fetched over a network at once although only some of them are wanted."""
 WHOLE_FILE: Final = 1 << 24
 """Files up to this size are read by ``open_array``; longer ones are mapped."""
 _HEADER_KEYS: Final = {"descr", "fortran_order", "shape"}
@@ -182,6 +184,34 @@ class StoredValues:
             mapped, start = self._bytes.mapped()
             flat = np.frombuffer(mapped, layout.dtype, layout.count, start + layout.offset)
         return flat.reshape(layout.shape, order="F" if layout.fortran else "C")
+
+    def fetched(self, entries: Sequence[int | range]) -> Array:
+        """Returns a part as ``WindowReader.window`` does, and reads hardly more: for files that come over a network."""
+        ranges = [entry if isinstance(entry, range) else range(entry, entry + 1) for entry in entries]
+        kept = tuple(len(entry) for entry in entries if isinstance(entry, range))
+        if 2 * math.prod(map(len, ranges)) >= self.layout.count:
+            return part_of(self.array(), entries)
+        if self.layout.fortran:
+            backwards: Array = self._gathered(ranges[::-1], self.layout.shape[::-1], 0).transpose()
+            return backwards.reshape(kept)
+        return self._gathered(ranges, self.layout.shape, 0).reshape(kept)
+
+    def _gathered(self, entries: Sequence[range], shape: tuple[int, ...], first: int) -> Array:
+        """Returns a part of what begins at an element; in stretches where far more lies between than is wanted."""
+        if not entries:
+            one = np.empty(1, self.layout.dtype)
+            self.read_into(first, one)
+            return one.reshape(())
+        along, inner = entries[0], math.prod(shape[1:])
+        if not all(map(len, entries)):
+            return np.empty([len(entry) for entry in entries], self.layout.dtype)
+        low, count = min(along), max(along) - min(along) + 1
+        if count * inner * self.layout.dtype.itemsize > FETCHED and (len(entries) > 1 or count > 2 * len(along)):
+            return np.stack([self._gathered(entries[1:], shape[1:], first + at * inner) for at in along])
+        flat = np.empty(count * inner, self.layout.dtype)
+        self.read_into(first + low * inner, flat)
+        here = range(along.start - low, along.stop - low, along.step)
+        return part_of(flat.reshape(count, *shape[1:]), (here, *entries[1:]))
 
     def close(self) -> None:
         """Nothing is kept."""
@@ -321,9 +351,12 @@ class TensorFile:
     def window(self, entries: Sequence[int | range]) -> Array:
         """Returns a part, read-only: an index or a range for each dimension; no more is read where that is cheaper."""
         values = self._values
-        if not isinstance(values, WindowReader):
+        if isinstance(values, StoredValues) and opener.waits(self._descriptor):
+            part = values.fetched(entries)
+        elif isinstance(values, WindowReader):
+            part = values.window(entries)
+        else:
             return part_of(self.array(), entries)
-        part = values.window(entries)
         part.flags.writeable = False
         return part
 
