@@ -229,8 +229,8 @@ def find_run(path: Path) -> None:
 def open_source(path: Path, store: DiskCache | None = None) -> Source:
     """Opens the run at a path: the dump directory, up to two levels above it, or anything inside it.
 
-    Looks at a few directories only; nothing is listed or read before it is asked for. Another dump beside the one that
-    is opened is named in a notice.
+    Looks at a few directories only; nothing is listed or read before it is asked for. What else lies there is a
+    question for later: see ``dumps_beside``.
 
     Args:
         path: where to look; a tar is read where it lies.
@@ -242,9 +242,9 @@ def open_source(path: Path, store: DiskCache | None = None) -> Source:
     """
     path = reached(path, anew=True)
     chosen, problems = _find(path)
-    source = _opened(chosen, path, store, (*problems, *_others(chosen, path)))
+    source = _opened(chosen, path, store, problems)
     with suppress(TypeError):  # a source of another package that cannot be a key
-        _OPENED[source] = shows_of(chosen.reader)
+        _OPENED[source] = _Opened(chosen, path)
     return source
 
 
@@ -263,16 +263,33 @@ def _opened(chosen: _Choice, path: Path, store: DiskCache | None, notices: Seque
         ) from error
 
 
-_OPENED: Final[WeakKeyDictionary[object, Shows]] = WeakKeyDictionary()
-"""What the layouts of open sources show."""
+def dumps_beside(source: Source) -> tuple[str, ...]:
+    """Returns what to say of dumps beside the one that is open; asks every reader of this package, so it takes time."""
+    opened = _OPENED.get(source)
+    if opened is None:
+        return ()
+    chosen, path = opened.chosen, opened.path
+    root, given = os.path.realpath(chosen.found.root), os.path.realpath(path)
+    if given != root and _is_within(given, root):
+        return ()  # inside it: nothing there is another dump, and a step may have very many names
+    search = _Search()
+    for text in READERS:
+        search.ask(own_reader(text), path)
+    return _beside(chosen, search.choices)
 
 
 def limits(source: Source) -> tuple[str, ...]:
     """Returns what a verdict on an open dump cannot tell; nothing of what no reader opened, such as a training."""
     from tui_debugger.sources.base import Capability  # needs NumPy, as every source does
 
-    shows = source.shows if isinstance(source, DescribedSource) else _OPENED.get(source)
-    return () if shows is None else limits_of(shows, graph=Capability.GRAPH in source.capabilities)
+    opened = _OPENED.get(source)
+    if isinstance(source, DescribedSource):
+        shows = source.shows
+    elif opened is not None:
+        shows = shows_of(opened.chosen.reader)
+    else:
+        return ()
+    return limits_of(shows, graph=Capability.GRAPH in source.capabilities)
 
 
 def shows_of(reader: Reader) -> Shows:
@@ -427,6 +444,18 @@ class _Choice:
     foreign: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """Who opened a source, and the path that was given."""
+
+    chosen: _Choice
+    path: Path
+
+
+_OPENED: Final[WeakKeyDictionary[object, _Opened]] = WeakKeyDictionary()
+"""By open source."""
+
+
 @dataclass(slots=True)
 class _Search:
     """The answers of readers about a path.
@@ -482,17 +511,6 @@ def _asked(path: Path, *, every: bool = False) -> _Search:
     if every or not search.sure:
         _ask_others(search, path)
     return search
-
-
-def _others(chosen: _Choice, path: Path) -> tuple[str, ...]:
-    """Returns what to say of dumps beside the one that is opened; readers of other packages are not asked."""
-    root, given = os.path.realpath(chosen.found.root), os.path.realpath(path)
-    if given != root and given.startswith(root.rstrip("/") + "/"):
-        return ()  # inside it: nothing there is another dump, and a step may have very many names
-    search = _Search()
-    for text in READERS:
-        search.ask(own_reader(text), path)
-    return _beside(chosen, search.choices)
 
 
 def _beside(chosen: _Choice, choices: Sequence[_Choice]) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from tui_debugger.arrays import Array
 from tui_debugger.errors import CancelledError, UnreadableTensorError
 from tui_debugger.model import Progress, ProgressFn, ReadSpec, no_progress
 from tui_debugger.stats.dtypes import DType
-from tui_debugger.stats.npy import open_array
+from tui_debugger.stats.npy import open_lazily
 from tui_debugger.stats.side_by_side import Identity, identity
 from tui_debugger.stats.workers import OwnExecutor, Workers
 
@@ -211,7 +211,7 @@ class _File:
         return cls(spec, array.dtype, array.shape, identity(spec.path))
 
     def read(self) -> Array:
-        array = open_array(self.spec)
+        array = open_lazily(self.spec)
         if self.state is None or self != _File.of(self.spec, array):
             raise UnreadableTensorError("was written over meanwhile", where=self.spec.path)
         return array

@@ -20,6 +20,7 @@ from tui_debugger.graph.table import PARAMETER
 from tui_debugger.model import Side
 from tui_debugger.opener import open_regular
 from tui_debugger.sources.logs.entries import (
+    NO_TRACE,
     Entry,
     Hashes,
     LoggedStep,
@@ -257,10 +258,16 @@ def _infer(operations: Sequence[Operation]) -> None:
         for entry in operation.tensors:
             if entry.side is Side.INPUT and entry.slot < len(inputs) and entry.round < 2 and entry.others:
                 found = made.find(tuple(entry.others.items()))
-                if found[0] >= 0 and any(entry.others.values()):
+                if not any(entry.others.values()):
+                    inputs[entry.slot] = NO_TRACE
+                elif found[0] >= 0:
                     inputs[entry.slot] = found
                     operation.inferred += 1
-        modules = {made.find(tuple(entry.others.items())) for entry in operation.tensors if entry.side is Side.OUTPUT}
+        modules = {
+            made.find(tuple(entry.others.items()))
+            for entry in operation.tensors
+            if entry.side is Side.OUTPUT and any(entry.others.values())
+        }
         for source in sorted(modules - {(-1, 0)}):  # a module puts out what the last call inside it did
             inputs.append(source)
             operation.inferred += 1

@@ -141,12 +141,11 @@ class TensorsPane(Pane):
             words.append("Enter fetches the values")
         elif row.recorded:
             words.append("recorded in statistic.csv, no values")
-        words.append(row.error)
+        words += [row.remark, row.error]
         self.set_detail(" · ".join(word for word in words if word))
 
-    def on_virtual_table_row_highlighted(self, event: VirtualTable.RowHighlighted) -> None:
+    def row_highlighted(self, row: int) -> None:  # noqa: ARG002 - see ``current``
         """Shows where an input comes from."""
-        event.stop()
         self._detail()
 
     def on_virtual_table_row_selected(self, event: VirtualTable.RowSelected) -> None:
@@ -161,6 +160,8 @@ def _source(row: TensorRow) -> ScopedName:
     text = Text(no_wrap=True)
     if row.uncertain:
         text.append("? ", theme.DOUBT)
+    if row.remark:
+        text.append("! ", theme.DOUBT)
     if row.recorded and not row.remote:
         text.append("statistic.csv ", theme.DIM)
     scope, _, name = row.origin_text.rpartition("/")

@@ -253,7 +253,7 @@ complete -c tdbg -n '_shtab_tdbg_using show' -l executor -x -d 'measure on the d
 complete -c tdbg -n '_shtab_tdbg_using show; and test $_shtab_tdbg_npos -eq 0' -ka "(__fish_complete_directories)" -d 'where the dump is'
 complete -c tdbg -n '_shtab_tdbg_using; and test $_shtab_tdbg_npos -eq 0' -a diff -d 'compare a tensor with another one'
 complete -c tdbg -n '_shtab_tdbg_using diff' -s h -l help -d 'show this help message and exit'
-complete -c tdbg -n '_shtab_tdbg_using diff' -l with -x -d 'step=N, rank=N, tensor=NODE[:slot], a .npy file, or the directory of another run (may be repeated: what is not named stays as it is; default: the previous step)'
+complete -c tdbg -n '_shtab_tdbg_using diff' -l with -x -d 'step=N, rank=N, tensor=NODE[:slot], a file of tensors (FILE[:NAME]), or the directory of another run (may be repeated: what is not named stays as it is; default: the previous step)'
 complete -c tdbg -n '_shtab_tdbg_using diff' -l rtol -x -d 'relative tolerance'
 complete -c tdbg -n '_shtab_tdbg_using diff' -l atol -x -d 'absolute tolerance'
 complete -c tdbg -n '_shtab_tdbg_using diff' -l tolerance -x -d '0 to 100: percent of the greatest difference up to which elements count as equal'
