@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -186,6 +187,30 @@ def test_a_directory_that_cannot_be_listed_is_a_doubt(
     answer = run(capsys, "check", arrays, "--no-cache")
     assert answer.code == 2
     assert why in answer.out + answer.err
+
+
+@pytest.mark.parametrize(("layout", "every"), [("npy", 3), ("safetensors", 1), ("mindspore", 13)])
+def test_whatever_fails_it_is_not_clean(
+    web: WebServer,
+    dumps: Dumps,
+    *,
+    capsys: Capsys,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+    layout: str,
+    every: int,
+) -> None:
+    """Each file and directory that a clean check asks for, by itself; all of them in a thorough run."""
+    shutil.copytree(local(layout, web.folder.parent / "local", dumps), web.folder / "dump")
+    line = ("check", f"{web.url}/dump", "--no-cache", "--watch", "TO")
+    assert run(capsys, *line).code == 0
+    asked = sorted({path for _, path in web.requests if (web.folder / path[1:]).exists() and "/dump/" in path})
+    asked = [path for path in asked if ".dump_metadata" not in path]  # about the run, not looked at for TO
+    assert len(asked) > 5
+    for path in asked[:: 1 if request.config.getoption("--thorough") else every]:
+        monkeypatch.setattr(remote, "BLOCKS", remote.Blocks(remote.KEPT))
+        web.statuses = {f"^{re.escape(path)}$": 500}
+        assert run(capsys, *line).code == 2, path
 
 
 def test_a_directory_above_that_is_closed_does_not_matter(web: WebServer, arrays: str, capsys: Capsys) -> None:
