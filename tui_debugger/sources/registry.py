@@ -249,7 +249,7 @@ def open_source(path: Path, store: DiskCache | None = None) -> Source:
         NotADumpError: nothing recognisable, several runs, or a layout that cannot be read.
         TdbgError: the reader of another package failed.
     """
-    path = reached(path)
+    path = reached(path, anew=True)
     chosen, problems = _find(path)
     source = _opened(chosen, path, store, problems)
     with suppress(TypeError):  # a source of another package that cannot be a key
