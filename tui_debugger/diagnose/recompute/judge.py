@@ -232,12 +232,12 @@ def _not_finite(
     """Which elements agree in that they are not finite, and of which only one side is finite.
 
     A number that is too large for the type is an infinity, or the largest one on devices that stop there. A number
-    that is nearly too large, or is made of larger ones, may be either.
+    that is nearly too large (by a factor of four), or is made of larger ones, may be either.
     """
     info: Any = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]  # as above
     largest = float(info.max)
     overflown = ~(np.abs(right) <= largest)
-    nearly = np.abs(right) + 4 * explained >= largest
+    nearly = np.abs(right) + explained >= largest / 4
     if peak >= _LARGEST_INSIDE:
         nearly = np.ones_like(nearly)
     bad = ~np.isfinite(seen)

@@ -49,7 +49,7 @@ def _peak(left: Float64, right: Float64) -> float:
         largest: list[float] = [
             float(np.max(np.abs(each), initial=0.0, where=np.isfinite(each))) for each in (left, right)
         ]
-        return largest[0] * largest[1] * max(left.shape[-1], 1)
+        return largest[0] * largest[1] * max(int(left.shape[-1]), 1)
 
 
 @module("linear", "Linear", "Dense", split="rows")

@@ -446,7 +446,14 @@ def _reduced(losses: Expected, reduction: str, weights: Float64 | None = None) -
     if reduction not in {"sum", "mean"}:
         raise CannotBindError(f"reduction not known: {reduction}")
     root = math.sqrt(float(np.sum(value * value))) + math.sqrt(float(np.sum(size * size)))
-    return Expected(np.asarray(np.sum(value) * share), np.asarray(np.nan_to_num(root * share)), value.size)
+    # Kernels that are made of others round what is reduced to the type of the output.
+    rounded = math.sqrt(float(np.sum(value * value))) + math.sqrt(float(np.sum(np.square(losses.narrow))))
+    return Expected(
+        np.asarray(np.sum(value) * share),
+        np.asarray(np.nan_to_num(root * share)),
+        value.size,
+        narrow=np.asarray(np.nan_to_num(rounded * share)),
+    )
 
 
 def _reduction(size_average: Any, reduce: Any, reduction: str) -> str:
@@ -470,10 +477,11 @@ def _negative_log(
         shares = doubles(target) * (1 - smoothing) + smoothing / classes
         value = -np.sum(shares * log * broad, axis=axis)
         off = np.sum(np.abs(shares * broad) * size, axis=axis)
-        found = _reduced(Expected(value, off), reduction if reduction != "mean" else "sum")
+        rounded = np.sqrt(np.sum((shares * broad * log) ** 2, axis=axis))
+        found = _reduced(Expected(value, off, narrow=rounded), reduction if reduction != "mean" else "sum")
         if reduction == "mean":
             count = max(value.size, 1)
-            found = Expected(found.value / count, found.size / count, found.terms)
+            found = Expected(found.value / count, found.size / count, found.terms, narrow=found.narrow / count)
         return found
     wanted = target.astype(np.int64)
     used = wanted != ignore_index
@@ -484,12 +492,18 @@ def _negative_log(
     weights = np.where(used, each[safe], 0.0)
     chosen = -np.squeeze(np.take_along_axis(log, at, axis), axis) * each[safe]
     off = np.squeeze(np.take_along_axis(size, at, axis), axis) * np.abs(each[safe])
+    rounded = np.abs(chosen)
     if smoothing:
         smooth = -np.sum(log * broad, axis=axis)
+        rounded = (
+            np.abs(chosen)
+            + np.sqrt(np.sum((log * broad) ** 2, axis=axis)) * smoothing / classes
+            + np.abs(smooth) * smoothing
+        )
         chosen = chosen * (1 - smoothing) + smooth * smoothing / classes
         off = off * (1 - smoothing) + np.sum(size * broad, axis=axis) * smoothing / classes
     value, off = np.where(used, chosen, 0.0), np.where(used, off, 0.0)
-    return _reduced(Expected(value, off), reduction, weights)
+    return _reduced(Expected(value, off, narrow=np.where(used, rounded, 0.0)), reduction, weights)
 
 
 @call("cross entropy", "cross_entropy")
