@@ -76,7 +76,9 @@ class Cases:
         yield Call("Functional.glu", fn.glu, (even,))
         yield Call("Torch.clamp", torch.clamp, (x, -0.5, 0.7))
         yield Call("Tensor.clamp", torch.clamp, (x,), {"min": 0.25})
-        yield Call("Functional.dropout", fn.dropout, (x, 0.3, True))
+        yield Call("Functional.relu", fn.relu, (x, False))
+        yield Call("Functional.hardtanh", fn.hardtanh, (x, -0.3, 0.4, False))
+        yield Call("Functional.dropout", fn.dropout, (x, 0.3, True, False))
         yield Call("Functional.dropout", fn.dropout, (x, 0.3, False))
 
     def two(self) -> Iterator[Call]:

@@ -28,13 +28,14 @@ def checked(calls: list[Call]) -> Checked:
         session = session_of(Path(directory))
         nodes = session.nodes(0)
         places = {nodes.names[row]: row for row in range(len(nodes))}
-        rows = [places[name] if name in places else places["a/b/Linear"] for name in names]
+        modules = {"Module.a.b.Linear": "a/b/Linear", "Module.net.Net": "net/Net"}
+        rows = [places[modules.get(name.partition(".forward")[0], name)] for name in names]
         found = {name: check_operator(session, 0, 0, row) for name, row in zip(names, rows, strict=True)}
         session.close()
         return found
 
 
-@examples(40)
+@examples(4)
 @given(
     seed=st.integers(0, 2**31),
     dtype=st.sampled_from(TYPES),
@@ -132,6 +133,39 @@ def test_dropout_may_leave_out_what_it_likes_and_nothing_else() -> None:
     assert isinstance(first, OperatorCheck)
     assert isinstance(second, OperatorCheck)
     assert (first.wrong, second.wrong) == (False, True)
+
+
+@pytest.mark.parametrize("name", ["Tensor.__iadd__", "Tensor.add_"])
+def test_a_call_that_wrote_over_its_input_is_checked_where_that_was_recorded_before(name: str) -> None:
+    x, y = torch.randn(4, 5), torch.randn(4, 5)
+    before = Call(name, torch.Tensor.__iadd__, (x, y))
+    written = x + y
+    after = Call(name, lambda x, _: x, (written.clone(), y))
+    first, second = checked([before, after]).values()
+    assert isinstance(first, OperatorCheck)
+    assert not first.wrong
+    assert second == NotChecked("written over in place: the input that was recorded is the output", "add")
+
+
+def test_what_was_not_recorded_is_said_and_not_guessed() -> None:
+    x = torch.randn(3, 4)
+    calls = [
+        Call("Functional.unheard_of", torch.neg, (x,)),
+        Call("Module.net.Net", torch.neg, (x,), module={}),
+        Call("Functional.rms_norm", lambda *args: args[0], (x, (4,))),
+        Call("Torch.rand_like", torch.rand_like, (x,)),
+        Call("Torch.sum", lambda x, **_: x, (x,), {"unheard_of": 3}),
+        Call("Torch.mm", lambda *args: args[0], (x, x)),
+    ]
+    reasons = [result.reason for result in checked(calls).values() if isinstance(result, NotChecked)]
+    assert reasons == [
+        "operator not known: unheard_of",
+        "module not known: Net",
+        "epsilon not recorded",
+        "random",
+        "argument not known: unheard_of",
+        "shapes (3, 4) and (3, 4) cannot be multiplied",
+    ]
 
 
 def test_an_accumulator_of_16_bits_is_wrong() -> None:

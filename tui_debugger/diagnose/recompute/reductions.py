@@ -249,7 +249,8 @@ def _log_softmax(x: Float64, dim: int) -> Expected:
     with np.errstate(all="ignore"):
         value = shifted - np.log(sum_)
         size = np.abs(shifted) + np.abs(np.log(sum_)) + 1 + np.abs(x)
-    return Expected(value, np.where(np.isfinite(size), size, 0.0))
+    # Kernels may keep the sum in 16 bits: its logarithm is off by one unit of that.
+    return Expected(value, np.where(np.isfinite(size), size, 0.0), narrow=np.ones_like(value))
 
 
 @call("logsumexp", "logsumexp")
@@ -492,13 +493,11 @@ def _negative_log(
     weights = np.where(used, each[safe], 0.0)
     chosen = -np.squeeze(np.take_along_axis(log, at, axis), axis) * each[safe]
     off = np.squeeze(np.take_along_axis(size, at, axis), axis) * np.abs(each[safe])
-    rounded = np.abs(chosen)
+    rounded = np.abs(chosen) + np.abs(each[safe]) * np.max(logs.narrow, initial=0.0)
     if smoothing:
         smooth = -np.sum(log * broad, axis=axis)
         rounded = (
-            np.abs(chosen)
-            + np.sqrt(np.sum((log * broad) ** 2, axis=axis)) * smoothing / classes
-            + np.abs(smooth) * smoothing
+            rounded + np.sqrt(np.sum((log * broad) ** 2, axis=axis)) * smoothing / classes + np.abs(smooth) * smoothing
         )
         chosen = chosen * (1 - smoothing) + smooth * smoothing / classes
         off = off * (1 - smoothing) + np.sum(size * broad, axis=axis) * smoothing / classes
