@@ -75,6 +75,8 @@ class ConvertedNodes:
                     "stacks": self.shows.stacks.value,
                     "gradients": self.shows.gradients.value,
                     "limits": list(self.shows.limits),
+                    "values_advice": self.shows.values_advice,
+                    "tensors_advice": self.shows.tensors_advice,
                 },
                 "notices": list(self.notices),
                 "graphs": [[info.name, info.root_id, info.is_root] for info in nodes.graphs],
@@ -194,6 +196,8 @@ class _Reader:
             stacks=Has(shows["stacks"]),
             gradients=Has(shows["gradients"]),
             limits=tuple(_text(each) for each in shows["limits"]),
+            values_advice=_text(shows["values_advice"]),
+            tensors_advice=_text(shows["tensors_advice"]),
         )
         self._notices = [_text(each) for each in row["notices"]]
         graphs = [GraphInfo(_text(name), _whole(root, 1 << 31), _flag(main)) for name, root, main in row["graphs"]]

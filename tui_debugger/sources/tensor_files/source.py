@@ -251,6 +251,7 @@ class TensorFilesSource(GraphlessSource[list[Unit], _RankNodes]):
             converted.shows if converted is not None else replace(_SHOWS, order=Order.EXECUTION),
             hashes=Has.NO,
             record=_SHOWS.record,
+            recorded_in=INDEX_OF_STEP,
             statistics=Has.SOME,
             values=Has.SOME if valued else Has.NO,
         )
