@@ -40,9 +40,29 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--thorough", action="store_true", help="all parameters, and many more examples of each property")
 
 
+MEMORY = Path("/dev/shm")  # noqa: S108 - pytest makes a directory of its own in it
+ROOM = 8 << 30
+"""Bytes that must be free in memory; a run takes less than one tenth."""
+
+
+def _in_memory() -> bool:
+    """Tells whether directories for tests can lie in memory: on a disk the tests wait for it a third of their time."""
+    try:
+        there = os.statvfs(MEMORY)
+    except OSError:
+        return False
+    return (
+        there.f_bavail * there.f_frsize >= ROOM
+        and not there.f_flag & (os.ST_NOEXEC | os.ST_RDONLY)
+        and os.access(MEMORY, os.W_OK)
+    )
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> None:
     """Of several workers each begins with tests that lie together and share fixtures; none is idle at the end."""
+    if sys.platform == "linux" and config.option.basetemp is None and _in_memory():
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", os.fspath(MEMORY))
     if getattr(config.option, "numprocesses", None) and config.option.dist == "no":
         config.option.dist = "worksteal"
 
@@ -111,12 +131,20 @@ def _homes_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def _private_user_directories(_homes_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """No test reads or writes the state, cache or configuration of the person who runs it."""
+def _private_user_directories(
+    _homes_folder: Path, dumps: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
+    """No test reads or writes the state, cache or configuration of the person who runs it.
+
+    The demo dump is in each cache: one for all tests, as nobody changes it.
+    """
+    demo = dumps("mindspore-2.0-nan")
     home = _homes_folder / str(next(_homes))
     home.mkdir()
     for name in ("XDG_STATE_HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME"):
         monkeypatch.setenv(name, str(home / name.lower()))
+    (home / "xdg_cache_home" / "tdbg").mkdir(parents=True)
+    (home / "xdg_cache_home" / "tdbg" / demo.name).symlink_to(demo)
     monkeypatch.setenv("TDBG_CACHE_DIR", str(home / "cache"))
     monkeypatch.delenv("TDBG_CACHE_LIMIT", raising=False)
     monkeypatch.delenv("TDBG_CONFIG", raising=False)

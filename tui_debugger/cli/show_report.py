@@ -506,7 +506,7 @@ def print_values(shown: Sequence[Shown], *, several: bool) -> None:
         recorded = _RECORDED if row.recorded and parts else ""
         said = [*parts, recorded] if parts else [meant(_why(each), Meaning.DOUBT)]
         print_text(_side_by_side([_slot(row), *said]))
-        about = (row.placement, _source(each), _why(each) if parts else "", each.window)
+        about = (row.placement, _source(each), row.remark, _why(each) if parts else "", each.window)
         print_text(*(f"  {text}" for text in about if text))
         write = write_lines if each.cells is None else write_colored
         write(*(f"  {text}".rstrip() for text in each.text.splitlines()))
@@ -574,7 +574,8 @@ def _pieces(each: Shown) -> list[str]:
     row = each.row
     if row.meta is None and row.stats is None:
         return [_why(each)]
-    return [*_parts(each), _RECORDED if row.recorded else meant(each.error, Meaning.DOUBT)]
+    remark = each.error or row.remark
+    return [*_parts(each), _RECORDED if row.recorded and not row.remark else meant(remark, Meaning.DOUBT)]
 
 
 def _parts(each: Shown) -> list[str]:
@@ -650,6 +651,7 @@ def _tensor(each: Shown) -> dict[str, Any]:
         "values": each.values,
         **({"heat": each.cells} if each.cells is not None else {}),
         "recorded": row.recorded,
+        "remark": row.remark or None,
         "uncertain": row.uncertain,
         "error": each.error,
     }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import logging
+import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -39,7 +40,7 @@ _IDENTITY = ("op type", "op name", "timestamp", "io", "slot")
 _FIRST_COUNT = len(_VALUES)
 _FIXED_COLUMNS = 20
 _WRONG_MEAN_FROM = 20_000
-"""Elements from which ``Avg Value`` of MindSpore 1.6 to 2.3 is wrong (seen: 1.6 to 2.3 times the mean)."""
+"""Elements from which ``Avg Value`` of MindSpore 1.6 to 2.3 is that of the first part of a tensor alone."""
 
 _SAW_NAN, _SAW_POS_INF, _SAW_NEG_INF = 1, 2, 4
 
@@ -55,7 +56,7 @@ class Statistics:
         seen: bits of non-finite values among the extremes (1 NaN, 2 +Inf, 4 -Inf).
         fixed: rows of the older generation.
         dtypes, shapes: distinct values; ``dtype`` and ``shape`` index into them.
-        broken: lines that could not be understood.
+        broken: lines that could not be understood, or are missing behind a header.
     """
 
     prefixes: tuple[bytes, ...]
@@ -79,6 +80,15 @@ class Statistics:
     def meta(self, row: int) -> tuple[str, tuple[int, ...]]:
         """(element type, shape) of a row."""
         return self.dtypes[int(self.dtype[row])], self.shapes[int(self.shape[row])]
+
+    def doubtful_mean(self, row: int, *, right_mean: bool = False) -> float | None:
+        """Returns a recorded mean that ``stats`` does not believe, else None; ``right_mean`` as there."""
+        count = _count(self.numbers[row, _FIRST_COUNT])
+        size = math.prod(self.shapes[int(self.shape[row])]) if count is None else count
+        return _finite(self.numbers[row, 2]) if self._is_doubtful(row, size, right_mean=right_mean) else None
+
+    def _is_doubtful(self, row: int, count: int, *, right_mean: bool) -> bool:
+        return count >= _WRONG_MEAN_FROM and (bool(self.fixed[row]) or not right_mean)
 
     def stats(self, row: int, *, right_mean: bool = False) -> TensorStats:
         """A row as TensorStats: what was not recorded is 0 or None.
@@ -104,7 +114,7 @@ class Statistics:
             negative, positive = max(negative - neg_inf, 0), max(positive - pos_inf, 0)
         if maximum is not None and minimum is not None and maximum < minimum:
             maximum = minimum = mean = None  # 2.3 and older write ∓1.8e308 for a tensor without a finite element
-        if count >= _WRONG_MEAN_FROM and (bool(self.fixed[row]) or not right_mean):
+        if self._is_doubtful(row, count, right_mean=right_mean):
             mean = None
         return TensorStats(
             count=count,
@@ -193,6 +203,8 @@ class _Rows:
         self._fixed: list[bool] = []
         self._numbers: list[list[float]] = []
         self._broken = 0
+        self._ends_early = True
+        """No line followed the last header: who wrote it was stopped."""
 
     def add(self, line: str) -> None:
         if not line:
@@ -202,7 +214,8 @@ class _Rows:
         except (csv.Error, StopIteration):
             self._broken += 1
             return
-        if fields[0].strip().lower() == "op type":
+        self._ends_early = fields[0].strip().lower() == "op type"
+        if self._ends_early:
             self._start(fields)
         elif not self._row(fields):
             self._broken += 1
@@ -266,7 +279,7 @@ class _Rows:
             dtype=ids[:, 4].astype(np.int16),
             shapes=tuple(self._shapes),
             shape=ids[:, 5].astype(np.int32),
-            broken=self._broken,
+            broken=self._broken + self._ends_early,
         )
 
 

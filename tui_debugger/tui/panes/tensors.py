@@ -144,12 +144,11 @@ class TensorsPane(Pane):
         elif row.recorded:
             where = f" in {self.recorded_in}" if self.recorded_in else ""
             words.append(f"only statistics were recorded{where}, no values")
-        words.append(row.error)
+        words += [row.remark, row.error]
         self.set_detail(" · ".join(word for word in words if word))
 
-    def on_virtual_table_row_highlighted(self, event: VirtualTable.RowHighlighted) -> None:
+    def row_highlighted(self, row: int) -> None:  # noqa: ARG002 - see ``current``
         """Shows where an input comes from."""
-        event.stop()
         self._detail()
 
     def on_virtual_table_row_selected(self, event: VirtualTable.RowSelected) -> None:
@@ -164,6 +163,8 @@ def _source(row: TensorRow) -> ScopedName:
     text = Text(no_wrap=True)
     if row.uncertain:
         text.append("? ", theme.DOUBT)
+    if row.remark:
+        text.append("! ", theme.DOUBT)
     if row.recorded and not row.remote:
         text.append("recorded ", theme.DIM)
     scope, _, name = row.origin_text.rpartition("/")
