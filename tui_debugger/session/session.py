@@ -217,8 +217,12 @@ class Session:
 
         Other dumps beside it are named once ``look_beside`` has looked for them.
         """
-        info, more = self.source.info, (*self._beside, *self._workers.notices)
-        return dataclasses.replace(info, notices=info.notices + more, limits=limits(self.source))
+        return dataclasses.replace(self.source.info, notices=self.notices, limits=limits(self.source))
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """``info.notices``, without asking what the layout cannot tell."""
+        return (*self.source.info.notices, *self._beside, *self._workers.notices)
 
     @property
     def capabilities(self) -> Capability:
