@@ -339,6 +339,15 @@ class MemorySource:
         """There are none that could be read anew."""
         return ()
 
+    def arguments(
+        self,
+        rank: int,
+        step: int,
+        row: int,
+        round: int = 0,  # noqa: A002 - as above
+    ) -> None:
+        """Nothing tells."""
+
     def recorded_rows(self, rank: int, step: int) -> None:
         """Nothing is recorded."""
 

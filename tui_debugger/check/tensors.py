@@ -254,6 +254,6 @@ def opened(key: TensorKey, spec: ReadSpec | None) -> npt.NDArray[Any]:
         raise UnreadableTensorError(
             "this tensor was not dumped",
             where=f"rank {key.rank} step {key.step} {key.node} {slot_text(key)}",
-            hint="choose a step in which its node ran, or dump with input_output 0 and saved_data tensor",
+            hint="choose a step at which it was, or record it as well: `tdbg formats` says how",
         )
     return open_lazily(spec)

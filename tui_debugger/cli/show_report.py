@@ -38,10 +38,11 @@ from tui_debugger.text.distribution import (
     bin_text,
     bins_text,
     counts_items,
+    elements_text,
     headroom_items,
     moments_items,
     percentile_items,
-    statistic_cell,
+    statistic_cells,
     statistic_columns,
     taken_text,
 )
@@ -59,7 +60,7 @@ from tui_debugger.text.heat_map import (
     is_drawable,
     zooms,
 )
-from tui_debugger.text.numbers import NONE, plural, share
+from tui_debugger.text.numbers import NONE, share
 from tui_debugger.text.rows import key_row, meta_row, stats_row
 from tui_debugger.text.tables import Column, Cut, width_of
 from tui_debugger.text.tensors import aligned, flags, round_text, shape_text, tensor_parts
@@ -603,8 +604,7 @@ def print_stats(shown: Sequence[Shown], *, several: bool) -> None:
             errors.append(meant(f"{_slot(row)} step {each.step}{rank} {_why(each)}", Meaning.DOUBT))
             continue
         about = (row.meta.dtype, shape_text(row.meta.shape)) if row.meta is not None else (NONE, NONE)
-        cells = [statistic_cell(field, None if row.stats is None else field.value(row.stats)) for field in COLUMNS]
-        table.append([_slot(row), *_where(each, several), *about, *cells])
+        table.append([_slot(row), *_where(each, several), *about, *statistic_cells(COLUMNS, row.stats)])
     columns = [
         Column("slot", weight=9),
         Column("step", right=True, weight=9),
@@ -770,7 +770,7 @@ def _lines(distribution: TensorDistribution) -> list[str]:
     stats = distribution.stats
     lines = []
     if stats is not None:
-        lines.append(f"{plural(stats.count, 'element')}: {' · '.join(counts_items(stats))}")
+        lines.append(f"{elements_text(stats)}: {' · '.join(counts_items(stats))}")
         lines.append(" · ".join(moments_items(stats)))
     if distribution.classes is None:
         lines.append("only statistics are known, no values: no percentiles, no shares, no bars")

@@ -59,15 +59,16 @@ SORTABLE = tuple(field.column for field in fields.COLUMNS)
 COLUMNS = (
     *("rank", "step", "graph", "node", "side", "slot", "round", "dtype", "shape", "nbytes"),
     *SORTABLE,
-    *("recorded", "remark", "error"),
+    *("recorded", "remark", "error", "at_least"),
 )
-"""Columns of a row, in JSON and CSV alike."""
+"""Columns of a row, in CSV, and in JSON, where ``at_least`` is left out while it is empty."""
 _MEANINGS = "\n".join(f"  {field.column:<9}  {field.help}" for field in fields.COLUMNS)
 EPILOG = f"""\
 Rows come by step, then rank, then execution order. Means, deviation (divisor n)
 and norm are over finite elements. "recorded": the dump holds only statistics of
-this tensor (statistic.csv), and counts that it does not record read 0.
-"remark": what is wrong with what the dump recorded.
+this tensor. "remark": what is wrong with what the dump recorded.
+"at_least" names counts of which a recorder wrote less than all:
+there may be more (the table shows ≥ 3, or – where nobody says).
 
 statistics in JSON and CSV:
 {_MEANINGS}
@@ -288,7 +289,9 @@ def _write_csv(rows: Iterable[dict[str, Any]]) -> None:
     for row in rows:
         texts = {name: clean(text) for name, text in row.items() if isinstance(text, str)}
         shape = "" if row["shape"] is None else str(tuple(row["shape"]))
-        write({**row, **texts, "shape": shape, "recorded": int(row["recorded"])}[name] for name in COLUMNS)
+        bounds = " ".join(row.get("at_least", ()))
+        cells = {**row, **texts, "shape": shape, "recorded": int(row["recorded"]), "at_least": bounds}
+        write(cells[name] for name in COLUMNS)
 
 
 def _write_json(rows: Iterable[dict[str, Any]], path: Path, seen: _Seen) -> None:
@@ -336,7 +339,10 @@ def _print(rows: Sequence[dict[str, Any]], table: Sequence[fields.Field], *, gra
             *(str(row["step"]), *([str(row["rank"])] if ranks else [])),
             row["dtype"] or NONE,
             NONE if row["shape"] is None else shape_text(row["shape"]),
-            *(statistic_cell(field, _number(row[field.column])) for field in table),
+            *(
+                statistic_cell(field, _number(row[field.column]), at_least=field.column in row.get("at_least", ()))
+                for field in table
+            ),
             *([remark, place(row)] if apart else [f"{place(row)}  {mark}" if mark else place(row)]),
         ]
 

@@ -27,6 +27,7 @@ from tui_debugger.model import (
     no_progress,
 )
 from tui_debugger.notes import RunNotes, ShownNote
+from tui_debugger.sources.base import CallArguments
 from tui_debugger.stats.workers import Workers
 
 
@@ -106,6 +107,14 @@ class Run(Protocol):
     def in_scope(self, rank: int) -> Mask: ...
 
     def watch_state(self, rank: int, watchpoint_id: int | None = None) -> npt.NDArray[np.uint8]: ...
+
+    def arguments(
+        self,
+        rank: int,
+        step: int,
+        row: int,
+        round: int = 0,  # noqa: A002 - see TensorKey
+    ) -> CallArguments | None: ...
 
     # -- tensors
 

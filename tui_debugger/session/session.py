@@ -51,8 +51,8 @@ from tui_debugger.notes import RunNotes, ShownNote
 from tui_debugger.opener import read_regular
 from tui_debugger.session.following import FileState, Follower, steps_before, turn_spans
 from tui_debugger.session.watchpoints import WatchpointList, WatchpointStore
-from tui_debugger.sources.base import Capability, Changes, Source
-from tui_debugger.sources.registry import dumps_beside, limits
+from tui_debugger.sources.base import CallArguments, Capability, Changes, Source
+from tui_debugger.sources.registry import dumps_beside, limits, shown_by
 from tui_debugger.stats.workers import Workers
 from tui_debugger.text.notes import RECOGNISED
 from tui_debugger.watch.recommended import NO_CHANGES, RecommendedChanges, recommended
@@ -217,7 +217,18 @@ class Session:
 
         Other dumps beside it are named once ``look_beside`` has looked for them.
         """
-        return dataclasses.replace(self.source.info, notices=self.notices, limits=limits(self.source))
+        info = self.source.info
+        shows = shown_by(self.source)
+        if shows is None:
+            return dataclasses.replace(info, notices=self.notices)
+        return dataclasses.replace(
+            info,
+            notices=self.notices,
+            limits=limits(self.source),
+            recorded_in=shows.recorded_in,
+            values_advice=shows.values_advice,
+            tensors_advice=shows.tensors_advice,
+        )
 
     @property
     def notices(self) -> tuple[str, ...]:
@@ -441,6 +452,16 @@ class Session:
 
     # -- tensors -----------------------------------------------------------------------------------
 
+    def arguments(
+        self,
+        rank: int,
+        step: int,
+        row: int,
+        round: int = 0,  # noqa: A002 - see TensorKey
+    ) -> CallArguments | None:
+        """What a node was called with, tensors by input slot; None where the run does not say."""
+        return self.source.arguments(rank, step, row, round)
+
     def tensor_rows(
         self,
         rank: int,
@@ -624,7 +645,8 @@ class Session:
         parts = self._unreadable_for(pairs, watchpoints)
         coverage = dataclasses.replace(report.check.coverage, parts=parts)
         check = dataclasses.replace(report.check, coverage=coverage)
-        return dataclasses.replace(report, check=check, graphs=self.graph_names(spans))
+        advice = self.info.tensors_advice
+        return dataclasses.replace(report, check=check, graphs=self.graph_names(spans), advice=advice)
 
     def _checker(self, rank: int, watchpoints: Sequence[Watchpoint], progress: ProgressFn) -> Checker:
         measurements = self.measurements(rank, progress)

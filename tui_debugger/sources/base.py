@@ -8,8 +8,8 @@ paths. Calling ``fstatat`` through ctypes, all names in one buffer, takes 1.4: n
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import IntFlag
 from functools import cached_property
 from pathlib import Path
@@ -184,7 +184,7 @@ class TensorTable(Protocol):
         """A mean that the dump recorded, but as a version does that is known to get it wrong; else None."""
 
     def recorded_meta(self, index: int) -> tuple[str, tuple[int, ...]] | None:
-        """(dtype, shape) recorded beside the values, for STAT_ONLY rows; of UNKNOWN ones from the graph; else None."""
+        """(dtype, shape) of STAT_ONLY rows where they were recorded; of UNKNOWN ones from the graph; else None."""
 
     def overflows(self, index: int) -> Sequence[OverflowRecord]:
         """What the device recorded of the operator whose run wrote a row; nothing unless it is ``OVERFLOWED``."""
@@ -230,6 +230,58 @@ class Writer:
     task: int
     stream: int
     timestamp: int
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSlot:
+    """An argument that is a tensor: the one at an input slot of the node."""
+
+    slot: int
+
+
+@dataclass(frozen=True, slots=True)
+class OtherArgument:
+    """An argument that is neither a tensor nor a plain value.
+
+    Attributes:
+        kind: its type, as the recorder calls it: ``torch.dtype``, ``slice`` ...
+        text: its value as text; empty where that was not recorded.
+    """
+
+    kind: str
+    text: str = ""
+
+
+Argument = (
+    TensorSlot
+    | OtherArgument
+    | bool
+    | int
+    | float
+    | str
+    | slice
+    | tuple["Argument", ...]
+    | dict[str, "Argument"]
+    | None
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CallArguments:
+    """What an operator was called with.
+
+    Attributes:
+        positional: in order.
+        keywords: by name.
+        attributes: what belongs to the operator itself, in MindSpore's graphs; some of it says nothing of the values.
+            None where it is no operator of a graph.
+        parameters: those of a module, by name; None where it is no module.
+    """
+
+    positional: tuple[Argument, ...] = ()
+    keywords: Mapping[str, Argument] = field(default_factory=dict)
+    attributes: Mapping[str, Argument] | None = None
+    parameters: Mapping[str, Argument] | None = None
 
 
 class Capability(IntFlag):
@@ -300,6 +352,15 @@ class Source(Protocol):
 
         They are read anew, for exports; empty without a graph. Broken ones are left out.
         """
+
+    def arguments(
+        self,
+        rank: int,
+        step: int,
+        row: int,
+        round: int = 0,  # noqa: A002 - the word for it
+    ) -> CallArguments | None:
+        """What a node was called with, in one round of a step (0: the newest); None where the run does not say."""
 
     def recorded_rows(self, rank: int, step: int) -> Iterator[dict[str, str]] | None:
         """The statistics that the dump recorded of a step as they stand, by the titles of its own columns; else None.

@@ -37,7 +37,16 @@ from tui_debugger.model import (
     turns,
 )
 from tui_debugger.notes import NO_NOTES, RunNotes
-from tui_debugger.sources.base import Capability, Changes, Columns, Names, TensorPlaces, TensorTable, file_states
+from tui_debugger.sources.base import (
+    CallArguments,
+    Capability,
+    Changes,
+    Columns,
+    Names,
+    TensorPlaces,
+    TensorTable,
+    file_states,
+)
 from tui_debugger.sources.directories import Layout, U, is_inside
 from tui_debugger.stats.records import Specs
 
@@ -445,6 +454,16 @@ class GraphlessSource(ABC, Generic[U, N]):
     def graphs(self, rank: int) -> Sequence[ParsedGraph]:  # noqa: ARG002 - see base.Source
         """There are none that could be read anew."""
         return ()
+
+    def arguments(
+        self,
+        rank: int,  # noqa: ARG002 - see base.Source
+        step: int,  # noqa: ARG002 - as above
+        row: int,  # noqa: ARG002 - as above
+        round: int = 0,  # noqa: A002, ARG002 - as above
+    ) -> CallArguments | None:
+        """Nothing tells."""
+        return None
 
     def recorded_rows(self, rank: int, step: int) -> Iterator[dict[str, str]] | None:
         """The statistics that the dump holds of a step, if it does."""

@@ -74,8 +74,9 @@ def run_cell(session: Session) -> Text:
     info = session.info
     if info.title:
         text.append("  " + clean(info.title), theme.STRONG)
+    # Before the layout: they are what a narrow terminal must not cut.
     limits = [limit.partition(":")[0] for limit in info.limits]
-    text.append("  " + " · ".join(clean(part) for part in (info.layout, info.device, *limits) if part))
+    text.append("  " + " · ".join(clean(part) for part in (*limits, info.layout, info.device) if part))
     return text.append("  " + shorten(info.path, 60), theme.DIM)
 
 

@@ -161,6 +161,7 @@ class MainScreen(CachedLines, Screen[None]):
 
         context = self._make_context(session)
         self.session = session
+        self.tensors_pane.recorded_in = session.info.recorded_in
         self.work.progress.clear()
         self.tensors_pane.refresh_rows()  # which brings the columns of statistics
         self.node_filter = NodeFilter(context)
@@ -228,8 +229,11 @@ class MainScreen(CachedLines, Screen[None]):
         return self._shared
 
     def _call_in(self, seconds: float, callback: Callable[[], None]) -> asyncio.TimerHandle:
-        """Calls something as this screen does, once some time has passed: a timer of Textual is a task of its own."""
-        return asyncio.get_running_loop().call_later(seconds, self.call_next, callback)
+        """Calls something once some time has passed, and what changed until then is drawn.
+
+        A timer of Textual is a task of its own.
+        """
+        return asyncio.get_running_loop().call_later(seconds, self.call_after_refresh, callback)
 
     def _watchpoints_changed(self) -> None:
         self.checker.changed()

@@ -10,14 +10,14 @@ import csv
 import logging
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from tui_debugger.model import Progress, ProgressFn, TensorStats, no_progress
+from tui_debugger.model import AtLeast, Progress, ProgressFn, TensorStats, no_progress
 from tui_debugger.opener import read_lines
 from tui_debugger.sources.mindspore.names import MAX_SLOT, MAX_TIMESTAMP, SIDES, logical_dtype
 from tui_debugger.text.clean import clean
@@ -130,7 +130,28 @@ class Statistics:
             abs_mean=None,
             variance=None,
             sum_squares=norm * norm if norm is not None else 0.0,
+            at_least=_at_least(
+                seen,
+                [counts[at] is None for at in (3, 4, 5)],
+                told=norm is not None or (right_mean and maximum is not None and minimum is not None),
+            ),
         )
+
+
+def _at_least(seen: int, uncounted: Sequence[bool], *, told: bool) -> AtLeast:
+    """The counts that are lower bounds: an extreme, a mean or a norm tells of NaN or Inf that nobody counted.
+
+    Args:
+        seen: what they tell of.
+        uncounted: whether NaN, -Inf and +Inf were not counted.
+        told: they would tell: a norm that is finite, or extremes of all elements (2.4 and newer). Extremes of finite
+            elements do not.
+    """
+    nan, neg_inf, pos_inf = uncounted
+    found = AtLeast.NAN if nan and (seen & _SAW_NAN or not told) else AtLeast.NONE
+    inf = (neg_inf and seen & _SAW_NEG_INF) or (pos_inf and seen & _SAW_POS_INF)
+    hidden = (neg_inf or pos_inf) and (seen & _SAW_NAN or not told)
+    return found | AtLeast.INF if inf or hidden else found
 
 
 def read_statistics(path: Path, progress: ProgressFn = no_progress) -> Statistics:
@@ -238,8 +259,9 @@ class _Rows:
         numbers = np.array(self._numbers, dtype=np.float64).reshape(-1, len(_NUMBERS))
         unknown = numbers == _UNKNOWN
         nans = np.isnan(numbers[:, :_FIRST_COUNT])
-        # A mean can be NaN because +Inf met -Inf: it speaks only where the extremes were not recorded.
-        saw_nan = nans[:, :2].any(axis=1) | (unknown[:, :2].all(axis=1) & nans.any(axis=1))
+        # A mean can be NaN because +Inf met -Inf: it speaks only where the extremes were not recorded. A norm cannot;
+        # before 2.4 NaN gets into it and not into the extremes.
+        saw_nan = nans[:, :2].any(axis=1) | nans[:, 3] | (unknown[:, :2].all(axis=1) & nans.any(axis=1))
         saw_pos_inf = (numbers[:, :2] == np.inf).any(axis=1)
         saw_neg_inf = (numbers[:, :2] == -np.inf).any(axis=1)
         seen = _SAW_NAN * saw_nan + _SAW_POS_INF * saw_pos_inf + _SAW_NEG_INF * saw_neg_inf

@@ -223,6 +223,24 @@ def read_calls(directory: str) -> StepCalls:
     return step
 
 
+def read_entries(directory: str) -> dict[tuple[int, int], dict[str, Any]]:
+    """Reads the forward calls of a step as they stand in ``dump.json``, by number of their node and round.
+
+    The numbers are those that ``read_calls`` gives.
+
+    Raises:
+        BadCallsError: they cannot be read.
+    """
+    recorded = _load(directory, CALLS)
+    data = recorded.get("data") if recorded is not None else None
+    if not isinstance(data, dict):
+        return {}
+    construct = _beside(directory, "construct.json", StepCalls())
+    builder = _Builder(StepCalls())
+    builder.take_calls(data, construct)
+    return builder.entries
+
+
 def _load(directory: str, name: str) -> dict[str, Any] | None:
     """Returns the object in a file; None where there is no such file.
 
@@ -526,6 +544,8 @@ class _Builder:
         self._tensors = _Tensors()
         self._parameters: dict[str, dict[str, Any]] = {}
         self._linked: set[tuple[int, int, int]] = set()
+        self.entries: dict[tuple[int, int], dict[str, Any]] = {}
+        """The forward calls as the dump has them, by node and round: who asks for arguments wants them."""
         self._call_node, self._parent, self._module, self._first = array("i"), array("i"), array("b"), array("i")
 
     def take_calls(self, data: Mapping[str, Any], construct: Mapping[str, Any]) -> None:
@@ -559,6 +579,7 @@ class _Builder:
             take(entry.get("input"), node, Side.INPUT, call.round, place)
         else:
             node = call.node = call.node if call.node >= 0 else self._node(names.node(call))
+            self.entries.setdefault((node, call.round), entry)
             used = take(entry.get("input_args"), node, Side.INPUT, call.round, place)
             named, own = entry.get("input_kwargs"), entry.get("parameters")
             if named:

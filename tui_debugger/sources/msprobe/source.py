@@ -24,9 +24,9 @@ from tui_debugger.arrays import Int32, Int64
 from tui_debugger.graph.build import MAX_SLOTS
 from tui_debugger.graph.categories import BACKWARD
 from tui_debugger.graph.table import NodeFlag, NodeTable, pointers
-from tui_debugger.model import ProgressFn, ReadSpec, Side, TensorStats, UnreadablePart
+from tui_debugger.model import AtLeast, ProgressFn, ReadSpec, Side, TensorStats, UnreadablePart
 from tui_debugger.opener import open_regular
-from tui_debugger.sources.base import TensorFlag, TensorPlaces, directory_states
+from tui_debugger.sources.base import CallArguments, TensorFlag, TensorPlaces, directory_states
 from tui_debugger.sources.directories import Layout
 from tui_debugger.sources.graphless import (
     FileState,
@@ -36,6 +36,7 @@ from tui_debugger.sources.graphless import (
     StatisticsTable,
     state_of_files,
 )
+from tui_debugger.sources.msprobe.arguments import StepArguments
 from tui_debugger.sources.msprobe.calls import (
     SAVED_TYPE,
     SCALAR,
@@ -45,7 +46,8 @@ from tui_debugger.sources.msprobe.calls import (
     read_calls,
 )
 from tui_debugger.sources.msprobe.edges import differ, infer_edges, infer_producers, written_in
-from tui_debugger.sources.msprobe.layout import CALLS, SAVED, TENSORS, read_layout
+from tui_debugger.sources.msprobe.layout import CALLS, READER, SAVED, TENSORS, read_layout
+from tui_debugger.sources.registry import Has, Shows
 from tui_debugger.stats.records import Specs
 
 GRAPH: Final = "calls"
@@ -144,6 +146,8 @@ class StepTable(StatisticsTable):
             abs_mean=None if bad or not math.isfinite(mean) or smallest < 0 < largest else abs(mean),
             variance=None,
             sum_squares=norm * norm if math.isfinite(norm) else 0.0,
+            at_least=(AtLeast.NAN | AtLeast.INF if 0 < nan < count else AtLeast.NONE)
+            | (AtLeast.INF if 0 < pos_inf + neg_inf < count else AtLeast.NONE),
         )
 
     def recorded_meta(self, index: int) -> tuple[str, tuple[int, ...]] | None:
@@ -278,6 +282,10 @@ class MsprobeSource(GraphlessSource[str, _RankNodes]):
     def __init__(self, root: Path, given: Path, notices: Sequence[str] = ()) -> None:
         """See ``GraphlessSource``."""
         self._found_notices: dict[str, None] = {}
+        self._recorded: set[str] = set()
+        """What was found of tensors: values, statistics, hashes."""
+        self._rows: dict[tuple[int, int], Int32] = {}
+        self._arguments: tuple[tuple[int, int, FileState], StepArguments] | None = None
         super().__init__(root, given, notices)
 
     def _find(self) -> Layout[str]:
@@ -306,6 +314,21 @@ class MsprobeSource(GraphlessSource[str, _RankNodes]):
     def _ranks_with_edges(self) -> Sequence[int]:
         return self.ranks()[:1]
 
+    @property
+    def shows(self) -> Shows:
+        """What this dump shows: whether there are values, statistics and hashes depends on its task."""
+        task = self._head.get("task", "")
+        if task == "structure":
+            return replace(READER.shows, values=Has.NO, statistics=Has.NO, hashes=Has.NO)
+        if not self._recorded:  # nothing was listed yet
+            return READER.shows if task in {"tensor", ""} else replace(READER.shows, values=Has.NO)
+        return replace(
+            READER.shows,
+            values=Has.SOME if "values" in self._recorded else Has.NO,
+            statistics=Has.YES if "statistics" in self._recorded else Has.NO,
+            hashes=Has.YES if "hashes" in self._recorded else Has.NO,
+        )
+
     @cached_property
     def _head(self) -> dict[str, str]:
         """Task, level and framework as the first bytes of the first step say."""
@@ -325,7 +348,7 @@ class MsprobeSource(GraphlessSource[str, _RankNodes]):
         task, level = self._head.get("task", ""), self._head.get("level", "")
         if task == "structure":
             yield "task structure: calls and their order were recorded, no tensors"
-        elif task and task != "tensor":
+        elif task and task != "tensor" and self._recorded != {"hashes"}:
             yield f"task {task}: extremes, means and norms were recorded, no values; one NaN hides all of them"
         if level == "L1":
             yield "level L1: calls are named by their numbers in the step; micro-batches are not told apart"
@@ -358,11 +381,34 @@ class MsprobeSource(GraphlessSource[str, _RankNodes]):
             calls.has_file[:] = False
             self._found_notices[f"no {TENSORS}: of tensors there are only the statistics of {CALLS}"] = None
         self._tell(calls)
-        rows = nodes.add(calls)
+        rows = self._rows[rank, step] = nodes.add(calls)
         return ListedStep(StepTable(_places(calls, rows), calls, directory, state), parts, state)
+
+    def arguments(
+        self,
+        rank: int,
+        step: int,
+        row: int,
+        round: int = 0,  # noqa: A002 - see base.Source
+    ) -> CallArguments | None:
+        """What ``dump.json`` says; it is read anew for the step that was asked last."""
+        with self._lock:
+            self.tensors(rank, step)
+            listed = self._listed.get((rank, step))
+            if listed is None:
+                return None
+            if self._arguments is None or self._arguments[0] != (rank, step, listed.state):
+                try:
+                    found = StepArguments(self._layout.units[rank][step], self._rows[rank, step])
+                except BadCallsError:
+                    return None
+                self._arguments = (rank, step, listed.state), found
+            return self._arguments[1].of(row, round)
 
     def _tell(self, calls: StepCalls) -> None:
         """Notes what people have to know about a step."""
+        found = {"values": calls.has_file.any(), "statistics": calls.known.any(), "hashes": calls.hashes is not None}
+        self._recorded.update(name for name, there in found.items() if there)
         if any(node.recomputed for node in calls.nodes):
             self._found_notices["calls that ran a second time for the backward pass are below Recomputed/"] = None
         if len(calls) and not calls.known.any() and not calls.has_file.any():

@@ -1,0 +1,683 @@
+"""Operators that look at one element at a time: arithmetic, activations, comparisons.
+
+Where a function is more than one rounding away from its input, ``size`` says by how much: kernels differ in how they
+approximate exp, erf and tanh, and a tail that is a difference of larger numbers is only as exact as those.
+"""
+
+# ruff: noqa: A002 - arguments are those of the frameworks, by name and order
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+
+from tui_debugger.arrays import Array, Float64, Mask
+from tui_debugger.diagnose.recompute.judge import Expected, is_float, wide
+from tui_debugger.diagnose.recompute.products import doubles
+from tui_debugger.diagnose.recompute.table import CannotBindError, Either, call, graph, module
+
+Size = Callable[[Float64, Float64], Any]
+"""The size of an element's terms, from its input and its output."""
+_APPROXIMATED: Final = 2.0
+"""What kernels for exp, erf and their like are off by, besides the last rounding."""
+
+
+# -- the error function, which numpy does not have ---------------------------------------------------------
+
+_P1: Final = (3.16112374387056560e00, 1.13864154151050156e02, 3.77485237685302021e02, 3.20937758913846947e03)
+_P1_LAST: Final = 1.85777706184603153e-1
+_Q1: Final = (2.36012909523441209e01, 2.44024637934444173e02, 1.28261652607737228e03, 2.84423683343917062e03)
+_P2: Final = (
+    *(5.64188496988670089e-1, 8.88314979438837594e00, 6.61191906371416295e01, 2.98635138197400131e02),
+    *(8.81952221241769090e02, 1.71204761263407058e03, 2.05107837782607147e03, 1.23033935479799725e03),
+)
+_P2_LAST: Final = 2.15311535474403846e-8
+_Q2: Final = (
+    *(1.57449261107098347e01, 1.17693950891312499e02, 5.37181101862009858e02, 1.62138957456669019e03),
+    *(3.29079923573345963e03, 4.36261909014324716e03, 3.43936767414372164e03, 1.23033935480374942e03),
+)
+_P3: Final = (
+    *(3.05326634961232344e-1, 3.60344899949804439e-1, 1.25781726111229246e-1),
+    *(1.60837851487422766e-2, 6.58749161529837803e-4),
+)
+_P3_LAST: Final = 1.63153871373020978e-2
+_Q3: Final = (
+    *(2.56852019228982242e00, 1.87295284992346725e00, 5.27905102951428412e-1),
+    *(6.05183413124413191e-2, 2.33520497626869185e-3),
+)
+
+
+def _ratio(x: Float64, top: tuple[float, ...], last: float, bottom: tuple[float, ...]) -> Float64:
+    above, below = last * x, x
+    for up, down in zip(top[:-1], bottom[:-1], strict=True):
+        above, below = (above + up) * x, (below + down) * x
+    ratio: Float64 = (above + top[-1]) / (below + bottom[-1])
+    return ratio
+
+
+def erfc(x: Float64) -> Float64:
+    """1 - erf(x), exact to the last digits also where it is tiny (Cody's rational approximations)."""
+    size = np.abs(x)
+    small, large = size <= 0.46875, size > 4
+    result = np.empty_like(size)
+    near = x[small]
+    result[small] = 1 - near * _ratio(near * near, _P1, _P1_LAST, _Q1)
+    for where in (~small & ~large, large):
+        y = np.minimum(size[where], 30.0)
+        if where is large:
+            inverse = 1 / (y * y)
+            tail = inverse * _ratio(inverse, _P3, _P3_LAST, _Q3)
+            tail = (1 / math.sqrt(math.pi) - tail) / y
+        else:
+            tail = _ratio(y, _P2, _P2_LAST, _Q2)
+        rough = np.trunc(y * 16) / 16
+        tail = np.exp(-rough * rough) * np.exp(-(y - rough) * (y + rough)) * tail
+        result[where] = np.where(x[where] < 0, 2 - tail, tail)
+    return np.where(np.isnan(x), x, result)
+
+
+def erf(x: Float64) -> Float64:
+    """The error function."""
+    near = np.clip(x, -0.46875, 0.46875)
+    found: Float64 = np.where(np.abs(x) <= 0.46875, near * _ratio(near * near, _P1, _P1_LAST, _Q1), 1 - erfc(x))
+    return found
+
+
+# -- one argument ------------------------------------------------------------------------------------------
+
+
+def sigmoid_of(x: Float64) -> Float64:
+    """1 / (1 + exp(-x)) without overflow."""
+    small = np.exp(-np.abs(x))
+    found: Float64 = np.where(x >= 0, 1 / (1 + small), small / (1 + small))
+    return found
+
+
+def _approximated(_: Float64, y: Float64) -> Float64:
+    return _APPROXIMATED * np.abs(y)
+
+
+def _by_input(x: Float64, y: Float64) -> Float64:
+    return np.abs(x) + np.abs(y)
+
+
+def _by_one(_: Float64, y: Float64) -> Float64:
+    return 1 + np.abs(y)
+
+
+def _exponential(x: Float64, y: Float64) -> Float64:
+    return np.where(y > 0, np.minimum(np.abs(x), 1e4) + _APPROXIMATED, 0) * np.where(np.isfinite(y), y, 0)
+
+
+def _no(_: Float64, __: Float64) -> float:
+    return 0.0
+
+
+_UNARY: Final[dict[str, tuple[Callable[[Float64], Any], Size]]] = {
+    "neg": (np.negative, _no),
+    "abs": (np.abs, _no),
+    "exp": (np.exp, _exponential),
+    "expm1": (np.expm1, _by_one),
+    "exp2": (np.exp2, _exponential),
+    "log": (np.log, _by_one),
+    "log2": (np.log2, _by_one),
+    "log10": (np.log10, _by_one),
+    "log1p": (np.log1p, _approximated),
+    "sqrt": (np.sqrt, _no),
+    "rsqrt": (lambda x: 1 / np.sqrt(x), _approximated),
+    "reciprocal": (lambda x: 1 / x, _approximated),
+    "square": (np.square, _no),
+    "sin": (np.sin, _by_input),
+    "cos": (np.cos, lambda x, _: 1 + np.abs(x)),
+    "tanh": (np.tanh, _approximated),
+    "sinh": (np.sinh, lambda x, y: _exponential(x, np.abs(y))),
+    "cosh": (np.cosh, _exponential),
+    "atan": (np.arctan, _approximated),
+    "asin": (np.arcsin, _by_one),
+    "acos": (np.arccos, _by_one),
+    "erf": (erf, _approximated),
+    "erfc": (erfc, _by_one),
+    "sigmoid": (sigmoid_of, lambda x, y: y * (_APPROXIMATED + np.abs(x) * (1 - y))),
+    "relu": (lambda x: np.maximum(x, 0), _no),
+    "relu6": (lambda x: np.clip(x, 0, 6), _no),
+    "silu": (lambda x: x * sigmoid_of(x), lambda x, y: np.abs(y) * (_APPROXIMATED + np.abs(x))),
+    "mish": (lambda x: x * np.tanh(np.logaddexp(0, x)), _by_input),
+    "logsigmoid": (lambda x: -np.logaddexp(0, -x), _by_one),
+    "hardsigmoid": (lambda x: np.clip(x / 6 + 0.5, 0, 1), _by_one),
+    "hardswish": (lambda x: x * np.clip(x + 3, 0, 6) / 6, _by_input),
+    "softsign": (lambda x: x / (1 + np.abs(x)), _approximated),
+    "tanhshrink": (lambda x: x - np.tanh(x), _by_input),
+    "floor": (np.floor, _no),
+    "ceil": (np.ceil, _no),
+    "round": (np.round, _no),
+    "trunc": (np.trunc, _no),
+    "sign": (np.sign, _no),
+}
+_INTEGERS_STAY: Final = frozenset({"neg", "abs", "relu", "square", "sign", "floor", "ceil", "round", "trunc", "relu6"})
+_MODULES: Final = {
+    "ReLU": "relu",
+    "ReLU6": "relu6",
+    "Sigmoid": "sigmoid",
+    "Tanh": "tanh",
+    "SiLU": "silu",
+    "Mish": "mish",
+    "LogSigmoid": "logsigmoid",
+    "Softsign": "softsign",
+}
+_NAMES: Final = {
+    "neg": ("neg", "negative"),
+    "abs": ("abs", "absolute"),
+    "silu": ("silu", "swish"),
+    "reciprocal": ("reciprocal", "inv"),
+    "atan": ("atan", "arctan"),
+    "asin": ("asin", "arcsin"),
+    "acos": ("acos", "arccos"),
+    "hardswish": ("hardswish", "hswish"),
+    "hardsigmoid": ("hardsigmoid", "hsigmoid"),
+    "logsigmoid": ("logsigmoid", "log_sigmoid"),
+}
+_GRAPH_NAMES: Final = {
+    "neg": ("Neg",),
+    "abs": ("Abs",),
+    "exp": ("Exp",),
+    "log": ("Log",),
+    "sqrt": ("Sqrt",),
+    "rsqrt": ("Rsqrt",),
+    "reciprocal": ("Reciprocal", "Inv"),
+    "square": ("Square",),
+    "sin": ("Sin",),
+    "cos": ("Cos",),
+    "tanh": ("Tanh",),
+    "erf": ("Erf",),
+    "sigmoid": ("Sigmoid",),
+    "relu": ("ReLU", "ReLUV2"),
+    "relu6": ("ReLU6",),
+    "silu": ("SiLU",),
+    "mish": ("Mish",),
+    "floor": ("Floor",),
+    "ceil": ("Ceil",),
+    "round": ("Round",),
+    "sign": ("Sign",),
+    "expm1": ("Expm1",),
+    "log1p": ("Log1p",),
+    "softsign": ("Softsign",),
+}
+
+
+def _enter_unary(kind: str, function: Callable[[Float64], Any], size: Size) -> None:
+    def compute(input: Array) -> Expected:
+        if not is_float(input) and kind in _INTEGERS_STAY:
+            return Expected(np.asarray(function(wide(input))), exact=True)
+        x = doubles(input)
+        y = np.asarray(function(x), np.float64)
+        return Expected(y, np.nan_to_num(np.asarray(size(x, y), np.float64), nan=0.0, posinf=0.0))
+
+    call(kind, *_NAMES.get(kind, (kind,)), split="elements")(compute)
+    graph(kind, *_GRAPH_NAMES.get(kind, ()), split="elements")(compute)
+    module(kind, *(name for name, of in _MODULES.items() if of == kind), split="elements")(compute)
+
+
+for _kind, (_function, _size) in _UNARY.items():
+    _enter_unary(_kind, _function, _size)
+
+
+@call("gelu", "gelu", split="elements")
+def gelu(input: Array, approximate: str = "none") -> Expected:
+    """X Φ(x), or the form with tanh."""
+    x = doubles(input)
+    if approximate == "tanh":
+        inner = math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)
+        share = sigmoid_of(2 * inner)
+    elif approximate == "none":
+        share = 0.5 * erfc(-x / math.sqrt(2))
+    else:
+        raise CannotBindError(f"form not known: {approximate}")
+    y = np.where(np.isneginf(x), np.nan, x * share)
+    near = np.where(np.isfinite(x), np.minimum(np.abs(x), 8), 0)
+    return Expected(y, near + np.where(np.isfinite(y), np.abs(y), 0))
+
+
+@module("gelu", "GELU", split="elements")
+@graph("gelu", "GeLU", "Gelu", "FastGelu", split="elements")
+def gelu_of_some_form(input: Array) -> Either:
+    """Gelu where the form was not recorded."""
+    return Either(gelu(input), gelu(input, "tanh"))
+
+
+@call("fast gelu", "fast_gelu", "npu_fast_gelu", "quick_gelu", split="elements")
+def fast_gelu(input: Array) -> Expected:
+    """X sigmoid(1.702 x)."""
+    x = doubles(input)
+    y = x * sigmoid_of(1.702 * x)
+    return Expected(y, np.abs(y) * (_APPROXIMATED + 1.702 * np.abs(x)))
+
+
+@call("softplus", split="elements")
+def softplus(input: Array, beta: float = 1.0, threshold: float = 20.0) -> Expected:
+    """log(1 + exp(beta x)) / beta, and x where that is large."""
+    x = doubles(input)
+    y = np.where(beta * x > threshold, x, np.logaddexp(0, beta * x) / beta)
+    return Expected(
+        y, np.abs(y) + 1 / abs(beta) + math.exp(-threshold) / abs(beta) * 2.0**24 * (np.abs(beta * x) > threshold - 1)
+    )
+
+
+@call("leaky relu", "leaky_relu", split="elements")
+@graph("leaky relu", "LeakyReLU", split="elements")
+def leaky_relu(input: Array, negative_slope: float = 0.01) -> Expected:
+    """x, or its share below zero."""
+    x = doubles(input)
+    y = np.where(x > 0, x, negative_slope * x)
+    return Expected(y, np.abs(y))
+
+
+@call("elu", split="elements")
+def elu(input: Array, alpha: float = 1.0) -> Expected:
+    """Alpha (exp(x) - 1) below zero."""
+    x = doubles(input)
+    y = np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0)))
+    return Expected(y, np.where(x > 0, 0, abs(alpha) + np.abs(y)))
+
+
+@call("selu", split="elements")
+def selu(input: Array) -> Expected:
+    """Elu with the constants that keep the variance."""
+    alpha, scale = 1.6732632423543772, 1.0507009873554805
+    x = doubles(input)
+    y = scale * np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0)))
+    return Expected(y, np.abs(y) + np.where(x > 0, 0, alpha * scale))
+
+
+@call("celu", split="elements")
+def celu(input: Array, alpha: float = 1.0) -> Expected:
+    """Elu that is smooth for every alpha."""
+    x = doubles(input)
+    y = np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0) / alpha))
+    return Expected(y, np.where(x > 0, 0, abs(alpha) + np.abs(y)))
+
+
+@call("hardtanh", split="elements")
+def hardtanh(input: Array, min_val: float = -1.0, max_val: float = 1.0) -> Expected:
+    """Cut off at two values."""
+    return clamp(input, min_val, max_val)
+
+
+@call("clamp", "clamp", "clip", split="elements")
+def clamp(input: Array, min: Any = None, max: Any = None) -> Expected:
+    """Cut off at two values."""
+    x = wide(input)
+    if min is not None:
+        x = np.maximum(x, wide(np.asarray(min)))
+    if max is not None:
+        x = np.minimum(x, wide(np.asarray(max)))
+    return Expected(x)
+
+
+@call("threshold", split="elements")
+def threshold(input: Array, threshold: float, value: float) -> Expected:
+    """X above a threshold, a value below it."""
+    x = doubles(input)
+    return Expected(np.where((x > threshold) | np.isnan(x), x, value))
+
+
+@call("shrink", "softshrink", split="elements")
+def softshrink(input: Array, lambd: float = 0.5) -> Expected:
+    """X moved towards zero."""
+    x = doubles(input)
+    y = np.where(x > lambd, x - lambd, np.where(x < -lambd, x + lambd, x * 0))
+    return Expected(y, np.where(y == 0, 0.0, abs(lambd)))
+
+
+@call("prelu", "prelu")
+def prelu(input: Array, weight: Array) -> Expected:
+    """x, or its learnt share below zero."""
+    x, slope = doubles(input), doubles(weight)
+    if slope.size > 1:
+        slope = slope.reshape(-1, *[1] * (x.ndim - 2))
+    return Expected(np.where(x > 0, x, slope * x))
+
+
+@call("glu", "glu")
+def glu(input: Array, dim: int = -1) -> Expected:
+    """The first half times the sigmoid of the second."""
+    first, second = np.split(doubles(input), 2, axis=dim)
+    share = sigmoid_of(second)
+    y = first * share
+    return Expected(y, np.abs(y) * (_APPROXIMATED + np.abs(second) * (1 - share)))
+
+
+@call("swiglu", "npu_swiglu", "swiglu")
+def swiglu(input: Array, dim: int = -1) -> Expected:
+    """The silu of the first half times the second."""
+    first, second = np.split(doubles(input), 2, axis=dim)
+    y = first * sigmoid_of(first) * second
+    return Expected(y, np.abs(y) * (_APPROXIMATED + np.abs(first)), narrow=np.abs(y))
+
+
+# -- two arguments -----------------------------------------------------------------------------------------
+
+
+def _pair(left: Any, right: Any) -> tuple[Array, Array, bool]:
+    """Both in the type to calculate in; whether they are integers."""
+    one, other = np.asarray(left), np.asarray(right)
+    whole = one.dtype.kind in "iub" and other.dtype.kind in "iub"
+    if whole:
+        return one.astype(np.int64), other.astype(np.int64), True
+    return doubles(one), doubles(other), False
+
+
+def _rounded_scalar(values: Float64, *operands: Any) -> Float64 | float:
+    """The size of a result that was made with a number of Python's, which was rounded to float32 first."""
+    scalar = any(not isinstance(each, np.ndarray) or each.ndim == 0 for each in operands)
+    return np.where(np.isfinite(values), np.abs(values), 0.0) if scalar else 0.0
+
+
+@call("add", "add", split="elements")
+def add(input: Any, other: Any, *, alpha: float = 1) -> Expected:
+    """Input + alpha * other."""
+    one, two, whole = _pair(input, other)
+    if one.dtype == np.int64 and np.asarray(input).dtype == np.bool_ and np.asarray(other).dtype == np.bool_:
+        return Expected((one + two) > 0, exact=True)
+    y = one + alpha * two
+    if whole:
+        return Expected(y, exact=True)
+    size = np.abs(alpha * two) if alpha not in {1, -1} or np.ndim(other) == 0 else 0.0
+    return Expected(y, np.nan_to_num(size + (np.abs(one) if np.ndim(input) == 0 else 0.0), posinf=0.0))
+
+
+@call("sub", "sub", "subtract", split="elements")
+def sub(input: Any, other: Any, *, alpha: float = 1) -> Expected:
+    """Input - alpha * other."""
+    return add(input, other, alpha=-alpha)
+
+
+@call("sub", "rsub", split="elements")
+def rsub(input: Any, other: Any, *, alpha: float = 1) -> Expected:
+    """Other - alpha * input."""
+    return add(other, input, alpha=-alpha)
+
+
+@call("mul", "mul", "multiply", split="elements")
+@graph("mul", "Mul", split="elements")
+def mul(input: Any, other: Any) -> Expected:
+    """Input * other."""
+    one, two, whole = _pair(input, other)
+    y = one * two
+    return Expected(y, exact=True) if whole else Expected(y, _rounded_scalar(y, input, other))
+
+
+@call("div", "div", split="elements")
+def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Expected:
+    """Input / other."""
+    if rounding_mode is not None:
+        raise CannotBindError("division that rounds")
+    one, two, _ = _pair(input, other)
+    y = doubles(one) / doubles(two)
+    return Expected(y, _rounded_scalar(y, input, other))
+
+
+@call("div", "rdiv", split="elements")
+def rdiv(input: Any, other: Any) -> Expected:
+    """Other / input."""
+    return div(other, input)
+
+
+@graph("div", "Div", "RealDiv", split="elements")
+def graph_div(x: Any, y: Any) -> Expected:
+    """X / y; integers stay out: whether they round differs."""
+    if np.asarray(x).dtype.kind in "iub" and np.asarray(y).dtype.kind in "iub":
+        raise CannotBindError("division of integers")
+    return div(x, y)
+
+
+@graph("add", "Add", "TensorAdd", split="elements")
+def graph_add(x: Any, y: Any) -> Expected:
+    """X + y; where the compiler took out a reshape, in the shape of the first."""
+    return add(*_reshaped(x, y))
+
+
+@graph("sub", "Sub", split="elements")
+def graph_sub(x: Any, y: Any) -> Expected:
+    """X - y."""
+    return sub(*_reshaped(x, y))
+
+
+def _reshaped(x: Any, y: Any) -> tuple[Any, Any]:
+    """The second in the shape of the first, where the compiler took out a reshape between them."""
+    try:
+        np.broadcast_shapes(np.shape(x), np.shape(y))
+    except ValueError:
+        if np.size(x) == np.size(y):
+            return x, np.reshape(y, np.shape(x))
+        raise CannotBindError(f"shapes {np.shape(x)} and {np.shape(y)} do not fit") from None
+    return x, y
+
+
+@graph("add", "AddN")
+def graph_add_n(*inputs: Array) -> Expected:
+    """The sum of several tensors."""
+    arrays = [doubles(each) for each in inputs]
+    value = np.sum(arrays, axis=0)
+    return Expected(value, np.sqrt(np.sum([each * each for each in arrays], axis=0)), len(arrays))
+
+
+@graph("bias add", "BiasAdd")
+def graph_bias_add(x: Array, bias: Array, *_: Any, data_format: str = "NCHW", format: str = "") -> Expected:
+    """A bias for every channel."""
+    shape = np.ones(x.ndim, int)
+    shape[-1 if "NHWC" in {data_format, format} or x.ndim == 2 else 1] = bias.size
+    try:
+        return Expected(doubles(x) + doubles(bias).reshape(shape))
+    except ValueError as error:
+        raise CannotBindError(f"shapes {x.shape} and {bias.shape} do not fit") from error
+
+
+@call("pow", "pow", split="elements")
+@graph("pow", "Pow", split="elements")
+def power(input: Any, exponent: Any = None, *, other: Any = None) -> Expected:
+    """Input to a power."""
+    raised = exponent if exponent is not None else other
+    one, two, whole = _pair(input, raised)
+    if whole:
+        if np.any(np.asarray(raised) < 0):
+            raise CannotBindError("integers to negative powers")
+        return Expected(one**two, exact=True)
+    one, two = doubles(one), doubles(two)
+    y = np.power(one, two)
+    moved = np.abs(two * np.log(np.maximum(np.abs(one), 1e-300))) + _APPROXIMATED
+    return Expected(y, np.where(np.isfinite(y), np.abs(y) * np.nan_to_num(moved), 0.0))
+
+
+@call("pow", "rpow", split="elements")
+def rpow(input: Any, other: Any) -> Expected:
+    """Other to the power of input."""
+    return power(other, input)
+
+
+@call("maximum", "maximum", split="elements")
+def maximum(input: Any, other: Any) -> Expected:
+    """The larger one."""
+    one, two, whole = _pair(input, other)
+    return Expected(np.maximum(one, two), exact=whole)
+
+
+@call("minimum", "minimum", split="elements")
+def minimum(input: Any, other: Any) -> Expected:
+    """The smaller one."""
+    one, two, whole = _pair(input, other)
+    return Expected(np.minimum(one, two), exact=whole)
+
+
+@graph("maximum", "Maximum", split="elements")
+def graph_maximum(x: Any, y: Any) -> Expected:
+    """The larger one; kernels differ in whether a number is larger than NaN."""
+    found = maximum(x, y)
+    return found if found.exact else Expected(found.value, either=np.fmax(doubles(x), doubles(y)))
+
+
+@graph("minimum", "Minimum", split="elements")
+def graph_minimum(x: Any, y: Any) -> Expected:
+    """The smaller one; kernels differ in whether a number is smaller than NaN."""
+    found = minimum(x, y)
+    return found if found.exact else Expected(found.value, either=np.fmin(doubles(x), doubles(y)))
+
+
+_COMPARED: Final[dict[str, tuple[Callable[[Any, Any], Any], tuple[str, ...]]]] = {
+    "equal": (np.equal, ("eq",)),
+    "not equal": (np.not_equal, ("ne",)),
+    "less": (np.less, ("lt",)),
+    "less equal": (np.less_equal, ("le",)),
+    "greater": (np.greater, ("gt",)),
+    "greater equal": (np.greater_equal, ("ge",)),
+}
+
+
+def _enter_comparison(kind: str, function: Callable[[Any, Any], Any], *names: str) -> None:
+    def compare(input: Any, other: Any) -> Expected:
+        one, two = np.asarray(input), np.asarray(other)
+        # A number of Python's is compared in the type of the tensor.
+        if np.ndim(other) == 0 and not isinstance(other, np.ndarray) and is_float(one):
+            two = two.astype(one.dtype)
+        left, right, _ = _pair(one, two)
+        return Expected(np.asarray(function(left, right)), exact=True)
+
+    called = [*names, *(f"__{name}__" for name in names)]
+    call("comparison", *called, split="elements")(compare)
+    graph("comparison", kind.title().replace(" ", ""), split="elements")(compare)
+
+
+for _comparison, (_function_of_two, _names) in _COMPARED.items():
+    _enter_comparison(_comparison, _function_of_two, *_names)
+
+
+@call("logic", "logical_not", "__invert__", "bitwise_not", split="elements")
+def logical_not(input: Array) -> Expected:
+    """Not, for truth values."""
+    if input.dtype != np.bool_:
+        raise CannotBindError("bits of integers")
+    return Expected(~input, exact=True)
+
+
+@call("logic", "isnan", split="elements")
+def isnan(input: Array) -> Expected:
+    """What is no number."""
+    return Expected(np.isnan(doubles(input)), exact=True)
+
+
+@call("logic", "isfinite", split="elements")
+def isfinite(input: Array) -> Expected:
+    """What is finite."""
+    return Expected(np.isfinite(doubles(input)), exact=True)
+
+
+# -- choices -----------------------------------------------------------------------------------------------
+
+
+def _mask(array: Any) -> Mask:
+    return np.asarray(array).astype(np.bool_)
+
+
+@call("where", "where")
+def where(condition: Array, input: Any = None, other: Any = None) -> Expected:
+    """One or the other, by element."""
+    if input is None or other is None:
+        raise CannotBindError("places, not values")
+    if np.asarray(condition).dtype != np.bool_ and np.asarray(input).dtype == np.bool_:
+        return where(input, condition, other)  # the method: x.where(condition, other)
+    one, two, whole = _pair(input, other)
+    return Expected(np.where(_mask(condition), one, two), exact=whole)
+
+
+@graph("where", "Select")
+def graph_select(condition: Array, x: Any, y: Any) -> Expected:
+    """One or the other, by element."""
+    return where(condition, x, y)
+
+
+@graph("gradient of maximum", "MaximumGrad")
+def graph_maximum_grad(x1: Any, x2: Any, grads: Array) -> Any:
+    """What came in goes to the larger one."""
+    one, other, came = np.broadcast_arrays(doubles(x1), doubles(x2), doubles(grads))
+    first = one >= other
+    if np.shape(x1) != np.shape(grads) or np.shape(x2) != np.shape(grads) or np.any(np.isnan(one) | np.isnan(other)):
+        raise CannotBindError("operands that were repeated, or NaN among them")
+    return Expected(np.where(first, came, 0.0)), Expected(np.where(first, 0.0, came))
+
+
+@graph("gradient of sqrt", "SqrtGrad", split="elements")
+def graph_sqrt_grad(y: Array, dy: Array) -> Expected:
+    """Dy / (2 y)."""
+    value = doubles(dy) / (2 * doubles(y))
+    return Expected(value, np.where(np.isfinite(value), np.abs(value), 0.0))
+
+
+@call("masked fill", "masked_fill", "masked_fill_")
+def masked_fill(input: Array, mask: Array, value: Any) -> Expected:
+    """One value where a mask says so."""
+    x = wide(input)
+    return Expected(np.where(_mask(mask), np.asarray(value).astype(x.dtype), x), exact=x.dtype.kind != "f")
+
+
+@call("addcmul", "addcmul")
+def addcmul(input: Array, tensor1: Array, tensor2: Array, *, value: float = 1) -> Expected:
+    """Input + value * tensor1 * tensor2."""
+    one, added = doubles(input), value * doubles(tensor1) * doubles(tensor2)
+    return Expected(one + added, np.abs(added))
+
+
+@call("addcdiv", "addcdiv")
+def addcdiv(input: Array, tensor1: Array, tensor2: Array, *, value: float = 1) -> Expected:
+    """Input + value * tensor1 / tensor2."""
+    one, added = doubles(input), value * doubles(tensor1) / doubles(tensor2)
+    return Expected(one + added, 2 * np.abs(added))
+
+
+@call("lerp", "lerp")
+def lerp(input: Array, end: Array, weight: Any) -> Expected:
+    """Between two tensors."""
+    one, other, share = doubles(input), doubles(end), doubles(weight)
+    return Expected(one + share * (other - one), np.abs(share) * (np.abs(other) + np.abs(one)) + np.abs(one))
+
+
+@call("dropout", "dropout", "alpha_dropout_")
+def dropout(input: Array, p: float = 0.5, training: bool = True) -> Expected:
+    """Every element is zero, or x / (1 - p): which one is chance."""
+    x = doubles(input)
+    if not training or p == 0:
+        return Expected(x)
+    kept = x / (1 - p) if p < 1 else x * 0
+    return Expected(kept, np.abs(kept), either=np.zeros_like(kept))
+
+
+@graph("relu", "ReLU", "ReLUV2", split="elements")
+def graph_relu(x: Array) -> Expected:
+    """x, and zero below it; kernels for CPU also make a zero of NaN."""
+    values = doubles(x)
+    return Expected(np.maximum(values, 0), either=np.fmax(values, 0))
+
+
+@graph("relu6", "ReLU6", split="elements")
+def graph_relu6(x: Array) -> Expected:
+    """x, at least zero, at most six; kernels for CPU also make a zero of NaN."""
+    values = doubles(x)
+    return Expected(np.clip(values, 0, 6), either=np.fmin(np.fmax(values, 0), 6))
+
+
+@graph("log", "Log", split="elements")
+def graph_log(x: Array) -> Expected:
+    """The logarithm; MindSpore 2.0's kernel for CPU is 1.4e-6 off where it is zero, and makes a number of NaN."""
+    values = doubles(x)
+    y = np.log(values)
+    return Expected(y, np.where(np.isfinite(y), 16 * (1 + np.abs(y)), 0.0), ignored=np.isnan(values))
+
+
+@graph("gradient of relu", "ReluGrad", split="elements")
+def graph_relu_grad(dy: Array, y: Array) -> Expected:
+    """What came in where the output was positive."""
+    came, out = doubles(dy), doubles(y)
+    if came.shape != out.shape and came.size == out.size:
+        came = came.reshape(out.shape)
+    return Expected(np.where(out > 0, came, 0.0))

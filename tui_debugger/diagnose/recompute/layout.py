@@ -1,0 +1,451 @@
+"""Operators that move values without changing them: what comes out must be equal, to the last bit."""
+
+# ruff: noqa: A002, PLR0917 - arguments are those of the frameworks, by name and order
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from tui_debugger.arrays import Array
+from tui_debugger.diagnose.recompute.judge import Expected, is_float, wide
+from tui_debugger.diagnose.recompute.table import ByShape, CannotBindError, call, graph, module
+
+
+def _moved(value: Array) -> Expected:
+    return Expected(value, exact=True)
+
+
+def _numbers(values: tuple[Any, ...]) -> tuple[int, ...]:
+    """Sizes or dimensions, given one by one or as a tuple."""
+    flat = values[0] if len(values) == 1 and isinstance(values[0], (tuple, list, np.ndarray)) else values
+    found = np.asarray(flat).reshape(-1).tolist()
+    if not all(isinstance(each, int) for each in found):
+        raise CannotBindError("sizes that are no integers")
+    return tuple(found)
+
+
+def _tried(function: Any, *args: Any, **named: Any) -> Expected:
+    try:
+        return _moved(function(*args, **named))
+    except (ValueError, IndexError, TypeError) as error:
+        raise CannotBindError(f"arguments do not fit: {error}") from error
+
+
+@call("reshape", "reshape", "view", "_unsafe_view")
+def reshape(input: Array, *shape: Any) -> Expected:
+    """The same elements in another shape."""
+    if any(not isinstance(each, (int, tuple, list, np.ndarray)) for each in shape):
+        raise CannotBindError("viewed as another type")
+    return _tried(np.reshape, input, _numbers(shape))
+
+
+@graph("reshape", "Reshape", unneeded=("shape",))
+def graph_reshape(x: Array, shape: Any = None) -> Any:
+    """The same elements in another shape, which the output shows."""
+    del shape
+    return ByShape(lambda made: _tried(np.reshape, x, made))
+
+
+@call("reshape", "flatten")
+def flatten(input: Array, start_dim: int = 0, end_dim: int = -1) -> Expected:
+    """Several dimensions in one."""
+    first, last = start_dim % max(input.ndim, 1), end_dim % max(input.ndim, 1)
+    return _tried(np.reshape, input, (*input.shape[:first], -1, *input.shape[last + 1 :]))
+
+
+@graph("reshape", "Flatten")
+def graph_flatten(x: Array) -> Expected:
+    """All but the first dimension in one."""
+    return _tried(np.reshape, x, (x.shape[0], -1))
+
+
+@call("reshape", "squeeze", "squeeze_")
+def squeeze(input: Array, dim: Any = None) -> Expected:
+    """Without dimensions of size 1."""
+    if dim is None:
+        return _moved(np.squeeze(input))
+    dims = tuple(each for each in _numbers((dim,)) if input.shape[each] == 1)
+    return _tried(np.squeeze, input, axis=dims)
+
+
+@call("reshape", "unsqueeze", "unsqueeze_", "expand_dims")
+@graph("reshape", "ExpandDims")
+def unsqueeze(input: Array, dim: Any) -> Expected:
+    """With a dimension of size 1."""
+    return _tried(np.expand_dims, input, _numbers((dim,))[0])
+
+
+@graph("reshape", "Squeeze")
+def graph_squeeze(x: Array, dim: Any = ()) -> Expected:
+    """Without dimensions of size 1."""
+    return squeeze(x, dim or None)
+
+
+@call(
+    "copy", "contiguous", "clone", "detach", "detach_", "copy", "cpu", "cuda", "npu", "alias", "identity", "lift_fresh"
+)
+def same(input: Array, *_: Any, **__: Any) -> Expected:
+    """The same."""
+    return _moved(input)
+
+
+@module("copy", "Identity")
+def module_same(input: Array) -> Expected:
+    """The same."""
+    return _moved(input)
+
+
+@call("cast", "to", "type", "float", "half", "bfloat16", "double", "long", "int", "_to_copy", "bool", "type_as")
+def cast(input: Array, *_: Any, **__: Any) -> Expected:
+    """The same as another type, which the output shows: rounded once."""
+    if not is_float(input):
+        return Expected(wide(input))
+    return Expected(wide(input))
+
+
+@graph("copy", "TensorMove", "Identity")
+def graph_same(x: Array) -> Expected:
+    """The same."""
+    return _moved(x)
+
+
+@graph("fill", "FillV2")
+def graph_fill(shape: Any, value: Any) -> Any:
+    """One value."""
+    del shape
+    single = np.asarray(value)
+    return ByShape(lambda made: _moved(np.broadcast_to(single.reshape(()), made)))
+
+
+@graph("cast", "Cast")
+def graph_cast(x: Array, *_: Any) -> Expected:
+    """The same as another type."""
+    return cast(x)
+
+
+@call("transpose", "transpose", "swapaxes", "swapdims", "transpose_")
+def transpose(input: Array, *dims: Any, dim0: Any = None, dim1: Any = None) -> Expected:
+    """Two dimensions exchanged; all in another order where MindSpore's or NumPy's form was called."""
+    if dim0 is not None and dim1 is not None:
+        dims = (dim0, dim1)
+    found = _numbers(dims)
+    if len(found) == 2 and not isinstance(dims[0], tuple):
+        return _tried(np.swapaxes, input, *found)
+    return _tried(np.transpose, input, found)
+
+
+@call("transpose", "t")
+def t(input: Array) -> Expected:
+    """Rows as columns."""
+    return _moved(input.T)
+
+
+@call("transpose", "permute")
+def permute(input: Array, *dims: Any) -> Expected:
+    """The dimensions in another order."""
+    return _tried(np.transpose, input, _numbers(dims))
+
+
+@graph("transpose", "Transpose")
+def graph_transpose(x: Array, perm: Any) -> Any:
+    """The dimensions in another order."""
+    order = _numbers((perm,))
+    if len(order) == x.ndim:
+        return _tried(np.transpose, x, order)
+
+    def made(shape: tuple[int, ...]) -> Expected:
+        if len(shape) != len(order) or math.prod(shape) != x.size:
+            raise CannotBindError(f"shape {x.shape} has not as many dimensions as {order}")
+        before = [0] * len(shape)
+        for place, dim in enumerate(order):
+            before[dim] = shape[place]
+        return _tried(np.transpose, x.reshape(before), order)
+
+    return ByShape(made)
+
+
+@call("concatenate", "cat", "concat", "concatenate")
+def cat(tensors: Any, dim: int = 0) -> Expected:
+    """One behind the other."""
+    if not isinstance(tensors, tuple):
+        raise CannotBindError("no list of tensors")
+    parts = [each for each in tensors if each.shape != (0,)]
+    widest = np.result_type(*(each.dtype for each in parts)) if len({each.dtype for each in parts}) == 1 else None
+    if widest is None:
+        raise CannotBindError("tensors of several types")
+    return _tried(np.concatenate, parts, axis=dim)
+
+
+@call("stack", "stack")
+def stack(tensors: Any, dim: int = 0) -> Expected:
+    """Side by side along a new dimension."""
+    if not isinstance(tensors, tuple):
+        raise CannotBindError("no list of tensors")
+    return _tried(np.stack, tensors, axis=dim)
+
+
+@graph("concatenate", "Concat")
+def graph_concat(*inputs: Any, dim: int = 0) -> Expected:
+    """One behind the other."""
+    arrays = [each for each in inputs if isinstance(each, np.ndarray)]
+    last = inputs[-1] if inputs and isinstance(inputs[-1], int) else dim
+    return _tried(np.concatenate, arrays, axis=last)
+
+
+@call("split", "split", "split_with_sizes")
+def split(input: Array, split_size_or_sections: Any = None, dim: int = 0, *, split_size: Any = None) -> Any:
+    """Parts along a dimension."""
+    size = split_size_or_sections if split_size_or_sections is not None else split_size
+    length = input.shape[dim]
+    if isinstance(size, int):
+        ends = list(range(size, length, size)) if size > 0 else []
+    else:
+        ends = np.cumsum(_numbers((size,))[:-1]).tolist()
+    return tuple(_moved(each) for each in np.split(input, ends, axis=dim))
+
+
+@call("split", "chunk")
+def chunk(input: Array, chunks: int, dim: int = 0) -> Any:
+    """So many parts along a dimension."""
+    size = -(-input.shape[dim] // chunks)
+    return split(input, max(size, 1), dim)
+
+
+@call("split", "unbind")
+def unbind(input: Array, dim: int = 0) -> Any:
+    """All slices along a dimension."""
+    return tuple(_moved(each) for each in np.moveaxis(input, dim, 0))
+
+
+@graph("split", "Split")
+def graph_split(x: Array, dim: int = 0, output_num: int = 1) -> Any:
+    """So many parts along a dimension."""
+    return tuple(_moved(each) for each in np.split(x, output_num, axis=dim))
+
+
+@call("expand", "expand")
+def expand(input: Array, *size: Any) -> Expected:
+    """Repeated without a copy."""
+    sizes = list(_numbers(size))
+    for at in range(1, input.ndim + 1):
+        if sizes[-at] == -1:
+            sizes[-at] = input.shape[-at]
+    return _tried(np.broadcast_to, input, tuple(sizes))
+
+
+@call("expand", "broadcast_to")
+@graph("expand", "BroadcastTo")
+def broadcast_to(input: Array, *shape: Any) -> Expected:
+    """Repeated to a shape."""
+    return expand(input, *shape)
+
+
+@call("expand", "expand_as")
+def expand_as(input: Array, other: Array) -> Expected:
+    """Repeated to the shape of another."""
+    return _tried(np.broadcast_to, input, other.shape)
+
+
+@graph("repeat", "Tile")
+def graph_tile(x: Array, multiples: Any) -> Any:
+    """Repeated along dimensions."""
+    times = _numbers((multiples,))
+    if x.ndim >= len(times):
+        return _tried(np.tile, x, times)
+
+    def made(shape: tuple[int, ...]) -> Expected:
+        before = [size // each for size, each in zip(shape, times, strict=True)] if len(shape) == len(times) else []
+        return _tried(lambda: np.tile(x.reshape(before), times))
+
+    return ByShape(made)
+
+
+@call("repeat", "repeat", "tile")
+def repeat(input: Array, *repeats: Any) -> Expected:
+    """Repeated along dimensions."""
+    return _tried(np.tile, input, _numbers(repeats))
+
+
+@call("flip", "flip")
+def flip(input: Array, *dims: Any) -> Expected:
+    """In reverse."""
+    return _tried(np.flip, input, _numbers(dims))
+
+
+@call("roll", "roll")
+def roll(input: Array, shifts: Any, dims: Any = None) -> Expected:
+    """Shifted around."""
+    return _tried(np.roll, input, shifts, dims)
+
+
+@call("triangle", "tril")
+def tril(input: Array, diagonal: int = 0) -> Expected:
+    """The lower triangle."""
+    return _moved(np.where(np.tril(np.ones(input.shape[-2:], np.bool_), diagonal), input, np.zeros((), input.dtype)))
+
+
+@call("triangle", "triu")
+def triu(input: Array, diagonal: int = 0) -> Expected:
+    """The upper triangle."""
+    return _moved(np.where(np.triu(np.ones(input.shape[-2:], np.bool_), diagonal), input, np.zeros((), input.dtype)))
+
+
+def _inside(index: Array, size: int) -> Array:
+    found = index.astype(np.int64)
+    if np.any((found < -size) | (found >= size)):
+        raise CannotBindError("an index that is outside")
+    return found
+
+
+@call("embedding", "embedding")
+def embedding(
+    input: Array,
+    weight: Array,
+    padding_idx: Any = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Expected:
+    """Rows of a table."""
+    del padding_idx, norm_type, scale_grad_by_freq, sparse
+    if max_norm is not None:
+        raise CannotBindError("rows that are scaled")
+    if input.dtype.kind in "iu":
+        return _moved(weight[_inside(input, len(weight))])
+    return _moved(input[_inside(weight, len(input))])  # the form that ATen has: the table first
+
+
+@module("embedding", "Embedding", "EmbeddingLookup")
+def module_embedding(input: Array, weight: Any = None, embedding_table: Any = None) -> Expected:
+    """Rows of a table."""
+    table = weight if weight is not None else embedding_table
+    if table is None:
+        raise CannotBindError("no table")
+    return embedding(input, table)
+
+
+@graph("embedding", "Gather", "GatherV2", "EmbeddingLookup")
+def graph_gather(params: Array, indices: Array, dim: int = 0, batch_dims: int = 0) -> Expected:
+    """Slices along a dimension."""
+    if batch_dims:
+        raise CannotBindError("batches of indices")
+    at = int(np.asarray(dim))
+    return _moved(np.take(params, _inside(indices, params.shape[at]), axis=at))
+
+
+@call("gather", "gather")
+def gather(input: Array, dim: int, index: Array, *, sparse_grad: bool = False) -> Expected:
+    """One element for every index."""
+    del sparse_grad
+    inside = tuple(slice(None) if at == dim % input.ndim else slice(0, size) for at, size in enumerate(index.shape))
+    return _tried(np.take_along_axis, input[inside], _inside(index, input.shape[dim]), dim)
+
+
+@call("gather", "index_select")
+def index_select(input: Array, dim: int, index: Array) -> Expected:
+    """Slices along a dimension."""
+    return _moved(np.take(input, _inside(np.asarray(index), input.shape[dim]), axis=dim))
+
+
+@call("index", "index")
+def index(input: Array, at: Any) -> Expected:
+    """A part of a tensor."""
+    places = at if isinstance(at, tuple) else (at,)
+    if not all(each is None or isinstance(each, (int, slice, np.ndarray)) for each in places):
+        raise CannotBindError("index not recorded")
+    indices = tuple(
+        each.astype(np.int64) if isinstance(each, np.ndarray) and each.dtype.kind in "iu" else each for each in places
+    )
+    return _tried(lambda: np.asarray(input[indices]))
+
+
+@call("gather", "select")
+def select(input: Array, dim: int, index: int) -> Expected:
+    """One slice."""
+    return _tried(np.take, input, index, axis=dim)
+
+
+@call("index", "narrow")
+def narrow(input: Array, dim: int, start: int, length: int) -> Expected:
+    """Several slices in a row."""
+    return _tried(np.take, input, range(start, start + length), axis=dim)
+
+
+@call("fill", "zeros_like")
+@graph("fill", "ZerosLike")
+def zeros_like(input: Array, **_: Any) -> Expected:
+    """Zeros."""
+    return _moved(np.zeros(input.shape))
+
+
+@call("fill", "ones_like")
+@graph("fill", "OnesLike")
+def ones_like(input: Array, **_: Any) -> Expected:
+    """Ones."""
+    return _moved(np.ones(input.shape))
+
+
+@graph("one hot", "OneHot")
+def graph_one_hot(indices: Array, depth: Any, on_value: Any, off_value: Any, dim: int = -1) -> Expected:
+    """One value at the index, another elsewhere."""
+    count = int(np.asarray(depth))
+    at = dim if dim >= 0 else indices.ndim
+    found = np.moveaxis(indices.astype(np.int64)[..., None] == np.arange(count), -1, at)
+    return Expected(np.where(found, np.asarray(on_value, np.float64), np.asarray(off_value, np.float64)))
+
+
+# -- pooling -----------------------------------------------------------------------------------------------
+
+
+@graph("max pool", "MaxPool")
+def graph_max_pool(
+    x: Array,
+    *,
+    kernel_size: Any = None,
+    strides: Any = None,
+    pad_mode: Any = None,
+    format: str = "NCHW",
+) -> Expected:
+    """The largest element in a window."""
+    from tui_debugger.diagnose.recompute.products import _graph_padding, _spatial
+
+    if kernel_size is None or strides is None or pad_mode is None or format != "NCHW":
+        raise CannotBindError("layout, window or padding not known")
+    kernel, steps = _spatial(kernel_size, 2), _spatial(strides, 2)
+    around = _graph_padding(pad_mode, None, x.shape[2:], kernel, steps, (1, 1))
+    return pooled(wide(x), kernel, steps, around)
+
+
+def pooled(x: Array, kernel: Any, steps: Any, around: Any) -> Expected:
+    """The largest element in every window."""
+    lowest = -np.inf if x.dtype.kind == "f" else np.iinfo(np.int64).min
+    data = np.pad(x, [(0, 0)] * (x.ndim - 2) + list(around), constant_values=lowest)
+    windows = np.lib.stride_tricks.sliding_window_view(data, tuple(kernel), axis=(-2, -1))
+    windows = windows[..., :: steps[0], :: steps[1], :, :]
+    return Expected(windows.max(axis=(-2, -1)))
+
+
+@call("max pool", "max_pool2d", "max_pool2d_with_indices")
+def max_pool2d(
+    input: Array,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
+    """The largest element in a window."""
+    from tui_debugger.diagnose.recompute.products import _per_dimension
+
+    if ceil_mode or _per_dimension(dilation, 2) != (1, 1):
+        raise CannotBindError("windows with holes, or that end outside")
+    kernel = _per_dimension(kernel_size, 2)
+    steps = kernel if stride is None or stride == () else _per_dimension(stride, 2)
+    around = [(each, each) for each in _per_dimension(padding, 2)]
+    found = pooled(wide(input), kernel, steps, around)
+    return (found, None) if return_indices else found

@@ -1,0 +1,736 @@
+"""Operators that reduce or normalise along dimensions: sums, norms, softmax, losses."""
+
+# ruff: noqa: A002, PLR0917 - arguments are those of the frameworks, by name and order
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from tui_debugger.arrays import Array, Float64
+from tui_debugger.diagnose.recompute.elementwise import sigmoid_of
+from tui_debugger.diagnose.recompute.judge import Expected, is_float, wide
+from tui_debugger.diagnose.recompute.products import doubles
+from tui_debugger.diagnose.recompute.table import ByShape, CannotBindError, Either, call, graph, module
+
+_VARIANCE_SHARE = 16
+"""Sums inside a normalisation err by a quarter of what K terms of random sign would."""
+
+
+def axes_of(dim: Any, ndim: int) -> tuple[int, ...]:
+    """The dimensions that are reduced: all of them for None and for an empty tuple."""
+    if dim is None or (isinstance(dim, (tuple, list)) and not dim):
+        return tuple(range(ndim))
+    dims = dim if isinstance(dim, (tuple, list)) else np.asarray(dim).reshape(-1).tolist()
+    if not all(isinstance(each, int) and -max(ndim, 1) <= each < max(ndim, 1) for each in dims):
+        raise CannotBindError(f"dimension not known: {dim}")
+    return tuple(int(each) % max(ndim, 1) for each in dims) if ndim else ()
+
+
+def _count(array: Array, axes: tuple[int, ...]) -> int:
+    return max(math.prod([int(array.shape[axis]) for axis in axes]), 1)
+
+
+def total(x: Array, axes: tuple[int, ...], keep: bool) -> Expected:
+    """The sum along dimensions."""
+    terms = _count(x, axes)
+    if x.dtype.kind != "f":
+        return Expected(np.asarray(np.sum(x, axis=axes, keepdims=keep, dtype=np.int64)), exact=True)
+    value = np.sum(x, axis=axes, keepdims=keep)
+    with np.errstate(all="ignore"):
+        size = np.sqrt(np.sum(x * x, axis=axes, keepdims=keep))
+    return Expected(np.asarray(value), np.nan_to_num(size, posinf=0.0), terms)
+
+
+@call("sum", "sum")
+def sum_of(input: Array, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Expected:
+    """The sum along dimensions."""
+    x = wide(input)
+    if dtype is not None and x.dtype.kind != "f":
+        raise CannotBindError("a sum in another type")
+    return total(x, axes_of(dim, x.ndim), keepdim)
+
+
+@graph("sum", "ReduceSum")
+def graph_sum(input_x: Array, dim: Any = None, keepdim: bool = False, skip_mode: bool = False) -> Expected:
+    """The sum along dimensions."""
+    if skip_mode and dim in (None, ()):
+        return Expected(wide(input_x))
+    return sum_of(input_x, dim, keepdim)
+
+
+@call("mean", "mean")
+@graph("mean", "ReduceMean")
+def mean(input: Array, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Expected:
+    """The mean along dimensions."""
+    del dtype
+    x = doubles(input)
+    axes = axes_of(dim, x.ndim)
+    found, count = total(x, axes, keepdim), _count(x, axes)
+    return Expected(found.value / count, found.size / count, count)
+
+
+@call("prod", "prod")
+@graph("prod", "ReduceProd")
+def prod(input: Array, dim: Any = None, keepdim: bool = False) -> Expected:
+    """The product along dimensions."""
+    x = doubles(input)
+    axes = axes_of(dim, x.ndim)
+    value = np.asarray(np.prod(x, axis=axes, keepdims=keepdim))
+    return Expected(value, np.abs(value) * math.sqrt(_count(x, axes)), _count(x, axes))
+
+
+@call("cumsum", "cumsum")
+@graph("cumsum", "CumSum")
+def cumsum(input: Array, dim: int) -> Expected:
+    """Sums of all elements so far."""
+    x = wide(input)
+    if x.dtype.kind != "f":
+        return Expected(np.cumsum(x, axis=dim), exact=True)
+    return Expected(np.cumsum(x, axis=dim), np.sqrt(np.cumsum(x * x, axis=dim)), x.shape[dim])
+
+
+def _extreme(function: Any, input: Array, dim: Any, keepdim: bool, pair: bool) -> Any:
+    x = wide(input)
+    value = np.asarray(function(x, axis=axes_of(dim, x.ndim), keepdims=keepdim))
+    found = Expected(value, exact=x.dtype.kind != "f")
+    return (found, None) if pair else found
+
+
+@call("max", "max")
+def max_of(input: Array, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
+    """The largest element, the largest along a dimension, or the larger one of two tensors."""
+    second = dim if isinstance(dim, np.ndarray) and dim.ndim else other
+    if second is not None:
+        return Expected(np.maximum(wide(input), wide(second)))
+    return _extreme(np.max, input, dim, keepdim, dim is not None)
+
+
+@call("min", "min")
+def min_of(input: Array, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
+    """The smallest element, the smallest along a dimension, or the smaller one of two tensors."""
+    second = dim if isinstance(dim, np.ndarray) and dim.ndim else other
+    if second is not None:
+        return Expected(np.minimum(wide(input), wide(second)))
+    return _extreme(np.min, input, dim, keepdim, dim is not None)
+
+
+@call("max", "amax")
+@graph("max", "ReduceMax")
+def amax(input: Array, dim: Any = None, keepdim: bool = False) -> Any:
+    """The largest element along dimensions."""
+    return _extreme(np.max, input, dim, keepdim, False)
+
+
+@call("min", "amin")
+@graph("min", "ReduceMin")
+def amin(input: Array, dim: Any = None, keepdim: bool = False) -> Any:
+    """The smallest element along dimensions."""
+    return _extreme(np.min, input, dim, keepdim, False)
+
+
+def _variance(x: Float64, axes: tuple[int, ...], correction: float, keep: bool) -> tuple[Float64, Float64, int]:
+    """Variance, its size, number of elements."""
+    count = _count(x, axes)
+    centre = np.mean(x, axis=axes, keepdims=True)
+    squares = np.sum((x - centre) ** 2, axis=axes, keepdims=keep)
+    left = max(count - correction, 0)
+    with np.errstate(all="ignore"):
+        value = squares / left
+        size = value + np.sqrt(np.sum((x - centre) ** 2 * x * x, axis=axes, keepdims=keep)) * 2 / left
+        size = size + np.mean(x * x, axis=axes, keepdims=keep) / math.sqrt(max(count, 1))
+    return np.asarray(value), np.nan_to_num(np.asarray(size), posinf=0.0), count
+
+
+def _correction(unbiased: Any, correction: Any) -> float:
+    if correction is not None:
+        return float(correction)
+    return 1.0 if unbiased else 0.0
+
+
+@call("var", "var")
+def var(
+    input: Array,
+    dim: Any = None,
+    unbiased: bool = True,
+    keepdim: bool = False,
+    *,
+    correction: Any = None,
+) -> Expected:
+    """The variance along dimensions."""
+    if isinstance(dim, bool):  # the form without dimensions
+        dim, unbiased = None, dim
+    x = doubles(input)
+    value, size, count = _variance(x, axes_of(dim, x.ndim), _correction(unbiased, correction), keepdim)
+    return Expected(value, size, count)
+
+
+@call("std", "std")
+def std(
+    input: Array,
+    dim: Any = None,
+    unbiased: bool = True,
+    keepdim: bool = False,
+    *,
+    correction: Any = None,
+) -> Expected:
+    """The standard deviation along dimensions."""
+    found = var(input, dim, unbiased, keepdim, correction=correction)
+    value = np.sqrt(found.value)
+    with np.errstate(all="ignore"):
+        size = np.where(value > 0, found.size / (2 * value), np.sqrt(found.size))
+    return Expected(value, size, found.terms)
+
+
+@call("norm", "norm", "vector_norm", "linalg_norm", "linalg_vector_norm")
+def norm(
+    input: Array, p: Any = 2, dim: Any = None, keepdim: bool = False, *, ord: Any = None, dtype: Any = None
+) -> Expected:
+    """The norm of a tensor, or along dimensions."""
+    del dtype
+    order = ord if ord is not None else p
+    order = 2 if order in ("fro", None) else order
+    x = np.abs(doubles(input))
+    axes = axes_of(dim, x.ndim)
+    if order == math.inf:
+        return Expected(np.asarray(np.max(x, axis=axes, keepdims=keepdim)))
+    if order not in (1, 2):
+        raise CannotBindError(f"norm not known: {order}")
+    value = np.asarray(np.sum(x**order, axis=axes, keepdims=keepdim)) ** (1 / order)
+    peak = float(np.max(x, initial=0.0, where=np.isfinite(x))) ** order * _count(x, axes)
+    return Expected(value, np.nan_to_num(value, posinf=0.0), _count(x, axes), peak=peak)
+
+
+# -- softmax -----------------------------------------------------------------------------------------------
+
+
+def _below_top(x: Float64, dim: int) -> tuple[Float64, Float64]:
+    """What elements are below the largest one, and the sum of the exponentials of that."""
+    top = np.max(x, axis=dim, keepdims=True)
+    with np.errstate(all="ignore"):
+        shifted = x - top
+        return shifted, np.sum(np.exp(shifted), axis=dim, keepdims=True)
+
+
+def _dim(dim: Any, ndim: int) -> int:
+    dims = axes_of(dim, ndim)
+    if dim is None or len(dims) != 1:
+        raise CannotBindError("dimension not recorded" if dim is None else "several dimensions")
+    return dims[0]
+
+
+@call("softmax", "softmax", "_softmax")
+@graph("softmax", "Softmax", "SoftmaxV2")
+def softmax(input: Array, dim: Any = None, dtype: Any = None, _stacklevel: int = 3) -> Expected:
+    """exp(x) as shares of their sum."""
+    del dtype, _stacklevel
+    x = doubles(input)
+    at = _dim(dim, x.ndim) if x.ndim else 0
+    shifted, sum_ = _below_top(np.atleast_1d(x), at)
+    with np.errstate(all="ignore"):
+        value = np.exp(shifted) / sum_
+        size = np.where(value > 0, value * (np.abs(shifted) + 3 + math.sqrt(np.atleast_1d(x).shape[at]) / 4), 0.0)
+    return Expected(value.reshape(x.shape), np.nan_to_num(size).reshape(x.shape))
+
+
+@call("log softmax", "log_softmax", "_log_softmax")
+@graph("log softmax", "LogSoftmax")
+def log_softmax(input: Array, dim: Any = None, dtype: Any = None, _stacklevel: int = 3) -> Expected:
+    """The logarithm of softmax."""
+    del dtype, _stacklevel
+    x = doubles(input)
+    return _log_softmax(x, _dim(dim, x.ndim))
+
+
+def _log_softmax(x: Float64, dim: int) -> Expected:
+    shifted, sum_ = _below_top(x, dim)
+    with np.errstate(all="ignore"):
+        value = shifted - np.log(sum_)
+        size = np.abs(shifted) + np.abs(np.log(sum_)) + 1 + np.abs(x)
+    return Expected(value, np.where(np.isfinite(size), size, 0.0))
+
+
+@call("logsumexp", "logsumexp")
+def logsumexp(input: Array, dim: Any, keepdim: bool = False) -> Expected:
+    """Log of the sum of exponentials."""
+    x = doubles(input)
+    axes = axes_of(dim, x.ndim)
+    top = np.max(x, axis=axes, keepdims=True)
+    value = np.log(np.sum(np.exp(x - top), axis=axes, keepdims=True)) + top
+    kept = value if keepdim else np.squeeze(value, axis=axes)
+    return Expected(kept, np.abs(kept) + 1)
+
+
+# -- normalisation -----------------------------------------------------------------------------------------
+
+
+def normalised(
+    x: Float64,
+    axes: tuple[int, ...],
+    scale: Float64 | float,
+    shift: Float64 | float,
+    eps: float,
+    centred: bool = True,
+    given: tuple[Float64, Float64] | None = None,
+) -> tuple[Expected, Float64, Float64]:
+    """X with mean 0 and variance 1 along dimensions, scaled and shifted; the means; one through the deviations.
+
+    Args:
+        x: what is normalised.
+        axes: along which it has mean 0.
+        scale: multiplied; broadcasts to x.
+        shift: added; broadcasts to x.
+        eps: added to the variance.
+        centred: whether the mean is taken off (RMS norms leave it).
+        given: mean and variance where they were not computed here.
+    """
+    with np.errstate(all="ignore"):
+        power = np.mean(x * x, axis=axes, keepdims=True)
+        if given is not None:
+            centre, variance = given
+            power = np.maximum(centre * centre, variance)
+        else:
+            centre = np.mean(x, axis=axes, keepdims=True) if centred else np.zeros_like(power)
+            variance = np.mean((x - centre) ** 2, axis=axes, keepdims=True)
+        inverse = 1 / np.sqrt(variance + eps)
+        plain = (x - centre) * inverse
+        value = plain * scale + shift
+        lost = 2 + power * inverse * inverse  # kernels may take the mean of squares and the square of the mean
+        size = ((np.abs(x) + np.sqrt(power)) * inverse + np.abs(plain) * lost) * np.abs(scale) + np.abs(shift)
+    terms = max(_count(x, axes) / _VARIANCE_SHARE, 1.0)
+    peak = float(np.max(power, initial=0.0, where=np.isfinite(power))) * _count(x, axes)
+    rounded = np.abs(np.nan_to_num(value - shift, posinf=0.0, neginf=0.0))
+    return Expected(value, np.nan_to_num(size, posinf=0.0), terms, narrow=rounded, peak=peak), centre, inverse
+
+
+@call("layer norm", "layer_norm", "native_layer_norm", split="rows")
+def layer_norm(
+    input: Array,
+    normalized_shape: Any,
+    weight: Array | None = None,
+    bias: Array | None = None,
+    eps: float = 1e-5,
+    cudnn_enable: bool = True,
+) -> Expected:
+    """Normalised along the last dimensions."""
+    del cudnn_enable
+    x = doubles(input)
+    shape = tuple(normalized_shape) if isinstance(normalized_shape, (tuple, list)) else (normalized_shape,)
+    if x.shape[x.ndim - len(shape) :] != shape:
+        raise CannotBindError(f"shape {x.shape} does not end with {shape}")
+    axes = tuple(range(x.ndim - len(shape), x.ndim))
+    return normalised(x, axes, _or(weight, 1.0), _or(bias, 0.0), eps)[0]
+
+
+def _or(array: Any, other: float) -> Any:
+    return other if array is None else doubles(array)
+
+
+@call("rms norm", "rms_norm", split="rows")
+def rms_norm(input: Array, normalized_shape: Any, weight: Array | None = None, eps: float | None = None) -> Expected:
+    """Divided by the root of the mean square along the last dimensions."""
+    x = doubles(input)
+    shape = tuple(normalized_shape) if isinstance(normalized_shape, (tuple, list)) else (normalized_shape,)
+    axes = tuple(range(x.ndim - len(shape), x.ndim))
+    if eps is None:
+        raise CannotBindError("epsilon not recorded")
+    return normalised(x, axes, _or(weight, 1.0), 0.0, eps, centred=False)[0]
+
+
+@call("rms norm", "npu_rms_norm")
+@graph("rms norm", "RmsNorm")
+def npu_rms_norm(x: Array, gamma: Array, eps: float = 1e-6) -> Any:
+    """Ascend's form, which also gives one through the root."""
+    found, _, inverse = normalised(
+        doubles(x), tuple(range(x.ndim - gamma.ndim, x.ndim)), doubles(gamma), 0.0, eps, centred=False
+    )
+    return found, Expected(inverse, 2 * inverse, x.shape[-1])
+
+
+@graph("layer norm", "LayerNorm", "LayerNormV3")
+def graph_layer_norm(
+    x: Array,
+    gamma: Array,
+    beta: Array,
+    begin_norm_axis: int = -1,
+    begin_params_axis: int = -1,
+    eps: float | None = None,
+) -> Any:
+    """MindSpore's form, with means and variances."""
+    del begin_params_axis
+    if eps is None:
+        raise CannotBindError("epsilon not recorded")
+    data = doubles(x)
+    axes = tuple(range(begin_norm_axis % data.ndim, data.ndim))
+    found, centre, inverse = normalised(data, axes, doubles(gamma), doubles(beta), eps)
+    root = np.sqrt(np.mean(data * data, axis=axes, keepdims=True))
+    variance = np.mean((data - centre) ** 2, axis=axes, keepdims=True)
+    count = _count(data, axes)
+    means = Expected(centre, root / math.sqrt(count), count)
+    # The last one is the variance on some devices and one through the deviation on others.
+    size = root * root + variance
+    return Either(
+        (found, means, Expected(variance, size, count)),
+        (found, means, Expected(inverse, inverse * (1 + size * inverse * inverse), count)),
+    )
+
+
+@call("group norm", "group_norm")
+def group_norm(
+    input: Array,
+    num_groups: int,
+    weight: Array | None = None,
+    bias: Array | None = None,
+    eps: float = 1e-5,
+) -> Expected:
+    """Normalised in groups of channels."""
+    x = doubles(input)
+    parts = x.reshape(x.shape[0], num_groups, -1)
+    broad = (1, -1, *[1] * (x.ndim - 2))
+
+    def spread(array: Array | None, other: float) -> Float64:
+        values = np.full(x.shape[1], other) if array is None else doubles(array)
+        found: Float64 = np.broadcast_to(values.reshape(broad), x.shape).reshape(parts.shape)
+        return found
+
+    found, _, _ = normalised(parts, (2,), spread(weight, 1.0), spread(bias, 0.0), eps)
+    return Expected(
+        found.value.reshape(x.shape),
+        np.reshape(found.size, x.shape),
+        found.terms,
+        np.reshape(found.narrow, x.shape),
+        peak=found.peak,
+    )
+
+
+@call("batch norm", "batch_norm")
+def batch_norm(
+    input: Array,
+    running_mean: Array | None,
+    running_var: Array | None,
+    weight: Array | None = None,
+    bias: Array | None = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+    cudnn_enabled: bool = True,
+) -> Expected:
+    """Normalised by channel, over the batch or with running means."""
+    del momentum, cudnn_enabled
+    x = doubles(input)
+    broad = (1, -1, *[1] * (x.ndim - 2))
+    axes = (0, *range(2, x.ndim))
+    given = None
+    if not training:
+        if running_mean is None or running_var is None:
+            raise CannotBindError("no running means")
+        given = doubles(running_mean).reshape(broad), doubles(running_var).reshape(broad)
+    scale = doubles(weight).reshape(broad) if weight is not None else 1.0
+    shift = doubles(bias).reshape(broad) if bias is not None else 0.0
+    return normalised(x, axes, scale, shift, eps, given=given)[0]
+
+
+# -- losses ------------------------------------------------------------------------------------------------
+
+
+def _reduced(losses: Expected, reduction: str, weights: Float64 | None = None) -> Expected:
+    """The losses of all elements, their sum or mean; ``weights`` of the mean."""
+    if reduction == "none":
+        return losses
+    value = np.asarray(losses.value, np.float64)
+    size = np.broadcast_to(losses.size, value.shape)
+    count = float(value.size) if weights is None else float(np.sum(weights))
+    share = 1.0 if reduction == "sum" else (1 / count if count else math.nan)
+    if reduction not in {"sum", "mean"}:
+        raise CannotBindError(f"reduction not known: {reduction}")
+    root = math.sqrt(float(np.sum(value * value))) + math.sqrt(float(np.sum(size * size)))
+    return Expected(np.asarray(np.sum(value) * share), np.asarray(np.nan_to_num(root * share)), value.size)
+
+
+def _reduction(size_average: Any, reduce: Any, reduction: str) -> str:
+    if size_average is None and reduce is None:
+        return reduction
+    if reduce is False:
+        return "none"
+    return "sum" if size_average is False else "mean"
+
+
+def _negative_log(
+    logs: Expected, target: Array, weight: Array | None, ignore_index: int, reduction: str, smoothing: float
+) -> Expected:
+    """The loss of log-probabilities (classes are dimension 1, or 0) for classes or shares of classes."""
+    log, axis = np.asarray(logs.value), 1 if np.ndim(logs.value) > 1 else 0
+    size = np.broadcast_to(logs.size, log.shape)
+    classes = log.shape[axis]
+    each = np.ones(classes) if weight is None else doubles(weight)
+    broad = each.reshape([-1 if at == axis else 1 for at in range(log.ndim)])
+    if is_float(target):
+        shares = doubles(target) * (1 - smoothing) + smoothing / classes
+        value = -np.sum(shares * log * broad, axis=axis)
+        off = np.sum(np.abs(shares * broad) * size, axis=axis)
+        found = _reduced(Expected(value, off), reduction if reduction != "mean" else "sum")
+        if reduction == "mean":
+            count = max(value.size, 1)
+            found = Expected(found.value / count, found.size / count, found.terms)
+        return found
+    wanted = target.astype(np.int64)
+    used = wanted != ignore_index
+    safe = np.where(used, wanted, 0)
+    if np.any((safe < 0) | (safe >= classes)):
+        raise CannotBindError("a class that is not there")
+    at = np.expand_dims(safe, axis)
+    weights = np.where(used, each[safe], 0.0)
+    chosen = -np.squeeze(np.take_along_axis(log, at, axis), axis) * each[safe]
+    off = np.squeeze(np.take_along_axis(size, at, axis), axis) * np.abs(each[safe])
+    if smoothing:
+        smooth = -np.sum(log * broad, axis=axis)
+        chosen = chosen * (1 - smoothing) + smooth * smoothing / classes
+        off = off * (1 - smoothing) + np.sum(size * broad, axis=axis) * smoothing / classes
+    value, off = np.where(used, chosen, 0.0), np.where(used, off, 0.0)
+    return _reduced(Expected(value, off), reduction, weights)
+
+
+@call("cross entropy", "cross_entropy")
+def cross_entropy(
+    input: Array,
+    target: Array,
+    weight: Array | None = None,
+    size_average: Any = None,
+    ignore_index: int = -100,
+    reduce: Any = None,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> Expected:
+    """The negative logarithm of the softmax at the wanted classes."""
+    x = doubles(input)
+    logs = _log_softmax(x, 1 if x.ndim > 1 else 0)
+    reduction = _reduction(size_average, reduce, reduction)
+    return _negative_log(logs, target, weight, ignore_index, reduction, label_smoothing)
+
+
+@call("nll loss", "nll_loss")
+def nll_loss(
+    input: Array,
+    target: Array,
+    weight: Array | None = None,
+    size_average: Any = None,
+    ignore_index: int = -100,
+    reduce: Any = None,
+    reduction: str = "mean",
+) -> Expected:
+    """The negative value at the wanted classes."""
+    reduction = _reduction(size_average, reduce, reduction)
+    return _negative_log(Expected(doubles(input)), target, weight, ignore_index, reduction, 0.0)
+
+
+@call("mse loss", "mse_loss")
+def mse_loss(
+    input: Array,
+    target: Array,
+    size_average: Any = None,
+    reduce: Any = None,
+    reduction: str = "mean",
+) -> Expected:
+    """The square of the difference."""
+    one, other = doubles(input), doubles(target)
+    value = (one - other) ** 2
+    return _reduced(Expected(value, 2 * value), _reduction(size_average, reduce, reduction))
+
+
+@call("l1 loss", "l1_loss")
+def l1_loss(
+    input: Array,
+    target: Array,
+    size_average: Any = None,
+    reduce: Any = None,
+    reduction: str = "mean",
+) -> Expected:
+    """The size of the difference."""
+    value = np.abs(doubles(input) - doubles(target))
+    return _reduced(Expected(value, value), _reduction(size_average, reduce, reduction))
+
+
+@call("smooth l1 loss", "smooth_l1_loss")
+def smooth_l1_loss(
+    input: Array,
+    target: Array,
+    size_average: Any = None,
+    reduce: Any = None,
+    reduction: str = "mean",
+    beta: float = 1.0,
+) -> Expected:
+    """Squares near zero, sizes elsewhere."""
+    off = np.abs(doubles(input) - doubles(target))
+    value = np.where(off < beta, 0.5 * off * off / beta, off - 0.5 * beta) if beta else off
+    return _reduced(Expected(value, 2 * value + off), _reduction(size_average, reduce, reduction))
+
+
+@call("bce loss", "binary_cross_entropy")
+def binary_cross_entropy(
+    input: Array,
+    target: Array,
+    weight: Array | None = None,
+    size_average: Any = None,
+    reduce: Any = None,
+    reduction: str = "mean",
+) -> Expected:
+    """The loss of probabilities."""
+    p, t = doubles(input), doubles(target)
+    with np.errstate(all="ignore"):
+        value = -(t * np.maximum(np.log(p), -100) + (1 - t) * np.maximum(np.log1p(-p), -100))
+        size = np.abs(value) * 2 + 1
+    factor = _or(weight, 1.0)
+    return _reduced(Expected(value * factor, size * np.abs(factor)), _reduction(size_average, reduce, reduction))
+
+
+@call("bce loss with logits", "binary_cross_entropy_with_logits")
+def binary_cross_entropy_with_logits(
+    input: Array,
+    target: Array,
+    weight: Array | None = None,
+    size_average: Any = None,
+    reduce: Any = None,
+    reduction: str = "mean",
+    pos_weight: Array | None = None,
+) -> Expected:
+    """The loss of what is a probability after the sigmoid."""
+    x, t = doubles(input), doubles(target)
+    positive = _or(pos_weight, 1.0)
+    log_one, log_zero = -np.logaddexp(0, -x), -np.logaddexp(0, x)
+    value = -(positive * t * log_one + (1 - t) * log_zero)
+    size = np.abs(positive * t * log_one) + np.abs((1 - t) * log_zero) + np.abs(x) + 1
+    factor = _or(weight, 1.0)
+    return _reduced(Expected(value * factor, size * np.abs(factor)), _reduction(size_average, reduce, reduction))
+
+
+# -- MindSpore's graphs ------------------------------------------------------------------------------------
+
+
+@graph("cross entropy", "SparseSoftmaxCrossEntropyWithLogits")
+def graph_sparse_cross_entropy(features: Array, labels: Array, is_grad: bool = False, sens: float = 1.0) -> Expected:
+    """The mean loss, or its gradient: softmax less one at the wanted class."""
+    if not is_grad:
+        return cross_entropy(features, labels.reshape(-1))
+    found = softmax(features, 1)
+    wanted = np.zeros_like(found.value)
+    wanted[np.arange(len(features)), labels.reshape(-1).astype(np.int64)] = 1.0
+    share = sens / len(features)
+    return Expected((found.value - wanted) * share, (np.asarray(found.size) + wanted + found.value) * abs(share))
+
+
+@graph("cross entropy", "SoftmaxCrossEntropyWithLogits")
+def graph_cross_entropy(logits: Array, labels: Array) -> Any:
+    """The loss of every row, and its gradient."""
+    shares, logs = softmax(logits, 1), _log_softmax(doubles(logits), 1)
+    wanted = doubles(labels)
+    value = -np.sum(np.where(wanted == 0, 0, wanted * logs.value), axis=1)
+    size = np.sqrt(np.sum((wanted * logs.size) ** 2, axis=1)) + np.abs(value)
+    return Expected(value, size, logits.shape[1]), Expected(
+        shares.value - wanted, np.asarray(shares.size) + np.abs(wanted) + shares.value
+    )
+
+
+@graph("gradient of bias", "BiasAddGrad")
+def graph_bias_grad(dout: Array, *_: Any, data_format: str = "NCHW", format: str = "") -> Any:
+    """The sum of what came in, by channel."""
+    came = doubles(dout)
+    channel = came.ndim - 1 if "NHWC" in {data_format, format} or came.ndim == 2 else 1
+
+    def made(shape: tuple[int, ...]) -> Any:
+        choices = []
+        if came.shape[channel : channel + 1] == shape:
+            choices.append(total(came, tuple(axis for axis in range(came.ndim) if axis != channel), False))
+        if math.prod(shape) and came.size % math.prod(shape) == 0:  # of a matrix that a reshape made
+            choices.append(total(came.reshape(-1, math.prod(shape)), (0,), False))
+        return Either(*choices)
+
+    return ByShape(made)
+
+
+@graph("gradient of layer norm", "LayerNormGrad")
+def graph_layer_norm_grad(
+    x: Array,
+    dy: Array,
+    variance: Array,
+    mean: Array,
+    gamma: Array,
+    begin_norm_axis: int = -1,
+    begin_params_axis: int = -1,
+    eps: float | None = None,
+) -> Any:
+    """Gradients of the input, the scale and the shift.
+
+    MindSpore 2.0 has no epsilon here: its kernel for CPU adds 1e-12, whatever the forward pass added.
+    """
+    del begin_params_axis
+    eps = 1e-12 if eps is None else eps
+    data = doubles(x)
+    came = doubles(dy)
+    if came.size != data.size:
+        raise CannotBindError(f"shapes {x.shape} and {dy.shape} do not fit")
+    came = came.reshape(data.shape)
+    del variance, mean  # of the forward: computed anew from its input
+    axes = tuple(range(begin_norm_axis % data.ndim, data.ndim))
+    rest = tuple(range(begin_norm_axis % data.ndim))
+    found, centre, inverse = normalised(data, axes, 1.0, 0.0, eps)
+    plain = (data - centre) * inverse
+    scaled = came * doubles(gamma)
+    first, second = np.mean(scaled, axis=axes, keepdims=True), np.mean(scaled * plain, axis=axes, keepdims=True)
+    value = inverse * (scaled - first - plain * second)
+    count = _count(data, axes)
+    root = np.sqrt(np.mean(scaled * scaled, axis=axes, keepdims=True))
+    off = np.asarray(found.size)
+    size = inverse * (np.abs(scaled) + root + np.abs(plain) * root + off * root * 2) * 2
+    rows = _count(data, rest)
+    by_scale = Expected(
+        np.sum(came * plain, axis=rest), np.sqrt(np.sum((came * (np.abs(plain) + off)) ** 2, axis=rest)), rows
+    )
+    return Expected(value, size, max(count / _VARIANCE_SHARE, 1)), by_scale, total(came, rest, False)
+
+
+@graph("gradient of softmax", "SoftmaxGradFusion", "SoftmaxGrad")
+def graph_softmax_grad(y: Array, dy: Array, dim: Any = -1) -> Expected:
+    """(dy - Σ dy y) y."""
+    out, came = doubles(y), doubles(dy)
+    if out.shape != came.shape:
+        came = came.reshape(out.shape)
+    at = _dim(dim if isinstance(dim, (int, tuple)) and dim != () else -1, out.ndim)
+    inner = np.sum(came * out, axis=at, keepdims=True)
+    size = np.abs(out) * (np.abs(came) + np.sqrt(np.sum((came * out) ** 2, axis=at, keepdims=True)) + np.abs(inner))
+    return Expected((came - inner) * out, size, out.shape[at])
+
+
+@graph("sigmoid cross entropy", "SigmoidCrossEntropyWithLogits")
+def graph_sigmoid_cross_entropy(logits: Array, label: Array) -> Expected:
+    """The loss of what is a probability after the sigmoid, by element."""
+    return binary_cross_entropy_with_logits(logits, label, reduction="none")
+
+
+@graph("gradient of sigmoid cross entropy", "SigmoidCrossEntropyWithLogitsGrad")
+def graph_sigmoid_cross_entropy_grad(logits: Array, label: Array, dout: Array) -> Expected:
+    """(sigmoid(logits) - label) dout."""
+    share, wanted, came = sigmoid_of(doubles(logits)), doubles(label), doubles(dout)
+    return Expected((share - wanted) * came, 3 * (share + np.abs(wanted)) * np.abs(came))
+
+
+@graph("gradient of sigmoid", "SigmoidGrad")
+def graph_sigmoid_grad(y: Array, dy: Array) -> Expected:
+    """Dy y (1 - y)."""
+    out, came = doubles(y), doubles(dy)
+    return Expected(came * out * (1 - out), 2 * np.abs(came * out))
+
+
+@graph("gradient of tanh", "TanhGrad")
+def graph_tanh_grad(y: Array, dy: Array) -> Expected:
+    """Dy (1 - y²)."""
+    out, came = doubles(y), doubles(dy)
+    return Expected(came * (1 - out * out), 2 * np.abs(came))
+
+
+@module("normalised", "Softmax")
+def module_softmax(input: Array) -> Expected:
+    """A module that does not say along which dimension."""
+    del input
+    raise CannotBindError("dimension not recorded")

@@ -1,0 +1,176 @@
+"""Operators that write over parameters, and those that exchange values between ranks.
+
+An optimizer's update is held against what its parameters are after the step; what they were before it comes from the
+step before. Coefficients such as 0.999 are taken as float32: one less them is another number in float64.
+"""
+
+# ruff: noqa: PLR0917 - arguments are those of the frameworks, by name and order
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tui_debugger.arrays import Array, Float64
+from tui_debugger.diagnose.recompute.judge import Expected
+from tui_debugger.diagnose.recompute.products import doubles
+from tui_debugger.diagnose.recompute.table import CannotBindError, Either, graph
+
+
+def _single(value: Any) -> Any:
+    """A coefficient as the kernel has it: a number of Python's in float32."""
+    return doubles(value) if isinstance(value, np.ndarray) else float(np.float32(value))
+
+
+@graph("momentum", "ApplyMomentum", "Momentum", writes=(0, 1))
+def momentum(
+    variable: Array,
+    accumulation: Array,
+    learning_rate: Any,
+    gradient: Array,
+    momentum: Any,
+    *,
+    use_nesterov: bool = False,
+    gradient_scale: float = 1.0,
+) -> Any:
+    """Accumulation = momentum * accumulation + gradient; variable -= rate * accumulation."""
+    before, gathered, came = doubles(variable), doubles(accumulation), doubles(gradient) * gradient_scale
+    rate, share = _single(learning_rate), _single(momentum)
+    after = gathered * share + came
+    size = np.hypot(gathered * share, came)
+    moved = rate * (came + share * after) if use_nesterov else rate * after
+    off = np.abs(rate) * (size + np.abs(came) * use_nesterov) * 2
+    return Expected(before - moved, np.abs(before) + off), Expected(after, size * 2)
+
+
+@graph("sgd", "SGD", writes=(0, 3, 5))
+def sgd(
+    parameters: Array,
+    gradient: Array,
+    learning_rate: Any,
+    accum: Array,
+    momentum: Any,
+    stat: Array,
+    *,
+    dampening: float = 0.0,
+    weight_decay: float = 0.0,
+    nesterov: bool = False,
+) -> Any:
+    """MindSpore's SGD, whose first step takes the gradient as it is."""
+    before, came, gathered = doubles(parameters), doubles(gradient), doubles(accum)
+    came = came + weight_decay * before
+    rate, share = _single(learning_rate), _single(momentum)
+    first = doubles(stat) > 0
+    after = np.where(first, came, gathered * share + (1 - dampening) * came)
+    size = np.hypot(gathered * share, came) + np.abs(weight_decay * before)
+    moved = came + share * after if nesterov else after
+    if not np.any(share):
+        moved, after = came, gathered
+    off = np.abs(rate) * (size + np.abs(moved)) * 2
+    return Expected(before - rate * moved, np.abs(before) + off), Expected(after, size * 2)
+
+
+@graph("adam", "Adam", "ApplyAdam", writes=(0, 1, 2))
+def adam(
+    var: Array,
+    m: Array,
+    v: Array,
+    beta1_power: Any,
+    beta2_power: Any,
+    lr: Any,
+    beta1: Any,
+    beta2: Any,
+    epsilon: Any,
+    gradient: Array,
+    *,
+    use_nesterov: bool = False,
+) -> Any:
+    """Moments of the gradient, and the step that they make."""
+    came, first, second = doubles(gradient), _single(beta1), _single(beta2)
+    one, other = _moments(doubles(m), doubles(v), came, first, second)
+    with np.errstate(all="ignore"):
+        power = 1 - _single(beta1_power), 1 - _single(beta2_power)
+        rate = _single(lr) * np.sqrt(power[1]) / power[0]
+        # What one less a power is off by: it was rounded as the power.
+        lost = 1 + 1 / np.abs(power[0]) + 1 / np.abs(power[1])
+        up = one.value * first + (1 - first) * came if use_nesterov else np.asarray(one.value)
+        below = np.sqrt(np.asarray(other.value)) + _single(epsilon)
+        move = rate * up / below
+        off = np.abs(rate) * np.asarray(one.size) / below + np.abs(move) * (2 + lost)
+        off = np.nan_to_num(off, posinf=0.0)
+    before = doubles(var)
+    return Expected(before - move, np.abs(before) + off), one, other
+
+
+def _moments(m: Float64, v: Float64, came: Float64, first: Any, second: Any) -> tuple[Expected, Expected]:
+    one = first * m + (1 - first) * came
+    other = second * v + (1 - second) * came * came
+    size = np.hypot(first * m, (1 - first) * came) + np.abs(m)
+    return Expected(one, size), Expected(other, 2 * np.abs(other) + np.abs(v))
+
+
+@graph("adamw", "AdamWeightDecay", writes=(0, 1, 2))
+def adam_weight_decay(
+    var: Array,
+    m: Array,
+    v: Array,
+    lr: Any,
+    beta1: Any,
+    beta2: Any,
+    epsilon: Any,
+    decay: Any,
+    gradient: Array,
+) -> Any:
+    """Adam without correction of the first steps, with weight decay of its own."""
+    came = doubles(gradient)
+    one, other = _moments(doubles(m), doubles(v), came, _single(beta1), _single(beta2))
+    below = np.sqrt(np.asarray(other.value)) + _single(epsilon)
+    before = doubles(var)
+    move = np.asarray(one.value) / below + _single(decay) * before
+    rate = _single(lr)
+    off = np.abs(rate) * (np.asarray(one.size) / below + 3 * np.abs(move))
+    return Expected(before - rate * move, np.abs(before) + off), one, other
+
+
+@graph("assign", "Assign", writes=(0,), unneeded=("variable",))
+def assign(variable: Any, value: Array) -> Any:
+    """The variable is the value afterwards."""
+    del variable
+    return (Expected(value, exact=True),)
+
+
+@graph("assign", "AssignAdd", writes=(0,))
+def assign_add(variable: Array, value: Any) -> Any:
+    """The value is added to the variable."""
+    if variable.dtype.kind in "iu":
+        return (Expected(variable.astype(np.int64) + np.asarray(value).astype(np.int64), exact=True),)
+    return (Expected(doubles(variable) + doubles(value)),)
+
+
+def all_reduced(inputs: Sequence[Array], reduction: str = "sum") -> Any:
+    """What every rank has after its input was reduced with those of the others.
+
+    Args:
+        inputs: of all ranks of the group.
+        reduction: ``sum``, ``mean``, ``max`` or ``min``; empty where it was not recorded.
+    """
+    if len({each.shape for each in inputs}) != 1:
+        raise CannotBindError("inputs of several shapes")
+    wides: list[Float64] = [doubles(each) for each in inputs]
+    whole = np.sum(wides, axis=0)
+    size = np.sqrt(np.sum([each * each for each in wides], axis=0))
+    # Values on their way between ranks have the type of the tensor: each partial sum is rounded to it.
+    narrow = np.sum(np.abs(wides), axis=0) if len(wides) > 2 else 0.0
+    found = {
+        "sum": Expected(whole, size, len(wides), narrow=narrow),
+        "mean": Expected(whole / len(wides), size / len(wides), len(wides), narrow=narrow / len(wides)),
+        "max": Expected(np.max(wides, axis=0)),
+        "min": Expected(np.min(wides, axis=0)),
+    }
+    if not reduction:
+        return Either(*found.values())
+    if reduction not in found:
+        raise CannotBindError(f"reduction not known: {reduction}")
+    return found[reduction]
