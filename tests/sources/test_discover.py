@@ -50,7 +50,9 @@ def test_a_tensor_file_leads_to_its_step(dump: Path) -> None:
     assert any(notice.startswith("the path leads into the dump, to rank_0/Net/0/3") for notice in source.info.notices)
 
 
-def test_one_and_two_levels_above(dump: Path) -> None:
+def test_one_and_two_levels_above(tmp_path: Path) -> None:
+    dump = tmp_path / "far/runs/monday"
+    write_dump(dump, steps=(0, 3))
     assert find_dump(dump.parent).root == dump
     assert find_dump(dump.parent.parent).root == dump
     with pytest.raises(NotADumpError):

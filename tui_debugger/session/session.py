@@ -217,18 +217,23 @@ class Session:
 
         Other dumps beside it are named once ``look_beside`` has looked for them.
         """
-        info, more = self.source.info, (*self._beside, *self._workers.notices)
+        info = self.source.info
         shows = shown_by(self.source)
         if shows is None:
-            return dataclasses.replace(info, notices=info.notices + more)
+            return dataclasses.replace(info, notices=self.notices)
         return dataclasses.replace(
             info,
-            notices=info.notices + more,
+            notices=self.notices,
             limits=limits(self.source),
             recorded_in=shows.recorded_in,
             values_advice=shows.values_advice,
             tensors_advice=shows.tensors_advice,
         )
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """``info.notices``, without asking what the layout cannot tell."""
+        return (*self.source.info.notices, *self._beside, *self._workers.notices)
 
     @property
     def capabilities(self) -> Capability:

@@ -134,7 +134,7 @@ def coverage_text(session: Session, state: ScreenState) -> Text:
                 text.append(f" · {plural(lost, 'thing')} not recorded", theme.DOUBT)
             if lost < len(cover.parts):
                 text.append(f" · {plural(len(cover.parts) - lost, 'part')} not listed", theme.DOUBT)
-    notices = len(session.source.info.notices) + len(session.workers.notices)
+    notices = len(session.notices)
     if notices:
         text.append("  " if text.plain else "").append(f"! {plural(notices, 'notice')}", theme.DOUBT)
     return text
