@@ -52,6 +52,7 @@ ELSEWHERE = {
     "text/writer.py:open_streams": "/dev/null, for a stream that the process was not given",
     "text/writer.py:abandon": "/dev/null, for an output that is gone",
     "stats/archive.py:MemberFile": "maps a temporary file of its own",
+    "mounts/remote.py:RemoteFile": "maps a temporary file of its own",
     "stats/archive.py:temporary_array": "maps a temporary file of its own",
 }
 DOOR = ("sources", "graph", "stats", "check", "diagnose")

@@ -124,6 +124,18 @@ class TensorMeta:
     nbytes: int
 
 
+class AtLeast(IntFlag):
+    """The counts of a tensor that are lower bounds, because its recorder wrote less than all of them."""
+
+    NONE = 0
+    COUNT = 1
+    """Nobody says how many elements there are; with it every other count that follows from that one."""
+    NAN = 2
+    """A flag or a sum says that there is NaN, and not how many."""
+    INF = 4
+    """The same of Inf of either sign; or NaN hides how many there are."""
+
+
 @dataclass(frozen=True, slots=True)
 class TensorStats:
     """One pass over one tensor. Means and sums are over finite elements only, in float64.
@@ -138,6 +150,7 @@ class TensorStats:
         negative, positive: finite elements below, above 0.
         sum_squares: over finite elements.
         variance: population variance (divisor n) over finite elements.
+        at_least: which counts are lower bounds; ``is_lower_bound`` tells it of one.
     """
 
     count: int
@@ -153,6 +166,7 @@ class TensorStats:
     abs_mean: float | None
     variance: float | None
     sum_squares: float
+    at_least: AtLeast = AtLeast.NONE
 
     @property
     def finite(self) -> int:
@@ -168,6 +182,18 @@ class TensorStats:
     def counted(self) -> bool:
         """False where a dump recorded less: of a count only whether there are such elements, or nothing."""
         return self.zero + self.negative + self.positive == self.finite
+
+    def is_lower_bound(self, name: str) -> bool:
+        """Tells whether of a count, by its name, only a lower bound is known: there may be more, also where it is 0."""
+        of = {"count": AtLeast.COUNT, "nan": AtLeast.NAN}.get(name, AtLeast.INF)
+        if name in {"zero", "negative", "positive"}:
+            return not self.counted or (not self.sized and bool(getattr(self, name) or not self.finite))
+        return bool(self.at_least & of)
+
+    @property
+    def sized(self) -> bool:
+        """False where nobody says how many elements there are: then ``count`` is not to be shown."""
+        return not self.at_least & AtLeast.COUNT
 
     @property
     def bad(self) -> bool:
@@ -319,6 +345,8 @@ class Hit:
         stats: statistics of the tensor, None when it could not be read.
         origin: True when this tensor is bad (NaN/Inf) while every input of its node is clean.
         detail: extra text for the row, for example why the file could not be read.
+        overflow: what the device recorded of an overflow of its operator, whatever hit; a part of ``detail``, unless
+            that says why it does not matter. Empty where it recorded nothing.
     """
 
     key: TensorKey
@@ -328,6 +356,7 @@ class Hit:
     stats: TensorStats | None = None
     origin: bool = False
     detail: str = ""
+    overflow: str = ""
 
     @property
     def verdict(self) -> Verdict:
@@ -473,6 +502,9 @@ class RunInfo:
         notices: degradations, one sentence each (no graph, no history ...).
         framework: what ran the training, ``MindSpore 2.10.0``, or empty.
         limits: what no verdict on it can tell, by its layout, one sentence each ("no edges: ...").
+        recorded_in: where statistics without values stand, ``statistic.csv``; empty: nobody says.
+        values_advice, tensors_advice: what makes its recorder write values, and more inputs and outputs of nodes;
+            empty: nobody says.
     """
 
     path: str
@@ -483,6 +515,9 @@ class RunInfo:
     notices: tuple[str, ...] = ()
     framework: str = ""
     limits: tuple[str, ...] = ()
+    recorded_in: str = ""
+    values_advice: str = ""
+    tensors_advice: str = ""
 
 
 @dataclass(frozen=True, slots=True)

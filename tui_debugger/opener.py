@@ -62,6 +62,10 @@ class MountedFile(Protocol):
     def status(self) -> os.stat_result:
         """Its size and times."""
 
+    @property
+    def waits(self) -> bool:
+        """Whether reading waits for a network, so that no more should be read than is wanted."""
+
     def read(self, first: int, size: int) -> bytes:
         """Returns bytes from a place on: all that are asked for, fewer only where the file ends.
 
@@ -118,6 +122,24 @@ _files: Final[dict[int, MountedFile]] = {}
 _numbers: Final = count(-2, -1)
 
 
+class _Nothing:
+    """Answers for what lies above a mount: nothing does."""
+
+    waits = False
+
+    def stat(self, path: str) -> os.stat_result:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+
+    def entries(self, path: str) -> Sequence[tuple[str, bool]]:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+
+    def open(self, path: str) -> MountedFile:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+
+
+_NOTHING: Final = _Nothing()
+
+
 def register(point: str, mount: Mount) -> None:
     """Has a mount answer for a path and those below it; replaces the one that did."""
     _mounts[point] = mount
@@ -150,11 +172,14 @@ def _found(path: AnyPath | int) -> tuple[Mount, str] | None:
     text = os.fsdecode(path)
     if not text.startswith("/"):
         return None  # whoever registers a mount hands out absolute paths
-    if "//" in text or "/." in text:
-        text = os.path.normpath(text)
     for point, mount in _mounts.items():
         if text.startswith(point) and text[len(point) : len(point) + 1] in {"", "/"}:
-            return mount, text[len(point) + 1 :].rstrip("/")
+            inside = text[len(point) + 1 :].rstrip("/")
+            if "//" in text or "/." in text:
+                inside = os.path.normpath(inside) if inside else ""
+                if inside.split("/", 1)[0] == "..":
+                    return _NOTHING, inside  # not even a file of the operating system is reached through a mount
+            return mount, "" if inside == "." else inside
     return None
 
 
@@ -229,8 +254,14 @@ def may_list(path: AnyPath) -> bool:
 def _has(path: AnyPath, is_kind: Any = None) -> bool:
     try:
         status = stat(path)
-    except (OSError, ValueError):
+    except (FileNotFoundError, NotADirectoryError, ValueError):
         return False
+    except OSError:  # what is listed is there, although more about it cannot be had
+        folder, _, name = os.fsdecode(path).rstrip("/").rpartition("/")
+        try:
+            return is_kind is None and name in listdir(folder)
+        except OSError:
+            return False
     return is_kind is None or bool(is_kind(status.st_mode))
 
 
@@ -326,6 +357,11 @@ def pread(descriptor: int, size: int, first: int) -> bytes:
         OSError: they cannot be had.
     """
     return os.pread(descriptor, size, first) if descriptor >= 0 else _files[descriptor].read(first, size)
+
+
+def waits(descriptor: int) -> bool:
+    """Tells whether reading an open file waits for a network, so that no more should be read than is wanted."""
+    return descriptor < -1 and _files[descriptor].waits
 
 
 def close(descriptor: int) -> None:

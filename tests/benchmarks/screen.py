@@ -24,7 +24,7 @@ _ESCAPES: Final = re.compile(rb"\x1b\[[0-9;?]*[ -/]*[@-~]")
 PATIENCE: Final = 600.0
 """Seconds a large run may take to be there."""
 HELD, QUIET = 0.03, 0.35
-"""Seconds without a byte: what a key that is held costs, and when the panes that follow the cursor have followed."""
+"""Seconds between two keys of one that is held, and without a byte when the panes that follow have followed."""
 TINY: Final = 0.01
 """Below this scale everything is tried once, and quickly: whether it works is asked, and not what it costs."""
 FRAME, KEY, PAGE, CURSOR = 0.35, 10.0, 16 << 10, 1 << 10
@@ -140,10 +140,9 @@ def wait_for(program: Program, words: Sequence[bytes]) -> None:
 
 @dataclass(frozen=True)
 class Press:
-    """What a key cost: seconds to the first byte, bytes until the next key of a held one, bytes altogether."""
+    """What a key cost: seconds to the first byte, bytes altogether."""
 
     seconds: float
-    held: int
     bytes: int
 
 
@@ -168,7 +167,9 @@ def keys(scale: float, env: dict[str, str]) -> list[Result]:
                 for i in range(rounds)
             ]
             least += [cost for cost, _ in costs]
-            results += of_kind(kind, [cost for _, cost in costs], [cost for cost, _ in costs])
+            repeated = held(screen, [kind.pressed[i % len(kind.pressed)] for i in range(rounds)])
+            drained(screen, quiet)
+            results += of_kind(kind, [cost for _, cost in costs], [cost for cost, _ in costs], repeated)
         drained(screen, QUIET)
         idle = drained(screen, 1.0)
     note = f"{nodes:,} nodes, {nodes * steps:,} tensors, {rounds} keys a kind; {_times(least)}"
@@ -177,9 +178,9 @@ def keys(scale: float, env: dict[str, str]) -> list[Result]:
     return results
 
 
-def of_kind(kind: Keys, costs: Sequence[Press], least: Sequence[Press]) -> list[Result]:
-    """Time and bytes of one kind of key."""
-    most, typical = max(cost.held for cost in costs), statistics.median(cost.held for cost in costs)
+def of_kind(kind: Keys, costs: Sequence[Press], least: Sequence[Press], repeated: Sequence[int]) -> list[Result]:
+    """Time and bytes of one kind of key; ``repeated`` are the bytes of each press while it is held."""
+    most, typical = max(repeated), statistics.median(repeated)
     total = max(cost.bytes for cost in costs)
     note = f"all panes {total / 1024:.1f} KB"
     return [
@@ -202,8 +203,19 @@ def pressed(program: Program, key: str, quiet: float = QUIET) -> Press:
     program.send(key)
     first = program.read(3 * quiet)
     seconds = time.perf_counter() - started
-    held = len(first) + drained(program, HELD)
-    return Press(seconds, held, held + drained(program, quiet))
+    return Press(seconds, len(first) + drained(program, quiet))
+
+
+def held(program: Program, keys: Sequence[str]) -> list[int]:
+    """Presses keys as fast as a terminal repeats one that is held; returns the bytes of each until the next."""
+    sizes = []
+    for key in keys:
+        program.send(key)
+        size, until = 0, time.perf_counter() + HELD
+        while (left := until - time.perf_counter()) > 0:
+            size += len(program.read(left))
+        sizes.append(size)
+    return sizes
 
 
 def drained(program: Program, quiet: float) -> int:

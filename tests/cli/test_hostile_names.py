@@ -40,7 +40,17 @@ LINES: dict[str, tuple[tuple[str, ...], ...]] = {
         *(("PATH", "Log", option) for option in ("--stat", "--heat", "--distribution")),
         *(("PATH", name) for name in ("Text", "Spoilt", "Lonely", "fc", EVIL)),
     ),
-    "diff": (("PATH", "ReLU-op2:0"), ("PATH", f"{LOG}:0", "--step", "1"), ("PATH", "Spoilt:0"), ("PATH", f"{EVIL}:0")),
+    "diff": (
+        ("PATH", "ReLU-op2:0"),
+        ("PATH", f"{LOG}:0", "--step", "1"),
+        ("PATH", "Spoilt:0"),
+        ("PATH", f"{EVIL}:0"),
+        ("PATH", "PATH"),
+        ("PATH", "PATH", "--csv"),
+        ("PATH", "PATH", "--markdown", "OUT.md", "--map-name", f"s/{EVIL}/x/"),
+        ("PATH", "PATH", "--map-file", f"{EVIL}"),
+        ("PATH", f"./{EVIL}"),
+    ),
     "stat": (("PATH",), ("PATH", "--csv"), ("PATH", "--category", EVIL)),
     "export": (
         ("PATH", "hits", "-o", "OUT.csv"),

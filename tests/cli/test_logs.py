@@ -103,7 +103,7 @@ def test_the_origin_of_msprobe_s_monitor_and_databases_is_the_first_inf(
     answer = run(capsys, "origin", dumps("msprobe-monitor") / place)
     assert answer.code == 1
     assert answer.lines[-1] == f"FOUND: 1 origin at {found}"
-    assert "-Inf 1 of" in answer.out
+    assert "-Inf ≥ 1" in answer.out
 
 
 @pytest.mark.parametrize(

@@ -111,8 +111,7 @@ def test_a_broken_file_says_why(tmp_path: Path) -> None:
 
 
 def test_statistics_alone_are_shown_and_nothing_is_made_up(tmp_path: Path) -> None:
-    writer = DumpWriter(tmp_path)
-    writer.metadata()
+    writer = DumpWriter(tmp_path)  # of unknown version: before 2.4 extremes leave NaN and Inf out
     writer.graph(MLP)
     values = {step: np.array([[1, -2, 0], [step, np.nan, np.inf]], np.float32) for step in (0, 1)}
     few = ("Op Type", "Op Name", "Task ID", "Stream ID", "Timestamp", "IO", "Slot", "Data Size", "Data Type", "Shape")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import io
+import itertools
 import tarfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+import fsspec
 import numpy as np
 
 from tests.sources.arrays import write_arrays
@@ -47,6 +49,19 @@ def pack(directory: Path, target: Path, form: int = tarfile.PAX_FORMAT) -> Path:
     with tarfile.open(target, "w", format=form) as tar:
         tar.add(directory, arcname=directory.name)
     return target
+
+
+_numbers = itertools.count()
+
+
+def to_memory(directory: Path) -> Path:
+    """A copy of a directory in fsspec's store in memory, as commands take its URL."""
+    store = fsspec.filesystem("memory")
+    place = f"/tdbg-{next(_numbers)}/{directory.name}"
+    for path in directory.rglob("*"):
+        if path.is_file():
+            store.pipe_file(f"{place}/{path.relative_to(directory).as_posix()}", path.read_bytes())
+    return Path(f"memory:/{place}")
 
 
 def tar_of(target: Path, members: Iterable[tuple[tarfile.TarInfo, bytes]], form: int = tarfile.PAX_FORMAT) -> Path:

@@ -1,4 +1,4 @@
-"""A dump is the same dump in a tar: it keeps the promises of the protocol, and has the same values."""
+"""A dump is the same dump in a tar or at a URL: it keeps the promises of the protocol, and has the same values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.cli.running import run
-from tests.mounts.places import LAYOUTS, Dumps, local, pack
+from tests.mounts.places import LAYOUTS, Dumps, local, pack, to_memory
 from tests.sources.conformance import SourceConformance
 from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.model import ReadSpec
@@ -18,7 +18,10 @@ from tui_debugger.sources import open_source
 from tui_debugger.sources.base import Source, TensorFlag
 from tui_debugger.stats.npy import open_array
 
-PLACES: dict[str, Callable[[Path, Path], Path]] = {"tar": lambda dump, folder: pack(dump, folder / "dump.tar")}
+PLACES: dict[str, Callable[[Path, Path], Path]] = {
+    "tar": lambda dump, folder: pack(dump, folder / "dump.tar"),
+    "memory": lambda dump, _: to_memory(dump),
+}
 """How a copy of a dump comes to a place, and what it is opened by there."""
 
 

@@ -14,6 +14,8 @@ from tests.sources.conformance import SourceConformance
 from tests.sources.memory import MemorySource, Op, Recorded
 from tests.sources.writer import MLP, DumpWriter, Generation, write_dump, write_step
 from tui_debugger.model import Side, TensorStats
+from tui_debugger.session.convert import convert
+from tui_debugger.session.session import Session
 from tui_debugger.sources import open_source
 from tui_debugger.sources.base import Source
 
@@ -113,6 +115,25 @@ class TestLogs(SourceConformance):
     def source(self, request: pytest.FixtureRequest, dumps: Callable[[str], Path]) -> Iterator[Source]:
         name, _, below = request.param.partition("/")
         with closing(open_source(dumps(name) / below)) as source:
+            yield source
+
+
+@pytest.fixture(scope="module", params=["mindspore-2.10-multi-eval", "msprobe-mix-2rank-mb-md5"])
+def converted_dump(
+    request: pytest.FixtureRequest, dumps: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    session = Session(open_source(dumps(request.param)))
+    session.open()
+    with closing(session):
+        return convert(session, session.pairs(), tmp_path_factory.mktemp("converted") / "result").path
+
+
+class TestConverted(SourceConformance):
+    """What ``tdbg convert`` wrote of dumps with a graph, of several root graphs that ran in another order."""
+
+    @pytest.fixture
+    def source(self, converted_dump: Path) -> Iterator[Source]:
+        with closing(open_source(converted_dump)) as source:
             yield source
 
 

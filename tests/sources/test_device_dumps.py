@@ -340,6 +340,7 @@ class TestOverflows:
             ("[]", "it is no JSON object"),
             ("{}", "it has none of the blocks"),
             (json.dumps({"AI Core": []}), "it has no object at 'AI Core'"),
+            (json.dumps({"DHA Atomic Add": {"status": 0}}), "it tells of no overflow: no status, and no 'AI Core'"),
             (json.dumps({"AI Core": {"task_id": "x"}}), "it has no number at 'task_id'"),
             (json.dumps({"AI Core": {"task_id": -1}}), "it has no number at 'task_id'"),
         ],
@@ -373,3 +374,32 @@ class TestOverflows:
         dump.overflow(0, overflow_bytes({"AI Core": self.RECORD}))
         with closing(open_source(tmp_path)) as source:
             assert source.tensors(0, 0).tells_overflow
+
+
+class TestKernelNames:
+    """Kernels of the vendor's library that are run one by one: the name of a file says the type of its operator."""
+
+    @pytest.mark.parametrize(
+        "name", ["aclnnMatmul_0_L0.MatMulV2", "MatMulV2.aclnnMatmul_0_L0", "aclnnMatmul.aclnnMatmul", "aclnnMatmulV2.x"]
+    )
+    def test_the_only_node_of_that_type_has_the_file(self, tmp_path: Path, name: str) -> None:
+        dump = DeviceDump(tmp_path)
+        dump.metadata()
+        dump.writer.graph(MLP)
+        ones = Written(np.ones((2, 3), np.float32))
+        write(dump.writer.step(0) / f"{name}.65535.65535.1700000000000100", file_bytes([ones, ones], [ones]))
+        with closing(open_source(tmp_path)) as source:
+            table, nodes = source.tensors(0, 0), source.nodes(0)
+            assert {nodes.names[row] for row in table.node} == {MATMUL}
+            assert len(table) == 3
+
+    def test_a_type_that_the_graph_does_not_have_is_a_node_of_its_own(self, tmp_path: Path) -> None:
+        dump = DeviceDump(tmp_path)
+        dump.metadata()
+        dump.writer.graph(MLP)
+        name = "aclnnSoftmax_3_L0.SoftmaxV2.65535.65535.1700000000000100"
+        write(dump.writer.step(0) / name, file_bytes([], [Written(np.ones((2, 3), np.float32))]))
+        with closing(open_source(tmp_path)) as source:
+            table, nodes = source.tensors(0, 0), source.nodes(0)
+            assert len(table) == 1
+            assert nodes.names[table.node[0]] not in {node.name for node in MLP.nodes}

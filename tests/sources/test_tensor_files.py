@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterable
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -89,6 +90,14 @@ class TestNames:
             ("stepper", ParsedName("stepper")),
             ("step_1234567890", ParsedName("step_1234567890")),
             ("", ParsedName("")),
+            (
+                "1.LlamaModel-24.LlamaDecoderLayer-2.LlamaAttention-2.Linear-1.AllReduce-input.input",
+                ParsedName("LlamaModel/24.LlamaDecoderLayer/2.LlamaAttention/2.Linear/1.AllReduce/input.input", step=1),
+            ),
+            ("12.LlamaModel-output.0", ParsedName("LlamaModel/output.0", step=12)),
+            ("3.LlamaModel-output", ParsedName("LlamaModel/output", step=3)),
+            ("LlamaModel-24.Linear-output.0", ParsedName("LlamaModel-24.Linear-output.0")),
+            ("1.LlamaModel-24.Linear", ParsedName("1.LlamaModel-24.Linear")),
         ],
     )
     def test_what_a_name_says(self, name: str, said: ParsedName) -> None:
@@ -130,6 +139,23 @@ class TestNames:
     )
     def test_nodes(self, scope: list[str], key: str | None, node: tuple[str, Side, int]) -> None:
         assert node_of(scope, key) == node
+
+    def test_the_debug_hook_of_tensorrt_llm(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+        linear = "LlamaModel-24.LlamaDecoderLayer-2.Linear"
+        for rank in range(2):
+            (tmp_path / f"rank{rank}").mkdir()
+            for loop in (1, 2):
+                bad = float("nan") if (rank, loop) == (1, 2) else 1.0
+                torch.save(torch.ones(4), tmp_path / f"rank{rank}/{loop}.{linear}-input.input.pt")
+                torch.save(torch.full((4,), bad), tmp_path / f"rank{rank}/{loop}.{linear}-output.0.pt")
+        with closing(open_source(tmp_path)) as source:
+            assert [list(source.steps(rank)) for rank in source.ranks()] == [[1, 2], [1, 2]]
+            names = source.nodes(0).names
+            assert sorted(names) == [f"{linear.replace('-', '/')}", f"{linear.replace('-', '/')}/input.input"]
+        answer = run(capsys, "check", tmp_path, "--json", "--no-cache")
+        assert answer.code == 1
+        assert [(hit["rank"], hit["step"], hit["side"]) for hit in answer.json["hits"]] == [(1, 2, "output")]
 
     @given(st.lists(st.text(st.characters(exclude_characters="/"), min_size=1), max_size=3), st.none() | st.text())
     def test_any_names_are_a_node(self, scope: list[str], key: str | None) -> None:

@@ -377,6 +377,31 @@ class TestTrees:
         assert "odd" in look(spec(path, "odd")).error or look(spec(path, "odd")).stats is None
         is_read(path, torch.ones(3), "good")
 
+    @pytest.mark.parametrize("core", ["core", "_core"])
+    def test_arrays_of_numpy_are_no_reason_to_refuse_a_checkpoint(self, tmp_path: Path, core: str) -> None:
+        """Megatron and others save the state of NumPy's random numbers in the file of the model."""
+        states = {"numpy": np.random.RandomState(1).get_state(), "torch": torch.ones(3, dtype=torch.uint8)}
+        content = {
+            "model": {"w": torch.ones(2)},
+            "rng_state": [states],
+            "losses": np.array([[1.0, np.nan]], np.float32),
+            "loss": np.float32(2.5),
+            "objects": np.array([None, "text"], object),
+        }
+        path = saved(tmp_path, content)
+        with zipfile.ZipFile(path) as archive:
+            (name,) = [each for each in archive.namelist() if each.endswith("/data.pkl")]
+            pickled = archive.read(name).replace(b"numpy._core.", f"numpy.{core}.".encode())
+        replace_members(path, {"data.pkl": pickled})
+        found = dict(tensors(read_tree(str(path))))
+        assert list(found) == [("model", "w"), ("rng_state", 0, "torch"), ("losses",)]
+        assert found["losses",].problem == (
+            "is an array of NumPy within a pickle: its values are not read; its shape is (1, 2)"
+        )
+        assert open_array(spec(path, "model", "w")).tolist() == [1, 1]
+        with pytest.raises(UnreadableTensorError, match="array of NumPy"):
+            open_array(spec(path, "losses"))
+
     def test_a_window_of_a_bigger_file(self, tmp_path: Path) -> None:
         first, second = torch.randn(4, 3), torch.randn(1000).to(torch.bfloat16)
         parts = [saved(tmp_path, first).read_bytes(), saved(tmp_path, [second], "legacy").read_bytes()]

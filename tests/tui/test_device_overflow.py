@@ -9,6 +9,7 @@ import pytest
 from tests.ascend_files import OVERFLOWING, take_for_long, task_of, write_long_tensors, write_overflowing_dump
 from tests.tui.conftest import OpenScreen
 from tests.tui.driver import Driver
+from tui_debugger.watch.text import parse_watch
 
 SIZES = pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 50)])
 MATMUL, RELU, _ = (node.name for node in OVERFLOWING.nodes)
@@ -51,6 +52,24 @@ async def test_the_mark_stands_where_the_device_recorded_it(
         await screen.settled()
         assert marked(screen) == []
         assert "overflowed" not in screen.lines[0]
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+async def test_hits_have_the_mark_whatever_was_watched_for(
+    tmp_path: Path, open_screen: OpenScreen, size: tuple[int, int]
+) -> None:
+    write_overflowing_dump(tmp_path)
+    async with open_screen(tmp_path, recommended=False, size=size) as screen:
+        for watch in ("TO", "TL abs_mean_gt=0"):
+            screen.session.watchpoints.add(*parse_watch(watch))
+        await screen.press("R", "4")
+        await screen.settled()
+        rows = [row for row in screen.pane("hits") if "ReLU-op2" in row]
+        at = {row.split()[1]: row for row in rows}
+        assert "▲ TO TL" in at["2"]
+        assert "▲ TL" in at["1"]
+        assert sum("▲" in row for row in screen.pane("hits")) == 2
+        assert [line for line in screen.lines if "ReLU" in line and "▲ T" in line]
 
 
 async def test_it_stays_when_nothing_watches_for_it(tmp_path: Path, open_screen: OpenScreen) -> None:

@@ -13,10 +13,10 @@ from tests.tui.driver import opened
 @pytest.mark.parametrize(
     ("place", "said"),
     [
-        ("torchtitan-numerics/bad", "Begins at step 0: op_2_log, -Inf 1 of 4"),
-        ("pytorch-debugmode/bad", "Begins at step 3: log.0, +Inf 1 of 4"),
+        ("torchtitan-numerics/bad", "Begins at step 0: op_2_log, -Inf ≥ 1 of 4"),
+        ("pytorch-debugmode/bad", "Begins at step 3: log.0, +Inf ≥ 1 of 4"),
         ("te-logs", "First known bad at step 3 of rank 0: activation, NaN 256 of 1024"),
-        ("msprobe-monitor/v2", "Begins at step 3 of rank 0: energy, -Inf 1 of 1"),
+        ("msprobe-monitor/v2", "Begins at step 3 of rank 0: energy, -Inf ≥ 1"),
     ],
 )
 async def test_the_screen_names_the_first_bad_tensor(dumps: Callable[[str], Path], place: str, said: str) -> None:

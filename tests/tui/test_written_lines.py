@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from pathlib import Path
 
 import pyte
 import pytest
+from rich.cells import cell_len, set_cell_size
+from rich.color import ColorSystem
+from rich.segment import Segment
+from rich.style import Style
 from textual.drivers.headless_driver import HeadlessDriver
 
 from tests.tui.driver import Driver, Measured
@@ -14,6 +19,7 @@ from tests.tui.meter import in_256_colours
 from tui_debugger.model import ProgressFn
 from tui_debugger.session import Session
 from tui_debugger.tui.app import TdbgApp
+from tui_debugger.tui.written_lines import Pen, differences, divided
 
 SIZES = ((80, 24), (120, 40), (200, 50))
 TOUR = (
@@ -131,3 +137,60 @@ async def test_a_screen_in_front_costs_less_than_a_whole_paint_and_the_same_one_
         app.screen.refresh(repaint=True, layout=True)
         await driver.settled()
         assert Emulated.last.written - before < 100
+
+
+STYLES = tuple(
+    Style.parse(text)
+    for text in ("", "red", "on blue", "bold red on blue", "dim", "bold", "italic on green", "reverse red", "underline")
+)
+
+
+def random_line(dice: random.Random, width: int) -> list[Segment]:
+    """Text of some styles, with characters of two cells."""
+    line: list[Segment] = []
+    left = width
+    while left:
+        text = "".join(dice.choice("ab  1" if dice.random() < 0.97 else "界") for _ in range(dice.randint(1, 9)))
+        text = set_cell_size(text, min(cell_len(text), left))
+        line.append(Segment(text, dice.choice(STYLES)))
+        left -= cell_len(text)
+    return line
+
+
+def edited(dice: random.Random, line: list[Segment]) -> list[Segment]:
+    """The same line with some pieces replaced by others of their width."""
+    return [
+        piece
+        for segment in line
+        for piece in (random_line(dice, segment.cell_length) if dice.random() < 0.3 else [segment])
+    ]
+
+
+def test_writing_what_differs_makes_one_line_another() -> None:
+    dice, width = random.Random(7), 60  # noqa: S311 - the same lines every time
+    for _ in range(400):
+        before = random_line(dice, width)
+        after = edited(dice, before) if dice.random() < 0.8 else random_line(dice, width)
+        changed, whole = pyte.Screen(width, 1), pyte.Screen(width, 1)
+        for screen, pieces in (
+            (changed, [(0, before)]),
+            (changed, [(first, divided(after, first, last)[1]) for first, last in differences(before, after)]),
+            (whole, [(0, after)]),
+        ):
+            pen = Pen(ColorSystem.EIGHT_BIT)
+            for x, piece in pieces:
+                pen.write(x, 0, piece)
+            pyte.Stream(screen).feed(pen.written())
+        plain = pyte.Screen(width, 1)
+        pyte.Stream(plain).feed("".join((segment.style or Style()).render(segment.text) for segment in after))
+        assert cells(changed) == cells(whole) == cells(plain)
+        assert changed.cursor.attrs == plain.cursor.attrs, "the look of the terminal is its own again"
+
+
+def test_a_line_that_is_the_same_costs_nothing_and_one_number_costs_that_number() -> None:
+    before = [Segment("name", STYLES[1]), Segment("   1.5  ", STYLES[2]), Segment("2.5", STYLES[2])]
+    assert not differences(before, [*before])
+    assert not differences(before, [before[0], Segment("   1.5  2.5", STYLES[2])])
+    assert differences(before, [before[0], Segment("   1.7  ", STYLES[2]), before[2]]) == [(9, 10)]
+    far = [Segment("a" * 30), Segment("b")]
+    assert differences(far, [Segment("x" + "a" * 29), Segment("c")]) == [(0, 1), (30, 31)]

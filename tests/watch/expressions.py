@@ -12,7 +12,7 @@ from typing import Final
 
 from hypothesis import strategies as st
 
-from tui_debugger.model import CATEGORY_WORDS, TensorMeta, TensorStats
+from tui_debugger.model import CATEGORY_WORDS, AtLeast, TensorMeta, TensorStats
 from tui_debugger.stats.fields import QUANTITIES
 from tui_debugger.stats.records import Record
 from tui_debugger.watch.expression import (
@@ -133,6 +133,14 @@ def holds(node: Node, record: Record) -> bool | None:
         case Some(parts):
             found = [holds(each, record) for each in parts]
             return True if True in found else None if None in found else False
+        case Comparison(Quantity(name, previous), ((sign, Number(value)),)) if beyond(
+            least(name, record, previous), sign, value
+        ):
+            return sign in {">", ">=", "!="}
+        case Comparison(Number(value), ((sign, Quantity(name, previous)),)) if beyond(
+            least(name, record, previous), sign.translate(TURNED), value
+        ):
+            return sign in {"<", "<=", "!="}
         case Comparison(first, rest):
             found = []
             for sign, right in rest:
@@ -141,6 +149,27 @@ def holds(node: Node, record: Record) -> bool | None:
                 first = right
             return False if False in found else None if None in found else True
     raise TypeError(node)
+
+
+BITS = {"count": AtLeast.COUNT, "nan": AtLeast.NAN, **dict.fromkeys(("inf", "pos_inf", "neg_inf"), AtLeast.INF)}
+BITS |= dict.fromkeys(("zero", "negative", "positive"), AtLeast.COUNT)
+"""By quantity what says that there may be more."""
+
+
+def least(name: str, record: Record, previous: bool) -> float:
+    """The least that a count can be; -Inf for what is no count, or not known at all."""
+    before = record.previous_stats
+    old = before.stats if before is not None and before.state == "ok" else None
+    stats = old if previous else record.stats
+    return -math.inf if stats is None or name not in BITS else float(getattr(stats, name))
+
+
+TURNED = str.maketrans("<>", "><")
+
+
+def beyond(least_one: float, sign: str, value: float) -> bool:
+    """Tells whether the least that a count can be answers how it compares with a number."""
+    return least_one >= value if sign in {">=", "<"} else least_one > value
 
 
 def side(node: Node, record: Record) -> float | str | None:
@@ -214,6 +243,8 @@ def quantity(name: str, stats: TensorStats | None, meta: TensorMeta | None) -> f
     if name in ("zero", "zero_pct", "negative", "positive") and (
         stats.zero + stats.negative + stats.positive != stats.finite
     ):
+        return math.nan
+    if stats.at_least & BITS.get(name, AtLeast.NONE):
         return math.nan
     try:
         found = QUANTITIES[name].value(stats)

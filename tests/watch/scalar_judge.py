@@ -10,7 +10,7 @@ import operator
 from typing import Final
 
 from tests.watch import expressions
-from tui_debugger.model import ErrorBits, ParamResult, Verdict, Watchpoint, WatchResult
+from tui_debugger.model import AtLeast, ErrorBits, ParamResult, Verdict, Watchpoint, WatchResult
 from tui_debugger.stats.records import Record
 from tui_debugger.watch.condition_table import (
     CONDITIONS,
@@ -33,6 +33,8 @@ PREVIOUS: Final = {
     "unreadable": ErrorBits.UNREADABLE,
     "no value": ErrorBits.NO_VALUE,
 }
+ROUNDED: Final = 0.01
+"""Sums and means were rounded: bounds that follow from them are wider by so much."""
 NEEDED: Final = {"max": "maximum", "min": "minimum", "mean": "mean", "abs_mean": "abs_mean"}
 """Quantities that are a statistic, and its name."""
 
@@ -90,6 +92,8 @@ def told_by_flags(watchpoint: Watchpoint, record: Record) -> Told | None:
     params = parameters(watchpoint)
     if CONDITIONS[watchpoint.condition].wire == WIRE_OVERFLOW:
         hit = record.stats is not None and record.stats.bad
+        if record.stats is not None and not hit and record.stats.at_least & (AtLeast.NAN | AtLeast.INF):
+            return Verdict.CANNOT_JUDGE, ErrorBits.NO_VALUE, unmet(params)
     else:
         hit = record.close.get((params.get("rtol", 1e-5), params["atol"], bool(params["equal_nan"])), False)
     return (Verdict.FINDING, ErrorBits.NONE, unmet(params)) if hit else None
@@ -99,9 +103,15 @@ def told_by_values(watchpoint: Watchpoint, record: Record) -> Told | None:
     """Conditions that hold a quantity of the tensor against a value."""
     params = parameters(watchpoint)
     found = tuple(compared(name, value, params, record) for name, value in params.items())
-    if any(each.hit for each in found):
+    if any(each.hit or bounded(each, record) for each in found):
         return Verdict.FINDING, ErrorBits.NONE, found
-    return (Verdict.CANNOT_JUDGE, ErrorBits.NO_VALUE, found) if incomplete(params, record) else None
+    open_ones = {name: value for name, value in params.items() if not is_decided(name, value, record)}
+    return (Verdict.CANNOT_JUDGE, ErrorBits.NO_VALUE, found) if incomplete(open_ones, record) else None
+
+
+def is_decided(name: str, value: float, record: Record) -> bool:
+    """Tells whether other statistics leave one answer only."""
+    return bounded(ParamResult(name, value, hit=False, actual=None), record) is not None
 
 
 def unmet(params: dict[str, float | bool]) -> tuple[ParamResult, ...]:
@@ -166,6 +176,8 @@ def actual_value(quantity: str, params: dict[str, float | bool], record: Record)
     value: float | None = None
     if quantity in NEEDED:
         value = getattr(stats, NEEDED[quantity])
+    elif quantity == "zero_percentage":
+        value = 100.0 * stats.zero / stats.count if stats.finite else None
     elif stats.minimum is None or stats.maximum is None:
         return None
     elif quantity == "abs_mean_update_ratio" and record.change is not None:
@@ -175,9 +187,32 @@ def actual_value(quantity: str, params: dict[str, float | bool], record: Record)
         value = 100.0 * record.ranges[bounds(params)] / stats.count
     elif quantity == "max_min":
         value = stats.maximum - stats.minimum
-    elif quantity == "zero_percentage":
-        value = 100.0 * stats.zero / stats.count
     return None if value is None or math.isnan(value) else value
+
+
+def bounded(param: ParamResult, record: Record) -> bool | None:
+    """Tells whether a mean of magnitudes that nobody took surely meets a parameter or surely does not; else None."""
+    quantity, _, sign = param.name.rpartition("_")
+    stats = record.stats
+    if quantity != "abs_mean" or stats is None or stats.abs_mean is not None or not stats.finite:
+        return None
+    count = max(stats.count, 1)
+    peak = None if stats.minimum is None or stats.maximum is None else max(abs(stats.minimum), abs(stats.maximum))
+    squares = stats.sum_squares if stats.sum_squares > 0 else None
+    low, high = abs(stats.mean or 0.0), math.inf if peak is None else peak
+    if squares is not None and peak is not None and count > 1:  # squares add up to at most peak times the magnitudes
+        least = squares / (count * peak) if peak else math.inf
+        low = max(low, 0.0 if math.isnan(least) else least)
+    if squares is not None:
+        high = min(high, math.sqrt(squares / count))
+    if peak is None and squares is None:
+        high = math.nan
+    low, high = low * (1 - ROUNDED), high * (1 + ROUNDED)
+    holds = INEQUALITIES[sign]
+    if holds(low, param.value) and holds(high, param.value):
+        return True
+    decided = not (math.isnan(low) or math.isnan(high) or holds(low, param.value) or holds(high, param.value))
+    return False if decided else None
 
 
 def bounds(params: dict[str, float | bool]) -> tuple[float, float]:
@@ -191,7 +226,7 @@ def incomplete(params: dict[str, float | bool], record: Record) -> bool:
     deciding = {quantity for quantity, _, sign in (name.rpartition("_") for name in params) if sign in INEQUALITIES}
     if not deciding or stats is None or stats.count == stats.nan + stats.pos_inf + stats.neg_inf:
         return False
-    if deciding - NEEDED.keys() and (stats.minimum is None or stats.maximum is None):
+    if deciding - NEEDED.keys() - {"zero_percentage"} and (stats.minimum is None or stats.maximum is None):
         return True
     bounded = "range_start_inclusive" in params or "range_end_inclusive" in params
     if "range_percentage" in deciding and bounded and bounds(params) not in record.ranges:

@@ -331,9 +331,10 @@ class TestErrorsInsteadOfValues:
         assert judge("TZ", {}, text) is None
         assert judge(WNC, {}, text, text) is None
 
-    def test_statistics_without_extremes_decide_nothing_but_overflow(self) -> None:
+    def test_counts_without_extremes_decide_nothing_but_overflow_and_zeros(self) -> None:
         recorded = TensorStats(4, 0, 0, 0, 0, 0, 4, None, None, None, None, None, 0.0)
-        for text, params in (("TL", {"max_gt": 0}), ("TZ", {"zero_percentage_ge": 0})):
+        assert evaluate(watch("TZ", {"zero_percentage_ge": 1}), Record(None, recorded), first_step=False) is None
+        for text, params in (("TL", {"max_gt": 0}), ("TR", {"max_min_gt": 1})):
             result = evaluate(watch(text, params), Record(None, recorded), first_step=False)
             assert result is not None
             assert (result.verdict, result.error) == (Verdict.CANNOT_JUDGE, ErrorBits.NO_VALUE)

@@ -13,7 +13,7 @@ from tests.thorough import examples
 from tests.watch.expressions import expressions
 from tests.watch.scalar_judge import judge_scalar
 from tui_debugger.errors import BadWatchpointError
-from tui_debugger.model import TensorMeta, TensorStats, Verdict, Watchpoint
+from tui_debugger.model import AtLeast, TensorMeta, TensorStats, Verdict, Watchpoint
 from tui_debugger.stats.records import (
     BEFORE_WORDS,
     Bounds,
@@ -38,7 +38,8 @@ def statistics(draw: st.DrawFn) -> TensorStats:
     zero, negative, positive = (draw(counts) for _ in range(3))
     reals = [draw(st.none() | numbers) for _ in range(5)]
     count = nan + pos_inf + neg_inf + zero + negative + positive
-    return TensorStats(count, nan, pos_inf, neg_inf, zero, negative, positive, *reals, draw(numbers))
+    at_least = AtLeast(draw(st.sampled_from([0, 0, 0, 1, 2, 4, 7])))
+    return TensorStats(count, nan, pos_inf, neg_inf, zero, negative, positive, *reals, draw(numbers), at_least)
 
 
 @st.composite

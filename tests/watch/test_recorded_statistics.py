@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tui_debugger.model import TensorMeta, TensorStats, Verdict, Watchpoint
+from tui_debugger.model import AtLeast, TensorMeta, TensorStats, Verdict, Watchpoint
 from tui_debugger.stats.records import Record, Records, RequiredStats, derive_ranges
 from tui_debugger.watch.evaluate import SILENT, ColumnEvaluator, needs
 
@@ -103,7 +103,50 @@ def test_a_mean_of_magnitudes_is_judged_where_nobody_took_extremes() -> None:
     assert verdict(stats, "tensor_too_large", abs_mean_gt=0.4) == Verdict.FINDING
     assert verdict(stats, "tensor_too_large", abs_mean_gt=0.6) == SILENT
     assert verdict(stats, "tensor_too_large", abs_mean_gt=0.6, max_gt=9.0) == Verdict.CANNOT_JUDGE
-    assert verdict(stats, "tensor_all_zero", zero_percentage_ge=100) == Verdict.CANNOT_JUDGE
+    assert verdict(stats, "tensor_all_zero", zero_percentage_ge=100) == SILENT, "a mean magnitude needs an element"
+    assert verdict(stats, "tensor_all_zero", zero_percentage_ge=99.8) == Verdict.CANNOT_JUDGE
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("minimum", -2.0), ("mean", 0.1), ("abs_mean", 0.5), ("sum_squares", 5.0)]
+)
+def test_a_tensor_of_unknown_size_is_not_all_zero_where_one_number_is_not(field: str, value: float) -> None:
+    nothing = replace(EXTREMES, count=1, negative=0, positive=0, minimum=None, maximum=None, mean=None, sum_squares=0.0)
+    stats = replace(nothing, at_least=AtLeast.COUNT, **{field: value})
+    assert verdict(stats, "tensor_all_zero", zero_percentage_ge=100) == SILENT
+    assert verdict(stats, "tensor_all_zero", zero_percentage_ge=99) == Verdict.CANNOT_JUDGE
+    unknown = replace(nothing, at_least=AtLeast.COUNT)
+    assert verdict(unknown, "tensor_all_zero", zero_percentage_ge=100) == Verdict.CANNOT_JUDGE
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("nan > 0", Verdict.FINDING),
+        ("nan >= 1", Verdict.FINDING),
+        ("0 < nan", Verdict.FINDING),
+        ("nan > 5", Verdict.CANNOT_JUDGE),
+        ("nan < 1", SILENT),
+        ("nan < 5", Verdict.CANNOT_JUDGE),
+        ("nan == 1", Verdict.CANNOT_JUDGE),
+        ("inf == 0 and nan > 0", Verdict.CANNOT_JUDGE),
+    ],
+)
+def test_a_lower_bound_decides_what_it_can(expression: str, expected: Verdict | int) -> None:
+    stats = replace(EXTREMES, nan=1, at_least=AtLeast.NAN | AtLeast.INF)
+    watchpoint = Watchpoint(1, "expression", (("expression", expression),))
+    records = Records.of([Record(TensorMeta("float32", (1000,), 0), stats, need=needs(watchpoint))])
+    found = ColumnEvaluator(records, np.arange(1)).evaluate(watchpoint, first_step=True)
+    assert int(found.verdict[0]) == expected
+
+
+@pytest.mark.parametrize("expression", ["count > 100", "count < 100", "zero > 0", "nan / count > 0.5"])
+def test_of_an_unknown_number_of_elements_no_count_is_judged(expression: str) -> None:
+    stats = replace(EXTREMES, count=1, negative=0, positive=0, at_least=AtLeast.COUNT)
+    watchpoint = Watchpoint(1, "expression", (("expression", expression),))
+    records = Records.of([Record(None, stats, need=needs(watchpoint))])
+    found = ColumnEvaluator(records, np.arange(1)).evaluate(watchpoint, first_step=True)
+    assert int(found.verdict[0]) == Verdict.CANNOT_JUDGE
 
 
 def test_one_nan_leaves_no_range_to_be_judged() -> None:

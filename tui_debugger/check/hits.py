@@ -152,6 +152,7 @@ class StepHits:
             stats=record.stats if record is not None else None,
             origin=bool(self.origin[index]),
             detail=self._detail(index, record),
+            overflow=self.overflows.get(index, ""),
         )
 
     def _detail(self, index: int, record: Record | None) -> str:

@@ -214,11 +214,13 @@ class OutputTensors:
 
     def _hit(self, step: int, index: int, output: Output, result: WatchResult) -> Hit:
         record = self._measurements.record(step, index)
-        order = int(self.flow.table(step).order[index])
+        table = self.flow.table(step)
+        order = int(table.order[index])
+        found = overflow_text(table, index) if overflowed(table, np.array([index]))[0] else ""
         stats, detail = (record.stats, record.error) if record is not None else (None, "")
         if not detail and CONDITIONS[result.condition].wire == WIRE_OPERATOR_OVERFLOW:
-            detail = overflow_text(self.flow.table(step), index)
-        return Hit(self.key(step, output), output[0], (result,), (step, order), stats, detail=detail)
+            detail = found
+        return Hit(self.key(step, output), output[0], (result,), (step, order), stats, detail=detail, overflow=found)
 
     def _own_file(self, step: int, row: int, slot: int) -> int:
         """Index of the file of an output, or of the first that its operator has where only inputs were dumped."""

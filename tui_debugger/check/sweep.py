@@ -13,6 +13,7 @@ from tui_debugger.arrays import Mask
 from tui_debugger.check.measure import Measurements
 from tui_debugger.check.plan import RequiredByStep
 from tui_debugger.check.progress import scaled
+from tui_debugger.check.tensors import mean_remark
 from tui_debugger.check.types import Pair
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import (
@@ -62,6 +63,7 @@ class SweptTensor:
         spec: how its values are read; None when only statistics were dumped.
         meta, stats: None until measured, or where unknown; elements that are no numbers have no statistics.
         error: why it could not be read, empty when it could.
+        remark: what is wrong with what the dump recorded of it; else empty.
     """
 
     key: TensorKey
@@ -70,6 +72,7 @@ class SweptTensor:
     meta: TensorMeta | None = None
     stats: TensorStats | None = None
     error: str = ""
+    remark: str = ""
 
 
 class Sweep:
@@ -177,4 +180,5 @@ def _filled(tensor: SweptTensor, measurements: Measurements, index: int) -> Swep
     record = measurements.record(tensor.key.step, index)
     if record is None:  # a refresh has just seen the broken file of before change
         return dataclasses.replace(tensor, error="the file is being written: look again")
-    return dataclasses.replace(tensor, meta=record.meta, stats=record.stats, error=record.error)
+    remark = mean_remark(measurements.flow.table(tensor.key.step), index, record)
+    return dataclasses.replace(tensor, meta=record.meta, stats=record.stats, error=record.error, remark=remark)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy.typing as npt
 
@@ -15,8 +16,10 @@ from tui_debugger.check.step import PairResult
 from tui_debugger.check.types import TensorRow
 from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.model import PARAMETERS, ProgressFn, ReadSpec, Side, TensorKey, Verdict, no_progress
-from tui_debugger.sources.base import TensorFlag
+from tui_debugger.sources.base import TensorFlag, TensorTable
+from tui_debugger.stats.blocks import peak
 from tui_debugger.stats.records import Record, RequiredStats
+from tui_debugger.text.numbers import number
 from tui_debugger.text.tensors import slot_text
 
 IsHit = Callable[[TensorKey], bool]
@@ -195,8 +198,34 @@ def measured(
     """The same rows with shape, dtype and statistics; what was measured before is not read again."""
     places = [_place(measurements.flow, row) for row in rows]
     measurements.ensure({place: RequiredStats() for place in places if place is not None}, progress, "statistics")
-    records = [measurements.record(*place) if place is not None else None for place in places]
-    return tuple(_filled(row, record) for row, record in zip(rows, records, strict=True))
+    found = []
+    for row, place in zip(rows, places, strict=True):
+        record = measurements.record(*place) if place is not None else None
+        if place is not None and record is not None:
+            table, index = measurements.flow.table(place[0]), place[1]
+            row = dataclasses.replace(row, remark=mean_remark(table, index, record))  # noqa: PLW2901
+        found.append(_filled(row, record))
+    return tuple(found)
+
+
+def mean_remark(table: TensorTable, index: int, record: Record) -> str:
+    """Says what is wrong with the mean that a dump recorded of a tensor; empty where nothing is."""
+    recorded = table.doubtful_mean(index)
+    if recorded is None:
+        return ""
+    why = "MindSpore 1.6 to 2.3 averages a part of large tensors"
+    stats = record.stats
+    if int(table.flags[index]) & TensorFlag.STAT_ONLY or stats is None:
+        return f"recorded average {number(recorded)} is not believed: {why}"
+    if stats.mean is None or math.isclose(
+        recorded, stats.mean, rel_tol=_ROUNDED, abs_tol=_ROUNDED * (peak(stats) or 0)
+    ):
+        return ""
+    return f"recorded average {number(recorded)} is wrong, {number(stats.mean)} by the values: {why}"
+
+
+_ROUNDED: Final = 1e-5
+"""What is recorded has six digits."""
 
 
 def _place(flow: Flow, row: TensorRow) -> tuple[int, int] | None:
@@ -225,6 +254,6 @@ def opened(key: TensorKey, spec: ReadSpec | None) -> npt.NDArray[Any]:
         raise UnreadableTensorError(
             "this tensor was not dumped",
             where=f"rank {key.rank} step {key.step} {key.node} {slot_text(key)}",
-            hint="choose a step in which its node ran, or dump with input_output 0 and saved_data tensor",
+            hint="choose a step at which it was, or record it as well: `tdbg formats` says how",
         )
     return open_lazily(spec)

@@ -32,6 +32,7 @@ class TensorRow:
         remote: the values are at a training that runs: reading fetches them.
         rounds: how often the tensor was written in its step, when several times; ``key.round`` says which this is.
         placement: of a part of a larger tensor which part, in words; empty for a whole one.
+        remark: what is wrong with what the dump recorded of it; else empty.
         overflow: what the device recorded of an overflow of the operator that read or wrote it; else empty.
     """
 
@@ -52,6 +53,7 @@ class TensorRow:
     rounds: int = 0
     placement: str = ""
     overflow: str = ""
+    remark: str = ""
 
     @property
     def earlier(self) -> bool:

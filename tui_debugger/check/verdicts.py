@@ -11,15 +11,17 @@ from typing import Final
 from tui_debugger.check.hits import Blocked, HitList, is_overflow
 from tui_debugger.check.results import parts_text
 from tui_debugger.check.types import CheckResult
-from tui_debugger.model import Coverage, ErrorBits, Hit, NodeKind, Verdict, Watchpoint
+from tui_debugger.model import Coverage, Hit, NodeKind, Verdict, Watchpoint, WatchResult
 from tui_debugger.text.hits import watch_line
 from tui_debugger.text.numbers import named, plural
+from tui_debugger.text.rows import reasons_of
 from tui_debugger.watch.condition_table import (
     CONDITIONS,
+    NEEDS_COUNTS,
+    REASONS,
     WIRE_OPERATOR_OVERFLOW,
     WIRE_OVERFLOW,
     not_finite_words,
-    reasons,
 )
 from tui_debugger.watch.text import format_watch
 
@@ -214,19 +216,18 @@ def _unjudged(result: CheckResult) -> Iterator[Doubt]:
         yield Doubt("unreadable", f"{plural(unreadable, 'tensor')} cannot be read")
     left = Counter[str]()
     for hit in result.hits.with_any(Verdict.CANNOT_JUDGE):
-        errors = [each.error for each in hit.results if each.verdict is Verdict.CANNOT_JUDGE]
+        errors = [each for each in hit.results if each.verdict is Verdict.CANNOT_JUDGE]
         if errors and hit.stats is not None:  # without statistics it is unreadable itself, and counted
             left[_why(errors)] += 1
     for why, count in left.items():
         yield Doubt("uncomparable", f"{plural(count, 'tensor')} could not be compared: {why}")
 
 
-def _why(errors: list[ErrorBits]) -> str:
-    bits = ErrorBits.NONE
-    for error in errors:
-        bits |= error
-    texts = ["the previous step is unreadable" if text == "unreadable" else text for text in reasons(bits)]
-    return ", ".join(texts)
+def _why(results: list[WatchResult]) -> str:
+    texts = {text: None for each in results for text in reasons_of(each)}
+    order = [*REASONS.values(), NEEDS_COUNTS]
+    words = sorted(texts, key=order.index)
+    return ", ".join("the previous step is unreadable" if text == "unreadable" else text for text in words)
 
 
 def coverage_line(result: CheckResult) -> str:

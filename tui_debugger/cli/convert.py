@@ -21,11 +21,14 @@ Writes a dump of any layout as .npy files that NumPy reads and tdbg opens again:
   DIR/rank_0/step_3/GRAPH/NODE.output.0.npy   the values
   DIR/rank_0/step_3/tdbg-index.csv            node, side, slot, dtype, shape,
                                               original file, line of source
+  DIR/rank_0/tdbg-nodes.jsonl                 every node with what it was made
+                                              from, its stack; the order of runs
 
 bfloat16 and fp8, which .npy cannot name, are written as float32, which holds them
 exactly; the index has their type. A tensor of which the dump has statistics only is
-a row of the index without a file. What was made from what (the graph) is not kept.
-DIR appears when all is written or not at all; nothing is written into the dump.
+a row of the index without a file. Checks and searches for origins say of DIR what
+they say of the dump. DIR appears when all is written or not at all; nothing is
+written into the dump.
 """
 EPILOG = """\
 exit codes:

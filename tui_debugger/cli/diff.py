@@ -1,4 +1,4 @@
-"""``tdbg diff PATH NODE[:slot]``: a tensor against another one."""
+"""``tdbg diff PATH NODE[:slot]``: a tensor against another one; ``tdbg diff A B``: see ``diff_runs``."""
 
 from __future__ import annotations
 
@@ -47,6 +47,10 @@ Compares a tensor with itself at the previous step, or with what --with names:
 another step, rank, tensor, run or a file (.npy; a tensor of .npz, .pt or
 .safetensors: FILE:NAME). Errors are over the elements that are finite on both
 sides; d is here - there, relative errors are parts of there.
+
+With a second run in place of NODE it compares the runs: which nodes are the
+same, where the first real difference begins, and what only passes it on. What
+rounding makes is no difference, whatever the kernels and the precision.
 """
 EPILOG = """\
 Without a tolerance only equal elements are equal; NaN equals NaN (where every
@@ -54,8 +58,12 @@ element is NaN on both sides nothing is compared), an infinity one of its sign.
 An element is also equal when |d| <= atol + rtol * |there|, or when |d| is at
 most PCT percent of the greatest |d| of the whole tensor.
 
+Of two runs a node is named when its inputs agree and its output does not: when
+it makes more than 3 times what its inputs and the coarser type explain. With a
+tolerance, elements outside of it count instead.
+
 exit codes:
-  0    equal within the tolerance
+  0    equal within the tolerance; runs: the same within what is expected
   1    different
   2    cannot judge: a tensor that was not dumped or cannot be read, other shapes,
        NaN everywhere on both sides, a wrong argument
@@ -69,6 +77,8 @@ examples:
   tdbg diff DUMP head.weight --with golden/head.weight.npy --top 5
   tdbg diff DUMP head.weight --with model.safetensors:head.weight
   tdbg diff DUMP head.weight --with /runs/before --with step=4
+  tdbg diff /runs/gpu /runs/npu
+  tdbg diff /runs/old /runs/new --map-name 's/^encoder/model.encoder/' --markdown diff.md
 """
 TOP = 20
 
@@ -111,14 +121,96 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
         type=whole("a number of elements up to 100000", 0, 100_000),
         default=TOP,
         metavar="K",
-        help=f"how many of the largest differences are listed (default: {TOP})",
+        help=f"how many of the largest differences are listed (default: {TOP}); of two runs: 0 for all",
     )
     parser.add_argument(
         "--by", choices=("abs", "rel", "ulp"), default="abs", help="what makes a difference large (default: abs)"
     )
-    add_where(parser, rank="one rank (default: the first)", step="one step (default: the last with the tensor)")
+    _add_runs(parser)
+    add_where(
+        parser,
+        rank="one rank (default: the first; of two runs: all)",
+        step="one step (default: the last with the tensor; of two runs: all)",
+    )
     add_work(parser)
     parser.set_defaults(run=_run)
+
+
+def _add_runs(parser: argparse.ArgumentParser) -> None:
+    """The options that only two runs have."""
+    group = parser.add_argument_group("two runs")
+    group.add_argument(
+        "--map-name",
+        action="append",
+        default=[],
+        metavar="s/OLD/NEW/",
+        help="nodes of the first run by the names they have in the second (may be repeated)",
+    )
+    group.add_argument(
+        "--map-step", action="append", default=[], type=_pair, metavar="A:B", help="steps that are the same one"
+    )
+    group.add_argument(
+        "--map-rank", action="append", default=[], type=_pair, metavar="A:B", help="ranks that are the same one"
+    )
+    group.add_argument(
+        "--map-file",
+        type=Path,
+        metavar="FILE",
+        help='JSON: {"nodes": {A: B}, "names": [...], "steps": {}, "ranks": {}}',
+    )
+    group.add_argument(
+        "--type-tolerance",
+        action="append",
+        default=[],
+        type=_type_tolerance,
+        metavar="TYPE=R,A",
+        help="relative and absolute tolerance for one type, for example bfloat16=1e-2,1e-3 (may be repeated)",
+    )
+    group.add_argument("--csv", action="store_true", help="a row for every pair of nodes on stdout")
+    group.add_argument("--xlsx", type=Path, metavar="FILE", help="the same as a workbook")
+    group.add_argument("--markdown", type=Path, metavar="FILE", help="a report for an issue or a chat")
+
+
+def _pair(text: str) -> tuple[int, int]:
+    from tui_debugger.cli.diff_runs import number_pair
+
+    return number_pair(text)
+
+
+def _type_tolerance(text: str) -> tuple[str, float, float]:
+    from tui_debugger.cli.diff_runs import type_tolerance
+
+    return type_tolerance(text)
+
+
+def _are_runs(arguments: argparse.Namespace) -> bool:
+    """Tells whether the second argument is a run: it is a path, and no node is called so with a slot.
+
+    Raises:
+        TdbgError: it looks like a path and there is none, or an option belongs to the other kind of comparison.
+    """
+    text = arguments.node
+    try:
+        exists = Path(text).exists()
+    except (OSError, ValueError):
+        exists = False
+    if not exists and text.startswith(("./", "../", "~")):
+        raise TdbgError("no such file or directory", where=text, hint="name a run, or a node of the first one")
+    only_runs = ("map_name", "map_step", "map_rank", "map_file", "type_tolerance", "csv", "xlsx", "markdown")
+    given = [name for name in only_runs if getattr(arguments, name)]
+    if not exists and given:
+        raise TdbgError(
+            f"--{given[0].replace('_', '-')} is for two runs", where=text, hint="name a second run in place of the node"
+        )
+    if exists and (arguments.other or arguments.tolerance or arguments.reshape):
+        raise TdbgError(
+            "--with, --tolerance and --reshape are for one tensor",
+            where=text,
+            hint="leave them out, or name a tensor in place of the second run",
+        )
+    if arguments.csv and arguments.json:
+        raise TdbgError("--csv and --json exclude each other", where="--csv --json", hint="choose one")
+    return exists
 
 
 def _number(most: float) -> Callable[[str], float]:
@@ -137,6 +229,10 @@ def _number(most: float) -> Callable[[str], float]:
 
 def _run(arguments: argparse.Namespace) -> int:
     with documented("diff", arguments, undecided):
+        if _are_runs(arguments):
+            from tui_debugger.cli import diff_runs
+
+            return diff_runs.run(arguments)
         answer = _compared(arguments)
     from tui_debugger.cli import diff_report
 

@@ -18,7 +18,7 @@ from tui_debugger.stats.compare_pairs import Fit
 from tui_debugger.stats.fields import COLUMNS
 from tui_debugger.text import differences as words
 from tui_debugger.text.clean import clean
-from tui_debugger.text.distribution import statistic_cell, statistic_columns
+from tui_debugger.text.distribution import statistic_cells, statistic_columns
 from tui_debugger.text.documents import plain
 from tui_debugger.text.numbers import NONE, number
 from tui_debugger.text.rows import key_row, meta_row, stats_row
@@ -113,7 +113,7 @@ def _type(opened: Opened) -> str:
 
 
 def _cells(stats: TensorStats) -> list[str]:
-    return [statistic_cell(field, field.value(stats)) for field in COLUMNS]
+    return statistic_cells(COLUMNS, stats)
 
 
 def _line(entry: Entry) -> list[str]:

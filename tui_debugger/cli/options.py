@@ -182,7 +182,8 @@ def add_watchpoints(session: Session, given: Sequence[Watchpoint], *, recommende
         if not recommended:
             raise _disabled()
         raise TdbgError(
-            "no watchpoint is recommended for this dump: it has no tensors to watch",
+            "no watchpoint is recommended for this dump: it has no tensors to watch"
+            + "".join(f". {limit}" for limit in session.info.limits[:1]),
             where=session.info.path,
             hint="`tdbg ls` lists the nodes",
         )

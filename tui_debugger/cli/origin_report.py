@@ -186,7 +186,7 @@ def _without_origin(answer: Answer, terminal: Terminal | None) -> Iterator[Line]
         first = bare[0].first
         head = "first known bad" if first.start is Start.UNKNOWN else "bad, but no origin"
         yield from origin_lines(first, head, overflow=answer.overflow, graphs=report.graphs, terminal=terminal)
-        if advice := advice_words(first):
+        if advice := advice_words(first, report.advice):
             yield from wrapped(f"to know more, {advice}", indent="  ")
         steps = sorted({searched.pair[1] for searched in bare} - {bare[0].pair[1]})
         if steps:

@@ -38,10 +38,11 @@ from tui_debugger.text.distribution import (
     bin_text,
     bins_text,
     counts_items,
+    elements_text,
     headroom_items,
     moments_items,
     percentile_items,
-    statistic_cell,
+    statistic_cells,
     statistic_columns,
     taken_text,
 )
@@ -59,7 +60,7 @@ from tui_debugger.text.heat_map import (
     is_drawable,
     zooms,
 )
-from tui_debugger.text.numbers import NONE, plural, share
+from tui_debugger.text.numbers import NONE, share
 from tui_debugger.text.rows import key_row, meta_row, stats_row
 from tui_debugger.text.tables import Column, Cut, width_of
 from tui_debugger.text.tensors import aligned, flags, round_text, shape_text, tensor_parts
@@ -505,7 +506,7 @@ def print_values(shown: Sequence[Shown], *, several: bool) -> None:
         recorded = _RECORDED if row.recorded and parts else ""
         said = [*parts, recorded] if parts else [meant(_why(each), Meaning.DOUBT)]
         print_text(_side_by_side([_slot(row), *said]))
-        about = (row.placement, _source(each), _why(each) if parts else "", each.window)
+        about = (row.placement, _source(each), row.remark, _why(each) if parts else "", each.window)
         print_text(*(f"  {text}" for text in about if text))
         write = write_lines if each.cells is None else write_colored
         write(*(f"  {text}".rstrip() for text in each.text.splitlines()))
@@ -573,7 +574,8 @@ def _pieces(each: Shown) -> list[str]:
     row = each.row
     if row.meta is None and row.stats is None:
         return [_why(each)]
-    return [*_parts(each), _RECORDED if row.recorded else meant(each.error, Meaning.DOUBT)]
+    remark = each.error or row.remark
+    return [*_parts(each), _RECORDED if row.recorded and not row.remark else meant(remark, Meaning.DOUBT)]
 
 
 def _parts(each: Shown) -> list[str]:
@@ -602,8 +604,7 @@ def print_stats(shown: Sequence[Shown], *, several: bool) -> None:
             errors.append(meant(f"{_slot(row)} step {each.step}{rank} {_why(each)}", Meaning.DOUBT))
             continue
         about = (row.meta.dtype, shape_text(row.meta.shape)) if row.meta is not None else (NONE, NONE)
-        cells = [statistic_cell(field, None if row.stats is None else field.value(row.stats)) for field in COLUMNS]
-        table.append([_slot(row), *_where(each, several), *about, *cells])
+        table.append([_slot(row), *_where(each, several), *about, *statistic_cells(COLUMNS, row.stats)])
     columns = [
         Column("slot", weight=9),
         Column("step", right=True, weight=9),
@@ -650,6 +651,7 @@ def _tensor(each: Shown) -> dict[str, Any]:
         "values": each.values,
         **({"heat": each.cells} if each.cells is not None else {}),
         "recorded": row.recorded,
+        "remark": row.remark or None,
         "uncertain": row.uncertain,
         "error": each.error,
     }
@@ -768,7 +770,7 @@ def _lines(distribution: TensorDistribution) -> list[str]:
     stats = distribution.stats
     lines = []
     if stats is not None:
-        lines.append(f"{plural(stats.count, 'element')}: {' · '.join(counts_items(stats))}")
+        lines.append(f"{elements_text(stats)}: {' · '.join(counts_items(stats))}")
         lines.append(" · ".join(moments_items(stats)))
     if distribution.classes is None:
         lines.append("only statistics are known, no values: no percentiles, no shares, no bars")

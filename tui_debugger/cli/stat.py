@@ -9,7 +9,7 @@ import itertools
 import os
 import stat
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -59,14 +59,16 @@ SORTABLE = tuple(field.column for field in fields.COLUMNS)
 COLUMNS = (
     *("rank", "step", "graph", "node", "side", "slot", "round", "dtype", "shape", "nbytes"),
     *SORTABLE,
-    *("recorded", "error"),
+    *("recorded", "remark", "error", "at_least"),
 )
-"""Columns of a row, in JSON and CSV alike."""
+"""Columns of a row, in CSV, and in JSON, where ``at_least`` is left out while it is empty."""
 _MEANINGS = "\n".join(f"  {field.column:<9}  {field.help}" for field in fields.COLUMNS)
 EPILOG = f"""\
 Rows come by step, then rank, then execution order. Means, deviation (divisor n)
 and norm are over finite elements. "recorded": the dump holds only statistics of
-this tensor (statistic.csv), and counts that it does not record read 0.
+this tensor. "remark": what is wrong with what the dump recorded.
+"at_least" names counts of which a recorder wrote less than all:
+there may be more (the table shows ≥ 3, or – where nobody says).
 
 statistics in JSON and CSV:
 {_MEANINGS}
@@ -256,7 +258,7 @@ def _row(tensor: SweptTensor) -> dict[str, Any]:
     if tensor.spec is None and not stats["norm"] and (stats["min"] or stats["max"]):
         stats["norm"] = None  # not recorded
     row = {**key_row(tensor.key), **meta_row(tensor.meta), **stats}
-    return {**row, "recorded": tensor.spec is None, "error": tensor.error}
+    return {**row, "recorded": tensor.spec is None, "remark": tensor.remark, "error": tensor.error}
 
 
 def _sorted(rows: Iterable[dict[str, Any]], name: str, limit: int | None, smallest: bool) -> Iterable[dict[str, Any]]:
@@ -287,7 +289,9 @@ def _write_csv(rows: Iterable[dict[str, Any]]) -> None:
     for row in rows:
         texts = {name: clean(text) for name, text in row.items() if isinstance(text, str)}
         shape = "" if row["shape"] is None else str(tuple(row["shape"]))
-        write({**row, **texts, "shape": shape, "recorded": int(row["recorded"])}[name] for name in COLUMNS)
+        bounds = " ".join(row.get("at_least", ()))
+        cells = {**row, **texts, "shape": shape, "recorded": int(row["recorded"]), "at_least": bounds}
+        write(cells[name] for name in COLUMNS)
 
 
 def _write_json(rows: Iterable[dict[str, Any]], path: Path, seen: _Seen) -> None:
@@ -307,6 +311,11 @@ def _write_json(rows: Iterable[dict[str, Any]], path: Path, seen: _Seen) -> None
         write_data(piece)
 
 
+def _mark(row: Mapping[str, Any]) -> str:
+    wrong = row["error"] or row["remark"]
+    return f"! {wrong}" if wrong else "(recorded)" if row["recorded"] else ""
+
+
 def _print(rows: Sequence[dict[str, Any]], table: Sequence[fields.Field], *, graphs: bool) -> None:
     from tui_debugger.model import Side, TensorKey
     from tui_debugger.text.distribution import statistic_cell, statistic_columns
@@ -322,15 +331,18 @@ def _print(rows: Sequence[dict[str, Any]], table: Sequence[fields.Field], *, gra
 
     ranks = len({row["rank"] for row in rows}) > 1
     apart = terminal_of() is not None  # a remark would be cut with the name that it stands behind
-    marks = ["! " + row["error"] if row["error"] else "(recorded)" if row["recorded"] else "" for row in rows]
+    marks = [_mark(row) for row in rows]
 
     def cells(row: dict[str, Any], mark: str) -> list[str]:
-        remark = meant(mark, Meaning.DOUBT if row["error"] else None)
+        remark = meant(mark, Meaning.DOUBT if row["error"] or row["remark"] else None)
         return [
             *(str(row["step"]), *([str(row["rank"])] if ranks else [])),
             row["dtype"] or NONE,
             NONE if row["shape"] is None else shape_text(row["shape"]),
-            *(statistic_cell(field, _number(row[field.column])) for field in table),
+            *(
+                statistic_cell(field, _number(row[field.column]), at_least=field.column in row.get("at_least", ()))
+                for field in table
+            ),
             *([remark, place(row)] if apart else [f"{place(row)}  {mark}" if mark else place(row)]),
         ]
 

@@ -235,7 +235,9 @@ class Comparer:
             what = f"step {step_text(key.step)} was not dumped"
         elif _has_node(run, key) and run.row_of(key).recorded:
             what = f"only statistics of this tensor were dumped at step {step_text(key.step)}, no values"
-        hint = self._elsewhere(run, key, "choose another step, rank, tensor or file")
+        advice = run.info.values_advice if _has_node(run, key) and run.row_of(key).recorded else ""
+        otherwise = f"record values ({advice})" if advice else "choose another step, rank, tensor or file"
+        hint = self._elsewhere(run, key, otherwise)
         return UnreadableTensorError(what, where=f"rank {key.rank} {clean(place_text(key))}", hint=hint)
 
     def _elsewhere(self, run: Run, key: TensorKey, otherwise: str) -> str:

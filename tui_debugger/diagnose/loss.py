@@ -112,7 +112,7 @@ def _known(run: Run, row: TensorRow, progress: ProgressFn) -> tuple[TensorMeta |
 
 def scalar_of(stats: TensorStats) -> float | None:
     """Returns the only element of a tensor, from its statistics."""
-    if stats.count != 1:
+    if stats.count != 1 or not stats.sized:
         return None
     if stats.nan:
         return math.nan

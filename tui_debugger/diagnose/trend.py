@@ -72,6 +72,7 @@ class Series:
         said: what the hits say, by (step, round): abbreviations of their conditions.
         errors: why the tensor could not be read, by (step, round).
         meta: element type and shape at the last point at which they are known.
+        at_least: the metrics that are lower bounds, by (step, round).
     """
 
     key: TensorKey
@@ -85,6 +86,7 @@ class Series:
     said: Mapping[Point, str]
     errors: Mapping[Point, str]
     meta: TensorMeta | None = None
+    at_least: Mapping[Point, frozenset[str]] = dataclasses.field(default_factory=dict)
 
     def of(self, metric: str) -> Float64:
         """One metric by step."""
@@ -137,10 +139,11 @@ def joined(parts: Sequence[Series]) -> Series:
     newest = {step: of for step, of in zip(steps.tolist(), number.tolist(), strict=True)}  # noqa: C416 - the last one
     chosen = np.flatnonzero(number == np.array([newest[step] for step in steps.tolist()], np.int64))
     chosen = chosen[np.argsort(turns[chosen], kind="stable")]
-    said, errors = dict[Point, str](), dict[Point, str]()
+    said, errors, at_least = dict[Point, str](), dict[Point, str](), dict[Point, frozenset[str]]()
     for at, part in enumerate(parts):
         said |= {point: text for point, text in part.said.items() if newest[point[0]] == at}
         errors |= {point: text for point, text in part.errors.items() if newest[point[0]] == at}
+        at_least |= {point: names for point, names in part.at_least.items() if newest[point[0]] == at}
     return Series(
         key=parts[-1].key,
         row=parts[-1].row,
@@ -153,6 +156,7 @@ def joined(parts: Sequence[Series]) -> Series:
         said=said,
         errors=errors,
         meta=next((part.meta for part in reversed(parts) if part.meta is not None), None),
+        at_least=at_least,
     )
 
 
@@ -192,12 +196,15 @@ def _part(session: Run, key: TensorKey, steps: Sequence[int], progress: Progress
     values = np.full((len(METRICS), len(points)), np.nan)
     state = np.zeros(len(points), np.uint8)
     errors: dict[Point, str] = {}
+    at_least: dict[Point, frozenset[str]] = {}
     for place, each in enumerate(shown):
         state[place] = _state(each)
         if each.error:
             errors[points[place]] = each.error
         if each.stats is not None:
-            values[:, place] = _values(each.stats, whole=not each.recorded)
+            values[:, place] = _values(each.stats)
+            bounds = [metric for metric, field in _COUNTS if each.stats.is_lower_bound(field.name)]
+            at_least |= {points[place]: frozenset(bounds)} if bounds else {}
     health, said = _health(session, key, row, points, state)
     return Series(
         key=key,
@@ -211,6 +218,7 @@ def _part(session: Run, key: TensorKey, steps: Sequence[int], progress: Progress
         said=said,
         errors=errors,
         meta=next((each.meta for each in reversed(shown) if each.meta is not None), None),
+        at_least=at_least,
     )
 
 
@@ -260,19 +268,17 @@ def _state(row: TensorRow) -> State:
     return State.RECORDED if row.recorded else State.MEASURED
 
 
-def _values(stats: TensorStats, *, whole: bool) -> list[float]:
-    """By ``METRICS``.
+_COUNTS: Final = tuple((metric, field) for metric, field in METRICS.items() if field.form is Form.COUNT)
+"""The metrics that are numbers of elements."""
 
-    Args:
-        stats: of one tensor.
-        whole: they were taken from all values; else what reads 0 may just not have been recorded.
-    """
-    counted = whole or stats.finite == stats.negative + stats.positive + stats.zero
+
+def _values(stats: TensorStats) -> list[float]:
+    """By ``METRICS``; of a count that is at least 0 nothing is known."""
     found = []
     for field in METRICS.values():
         value = field.value(stats)
-        missing = value is None or not (value or counted or field.form is Form.REAL)
-        found.append(math.nan if value is None or missing else float(value))
+        unknown = field.form is Form.COUNT and not value and stats.is_lower_bound(field.name)
+        found.append(math.nan if value is None or unknown else float(value))
     return found
 
 
@@ -544,7 +550,7 @@ def cells(series: Series, index: int) -> tuple[str, ...]:
     if state in (State.ABSENT, State.UNREADABLE):
         said = series.errors.get(point, "unreadable" if state is State.UNREADABLE else "not dumped")
         return (_place(point), GLYPHS[codes], clean(said.partition("\n")[0]))
-    values = [shown(metric, float(series.of(metric)[index])) for metric in ("min", "mean", "max", "norm", "nan", "inf")]
+    values = [_shown_at(series, metric, index) for metric in ("min", "mean", "max", "norm", "nan", "inf")]
     notes = [series.said.get(point, "")]
     notes += ["recorded"] if state is State.RECORDED else ["no numbers"] if state is State.NO_NUMBERS else []
     return (_place(point), GLYPHS[codes], *values, " ".join(filter(None, notes)))
@@ -562,7 +568,7 @@ def step_words(series: Series, index: int, notes: str = "") -> str:
     words = [f"step {_place(point)}", *([notes] if notes else [])]
     if int(series.state[index]) in (State.MEASURED, State.RECORDED):
         more = ("abs_mean", "std", "zero", *_LATER)
-        words += [f"{METRICS[each].on_screen} {shown(each, float(series.of(each)[index]))}" for each in more]
+        words += [f"{METRICS[each].on_screen} {_shown_at(series, each, index)}" for each in more]
     else:
         words.append(cells(series, index)[-1])
     words += [series.said[point]] if point in series.said else []
@@ -577,6 +583,12 @@ def worth_marking_at(series: Series, index: int) -> Health:
     if series.state[index] == State.UNREADABLE:
         shown_.append(Health.UNREADABLE)
     return Health(max(shown_))
+
+
+def _shown_at(series: Series, metric: str, index: int) -> str:
+    bound = metric in series.at_least.get(series.point(index), ())
+    text = shown(metric, float(series.of(metric)[index]))
+    return f"≥ {text}" if bound and text != NONE else text
 
 
 def shown(metric: str, value: float) -> str:
@@ -604,6 +616,7 @@ def rows(series: Series) -> list[dict[str, object]]:
                 **({"round": int(series.rounds[index])} if series.rounds[index] else {}),
                 "state": State(int(series.state[index])).name.lower(),
                 **metrics,
+                **({"at_least": sorted(bounds)} if (bounds := series.at_least.get(series.point(index))) else {}),
                 "hits": series.said.get(series.point(index), ""),
                 "error": series.errors.get(series.point(index), ""),
             }

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from tui_debugger import opener
-from tui_debugger.errors import NotADumpError
+from tui_debugger.errors import NotADumpError, TdbgError
 
 _TAR: Final = ".tar"
 _COMPRESSED: Final = {
@@ -25,16 +25,31 @@ _COMPRESSED: Final = {
 _ANY: Final = re.compile(r"\.(?:tar|tgz|txz|tbz2?|tzst)(?:\.\w+)?(?:/|$)", re.IGNORECASE)
 
 
-def reached(path: Path) -> Path:
+_URL: Final = re.compile(r"/?([a-z][a-z0-9+.-]+):/{1,2}([^/].*)")
+"""A URL, also as ``Path`` writes it, ``s3:/bucket``, and as the path that answers for it, ``/s3:/bucket``."""
+SCHEMES: Final = ("s3", "hf", "http", "https", "ssh", "sftp", "memory")
+
+
+def is_url(path: str) -> bool:
+    """Tells whether a path is a URL, in whatever way it is written; asks nobody."""
+    return _URL.fullmatch(path) is not None and not os.path.lexists(path)
+
+
+def reached(path: Path, *, anew: bool = False) -> Path:
     """Returns the path that a dump's files are asked for by, after whatever answers for it was registered.
 
     Args:
         path: as people gave it; that of a directory comes back as it is.
+        anew: what a store said before of what lies there does not count.
 
     Raises:
-        NotADumpError: a tar that is damaged, compressed or hostile.
+        NotADumpError: a tar that is damaged, compressed or hostile; nothing lies at a URL.
+        TdbgError: what reads such URLs is not installed; the store cannot be reached, or not with these rights.
     """
     text = os.fspath(path)
+    url = _URL.fullmatch(text)
+    if url is not None and is_url(text):
+        return _at_url(url[1], url[2].rstrip("/"), anew=anew)
     if _ANY.search(text) is not None:
         return _in_tar(path, text)
     return path
@@ -66,3 +81,40 @@ def _in_tar(path: Path, text: str) -> Path:
         place, _, name = place.rpartition("/")
         inside = f"{name}/{inside}"
     return path
+
+
+def _at_url(scheme: str, rest: str, *, anew: bool) -> Path:
+    """Registers the host or bucket that a URL names."""
+    url = f"{scheme}://{rest}"
+    if scheme not in SCHEMES:
+        known = ", ".join(f"{each}://" for each in SCHEMES[:-1])
+        raise TdbgError(f"{scheme}:// is not read", where=url, hint=f"{known} are; or copy the dump to this machine")
+    authority, _, inside = rest.partition("/")
+    if ":" in authority.rpartition("@")[0]:
+        raise TdbgError(
+            "a password in a URL would stand in lists and reports",
+            where=f"{scheme}://{authority.partition(':')[0]}:…@{authority.rpartition('@')[2]}",
+            hint="give it as other programs take it: ~/.netrc, ~/.ssh/config, ~/.aws/credentials, HF_TOKEN",
+        )
+    from tui_debugger.mounts.remote import RemoteMount
+
+    point = f"/{scheme}:/{authority}"
+    mount = opener.mount_at(point)
+    if not isinstance(mount, RemoteMount):
+        mount = RemoteMount(f"{scheme}://{authority}")
+        opener.register(point, mount)
+    elif anew:
+        mount.forget(inside)
+    try:
+        mount.stat(inside)
+    except OSError as error:
+        raise NotADumpError(f"cannot be read: {error.strerror}", where=url, hint=_what_to_do(error)) from error
+    return Path(point, inside)
+
+
+def _what_to_do(error: OSError) -> str:
+    if isinstance(error, FileNotFoundError):
+        return "nothing lies there: check the URL, with its directories"
+    if isinstance(error, PermissionError):
+        return "the store wants other credentials, or they lack the right to list and read it"
+    return "check the address, the network, and that the server answers other programs"

@@ -278,7 +278,10 @@ class TarMember:
 
     Attributes:
         status: its size, and the times of the tar.
+        waits: see ``opener.MountedFile``.
     """
+
+    waits = False
 
     def __init__(self, tar: TarMount, descriptor: int, start: int, status: os.stat_result) -> None:
         """``start`` is its first byte in the tar, whose descriptor it shares."""

@@ -1,4 +1,4 @@
-"""Writes any dump as a directory of .npy files that opens again, with an index beside the files of each step."""
+"""Writes any dump as a directory of .npy files that opens again: an index beside those of each step, and the nodes."""
 
 from __future__ import annotations
 
@@ -14,11 +14,16 @@ import numpy as np
 from tui_debugger.arrays import Array
 from tui_debugger.check.types import Pair
 from tui_debugger.errors import TdbgError, UnreadableTensorError
+from tui_debugger.graph.table import NodeFlag
 from tui_debugger.model import Progress, ProgressFn, ReadSpec, Side, TensorKey, no_progress
+from tui_debugger.notes import NOTES_FILE, notes_line
 from tui_debugger.session.export_files import fresh_directory, safe_path, storable, write_npy
 from tui_debugger.session.session import Session
-from tui_debugger.sources.base import TensorFlag
+from tui_debugger.sources.base import Source, TensorFlag
+from tui_debugger.sources.registry import Shows, shown_by
 from tui_debugger.sources.tensor_files.converted import COLUMNS, NAME, IndexedTensor
+from tui_debugger.sources.tensor_files.converted_nodes import NAME as NODES
+from tui_debugger.sources.tensor_files.converted_nodes import ConvertedNodes, Run
 from tui_debugger.stats.npy import open_lazily, read_meta
 from tui_debugger.text.numbers import size
 
@@ -98,7 +103,51 @@ def convert(session: Session, pairs: Sequence[Pair], target: Path, progress: Pro
                         progress(here)
                     done += 1
                     index.writerow(_write(tensor, folder, written, _always(progress, here)).cells())
+        for rank in dict.fromkeys(rank for rank, _ in pairs):
+            steps = [step for each, step in pairs if each == rank]
+            _write_rank(session, rank, steps, directory / f"rank_{rank}", progress)
     return written
+
+
+def _write_rank(session: Session, rank: int, steps: Sequence[int], folder: Path, progress: ProgressFn) -> None:
+    """Writes the nodes of a rank with what was made from what, the order of its runs, and what the program noted."""
+    source, flow = session.source, session.flow(rank, progress)
+    used: set[int] = set()
+    rounds: dict[int, set[int]] = {}
+    for step in steps:
+        table = flow.table(step)
+        used.update(table.node.tolist())
+        rounds[step] = {0, *table.round.tolist()}
+    nodes = session.nodes(rank)
+    in_graph = nodes.flags & int(NodeFlag.FILE_ONLY) == 0
+    kept = in_graph | (np.isin(np.arange(len(nodes)), list(used)) & session.in_scope(rank))
+    roots = sorted({info.root_id for info in nodes.graphs})
+    before = {
+        (root, step, number): _run_before(source, rank, (root, step, number), steps)
+        for root in roots
+        for step in steps
+        for number in sorted(rounds[step])
+    }
+    runs = [replace(run, has_data=run.has_data and run.step in rounds) for run in source.history(rank)]
+    said = shown_by(source) or Shows()
+    shown = ConvertedNodes(nodes, runs, before, said, session.info.notices)
+    with (folder / NODES).open("x", encoding="ascii") as file:
+        file.writelines(shown.lines(kept))
+    notes = [(step, found) for step in steps if (found := source.notes(rank).at(step))]
+    if notes:
+        with (folder / NOTES_FILE).open("x", encoding="utf-8") as file:
+            file.writelines(notes_line(step, found) for step, found in notes)
+
+
+def _run_before(source: Source, rank: int, run: Run, steps: Sequence[int]) -> tuple[int, int] | None:
+    """Returns the newest run before one, of those steps that are converted."""
+    root, step, number = run
+    seen = set[tuple[int, int]]()
+    before = source.previous_run(rank, root, step, number)
+    while before is not None and before[0] not in steps and before not in seen:
+        seen.add(before)
+        before = source.previous_run(rank, root, *before)
+    return before if before is None or before[0] in steps else None
 
 
 def _always(progress: ProgressFn, snapshot: Progress) -> ProgressFn:
@@ -139,6 +188,7 @@ def _needed(session: Session, pairs: Sequence[Pair], progress: ProgressFn) -> tu
     """Returns the bytes that the files will take, and the number of tensors."""
     dump = Path(session.info.path)
     need = count = 0
+    need += sum(_ROW * len(session.nodes(rank)) for rank in {rank for rank, _ in pairs})
     for rank, step in pairs:
         for tensor in _tensors(session, dump, rank, step, progress):
             if not count % _EVERY:

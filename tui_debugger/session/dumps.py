@@ -13,9 +13,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from tui_debugger.errors import CancelledError
+from tui_debugger.errors import CancelledError, TdbgError
 from tui_debugger.model import ProgressFn, UnreadablePart, no_progress
-from tui_debugger.opener import read_regular
+from tui_debugger.mounts import is_url, reached
+from tui_debugger.opener import isdir, read_regular
 from tui_debugger.sources.search import DumpFacts, DumpSearch, facts_of
 from tui_debugger.text.documents import to_json
 
@@ -314,7 +315,9 @@ def overview(
 
     def look_at(real: str) -> None:
         path = known[real].path
-        if os.path.isdir(path):  # noqa: PTH112 - never raises
+        if is_url(path):
+            return  # the list is there at once, whatever a network does
+        if _is_there(path):
             known[real] = replace(known[real], facts=facts_of(Path(path), progress))
         else:
             known[real] = replace(known[real], gone=True)
@@ -337,3 +340,10 @@ def overview(
         yield view(ended=True, stopped=True)
     else:
         yield view(ended=True)
+
+
+def _is_there(path: str) -> bool:
+    try:
+        return isdir(reached(Path(path)))
+    except TdbgError:  # a tar that is another one by now
+        return False

@@ -52,7 +52,7 @@ from tui_debugger.opener import read_regular
 from tui_debugger.session.following import FileState, Follower, steps_before, turn_spans
 from tui_debugger.session.watchpoints import WatchpointList, WatchpointStore
 from tui_debugger.sources.base import CallArguments, Capability, Changes, Source
-from tui_debugger.sources.registry import dumps_beside, limits
+from tui_debugger.sources.registry import dumps_beside, limits, shown_by
 from tui_debugger.stats.workers import Workers
 from tui_debugger.text.notes import RECOGNISED
 from tui_debugger.watch.recommended import NO_CHANGES, RecommendedChanges, recommended
@@ -218,7 +218,17 @@ class Session:
         Other dumps beside it are named once ``look_beside`` has looked for them.
         """
         info, more = self.source.info, (*self._beside, *self._workers.notices)
-        return dataclasses.replace(info, notices=info.notices + more, limits=limits(self.source))
+        shows = shown_by(self.source)
+        if shows is None:
+            return dataclasses.replace(info, notices=info.notices + more)
+        return dataclasses.replace(
+            info,
+            notices=info.notices + more,
+            limits=limits(self.source),
+            recorded_in=shows.recorded_in,
+            values_advice=shows.values_advice,
+            tensors_advice=shows.tensors_advice,
+        )
 
     @property
     def capabilities(self) -> Capability:
@@ -630,7 +640,8 @@ class Session:
         parts = self._unreadable_for(pairs, watchpoints)
         coverage = dataclasses.replace(report.check.coverage, parts=parts)
         check = dataclasses.replace(report.check, coverage=coverage)
-        return dataclasses.replace(report, check=check, graphs=self.graph_names(spans))
+        advice = self.info.tensors_advice
+        return dataclasses.replace(report, check=check, graphs=self.graph_names(spans), advice=advice)
 
     def _checker(self, rank: int, watchpoints: Sequence[Watchpoint], progress: ProgressFn) -> Checker:
         measurements = self.measurements(rank, progress)

@@ -180,8 +180,11 @@ class TensorTable(Protocol):
         Their counts may be partial: a field that was not recorded is 0 or None.
         """
 
+    def doubtful_mean(self, index: int) -> float | None:
+        """A mean that the dump recorded, but as a version does that is known to get it wrong; else None."""
+
     def recorded_meta(self, index: int) -> tuple[str, tuple[int, ...]] | None:
-        """(dtype, shape) recorded beside the values, for STAT_ONLY rows; of UNKNOWN ones from the graph; else None."""
+        """(dtype, shape) of STAT_ONLY rows where they were recorded; of UNKNOWN ones from the graph; else None."""
 
     def overflows(self, index: int) -> Sequence[OverflowRecord]:
         """What the device recorded of the operator whose run wrote a row; nothing unless it is ``OVERFLOWED``."""
@@ -483,6 +486,10 @@ class Columns:
     def overflows(self, index: int) -> Sequence[OverflowRecord]:  # noqa: ARG002 - see base.TensorTable
         """Nothing is recorded."""
         return ()
+
+    def doubtful_mean(self, index: int) -> float | None:  # noqa: ARG002 - see base.TensorTable
+        """Whatever is recorded is believed."""
+        return None
 
     def __init__(self, places: TensorPlaces, timestamp: Int64) -> None:
         self.tensor_places = places

@@ -222,14 +222,18 @@ class InferredNodes(RankNodes):
         """Returns the number of a stack; -1 of an empty one."""
         return self.stacks.setdefault(frames, len(self.stacks)) if frames else -1
 
+    def extend(self, names: Sequence[str], paths: Sequence[str], kinds: Iterable[str], stacks: Iterable[int]) -> None:
+        """Adds nodes whose names are new, with the numbers of their stacks; -1: without one."""
+        self.rows.update(zip(names, range(len(self.names), len(self.names) + len(names)), strict=True))
+        self.names += names
+        self.paths += [clean_path(path) or name for path, name in zip(paths, names, strict=True)]
+        self.type_of += [self.types.setdefault(kind, len(self.types)) for kind in kinds]
+        self.stack_of += stacks
+
     def append(self, name: str, path: str, kind: str, stack: int = -1) -> int:
-        """Adds a node whose name is new, with the number of its stack; returns its row."""
-        row = self.rows[name] = len(self.names)
-        self.names.append(name)
-        self.paths.append(clean_path(path) or name)
-        self.type_of.append(self.types.setdefault(kind, len(self.types)))
-        self.stack_of.append(stack)
-        return row
+        """Adds one node; returns its row."""
+        self.extend((name,), (path,), (kind,), (stack,))
+        return len(self.names) - 1
 
     def constant(self, text: str, name: str) -> int:
         """Returns the row that stands for arguments of one value that are no tensors."""
@@ -256,8 +260,11 @@ class InferredNodes(RankNodes):
         """Makes the table anew. ``inputs`` are their numbers; the others are columns of ``NodeTable``."""
         count = len(self.names)
         order = np.full(count, -1, np.int32)
-        others = sorted(set(range(count)).difference(self.sequence), key=lambda row: (row in self.constants, row))
-        order[np.array([*self.sequence, *others], np.int64)] = np.arange(count)
+        behind = np.ones(count, np.int8)  # what does not run stands behind what does, constants last
+        behind[list(self.constants)] = 2
+        behind[self.sequence] = 0
+        others = np.argsort(behind, kind="stable")[len(self.sequence) :]
+        order[np.concatenate([np.array(self.sequence, np.int64), others])] = np.arange(count)
         table = NodeTable(
             graphs=(GraphInfo(self._graph, ROOT),),
             names=list(self.names),

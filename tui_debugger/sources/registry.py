@@ -95,6 +95,9 @@ class Shows:
         record: how to record it: three lines at most.
         limits: what its numbers cannot tell besides: two or three words for the header, a colon, and what that means,
             such as "four decimals: 0.0000 is less than 0.00005, not zero".
+        recorded_in: where statistics without values stand: ``statistic.csv``.
+        values_advice: what makes the recorder write values, where it can do without: ``msprobe: task tensor``.
+        tensors_advice: what makes it write more inputs and outputs of nodes.
     """
 
     values: Has = Has.UNKNOWN
@@ -106,6 +109,9 @@ class Shows:
     gradients: Has = Has.UNKNOWN
     record: tuple[str, ...] = ()
     limits: tuple[str, ...] = ()
+    recorded_in: str = ""
+    values_advice: str = ""
+    tensors_advice: str = ""
 
 
 NO_EDGES: Final = "no edges: an origin is the first bad tensor in order, unless the inputs of its node were dumped, too"
@@ -114,6 +120,7 @@ EDGES_INFERRED: Final = (
 )
 ORDER_OF_NAMES: Final = "order of names: which node ran first is not known"
 STATISTICS_ONLY: Final = "statistics only: what needs the values of tensors cannot be judged"
+NO_VALUES: Final = "no values: neither tensors nor their statistics were recorded; nothing can be judged"
 HASHES_ONLY: Final = "hashes only: what needs the values of tensors or their statistics cannot be judged"
 
 
@@ -125,8 +132,10 @@ def limits_of(shows: Shows, *, graph: bool) -> tuple[str, ...]:
         graph: whether this dump has edges at all.
     """
     found = []
-    if shows.values is Has.NO:
-        found.append(HASHES_ONLY if shows.statistics is Has.NO else STATISTICS_ONLY)
+    if shows.values is Has.NO and shows.statistics is Has.NO:
+        found.append(NO_VALUES if shows.hashes is Has.NO else HASHES_ONLY)
+    elif shows.values is Has.NO:
+        found.append(STATISTICS_ONLY)
     if not graph or shows.edges is Edges.NONE:
         found.append(NO_EDGES)
     elif shows.edges is Edges.INFERRED:
@@ -240,7 +249,7 @@ def open_source(path: Path, store: DiskCache | None = None) -> Source:
         NotADumpError: nothing recognisable, several runs, or a layout that cannot be read.
         TdbgError: the reader of another package failed.
     """
-    path = reached(path)
+    path = reached(path, anew=True)
     chosen, problems = _find(path)
     source = _opened(chosen, path, store, problems)
     with suppress(TypeError):  # a source of another package that cannot be a key
@@ -282,14 +291,16 @@ def limits(source: Source) -> tuple[str, ...]:
     """Returns what a verdict on an open dump cannot tell; nothing of what no reader opened, such as a training."""
     from tui_debugger.sources.base import Capability  # needs NumPy, as every source does
 
-    opened = _OPENED.get(source)
+    shows = shown_by(source)
+    return () if shows is None else limits_of(shows, graph=Capability.GRAPH in source.capabilities)
+
+
+def shown_by(source: Source) -> Shows | None:
+    """Returns what an open dump can show; None of what no reader opened, such as a training."""
     if isinstance(source, DescribedSource):
-        shows = source.shows
-    elif opened is not None:
-        shows = shows_of(opened.chosen.reader)
-    else:
-        return ()
-    return limits_of(shows, graph=Capability.GRAPH in source.capabilities)
+        return source.shows
+    opened = _OPENED.get(source)
+    return None if opened is None else shows_of(opened.chosen.reader)
 
 
 def shows_of(reader: Reader) -> Shows:

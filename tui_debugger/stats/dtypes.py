@@ -83,6 +83,12 @@ def is_numeric(dtype: DType) -> bool:
     return dtype.kind in "biufc" or dtype in _TYPES.values()
 
 
+def has_no_name(token: str) -> bool:
+    """Tells whether headers of .npy files cannot state an element type: another place has to declare it."""
+    name = canonical_name(token)
+    return name in _EXTENSIONS or name in _STORED_WIDER
+
+
 @lru_cache(maxsize=256)
 def declared_view(stored: DType, token: str) -> tuple[DType, str]:
     """Returns what the elements of a file are when its name declares a type that its header cannot state.

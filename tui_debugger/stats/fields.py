@@ -347,7 +347,7 @@ FIELDS: Final = (
         "percentage of zeros",
         title="zeros",
         label="zero %",
-        of=lambda stats: stats.zero_percentage if stats.counted else None,
+        of=lambda stats: stats.zero_percentage if stats.counted and (stats.sized or stats.finite) else None,
     ),
 )
 """All statistics, in the order of the columns of JSON and CSV."""

@@ -15,7 +15,9 @@ import errno
 import importlib
 import math
 import os
+import threading
 import warnings
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -53,6 +55,10 @@ MAX_HEADER: Final = 1 << 16
 """Longest header accepted. Real ones have 118 bytes; a parser should not be fed megabytes."""
 FIRST_READ: Final = 1 << 15
 """One read of this size brings the header and, for most tensors of a run, all values."""
+FETCHED_WHOLE: Final = 1 << 18
+"""Bytes of a tensor up to which it is fetched over a network as a whole."""
+FETCHED: Final = 1 << 14
+"""Elements that are fetched over a network at once although only some of them are wanted."""
 WHOLE_FILE: Final = 1 << 24
 """Files up to this size are read by ``open_array``; longer ones are mapped."""
 _HEADER_KEYS: Final = {"descr", "fortran_order", "shape"}
@@ -410,7 +416,7 @@ class TensorFile:
         packed: the values have to be unpacked from the first on: they are not read from several places at once.
     """
 
-    __slots__ = ("_descriptor", "_values", "layout", "packed")
+    __slots__ = ("__weakref__", "_descriptor", "_spec", "_values", "layout", "packed")
 
     def __init__(self, spec: ReadSpec) -> None:
         """Opens the file and reads its header.
@@ -418,7 +424,7 @@ class TensorFile:
         Raises:
             UnreadableTensorError: missing, not a file, not an array, pickled, truncated ...
         """
-        self._descriptor = -1
+        self._descriptor, self._spec = -1, spec
         try:
             self._descriptor, status = open_regular(spec.path)
             self._values = _opener(spec)(self._descriptor, status, spec)
@@ -477,9 +483,38 @@ class TensorFile:
     def lazy_array(self) -> Array:
         """Returns the same; what is long and has to be converted comes as a ``FileArray``."""
         values = self._values
+        if isinstance(values, StoredValues) and opener.waits(self._descriptor):
+            fetched = values.layout.nbytes > FETCHED_WHOLE and not values.layout.fortran
+            return cast("Array", FileArray(_Fetched(self._spec))) if fetched else self.array()
         if not isinstance(values, ConvertingReader):
             return self.array()
         return values.lazy_array()
+
+
+class _Fetched:
+    """An ``ElementReader`` of a tensor that comes over a network: no more is fetched than is looked at."""
+
+    def __init__(self, spec: ReadSpec) -> None:
+        self._file = TensorFile(spec)  # of its own, which stays open as long as this lives
+        self._finalizer = weakref.finalize(self, self._file.close)
+        self._lock = threading.Lock()
+        self.layout = self._file.layout
+
+    def read_into(self, start: int, target: Array) -> None:
+        """See ``ValueReader``."""
+        with self._lock:
+            target[:] = self._file.read(start, len(target))
+
+    def gather(self, elements: Int64) -> Array:
+        """See ``ElementReader``."""
+        wanted, found = elements.reshape(-1), np.empty(elements.size, self.layout.dtype)
+        for number in np.unique(wanted // FETCHED).tolist():
+            here = wanted // FETCHED == number
+            first = number * FETCHED
+            piece = np.empty(min(FETCHED, self.layout.count - first), self.layout.dtype)
+            self.read_into(first, piece)
+            found[here] = piece[wanted[here] - first]
+        return found.reshape(elements.shape)
 
 
 def open_window(spec: ReadSpec, entries: Sequence[int | range]) -> Array:

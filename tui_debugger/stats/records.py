@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tui_debugger.arrays import Int8, Int32, Int64, Integers, Mask
-from tui_debugger.model import ReadSpec, TensorMeta, TensorStats
+from tui_debugger.model import AtLeast, ReadSpec, TensorMeta, TensorStats
 from tui_debugger.stats.fields import STORED, STORED_NAMES
 
 Bounds = tuple[float, float]
@@ -225,13 +225,13 @@ ROW: Final = np.dtype(
         ("state", "u1"),
         ("before", "u1"),
         ("asked", "u1"),
-        ("spare", "u1"),
+        ("at_least", "u1"),
     ]
 )
 """One tensor: the statistics of ``fields.STORED`` (NaN stands for None), mean |cur − prev| and mean |prev|, how the
 file and that of the previous step looked when they were read (bytes, modification time in ns; 0 when that is not to be
-relied on), the number of its element type and shape, ``State``, ``Before``, and ``CHANGE_ASKED`` and ``CHANGE_KNOWN``
-bits."""
+relied on), the number of its element type and shape, ``State``, ``Before``, ``CHANGE_ASKED`` and ``CHANGE_KNOWN`` bits,
+and ``AtLeast`` bits."""
 _NAMES: Final = ROW.names or ()
 _OPTIONAL: Final = tuple((each.name, each.unknown is None) for each in STORED)
 """The statistics, and whether NaN stands for None."""
@@ -244,8 +244,10 @@ _stored_values: Final[Callable[[TensorStats], tuple[Any, ...]]] = attrgetter(*ST
 _NO_STATS: Final = (0,) * len(STORED)
 _UNKNOWN_ROW: Final = (*_NO_STATS, 0.0, 0.0, 0, 0, 0, 0, -1, State.UNKNOWN, 0, 0, 0)
 
-PREVIOUS_ROW: Final = np.dtype([*((each.name, f"<{each.form.value}") for each in STORED), ("before", "i1")])
-"""The statistics of the previous step, and ``Before``, or ``NOT_ASKED``."""
+PREVIOUS_ROW: Final = np.dtype(
+    [*((each.name, f"<{each.form.value}") for each in STORED), ("before", "i1"), ("at_least", "u1")]
+)
+"""The statistics of the previous step, ``Before`` or ``NOT_ASKED``, and ``AtLeast`` bits."""
 
 NOT_ASKED: Final = -1
 """In a column of ranges or closeness: nobody asked."""
@@ -398,7 +400,8 @@ class Records:
             (change.mean_abs_difference, change.mean_abs_previous) if change is not None else (0.0, 0.0)
         )
         before = BEFORE_WORDS.index(record.previous)
-        return (*stored, difference, reference, 0, 0, 0, 0, meta, state, before, asked, 0)
+        at_least = int(record.stats.at_least) if record.stats is not None else 0
+        return (*stored, difference, reference, 0, 0, 0, 0, meta, state, before, asked, at_least)
 
     def _put_beside(self, index: int, record: Record) -> None:
         """Sets what lies beside the table."""
@@ -412,7 +415,8 @@ class Records:
             previous = record.previous_stats or PreviousStats("none")
             stored = _NO_STATS if previous.stats is None else _stored_values(previous.stats)
             values = tuple(math.nan if value is None else value for value in stored)
-            self.previous_stats_column()[index] = (*values, BEFORE_WORDS.index(previous.state))
+            at_least = int(previous.stats.at_least) if previous.stats is not None else 0
+            self.previous_stats_column()[index] = (*values, BEFORE_WORDS.index(previous.state), at_least)
 
     def previous_stats_column(self) -> npt.NDArray[Any]:
         """Returns the statistics of the previous step, made when they are new."""
@@ -433,7 +437,7 @@ class Records:
         column["before"][indices] = Before.NONE
         indices, found = indices[found >= 0], found[found >= 0]
         taken = np.take(other.rows, found)
-        for name in STORED_NAMES:
+        for name in (*STORED_NAMES, "at_least"):
             column[name][indices] = taken[name]
         column["before"][indices] = _BEFORE_OF_STATE[taken["state"]]
 
@@ -513,7 +517,7 @@ def _stats(row: Mapping[str, Any]) -> TensorStats:
     values: dict[str, Any] = {
         name: None if optional and math.isnan(row[name]) else row[name] for name, optional in _OPTIONAL
     }
-    return TensorStats(**values)
+    return TensorStats(**values, at_least=AtLeast(row["at_least"]))
 
 
 Rows = npt.NDArray[np.integer[Any]]

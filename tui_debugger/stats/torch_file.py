@@ -42,7 +42,18 @@ from tui_debugger.stats.archive import (
 from tui_debugger.stats.dtypes import DType, dtype_of
 from tui_debugger.stats.npy import WHOLE_FILE, boxes, checked_layout
 from tui_debugger.stats.restricted_pickle import Global, Instance, PickleEndsError, PickleError, load, load_plain
-from tui_debugger.stats.torch_pickle import COMPLEX32, FLOAT4, GLOBALS, SIZES, StorageRef, TensorRef, end_of, storage_of
+from tui_debugger.stats.torch_pickle import (
+    ARRAY,
+    COMPLEX32,
+    FLOAT4,
+    GLOBALS,
+    SIZES,
+    StorageRef,
+    TensorRef,
+    array_of,
+    end_of,
+    storage_of,
+)
 
 MAX_PICKLE: Final = 1 << 27
 """Bytes of the longest pickle of a file, without its values: that of a million tensors."""
@@ -342,7 +353,10 @@ def _children(container: Any) -> Iterator[tuple[Any, Any]]:
         container = container.state
     items = container.items() if type(container) is dict else enumerate(container) if _is_row(container) else ()
     for key, value in items:
-        if type(value) in (TensorRef, dict, list, tuple, Instance) and type(key) not in (Global, Instance):
+        if type(value) is Instance and value.kind == ARRAY:
+            if type(key) not in (Global, Instance) and (found := array_of(value)) is not None:
+                yield key, found
+        elif type(value) in (TensorRef, dict, list, tuple, Instance) and type(key) not in (Global, Instance):
             yield key, value
 
 

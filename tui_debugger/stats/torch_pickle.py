@@ -8,16 +8,22 @@ as a sparse tensor, says so by itself; the others of its file are read.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from tui_debugger.stats.dtypes import dtype_of
-from tui_debugger.stats.restricted_pickle import Global, PickleError, stand_ins
+from tui_debugger.stats.restricted_pickle import Global, Instance, PickleError, stand_ins
 
 MAX_REPEATED: Final = 1 << 32
 """Elements of a tensor that has far more of them than its storage: measuring so many takes some seconds."""
 _REPEATED: Final = 1000
+ARRAY: Final = "numpy.ndarray"
+"""The kind of what stands for an array of NumPy, such as the state of its random numbers in a checkpoint."""
+_NUMPY_DTYPE: Final = "numpy.dtype"
+_NUMPY_SCALAR: Final = "numpy.generic"
+_ARRAY_TYPE: Final = re.compile(r"([fc])(\d{1,2})")
 _OTHERS: Final = 3
 _LONG: Final = 80
 
@@ -224,6 +230,24 @@ def _moved_tensor(data: Any, dtype: Any, *_: Any) -> TensorRef:
     )
 
 
+def array_of(found: Instance) -> TensorRef | None:
+    """Returns an array of NumPy, whose values lie in the pickle itself; None of whole numbers, as states of random are.
+
+    Raises:
+        PickleError: it is none.
+    """
+    try:
+        _, shape, kind, _, _ = found.state
+        words = kind.arguments[0]
+        plain = _ARRAY_TYPE.fullmatch(words) if kind.kind == _NUMPY_DTYPE else None
+    except (TypeError, ValueError, IndexError, AttributeError) as error:
+        raise PickleError("has a damaged pickle: an array in it has no shape or no type") from error
+    if plain is None:
+        return None
+    dtype = f"{'complex' if plain[1] == 'c' else 'float'}{8 * int(plain[2])}"
+    return _without_values("is an array of NumPy within a pickle: its values are not read", dtype, shape)
+
+
 def _parameter(data: Any, requires_grad: Any, *_: Any) -> TensorRef:
     if type(data) is not TensorRef:
         raise PickleError("has a damaged pickle: a parameter in it is no tensor")
@@ -337,7 +361,16 @@ STAND_INS: Final = (
 GLOBALS: Final[dict[str, Global]] = {
     **{name: Global(name, call) for name, call in _CALLS.items()},
     **{name: Global(name) for name in (*_CONSTANTS, *_STORAGES)},
-    **stand_ins(STAND_INS),
+    **stand_ins((*STAND_INS, _NUMPY_DTYPE)),
+    **{
+        f"numpy.{core}.multiarray.{name}": made
+        for core in ("core", "_core")
+        for name, made in (
+            ("_reconstruct", stand_ins((ARRAY,))[ARRAY]),
+            ("scalar", stand_ins((_NUMPY_SCALAR,))[_NUMPY_SCALAR]),
+        )
+    },
+    ARRAY: Global(ARRAY),
 }
 """All that a pickle may name."""
 

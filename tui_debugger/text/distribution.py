@@ -10,15 +10,22 @@ from tui_debugger.model import TensorStats
 from tui_debugger.stats.distribution import Bin
 from tui_debugger.stats.fields import DISTRIBUTION_COUNTS, DISTRIBUTION_MOMENTS, TENSOR_TABLE, Field, Form
 from tui_debugger.stats.quantiles import Conversion, Headroom, Quantiles, capacity
-from tui_debugger.text.numbers import NONE, count, number, percent, plural, share
+from tui_debugger.text.numbers import NONE, number, percent, plural, share
 from tui_debugger.text.tables import Column
-from tui_debugger.text.tensors import short
+from tui_debugger.text.tensors import amount, grouped, short
 from tui_debugger.text.writer import Meaning, meant
 
 
-def counts_of(stats: TensorStats) -> tuple[tuple[str, int], ...]:
-    """Returns how many elements are of each kind, from the least to the greatest; every element is of exactly one."""
-    return tuple((field.on_screen, int(field.value(stats) or 0)) for field in DISTRIBUTION_COUNTS)
+def counts_of(stats: TensorStats) -> tuple[tuple[str, int, str], ...]:
+    """Returns how many elements are of each kind, from the least to the greatest; every element is of exactly one.
+
+    Returns:
+        Name, number, and the number as text: ``≥ 3`` where there may be more.
+    """
+    return tuple(
+        (field.on_screen, int(field.value(stats) or 0), amount(stats, field.name, grouped))
+        for field in DISTRIBUTION_COUNTS
+    )
 
 
 def moments_of(stats: TensorStats) -> tuple[tuple[str, float | None], ...]:
@@ -81,10 +88,16 @@ def conversion_items(conversion: Conversion, finite: int) -> list[str]:
 
 def counts_items(stats: TensorStats, *, shares: bool = True) -> list[str]:
     """Returns ``NaN 128 (25 %)``, ``-Inf 0`` ...: every element is in one of them."""
+    exact = stats.sized and not stats.at_least and stats.counted
     return [
-        f"{name} {count:,}" + (f" ({share(count, stats.count)})" if shares and count else "")
-        for name, count in counts_of(stats)
+        f"{name} {text}" + (f" ({share(count, stats.count)})" if shares and count and exact else "")
+        for name, count, text in counts_of(stats)
     ]
+
+
+def elements_text(stats: TensorStats) -> str:
+    """Returns ``12 elements``; where nobody says how many there are, that."""
+    return plural(stats.count, "element") if stats.sized else "elements not counted"
 
 
 def moments_items(stats: TensorStats) -> list[str]:
@@ -159,12 +172,32 @@ def statistic_columns(fields: Sequence[Field]) -> list[Column]:
     return [Column(field.title, right=True, weight=_WEIGHTS.get(field.name, 1)) for field in fields]
 
 
-def statistic_cell(field: Field, value: float | None) -> str:
-    """Returns a statistic for a table of the commands, counts with every digit; NaN and Inf are findings."""
+def statistic_cell(field: Field, value: float | None, *, at_least: bool = False) -> str:
+    """Returns a statistic for a table of the commands, counts with every digit; NaN and Inf are findings.
+
+    Args:
+        field: which one.
+        value: what it is.
+        at_least: it is a lower bound: see ``TensorStats.is_lower_bound``.
+    """
     if value is None:
         return NONE
     text = str(value) if isinstance(value, int) else str(int(value)) if field.form is Form.COUNT else number(value)
+    if at_least:
+        text = f"≥ {text}" if value else NONE
     return meant(text, Meaning.FINDING if field.alarm and value else None)
+
+
+def statistic_cells(fields: Sequence[Field], stats: TensorStats | None) -> list[str]:
+    """Returns the cells of ``statistic_columns`` for a tensor."""
+    if stats is None:
+        return [NONE] * len(fields)
+    return [
+        statistic_cell(
+            field, field.value(stats), at_least=field.form is Form.COUNT and stats.is_lower_bound(field.name)
+        )
+        for field in fields
+    ]
 
 
 STATISTIC_TITLES: Final = tuple(field.title for field in TENSOR_TABLE)
@@ -175,10 +208,13 @@ def statistic_texts(stats: TensorStats | None) -> list[str]:
     """Returns the statistics that the tables of commands and reports have; a dash each when nothing is known."""
     if stats is None:
         return [NONE] * len(STATISTIC_TITLES)
-    return [_statistic_text(field, field.value(stats)) for field in TENSOR_TABLE]
+    return [_statistic_text(field, stats) for field in TENSOR_TABLE]
 
 
-def _statistic_text(field: Field, value: float | None) -> str:
+def _statistic_text(field: Field, stats: TensorStats) -> str:
     if field.form is Form.COUNT:
-        return count(int(value or 0))
-    return short(value) if field.form is Form.REAL else f"{percent(value or 0.0)}%"
+        return amount(stats, field.name)
+    value = field.value(stats)
+    if value is None:
+        return NONE
+    return short(value) if field.form is Form.REAL else f"{percent(value)}%"

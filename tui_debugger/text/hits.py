@@ -24,6 +24,8 @@ from tui_debugger.model import (
 )
 from tui_debugger.text.clean import clean
 from tui_debugger.text.numbers import count, number
+from tui_debugger.text.tensors import NOT_FINITE as NOT_FINITE_COUNTS
+from tui_debugger.text.tensors import amount
 from tui_debugger.watch.condition_table import CONDITIONS, EXPRESSION, NOT_FINITE, Condition, not_finite_words, reasons
 from tui_debugger.watch.expression import filled_in, pretty
 from tui_debugger.watch.recommended import RECOMMENDED
@@ -125,11 +127,6 @@ def not_judged(tensors: int, error: ErrorBits) -> str:
 _OF_DEVICE: Final = "operator_overflow"
 
 
-def overflowed(hit: Hit) -> bool:
-    """Tells whether the device recorded that the operator overflowed: ``Hit.detail`` says what."""
-    return any(each.condition == _OF_DEVICE and each.verdict is Verdict.FINDING for each in hit.results)
-
-
 def hit_parts(hit: Hit) -> list[Part]:
     """Returns for every hit parameter the set and the actual value; else the reasons. Each part once.
 
@@ -171,7 +168,7 @@ def _parts(result: WatchResult, stats: TensorStats | None) -> list[Part]:
     if result.verdict is Verdict.BLOCKED:
         return parts  # what else would have kept it from being judged does not matter
     emphasis = Emphasis.FINDING if result.verdict is Verdict.FINDING else Emphasis.DIM
-    return parts + [Part(reason, emphasis) for reason in reasons(error)]
+    return parts + [Part(reason, emphasis) for reason in reasons(error, result.condition, bounds.items())]
 
 
 def _summary(condition: str) -> str:
@@ -233,11 +230,14 @@ def _param(condition: str, param: ParamResult, all_params: Mapping[str, ParamVal
 
 
 def contents(stats: TensorStats | None) -> str:
-    """Returns what a bad tensor contains, ``NaN 1 Inf 3 of 256``; empty for a finite or unknown one."""
+    """Returns what a bad tensor contains, ``NaN 1 Inf 3 of 256``; empty for a finite or unknown one.
+
+    Where only a part is known it says so: ``NaN ≥ 1 of 256``, and ``NaN 3`` of nobody knows how many.
+    """
     if stats is None or not stats.bad:
         return ""
-    found = [("NaN", stats.nan), ("+Inf", stats.pos_inf), ("-Inf", stats.neg_inf)]
-    return " ".join(f"{name} {count(amount)}" for name, amount in found if amount) + f" of {count(stats.count)}"
+    found = [f"{word} {amount(stats, name)}" for word, name in NOT_FINITE_COUNTS if getattr(stats, name)]
+    return " ".join(found) + (f" of {count(stats.count)}" if stats.sized else "")
 
 
 _PLURALS = {

@@ -10,6 +10,7 @@ from tui_debugger.stats import quantiles
 from tui_debugger.stats.blocks import peak
 from tui_debugger.stats.quantiles import FloatLimits
 from tui_debugger.text.numbers import number, share
+from tui_debugger.text.tensors import NOT_FINITE, amount, grouped
 
 num = number
 
@@ -19,6 +20,35 @@ def of_all(part: int, whole: int, what: str = "elements") -> str:
     if part == whole:
         return f"the only {what.removesuffix('s')}" if whole == 1 else f"all {whole:,} {what}"
     return f"{part:,} of {whole:,} {what}"
+
+
+def bad_of_all(stats: TensorStats) -> str:
+    """Returns ``128 NaN of 256``; without the end where nobody says how many elements there are."""
+    return bad_counts(stats) + (f" of {stats.count:,}" if stats.sized else "")
+
+
+def part_of(stats: TensorStats, name: str) -> str:
+    """Returns a count as a part of a tensor: ``3 of 12 elements``, ``≥ 1 of 12 elements``, ``≥ 1 element``."""
+    part, whole = int(getattr(stats, name)), stats.count
+    if part == whole and stats.counted:
+        return every(stats)
+    if not stats.is_lower_bound(name):
+        return of_all(part, whole)
+    if not part:
+        return "an unknown number of elements"
+    return amount(stats, name, grouped) + (f" of {whole:,} elements" if stats.sized else " elements")
+
+
+def every(stats: TensorStats) -> str:
+    """Returns ``all 512 elements``; ``all elements`` where nobody says how many there are."""
+    return of_all(stats.count, stats.count) if stats.sized else "all elements"
+
+
+def may_be_zero(stats: TensorStats) -> bool:
+    """Tells whether an element may be 0: some are, or nobody counted them and 0 lies between the extremes."""
+    if stats.zero or not stats.is_lower_bound("zero"):
+        return bool(stats.zero)
+    return stats.minimum is None or stats.maximum is None or stats.minimum <= 0 <= stats.maximum
 
 
 def times(factor: float) -> str:
@@ -32,9 +62,8 @@ def tail(name: str) -> str:
 
 
 def bad_counts(stats: TensorStats) -> str:
-    """Returns ``128 NaN and 1 -Inf``."""
-    found = [("NaN", stats.nan), ("+Inf", stats.pos_inf), ("-Inf", stats.neg_inf)]
-    words = [f"{amount:,} {name}" for name, amount in found if amount]
+    """Returns ``128 NaN and 1 -Inf``; ``≥ 1 NaN`` where there may be more."""
+    words = [f"{amount(stats, name, grouped)} {word}" for word, name in NOT_FINITE if getattr(stats, name)]
     return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
@@ -73,10 +102,10 @@ def range_words(meta: TensorMeta | None, stats: TensorStats | None, *, only_near
 def finite_words(stats: TensorStats) -> str:
     """Returns where the finite values lie: ``from -3.2 to 2.5``, ``all 0``, ``without a finite value``."""
     if stats.minimum is None or stats.maximum is None:
-        return "without a finite value"
-    if stats.zero == stats.count and stats.count > 1:
+        return "without a finite value" if not (stats.finite or stats.at_least) else "of unknown range"
+    if stats.zero == stats.count and (stats.count > 1 or not stats.sized):
         return "all 0"
-    if stats.count == 1:
+    if stats.count == 1 and stats.sized:
         return num(stats.minimum)
     if stats.minimum == stats.maximum:
         return f"all {num(stats.minimum)}"

@@ -21,7 +21,7 @@ from tui_debugger.model import (
     Watchpoint,
     WatchResult,
 )
-from tui_debugger.stats.fields import COLUMNS
+from tui_debugger.stats.fields import COLUMNS, Form
 from tui_debugger.text.documents import plain
 from tui_debugger.watch.condition_table import CONDITIONS, reasons
 from tui_debugger.watch.text import format_watch
@@ -57,7 +57,14 @@ def stats_row(stats: TensorStats | None) -> Row:
     """Counts and moments (over finite elements); ``std`` has divisor n, ``norm`` is the root of the sum of squares."""
     if stats is None:
         return dict.fromkeys(STATS_COLUMNS)
-    return {field.column: plain(field.value(stats)) for field in COLUMNS}
+    bounds = at_least(stats)
+    found = {field.column: plain(field.value(stats)) for field in COLUMNS}
+    return {**found, "at_least": bounds} if bounds else found
+
+
+def at_least(stats: TensorStats) -> list[str]:
+    """Returns the counts of ``stats_row`` that are lower bounds, because the recorder wrote less: there may be more."""
+    return [field.column for field in COLUMNS if field.form is Form.COUNT and stats.is_lower_bound(field.name)]
 
 
 def hit_row(hit: Hit) -> Row:
@@ -101,9 +108,14 @@ def result_row(result: WatchResult) -> Row:
         "abbr": CONDITIONS[result.condition].abbr,
         "verdict": result.verdict.name.lower(),
         "error": int(result.error),
-        "reasons": list(reasons(result.error)),
+        "reasons": list(reasons_of(result)),
         "params": [param_row(param) for param in result.params],
     }
+
+
+def reasons_of(result: WatchResult) -> tuple[str, ...]:
+    """Returns why nothing could be compared, in words."""
+    return reasons(result.error, result.condition, ((param.name, param.value) for param in result.params))
 
 
 def param_row(param: ParamResult) -> Row:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tui_debugger.text.clean import clean
-from tui_debugger.text.numbers import brief, number, percent
+from tui_debugger.text.numbers import NONE, brief, count, number, percent
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tui_debugger.model import Frame, TensorKey, TensorMeta, TensorStats
     from tui_debugger.stats.distribution import Histogram
 
@@ -129,10 +131,32 @@ def shape_text(shape: Sequence[int]) -> str:
     return "×".join(map(str, shape)) or "scalar"
 
 
+def amount(stats: TensorStats, name: str, shown: Callable[[int], str] = count) -> str:
+    """Returns a count of a tensor as text: ``3``; ``≥ 3`` where there may be more, ``–`` where nobody says.
+
+    Args:
+        stats: of the tensor.
+        name: of the count: ``nan``, ``inf``, ``zero`` ...
+        shown: how an exact count is written.
+    """
+    value = int(getattr(stats, name))
+    if not stats.is_lower_bound(name):
+        return shown(value)
+    return f"≥ {shown(value)}" if value else NONE
+
+
+def grouped(value: int) -> str:
+    """Returns a count with every digit: ``1,234``."""
+    return f"{value:,}"
+
+
+NOT_FINITE: Final = (("NaN", "nan"), ("+Inf", "pos_inf"), ("-Inf", "neg_inf"))
+"""What should not be there, and its count."""
+
+
 def flags(stats: TensorStats) -> str:
     """Returns what should not be there, ``NaN! 3 +Inf! 1``; empty for a finite tensor."""
-    found = (("NaN!", stats.nan), ("+Inf!", stats.pos_inf), ("-Inf!", stats.neg_inf))
-    return " ".join(f"{name} {amount:,}" for name, amount in found if amount)
+    return " ".join(f"{word}! {amount(stats, name, grouped)}" for word, name in NOT_FINITE if getattr(stats, name))
 
 
 def tensor_parts(meta: TensorMeta | None, stats: TensorStats | None, spread: Histogram | None) -> tuple[str, ...]:
@@ -145,10 +169,10 @@ def tensor_parts(meta: TensorMeta | None, stats: TensorStats | None, spread: His
         elements = f"n={math.prod(meta.shape):,}" if meta is not None else ""
         return (dtype, shape, elements, "", "", "", "", "")
     bars = sparkline(spread.counts) if spread is not None else ""
-    head = (dtype, shape, f"n={stats.count:,}", bars)
+    head = (dtype, shape, f"n={stats.count:,}" if stats.sized else "", bars)
     if stats.minimum is None:
         return (*head, flags(stats), "", "", "")
-    rest = [f"zeros {percent(stats.zero_percentage)}%"] if stats.zero else []
+    rest = [f"zeros {percent(stats.zero_percentage)}%"] if stats.zero and stats.counted else []
     return (
         *head,
         f"x∈[{short(stats.minimum)}, {short(stats.maximum)}]",

@@ -18,7 +18,8 @@ from tui_debugger.stats.fields import TENSOR_TABLE, Field, Form
 from tui_debugger.stats.health import Health
 from tui_debugger.text.health import GLYPHS
 from tui_debugger.text.hits import param_words
-from tui_debugger.text.numbers import count, number, percent
+from tui_debugger.text.numbers import number, percent
+from tui_debugger.text.tensors import amount
 from tui_debugger.tui import theme
 from tui_debugger.tui.widgets.text import Cell
 from tui_debugger.tui.widgets.virtual_table import Column
@@ -107,11 +108,11 @@ def _statistic_cell(field: Field, stats: TensorStats) -> Cell:
     if field.form is Form.REAL:
         return number(value)
     if field.form is Form.PERCENT:
-        return percent(value or 0.0)
-    amount = int(value or 0)
-    if not amount:
-        return Text("0", theme.DIM)
-    return Text(count(amount), theme.FINDING) if field.alarm else count(amount)
+        return Text(theme.NONE, theme.DIM) if value is None else percent(value)
+    text = amount(stats, field.name)
+    if not value:
+        return Text(text, theme.DIM)
+    return Text(text, theme.FINDING) if field.alarm else text
 
 
 def _empty_cells(text: str, cells: int) -> list[Cell]:

@@ -445,7 +445,7 @@ class Checker:
         state = self._context.state
         self._show_state()
         self._context.hits_pane.follow(state.rank, state.step)
-        self._inspector.count_hits()
+        self._inspector.count_hits_soon()
 
     def _ask_reason(self, about: Headline) -> None:
         """Works out the cause that the headline names; without one it stays as it is."""

@@ -31,10 +31,12 @@ Status = tuple[str, str, Style]
 """Glyph, words, style."""
 
 
-def header_lines(session: Session, state: ScreenState, progress: Mapping[str, Progress], status: Status) -> HeaderLines:
-    """Returns the lines of an open run."""
+def header_lines(
+    run: Text, session: Session, state: ScreenState, progress: Mapping[str, Progress], status: Status
+) -> HeaderLines:
+    """Returns the lines of an open run; ``run`` is its ``run_cell``."""
     return (
-        (_run_cell(session), position_text(session, state)),
+        (run, position_text(session, state)),
         answer_cells(state, checking=bool(progress) or status[1] == "checking"),
         (_state_cell(progress, status), coverage_text(session, state)),
     )
@@ -66,13 +68,15 @@ def answer_cells(state: ScreenState, *, checking: bool) -> tuple[Text, Text]:
     return left, right
 
 
-def _run_cell(session: Session) -> Text:
+def run_cell(session: Session) -> Text:
+    """Returns what is open. What its layout cannot tell is looked up on disk: not for every key."""
     text = Text(no_wrap=True).append("tdbg", theme.GOOD)
     info = session.info
     if info.title:
         text.append("  " + clean(info.title), theme.STRONG)
+    # Before the layout: they are what a narrow terminal must not cut.
     limits = [limit.partition(":")[0] for limit in info.limits]
-    text.append("  " + " · ".join(clean(part) for part in (info.layout, info.device, *limits) if part))
+    text.append("  " + " · ".join(clean(part) for part in (*limits, info.layout, info.device) if part))
     return text.append("  " + shorten(info.path, 60), theme.DIM)
 
 
@@ -130,7 +134,7 @@ def coverage_text(session: Session, state: ScreenState) -> Text:
                 text.append(f" · {plural(lost, 'thing')} not recorded", theme.DOUBT)
             if lost < len(cover.parts):
                 text.append(f" · {plural(len(cover.parts) - lost, 'part')} not listed", theme.DOUBT)
-    notices = len(session.info.notices)
+    notices = len(session.source.info.notices) + len(session.workers.notices)
     if notices:
         text.append("  " if text.plain else "").append(f"! {plural(notices, 'notice')}", theme.DOUBT)
     return text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,7 +46,7 @@ class _Listing:
 
 QUIET = 0.06
 """Seconds between two cursor keys below which a key is held: then what follows the cursor waits until it rests."""
-SOON = 0.008
+SOON = 0.005
 """Seconds until the rest follows a single key: the cursor is on the screen by then, and all of it in the next frame."""
 SLOW = 0.02
 """Seconds of measuring after which a node's tensors are shown without their statistics."""
@@ -62,7 +63,7 @@ class CursorFollower:
         self._context = context
         self._follow = follow
         self._due: asyncio.TimerHandle | None = None
-        self._moved = -QUIET
+        self._moved = -math.inf
 
     def moved(self) -> None:
         """The cursor moved."""
@@ -95,8 +96,11 @@ class Inspector:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._follower = CursorFollower(context, self._load)
+        self._counter = CursorFollower(context, self.count_hits)
         self._slow: asyncio.TimerHandle | None = None
+        self._listing: _Listing | None = None
         self._shown: tuple[int, int] | None = None
+        self._stack_of: tuple[NodeTable, int] | None = None
         self._listed: tuple[int, int | None, int] | None = None
         self.wanted_slot: tuple[str, int, int] | None = None
 
@@ -123,7 +127,7 @@ class Inspector:
     @property
     def pending(self) -> bool:
         """Tells whether the panes have yet to follow the cursor."""
-        return self._follower.pending
+        return self._follower.pending or self._counter.pending
 
     @property
     def up_to_date(self) -> bool:
@@ -134,7 +138,7 @@ class Inspector:
     def forget(self) -> None:
         """The rank changed: no node is selected."""
         self._follower.stop()
-        self._shown = self._listed = None
+        self._shown = self._stack_of = self._listed = None
         self._context.tensors_pane.show("", (), measured=True, empty="no node selected")
         self._context.stack_pane.show_node((), "no node selected")
 
@@ -159,25 +163,28 @@ class Inspector:
             return _Tensors(rank, step, row, session.measure(rows, report), measured=True)
 
         def slow() -> None:
-            listing.wanted = True
-            if listing.found is not None:
+            listing.wanted = self._listing is listing  # else it was measured meanwhile, or another one is
+            if listing.wanted and listing.found is not None:
                 self._show_tensors(listing.found)
 
         self._measured()
+        self._listing = listing
         if (rank, row) != self._shown:
             self._slow = context.call_in(SLOW, slow)
         context.work.run("tensors", work, self._show_tensors, in_header=False)
 
     def _measured(self) -> None:
         """Nobody waits any more for what is being measured."""
+        self._listing = None
         if self._slow is not None:
             self._slow.cancel()
             self._slow = None
 
     def _show_stack(self, row: int) -> None:
         nodes = self._context.nodes_pane.nodes
-        if nodes is None or self._shown == (self._context.state.rank, row):
+        if nodes is None or (self._stack_of is not None and self._stack_of[0] is nodes and self._stack_of[1] == row):
             return
+        self._stack_of = nodes, row
         reason = "this node has no source stack" if len(nodes.stacks) else "there are no source stacks"
         self._context.stack_pane.show_node(nodes.stack(row), reason)
 
@@ -257,6 +264,10 @@ class Inspector:
             pane.searched()
 
         context.work.run("stack", work, done)
+
+    def count_hits_soon(self) -> None:
+        """Counts what was found on the source lines a moment later, see ``CursorFollower``."""
+        self._counter.moved()
 
     def count_hits(self) -> None:
         """Counts what was found on the source lines, once per change of results or of the step."""

@@ -27,6 +27,8 @@ from tui_debugger.tui.widgets.line_window import CachedColumn, CachedLines, Cach
 from tui_debugger.tui.work import Delivery, Workers
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from tui_debugger.model import Hit
     from tui_debugger.session import CheckResult, Session
     from tui_debugger.sources.base import Changes
@@ -115,6 +117,8 @@ class MainScreen(CachedLines, Screen[None]):
         self._settled = settled
         self._forget = forget
         self._shared: Context | None = None
+        self._header_due = False
+        self._run_cell: Text | None = None
         self.handlers: dict[str, Handler] = self._own_handlers()
         if live is not None:
             self.tensors_pane.absent = "not kept"
@@ -157,6 +161,7 @@ class MainScreen(CachedLines, Screen[None]):
 
         context = self._make_context(session)
         self.session = session
+        self.tensors_pane.recorded_in = session.info.recorded_in
         self.work.progress.clear()
         self.tensors_pane.refresh_rows()  # which brings the columns of statistics
         self.node_filter = NodeFilter(context)
@@ -224,8 +229,11 @@ class MainScreen(CachedLines, Screen[None]):
         return self._shared
 
     def _call_in(self, seconds: float, callback: Callable[[], None]) -> asyncio.TimerHandle:
-        """Calls something as this screen does, once some time has passed: a timer of Textual is a task of its own."""
-        return asyncio.get_running_loop().call_later(seconds, self.call_next, callback)
+        """Calls something once some time has passed, and what changed until then is drawn.
+
+        A timer of Textual is a task of its own.
+        """
+        return asyncio.get_running_loop().call_later(seconds, self.call_after_refresh, callback)
 
     def _watchpoints_changed(self) -> None:
         self.checker.changed()
@@ -237,6 +245,7 @@ class MainScreen(CachedLines, Screen[None]):
         self.navigator.lead(result, hit)
 
     def _has_settled(self) -> None:
+        self._run_cell = None  # nodes were read, which may bring a name
         self.app.call_later(self._settled)
 
     @property
@@ -251,6 +260,7 @@ class MainScreen(CachedLines, Screen[None]):
         """The directory changed."""
         from tui_debugger.tui.views.view import ViewChanges, notify_views
 
+        self._run_cell = None
         self.navigator.refreshed(changes)
         notify_views(self.app, ViewChanges.of_dump(changes))
         self.update_header()
@@ -279,15 +289,22 @@ class MainScreen(CachedLines, Screen[None]):
         self.footer.say(text, bad=bad)
 
     def update_header(self) -> None:
-        """Draws header and tabs again, where they changed."""
+        """Draws header and tabs again, where they changed: once, however much is being changed now."""
+        if not self._header_due:
+            self._header_due = True
+            self.call_next(self._draw_header)
+
+    def _draw_header(self) -> None:
+        self._header_due = False
         if self.live is not None:
             lines = self.live.header_lines(self.run_title)
         elif self.session is None:
             lines = opening_lines(self.run_title, self.work.progress)
         else:
-            from tui_debugger.tui.header import header_lines
+            from tui_debugger.tui.header import header_lines, run_cell
 
-            lines = header_lines(self.session, self.state, self.work.progress, self.checker.status())
+            self._run_cell = self._run_cell or run_cell(self.session)
+            lines = header_lines(self._run_cell, self.session, self.state, self.work.progress, self.checker.status())
         self.header.show(*lines)
         self._update_tabs()
 

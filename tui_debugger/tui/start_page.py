@@ -94,9 +94,8 @@ class DumpsPane(Pane):
         """The dump under the cursor."""
         return self._shown[self.table.cursor_row] if self.table.cursor_row < len(self._shown) else None
 
-    def on_virtual_table_row_highlighted(self, event: VirtualTable.RowHighlighted) -> None:
+    def row_highlighted(self, row: int) -> None:  # noqa: ARG002 - see ``current``
         """Says more of the dump under the cursor."""
-        event.stop()
         self._tell()
 
     def resized(self) -> None:

@@ -139,7 +139,8 @@ def differences(old: Line, new: Line) -> list[Span]:
 
 def _is_narrow(line: Line) -> bool:
     """Tells whether each character takes one cell."""
-    return all(text.isascii() or cell_len(text) == len(text) for text, _, _ in line)
+    text = "".join([segment.text for segment in line])
+    return text.isascii() or cell_len(text) == len(text)
 
 
 def _changed_pieces(old: Line, new: Line) -> Iterator[Span]:

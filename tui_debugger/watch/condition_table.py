@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -372,7 +372,7 @@ REASONS: Final[Mapping[ErrorBits, str]] = {
     ErrorBits.NO_PREVIOUS: "no previous step",
     ErrorBits.OUT_OF_MEMORY: "exceeds the memory limit",
     ErrorBits.NO_HISTORY: "no run history",
-    ErrorBits.NO_VALUE: "has no value",
+    ErrorBits.NO_VALUE: "needs tensor values",
     ErrorBits.SHAPE_CHANGED: "shape changed",
     ErrorBits.UNREADABLE: "unreadable",
 }
@@ -383,9 +383,36 @@ NOT_FINITE: Final = ErrorBits.NAN | ErrorBits.INF
 """The bits that make a tensor a finding by itself and keep every other condition from being judged."""
 
 
-def reasons(error: ErrorBits) -> tuple[str, ...]:
-    """The bits of an error in words, lowest bit first."""
-    return tuple(text for bit, text in REASONS.items() if error & bit)
+NEEDS_COUNTS: Final = "needs counts"
+"""In the place of ``NO_VALUE``'s words where numbers of elements would do, which some recorders write."""
+_COUNTS: Final = frozenset({"count", "nan", "inf", "pos_inf", "neg_inf", "zero", "zero_pct", "negative", "positive"})
+
+
+def reasons(error: ErrorBits, condition: str = "", params: Iterable[tuple[str, Value]] = ()) -> tuple[str, ...]:
+    """The bits of an error in words, lowest bit first.
+
+    Args:
+        error: the bits.
+        condition: id of what could not be judged because of them: it decides what it would have needed.
+        params: what of its parameters is set.
+    """
+    words = dict(REASONS)
+    if error & ErrorBits.NO_VALUE and _judges_counts(condition, dict(params)):
+        words[ErrorBits.NO_VALUE] = NEEDS_COUNTS
+    return tuple(text for bit, text in words.items() if error & bit)
+
+
+def _judges_counts(condition: str, params: Mapping[str, Value]) -> bool:
+    """Tells whether a condition is judged by counts alone."""
+    if EXPRESSION in params:
+        names = parse_expression(str(params[EXPRESSION])).names
+        return bool(names) and all(each.name in _COUNTS for each in names)
+    found = CONDITIONS.get(condition)
+    if found is not None and found.wire == WIRE_OVERFLOW:
+        return True
+    specs = found.params if found is not None else ()
+    deciding = {spec.name for spec in specs if spec.check and spec.name in params}
+    return bool(deciding - {IN_A_ROW}) and deciding <= {_ZERO.name, IN_A_ROW}
 
 
 def not_finite_words(error: ErrorBits) -> str:

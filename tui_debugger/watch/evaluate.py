@@ -19,7 +19,16 @@ import numpy as np
 import numpy.typing as npt
 
 from tui_debugger.arrays import Float64, Int8, Int16, Int64, Mask
-from tui_debugger.model import CATEGORY_WORDS, Category, ErrorBits, ParamResult, Verdict, Watchpoint, WatchResult
+from tui_debugger.model import (
+    CATEGORY_WORDS,
+    AtLeast,
+    Category,
+    ErrorBits,
+    ParamResult,
+    Verdict,
+    Watchpoint,
+    WatchResult,
+)
 from tui_debugger.stats.fields import QUANTITIES
 from tui_debugger.stats.records import (
     BEFORE_WORDS,
@@ -269,6 +278,10 @@ class ColumnEvaluator:
         open_rows = self._measured & (error == 0)
         if wire == WIRE_OVERFLOW:
             verdict[open_rows & (self._nan | self._infinite)] = Verdict.FINDING
+            unknown = open_rows & ~(self._nan | self._infinite)
+            unknown &= (self._table["at_least"] & int(AtLeast.NAN | AtLeast.INF)) != 0
+            verdict[unknown] = Verdict.CANNOT_JUDGE
+            error[unknown] = int(ErrorBits.NO_VALUE)
             return Evaluated(verdict, error, nothing)
         if wire == WIRE_NOT_CHANGED:
             column = self._records.close.get(plan.closeness)
@@ -344,7 +357,7 @@ class ColumnEvaluator:
                 columns.append([unmet] * len(rows))
                 continue
             with np.errstate(all="ignore"):
-                there = self._some_finite if quantity in PLAIN else self._extremes
+                there = self._some_finite if quantity in PLAIN or quantity == "zero_percentage" else self._extremes
                 actual = np.where(there, self._quantity(quantity, plan), np.nan)[rows]
                 hit = _HOLDS[inequality](actual, threshold)
             columns.append(
@@ -406,11 +419,11 @@ class ColumnEvaluator:
                     known &= ~missing | decided
                 elif quantity in PLAIN:
                     known &= ~np.isnan(self._table[PLAIN[quantity]])
+                elif quantity == "zero_percentage":
+                    known &= self._counted | ((holds == "ge") & (self._most_zeros < value))
                 else:
                     found &= self._extremes
                     known &= self._extremes
-                if quantity == "zero_percentage":
-                    known &= self._counted | ((holds == "ge") & (self._most_zeros < value))
                 hit |= found
         hit &= self._some_finite
         return hit, self._some_finite & ~known & ~hit
@@ -458,14 +471,17 @@ class ColumnEvaluator:
 
     @property
     def _most_zeros(self) -> Float64:
-        """The percentage of zeros at most, by the extremes: each that is not 0 is an element.
-
-        Two in a tensor of one element: nobody knows how many there are.
-        """
+        """The percentage of zeros at most: each extreme that is not 0 is an element, and a mean or norm needs one."""
         table = self._table
-        others = (table["minimum"] != 0).astype(np.int64) + (table["maximum"] != 0)
+        least, greatest = table["minimum"], table["maximum"]
+        others = ((least != 0) & ~np.isnan(least)).astype(np.int64) + ((greatest != 0) & ~np.isnan(greatest))
+        some = (table["mean"] != 0) & ~np.isnan(table["mean"])
+        some |= (table["abs_mean"] > 0) | (table["sum_squares"] > 0)
+        others = np.maximum(others, some)
         most: Float64 = 100.0 * (1 - others / np.maximum(table["count"], 1))
-        most[others > table["count"]] = 100.0
+        # Where nobody says how many there are, one that is not 0 may be one of very many.
+        vague = (others > table["count"]) | ((table["at_least"] & int(AtLeast.COUNT)) != 0)
+        most[vague] = np.where(others[vague] > 0, np.nextafter(100.0, 0.0), 100.0)
         return most
 
     def _quantity(self, name: str, plan: JudgingPlan) -> Float64:
@@ -538,6 +554,26 @@ _CALCULATED: Final[Mapping[str, Callable[[Float64, Float64], Float64]]] = {
 _CALLED: Final[Mapping[str, Callable[[Float64], Float64]]] = {"abs": np.abs, "sqrt": np.sqrt, "log10": np.log10}
 _EXTREME: Final[Mapping[str, Callable[[Float64, Float64], Float64]]] = {"min": np.minimum, "max": np.maximum}
 """NaN, which stands for unknown, goes through all of them."""
+_LOWER_BOUNDS: Final[Mapping[str, AtLeast]] = {
+    "count": AtLeast.COUNT,
+    "nan": AtLeast.NAN,
+    "inf": AtLeast.INF,
+    "pos_inf": AtLeast.INF,
+    "neg_inf": AtLeast.INF,
+    "zero": AtLeast.COUNT,
+    "negative": AtLeast.COUNT,
+    "positive": AtLeast.COUNT,
+}
+"""Quantities that are counts, and the bits of ``at_least`` that say that there may be more."""
+_TURNED: Final = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "==": "==", "!=": "!="}
+
+
+def _count(name: str, table: npt.NDArray[Any]) -> Float64:
+    """A count as it was recorded, also where it is a lower bound."""
+    found: Float64 = (table["pos_inf"] + table["neg_inf"] if name == "inf" else table[name]).astype(np.float64)
+    return found
+
+
 _COUNTED: Final = frozenset({"zero", "zero_percentage", "negative", "positive"})
 """Quantities that come from a count of finite elements."""
 
@@ -579,7 +615,7 @@ class _ExpressionColumns:
             reason = np.where(bits != 0, bits, reason)
         return reason
 
-    def holds(self, node: Node) -> _Outcome:
+    def holds(self, node: Node) -> _Outcome:  # noqa: PLR0911 - one for each kind of node
         """Tells where a condition holds."""
         match node:
             case Not(of):
@@ -591,6 +627,10 @@ class _ExpressionColumns:
             case Comparison(Text(text), ((sign, Fact(name)),)) | Comparison(Fact(name), ((sign, Text(text)),)):
                 equal = self._is(name, text)
                 return equal if sign == "==" else equal.negated()
+            case Comparison(Quantity(name, previous), ((sign, Number(value)),)) if name in _LOWER_BOUNDS:
+                return self._count_link(name, sign, value, previous=previous)
+            case Comparison(Number(value), ((sign, Quantity(name, previous)),)) if name in _LOWER_BOUNDS:
+                return self._count_link(name, _TURNED[sign], value, previous=previous)
             case Comparison(first, rest):
                 numbers = [self.number(first), *(self.number(each) for _, each in rest)]
                 links = [
@@ -600,6 +640,20 @@ class _ExpressionColumns:
                 return reduce(_both, links)
             case _:
                 raise TypeError(node)
+
+    def _count_link(self, name: str, sign: str, value: float, *, previous: bool) -> _Outcome:
+        """Compares a count with a number: one that is more than a lower bound may still be known to be more."""
+        known = self.number(Quantity(name, previous))
+        outcome = self._link(sign, known, np.full(self._count, value))
+        table = self._previous if previous else self._table
+        if table is None:
+            return outcome
+        there = self._has_previous if previous else np.ones(self._count, np.bool_)
+        beyond = np.greater_equal if sign in {">=", "<"} else np.greater
+        above = there & np.isnan(known) & beyond(_count(QUANTITIES[name].name, table), value)
+        if sign in {">", ">=", "!="}:
+            return _Outcome(outcome.true | above, outcome.false)
+        return _Outcome(outcome.true, outcome.false | above)
 
     def _link(self, sign: str, left: Float64, right: Float64) -> _Outcome:
         known = ~(np.isnan(left) | np.isnan(right))
@@ -642,7 +696,7 @@ class _ExpressionColumns:
         if field.name == "count":
             result = np.where((table["count"] > 0) | self.empty, table["count"], np.nan)
         elif field.name == "inf":
-            result = (table["pos_inf"] + table["neg_inf"]).astype(np.float64)
+            result = _count("inf", table)
         elif field.name == "zero_percentage":
             result = 100.0 * table["zero"] / table["count"]
         elif field.name == "std":
@@ -657,6 +711,9 @@ class _ExpressionColumns:
             # Who counted only some of them says 0 of the others; then what there is does not add up.
             all_counted = table["zero"] + table["negative"] + table["positive"] == finite
             result = np.where(all_counted, result, np.nan)
+        bounds = _LOWER_BOUNDS.get(name, AtLeast.NONE)
+        if bounds:
+            result = np.where(table["at_least"] & int(bounds), np.nan, result)
         return result
 
     def _number_fact(self, name: str) -> Float64:

@@ -494,7 +494,7 @@ class Evidence:
 def _only_value(row: TensorRow | None) -> float | None:
     """Returns the value of a tensor that has one element."""
     stats = row.stats if row is not None else None
-    return stats.mean if stats is not None and stats.count == 1 and stats.finite else None
+    return stats.mean if stats is not None and stats.count == 1 and stats.sized and stats.finite else None
 
 
 def norm(stats: TensorStats | None) -> float | None:

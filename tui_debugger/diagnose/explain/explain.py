@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from tui_debugger.check.progress import retry_when_renumbered
 from tui_debugger.diagnose.explain.evidence import MOST_INPUTS, Evidence
 from tui_debugger.diagnose.explain.guidance import Advice, Cause, Guidance, Section, Standing
-from tui_debugger.diagnose.explain.rules import ERROR_RULES, OVERFLOW, condition_rule
+from tui_debugger.diagnose.explain.rules import DUMP_VALUES, ERROR_RULES, OVERFLOW, condition_rule
 from tui_debugger.model import ErrorBits, Hit, ProgressFn, Side, TensorKey, Verdict, WatchResult, no_progress
-from tui_debugger.text.phrases import finite_words, of_all, range_words
+from tui_debugger.text.phrases import every, finite_words, part_of, range_words
+from tui_debugger.text.rows import reasons_of
 from tui_debugger.text.tensors import place_text
-from tui_debugger.watch.condition_table import CONDITIONS, reasons
+from tui_debugger.watch.condition_table import CONDITIONS
 
 if TYPE_CHECKING:
     from tui_debugger.diagnose.run import Run
@@ -94,7 +95,7 @@ def _section(evidence: Evidence, result: WatchResult) -> Section:
         title=CONDITIONS[result.condition].title,
         found=rule.found(evidence, result),
         causes=causes,
-        advice=tuple(with_command(evidence, each) for each in rule.advise(evidence, causes)),
+        advice=_with_commands(evidence, rule.advise(evidence, causes)),
         facts=tuple(fact for facts in rule.facts for fact in facts(evidence, result)),
     )
 
@@ -111,15 +112,23 @@ def _not_compared(evidence: Evidence, results: Sequence[WatchResult]) -> Section
     error = results[0].error
     rules = [rule for rule in ERROR_RULES if rule.error & error]
     names = ", ".join(CONDITIONS[result.condition].abbr for result in results)
-    words = ", ".join(reasons(error)) or "nothing to compare with"
+    words = ", ".join(dict.fromkeys(text for each in results for text in reasons_of(each))) or "nothing to compare with"
     advice = dict.fromkeys(rule.advice for rule in rules)
     return Section(
         conditions=tuple(result.condition for result in results),
         title="Not compared",
         found=f"{names} could not be judged: {words}",
         causes=tuple(Cause(rule.title, rule.evidence(evidence), Standing.LIKELY) for rule in rules),
-        advice=tuple(with_command(evidence, each) for each in advice),
+        advice=_with_commands(evidence, (_told(evidence, each) for each in advice)),
     )
+
+
+def _told(evidence: Evidence, advice: Advice) -> Advice:
+    """The advice to dump values, with how the recorder of the run does that."""
+    how = evidence.session.info.values_advice
+    if advice is not DUMP_VALUES or not how:
+        return advice
+    return replace(advice, text=f"Dump values ({how}).")
 
 
 def _no_finding(evidence: Evidence, watched: str) -> Section:
@@ -130,18 +139,18 @@ def _no_finding(evidence: Evidence, watched: str) -> Section:
         neighbours = with_command(evidence, Advice("See its neighbours.", "relations"))
         return Section((), "Nothing is known about its values", why, (), (neighbours,))
     source = " (by the statistics that the dump recorded)" if evidence.tensor.recorded else ""
-    are = "is" if stats.count == 1 else "are"
-    found = f"{of_all(stats.count, stats.count)} {are} finite{source}, {finite_words(stats)}"
+    are = "is" if stats.count == 1 and stats.sized else "are"
+    found = f"{every(stats)} {are} finite{source}, {finite_words(stats)}"
     if not stats.count:
         found = "the tensor has no elements"
     advice = (
         Advice("See how the values are distributed.", "distribution"),
         Advice("See it over all steps.", "trend"),
     )
-    zeros = f"{of_all(stats.zero, stats.count)} are 0" if stats.zero > 1 else ""
+    zeros = f"{part_of(stats, 'zero')} are 0" if stats.zero > 1 else ""
     near = range_words(evidence.tensor.meta, stats, only_near=True)
     facts = tuple(fact for fact in (watched, zeros, near) if fact)
-    return Section((), "No NaN or Inf", found, (), tuple(with_command(evidence, each) for each in advice), facts)
+    return Section((), "No NaN or Inf", found, (), _with_commands(evidence, advice), facts)
 
 
 def _not_judged(results: Sequence[WatchResult]) -> list[str]:
@@ -199,6 +208,20 @@ def _missing(evidence: Evidence) -> list[str]:
     if evidence.key.side is Side.INPUT and not evidence.has_producer:
         found.append("the node that made this input: no graph names it")
     return found
+
+
+_OF_VALUES: Final = frozenset({"values", "compare", "distribution"})
+"""Views that have nothing to show where only statistics were recorded."""
+
+
+def _with_commands(evidence: Evidence, advice: Iterable[Advice]) -> tuple[Advice, ...]:
+    """The advice with commands, without what nobody can follow because there are no values."""
+    run = evidence.session
+
+    def can_be_followed(each: Advice) -> bool:
+        return each.view not in _OF_VALUES or not run.row_of(each.about or evidence.key).recorded
+
+    return tuple(with_command(evidence, each) for each in advice if can_be_followed(each))
 
 
 def with_command(evidence: Evidence, advice: Advice) -> Advice:

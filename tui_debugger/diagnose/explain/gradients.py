@@ -7,9 +7,9 @@ from itertools import pairwise
 
 from tui_debugger.diagnose.explain.evidence import Evidence, Layer, Operand
 from tui_debugger.diagnose.explain.guidance import Advice, Cause, Standing
-from tui_debugger.model import WatchResult
+from tui_debugger.model import TensorStats, WatchResult
 from tui_debugger.stats.blocks import ENDS, peak
-from tui_debugger.text.phrases import HALVES, finite_words, limits_of, log10_ratio, num, of_all, tail, times
+from tui_debugger.text.phrases import HALVES, every, finite_words, limits_of, log10_ratio, num, part_of, tail, times
 from tui_debugger.watch.recommended import activation_family
 
 LIKELY, POSSIBLE, UNKNOWN, RULED_OUT = Standing
@@ -30,10 +30,16 @@ def lost_by_loss_scale(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
     for row in (evidence.tensor, *(operand.row for operand in incoming)):
         limits, found = limits_of(row.meta), row.stats
         if limits is not None and limits.name in HALVES and found is not None and found.count == found.zero > 0:
-            words = f"all {found.count:,} elements of {tail(row.key.node)} are 0; {limits.name} holds nothing below "
+            words = f"{every(found)} of {tail(row.key.node)} are 0; {limits.name} holds nothing below "
             words += f"{num(limits.normal * limits.eps)}: loss scaling keeps small gradients above it"
             yield Cause(f"it falls below the range of {limits.name}: the loss scale is too small", words, LIKELY)
             return
+
+
+def _dead(stats: TensorStats, dead_percent: float) -> Standing:
+    if not stats.counted:
+        return UNKNOWN
+    return LIKELY if stats.zero_percentage >= dead_percent else RULED_OUT
 
 
 def came_in_small(evidence: Evidence, _: WatchResult, *, factor: float) -> Iterator[Cause]:
@@ -78,10 +84,10 @@ def small_factor(
         where = f"{operand.label} from {operand.source}"
         gate = evidence.producer_type.lower().endswith("grad") or evidence.producer_type.lower().startswith("threshold")
         if family == "relu" and gate:
-            words = f"{of_all(stats.zero, stats.count)} of {where} are 0, and let nothing through"
-            yield Cause("dead ReLU units", words, LIKELY if stats.zero_percentage >= dead_percent else RULED_OUT)
+            words = f"{part_of(stats, 'zero')} of {where} are 0, and let nothing through"
+            yield Cause("dead ReLU units", words, _dead(stats, dead_percent))
         elif stats.zero == stats.count:
-            yield Cause("what it is multiplied with is all 0", f"{where}: all {stats.count:,} elements are 0", LIKELY)
+            yield Cause("what it is multiplied with is all 0", f"{where}: {every(stats)} are 0", LIKELY)
         elif family in ENDS and gate and stats.abs_mean is not None and stats.maximum is not None:
             words = f"{where} is {finite_words(stats)}, mean |x| {num(stats.abs_mean)}"
             near = stats.abs_mean > 1 - near_end or (family != "tanh" and stats.abs_mean < near_end)

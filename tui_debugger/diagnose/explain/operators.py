@@ -17,7 +17,7 @@ from tui_debugger.graph.categories import plain_type
 from tui_debugger.model import TensorMeta, TensorStats
 from tui_debugger.stats.blocks import peak
 from tui_debugger.stats.quantiles import FloatLimits
-from tui_debugger.text.phrases import bad_counts, finite_words, limits_of, num, of_all
+from tui_debugger.text.phrases import bad_counts, finite_words, limits_of, may_be_zero, num, part_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +70,15 @@ def are(amount: int) -> str:
     return "is" if amount == 1 else "are"
 
 
-def accounts(expected: int, made: int, kind: str) -> str:
-    """Tells whether the number of such arguments explains the number of bad values."""
-    if expected == made and made:
+def accounts(expected: int, made: int, kind: str, *of: TensorStats) -> str:
+    """Tells whether the number of such arguments explains the number of bad values, where ``of`` were counted."""
+    if expected == made and made and _are_counted(*of):
         return f": that is every {kind.lstrip('+-')} of the output"
     return ""
+
+
+def _are_counted(*of: TensorStats) -> bool:
+    return all(each.counted and not each.at_least for each in of)
 
 
 def overflow_cause(limits: FloatLimits, size: float, how: str, what: str) -> Cause:
@@ -118,7 +122,10 @@ class Domain:
             return
         found = list(self._outside(operation, stats))
         yield from found
-        if not found and not stats.bad:
+        if not found and not stats.bad and ((self.zero and may_be_zero(stats)) or stats.minimum is None):
+            words = f"in:{self.slot} is {finite_words(stats)}, and nobody counted its zeros or negative values"
+            yield Cause(title, words, UNKNOWN if stats.finite else RULED_OUT)
+        elif not found and not stats.bad:
             yield Cause(title, f"in:{self.slot} is {finite_words(stats)}: {self.function} is finite there", RULED_OUT)
 
     def _outside(self, operation: Operation, stats: TensorStats) -> Iterator[Cause]:
@@ -126,17 +133,17 @@ class Domain:
             made = operation.out.nan if self.zero == "NaN" else operation.out.inf
             yield Cause(
                 f"{self.function} of 0",
-                f"{of_all(stats.zero, stats.count)} of in:{self.slot} {are(stats.zero)} 0, where {self.function} gives "
-                f"{self.zero}{accounts(stats.zero, made, self.zero)}",
+                f"{part_of(stats, 'zero')} of in:{self.slot} {are(stats.zero)} 0, where {self.function} gives "
+                f"{self.zero}{accounts(stats.zero, made, self.zero, stats, operation.out)}",
                 LIKELY,
                 KEEP_AWAY,
             )
         if self.negative and stats.negative:
             yield Cause(
                 f"{self.function} of a negative number",
-                f"{of_all(stats.negative, stats.count)} of in:{self.slot} {are(stats.negative)} negative (down to "
+                f"{part_of(stats, 'negative')} of in:{self.slot} {are(stats.negative)} negative (down to "
                 f"{num(stats.minimum)}), where {self.function} gives {self.negative}"
-                f"{accounts(stats.negative, operation.out.nan, self.negative)}",
+                f"{accounts(stats.negative, operation.out.nan, self.negative, stats, operation.out)}",
                 LIKELY,
                 KEEP_AWAY,
             )
@@ -155,6 +162,13 @@ class Domain:
                 )
 
 
+def _no_zero(where: str, below: TensorStats) -> Cause:
+    """Returns what a denominator without a known 0 tells."""
+    if may_be_zero(below):
+        return Cause("division by 0", f"nobody counted the zeros of {where}: it is {finite_words(below)}", UNKNOWN)
+    return Cause("division by 0", f"{where} has no 0: it is {finite_words(below)}", RULED_OUT)
+
+
 def divide(operation: Operation, numerator: int = 0, denominator: int = 1) -> Iterator[Cause]:
     """Division, element by element; what is broadcast counts as often as it is used."""
     below, above = operation.stats(denominator), operation.stats(numerator)
@@ -167,16 +181,17 @@ def divide(operation: Operation, numerator: int = 0, denominator: int = 1) -> It
         whole = below.zero * (operation.out.count // below.count if below.count else 0)
         bad = operation.out.nan + operation.out.inf
         spread = " (each divides several elements)" if whole > below.zero else ""
-        total = f"; {whole:,} elements are divided by 0{spread}: that is every bad one" if whole == bad and bad else ""
+        all_of_them = whole == bad and bad and _are_counted(below, operation.out)
+        total = f"; {whole:,} elements are divided by 0{spread}: that is every bad one" if all_of_them else ""
         kind = "; the remainder is NaN there" if remainder else _quotient(operation.out, above, numerator)
         yield Cause(
             title,
-            f"{of_all(below.zero, below.count)} of the denominator in:{denominator} {are(below.zero)} 0{kind}{total}",
+            f"{part_of(below, 'zero')} of the denominator in:{denominator} {are(below.zero)} 0{kind}{total}",
             LIKELY,
             KEEP_AWAY,
         )
     elif not below.bad:
-        yield Cause(title, f"the denominator in:{denominator} has no 0: it is {finite_words(below)}", RULED_OUT)
+        yield _no_zero(f"the denominator in:{denominator}", below)
     if not remainder:
         yield from _tiny(operation, below, f"in:{denominator}", peak(above))
 
@@ -211,10 +226,11 @@ def reciprocal(operation: Operation) -> Iterator[Cause]:
         yield Cause("division by 0", "its input in:0 was not dumped", UNKNOWN)
         return
     if below.zero:
-        words = f"{of_all(below.zero, below.count)} of in:0 {are(below.zero)} 0, where 1 / x gives Inf"
-        yield Cause("division by 0", words + accounts(below.zero, operation.out.inf, "Inf"), LIKELY, KEEP_AWAY)
+        words = f"{part_of(below, 'zero')} of in:0 {are(below.zero)} 0, where 1 / x gives Inf"
+        words += accounts(below.zero, operation.out.inf, "Inf", below, operation.out)
+        yield Cause("division by 0", words, LIKELY, KEEP_AWAY)
     elif not below.bad:
-        yield Cause("division by 0", f"in:0 has no 0: it is {finite_words(below)}", RULED_OUT)
+        yield _no_zero("in:0", below)
     yield from _tiny(operation, below, "in:0", 1.0)
 
 
@@ -258,7 +274,7 @@ def power(operation: Operation) -> Iterator[Cause]:
     if base.negative and not _whole(exponent):
         yield Cause(
             "a negative base with a fractional exponent",
-            f"{of_all(base.negative, base.count)} of the base in:0 {are(base.negative)} negative and the exponent in:1 "
+            f"{part_of(base, 'negative')} of the base in:0 {are(base.negative)} negative and the exponent in:1 "
             f"is {finite_words(exponent)}",
             LIKELY,
             KEEP_AWAY,
@@ -266,7 +282,7 @@ def power(operation: Operation) -> Iterator[Cause]:
     if base.zero and exponent.negative:
         yield Cause(
             "0 to a negative power",
-            f"{of_all(base.zero, base.count)} of the base {are(base.zero)} 0, the exponent is {finite_words(exponent)}",
+            f"{part_of(base, 'zero')} of the base {are(base.zero)} 0, the exponent is {finite_words(exponent)}",
             LIKELY,
             KEEP_AWAY,
         )
@@ -333,8 +349,10 @@ def _inner_length(operation: Operation) -> int | None:
 def total(operation: Operation) -> Iterator[Cause]:
     """A sum or mean over many elements."""
     stats, limits = operation.stats(0), operation.limits
-    if stats is None or limits is None or stats.abs_mean is None:
-        yield Cause("a sum that is too large", "its input was not dumped", UNKNOWN)
+    if stats is None or limits is None or stats.abs_mean is None or not (stats.sized and operation.out.sized):
+        unknown = stats is not None and limits is not None
+        what = "how large its input is was not recorded" if unknown else "its input was not dumped"
+        yield Cause("a sum that is too large", what, UNKNOWN)
         return
     each = max(stats.count // operation.out.count, 1) if operation.out.count else stats.count
     meta = operation.inputs[0].meta
@@ -413,7 +431,7 @@ def softmax(operation: Operation) -> Iterator[Cause]:
     elif stats.neg_inf:
         yield Cause(
             "a row that is masked as a whole",
-            f"{of_all(stats.neg_inf, stats.count)} of in:0 {are(stats.neg_inf)} -Inf: a row of nothing else has no "
+            f"{part_of(stats, 'neg_inf')} of in:0 {are(stats.neg_inf)} -Inf: a row of nothing else has no "
             "probabilities, only NaN",
             LIKELY,
         )
@@ -446,7 +464,7 @@ def binary_entropy(operation: Operation) -> Iterator[Cause]:
         return
     outside = stats.minimum < 0 or stats.maximum > 1
     ends = stats.zero > 0 or stats.maximum == 1
-    words = f"the predictions in:0 are {finite_words(stats)}, {of_all(stats.zero, stats.count)} {are(stats.zero)} 0"
+    words = f"the predictions in:0 are {finite_words(stats)}, {part_of(stats, 'zero')} {are(stats.zero)} 0"
     if outside:
         yield Cause("predictions that are no probabilities", words, LIKELY)
     yield Cause(

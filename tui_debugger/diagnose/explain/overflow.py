@@ -10,8 +10,20 @@ from tui_debugger.diagnose.explain.guidance import Advice, Cause, Standing
 from tui_debugger.diagnose.explain.operators import QUOTIENTS, type_name
 from tui_debugger.model import Category, Side, WatchResult
 from tui_debugger.stats.blocks import peak
-from tui_debugger.text.phrases import HALVES, bad_counts, finite_words, limits_of, num, of_all, range_words, tail
-from tui_debugger.text.tensors import run_text, step_text
+from tui_debugger.text.phrases import (
+    HALVES,
+    bad_counts,
+    bad_of_all,
+    every,
+    finite_words,
+    limits_of,
+    num,
+    of_all,
+    part_of,
+    range_words,
+    tail,
+)
+from tui_debugger.text.tensors import amount, grouped, run_text, step_text
 
 LIKELY, POSSIBLE, UNKNOWN, RULED_OUT = Standing
 _NAMED = 3
@@ -29,9 +41,12 @@ def found_counts(evidence: Evidence, _: WatchResult) -> str:
     stats = evidence.stats
     if stats is None:
         return "its values are not known"
+    if not stats.sized:
+        return f"{bad_counts(stats)}; nobody says among how many elements"
     if stats.count == 1:
         return f"its only element is {bad_counts(stats).partition(' ')[2]}"
-    return f"{bad_counts(stats)} among {stats.count:,} elements" + ("" if stats.finite else ": none is finite")
+    none = "" if stats.finite or stats.at_least else ": none is finite"
+    return f"{bad_counts(stats)} among {stats.count:,} elements{none}"
 
 
 # -- what came in ----------------------------------------------------------------------------------
@@ -74,7 +89,7 @@ def inf_turned_nan(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
         None,
     )
     if kind in _PRODUCTS and zeros is not None and zeros.stats is not None:
-        zero = of_all(zeros.stats.zero, zeros.stats.count)
+        zero = part_of(zeros.stats, "zero")
         are = "is" if zeros.stats.zero == 1 else "are"
         words = f"{zero} of {zeros.label} ({zeros.source}) {are} 0, {infinite.label} has Inf: 0 × Inf is NaN"
     elif kind in QUOTIENTS and len(bad) > 1:
@@ -82,7 +97,7 @@ def inf_turned_nan(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
     elif kind in _DIFFERENCES and len(bad) > 1:
         words = "Inf in several inputs: Inf - Inf is NaN"
     else:
-        words = f"{infinite.label} has Inf but no NaN, the output has {stats.nan:,}"
+        words = f"{infinite.label} has Inf but no NaN, the output has {amount(stats, 'nan', grouped)}"
     yield Cause(title, words, LIKELY)
 
 
@@ -98,7 +113,7 @@ def large_loss_scale(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
     if stats is None or limits is None or not stats.inf:
         return
     if limits.name == "float16" and evidence.category is Category.GRADIENT:
-        words = f"{bad_counts(stats)} of {stats.count:,} in a gradient, and {limits.name} holds {num(limits.largest)}"
+        words = f"{bad_of_all(stats)} in a gradient, and {limits.name} holds {num(limits.largest)}"
         yield Cause("the loss scale is too large, or the loss itself", words, LIKELY)
 
 
@@ -130,7 +145,7 @@ def bad_parameter(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
             words = f"at step {when} it had {bad_counts(earlier)} already{more}"
             yield Cause("it does not start here: it was bad before", words, LIKELY)
             return
-        words = f"at step {when} all {earlier.count:,} elements were finite"
+        words = f"at step {when} {every(earlier)} were finite"
         if evidence.adjacent:
             yield Cause("it was bad before", words, RULED_OUT)
         else:
@@ -168,7 +183,7 @@ def _bad_gradient(evidence: Evidence, optimizer: Optimizer) -> Iterator[Cause]:
         came = f" ({gradient.origin_text.rpartition('/')[2]})" if gradient.origin_text else ""
         words = (
             f"the gradient{came} that {tail(optimizer.name)} used at step {optimizer.step} has "
-            f"{bad_counts(gradient.stats)} of {gradient.stats.count:,}"
+            f"{bad_of_all(gradient.stats)}"
         )
         yield Cause("a bad gradient", words, LIKELY)
         return
@@ -252,7 +267,7 @@ def recorded_overflow(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
     if stats is None:
         yield Cause(title, "the output was not dumped", UNKNOWN)
     elif stats.bad:
-        yield Cause(title, f"{bad_counts(stats)} of {stats.count:,}", LIKELY)
+        yield Cause(title, f"{bad_of_all(stats)}", LIKELY)
     else:
         yield Cause(title, f"the output is finite: {finite_words(stats)}", RULED_OUT)
         words = "the output is finite, so something inside overflowed and was cut off or overwritten"
@@ -277,7 +292,7 @@ def overflow_facts(evidence: Evidence, _: WatchResult) -> Iterator[str]:
     if evidence.key.side is Side.INPUT and evidence.producer >= 0:
         producer = tail(evidence.name(evidence.producer))
         yield f"this is what in:{evidence.key.slot} of {tail(evidence.key.node)} read; {producer} made it"
-    if stats.finite and stats.bad:
+    if stats.finite and stats.bad and not stats.at_least:
         yield f"{of_all(stats.finite, stats.count)} {'is' if stats.finite == 1 else 'are'} finite"
 
 

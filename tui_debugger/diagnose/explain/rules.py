@@ -28,7 +28,7 @@ from tui_debugger.diagnose.explain.evidence import (
 from tui_debugger.diagnose.explain.guidance import Advice, Cause, Standing
 from tui_debugger.diagnose.explain.operators import Domain, Operation
 from tui_debugger.model import Category, ErrorBits, WatchResult
-from tui_debugger.text.phrases import bad_counts
+from tui_debugger.text.phrases import bad_of_all
 from tui_debugger.text.tensors import run_text, shape_text
 from tui_debugger.watch.condition_table import CONDITIONS, WIRE_OVERFLOW
 from tui_debugger.watch.recommended import activation_family
@@ -539,7 +539,7 @@ class ErrorRule:
 
 def _not_finite(evidence: Evidence) -> str:
     stats = evidence.stats
-    counts = f"{bad_counts(stats)} of {stats.count:,}" if stats is not None and stats.bad else "see its statistics"
+    counts = f"{bad_of_all(stats)}" if stats is not None and stats.bad else "see its statistics"
     return f"{counts}: means, ratios and differences with them say nothing, so they count as a finding instead"
 
 
@@ -567,6 +567,9 @@ def _unreadable(evidence: Evidence) -> str:
 
 
 _SEE_STEPS: Final = Advice("See which steps hold this tensor.", "trend", None, ("steps",))
+DUMP_VALUES: Final = Advice("Dump values.")
+"""Said with how its recorder does that: see ``RunInfo.values_advice``."""
+
 ERROR_RULES: Final[tuple[ErrorRule, ...]] = (
     ErrorRule(
         ErrorBits.NAN | ErrorBits.INF,
@@ -591,7 +594,7 @@ ERROR_RULES: Final[tuple[ErrorRule, ...]] = (
         ErrorBits.NO_VALUE,
         "no values",
         lambda _: "only statistics were dumped, and they do not hold what this condition needs",
-        Advice("Dump values: saved_data tensor, or full, in the dump configuration."),
+        DUMP_VALUES,
     ),
     ErrorRule(
         ErrorBits.NO_HISTORY,

@@ -12,7 +12,7 @@ from tui_debugger.errors import TdbgError
 from tui_debugger.model import WatchResult
 from tui_debugger.stats.blocks import ENDS, peak, saturation, silent_units
 from tui_debugger.text.numbers import share
-from tui_debugger.text.phrases import finite_words, limits_of, num, of_all, range_words, times
+from tui_debugger.text.phrases import every, finite_words, limits_of, num, part_of, range_words, times
 from tui_debugger.text.tensors import run_text
 from tui_debugger.watch.condition_table import BOUND_NAMES
 from tui_debugger.watch.recommended import activation_family
@@ -157,11 +157,11 @@ def dead_units(evidence: Evidence, _: WatchResult, *, dead_percent: float, some_
         return
     title = "the units are dead: their argument is above 0 for no sample"
     if argument is not None and argument.stats is not None and argument.stats.maximum is not None:
-        some = POSSIBLE if stats.zero_percentage >= some_percent else RULED_OUT
+        some = POSSIBLE if stats.zero_percentage >= some_percent or not stats.counted else RULED_OUT
         words = f"the argument {argument.label} is {finite_words(argument.stats)}"
         yield Cause(title, words, LIKELY if argument.stats.maximum <= 0 else some)
     else:
-        zeros = of_all(stats.zero, stats.count)
+        zeros = part_of(stats, "zero")
         words = f"{zeros} of the output are 0; the argument is inside the fused operator and was not dumped"
         yield Cause(title, words, LIKELY if stats.zero_percentage >= dead_percent else POSSIBLE)
     yield from _dead_since(evidence, dead_percent)
@@ -172,7 +172,9 @@ def _dead_since(evidence: Evidence, dead_percent: float) -> Iterator[Cause]:
     already = "it was dead before: its initial values or an earlier step did it"
     if before is not None and before.stats is not None:
         words = f"{share(before.stats.zero, before.stats.count or 1)} were 0 at step {run_text(before.key)}"
-        if before.stats.zero_percentage >= dead_percent:
+        if not before.stats.counted:
+            yield Cause(already, f"nobody counted its zeros at step {run_text(before.key)}", UNKNOWN)
+        elif before.stats.zero_percentage >= dead_percent:
             yield Cause(already, words, LIKELY)
         else:
             update = "the last step of the optimizer" if evidence.adjacent else "the optimizer"
@@ -224,7 +226,7 @@ def parts_of_fused(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
         if stats is None:
             continue
         if stats.count and stats.zero == stats.count and name != "bias":
-            yield Cause(f"the {name} is all 0", f"{each.label} ({each.source}): all {stats.count:,} elements", LIKELY)
+            yield Cause(f"the {name} is all 0", f"{each.label} ({each.source}): {every(stats)}", LIKELY)
         elif name == "bias" and stats.maximum is not None and stats.maximum < 0 and stats.abs_mean is not None:
             weight = inputs[1].stats
             size = weight.abs_mean if weight is not None else None
@@ -242,7 +244,7 @@ def found_with_zeros(evidence: Evidence, result: WatchResult) -> str:
     words = found_words(evidence, result)
     if stats is None:
         return words
-    return f"{words}: {of_all(stats.zero, stats.count)} {'is' if stats.zero == 1 else 'are'} 0"
+    return f"{words}: {part_of(stats, 'zero')} {'is' if stats.zero == 1 else 'are'} 0"
 
 
 def zero_parameter(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
@@ -250,12 +252,12 @@ def zero_parameter(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
     optimizer, before = evidence.optimizer, evidence.before
     if before is not None and before.stats is not None:
         zero = before.stats.zero == before.stats.count
-        words = f"{of_all(before.stats.zero, before.stats.count)} were 0 at step {run_text(before.key)}"
+        words = f"{part_of(before.stats, 'zero')} were 0 at step {run_text(before.key)}"
         yield Cause("it was 0 before: it is initialised with 0 and never changes", words, LIKELY if zero else RULED_OUT)
     gradient = optimizer.gradient.stats if optimizer is not None and optimizer.gradient is not None else None
     if gradient is not None:
         zero = gradient.zero == gradient.count
-        words = f"{of_all(gradient.zero, gradient.count)} of its gradient are 0"
+        words = f"{part_of(gradient, 'zero')} of its gradient are 0"
         yield Cause("its gradient is 0", words, LIKELY if zero else RULED_OUT)
     elif optimizer is None and evidence.updated_in is None:
         title = "it is initialised with 0" if evidence.initial else "it was 0 before the first dumped step"
@@ -273,7 +275,7 @@ def zero_inputs(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
     elif not known:
         yield Cause("an input that is all 0", "its inputs were not dumped", UNKNOWN)
     for operand, stats in zero:
-        words = f"{operand.label} ({operand.source}): all {stats.count:,} elements"
+        words = f"{operand.label} ({operand.source}): {every(stats)}"
         yield Cause("an input that is all 0", words, LIKELY)
     if known and not zero:
         words = "; ".join(f"{operand.label} {finite_words(stats)}" for operand, stats in known[:3])

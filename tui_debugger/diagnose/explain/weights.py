@@ -11,7 +11,7 @@ from tui_debugger.diagnose.explain.evidence import Evidence, Optimizer, found_wo
 from tui_debugger.diagnose.explain.guidance import Advice, Cause, Standing
 from tui_debugger.model import TensorKey, TensorStats, WatchResult
 from tui_debugger.text.clean import clean
-from tui_debugger.text.phrases import bad_counts, finite_words, limits_of, num, tail, times
+from tui_debugger.text.phrases import bad_counts, every, finite_words, limits_of, num, tail, times
 from tui_debugger.text.tensors import run_text
 from tui_debugger.watch.condition_table import CONDITIONS
 
@@ -236,7 +236,7 @@ def small_gradient(evidence: Evidence, _: WatchResult, *, small: float, tiny: fl
         yield Cause("the step was skipped", words, LIKELY)
         return
     if _all_zero(gradient):
-        words = f"all {gradient.count:,} elements of the gradient that {optimizer.label} got are 0"
+        words = f"{every(gradient)} of the gradient that {optimizer.label} got are 0"
         yield Cause(title, words, LIKELY)
         return
     size, weight = gradient.abs_mean or 0.0, _size_before(evidence)

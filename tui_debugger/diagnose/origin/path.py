@@ -120,7 +120,7 @@ class Tracer:
         else:
             ending = Ending.CLEAN if state is State.CLEAN else Ending.NO_VALUE
             path = Path(self.question, (self._hop(ref, Way(Link.START)),), ending)
-        return replace(path, graphs=self._session.graph_names(path.ranks))
+        return replace(path, graphs=self._session.graph_names(path.ranks), advice=self._session.info.tensors_advice)
 
     def _ref(self, key: TensorKey) -> TensorRef:
         here = self._rank(key.rank)

@@ -233,6 +233,7 @@ class OriginReport:
         left: (rank, step) pairs that were not looked at.
         end: why the search ended.
         graphs: the names of the run's graphs where there are several, so that a name alone may mean two nodes.
+        advice: what makes the recorder of the run write more inputs and outputs; empty: nobody says.
     """
 
     origins: tuple[Origin, ...]
@@ -241,6 +242,7 @@ class OriginReport:
     left: tuple[Pair, ...]
     end: End
     graphs: tuple[str, ...] = ()
+    advice: str = ""
 
     @property
     def found(self) -> bool:

@@ -176,8 +176,13 @@ def first_known_words(origin: Origin) -> str:
     return f"first known bad; {_missing_words(origin)}"
 
 
-def advice_words(origin: Origin) -> str:
-    """Returns what to dump to know whether it starts there; empty where that would not help."""
+def advice_words(origin: Origin, how: str = "") -> str:
+    """Returns what to dump to know whether it starts there; empty where that would not help.
+
+    Args:
+        origin: the first known one.
+        how: what makes the recorder write more: see ``RunInfo.tensors_advice``.
+    """
     if origin.start is not Start.UNKNOWN:
         return ""
     if origin.exchanged and not origin.missing:
@@ -189,8 +194,11 @@ def advice_words(origin: Origin) -> str:
     what += [f"the inputs of {clean(origin.node)}"] if own else []
     if others and not own:
         what.append(f"the inputs of {last_part(origin.node)}")
-    how = "with MindSpore: in data_dump.json input_output 0, with all kernels or these in kernels"
-    return f"dump {' or '.join(what)} ({how})"
+    return f"dump {' or '.join(what)}" + _in_brackets(how)
+
+
+def _in_brackets(how: str) -> str:
+    return f" ({how})" if how else ""
 
 
 # -- paths -----------------------------------------------------------------------------------------
@@ -323,7 +331,7 @@ def _explanation(path: Path) -> list[str]:
     if path.ending is Ending.NOT_DUMPED:
         return _lost(path)
     if path.ending is Ending.UNKNOWN:
-        advice = advice_words(path.end.origin)
+        advice = advice_words(path.end.origin, path.advice)
         return [f"to know more, {advice}"] if advice else []
     if path.ending is Ending.RANKS:
         absent = ", ".join(map(str, path.absent))
@@ -352,7 +360,7 @@ def _lost(path: Path) -> list[str]:
     missing = plural(len(path.suspects), "node") if path.suspects else "these tensors"
     return [
         *lines,
-        f"to go on, dump inputs and outputs of {missing} (with MindSpore: input_output 0, all kernels or these)",
+        f"to go on, dump inputs and outputs of {missing}" + _in_brackets(path.advice),
     ]
 
 
@@ -627,7 +635,7 @@ def report_rows(report: OriginReport) -> Row:
         "end": report.end.value,
         "origins": [origin_row(origin) for origin in report.origins],
         "not_judged": [_not_judged_row(each) for each in report.not_judged],
-        "first_known": None if report.first_known is None else _first_known_row(report.first_known),
+        "first_known": None if report.first_known is None else _first_known_row(report.first_known, report.advice),
         "first_by_rank": [_first_row(searched, searched.pair[0] in leading) for searched in report.first_searches],
         "spread": {
             "by_graph": first.by_graph if first is not None else None,
@@ -687,8 +695,8 @@ def _missing_row(missing: Missing) -> Row:
     return {"slot": missing.slot, "from": missing.name or None, "why": missing.why}
 
 
-def _first_known_row(origin: Origin) -> Row:
-    return {**origin_row(origin), "text": first_known_words(origin), "to_know_more": advice_words(origin)}
+def _first_known_row(origin: Origin, how: str) -> Row:
+    return {**origin_row(origin), "text": first_known_words(origin), "to_know_more": advice_words(origin, how)}
 
 
 def _first_row(searched: StepSearch, leads: bool) -> Row:

@@ -152,6 +152,7 @@ class Path:
         nearest: for ``CLEAN`` the nearest origin that is known.
         reasons: for a weight that hardly changed what speaks for why, in words.
         graphs: the names of the run's graphs where there are several, so that a name alone may mean two nodes.
+        advice: what makes the recorder of the run write more inputs and outputs; empty: nobody says.
     """
 
     question: Watchpoint
@@ -164,6 +165,7 @@ class Path:
     nearest: Branch | None = None
     reasons: tuple[str, ...] = ()
     graphs: tuple[str, ...] = ()
+    advice: str = ""
 
     @property
     def start(self) -> Hop:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from tui_debugger.model import Frame, Side, TensorStats
+from tui_debugger.model import AtLeast, Frame, Side, TensorStats
 
 MOST_ELEMENTS: Final = 1 << 62
 """Elements of a tensor: a shape with more is no shape."""
@@ -96,21 +96,32 @@ class Numbers:
             elif one_sign and mean is not None:
                 absolute = abs(mean)
         l2, std = _finite(self.l2), _finite(self.std)
+        # Where it is known how many elements there are, each extreme is one of them.
+        ends = [each for each in (low, high) if each is not None] if count else []
         return TensorStats(
             count=size,
             nan=nan,
             pos_inf=pos_inf,
             neg_inf=neg_inf,
-            zero=size if zeros else 0,
-            negative=size if one_sign and high is not None and high < 0 else 0,
-            positive=size if one_sign and low is not None and low > 0 else 0,
+            zero=size if zeros else int(0 in ends),
+            negative=size if one_sign and high is not None and high < 0 else int(any(each < 0 for each in ends)),
+            positive=size if one_sign and low is not None and low > 0 else int(any(each > 0 for each in ends)),
             minimum=0.0 if zeros else low,
             maximum=0.0 if zeros else high,
             mean=0.0 if zeros else mean,
             abs_mean=absolute,
             variance=None if std is None else _finite(std * std),
             sum_squares=0.0 if l2 is None or not math.isfinite(l2 * l2) else l2 * l2,
+            at_least=self._at_least(count, nan, pos_inf + neg_inf),
         )
+
+    def _at_least(self, count: int | None, nan: int, inf: int) -> AtLeast:
+        """The counts that are lower bounds."""
+        found = AtLeast.COUNT if count is None else AtLeast.NONE
+        if nan and self.nan is None and nan != count:
+            found |= AtLeast.NAN
+        hidden = nan and nan != count and (_finite(self.minimum) is None or _finite(self.maximum) is None)
+        return found | AtLeast.INF if hidden or (inf and inf != count) else found
 
     def _not_finite(self, size: int) -> tuple[int, int, int]:
         """Elements that are NaN, +Inf and -Inf.

@@ -33,6 +33,7 @@ from tui_debugger.sources.graphless import (
 )
 from tui_debugger.sources.logs.entries import NO_TRACE, Entry, LoggedStep, Operation
 from tui_debugger.sources.logs.layout import Kind, Layout, read_layout
+from tui_debugger.sources.registry import Has, Shows
 from tui_debugger.stats.records import Specs
 
 GRAPH: Final = "log"
@@ -79,9 +80,9 @@ class StepTable(StatisticsTable):
         return self._entries[index].stats()
 
     def recorded_meta(self, index: int) -> tuple[str, tuple[int, ...]] | None:
-        """(dtype, shape) as logged; empty where the log does not say."""
+        """(dtype, shape) as logged; None where the log does not say."""
         entry = self._entries[index]
-        return entry.dtype, entry.shape or ()
+        return None if entry.shape is None else (entry.dtype, entry.shape)
 
     def rows_as_text(self, nodes: NodeTable) -> Iterator[dict[str, str]]:
         """What was logged, by the titles that statistic files have."""
@@ -210,6 +211,13 @@ class LogSource(GraphlessSource[str, _RankNodes]):
         self._tabled: dict[tuple[int, int], LoggedStep] = {}
         """What the tables were made of."""
         super().__init__(root, given, notices)
+
+    @property
+    def shows(self) -> Shows:
+        """What this log shows: values only where files of tensors lie beside it."""
+        shows = self._kind.shows
+        without = shows.values is Has.SOME and not self._layout.tensors
+        return replace(shows, values=Has.NO) if without else shows
 
     def ranks(self) -> Sequence[int]:
         """Ranks, ascending."""

@@ -65,6 +65,8 @@ READER: Final[Reader] = NamesReader(
             "pretrain_gpt.py ... --save run --save-activations-interval 1",
             "  --save-dgrads-interval 1 --save-wgrads-interval 1",
         ),
+        tensors_advice="Megatron-LM: --save-activations-interval 1 and --save-dgrads-interval 1, which save those of "
+        "linear modules; msprobe records the others",
         limits=("last micro-batch: of activations and their gradients the earlier ones were not saved",),
     ),
 )

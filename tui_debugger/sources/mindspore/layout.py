@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from tui_debugger.cache.store import DiskCache
     from tui_debugger.model import UnreadablePart
     from tui_debugger.sources.base import Source
-    from tui_debugger.sources.registry import Reader
 
 
 AUXILIARY = frozenset({".dump_metadata", "graphs", "execution_order", "debug_files"})
@@ -359,6 +358,9 @@ class MindSporeReader:
             "export MINDSPORE_DUMP_CONFIG=$PWD/dump.json",
             "python train.py",
         ),
+        recorded_in="statistic.csv",
+        values_advice="MindSpore: in data_dump.json saved_data tensor, or full",
+        tensors_advice="MindSpore: in data_dump.json input_output 0, with all kernels or these in kernels",
     )
 
     def recognises(self, path: Path) -> Recognised | None:
@@ -380,7 +382,7 @@ class MindSporeReader:
         return open_mindspore(path, store, notices)
 
 
-READER: Reader = MindSporeReader()
+READER: Final = MindSporeReader()
 
 
 def _mark_of(root: Path) -> str:

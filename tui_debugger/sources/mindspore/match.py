@@ -21,7 +21,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -104,6 +104,12 @@ class _Spelled(Generic[Spelling]):
         return () if first is None else (first,)
 
 
+_KERNEL: Final = re.compile(r"aclnn(?:Inplace)?([A-Za-z0-9]+?)(?:V\d+)?(?:_.*)?", re.DOTALL)
+"""A kernel of the vendor's operator library, which says of its operator the type alone: ``aclnnMatmul_0_L0``."""
+_MOST_ALIKE: Final = 256
+"""Nodes of one type above which such a name says too little."""
+
+
 class NameIndex:
     """Nodes of one root graph by every spelling their files can have. An index is made when a name asks for it."""
 
@@ -132,6 +138,11 @@ class NameIndex:
             rows = self._stem.get((known_type, base))
             if rows:
                 return f"stem {known_type} {base}", rows
+        for name in (op_type, op_name):
+            kernel = _KERNEL.fullmatch(name)
+            rows = self._kind.get(kernel[1].lower()) if kernel else ()
+            if 0 < len(rows) <= _MOST_ALIKE:
+                return f"kind {kernel and kernel[1].lower()}", rows
         return "", ()
 
     def flattened(self, op_name: str) -> Rows:
@@ -161,6 +172,10 @@ class NameIndex:
     def _flat(self) -> _Spelled[str]:
         names = ((self._file_names.get(row, self._names[row]), row) for row in (*self._operators, *self._held))
         return _Spelled((flatten(name), row) for name, row in names)
+
+    @cached_property
+    def _kind(self) -> _Spelled[str]:
+        return _Spelled((self._folded[self._type_of[row]], row) for row in self._operators)
 
     @cached_property
     def _stem(self) -> _Spelled[Key]:
@@ -202,7 +217,7 @@ def by_names(index: NameIndex, keys: Sequence[Key]) -> tuple[dict[int, int], lis
         key, rows = index.candidates(op_type, op_name)
         if not rows:
             continue
-        alone = len(rows) == 1 and not key.startswith("stem")
+        alone = len(rows) == 1 and not key.startswith(("stem", "kind"))
         if alone and often[op_name] == 1 and settled.setdefault(rows[0], group) == group:
             continue
         candidates = found.get(key)

@@ -175,6 +175,7 @@ class OldTreeReader:
             "tdbg dump-config --mindspore 1.2 --path /absolute/dump -o data_dump.json",
             "python train.py",
         ),
+        tensors_advice="MindSpore: in data_dump.json input_output 0, with all kernels or these in kernels",
     )
 
     def recognises(self, path: Path) -> Recognised | None:

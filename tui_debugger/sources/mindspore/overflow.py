@@ -152,5 +152,12 @@ def _number(block: Mapping[str, Any], key: str) -> int:
 
 
 def _that_count(records: list[OverflowRecord]) -> tuple[OverflowRecord, ...]:
-    """The blocks that report something; the AI core's where none has a status: the file itself reports an overflow."""
-    return tuple(each for each in records if each.status) or tuple(each for each in records if each.unit == _CORE)
+    """The blocks that report something; the AI core's where none has a status: the file itself reports an overflow.
+
+    Raises:
+        ValueError: there is neither.
+    """
+    found = tuple(each for each in records if each.status) or tuple(each for each in records if each.unit == _CORE)
+    if not found:
+        raise ValueError(f"tells of no overflow: no status, and no {_CORE!r}")
+    return found

@@ -24,10 +24,19 @@ from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import GraphRun, ProgressFn, ReadSpec, RunInfo, UnreadablePart, no_progress, turns
 from tui_debugger.notes import NO_NOTES, NOTES_FILE, RunNotes, read_notes
 from tui_debugger.opener import METADATA_LIMIT, read_lines, read_regular, why_not
-from tui_debugger.sources.base import CallArguments, Capability, Changes, OverflowRecord, TensorTable, Writer
+from tui_debugger.sources.base import (
+    CallArguments,
+    Capability,
+    Changes,
+    OverflowRecord,
+    TensorFlag,
+    TensorTable,
+    Writer,
+)
 from tui_debugger.sources.mindspore.arguments import OperatorAttributes, graph_arguments
 from tui_debugger.sources.mindspore.layout import (
     NEVER,
+    READER,
     Found,
     RankLayout,
     Stamp,
@@ -58,6 +67,7 @@ from tui_debugger.sources.mindspore.statistics import FILE as STATISTICS
 from tui_debugger.sources.mindspore.statistics import read_rows
 from tui_debugger.sources.mindspore.steps import RunTimes, StepListings
 from tui_debugger.sources.mindspore.tensors import Arrangement, StepTable, devices_of, step_table
+from tui_debugger.sources.registry import Has, Shows
 from tui_debugger.text.numbers import plural
 
 ORDER_DIRECTORY = "execution_order"
@@ -256,6 +266,7 @@ class RankRun:
         self._graph_notices: tuple[str, ...] = ()
         self._graph_parts: tuple[UnreadablePart, ...] = ()
         self._tables: dict[int, StepTable] = {}
+        self._has_values: bool | None = None
         self._rows = 0
         self._arrangements: WeakValueDictionary[_Alike, Arrangement] = WeakValueDictionary()
         self._arranged = 0
@@ -428,8 +439,15 @@ class RankRun:
             return read_device_layout(self.path, self.number)
         return read_layout(self.path, self.number, self._known_nets())
 
+    @property
+    def has_values(self) -> bool | None:
+        """Tells whether values of tensors were dumped, by what was listed; None where nothing was."""
+        return self._has_values
+
     def _keep(self, step: int, table: StepTable) -> None:
         """Keeps a table; the oldest ones give way when all together would fill the memory."""
+        valued = bool(((table.flags & int(TensorFlag.STAT_ONLY)) == 0).any())
+        self._has_values = bool(self._has_values) or valued if len(table) else self._has_values
         self._tables[step] = table
         self._rows += len(table)
         for old in list(self._tables) if self._rows > _MOST_ROWS else ():
@@ -709,6 +727,15 @@ class MindSporeSource:
             notices=tuple(dict.fromkeys(notices)),
             framework=metadata.program or (f"MindSpore {version}" if version else "MindSpore"),
         )
+
+    @property
+    def shows(self) -> Shows:
+        """What this dump shows: one of statistics only, which its configuration or what was listed tells, no values."""
+        with self._lock:
+            listed = [rank.has_values for rank in self._ranks.values()]
+        known = [each for each in listed if each is not None]
+        statistics_only = not any(known) if known else self._metadata.saved == "statistic"
+        return replace(READER.shows, values=Has.NO, statistics=Has.YES) if statistics_only else READER.shows
 
     @property
     def capabilities(self) -> Capability:

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import csv
 import logging
+import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from tui_debugger.model import Progress, ProgressFn, TensorStats, no_progress
+from tui_debugger.model import AtLeast, Progress, ProgressFn, TensorStats, no_progress
 from tui_debugger.opener import read_lines
 from tui_debugger.sources.mindspore.names import MAX_SLOT, MAX_TIMESTAMP, SIDES, logical_dtype
 from tui_debugger.text.clean import clean
@@ -39,7 +40,7 @@ _IDENTITY = ("op type", "op name", "timestamp", "io", "slot")
 _FIRST_COUNT = len(_VALUES)
 _FIXED_COLUMNS = 20
 _WRONG_MEAN_FROM = 20_000
-"""Elements from which ``Avg Value`` of MindSpore 1.6 to 2.3 is wrong (seen: 1.6 to 2.3 times the mean)."""
+"""Elements from which ``Avg Value`` of MindSpore 1.6 to 2.3 is that of the first part of a tensor alone."""
 
 _SAW_NAN, _SAW_POS_INF, _SAW_NEG_INF = 1, 2, 4
 
@@ -55,7 +56,7 @@ class Statistics:
         seen: bits of non-finite values among the extremes (1 NaN, 2 +Inf, 4 -Inf).
         fixed: rows of the older generation.
         dtypes, shapes: distinct values; ``dtype`` and ``shape`` index into them.
-        broken: lines that could not be understood.
+        broken: lines that could not be understood, or are missing behind a header.
     """
 
     prefixes: tuple[bytes, ...]
@@ -79,6 +80,15 @@ class Statistics:
     def meta(self, row: int) -> tuple[str, tuple[int, ...]]:
         """(element type, shape) of a row."""
         return self.dtypes[int(self.dtype[row])], self.shapes[int(self.shape[row])]
+
+    def doubtful_mean(self, row: int, *, right_mean: bool = False) -> float | None:
+        """Returns a recorded mean that ``stats`` does not believe, else None; ``right_mean`` as there."""
+        count = _count(self.numbers[row, _FIRST_COUNT])
+        size = math.prod(self.shapes[int(self.shape[row])]) if count is None else count
+        return _finite(self.numbers[row, 2]) if self._is_doubtful(row, size, right_mean=right_mean) else None
+
+    def _is_doubtful(self, row: int, count: int, *, right_mean: bool) -> bool:
+        return count >= _WRONG_MEAN_FROM and (bool(self.fixed[row]) or not right_mean)
 
     def stats(self, row: int, *, right_mean: bool = False) -> TensorStats:
         """A row as TensorStats: what was not recorded is 0 or None.
@@ -104,7 +114,7 @@ class Statistics:
             negative, positive = max(negative - neg_inf, 0), max(positive - pos_inf, 0)
         if maximum is not None and minimum is not None and maximum < minimum:
             maximum = minimum = mean = None  # 2.3 and older write ∓1.8e308 for a tensor without a finite element
-        if count >= _WRONG_MEAN_FROM and (bool(self.fixed[row]) or not right_mean):
+        if self._is_doubtful(row, count, right_mean=right_mean):
             mean = None
         return TensorStats(
             count=count,
@@ -120,7 +130,28 @@ class Statistics:
             abs_mean=None,
             variance=None,
             sum_squares=norm * norm if norm is not None else 0.0,
+            at_least=_at_least(
+                seen,
+                [counts[at] is None for at in (3, 4, 5)],
+                told=norm is not None or (right_mean and maximum is not None and minimum is not None),
+            ),
         )
+
+
+def _at_least(seen: int, uncounted: Sequence[bool], *, told: bool) -> AtLeast:
+    """The counts that are lower bounds: an extreme, a mean or a norm tells of NaN or Inf that nobody counted.
+
+    Args:
+        seen: what they tell of.
+        uncounted: whether NaN, -Inf and +Inf were not counted.
+        told: they would tell: a norm that is finite, or extremes of all elements (2.4 and newer). Extremes of finite
+            elements do not.
+    """
+    nan, neg_inf, pos_inf = uncounted
+    found = AtLeast.NAN if nan and (seen & _SAW_NAN or not told) else AtLeast.NONE
+    inf = (neg_inf and seen & _SAW_NEG_INF) or (pos_inf and seen & _SAW_POS_INF)
+    hidden = (neg_inf or pos_inf) and (seen & _SAW_NAN or not told)
+    return found | AtLeast.INF if inf or hidden else found
 
 
 def read_statistics(path: Path, progress: ProgressFn = no_progress) -> Statistics:
@@ -172,6 +203,8 @@ class _Rows:
         self._fixed: list[bool] = []
         self._numbers: list[list[float]] = []
         self._broken = 0
+        self._ends_early = True
+        """No line followed the last header: who wrote it was stopped."""
 
     def add(self, line: str) -> None:
         if not line:
@@ -181,7 +214,8 @@ class _Rows:
         except (csv.Error, StopIteration):
             self._broken += 1
             return
-        if fields[0].strip().lower() == "op type":
+        self._ends_early = fields[0].strip().lower() == "op type"
+        if self._ends_early:
             self._start(fields)
         elif not self._row(fields):
             self._broken += 1
@@ -225,8 +259,9 @@ class _Rows:
         numbers = np.array(self._numbers, dtype=np.float64).reshape(-1, len(_NUMBERS))
         unknown = numbers == _UNKNOWN
         nans = np.isnan(numbers[:, :_FIRST_COUNT])
-        # A mean can be NaN because +Inf met -Inf: it speaks only where the extremes were not recorded.
-        saw_nan = nans[:, :2].any(axis=1) | (unknown[:, :2].all(axis=1) & nans.any(axis=1))
+        # A mean can be NaN because +Inf met -Inf: it speaks only where the extremes were not recorded. A norm cannot;
+        # before 2.4 NaN gets into it and not into the extremes.
+        saw_nan = nans[:, :2].any(axis=1) | nans[:, 3] | (unknown[:, :2].all(axis=1) & nans.any(axis=1))
         saw_pos_inf = (numbers[:, :2] == np.inf).any(axis=1)
         saw_neg_inf = (numbers[:, :2] == -np.inf).any(axis=1)
         seen = _SAW_NAN * saw_nan + _SAW_POS_INF * saw_pos_inf + _SAW_NEG_INF * saw_neg_inf
@@ -244,7 +279,7 @@ class _Rows:
             dtype=ids[:, 4].astype(np.int16),
             shapes=tuple(self._shapes),
             shape=ids[:, 5].astype(np.int32),
-            broken=self._broken,
+            broken=self._broken + self._ends_early,
         )
 
 

@@ -163,6 +163,11 @@ class StepTable(Columns):
         at = self._recorded_at(index)
         return self._statistics[at[0]].rows.stats(at[1], right_mean=self._right_mean) if at else None
 
+    def doubtful_mean(self, index: int) -> float | None:
+        """``Avg Value`` from ``statistic.csv`` where it may be that of a part of the tensor, else None."""
+        at = self._recorded_at(index)
+        return self._statistics[at[0]].rows.doubtful_mean(at[1], right_mean=self._right_mean) if at else None
+
     def recorded_meta(self, index: int) -> tuple[str, tuple[int, ...]] | None:
         """(dtype, shape) from ``statistic.csv``, else None."""
         at = self._recorded_at(index)

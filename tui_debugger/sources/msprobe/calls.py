@@ -17,6 +17,7 @@ from array import array
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -53,6 +54,9 @@ _DEPTH: Final = 64
 """Lists in lists that are looked into."""
 _MOST_MODULES: Final = 10_000
 """Modules inside each other: only a broken file has more."""
+_STATISTICS: Final = ("Max", "Min", "Mean", "Norm")
+_PIECE: Final = 1024
+"""Records that are looked at together."""
 _GRADIENTS_OF: Final = "parameters_grad"
 _GRADIENT: Final = "_grad"
 """Ends the name of the gradient of what the program saved."""
@@ -175,24 +179,30 @@ class StepCalls:
         return found
 
 
+@contextmanager
+def no_garbage_collection() -> Iterator[None]:
+    """Reading makes a million objects, none of them in a circle: looking for circles would take longer than that."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
+
+
 def read_calls(directory: str) -> StepCalls:
     """Reads the calls in the directory of a step and rank.
 
     Raises:
         BadCallsError: they cannot be read.
     """
-    # A million objects come and go, none of them in a circle: looking for circles would take longer than reading.
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        return _read(directory)
-    finally:
-        if collects:
-            gc.enable()
-
-
-def _read(directory: str) -> StepCalls:
     step = StepCalls()
+    construct: dict[str, Any] = {}
+    if opener.lexists(f"{directory}/{CALLS}"):
+        # The small files first: what was parsed of stacks is gone before the calls need memory.
+        _read_stacks(_beside(directory, "stack.json", step), step)
+        construct = _beside(directory, "construct.json", step)
     recorded = _load(directory, CALLS)
     saved = _load(directory, SAVED)
     if recorded is None and saved is None:
@@ -203,8 +213,6 @@ def _read(directory: str) -> StepCalls:
             if not isinstance(top.get("data"), dict):
                 raise BadCallsError("no calls in it: it holds no object named data")
     data: dict[str, Any] = recorded["data"] if recorded is not None else {}
-    construct = _beside(directory, "construct.json", step) if recorded is not None else {}
-    _read_stacks(_beside(directory, "stack.json", step) if recorded is not None else {}, step)
     if not data and construct:
         data = {key: {} for key in construct}  # task structure: calls without tensors
     builder = _Builder(step)
@@ -406,11 +414,17 @@ class _Names:
         if around is None and call.key not in self._construct:
             key = call.key.replace(".forward", ".backward")  # only its backward was recorded
             around, backward = self._construct.get(key), True
-        split = _split(around) if isinstance(around, str) else None
-        if split is None or not split[0].startswith(_MODULES) or (split[1] == "backward") != backward:
+        if not isinstance(around, str):
             return None
-        found = self.named.get((split[0], split[2]))
-        return found if found is not call else None
+        direction, found = self.calls.get(around) or self._outside(around)
+        if found is None or found is call or not found.module or (direction == "backward") != backward:
+            return None
+        return found
+
+    def _outside(self, key: str) -> tuple[str, _Call | None]:
+        """``calls`` of a key that is in neither file, of which another direction may be."""
+        split = _split(key)
+        return ("", None) if split is None else (split[1], self.named.get((split[0], split[2])))
 
     def _micro_batches(self) -> int:
         """How often the modules at the top are called in the step: most of them."""
@@ -621,7 +635,9 @@ class _Builder:
         if call.backward < 0:
             ahead = self._step.nodes[call.node] if call.node >= 0 else names.node(call)
             forward = call.node if call.node >= 0 else self._rows.get(ahead.name, -1)
-            name, path = (GRADIENTS + text.removeprefix(RECOMPUTED) for text in (ahead.name, ahead.path))
+            name = path = GRADIENTS + ahead.name.removeprefix(RECOMPUTED)
+            if ahead.path != ahead.name:
+                path = GRADIENTS + ahead.path.removeprefix(RECOMPUTED)
             kind = ahead.type + BACKWARD
             call.backward = self._node(NodeInfo(name, path, kind, call.key, forward, recomputed=ahead.recomputed))
         return call.backward
@@ -671,6 +687,8 @@ class _Builder:
         place = {key: at for at, key in enumerate(data)} if construct else {}
         for at, key in enumerate(place):
             around, hops = construct.get(key), 0
+            if around is None:
+                continue
             while isinstance(around, str) and around not in place and hops < _MOST_MODULES:
                 around, hops = construct.get(around), hops + 1
             parent = place.get(around, -1) if isinstance(around, str) else -1
@@ -709,6 +727,8 @@ class _Tensors:
     def __init__(self) -> None:
         self._records: list[dict[str, Any]] = []
         self._places, self._calls = array("q"), array("i")
+        self._add_record = self._records.append
+        self._add_place, self._add_call = self._places.append, self._calls.append
         self._scalars: list[tuple[int, int, str]] = []
         self._groups: dict[int, tuple[int, ...]] = {}
         self._scalars_of: dict[int, int] = {}
@@ -740,9 +760,9 @@ class _Tensors:
             if slot > MAX_SLOTS:
                 break
             if kind is dict and "shape" in item and "dtype" in item:  # type: ignore[operator]  # a dict, see above
-                self._records.append(item)  # type: ignore[arg-type]  # as above
-                self._places.append(base | slot)
-                self._calls.append(call)
+                self._add_record(item)  # type: ignore[arg-type]  # as above
+                self._add_place(base | slot)
+                self._add_call(call)
                 slot += 1
             elif kind is list or (kind is dict and type(item.get("type")) is not str):  # type: ignore[attr-defined]
                 slot = self.take(item, node, side, round, call, slot, depth + 1) if depth < _DEPTH else slot
@@ -760,10 +780,10 @@ class _Tensors:
         records = self._records
         places = np.array(self._places, np.int64)
         keep = np.arange(len(places))
-        unique, first = np.unique(places, return_index=True)
-        if len(unique) < len(places):
-            keep = np.sort(first)
-            lost = len(places) - len(unique)
+        ordered = np.sort(places)
+        if (ordered[1:] == ordered[:-1]).any():
+            keep = np.sort(np.unique(places, return_index=True)[1])
+            lost = len(places) - len(keep)
             step.problems.append((CALLS, f"{lost:,} tensors have the name and place of others"))
             records = [records[at] for at in keep.tolist()]
         places = places[keep]
@@ -773,14 +793,15 @@ class _Tensors:
         step.slot = (places & 0xFFFF).astype(np.int32)
         step.call = np.array(self._calls, np.int32)[keep]
         step.scalars = self._scalars
-        _fill_statistics(records, step)
-        step.dtypes, step.dtype = _distinct([record["dtype"] for record in records], _dtype_name)
-        step.shapes, step.shape = _distinct_shapes([record["shape"] for record in records])
-        hashes = [record.get("md5") for record in records]
+        columns = _columns_of(records)
+        _fill_statistics([columns[name] for name in _STATISTICS], step)
+        step.dtypes, step.dtype = _distinct(columns["dtype"], _dtype_name)
+        step.shapes, step.shape = _distinct_shapes(columns["shape"])
+        hashes = columns["md5"]
         if any(hashes):
             wanted = [hash(each) if type(each) is str and each not in _ZEROS else 0 for each in hashes]
             step.hashes = np.array(wanted, np.int64)
-        names = [record.get("data_name") for record in records]
+        names = columns["data_name"]
         step.has_file = np.zeros(len(records), np.bool_)
         if any(names):
             files = _file_names(names, step)
@@ -799,15 +820,27 @@ def _scalar_text(item: object) -> str:
     return SCALAR
 
 
-def _fill_statistics(records: Sequence[dict[str, Any]], step: StepCalls) -> None:
+def _columns_of(records: Sequence[dict[str, Any]]) -> dict[str, list[Any]]:
+    """Returns what records say, by key; None where they do not.
+
+    Piece by piece: a record that was just looked at is still near the processor.
+    """
+    columns: dict[str, list[Any]] = {key: [] for key in (*_STATISTICS, "dtype", "shape", "md5", "data_name")}
+    for start in range(0, len(records), _PIECE):
+        piece = records[start : start + _PIECE]
+        for key, column in columns.items():
+            column += [record.get(key) for record in piece]
+    return columns
+
+
+def _fill_statistics(said: Sequence[Sequence[object]], step: StepCalls) -> None:
     columns, missing = [], []
-    for name in ("Max", "Min", "Mean", "Norm"):
-        values = [record.get(name) for record in records]
+    for values in said:
         column = _numbers(values)
         columns.append(column)
         missing.append(np.array([each is None for each in values], np.bool_) if np.isnan(column).any() else None)
     step.largest, step.smallest, step.mean, step.norm = columns
-    none = [np.zeros(len(records), np.bool_) if each is None else each for each in missing]
+    none = [np.zeros(len(step.node), np.bool_) if each is None else each for each in missing]
     nans = [np.isnan(column) & ~absent for column, absent in zip(columns, none, strict=True)]
     # A mean can be NaN because +Inf met -Inf: it speaks only where the extremes were not recorded.
     step.nan = nans[0] | nans[1] | (none[0] & none[1] & (nans[2] | nans[3]))
@@ -850,18 +883,26 @@ def _dtype_name(token: object) -> str:
 
 def _distinct_shapes(values: Sequence[object]) -> tuple[tuple[tuple[int, ...], ...], Int32]:
     numbers: dict[tuple[Any, ...], int] = {}
-    found = array("i")
-    for value in values:
-        try:
-            found.append(numbers.setdefault(tuple(value), len(numbers)))  # type: ignore[arg-type]  # tried
-        except TypeError:  # noqa: PERF203 - each by itself
-            found.append(-1)
+    found: Sequence[int]
+    try:
+        keys: list[tuple[Any, ...]] = list(map(tuple, values))  # type: ignore[arg-type]  # tried
+        numbers.update((key, at) for at, key in enumerate(dict.fromkeys(keys)))
+        found = list(map(numbers.__getitem__, keys))
+    except TypeError:
+        found = [_number_of(value, numbers) for value in values]
     wrong = [at for key, at in numbers.items() if not all(type(size) is int and 0 <= size < 1 << 62 for size in key)]
     column = np.array(found, np.int32)
     if wrong:
         column[np.isin(column, wrong)] = -1
     shapes = tuple(() if at in wrong else key for key, at in numbers.items())
     return shapes, column
+
+
+def _number_of(shape: object, numbers: dict[tuple[Any, ...], int]) -> int:
+    try:
+        return numbers.setdefault(tuple(shape), len(numbers))  # type: ignore[arg-type]  # tried
+    except TypeError:
+        return -1
 
 
 def _file_names(values: Sequence[object], step: StepCalls) -> list[bytes]:

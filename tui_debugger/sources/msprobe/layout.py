@@ -16,7 +16,7 @@ from tui_debugger.sources.directories import Layout, NamesReader, directories_in
 from tui_debugger.sources.registry import Edges, Has, Order, Shows
 
 if TYPE_CHECKING:
-    from tui_debugger.sources.registry import Reader
+    pass
 
 CALLS: Final = "dump.json"
 SAVED: Final = "debug.json"
@@ -124,7 +124,7 @@ def _around(start: Path) -> Path | None:
     return next((root for place in places if (root := _root_at(place)) is not None), None)
 
 
-READER: Reader = MsprobeReader(
+READER: Final = MsprobeReader(
     name="msprobe",
     looked_for="dump.json of msprobe in directories such as step0/rank0",
     source="tui_debugger.sources.msprobe.source:MsprobeSource",
@@ -143,5 +143,8 @@ READER: Reader = MsprobeReader(
             "debugger.start(model=model)  # before the forward pass of a step",
             "debugger.stop(); debugger.step()  # after its backward pass",
         ),
+        recorded_in="dump.json",
+        values_advice='msprobe: in config.json "task": "tensor"',
+        tensors_advice='msprobe: in config.json "level": "mix", "scope" and "list" empty, "data_mode": ["all"]',
     ),
 )

@@ -24,7 +24,7 @@ from tui_debugger.arrays import Int32, Int64
 from tui_debugger.graph.build import MAX_SLOTS
 from tui_debugger.graph.categories import BACKWARD
 from tui_debugger.graph.table import NodeFlag, NodeTable, pointers
-from tui_debugger.model import ProgressFn, ReadSpec, Side, TensorStats, UnreadablePart
+from tui_debugger.model import AtLeast, ProgressFn, ReadSpec, Side, TensorStats, UnreadablePart
 from tui_debugger.opener import open_regular
 from tui_debugger.sources.base import CallArguments, TensorFlag, TensorPlaces, directory_states
 from tui_debugger.sources.directories import Layout
@@ -37,9 +37,17 @@ from tui_debugger.sources.graphless import (
     state_of_files,
 )
 from tui_debugger.sources.msprobe.arguments import StepArguments
-from tui_debugger.sources.msprobe.calls import SAVED_TYPE, SCALAR, BadCallsError, NodeInfo, StepCalls, read_calls
+from tui_debugger.sources.msprobe.calls import (
+    SAVED_TYPE,
+    SCALAR,
+    BadCallsError,
+    StepCalls,
+    no_garbage_collection,
+    read_calls,
+)
 from tui_debugger.sources.msprobe.edges import differ, infer_edges, infer_producers, written_in
-from tui_debugger.sources.msprobe.layout import CALLS, SAVED, TENSORS, read_layout
+from tui_debugger.sources.msprobe.layout import CALLS, READER, SAVED, TENSORS, read_layout
+from tui_debugger.sources.registry import Has, Shows
 from tui_debugger.stats.records import Specs
 
 GRAPH: Final = "calls"
@@ -138,6 +146,8 @@ class StepTable(StatisticsTable):
             abs_mean=None if bad or not math.isfinite(mean) or smallest < 0 < largest else abs(mean),
             variance=None,
             sum_squares=norm * norm if math.isfinite(norm) else 0.0,
+            at_least=(AtLeast.NAN | AtLeast.INF if 0 < nan < count else AtLeast.NONE)
+            | (AtLeast.INF if 0 < pos_inf + neg_inf < count else AtLeast.NONE),
         )
 
     def recorded_meta(self, index: int) -> tuple[str, tuple[int, ...]] | None:
@@ -180,7 +190,16 @@ class _RankNodes(InferredNodes):
         """Appends the nodes that are new; returns the row of each node of a step."""
         before = len(self.names)
         stacks = [self.stack(frames) for frames in step.stacks]
-        rows = np.array([self._row(step, info, stacks) for info in step.nodes], np.int32)
+        new = [info for info in step.nodes if info.name not in self.rows]
+        numbers = (step.stack_of.get(info.call, -1) for info in new)
+        self.extend(
+            [info.name for info in new],
+            [info.path for info in new],
+            (info.type for info in new),
+            (stacks[number] if number >= 0 else -1 for number in numbers),
+        )
+        self._group_ranks |= {self.rows[info.name]: info.ranks for info in new if info.ranks}
+        rows = np.array([self.rows[info.name] for info in step.nodes], np.int32)
         fresh = bool((rows >= before).any())
         if fresh:
             self.place(rows.tolist(), before)
@@ -188,15 +207,6 @@ class _RankNodes(InferredNodes):
         if self._correct(step, rows, before) or fresh:
             self.build(self._outputs, self._flags, self._counts, self._in_node, self._in_slot, self._group_ranks)
         return rows
-
-    def _row(self, step: StepCalls, info: NodeInfo, stacks: Sequence[int]) -> int:
-        row = self.rows.get(info.name, -1)
-        if row < 0:
-            stack = step.stack_of.get(info.call, -1)
-            row = self.append(info.name, info.path, info.type, stacks[stack] if stack >= 0 else -1)
-            if info.ranks:
-                self._group_ranks[row] = info.ranks
-        return row
 
     def _scalar(self, text: str) -> int:
         return self.constant(text, f"scalar {text}" if text != SCALAR else "scalar")
@@ -272,8 +282,10 @@ class MsprobeSource(GraphlessSource[str, _RankNodes]):
     def __init__(self, root: Path, given: Path, notices: Sequence[str] = ()) -> None:
         """See ``GraphlessSource``."""
         self._found_notices: dict[str, None] = {}
+        self._recorded: set[str] = set()
+        """What was found of tensors: values, statistics, hashes."""
         self._rows: dict[tuple[int, int], Int32] = {}
-        self._arguments: tuple[tuple[int, int], ListedStep, StepArguments] | None = None
+        self._arguments: tuple[tuple[int, int, FileState], StepArguments] | None = None
         super().__init__(root, given, notices)
 
     def _find(self) -> Layout[str]:
@@ -302,6 +314,21 @@ class MsprobeSource(GraphlessSource[str, _RankNodes]):
     def _ranks_with_edges(self) -> Sequence[int]:
         return self.ranks()[:1]
 
+    @property
+    def shows(self) -> Shows:
+        """What this dump shows: whether there are values, statistics and hashes depends on its task."""
+        task = self._head.get("task", "")
+        if task == "structure":
+            return replace(READER.shows, values=Has.NO, statistics=Has.NO, hashes=Has.NO)
+        if not self._recorded:  # nothing was listed yet
+            return READER.shows if task in {"tensor", ""} else replace(READER.shows, values=Has.NO)
+        return replace(
+            READER.shows,
+            values=Has.SOME if "values" in self._recorded else Has.NO,
+            statistics=Has.YES if "statistics" in self._recorded else Has.NO,
+            hashes=Has.YES if "hashes" in self._recorded else Has.NO,
+        )
+
     @cached_property
     def _head(self) -> dict[str, str]:
         """Task, level and framework as the first bytes of the first step say."""
@@ -321,7 +348,7 @@ class MsprobeSource(GraphlessSource[str, _RankNodes]):
         task, level = self._head.get("task", ""), self._head.get("level", "")
         if task == "structure":
             yield "task structure: calls and their order were recorded, no tensors"
-        elif task and task != "tensor":
+        elif task and task != "tensor" and self._recorded != {"hashes"}:
             yield f"task {task}: extremes, means and norms were recorded, no values; one NaN hides all of them"
         if level == "L1":
             yield "level L1: calls are named by their numbers in the step; micro-batches are not told apart"
@@ -331,6 +358,10 @@ class MsprobeSource(GraphlessSource[str, _RankNodes]):
             yield "level debug: tensors that the program saved by name; there are no edges"
 
     def _read(self, rank: int, step: int, nodes: _RankNodes, progress: ProgressFn) -> ListedStep:  # noqa: ARG002 - one file
+        with no_garbage_collection():
+            return self._read_calls(rank, step, nodes)
+
+    def _read_calls(self, rank: int, step: int, nodes: _RankNodes) -> ListedStep:
         directory = self._layout.units[rank][step]
         names = (CALLS, SAVED, "construct.json", "stack.json")
         state = state_of_files(f"{directory}/{name}" for name in names)
@@ -350,8 +381,7 @@ class MsprobeSource(GraphlessSource[str, _RankNodes]):
             calls.has_file[:] = False
             self._found_notices[f"no {TENSORS}: of tensors there are only the statistics of {CALLS}"] = None
         self._tell(calls)
-        rows = nodes.add(calls)
-        self._rows[rank, step] = rows
+        rows = self._rows[rank, step] = nodes.add(calls)
         return ListedStep(StepTable(_places(calls, rows), calls, directory, state), parts, state)
 
     def arguments(
@@ -367,17 +397,18 @@ class MsprobeSource(GraphlessSource[str, _RankNodes]):
             listed = self._listed.get((rank, step))
             if listed is None:
                 return None
-            known = self._arguments
-            if known is None or known[0] != (rank, step) or known[1] is not listed:
+            if self._arguments is None or self._arguments[0] != (rank, step, listed.state):
                 try:
                     found = StepArguments(self._layout.units[rank][step], self._rows[rank, step])
                 except BadCallsError:
                     return None
-                known = self._arguments = (rank, step), listed, found
-            return known[2].of(row, round)
+                self._arguments = (rank, step, listed.state), found
+            return self._arguments[1].of(row, round)
 
     def _tell(self, calls: StepCalls) -> None:
         """Notes what people have to know about a step."""
+        found = {"values": calls.has_file.any(), "statistics": calls.known.any(), "hashes": calls.hashes is not None}
+        self._recorded.update(name for name, there in found.items() if there)
         if any(node.recomputed for node in calls.nodes):
             self._found_notices["calls that ran a second time for the backward pass are below Recomputed/"] = None
         if len(calls) and not calls.known.any() and not calls.has_file.any():

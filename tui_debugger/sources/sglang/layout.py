@@ -91,6 +91,8 @@ DUMPER: Final[Reader] = NamesReader(
             'dumper.dump("attn_out", x, layer_id=1)  # in the model, for more',
             "dumper.step()  # at the end of each step",
         ),
+        tensors_advice="SGLang's dumper: DUMPER_NON_INTRUSIVE_MODE=all for inputs and outputs of every module, or "
+        "dumper.dump() in the model",
     ),
 )
 PASSES: Final[Reader] = NamesReader(
@@ -108,5 +110,6 @@ PASSES: Final[Reader] = NamesReader(
         stacks=Has.NO,
         gradients=Has.NO,
         record=("python -m sglang.launch_server ... --debug-tensor-dump-output-folder run",),
+        tensors_advice="passes hold outputs only; SGLang's dumper with DUMPER_NON_INTRUSIVE_MODE=all also inputs",
     ),
 )

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from tui_debugger import opener
-from tui_debugger.model import Category, Side, TensorStats
+from tui_debugger.model import AtLeast, Category, Side, TensorStats
 from tui_debugger.opener import read_regular
 from tui_debugger.sources.base import TensorFlag
 from tui_debugger.sources.tensor_files.layout import CONVERTED
@@ -34,6 +34,8 @@ COLUMNS: Final = (
 """The titles of an index, which begins with them."""
 _MARKS: Final = (TensorFlag.CONSTANT, TensorFlag.STAT_ONLY, TensorFlag.UNCERTAIN, TensorFlag.EXACT)
 """The marks that are kept; the others speak of a training that runs, or of records that are not converted."""
+_AT_LEAST: Final = "at_least_"
+"""What marks counts that are lower bounds begin with: ``at_least_nan``."""
 _MOST: Final = 2**62
 
 
@@ -76,7 +78,11 @@ class IndexedTensor:
     def cells(self) -> tuple[object, ...]:
         """Returns the row, as ``COLUMNS`` has it."""
         shape = "" if self.shape is None else f"({'x'.join(map(str, self.shape))})"
-        marks = " ".join(mark.name.lower() for mark in _MARKS if mark & self.marks and mark.name)
+        words = [mark.name.lower() for mark in _MARKS if mark & self.marks and mark.name]
+        at_least = AtLeast.NONE if self.stats is None else self.stats.at_least
+        marks = " ".join(
+            [*words, *(f"{_AT_LEAST}{bit.name.lower()}" for bit in AtLeast if bit & at_least and bit.name)]
+        )
         numbers = [None if self.stats is None else getattr(self.stats, name) for name in _NUMBERS]
         return (
             *(self.file, self.graph, self.node, self.path, self.type, self.category.name.lower()),
@@ -117,8 +123,12 @@ def _row(cells: list[str]) -> IndexedTensor:
     if file and (os.path.isabs(file) or ".." in file.split("/") or not file.endswith(".npy") or "\0" in file):  # noqa: PTH117 - text
         raise ValueError("a file that is not below the step")
     marks = TensorFlag.NONE
+    at_least = AtLeast.NONE
     for word in at["marks"].split():
-        marks |= TensorFlag[word.upper()]
+        if word.startswith(_AT_LEAST):
+            at_least |= AtLeast[word.removeprefix(_AT_LEAST).upper()]
+        else:
+            marks |= TensorFlag[word.upper()]
     found = IndexedTensor(
         file,
         at["graph"],
@@ -141,17 +151,17 @@ def _row(cells: list[str]) -> IndexedTensor:
         raise ValueError("a row without a node")
     if file or found.error:
         return found
-    return replace(found, marks=marks | TensorFlag.STAT_ONLY, stats=_stats(at) if at["count"] else None)
+    return replace(found, marks=marks | TensorFlag.STAT_ONLY, stats=_stats(at, at_least) if at["count"] else None)
 
 
-def _stats(at: dict[str, str]) -> TensorStats:
+def _stats(at: dict[str, str], at_least: AtLeast) -> TensorStats:
     def number(name: str) -> float | None:
         return float(at[name]) if at[name] else None
 
     numbers: dict[str, Any] = {name: _whole(at[name], _MOST) for name in _COUNTS}
     numbers |= {name: number(name) for name in _MOMENTS}
     total = number("sum_squares")
-    return TensorStats(**numbers, sum_squares=math.nan if total is None else total)
+    return TensorStats(**numbers, sum_squares=math.nan if total is None else total, at_least=at_least)
 
 
 def _whole(text: str, most: int) -> int:

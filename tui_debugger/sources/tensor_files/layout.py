@@ -2,7 +2,8 @@
 
 Names only, nothing is read. ``step_3``, ``step3``, ``global_step_3``, ``iter_3``, ``checkpoint-3`` and ``epoch_3`` name
 a step, alone or as a part of a name (``grads_step_3.npz``); a bare number does directly below the dump, a rank or an
-epoch. ``rank0`` and ``rank_0`` name a rank. All other parts of a path are the scope of a node.
+epoch. ``rank0`` and ``rank_0`` name a rank. What TensorRT-LLM's debug hook calls a file names a step and modules. All
+other parts of a path are the scope of a node.
 """
 
 from __future__ import annotations
@@ -49,6 +50,9 @@ _STEP: Final = re.compile(
 )
 _EPOCH: Final = re.compile(rf"{_EDGE}epoch[_\-=]?(\d{{1,6}}){_END}", re.IGNORECASE)
 _RANK: Final = re.compile(rf"{_EDGE}rank[_\-=]?(\d{{1,9}}){_END}", re.IGNORECASE)
+_TRT_LLM: Final = re.compile(r"(\d{1,9})\.([A-Za-z_]\w*(?:-\d+\.[A-Za-z_]\w*)*)-((?:in|out)put(?:\..+)?)")
+"""What TensorRT-LLM's debug hook calls a file: ``1.LlamaModel-24.LlamaDecoderLayer-2.Linear-output.0.pt`` is the first
+output of child 2 of child 24 of the model, in round 1 of its loop."""
 _NUMBER: Final = re.compile(r"\d{1,9}")
 EPOCH: Final = 1_000_000
 """The number that an epoch adds to the numbers of its steps where they begin anew in every epoch."""
@@ -62,7 +66,7 @@ class ParsedName:
     """The facts in the name of a directory, or of a file without its suffix.
 
     Attributes:
-        rest: what is left of the name; a part of a node's name.
+        rest: what is left of the name; a part of a node's name, or several with ``/`` between them.
         rank, step, epoch: numbers; None where it does not say.
     """
 
@@ -79,6 +83,8 @@ class ParsedName:
 
 def parse_name(name: str) -> ParsedName:
     """Returns what a name says; the first of several steps (or ranks) in one name counts."""
+    if (match := _TRT_LLM.fullmatch(name)) is not None:
+        return ParsedName("/".join((*match[2].split("-"), match[3])), step=int(match[1]))
     found: dict[str, int] = {}
     for what, pattern in (("step", _STEP), ("epoch", _EPOCH), ("rank", _RANK)):
         match = pattern.search(name)
@@ -144,7 +150,7 @@ class _Place:
     depth: int = 0
 
     def below(self, parsed: ParsedName) -> _Place:
-        scope = (*self.scope, parsed.rest) if parsed.rest else self.scope
+        scope = (*self.scope, *parsed.rest.split("/")) if parsed.rest else self.scope
         rank = self.rank if parsed.rank is None else parsed.rank
         return _Place(rank, self.epoch if parsed.epoch is None else parsed.epoch, scope, self.depth + 1)
 
@@ -284,6 +290,8 @@ class TensorFilesReader:
             'numpy.savez(f"run/rank_{rank}/step_{step}/gradients.npz", **grads)',
             'torch.save(model.state_dict(), f"run/rank_{rank}/step_{step}/model.pt")',
         ),
+        recorded_in="tdbg-index.csv",
+        tensors_advice="save them as arrays beside the others",
     )
 
     def recognises(self, path: Path) -> Recognised | None:

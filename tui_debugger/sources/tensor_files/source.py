@@ -12,21 +12,33 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from tui_debugger import opener
-from tui_debugger.arrays import Int32
+from tui_debugger.arrays import Int32, Int64
 from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.graph.build import FileNode, append_nodes
 from tui_debugger.graph.categories import parameter_by_name
-from tui_debugger.graph.table import PARAMETER
-from tui_debugger.model import Category, Progress, ProgressFn, ReadSpec, Side, TensorStats, UnreadablePart, no_progress
+from tui_debugger.graph.table import PARAMETER, NodeTable
+from tui_debugger.model import (
+    Category,
+    GraphRun,
+    Progress,
+    ProgressFn,
+    ReadSpec,
+    Side,
+    TensorStats,
+    UnreadablePart,
+    no_progress,
+)
+from tui_debugger.notes import NO_NOTES, NOTES_FILE, RunNotes, read_notes
 from tui_debugger.opener import GRAPH_LIMIT, read_regular, why_not
 from tui_debugger.sources.base import TensorFlag, TensorPlaces
 from tui_debugger.sources.directories import is_directory
@@ -44,6 +56,7 @@ from tui_debugger.sources.tensor_files.contents import Held, held_by, holds_seve
 from tui_debugger.sources.tensor_files.converted import NAME as INDEX_OF_STEP
 from tui_debugger.sources.tensor_files.converted import IndexedTensor, is_index
 from tui_debugger.sources.tensor_files.converted import read_index as read_indexed
+from tui_debugger.sources.tensor_files.converted_nodes import ConvertedNodes, path_of, read_nodes
 from tui_debugger.sources.tensor_files.layout import (
     INDEX,
     PART,
@@ -56,6 +69,7 @@ from tui_debugger.sources.tensor_files.layout import (
     natural,
     read_layout,
 )
+from tui_debugger.stats.dtypes import has_no_name
 from tui_debugger.stats.npy import SUFFIX as ARCHIVE
 
 GRAPH: Final = "arrays"
@@ -148,6 +162,13 @@ class StepTable(FilesTable):
         said = repr(list(self._rows.items())).encode("utf-8", "surrogateescape")
         return blake2b(super().digest + said, digest_size=16).digest()
 
+    def file_states(self, indices: npt.NDArray[np.integer[Any]]) -> tuple[Int64, Int64]:
+        """Sizes and modification times as they are now; what has no values has none."""
+        sizes, times = super().file_states(indices)
+        without = (self.flags[indices] & int(TensorFlag.STAT_ONLY)) > 0
+        sizes[without], times[without] = -1, 0
+        return sizes, times
+
     def recorded(self, index: int) -> TensorStats | None:
         """The statistics of a tensor whose values were not dumped, from an index; else there are values only."""
         row = self._rows.get(index)
@@ -165,6 +186,11 @@ class _RankNodes(RankNodes):
     def __init__(self) -> None:
         super().__init__()
         self._categories: dict[int, int] = {}
+
+    def take(self, nodes: NodeTable) -> None:
+        """Begins with nodes that were converted."""
+        self.table = nodes
+        self.rows = {(nodes.graph_of(row).name, name): row for row, name in enumerate(nodes.names)}
 
     def add(self, arrays: Sequence[_Found]) -> Int32:
         """Appends the nodes that are new; returns the row of each array."""
@@ -205,11 +231,14 @@ class TensorFilesSource(GraphlessSource[list[Unit], _RankNodes]):
             tree: how to read names; None where directories, files and keys name nodes.
         """
         self._tree = tree
+        self._converted: dict[int, ConvertedNodes | None] = {}
+        self._noted: dict[int, RunNotes] = {}
+        self._broken: set[UnreadablePart] = set()
         super().__init__(root, given, notices)
 
     @property
     def shows(self) -> Shows:
-        """What the layout shows; an index of ``tdbg convert`` also tells the order, and where statistics are all."""
+        """What the layout shows; of what ``tdbg convert`` wrote what the dump showed, and where statistics are all."""
         if self._tree is not None:
             return self._tree.shows
         if not any(is_index(unit.path) for unit in self._first_units()):
@@ -217,9 +246,11 @@ class TensorFilesSource(GraphlessSource[list[Unit], _RankNodes]):
         with self._lock:
             tables = [listed.table for listed in self._listed.values()]
         valued = not tables or any(bool((table.flags & int(TensorFlag.STAT_ONLY) == 0).any()) for table in tables)
+        converted = self._any_converted()
         return replace(
-            _SHOWS,
-            order=Order.EXECUTION,
+            converted.shows if converted is not None else replace(_SHOWS, order=Order.EXECUTION),
+            hashes=Has.NO,
+            record=_SHOWS.record,
             statistics=Has.SOME,
             values=Has.SOME if valued else Has.NO,
         )
@@ -234,9 +265,90 @@ class TensorFilesSource(GraphlessSource[list[Unit], _RankNodes]):
         step: int,
         round: int = 0,  # noqa: A002 - see base.Source
     ) -> tuple[int, int] | None:
-        """The step before: every step is one run, whatever is called a round in it."""
+        """The step before: every step is one run, whatever is called a round in it. Converted dumps say it."""
+        converted = self._converted_nodes(rank)
+        if converted is not None and (root_graph, step, round) in converted.before:
+            return converted.before[root_graph, step, round]
+        if converted is not None and converted.runs:
+            ran = [run for run in self.history(rank) if run.has_data and run.root_graph == root_graph]
+            return max(((run.step, run.round) for run in ran if run.step < step), default=None)
         before = super().previous_run(rank, root_graph, step, round)
         return None if before is None else (before[0], 0)
+
+    def steps(self, rank: int) -> Sequence[int]:
+        """Steps, ascending: nothing tells when they ran, but what was converted."""
+        there = super().steps(rank)
+        converted = self._converted_nodes(rank)
+        if converted is None:
+            return there
+        ran = (run.step for run in converted.runs if run.has_data)
+        return list(dict.fromkeys(step for step in (*ran, *there) if step in there))
+
+    def history(self, rank: int) -> Sequence[GraphRun]:
+        """One run for each step, unless it was converted from what had others."""
+        converted, steps = self._converted_nodes(rank), self.steps(rank)
+        if converted is not None and set(steps) <= {run.step for run in converted.runs}:
+            return tuple(replace(run, has_data=run.has_data and run.step in steps) for run in converted.runs)
+        return super().history(rank)
+
+    def unreadable(self) -> Sequence[UnreadablePart]:
+        """Returns what could not be looked at."""
+        with self._lock:
+            return tuple(sorted({*super().unreadable(), *self._broken}, key=lambda part: (part.where, part.why)))
+
+    def notes(self, rank: int) -> RunNotes:
+        """Those of what was converted; else there are none."""
+        with self._lock:
+            if rank not in self._noted:
+                self._noted[rank] = NO_NOTES
+                path = os.path.join(os.path.dirname(self._first_path(rank)), NOTES_FILE)  # noqa: PTH118, PTH120 - text
+                if self._converted_nodes(rank) is not None and opener.lexists(path):
+                    try:
+                        self._noted[rank], wrong = read_notes(Path(path))
+                        why = f"{wrong:,} lines that are no notes" if wrong else ""
+                    except OSError as error:
+                        why = why_not(path, error)
+                    if why:
+                        self._broken.add(UnreadablePart(os.path.relpath(path, self._root), why, rank))
+            return self._noted[rank]
+
+    def _first_path(self, rank: int) -> str:
+        """The directory of the first step of a rank; empty where there is none."""
+        units = next(iter(self._layout.units.get(rank, {}).values()), [])
+        return next((unit.path for unit in units if unit.directory), "")
+
+    def _converted_nodes(self, rank: int) -> ConvertedNodes | None:
+        """The nodes that ``tdbg convert`` wrote; None where there are none, or they cannot be read."""
+        with self._lock:
+            if rank in self._converted:
+                return self._converted[rank]
+            first = self._first_path(rank)
+            path, found = path_of(first), None
+            if first and self._tree is None and is_index(first) and opener.lexists(path):
+                try:
+                    found = read_nodes(path)
+                except (OSError, ValueError) as error:
+                    why = why_not(path, error) if isinstance(error, OSError) else str(error)
+                    self._broken.add(UnreadablePart(os.path.relpath(path, self._root), why, rank))
+            self._converted[rank] = found
+            return found
+
+    def _any_converted(self) -> ConvertedNodes | None:
+        return next((found for rank in self.ranks() if (found := self._converted_nodes(rank)) is not None), None)
+
+    def _told(self) -> Iterable[str]:
+        converted = self._any_converted()
+        return () if converted is None else converted.notices
+
+    def _ranks_with_edges(self) -> Sequence[int]:
+        return () if self._any_converted() is None else self.ranks()[:1]
+
+    def _nodes_of(self, rank: int) -> _RankNodes:
+        fresh = rank not in self._nodes
+        nodes = super()._nodes_of(rank)
+        if fresh and (converted := self._converted_nodes(rank)) is not None:
+            nodes.take(converted.nodes)
+        return nodes
 
     def _find(self) -> Layout:
         return read_layout(self._root) if self._tree is None else self._tree.read(self._root)
@@ -461,7 +573,8 @@ class _Lister:
                 elif at in self._found:
                     self._miss(index, f"two rows of one tensor: {row.node}")
                 else:
-                    self._found[at] = _Found(row.node, row.side, row.slot, where, ReadSpec(""), row=row)
+                    declared = row.dtype if has_no_name(row.dtype) else ""
+                    self._found[at] = _Found(row.node, row.side, row.slot, where, ReadSpec("", dtype=declared), row=row)
         except (OSError, ValueError) as error:
             self._miss(index, why_not(index, error) if isinstance(error, OSError) else str(error))
 

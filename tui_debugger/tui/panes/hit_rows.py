@@ -205,13 +205,16 @@ _STYLES = {
 def abbreviation_text(hit: Hit, room: int = 0) -> Text:
     """Returns each condition once, coloured by its verdict: what NaN or Inf blocked is dimmed.
 
-    By their names where those fit into ``room`` cells, else by their abbreviations.
+    By their names where those fit into ``room`` cells, else by their abbreviations. Before them the mark of an operator
+    that overflowed on the device, whatever was watched for.
     """
     named = conditions_of(hit)
     in_full = len(", ".join(name for name, _ in named)) <= room
     text = Text(no_wrap=True)
-    for abbr, verdict in named if in_full else abbreviations(hit):
-        text.append((", " if in_full else " ") if text.plain else "", theme.DIM)
+    if hit.overflow:
+        text.append(f"{theme.OVERFLOW_GLYPH} ", theme.FINDING)
+    for number, (abbr, verdict) in enumerate(named if in_full else abbreviations(hit)):
+        text.append((", " if in_full else " ") if number else "", theme.DIM)
         text.append(abbr, theme.FINDING if verdict is Verdict.FINDING else theme.DIM)
     return text
 
@@ -222,7 +225,7 @@ def detail_text(hit: Hit) -> Text:
     for part in hits.hit_parts(hit):
         if text.plain:
             text.append(hits.SEPARATOR if part.apart else "  ", theme.DIM if part.apart else "")
-        if part.text == hit.detail and hits.overflowed(hit):
+        if part.text == hit.detail and hit.overflow:
             text.append(f"{theme.OVERFLOW_GLYPH} ", theme.FINDING)
         text.append(part.text, _STYLES[part.emphasis])
         if part.actual:

@@ -62,6 +62,8 @@ class TensorsPane(Pane):
         self._wide: tuple[bool, bool] | None = None
         """Whether there are rounds, and overflows: the widths of the columns; None before there are any."""
         self.absent = "not dumped"
+        self.recorded_in = ""
+        """Where statistics without values stand; empty where nobody says."""
 
     def show(self, name: str, rows: tuple[TensorRow, ...], *, measured: bool, empty: str) -> None:
         """Shows tensors; ``measured`` False while their statistics are on the way."""
@@ -140,8 +142,9 @@ class TensorsPane(Pane):
         if row.remote:
             words.append("Enter fetches the values")
         elif row.recorded:
-            words.append("recorded in statistic.csv, no values")
-        words.append(row.error)
+            where = f" in {self.recorded_in}" if self.recorded_in else ""
+            words.append(f"only statistics were recorded{where}, no values")
+        words += [row.remark, row.error]
         self.set_detail(" · ".join(word for word in words if word))
 
     def row_highlighted(self, row: int) -> None:  # noqa: ARG002 - see ``current``
@@ -160,8 +163,10 @@ def _source(row: TensorRow) -> ScopedName:
     text = Text(no_wrap=True)
     if row.uncertain:
         text.append("? ", theme.DOUBT)
+    if row.remark:
+        text.append("! ", theme.DOUBT)
     if row.recorded and not row.remote:
-        text.append("statistic.csv ", theme.DIM)
+        text.append("recorded ", theme.DIM)
     scope, _, name = row.origin_text.rpartition("/")
     return ScopedName(text.append(clean(name), theme.NORMAL), scope, theme.DIM)
 

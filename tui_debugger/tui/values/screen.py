@@ -20,7 +20,7 @@ from tui_debugger.stats.fields import TENSOR_COUNTS, TENSOR_MOMENTS
 from tui_debugger.stats.heat import Kind, strongest
 from tui_debugger.text.clean import clean, clean_lines
 from tui_debugger.text.numbers import number, plural
-from tui_debugger.text.tensors import round_text, step_text
+from tui_debugger.text.tensors import amount, round_text, step_text
 from tui_debugger.text.values import (
     Family,
     Index,
@@ -65,12 +65,12 @@ def stats_text(row: TensorRow) -> str:
     stats = row.stats
     if stats is None:
         return clean(row.error) if row.error else "statistics: not computed"
-    if row.meta is not None and row.meta.dtype == "bool":
+    if row.meta is not None and row.meta.dtype == "bool" and stats.counted:
         true = stats.count - stats.zero
         return f"count {stats.count}  True {true}  False {stats.zero}"
     places = [f"{field.on_screen} {number(field.value(stats))}" for field in TENSOR_MOMENTS]
-    counts = [f"{field.on_screen} {field.value(stats)}" for field in TENSOR_COUNTS]
-    source = ["(from statistic.csv)"] if row.recorded else []
+    counts = [f"{field.on_screen} {amount(stats, field.name, str)}" for field in TENSOR_COUNTS]
+    source = ["(as recorded)"] if row.recorded else []
     return "  ".join(places + source) + "\n" + "  ".join(counts)
 
 

@@ -36,6 +36,7 @@ from tui_debugger.text.distribution import (
     bins_text,
     counts_items,
     counts_of,
+    elements_text,
     headroom_items,
     moments_items,
     packed,
@@ -299,9 +300,9 @@ def counts_line(distribution: TensorDistribution, width: int) -> Content:
         lines = _counts(distribution, width, shares=False)
     text = "\n".join(lines)
     content = Content(text)
-    for name, count in counts_of(distribution.stats) if distribution.stats is not None else ():
+    for name, count, shown in counts_of(distribution.stats) if distribution.stats is not None else ():
         if count and name in _BAD:
-            word = f"{name} {count:,}"
+            word = f"{name} {shown}"
             at = text.index(word)
             content = content.stylize(f"bold {ORANGE}", at, at + len(word))
     return content
@@ -311,7 +312,7 @@ def _counts(distribution: TensorDistribution, width: int, *, shares: bool = True
     stats = distribution.stats
     if stats is None:
         return ["no statistics are known"]
-    return packed(f"{plural(stats.count, 'element')}: ", counts_items(stats, shares=shares), width)
+    return packed(f"{elements_text(stats)}: ", counts_items(stats, shares=shares), width)
 
 
 def moments_lines(distribution: TensorDistribution, width: int) -> list[str]:

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 from rich.segment import Segment
 from textual import events
 from textual.binding import BindingType
-from textual.geometry import Region
+from textual.geometry import Region, Size
+from textual.reactive import Reactive
 from textual.strip import Strip
 from textual.widgets import Input
 
@@ -268,6 +269,9 @@ class SearchBar(Input):
         &.-wrong {{ color: $error; text-style: bold; }}
     }}
     """
+
+    # One line stays one line: Textual lays the whole screen out anew for every letter.
+    virtual_size: Reactive[Size] = Reactive(Size(0, 0))
 
     def __init__(self, search: ListSearch) -> None:
         """Open when it is new."""

@@ -51,7 +51,7 @@ function _shtab_tdbg_using
 end
 
 set -g _shtab_tdbg_commands open listen check origin relations explain report health trend ls show diff stat export convert formats steps cache config dump-config completion demo help
-set -g _shtab_tdbg_opts_with_value --activations --around --atol --bins --by --category --check --depth --device --dump-mode --executor --fail-on --file-format --filter --framework --from --graph --height --hops --host --input-output --iteration --jit-level --jobs --kernel --level --like --limit --line --max-hits --metric --mindspore --net-name --op-debug-mode --output --parameters --path --port --precision --rank --ranks --rtol --sample-num --save --scope --side --slice --slot --sort --source-map --spool-limit --spread --statistic-category --step --steps --summary-mode --support-device --task --theme --timeout --token-from --tolerance --top --type --watch --watch-file --width --with -o
+set -g _shtab_tdbg_opts_with_value --activations --around --atol --bins --by --category --check --depth --device --dump-mode --executor --fail-on --file-format --filter --framework --from --graph --height --hops --host --input-output --iteration --jit-level --jobs --kernel --level --like --limit --line --map-file --map-name --map-rank --map-step --markdown --max-hits --metric --mindspore --net-name --op-debug-mode --output --parameters --path --port --precision --rank --ranks --rtol --sample-num --save --scope --side --slice --slot --sort --source-map --spool-limit --spread --statistic-category --step --steps --summary-mode --support-device --task --theme --timeout --token-from --tolerance --top --type --type-tolerance --watch --watch-file --width --with --xlsx -o
 
 complete -c tdbg -e
 complete -c tdbg -f
@@ -258,10 +258,18 @@ complete -c tdbg -n '_shtab_tdbg_using diff' -l rtol -x -d 'relative tolerance'
 complete -c tdbg -n '_shtab_tdbg_using diff' -l atol -x -d 'absolute tolerance'
 complete -c tdbg -n '_shtab_tdbg_using diff' -l tolerance -x -d '0 to 100: percent of the greatest difference up to which elements count as equal'
 complete -c tdbg -n '_shtab_tdbg_using diff' -l reshape -d 'compare tensors of different shapes: as many elements in C order, or one stretched over the other'
-complete -c tdbg -n '_shtab_tdbg_using diff' -l top -x -d 'how many of the largest differences are listed (default: 20)'
+complete -c tdbg -n '_shtab_tdbg_using diff' -l top -x -d 'how many of the largest differences are listed (default: 20); of two runs: 0 for all'
 complete -c tdbg -n '_shtab_tdbg_using diff' -l by -xka "abs rel ulp" -d 'what makes a difference large (default: abs)'
-complete -c tdbg -n '_shtab_tdbg_using diff' -l rank -x -d 'one rank (default: the first)'
-complete -c tdbg -n '_shtab_tdbg_using diff' -l step -x -d 'one step (default: the last with the tensor)'
+complete -c tdbg -n '_shtab_tdbg_using diff' -l map-name -x -d 'nodes of the first run by the names they have in the second (may be repeated)'
+complete -c tdbg -n '_shtab_tdbg_using diff' -l map-step -x -d 'steps that are the same one'
+complete -c tdbg -n '_shtab_tdbg_using diff' -l map-rank -x -d 'ranks that are the same one'
+complete -c tdbg -n '_shtab_tdbg_using diff' -l map-file -xka "(__fish_complete_path (commandline -ct))" -d 'JSON: {"nodes": {A: B}, "names": [...], "steps": {}, "ranks": {}}'
+complete -c tdbg -n '_shtab_tdbg_using diff' -l type-tolerance -x -d 'relative and absolute tolerance for one type, for example bfloat16=1e-2,1e-3 (may be repeated)'
+complete -c tdbg -n '_shtab_tdbg_using diff' -l csv -d 'a row for every pair of nodes on stdout'
+complete -c tdbg -n '_shtab_tdbg_using diff' -l xlsx -xka "(__fish_complete_path (commandline -ct))" -d 'the same as a workbook'
+complete -c tdbg -n '_shtab_tdbg_using diff' -l markdown -xka "(__fish_complete_path (commandline -ct))" -d 'a report for an issue or a chat'
+complete -c tdbg -n '_shtab_tdbg_using diff' -l rank -x -d 'one rank (default: the first; of two runs: all)'
+complete -c tdbg -n '_shtab_tdbg_using diff' -l step -x -d 'one step (default: the last with the tensor; of two runs: all)'
 complete -c tdbg -n '_shtab_tdbg_using diff' -l filter -x -d 'only nodes whose name matches'
 complete -c tdbg -n '_shtab_tdbg_using diff' -l graph -x -d 'only nodes of this graph, by name or number'
 complete -c tdbg -n '_shtab_tdbg_using diff' -l json -d 'one JSON document on stdout instead of a table'

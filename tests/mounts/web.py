@@ -1,0 +1,114 @@
+"""A real web server on this machine, which sends ranges and listings, and can be told to misbehave."""
+
+from __future__ import annotations
+
+import http.server
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http import HTTPStatus
+from pathlib import Path
+from urllib.parse import unquote
+
+
+class WebServer(http.server.ThreadingHTTPServer):
+    """Serves a directory.
+
+    Attributes:
+        sent: bytes of files that it sent, by path.
+        requests: (method, path) of each request.
+        statuses: answers of a part of the paths, by a pattern.
+        cut: patterns of paths of which half is sent before the connection ends.
+        hang: patterns of paths that are not answered until the end.
+        ranges: whether it sends parts of files.
+        tags: whether it says when a file was changed, and which one it is.
+    """
+
+    daemon_threads = True
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.folder = folder
+        self.sent: dict[str, int] = {}
+        self.requests: list[tuple[str, str]] = []
+        self.statuses: dict[str, int] = {}
+        self.cut: set[str] = set()
+        self.hang: set[str] = set()
+        self.ranges = self.tags = True
+        self.over = threading.Event()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A client that went away is none of the test's business."""
+
+
+class _Handler(http.server.SimpleHTTPRequestHandler):
+    server: WebServer
+    protocol_version = "HTTP/1.1"
+
+    def translate_path(self, path: str) -> str:
+        return f"{self.server.folder}{unquote(path.partition('?')[0])}"
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - as the class has it
+        pass
+
+    def do_HEAD(self) -> None:
+        self._answer(content=False)
+
+    def do_GET(self) -> None:
+        self._answer(content=True)
+
+    def _answer(self, *, content: bool) -> None:
+        server, path = self.server, unquote(self.path)
+        server.requests.append((self.command, path))
+        for pattern, status in server.statuses.items():
+            if re.search(pattern, path):
+                self.send_error(status)
+                return
+        if any(re.search(pattern, path) for pattern in server.hang):
+            server.over.wait(30)
+            self.close_connection = True
+            return
+        file = Path(self.translate_path(self.path))
+        if not file.is_file() or path.endswith("/"):
+            super().do_GET() if content else super().do_HEAD()
+            return
+        whole = file.read_bytes()
+        first, end, status = 0, len(whole), HTTPStatus.OK
+        asked = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
+        if asked and server.ranges:
+            first, end, status = int(asked[1]), min(int(asked[2]) + 1, end), HTTPStatus.PARTIAL_CONTENT
+        self.send_response(status)
+        if status is HTTPStatus.PARTIAL_CONTENT:
+            self.send_header("Content-Range", f"bytes {first}-{end - 1}/{len(whole)}")
+        self.send_header("Accept-Ranges", "bytes" if server.ranges else "none")
+        self.send_header("Content-Length", str(end - first))
+        if server.tags:
+            self.send_header("ETag", f'"{file.stat().st_mtime_ns:x}-{len(whole):x}"')
+            self.send_header("Last-Modified", self.date_time_string(int(file.stat().st_mtime)))
+        self.end_headers()
+        if content:
+            if any(re.search(pattern, path) for pattern in server.cut):
+                end = first + (end - first) // 2
+                self.close_connection = True
+            self.wfile.write(whole[first:end])
+            server.sent[path] = server.sent.get(path, 0) + end - first
+
+
+@contextmanager
+def serving(folder: Path) -> Iterator[WebServer]:
+    """Runs a server until the end of the block."""
+    server = WebServer(folder)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.over.set()
+        server.shutdown()
+        thread.join()
+        server.server_close()

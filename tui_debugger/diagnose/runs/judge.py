@@ -1,0 +1,792 @@
+"""Where two runs begin to differ: what is introduced, and what is only passed on.
+
+A node whose inputs agree and whose outputs do not is where a difference begins. With dx the largest distance of its
+inputs, dy that of its outputs, and u what rounding makes of 1 in the coarser type, q = dy / (dx + u) stays below 2 in
+healthy runs, whatever the kernels and the precision; above ``INTRODUCED`` the node made more than it was given.
+Modules around other calls are never named for that: parameters of what runs inside are not among their inputs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from tui_debugger.arrays import Array
+from tui_debugger.check.flow import Located
+from tui_debugger.diagnose.recompute.check import OperatorCheck, check_operator
+from tui_debugger.diagnose.runs.distance import Distance, How
+from tui_debugger.diagnose.runs.matching import Match
+from tui_debugger.diagnose.runs.results import (
+    Finding,
+    Judged,
+    Judgement,
+    Kind,
+    OneSided,
+    Options,
+    Place,
+    StepReport,
+)
+from tui_debugger.diagnose.runs.step import Entry, Feed, RunTensors, StepTensors
+from tui_debugger.graph.categories import PARAMETER_GRADIENTS, gradient_of, is_collective, plain_type, update_of
+from tui_debugger.graph.table import real_consumers
+from tui_debugger.model import ProgressFn, Side, TensorKey
+from tui_debugger.sources.base import Argument
+
+INTRODUCED: Final = 3.0
+"""Above it a node made a difference; healthy operators stay below 2, and what is passed on below 2.5."""
+SUSPICIOUS: Final = 1.7
+"""Above it both sides are recomputed, where the operator is known: bfloat16 hides faults of 2 % from the first rule."""
+ONE_ELEMENT: Final = 200.0
+"""The same for one element over its own size: much less even, but a single wrong one does not vanish in it."""
+
+_RANDOM: Final = frozenset(
+    {
+        *("dropout", "dropout1d", "dropout2d", "dropout3d", "alphadropout", "featuredropout", "nativedropout"),
+        *("dropoutdomask", "dropoutgenmask", "dropoutext", "bernoulli", "rand", "randn", "randint", "randlike"),
+        *("randnlike", "randperm", "normal", "uniform", "multinomial", "standardnormal", "uniformreal", "rrelu"),
+        *("exponential", "randomchoicewithmask", "truncatednormal", "gumbelsoftmax", "statelessdropout"),
+    }
+)
+
+_SUMS: Final = frozenset({"add", "sub", "rsub", "sum", "reducesum", "mean", "reducemean", "addn", "biasaddgrad"})
+"""Operators whose output may be much smaller than what it is made of."""
+_PRODUCTS: Final = frozenset({"matmul", "batchmatmul", "matmulv2", "batchmatmulv2", "mm", "bmm"})
+"""Of those the ones that multiply their first two inputs."""
+
+
+class Earlier(NamedTuple):
+    """What was judged before a step.
+
+    Attributes:
+        before: the step before of the same rank; None at the first one.
+        others: the last judged steps of other ranks.
+    """
+
+    before: StepJudge | None = None
+    others: Sequence[StepJudge] = ()
+
+
+class _Given(NamedTuple):
+    """What goes into a node, in both runs.
+
+    Attributes:
+        dx: largest distance of the inputs.
+        element: largest distance of one of their elements.
+        unit: of the coarsest type.
+        unknown: whether any input could not be compared.
+    """
+
+    dx: float
+    element: float
+    unit: float
+    unknown: bool
+
+
+class StepJudge(StepTensors):
+    """Judges one step of one rank.
+
+    Attributes:
+        findings: where differences begin.
+    """
+
+    def __init__(
+        self,
+        files: tuple[RunTensors, RunTensors],
+        place: Place,
+        options: Options,
+        earlier: Earlier,
+        progress: ProgressFn,
+    ) -> None:
+        super().__init__(files, place, options, earlier.before, progress)
+        self.before, self.others = earlier
+        self.findings: list[Finding] = []
+        self.dx_of: dict[int, float] = {}
+        self.dy_of: dict[int, float] = {}
+        self.causes: dict[int, bool] = {}
+        self.blamed: set[tuple[int, int]] = set()
+        self.most = 0.0
+
+    # -- judging -----------------------------------------------------------------------------------
+
+    def report(self) -> StepReport:
+        """Judges the step."""
+        entries = self._entries()
+        self._measure(entries, self.before)
+        is_parameter = self.sides[0].is_parameter  # judged where they are read, if anybody reads them
+        entries.sort(key=lambda entry: (entry.rounds[0], is_parameter(entry.match.a), entry.order, entry.match.a))
+        updates = self._updated_in_place()
+        judged = [self._judge(entry, updates) for entry in entries]
+        judged = self._look_into_containers(judged, {entry.match.a: entry for entry in entries})
+        compared: dict[How, int] = defaultdict(int)
+        for distance in self.distances.values():
+            compared[distance.how] += 1
+        doubtful = tuple(match for match in self.matching.matches if match.doubtful)
+        one_sided = self._one_sided(judged)
+        return StepReport(self.place, tuple(judged), one_sided, dict(compared), self._failed(entries), doubtful)
+
+    def forget(self) -> None:
+        """Lets go of what was judged two steps ago: nothing asks for it any more."""
+        self.others = ()
+        if self.before is not None:
+            self.before.before = None
+
+    def _failed(self, entries: Sequence[Entry]) -> tuple[tuple[str, str], ...]:
+        found: dict[str, str] = {}
+        for entry in entries:
+            name = self.flows[0].nodes.names[entry.match.a]
+            if entry.missing:
+                found[name] = "an output was dumped in one run only"
+            elif not entry.outputs and self._dumped(0, entry.match.a) != self._dumped(1, entry.match.b):
+                found[name] = "it was dumped in one run only"
+            for slot, one, other in entry.outputs:
+                distance = self.distance(one, other)
+                if distance is not None and not distance.compared:
+                    shapes = " and ".join(str(list(shape)) for shape in distance.shapes) if distance.shapes else ""
+                    found[f"{name}:{slot}"] = f"{distance.why} {shapes}".strip()
+            if len(self._rounds(0, entry.match.a)) != len(self._rounds(1, entry.match.b)):
+                found[name] = "it ran a different number of times within the step"
+        return tuple(found.items())
+
+    def _updated_in_place(self) -> dict[int, int]:
+        """Parameters of the first run whose files show what an update operator of the step wrote, with that."""
+        found: dict[int, int] = {}
+        nodes = self.flows[0].nodes
+        for row in self.sides[0].rows:
+            update = update_of(nodes.op_type(row)) if not self.sides[0].is_parameter(row) else None
+            if update is None or row not in self.matching.to_b:
+                continue
+            for slot, holder in enumerate(self.flows[0].holders(row)):
+                if slot in {update.weight, *update.states} and holder.row >= 0:
+                    found[holder.row] = row
+        return found
+
+    def _judge(self, entry: Entry, updates: Mapping[int, int]) -> Judged:
+        match, a = entry.match, entry.match.a
+        outputs = [(slot, found) for slot, one, other in entry.outputs if (found := self.distance(one, other))]
+        compared = [(slot, found) for slot, found in outputs if found.compared]
+        if self.sides[0].is_parameter(a) and a not in updates:
+            return self._judge_parameter(entry, compared)
+        given = self._given(entry)
+        if self.sides[0].is_parameter(a):
+            given = _Given(max(given.dx, self.dx_of.get(updates[a], math.inf)), given.element, given.unit, False)
+        self.dx_of[a] = given.dx
+        if not compared:
+            why = outputs[0][1].why if outputs else "not dumped in both runs"
+            return Judged(match, Judgement.NOT_COMPARED, entry.order, given.dx, 0.0, 0.0, None, why=why)
+        given = given._replace(unit=max(given.unit, *(found.unit for _, found in compared)))
+        slot, worst = max(compared, key=lambda each: self._times(entry, each[1], given))
+        self.dy_of[a] = dy = max(found.relative for _, found in compared)
+        times = self._times(entry, worst, given)
+        judgement = self._judgement(entry, given, times, worst)
+        wrong = -1
+        if times > SUSPICIOUS and self.options.tolerance is None:
+            judgement, wrong = self._recomputed(entry, judgement, slot, worst)
+        self.most = max(self.most, dy if math.isfinite(dy) else 0.0)
+        if judgement is Judgement.INTRODUCED:
+            finding = self._introduced(entry, slot, worst, given.dx, times)
+            self.findings.append(replace(finding, side=wrong))
+        return Judged(match, judgement, entry.order, given.dx, dy, times, worst, slot)
+
+    def _judgement(self, entry: Entry, given: _Given, times: float, worst: Distance) -> Judgement:
+        if not worst.relative:
+            return Judgement.SAME
+        if times <= INTRODUCED:
+            return Judgement.ROUNDING if worst.relative <= INTRODUCED * given.unit else Judgement.INHERITED
+        if entry.match.a in self.containers[0] or entry.match.b in self.containers[1]:
+            return Judgement.INSIDE
+        if (worst.exact and given.dx > 0) or self._is_lenient(entry, given.dx, worst):
+            return Judgement.INHERITED
+        return Judgement.UNPROVEN if given.unknown else Judgement.INTRODUCED
+
+    def _recomputed(self, entry: Entry, judgement: Judgement, slot: int, worst: Distance) -> tuple[Judgement, int]:
+        """Returns what a node is after both sides were recomputed from their own inputs, and which side is wrong.
+
+        Where one side is wrong the difference begins here, whatever is known of its inputs. Where both are right it
+        does not, unless they were asked for something else: other arguments, or random numbers.
+        """
+        if judgement in {Judgement.SAME, Judgement.INSIDE} or not self._is_operator(entry):
+            return judgement, -1
+        checks = [
+            check_operator(files.run, files.rank, step, row, round=of)
+            for files, step, row, of in zip(
+                self.files, self.steps, (entry.match.a, entry.match.b), entry.rounds, strict=True
+            )
+        ]
+        wrong = [isinstance(each, OperatorCheck) and each.wrong for each in checks]
+        if wrong[0] != wrong[1]:
+            return Judgement.INTRODUCED, wrong.index(True)
+        judged = [
+            isinstance(each, OperatorCheck) and slot in {output.slot for output in each.outputs} for each in checks
+        ]
+        update = update_of(self.flows[0].nodes.op_type(entry.match.a)) is not None  # judged by what it wrote over
+        if update or any(wrong) or not all(judged) or self._is_random(entry) or self._other_arguments(entry):
+            return judgement, -1
+        if judgement in {Judgement.INTRODUCED, Judgement.UNPROVEN} and math.isfinite(worst.relative):
+            return Judgement.INHERITED, -1
+        return judgement, -1
+
+    def _is_operator(self, entry: Entry) -> bool:
+        return not (self.sides[0].is_parameter(entry.match.a) or self.sides[0].backward(entry.match.a))
+
+    def _is_random(self, entry: Entry) -> bool:
+        return plain_type(self.flows[0].nodes.op_type(entry.match.a)) in _RANDOM
+
+    def _is_lenient(self, entry: Entry, dx: float, worst: Distance) -> bool:
+        """Tells whether an optimizer may have made a full step of a gradient that is noise: Adam does."""
+        row = entry.match.a
+        nodes = self.flows[0].nodes
+        if update_of(nodes.op_type(row)) is None and not self.sides[0].is_parameter(row):
+            return False
+        return worst.relative <= 10 * math.sqrt(dx)
+
+    def _times(self, entry: Entry, found: Distance, given: _Given) -> float:
+        """Returns error over what is expected, for one output.
+
+        A sum may be so much smaller than what it is made of that rounding alone makes all of it: then the size of what
+        it is made of counts.
+        """
+        times = _ratio(found.relative, given.dx, given.unit)
+        is_sum = found.relative > 0 and math.isfinite(found.relative) and self._is_sum(entry, found)
+        if times > INTRODUCED and is_sum:
+            expected = self._uncancelled(entry, found, given)
+            times = min(times, found.relative * found.size / expected) if expected else times
+        if is_sum:
+            return times
+        return max(times, INTRODUCED * _ratio(found.element, given.element, given.unit) / ONE_ELEMENT)
+
+    def _is_sum(self, entry: Entry, found: Distance) -> bool:
+        """Tells whether an output is a sum of inputs, or of parts of one, as the gradient of a bias is."""
+        row = entry.match.a
+        if self.sides[0].type_of(row) in _SUMS | _PRODUCTS or self.flows[0].nodes.op_type(row) in PARAMETER_GRADIENTS:
+            return True
+        counts = [each.count for feed in entry.feeds if (each := self.distance(*feed.at)) is not None]
+        return self.sides[0].backward(row) and found.count < max(counts, default=0)
+
+    def _uncancelled(self, entry: Entry, found: Distance, given: _Given) -> float:
+        """Returns how far an output may be off, by the size of what it is made of."""
+        feeds = [(self._size(feed), each.count) for feed in entry.feeds if (each := self.distance(*feed.at))]
+        if self.sides[0].type_of(entry.match.a) in _PRODUCTS and len(feeds) >= 2:
+            (one, n), (other, m) = feeds[:2]
+            terms = math.sqrt(max(n * m / max(found.count, 1), 1))
+            return (given.dx + given.unit / math.sqrt(terms)) * one * other
+        whole = sum(self._size(feed) for feed in self._summed(entry))
+        parts = max((count for _, count in feeds), default=0)
+        together = math.sqrt(max(parts / max(found.count, 1), 1))  # what was passed on may all point one way
+        return (given.dx * together + given.unit) * whole
+
+    def _summed(self, entry: Entry) -> Sequence[Feed]:
+        """Returns the inputs that a sum is made of: of the backward pass the gradients, not what they belong to."""
+        if not self.sides[0].backward(entry.match.a):
+            return entry.feeds
+        gradients = [each for each in entry.feeds if each.holders[0] < 0 or self.sides[0].backward(each.holders[0])]
+        return gradients or entry.feeds
+
+    def _size(self, feed: Feed) -> float:
+        distance = self.distance(*feed.at)
+        if distance is None or feed.at[0] is None:
+            return 0.0
+        return distance.size or self.files[0].size(feed.at[0])
+
+    # -- what goes in ------------------------------------------------------------------------------
+
+    def _given(self, entry: Entry) -> _Given:
+        """Looks at all inputs.
+
+        What differs at an input, and nothing made it differ, becomes a finding.
+        """
+        dx = ex = unit = 0.0
+        unknown = False
+        for feed in entry.feeds:
+            distance = self.distance(*feed.at)
+            if distance is None or not distance.compared:
+                unknown = unknown or self._matters(feed)
+                continue
+            self._look_at_input(entry, feed, distance)
+            dx, ex, unit = max(dx, distance.relative), max(ex, distance.element), max(unit, distance.unit)
+        if self.sides[0].backward(entry.match.a):
+            forward = [
+                row
+                for row in self.sides[0].producers(entry.match.a)
+                if not self.sides[0].backward(row) and not self.sides[0].is_parameter(row)
+            ]
+            dx = max([dx, *(self.dx_of.get(row, 0.0) for row in forward)])
+        return _Given(dx, ex, unit, unknown)
+
+    def _matters(self, feed: Feed) -> bool:
+        """Tells whether an input that cannot be compared may explain what comes out."""
+        return any(holder >= 0 or at is not None for holder, at in zip(feed.holders, feed.at, strict=True))
+
+    def _look_at_input(self, entry: Entry, feed: Feed, distance: Distance) -> None:
+        unit = distance.unit
+        if distance.relative <= INTRODUCED * unit or not feed.own:
+            self.most = max(self.most, distance.relative)
+            return
+        holders = feed.holders
+        if any(flow.is_constant(row) for flow, row in zip(self.flows, holders, strict=True)):
+            if all(flow.is_constant(row) for flow, row in zip(self.flows, holders, strict=True)):
+                text = "a constant that goes into it differs"
+                self.findings.append(self._finding(Kind.ARGUMENT, entry, feed.at, distance, text=text))
+            return
+        parameter = next(
+            (holders[side] for side in (0, 1) if holders[side] >= 0 and self.sides[side].is_parameter(holders[side])),
+            None,
+        )
+        if parameter is not None:
+            row = holders[0] if holders[0] >= 0 else self.matching.to_a.get(holders[1], -1)
+            if row >= 0 and self.sides[0].is_parameter(row):
+                self._cause_of_parameter(row, distance, entry, feed)
+        elif max(holders) < 0:
+            behind = self._parameter_behind(entry, feed)
+            if behind >= 0:
+                self._cause_of_parameter(behind, distance, entry, feed)
+            else:
+                self._cause_of_input(entry, feed, distance)
+        else:
+            self._cause_between(entry, feed, distance)
+        self.most = max(self.most, distance.relative if math.isfinite(distance.relative) else 0.0)
+
+    def _parameter_behind(self, entry: Entry, feed: Feed) -> int:
+        """Returns the parameter that has the values of an input in both runs, of those of its module first; else -1.
+
+        Parameters that were alike at first cannot be told apart by what they hold: no edge leads to them.
+        """
+        arrays = [files.array(at) if at else None for files, at in zip(self.files, feed.at, strict=True)]
+        scope = self.flows[0].nodes.paths[entry.match.a].rpartition("/")[0]
+        parameters = [match for match in self.matching.matches if self.sides[0].is_parameter(match.a)]
+        parameters.sort(key=lambda match: self.flows[0].nodes.paths[match.a].rpartition("/")[0] != scope)
+        for match in parameters:
+            if all(self._holds(side, row, arrays[side]) for side, row in enumerate((match.a, match.b))):
+                return match.a
+        return -1
+
+    def _holds(self, side: int, row: int, array: Array | None) -> bool:
+        at = self.flows[side].located(self.steps[side], row, Side.OUTPUT, 0)
+        own = self.files[side].array(at) if at.index >= 0 and array is not None else None
+        return own is not None and array is not None and _same(own, array)
+
+    def _cause_of_input(self, entry: Entry, feed: Feed, distance: Distance) -> None:
+        """An input that no recorded node made: it is the cause unless something before it differs as much."""
+        odd_before = any(math.isinf(each) for each in self.dy_of.values())
+        times = _ratio(distance.relative, self.most, distance.unit)
+        if math.isinf(distance.relative):
+            if odd_before:
+                return
+        elif times <= INTRODUCED:
+            return
+        text = "an input differs that no recorded node made"
+        self.findings.append(self._finding(Kind.INPUT, entry, feed.at, distance, times=times, text=text))
+
+    def _cause_between(self, entry: Entry, feed: Feed, distance: Distance) -> None:
+        """An input that some node made: what happened between that node and this one."""
+        region, boundary = self._region(feed)
+        if boundary is None:
+            boundary = self.most
+        allowed = INTRODUCED * max(len(region), 1)
+        times = _ratio(distance.relative, boundary, distance.unit)
+        if times <= allowed or (math.isinf(distance.relative) and math.isinf(boundary)):
+            return
+        infinite = math.isinf(distance.relative) and any(
+            each.distance is not None and math.isinf(each.distance.relative) for each in self.findings
+        )
+        if not region and (infinite or max(self.dy_of.values(), default=0.0) > distance.relative / INTRODUCED):
+            return  # where nothing one-sided lies between, another node than the inferred one may have made it
+        if region and self.blamed.issuperset(region):
+            return
+        self.blamed.update(region)
+        self.findings.append(self._region_finding(entry, feed, distance, region, times))
+
+    def _region(self, feed: Feed) -> tuple[list[tuple[int, int]], float | None]:
+        """Returns the one-sided nodes (side, row) that made an input, and how far apart what feeds them is.
+
+        None where the runs do not say what feeds them.
+        """
+        region: list[tuple[int, int]] = []
+        boundary: float | None = None
+        waiting = [(side, feed.holders[side]) for side in (0, 1) if feed.holders[side] >= 0]
+        seen = set(waiting)
+        while waiting:
+            side, row = waiting.pop()
+            partner = self.matching.to_b if side == 0 else self.matching.to_a
+            if row in partner or self.sides[side].is_parameter(row):
+                own = row if side == 0 else partner.get(row, -1)
+                boundary = max(boundary or 0.0, self.dy_of.get(own, 0.0))
+                continue
+            region.append((side, row))
+            for made in self.sides[side].producers(row):
+                if (side, made) not in seen:
+                    seen.add((side, made))
+                    waiting.append((side, made))
+        return region, boundary
+
+    def _region_finding(
+        self, entry: Entry, feed: Feed, distance: Distance, region: Sequence[tuple[int, int]], times: float
+    ) -> Finding:
+        """The finding for what nodes without a partner made; it names the first of them that is bad, or the last."""
+        base = self._finding(Kind.REGION, entry, feed.at, distance, times=times)
+        if not region:
+            return replace(base, text="it differs from what its producer made: something in between was not recorded")
+        region = sorted(region, key=lambda each: (each[0], int(self.flows[each[0]].nodes.order[each[1]])))
+        side, row = next((each for each in region if self._turned_bad(*each)), region[-1])
+        name = self.flows[side].nodes.names[row]
+        names = ", ".join(self.flows[each].nodes.names[number] for each, number in region)
+        key = self.output_key(side, row)
+        return replace(
+            base,
+            name=name,
+            other_name="",
+            row_a=row if side == 0 else -1,
+            row_b=row if side == 1 else -1,
+            keys=(key, None) if side == 0 else (None, key),
+            consumer=self.flows[0].nodes.names[entry.match.a],
+            text=f"only the {('first', 'second')[side]} run has {names}; what comes out of it differs",
+        )
+
+    def _turned_bad(self, side: int, row: int) -> bool:
+        """Tells whether a node made NaN or infinities of finite inputs."""
+        flow, step = self.flows[side], self.steps[side]
+        outputs = [
+            self._is_bad(side, flow.located(step, row, Side.OUTPUT, each))
+            for each in flow.slots(step, row, Side.OUTPUT)
+        ]
+        inputs = [
+            self._is_bad(side, flow.locate_input(step, row, each)) for each in range(max(len(flow.holders(row)), 1))
+        ]
+        return any(outputs) and not any(inputs)
+
+    def _is_bad(self, side: int, at: Located | None) -> bool:
+        array = self.files[side].array(at) if at is not None and at.index >= 0 else None
+        return array is not None and array.dtype.kind not in "biu" and not np.isfinite(array.astype(np.float64)).all()
+
+    def output_key(self, side: int, row: int) -> TensorKey | None:
+        """Returns the first output of a node in one of the runs; None where none was dumped."""
+        slots = self.flows[side].slots(self.steps[side], row, Side.OUTPUT)
+        if not slots:
+            return None
+        return self.flows[side].key(self.flows[side].located(self.steps[side], row, Side.OUTPUT, slots[0]))
+
+    # -- parameters --------------------------------------------------------------------------------
+
+    def _judge_parameter(self, entry: Entry, compared: Sequence[tuple[int, Distance]]) -> Judged:
+        """A parameter is judged where it is read first; what nobody reads is judged here."""
+        match, order = entry.match, entry.order
+        if not compared:
+            return Judged(match, Judgement.NOT_COMPARED, order, 0.0, 0.0, 0.0, None, why="not dumped in both runs")
+        slot, worst = compared[0]
+        differs = worst.relative > INTRODUCED * worst.unit
+        if differs and match.a not in self.causes:
+            self._cause_of_parameter(match.a, worst)
+        self.dy_of[match.a] = worst.relative
+        judgement = Judgement.SAME if not worst.relative else Judgement.ROUNDING
+        if differs:
+            judgement = Judgement.INHERITED if self.causes.get(match.a) else Judgement.INTRODUCED
+        return Judged(
+            match, judgement, order, 0.0, worst.relative, _ratio(worst.relative, 0.0, worst.unit), worst, slot
+        )
+
+    def _cause_of_parameter(
+        self, row: int, distance: Distance, entry: Entry | None = None, feed: Feed | None = None
+    ) -> None:
+        """Finds out why a parameter differs: it always did, or its update is another one."""
+        if row in self.causes:
+            return
+        other = self.matching.to_b.get(row, -1)
+        self.causes[row] = False
+        consumer = self.flows[0].nodes.names[entry.match.a] if entry is not None else ""
+        keys = self._parameter_keys(row, other, feed)
+        found = Finding(
+            Kind.PARAMETER,
+            self.place,
+            (entry.order if entry is not None else float(self.flows[0].nodes.order[row])) - 0.5,
+            row,
+            other,
+            self.flows[0].nodes.names[row],
+            self.flows[1].nodes.names[other] if other >= 0 else "",
+            keys,
+            distance,
+            times=_ratio(distance.relative, 0.0, distance.unit),
+            consumer=consumer,
+        )
+        before = self.before
+        if before is None:
+            text = "it differs before the first compared step: another initialisation, checkpoint or input"
+            self.findings.append(replace(found, text=text))
+            return
+        beside = [judge for each in self.others for judge in (each, each.before) if judge is not None]
+        beside = [judge for judge in beside if judge.steps == before.steps and judge is not before]
+        explained, text, link = before.explains_parameter(row, distance, beside)
+        if explained:
+            self.causes[row] = True
+            return
+        update = replace(found, kind=Kind.UPDATE, text=text)
+        self.findings.append(update if link is None else self._missing(before, link, found))
+
+    def _parameter_keys(self, row: int, other: int, feed: Feed | None) -> tuple[TensorKey | None, TensorKey | None]:
+        if feed is not None and feed.at[0] is not None and feed.at[1] is not None:
+            return self.flows[0].key(feed.at[0]), self.flows[1].key(feed.at[1])
+        return self.output_key(0, row), self.output_key(1, other) if other >= 0 else None
+
+    def explains_parameter(
+        self, row: int, now: Distance, beside: Sequence[StepJudge]
+    ) -> tuple[bool, str, OneSided | None]:
+        """Tells whether what this step did to a parameter explains how far apart it is at the next one.
+
+        Args:
+            row: of the parameter.
+            now: the distance of its values at the next step.
+            beside: this step of other ranks, which may share their gradients.
+
+        Returns:
+            Whether it does; else a sentence; and the call that one run left out, where there is one.
+        """
+        if now.relative <= INTRODUCED * (self.dy_of.get(row, 0.0) + now.unit):
+            return True, "", None
+        gradients = [found for judge in (self, *beside) if (found := judge.gradient_distance(row)) is not None]
+        if gradients:
+            far = max(gradients)
+            if now.relative <= max(INTRODUCED * (far + now.unit), 10 * math.sqrt(far)):
+                return True, "", None
+            link = self._left_out(row)
+            return (
+                False,
+                f"its gradient at step {self.steps[0]} agrees (distance {far:.2g}): the update is another one",
+                link,
+            )
+        if any(judge.findings or judge.most > 0 for judge in (self, *beside)):
+            return True, "", None
+        return False, f"all that was recorded at step {self.steps[0]} agrees: the update is another one", None
+
+    def gradient_distance(self, row: int) -> float | None:
+        """Returns how far the gradients of a parameter are apart; None where they were not recorded in both runs."""
+        gradient = self.flows[0].nodes.find(gradient_of(self.flows[0].nodes.names[row]))
+        return self.dy_of.get(gradient) if gradient >= 0 else None
+
+    def _left_out(self, row: int) -> OneSided | None:
+        """The collective operation on the gradient of a parameter that only one run has."""
+        nodes = self.flows[0].nodes
+        gradient = nodes.find(gradient_of(nodes.names[row]))
+        for side, rows in ((0, self.matching.only_a), (1, self.matching.only_b)):
+            own = gradient if side == 0 else self.matching.to_b.get(gradient, -1)
+            of = self.flows[side].nodes
+            for each in rows:
+                if is_collective(of.op_type(each)) and own in self.sides[side].producers(each):
+                    return OneSided(side, each, of.names[each], int(of.order[each]))
+        return None
+
+    @staticmethod
+    def _missing(before: StepJudge, link: OneSided, found: Finding) -> Finding:
+        key = before.output_key(link.side, link.row)
+        return replace(
+            found,
+            kind=Kind.MISSING,
+            place=before.place,
+            order=float(link.order),
+            row_a=link.row if link.side == 0 else -1,
+            row_b=link.row if link.side == 1 else -1,
+            name=link.name,
+            other_name="",
+            keys=(key, None) if link.side == 0 else (None, key),
+            consumer=found.name,
+            text=f"only {'AB'[link.side]} has it, it is missing in {'BA'[link.side]}: "
+            f"the parameter {found.name} differs at the next step",
+        )
+
+    # -- modules and regions -----------------------------------------------------------------------
+
+    def _look_into_containers(self, judged: Sequence[Judged], entries: Mapping[int, Entry]) -> list[Judged]:
+        """Judges modules by what runs inside of them.
+
+        Where all of that is known the output may differ by what any of it differs. Where it is not, a module whose
+        inputs agree and whose output does not is a finding as well: nobody can say more.
+        """
+        verdicts = {each.match.a: each.judgement for each in judged}
+        result = []
+        for each in judged:
+            entry, worst = entries[each.match.a], each.worst
+            if worst is None or each.judgement not in {Judgement.INSIDE, Judgement.INHERITED}:
+                result.append(each)
+                continue
+            own = [found for feed in entry.feeds if feed.own and (found := self.distance(*feed.at))]
+            dx = max((found.relative for found in own), default=0.0)
+            if self._opaque(each, verdicts):
+                inner = self._inner(each.match)
+                times = _ratio(each.dy, dx, worst.unit)
+                if own and times > INTRODUCED * max(len(inner), 1) and all(found.compared for found in own):
+                    finding = self._introduced(entry, each.slot, worst, dx, times)
+                    self._found_inside(replace(finding, kind=Kind.REGION, text=self._inside_text(inner)), each)
+            elif each.judgement is Judgement.INSIDE:
+                inside = self.containers[0].get(each.match.a, ())
+                dx = max([dx, *(max(self.dx_of.get(row, 0.0), self.dy_of.get(row, 0.0)) for row in inside)])
+                times = _ratio(each.dy, dx, worst.unit)
+                if times > INTRODUCED:
+                    finding = self._introduced(entry, each.slot, worst, dx, times)
+                    text = "its inputs agree, and so does what runs inside; its output does not"
+                    self.findings.append(replace(finding, text=finding.text or text))
+                    result.append(replace(each, judgement=Judgement.INTRODUCED, times=times))
+                    continue
+            result.append(each)
+        return result
+
+    def _inner(self, match: Match) -> list[str]:
+        names = [
+            self.flows[0].nodes.names[row] for row in self.containers[0].get(match.a, ()) if row in self.matching.only_a
+        ]
+        return names + [
+            self.flows[1].nodes.names[row] for row in self.containers[1].get(match.b, ()) if row in self.matching.only_b
+        ]
+
+    def _inside_text(self, inner: Sequence[str]) -> str:
+        only = f"; only one run has {', '.join(inner[:5])}" if inner else ""
+        return f"its inputs agree and its output does not; what runs inside cannot be compared{only}"
+
+    def _opaque(self, each: Judged, verdicts: dict[int, Judgement]) -> bool:
+        """Tells whether a module holds calls that could not be judged."""
+        match = each.match
+        if match.a not in self.containers[0] and match.b not in self.containers[1]:
+            return False
+        unjudged = {Judgement.NOT_COMPARED, Judgement.UNPROVEN}
+        return bool(self._inner(match)) or any(
+            verdicts.get(row) in unjudged for row in self.containers[0].get(match.a, ()) if self._dumped(0, row)
+        )
+
+    def _found_inside(self, finding: Finding, each: Judged) -> None:
+        inside = set(self.containers[0].get(each.match.a, ()))
+        if not any(found.row_a in inside or found.consumer in self._names(inside) for found in self.findings):
+            self.findings.append(finding)
+
+    def _names(self, rows: Iterable[int]) -> set[str]:
+        return {self.flows[0].nodes.names[row] for row in rows}
+
+    def _one_sided(self, judged: Sequence[Judged]) -> tuple[OneSided, ...]:
+        good = {Judgement.SAME, Judgement.ROUNDING, Judgement.INHERITED}
+        agreed = [{each.match.a for each in judged if each.judgement in good}]
+        agreed.append({each.match.b for each in judged if each.judgement in good})
+        found = []
+        for side, rows in ((0, self.matching.only_a), (1, self.matching.only_b)):
+            nodes = self.flows[side].nodes
+            around = defaultdict(list)
+            for container, inner in self.containers[side].items():
+                for row in inner:
+                    around[row].append(container)
+            for row in rows:
+                if self._dumped(side, row):
+                    covered = self._covered(side, row, agreed[side], around[row])
+                    found.append(OneSided(side, row, nodes.names[row], int(nodes.order[row]), covered))
+        return tuple(found)
+
+    def _covered(self, side: int, row: int, agreed: set[int], around: Sequence[int]) -> str:
+        """Returns what tells whether a node without a partner makes a difference; empty where nothing does."""
+        if (side, row) in self.blamed:
+            return "a difference begins here"
+        if row in self.containers[side]:
+            return "a module: what runs inside is compared"
+        if self.sides[side].is_parameter(row):
+            readers = self._readers(side, row)
+            return "nodes that read it agree" if readers and readers <= agreed else ""
+        names = self.flows[side].nodes.names
+        for container in around:
+            if container in agreed:
+                return f"the module around it agrees: {names[container]}"
+        readers = self._readers(side, row)
+        if readers and readers <= agreed:
+            return "what reads its outputs agrees"
+        return "its output is its input" if self._is_identity(side, row) else ""
+
+    def _readers(self, side: int, row: int) -> set[int]:
+        """The nodes with a partner that read what a node made, maybe through others without one."""
+        partner = self.matching.to_b if side == 0 else self.matching.to_a
+        found: set[int] = set()
+        waiting, seen = [row], {row}
+        while waiting:
+            for reader, _ in real_consumers(self.flows[side].nodes, waiting.pop()):
+                if reader in seen:
+                    continue
+                seen.add(reader)
+                if reader in partner:
+                    found.add(reader)
+                elif self._dumped(side, reader):
+                    waiting.append(reader)
+        return found
+
+    def _is_identity(self, side: int, row: int) -> bool:
+        flow, step = self.flows[side], self.steps[side]
+        inputs = [flow.locate_input(step, row, slot) for slot in range(max(len(flow.holders(row)), 1))]
+        arrays = [self.files[side].array(at) for at in inputs if at is not None and at.index >= 0]
+        slots = flow.slots(step, row, Side.OUTPUT)
+        made = [self.files[side].array(flow.located(step, row, Side.OUTPUT, slot)) for slot in slots]
+        return bool(made) and all(
+            any(one is not None and other is not None and _same(one, other) for other in arrays) for one in made
+        )
+
+    # -- findings ----------------------------------------------------------------------------------
+
+    def _introduced(self, entry: Entry, slot: int, worst: Distance | None, dx: float, times: float) -> Finding:
+        at = next((one, other) for number, one, other in entry.outputs if number == slot)
+        kind, text = Kind.INTRODUCED, ""
+        if self._is_random(entry):
+            kind, text = Kind.RANDOM, "a random operator whose inputs agree: the runs have other random streams"
+        elif arguments := self._other_arguments(entry):
+            kind, text = Kind.ARGUMENT, f"it is called with other arguments: {arguments}"
+        return self._finding(kind, entry, at, worst, given=dx, times=times, text=text)
+
+    def _other_arguments(self, entry: Entry) -> str:
+        """Returns which plain arguments of a call differ: a number such as eps; empty where none is known to."""
+        rows = entry.match.a, entry.match.b
+        calls = [
+            files.run.arguments(files.rank, step, row, round=of)
+            for files, step, row, of in zip(self.files, self.steps, rows, entry.rounds, strict=True)
+        ]
+        if calls[0] is None or calls[1] is None:
+            return ""
+        named: list[tuple[str, Argument, Argument]] = []
+        if len(calls[0].positional) == len(calls[1].positional):
+            both = zip(calls[0].positional, calls[1].positional, strict=True)
+            named += [(f"argument {number}", one, other) for number, (one, other) in enumerate(both)]
+        for one, other in ((calls[0].keywords, calls[1].keywords), (calls[0].attributes, calls[1].attributes)):
+            if one is not None and other is not None:
+                named += [(name, one[name], other[name]) for name in one if name in other]
+        return ", ".join(
+            f"{name} is {one!r} in A and {other!r} in B"
+            for name, one, other in named
+            if one != other and all(_is_plain(each) for each in (one, other))
+        )
+
+    def _finding(
+        self,
+        kind: Kind,
+        entry: Entry,
+        at: tuple[Located | None, Located | None],
+        distance: Distance | None,
+        *,
+        given: float = 0.0,
+        times: float = 0.0,
+        text: str = "",
+    ) -> Finding:
+        match = entry.match
+        names = self.flows[0].nodes.names[match.a], self.flows[1].nodes.names[match.b]
+        keys = [flow.key(each) if each is not None else None for flow, each in zip(self.flows, at, strict=True)]
+        both = keys[0], keys[1]
+        rows = match.a, match.b
+        return Finding(kind, self.place, entry.order, *rows, *names, both, distance, given, times, text=text)
+
+
+def _is_plain(argument: Argument) -> bool:
+    """Tells whether an argument is a number: texts and lists are spelled differently by versions."""
+    return isinstance(argument, int | float)
+
+
+def _ratio(made: float, given: float, unit: float) -> float:
+    """Returns error over what is expected: 0 where as much came in already."""
+    if not made or math.isinf(given):
+        return 0.0
+    if math.isinf(made):
+        return math.inf
+    return made / (given + unit) if given + unit else math.inf
+
+
+def _same(one: Array, other: Array) -> bool:
+    return one.shape == other.shape and one.dtype == other.dtype and one.tobytes() == other.tobytes()

@@ -1,0 +1,132 @@
+"""What kind of difference two tensors of one shape have, in a few words: cheap, and only for what is shown first."""
+
+from __future__ import annotations
+
+from itertools import permutations
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from tui_debugger.arrays import Array
+from tui_debugger.text.numbers import number
+
+MOST: Final = 1 << 24
+"""Elements of the largest tensors that are looked at."""
+_FIT: Final = 1e-3
+"""How much of a difference may remain where a factor or an offset is said to explain it."""
+_DIMENSIONS: Final = 4
+
+
+def kind_of_difference(a: Array, b: Array, unit: float = 0.0) -> tuple[str, str]:
+    """Returns a word and a sentence that tell how the second tensor follows from the first; both empty if nothing does.
+
+    Args:
+        a: values in the first run.
+        b: values in the second.
+        unit: what rounding makes of 1.
+    """
+    if a.shape != b.shape or not 0 < a.size <= MOST:
+        return "", ""
+    x, y = _wide(a), _wide(b)
+    odd = np.isnan(x) != np.isnan(y)
+    if odd.any():
+        return "nan", _bad_text("NaN", np.isnan(x), np.isnan(y))
+    odd = (np.isinf(x) != np.isinf(y)) | (np.isinf(x) & np.isinf(y) & (x != y))
+    if odd.any():
+        return "inf", _bad_text("infinite", np.isinf(x), np.isinf(y))
+    apart = (x != y) & ~np.isnan(x)
+    count = int(np.count_nonzero(apart))
+    if a.dtype.kind in "biu":
+        return "values", f"{count} of {a.size} differ"
+    for judge in (_few, _masked, _scale, _offset, _arranged, _one_row, _rounding):
+        found = judge(x, y, apart, unit)
+        if found[0]:
+            return found
+    return "values", f"{count} of {a.size} elements differ"
+
+
+Wide = npt.NDArray[np.float64]
+Mask = npt.NDArray[np.bool_]
+
+
+def _wide(array: Array) -> Wide:
+    found: Wide = np.abs(array).astype(np.float64) if array.dtype.kind == "c" else array.astype(np.float64)
+    return found
+
+
+def _bad_text(word: str, x: Mask, y: Mask) -> str:
+    counts = int(np.count_nonzero(x)), int(np.count_nonzero(y))
+    sides = [f"{count} of {x.size} in {name}" for count, name in zip(counts, ("A", "B"), strict=True) if count]
+    return f"{word}: {', '.join(sides)}"
+
+
+def _few(x: Wide, y: Wide, apart: Mask, unit: float) -> tuple[str, str]:  # noqa: ARG001 - all judges are called alike
+    where = np.argwhere(apart)
+    if not 0 < len(where) <= max(1, x.size // 1000) or x.size < 2:
+        return "", ""
+    index = tuple(int(each) for each in where[0])
+    place = f"[{', '.join(map(str, index))}]"
+    many = "one element differs" if len(where) == 1 else f"{len(where)} elements differ, the first"
+    return "element", f"{many} at {place}: {number(float(x[index]))} in A, {number(float(y[index]))} in B"
+
+
+def _masked(x: Wide, y: Wide, apart: Mask, unit: float) -> tuple[str, str]:  # noqa: ARG001 - see _few
+    """Elements that are zero on one side, all others alike: another dropout mask."""
+    if (
+        apart.any()
+        and bool(((x == 0) | (y == 0))[apart].all())
+        and not bool((x[apart] == 0).all() or (y[apart] == 0).all())
+    ):
+        return "random", "what is not zero on both sides agrees: other elements were set to zero"
+    return "", ""
+
+
+def _scale(x: Wide, y: Wide, apart: Mask, unit: float) -> tuple[str, str]:  # noqa: ARG001 - see _few
+    finite = np.isfinite(x)
+    square = float(np.dot(x[finite], x[finite]))
+    if not square:
+        return "", ""
+    factor = float(np.dot(x[finite], y[finite])) / square
+    rest, whole = (float(np.linalg.norm(each[finite])) for each in (y - factor * x, y - x))
+    if rest > max(_FIT * whole, 4 * unit * float(np.linalg.norm(y[finite]))) or abs(factor - 1) < 4 * unit:
+        return "", ""
+    if abs(factor + 1) < _FIT:
+        return "sign", "B is A with the sign turned"
+    return "scale", f"B is A times {factor:.6g}"
+
+
+def _offset(x: Wide, y: Wide, apart: Mask, unit: float) -> tuple[str, str]:  # noqa: ARG001 - see _few
+    d = (y - x)[np.isfinite(x)]
+    mean = float(d.mean()) if d.size else 0.0
+    limit = max(_FIT * abs(mean), 4 * unit * float(np.abs(x[np.isfinite(x)]).max(initial=0.0)))
+    if d.size > 1 and mean and float(np.abs(d - mean).max()) <= limit and abs(mean) > limit:
+        return "offset", f"B is A plus {mean:.6g}"
+    return "", ""
+
+
+def _arranged(x: Wide, y: Wide, apart: Mask, unit: float) -> tuple[str, str]:  # noqa: ARG001 - see _few
+    if not np.array_equal(np.sort(x, axis=None), np.sort(y, axis=None)):
+        return "", ""
+    for axes in permutations(range(x.ndim)) if 1 < x.ndim <= _DIMENSIONS else ():
+        turned = y.transpose(axes)
+        if axes != tuple(range(x.ndim)) and turned.shape == x.shape and np.array_equal(turned, x):
+            return "transposed", f"B is A transposed: {axes}"
+    return "permuted", "B has the values of A in another order"
+
+
+def _one_row(x: Wide, y: Wide, apart: Mask, unit: float) -> tuple[str, str]:  # noqa: ARG001 - see _few
+    for axis in range(x.ndim) if x.ndim > 1 else ():
+        others = tuple(each for each in range(x.ndim) if each != axis)
+        rows = np.flatnonzero(apart.any(axis=others))
+        if 0 < len(rows) <= max(1, x.shape[axis] // 8) and x.shape[axis] > 1:
+            listed = ", ".join(str(int(row)) for row in rows[:5])
+            return "row", f"only {len(rows)} of {x.shape[axis]} along dimension {axis} differ: {listed}"
+    return "", ""
+
+
+def _rounding(x: Wide, y: Wide, apart: Mask, unit: float) -> tuple[str, str]:  # noqa: ARG001 - see _few
+    size = max(float(np.linalg.norm(x[np.isfinite(x)])), float(np.linalg.norm(y[np.isfinite(y)])))
+    if size and float(np.linalg.norm((x - y)[np.isfinite(x)])) <= 6 * unit * size:
+        return "rounding", "rounding"
+    return "", ""

@@ -1,0 +1,613 @@
+"""Which node of one run is which node of another one, for one rank and step.
+
+Strict rules come first: the full name, the name without what versions spell differently, the weight that feeds a fused
+operator, the parameter that an optimizer updates, and what a node is fed with. What is left between agreed nodes is
+aligned by operator, shapes and direction; counters count last, because one missing call shifts all that follow.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left, bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import cached_property
+from typing import Final
+
+from tui_debugger.errors import TdbgError
+from tui_debugger.graph.categories import BACKWARD, PARAMETER_GRADIENTS, plain_type, update_of
+from tui_debugger.graph.table import NodeTable, real_consumers, real_inputs
+from tui_debugger.model import PARAMETERS, Category
+
+Shapes = tuple[tuple[int, ...], ...]
+ShapesOf = Callable[[int], Shapes | None]
+"""Returns the shapes of a node's outputs; None where they are not known."""
+
+GRADIENTS: Final = "Gradients/"
+_COUNTER = re.compile(r"(?:-op\d+|\.\d+)$")
+_CALL = re.compile(r"\.\d+$")
+_GRADIENT_SCOPE = re.compile(r"^grad(?=[A-Z])|^Grad_")
+_EXPANDED = re.compile(r"-(?:expand|meta)$")
+_MOST_CELLS: Final = 400_000
+"""Gaps that are larger than so many pairs are aligned by what is unique in them."""
+_MOST_VOTES: Final = 8
+
+
+class Rule(Enum):
+    """Why two nodes are taken for the same one."""
+
+    GIVEN = "given"
+    NAME = "name"
+    NORMALISED = "normalised name"
+    FUSED = "fused operator, by its weight"
+    UPDATE = "parameter that it updates"
+    SUFFIX = "end of the name"
+    INPUTS = "what feeds it"
+    ALIGNED = "place in the order"
+
+
+@dataclass(frozen=True, slots=True)
+class NameMaps:
+    """What the user says of names.
+
+    Attributes:
+        substitutions: pattern and replacement, applied to names of the first run, in order.
+        pairs: name in the first run, name in the second.
+    """
+
+    substitutions: tuple[tuple[re.Pattern[str], str, int], ...] = ()
+    pairs: Mapping[str, str] = field(default_factory=dict)
+
+    def apply(self, name: str) -> str:
+        """Returns the name of the first run as the second one may spell it."""
+        for pattern, replacement, count in self.substitutions:
+            name = pattern.sub(replacement, name, count=count)
+        return name
+
+
+def parse_substitution(text: str) -> tuple[re.Pattern[str], str, int]:
+    """Parses ``s/OLD/NEW/`` or ``s/OLD/NEW/g``; any other character may stand for the slash.
+
+    Raises:
+        TdbgError: it is not of that form.
+    """
+    hint = "such as 's/^model\\.//' or 's|encoder|enc|g'"
+    parts = re.split(r"(?<!\\)" + re.escape(text[1]), text) if len(text) > 3 and text[0] == "s" else []
+    if len(parts) != 4 or parts[0] != "s" or parts[3] not in {"", "g"} or not parts[1]:
+        raise TdbgError(f"{text!r} is no substitution", where=f"--map-name {text}", hint=hint)
+    old, new = (part.replace("\\" + text[1], text[1]) for part in parts[1:3])
+    try:
+        pattern = re.compile(old)
+        pattern.sub(new, "")
+    except (re.error, IndexError) as error:
+        raise TdbgError(f"{text!r} cannot be used: {error}", where=f"--map-name {text}", hint=hint) from None
+    return pattern, new, 0 if parts[3] else 1
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """Two nodes that are the same one.
+
+    Attributes:
+        a, b: their rows.
+        rule: why.
+        doubtful: other pairs would have fitted as well.
+        within_a, within_b: the other nodes of a chain that the other run runs as one fused operator.
+    """
+
+    a: int
+    b: int
+    rule: Rule
+    doubtful: bool = False
+    within_a: tuple[int, ...] = ()
+    within_b: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Matching:
+    """The nodes of two runs.
+
+    Attributes:
+        matches: pairs, in the order of the first run.
+        only_a, only_b: rows without a partner, in execution order; parts of fused operators are left out.
+    """
+
+    matches: tuple[Match, ...]
+    only_a: tuple[int, ...]
+    only_b: tuple[int, ...]
+
+    @cached_property
+    def to_b(self) -> dict[int, int]:
+        """Rows of the second run by those of the first."""
+        return {match.a: match.b for match in self.matches}
+
+    @cached_property
+    def to_a(self) -> dict[int, int]:
+        """Rows of the first run by those of the second."""
+        return {match.b: match.a for match in self.matches}
+
+
+class NodesOfRun:
+    """The nodes of one run that may have partners, with what the rules ask of them.
+
+    Attributes:
+        nodes: the node table.
+        rows: those that count, in execution order.
+    """
+
+    def __init__(self, nodes: NodeTable, rows: Iterable[int], shapes: ShapesOf, maps: NameMaps | None = None) -> None:
+        self.nodes = nodes
+        order = nodes.order
+        self.rows = sorted(rows, key=lambda row: (int(order[row]), row))
+        self.place = {row: place for place, row in enumerate(self.rows)}
+        self._shapes = shapes
+        self._maps = maps
+        self._known: dict[int, Shapes | None] = {}
+        self._producers: dict[int, frozenset[int]] = {}
+        self._types: dict[str, str] = {}
+
+    def shapes(self, row: int) -> Shapes | None:
+        """Returns the shapes of a node's outputs, sorted by slot; None where they are not known."""
+        if row not in self._known:
+            self._known[row] = self._shapes(row)
+        return self._known[row]
+
+    def is_parameter(self, row: int) -> bool:
+        """Tells whether a row is a weight or another parameter."""
+        return self.nodes.category_of(row) in PARAMETERS
+
+    def type_of(self, row: int) -> str:
+        """Returns the operator type, spelled as any framework spells it."""
+        found = self.nodes.op_type(row)
+        if found not in self._types:
+            self._types[found] = plain_type(found)
+        return self._types[found]
+
+    def backward(self, row: int) -> bool:
+        """Tells whether a node belongs to the backward pass."""
+        return self.nodes.category_of(row) is Category.GRADIENT
+
+    def name(self, row: int) -> str:
+        """Returns the name, as the user maps it."""
+        name = self.nodes.names[row]
+        return self._maps.apply(name) if self._maps is not None else name
+
+    def parts(self, row: int) -> tuple[str, ...]:
+        """Returns the name in parts, without what counts calls and what versions spell differently."""
+        name = self.name(row)
+        if self.is_parameter(row):
+            return tuple(name.replace("_", ".").split("."))
+        scopes = _COUNTER.sub("", name.removeprefix(GRADIENTS)).split("/")
+        return tuple(_EXPANDED.sub("", _GRADIENT_SCOPE.sub("Grad_", scope)) for scope in scopes)
+
+    def kind(self, row: int) -> tuple[bool, bool]:
+        """Returns whether it is a parameter, and whether it belongs to the backward pass."""
+        return self.is_parameter(row), self.backward(row)
+
+    def producers(self, row: int) -> frozenset[int]:
+        """Returns the nodes that feed a node; constants and what is not known left out."""
+        found = self._producers.get(row)
+        if found is None:
+            category = self.nodes.category_of
+            fed = {made for made, _ in real_inputs(self.nodes, row) if made >= 0}
+            found = self._producers[row] = frozenset(each for each in fed if category(each) is not Category.CONSTANT)
+        return found
+
+    def weights(self, row: int) -> frozenset[int]:
+        """Returns the parameters among what feeds a node."""
+        return frozenset(each for each in self.producers(row) if self.is_parameter(each))
+
+    def consumers(self, row: int) -> list[int]:
+        """Returns the nodes that read a node's outputs."""
+        return sorted({node for node, _ in real_consumers(self.nodes, row) if node in self.place})
+
+
+def match_nodes(a: NodesOfRun, b: NodesOfRun, maps: NameMaps | None = None) -> Matching:
+    """Finds out which nodes of two runs are the same."""
+    return _Matcher(a, b, maps or NameMaps()).run()
+
+
+class _Matcher:
+    def __init__(self, a: NodesOfRun, b: NodesOfRun, maps: NameMaps) -> None:
+        self.a, self.b, self.maps = a, b, maps
+        self.found: dict[int, Match] = {}
+        self.to_b: dict[int, int] = {}
+        self.to_a: dict[int, int] = {}
+        self.within_a: set[int] = set()
+        self.within_b: set[int] = set()
+        self.graphs = _matching_graphs(a, b)
+
+    def run(self) -> Matching:
+        self._take_given()
+        self._by_key(Rule.NAME, lambda side, row: (side.kind(row), side.name(row)), parameters=True)
+        self._by_key(Rule.NORMALISED, _full_key, parameters=True)
+        self._by_suffix(parameters=True)
+        self._take_fused()
+        self._by_key(Rule.NAME, _counted_key)
+        self._by_key(Rule.NORMALISED, _full_key)
+        self._by_key(Rule.NORMALISED, _shaped_key)
+        self._take_updates()
+        self._by_suffix()
+        self._by_inputs()
+        self._align()
+        self._by_inputs()
+        matches = sorted(self.found.values(), key=lambda match: self.a.place[match.a])
+        return Matching(tuple(matches), tuple(self._left_a()), tuple(self._left_b()))
+
+    # -- the book ----------------------------------------------------------------------------------
+
+    def _left_a(self) -> list[int]:
+        return [row for row in self.a.rows if row not in self.to_b and row not in self.within_a]
+
+    def _left_b(self) -> list[int]:
+        return [row for row in self.b.rows if row not in self.to_a and row not in self.within_b]
+
+    def _add(self, match: Match) -> None:
+        self.found[match.a] = match
+        self.to_b[match.a], self.to_a[match.b] = match.b, match.a
+        self.within_a.update(match.within_a)
+        self.within_b.update(match.within_b)
+
+    def _contradict(self, a: int, b: int) -> bool:
+        """Tells whether other nodes feed one than the other, as far as that is known."""
+        fed = {self.to_b[each] for each in self.a.producers(a) if each in self.to_b}
+        other = {each for each in self.b.producers(b) if each in self.to_a}
+        weights = {self.to_b[each] for each in self.a.weights(a) if each in self.to_b}
+        others = {each for each in self.b.weights(b) if each in self.to_a}
+        if weights and others:
+            return not weights & others
+        return bool(fed and other and not fed & other)
+
+    def _agree(self, a: int, b: int) -> bool:
+        fed = {self.to_b[each] for each in self.a.producers(a) if each in self.to_b}
+        return bool(fed & self.b.producers(b))
+
+    def _same_shapes(self, a: int, b: int) -> bool:
+        one, other = self.a.shapes(a), self.b.shapes(b)
+        return one is None or other is None or one == other
+
+    # -- rules -------------------------------------------------------------------------------------
+
+    def _take_given(self) -> None:
+        for one, other in self.maps.pairs.items():
+            a, b = self.a.nodes.find(one), self.b.nodes.find(other)
+            if a in self.a.place and b in self.b.place:
+                self._add(Match(a, b, Rule.GIVEN))
+
+    def _by_key(
+        self, rule: Rule, key: Callable[[NodesOfRun, int], Hashable | None], *, parameters: bool = False
+    ) -> None:
+        """Pairs the nodes of one key in order, where both runs have as many of them and nothing speaks against it."""
+        of_b = _grouped(self.b, (row for row in self._left_b() if self.b.is_parameter(row) == parameters), key)
+        for each, rows in _grouped(
+            self.a, (row for row in self._left_a() if self.a.is_parameter(row) == parameters), key, self.graphs
+        ).items():
+            others = of_b.get(each, [])
+            pairs = list(zip(rows, others, strict=False))
+            if len(rows) != len(others) or any(self._contradict(*pair) for pair in pairs):
+                continue
+            if len(rows) > 1 and not all(self._same_shapes(*pair) for pair in pairs):
+                continue
+            for a, b in pairs:
+                self._add(Match(a, b, rule))
+
+    def _by_suffix(self, *, parameters: bool = False) -> None:
+        """Pairs nodes whose names differ by what stands before: a wrapper around the model, another scope."""
+        left_a = [row for row in self._left_a() if self.a.is_parameter(row) == parameters]
+        left_b = [row for row in self._left_b() if self.b.is_parameter(row) == parameters]
+        for old, new in _prefix_changes(self.a, left_a, self.b, left_b):
+
+            def key(side: NodesOfRun, row: int, old: tuple[str, ...] = old, new: tuple[str, ...] = new) -> Hashable:
+                parts = side.parts(row)
+                if side is self.a:
+                    if parts[: len(old)] != old:
+                        return None
+                    parts = (*new, *parts[len(old) :])
+                return side.kind(row), parts, side.type_of(row)
+
+            self._by_key(Rule.SUFFIX, key, parameters=parameters)
+
+    def _take_fused(self) -> None:
+        """Pairs operators that one run fuses with the last of the chain that the other runs in their stead."""
+        for row in self._left_a():
+            chain = self._chain(row, self.a, self.b, self.to_b)
+            if chain:
+                self._add(Match(row, chain[-1], Rule.FUSED, within_b=chain[:-1]))
+        for row in self._left_b():
+            chain = self._chain(row, self.b, self.a, self.to_a)
+            if chain:
+                self._add(Match(chain[-1], row, Rule.FUSED, within_a=chain[:-1]))
+
+    def _chain(self, row: int, own: NodesOfRun, other: NodesOfRun, partner: Mapping[int, int]) -> tuple[int, ...]:
+        name = own.type_of(row).removesuffix("fusion").removeprefix("fused")
+        if name == own.type_of(row):
+            return ()
+        taken = self.to_a if other is self.b else self.to_b
+        for weight in sorted(own.weights(row)):
+            for start in other.consumers(partner[weight]) if weight in partner else ():
+                chain = _chain_of(other, start, name, taken)
+                if chain and self._last_fits(own, row, other, chain[-1]):
+                    return chain
+        return ()
+
+    def _last_fits(self, own: NodesOfRun, row: int, other: NodesOfRun, last: int) -> bool:
+        one, two = own.shapes(row), other.shapes(last)
+        return own.backward(row) == other.backward(last) and (one is None or two is None or one == two)
+
+    def _take_updates(self) -> None:
+        """Pairs the update operators of an optimizer by the parameter that they write."""
+        by_weight = {weight: row for row in self._left_b() if (weight := _updated(self.b, row)) is not None}
+        for row in self._left_a():
+            weight = _updated(self.a, row)
+            other = by_weight.get(self.to_b[weight]) if weight is not None and weight in self.to_b else None
+            if other is not None and other not in self.to_a:
+                self._add(Match(row, other, Rule.UPDATE))
+
+    def _by_inputs(self) -> None:
+        """Pairs nodes of one type and shape that agreed nodes feed, where only one fits."""
+        changed = True
+        while changed:
+            changed = False
+            left = set(self._left_b())
+            for row in self._left_a():
+                fits = self._fed_alike(row, left)
+                if len(fits) == 1 and len(self._rivals(row, fits[0])) == 1:
+                    self._add(Match(row, fits[0], Rule.INPUTS))
+                    left.discard(fits[0])
+                    changed = True
+
+    def _fed_alike(self, row: int, left: set[int]) -> list[int]:
+        """The nodes of the second run that all agreed feeders of a row feed."""
+        fed = [self.to_b[each] for each in self.a.producers(row) if each in self.to_b]
+        if not fed:
+            return []
+        fits = set.intersection(*(set(self.b.consumers(each)) for each in fed)) & left
+        return [each for each in fits if self._alike(row, each)]
+
+    def _rivals(self, a: int, b: int) -> list[int]:
+        """The nodes of the first run that might be the same node of the second."""
+        fed = [self.to_a[each] for each in self.b.producers(b) if each in self.to_a]
+        fits = set.intersection(*(set(self.a.consumers(each)) for each in fed)) if fed else {a}
+        return [each for each in fits if each not in self.to_b and self._alike(each, b)]
+
+    def _alike(self, a: int, b: int) -> bool:
+        return (
+            self.a.kind(a) == self.b.kind(b)
+            and self.a.type_of(a) == self.b.type_of(b)
+            and self._same_shapes(a, b)
+            and not self._contradict(a, b)
+        )
+
+    # -- what is left between agreed nodes ---------------------------------------------------------
+
+    def _align(self) -> None:
+        left_a, left_b = self._left_a(), self._left_b()
+        for rows, others in _gaps(self, left_a, left_b):
+            if not rows or not others:
+                continue
+            for a, b in self._aligned(rows, others):
+                self._add(Match(a, b, Rule.ALIGNED, doubtful=self._is_doubtful(a, b, rows, others)))
+
+    def _aligned(self, rows: Sequence[int], others: Sequence[int]) -> list[tuple[int, int]]:
+        if len(rows) * len(others) > _MOST_CELLS:
+            return self._by_what_is_unique(rows, others)
+        names = {row: self.b.parts(row) for row in others}
+        best = [[0] * (len(others) + 1) for _ in range(len(rows) + 1)]
+        scores: dict[tuple[int, int], int] = {}
+        for i, a in enumerate(rows, 1):
+            parts, above, line = self.a.parts(a), best[i - 1], best[i]
+            for j, b in enumerate(others, 1):
+                value = max(above[j], line[j - 1])
+                score = self._score(a, b, same_name=parts == names[b])
+                if score:
+                    scores[i, j] = score
+                    value = max(value, above[j - 1] + score)
+                line[j] = value
+        return _traced(rows, others, best, scores)
+
+    def _by_what_is_unique(self, rows: Sequence[int], others: Sequence[int]) -> list[tuple[int, int]]:
+        def key(side: NodesOfRun, row: int) -> Hashable:
+            return side.kind(row), side.type_of(row), side.shapes(row)
+
+        of_a, of_b = _grouped(self.a, rows, key), _grouped(self.b, others, key)
+        single = [
+            (found[0], of_b[each][0]) for each, found in of_a.items() if len(found) == len(of_b.get(each, ())) == 1
+        ]
+        return _rising([pair for pair in single if self._alike(*pair)], self.b.place)
+
+    def _score(self, a: int, b: int, *, same_name: bool) -> int:
+        """Returns how well two nodes fit; 0 where they are not the same."""
+        if not self._alike(a, b):
+            return 0
+        stacks = self.a.nodes.stack(a), self.b.nodes.stack(b)
+        same_stack = bool(stacks[0]) and [each.code for each in stacks[0]] == [each.code for each in stacks[1]]
+        return 8 + 6 * self._agree(a, b) + 2 * same_name + 2 * same_stack
+
+    def _is_doubtful(self, a: int, b: int, rows: Sequence[int], others: Sequence[int]) -> bool:
+        """Tells whether others of the gap would have fitted as well, because one run has more of them."""
+        if self._agree(a, b):
+            return False
+        fits = sum(1 for each in others if self._alike(a, each)), sum(1 for each in rows if self._alike(each, b))
+        return fits[0] != fits[1] and max(fits) > 1
+
+
+def _full_key(side: NodesOfRun, row: int) -> Hashable:
+    return side.kind(row), side.parts(row), "" if side.is_parameter(row) else side.type_of(row)
+
+
+def _counted_key(side: NodesOfRun, row: int) -> Hashable:
+    """Names without their counters: all calls of a name are paired together, or none of them."""
+    return side.kind(row), _COUNTER.sub("", side.name(row)), side.type_of(row)
+
+
+def _shaped_key(side: NodesOfRun, row: int) -> Hashable:
+    shapes = side.shapes(row)
+    return None if shapes is None else (_full_key(side, row), tuple(sorted(shapes)))
+
+
+def _grouped(
+    side: NodesOfRun,
+    rows: Iterable[int],
+    key: Callable[[NodesOfRun, int], Hashable | None],
+    graphs: Mapping[int, int] | None = None,
+) -> dict[Hashable, list[int]]:
+    """Rows by graph and key; of the first run by the graph that is its in the second."""
+    groups: dict[Hashable, list[int]] = defaultdict(list)
+    for row in rows:
+        of = key(side, row)
+        graph = int(side.nodes.graph[row])
+        if of is not None:
+            groups[graph if graphs is None else graphs.get(graph, -1 - graph), of].append(row)
+    return groups
+
+
+def _matching_graphs(a: NodesOfRun, b: NodesOfRun) -> dict[int, int]:
+    """Returns which graph of the second run each of the first is: the one with most names in common."""
+    keys: list[dict[int, set[Hashable]]] = []
+    for side in (a, b):
+        of_graph: dict[int, set[Hashable]] = {graph: set() for graph in range(len(side.nodes.graphs))}
+        if len(a.nodes.graphs) + len(b.nodes.graphs) > 2:
+            for row in side.rows:
+                of_graph[int(side.nodes.graph[row])].add(_full_key(side, row))
+        keys.append(of_graph)
+    pairs = sorted(
+        ((-len(one & other), abs(i - j), i, j) for i, one in keys[0].items() for j, other in keys[1].items()),
+    )
+    found: dict[int, int] = {}
+    for _, _, i, j in pairs:
+        if i not in found and j not in found.values():
+            found[i] = j
+    return found
+
+
+def _prefix_changes(
+    a: NodesOfRun, left_a: Sequence[int], b: NodesOfRun, left_b: Sequence[int]
+) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
+    """Returns what stands before equal ends of names, most frequent first."""
+    ends: dict[Hashable, list[tuple[str, ...]]] = defaultdict(list)
+    for row in left_b:
+        parts = b.parts(row)
+        for start in range(len(parts)):
+            ends[b.kind(row), parts[start:]].append(parts)
+    votes: Counter[tuple[tuple[str, ...], tuple[str, ...]]] = Counter()
+    for row in left_a:
+        parts = a.parts(row)
+        for start in range(len(parts)):
+            found = set(ends.get((a.kind(row), parts[start:]), ()))
+            if found:
+                for other in found if len(found) <= _MOST_VOTES else ():
+                    votes[parts[:start], other[: len(other) - len(parts) + start]] += 1
+                break
+    return [change for change, _ in votes.most_common(_MOST_VOTES)]
+
+
+def _chain_of(side: NodesOfRun, start: int, name: str, taken: Mapping[int, int]) -> tuple[int, ...]:
+    """The nodes from one on whose types, one after the other, spell the name of a fused operator."""
+    chain, spelled, row = [], "", start
+    while row not in taken:
+        spelled += side.type_of(row)
+        chain.append(row)
+        if spelled == name:
+            return tuple(chain)
+        after = [each for each in side.consumers(row) if not side.backward(each)]
+        following = [each for each in after if name.startswith(spelled + side.type_of(each))]
+        if not name.startswith(spelled) or len(following) != 1:
+            break
+        row = following[0]
+    return ()
+
+
+def _updated(side: NodesOfRun, row: int) -> int | None:
+    """The parameter that an optimizer's update operator writes; None of another node."""
+    update = update_of(side.nodes.op_type(row))
+    if update is None or update.stride or side.is_parameter(row):
+        return None
+    inputs = real_inputs(side.nodes, row)
+    return inputs[update.weight][0] if update.weight < len(inputs) and inputs[update.weight][0] >= 0 else None
+
+
+def _gaps(matcher: _Matcher, left_a: Sequence[int], left_b: Sequence[int]) -> Iterator[tuple[list[int], list[int]]]:
+    """Yields what is left of both runs between nodes that are agreed upon and stand in the same order."""
+    a, b = matcher.a, matcher.b
+    agreed = [(row, matcher.to_b[row]) for row in a.rows if row in matcher.to_b and not a.is_parameter(row)]
+    anchors = _rising(agreed, b.place)
+    ends_a, ends_b = [a.place[one] for one, _ in anchors], [b.place[other] for _, other in anchors]
+    of_a, of_b = defaultdict[int, list[int]](list), defaultdict[int, list[int]](list)
+    for row in left_a:
+        if not a.is_parameter(row):
+            of_a[bisect_left(ends_a, a.place[row])].append(row)
+    for row in left_b:
+        if not b.is_parameter(row):
+            of_b[bisect_left(ends_b, b.place[row])].append(row)
+    for gap in sorted(of_a.keys() & of_b.keys()):
+        yield of_a[gap], of_b[gap]
+
+
+def _rising(pairs: Sequence[tuple[int, int]], place: Mapping[int, int]) -> list[tuple[int, int]]:
+    """The longest part of pairs, given in the order of the first run, that is in the order of the second as well."""
+    tails: list[int] = []
+    last: list[int] = []
+    before = [-1] * len(pairs)
+    for number, (_, b) in enumerate(pairs):
+        length = bisect_right(tails, place[b])
+        before[number] = last[length - 1] if length else -1
+        if length == len(tails):
+            tails.append(place[b])
+            last.append(number)
+        else:
+            tails[length], last[length] = place[b], number
+    found, number = [], last[-1] if last else -1
+    while number >= 0:
+        found.append(pairs[number])
+        number = before[number]
+    return found[::-1]
+
+
+def _traced(
+    rows: Sequence[int],
+    others: Sequence[int],
+    best: Sequence[Sequence[int]],
+    scores: Mapping[tuple[int, int], int],
+) -> list[tuple[int, int]]:
+    """The pairs of the best alignment; of equal ones that which leaves out the last."""
+    found = []
+    i, j = len(rows), len(others)
+    while i and j:
+        if best[i][j] == best[i - 1][j]:
+            i -= 1
+        elif best[i][j] == best[i][j - 1]:
+            j -= 1
+        else:
+            if (i, j) in scores:
+                found.append((rows[i - 1], others[j - 1]))
+            i, j = i - 1, j - 1
+    return found[::-1]
+
+
+def containers(side: NodesOfRun) -> dict[int, list[int]]:
+    """Returns the modules that other calls run inside of, with those calls.
+
+    The parameters of what runs inside are not among the recorded inputs of such a module: its inputs may agree and its
+    outputs not, and yet nothing is wrong with it.
+    """
+    of_scope: dict[str, list[int]] = defaultdict(list)
+    operators = [row for row in side.rows if not side.is_parameter(row)]
+    gradients = {row for row in operators if side.nodes.op_type(row) in PARAMETER_GRADIENTS}
+    for row in operators:
+        scope = side.nodes.paths[row].rpartition("/")[0]
+        while scope:
+            of_scope[scope].append(row)
+            scope = scope.rpartition("/")[0]
+    found: dict[int, list[int]] = {}
+    for row in operators:
+        path = side.nodes.paths[row]
+        inner = of_scope.get(path, [])
+        scope, leaf = path.rpartition("/")[0], side.nodes.names[row].rpartition("/")[2]
+        is_class = _CALL.sub("", leaf) == side.nodes.op_type(row).removesuffix(BACKWARD)
+        if is_class and scope and row not in gradients:
+            inner = [*inner, *(each for each in of_scope[scope] if each != row and each not in gradients)]
+        if inner:
+            found[row] = inner
+    return found

@@ -1,0 +1,220 @@
+"""What a comparison of two runs says: where differences begin, what is known of every node, and what is not."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import NamedTuple
+
+from tui_debugger.diagnose.run import Run
+from tui_debugger.diagnose.runs.distance import Distance, How, Tolerance
+from tui_debugger.diagnose.runs.matching import Match, NameMaps
+from tui_debugger.errors import TdbgError
+from tui_debugger.model import TensorKey
+
+
+class Judgement(IntEnum):
+    """What is known of a node at a step."""
+
+    NOT_COMPARED = 0
+    """Nothing of its outputs could be compared."""
+    SAME = 1
+    ROUNDING = 2
+    """It differs by no more than rounding makes."""
+    INHERITED = 3
+    """It passes on what came in."""
+    UNPROVEN = 4
+    """It differs by more than what is known of its inputs explains, and not all of them are known."""
+    INSIDE = 5
+    """A module around other calls: they tell what happened."""
+    INTRODUCED = 6
+    """Its inputs agree and its outputs do not."""
+
+
+class Kind(IntEnum):
+    """What a finding is; the value only counts."""
+
+    INTRODUCED = 0
+    RANDOM = 1
+    ARGUMENT = 2
+    PARAMETER = 3
+    INPUT = 4
+    UPDATE = 5
+    MISSING = 6
+    REGION = 7
+
+    @property
+    def word(self) -> str:
+        """For people and for JSON."""
+        return self.name.lower()
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What is compared, and how.
+
+    Attributes:
+        maps: what the user says of names.
+        steps, ranks: which of the first run are which of the second; empty: those of one number.
+        only_steps, only_ranks: those of the first run that are asked for; None: all.
+        tolerance: replaces the rule of rounding.
+    """
+
+    maps: NameMaps = field(default_factory=NameMaps)
+    steps: tuple[tuple[int, int], ...] = ()
+    ranks: tuple[tuple[int, int], ...] = ()
+    only_steps: frozenset[int] | None = None
+    only_ranks: frozenset[int] | None = None
+    tolerance: Tolerance | None = None
+
+
+class Place(NamedTuple):
+    """A step of a rank of both runs."""
+
+    rank_a: int
+    rank_b: int
+    step_a: int
+    step_b: int
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Where a difference begins.
+
+    Attributes:
+        kind: what it is.
+        place: where.
+        order: position in the execution order of the first run.
+        row_a, row_b: the node; -1 where a run has none.
+        name: of the node, or of the parameter.
+        other_name: in the second run, where it is another one.
+        keys: the tensor that differs, in each run; None where it has none.
+        distance: of that tensor.
+        given: distance of the inputs.
+        times: error over what is expected.
+        consumer: the node that reads it first, of parameters and inputs.
+        text: what else there is to say, a sentence.
+        side: 0, 1 where one of the runs is known to be wrong; -1 where that is not known.
+    """
+
+    kind: Kind
+    place: Place
+    order: float
+    row_a: int
+    row_b: int
+    name: str
+    other_name: str
+    keys: tuple[TensorKey | None, TensorKey | None]
+    distance: Distance | None
+    given: float = 0.0
+    times: float = 0.0
+    consumer: str = ""
+    text: str = ""
+    side: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A node that both runs have, at a step.
+
+    Attributes:
+        match: its rows.
+        judgement: what is known of it.
+        order: position in the execution order of the first run.
+        dx, dy: largest distance of its inputs, and of its outputs.
+        times: error over what is expected: q.
+        worst: the output that differs most; None where nothing was compared.
+        slot: its number.
+        why: what kept it from being compared.
+    """
+
+    match: Match
+    judgement: Judgement
+    order: float
+    dx: float
+    dy: float
+    times: float
+    worst: Distance | None
+    slot: int = 0
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class OneSided:
+    """A node that only one run has.
+
+    Attributes:
+        side: 0 for the first run, 1 for the second.
+        row: its row there.
+        name: its name.
+        order: position in the execution order.
+        covered: what agrees around it: empty where nothing tells whether it matters.
+    """
+
+    side: int
+    row: int
+    name: str
+    order: int
+    covered: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StepReport:
+    """A step of both runs.
+
+    Attributes:
+        place: which.
+        judged: nodes that both have, in execution order.
+        one_sided: nodes that only one has.
+        compared: pairs of tensors that were compared, by what.
+        failed: (tensor of the first run, why) of what could not be compared.
+        doubtful: pairs of nodes of which others would have fitted as well.
+    """
+
+    place: Place
+    judged: tuple[Judged, ...]
+    one_sided: tuple[OneSided, ...]
+    compared: dict[How, int]
+    failed: tuple[tuple[str, str], ...]
+    doubtful: tuple[Match, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RunsReport:
+    """Two runs, compared.
+
+    Attributes:
+        runs: both.
+        steps: in order.
+        findings: where differences begin, earliest first.
+        doubts: why "same" could not be said.
+        notes: what else to know: steps that were paired by order, ranks left out.
+    """
+
+    runs: tuple[Run, Run]
+    steps: tuple[StepReport, ...]
+    findings: tuple[Finding, ...]
+    doubts: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def headline(self) -> Finding | None:
+        """The first difference that something introduced."""
+        return self.findings[0] if self.findings else None
+
+    @property
+    def exit_code(self) -> int:
+        """0 the same within what is expected, 1 different, 2 nobody can say."""
+        if self.findings:
+            return 1
+        return TdbgError.exit_code if self.doubts else 0
+
+    @property
+    def compared(self) -> dict[How, int]:
+        """Pairs of tensors that were compared, by what."""
+        total: dict[How, int] = defaultdict(int)
+        for step in self.steps:
+            for how, count in step.compared.items():
+                total[how] += count
+        return dict(total)
