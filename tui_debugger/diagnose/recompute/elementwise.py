@@ -505,8 +505,10 @@ def power(input: Any, exponent: Any = None, *, other: Any = None) -> Expected:
         return Expected(one**two, exact=True)
     one, two = doubles(one), doubles(two)
     y = np.power(one, two)
-    moved = np.abs(two * np.log(np.maximum(np.abs(one), 1e-300))) + _APPROXIMATED
-    return Expected(y, np.where(np.isfinite(y), np.abs(y) * np.nan_to_num(moved), 0.0))
+    moved = np.nan_to_num(np.abs(two * np.log(np.maximum(np.abs(one), 1e-300))))
+    size = np.where(np.isfinite(y), np.abs(y), 0.0)
+    rounded = size * moved if np.ndim(raised) == 0 or np.ndim(input) == 0 else 0.0  # a number of Python's
+    return Expected(y, size * (moved + _APPROXIMATED), narrow=rounded)
 
 
 @call("pow", "rpow", split="elements")

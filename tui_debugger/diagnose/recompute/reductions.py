@@ -79,7 +79,8 @@ def prod(input: Array, dim: Any = None, keepdim: bool = False) -> Expected:
     x = doubles(input)
     axes = axes_of(dim, x.ndim)
     value = np.asarray(np.prod(x, axis=axes, keepdims=keepdim))
-    return Expected(value, np.abs(value) * math.sqrt(_count(x, axes)), _count(x, axes))
+    count = _count(x, axes)
+    return Expected(value, np.abs(value) * math.sqrt(count), count, narrow=np.abs(value) * math.sqrt(count) / 2)
 
 
 @call("cumsum", "cumsum")
