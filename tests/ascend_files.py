@@ -1,7 +1,8 @@
 """Writes files as Ascend devices dump them asynchronously, and says where each element stands: from the specification.
 
-Two implementations that share nothing with each other, nor with the product: ``to_device`` pads and transposes whole
-arrays; ``device_index`` is the table of index formulas, one element at a time. No device was at hand to record one.
+Two implementations that share nothing with each other, nor with the product, of which only conversions are counted
+here: ``to_device`` pads and transposes whole arrays; ``device_index`` is the table of index formulas, one element at a
+time. No device was at hand to record one.
 """
 
 # ruff: noqa: N806 - the formulas keep the names that the specification gives their numbers
@@ -14,13 +15,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import ml_dtypes
 import numpy as np
 import numpy.typing as npt
+import pytest
 
 from tests.sources.writer import MLP, DumpWriter, Generation, Graph, Node
+from tui_debugger.stats import ascend_file
 
 Array = npt.NDArray[Any]
 Shape = tuple[int, ...]
@@ -582,3 +585,60 @@ def write(path: Path, data: bytes) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)
     return path
+
+
+class Converted:
+    """Counts the elements that are converted from the order of a device.
+
+    Attributes:
+        pieces: how many were asked for at once, each time.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Counts from now on."""
+        self.pieces: list[int] = []
+        copy, places = ascend_file.DeviceOrder.copy, ascend_file.DeviceOrder.places
+
+        def counted(order: ascend_file.DeviceOrder, buffer: Array, start: int, target: Array) -> None:
+            self.pieces.append(len(target))
+            copy(order, buffer, start, target)
+
+        def found(order: ascend_file.DeviceOrder, elements: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+            self.pieces.append(elements.size)
+            return places(order, elements)
+
+        monkeypatch.setattr(ascend_file.DeviceOrder, "copy", counted)
+        monkeypatch.setattr(ascend_file.DeviceOrder, "places", found)
+
+    @property
+    def most(self) -> int:
+        """Most at once."""
+        return max(self.pieces)
+
+    @property
+    def total(self) -> int:
+        """All together."""
+        return sum(self.pieces)
+
+
+LONG: Final = (24, 40, 32, 32)
+"""The shape of a tensor that ``take_for_long`` takes for a long one."""
+
+
+def write_long_tensors(root: Path) -> Array:
+    """Writes a dump of two steps with one operator that has a long output; returns its values, the same at both."""
+    values = np.random.default_rng(7).standard_normal(LONG).astype(np.float32)
+    dump, node = DeviceDump(root), MLP.nodes[1]
+    dump.metadata()
+    dump.writer.graph(MLP)
+    for step in (0, 1):
+        dump.operator(step, node, [], [Written(values, format="NC1HWC0")], task=11)
+    dump.writer.history((0, 1))
+    return values
+
+
+def take_for_long(monkeypatch: pytest.MonkeyPatch) -> Converted:
+    """Has files of some kilobytes treated as those of gigabytes are; counts what is converted of them."""
+    monkeypatch.setattr(ascend_file, "WHOLE_FILE", 1 << 14)
+    monkeypatch.setattr(ascend_file, "_AHEAD", 1 << 18)
+    return Converted(monkeypatch)

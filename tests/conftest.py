@@ -111,12 +111,20 @@ def _homes_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def _private_user_directories(_homes_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """No test reads or writes the state, cache or configuration of the person who runs it."""
+def _private_user_directories(
+    _homes_folder: Path, dumps: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
+    """No test reads or writes the state, cache or configuration of the person who runs it.
+
+    The demo dump is in each cache: one for all tests, as nobody changes it.
+    """
+    demo = dumps("mindspore-2.0-nan")
     home = _homes_folder / str(next(_homes))
     home.mkdir()
     for name in ("XDG_STATE_HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME"):
         monkeypatch.setenv(name, str(home / name.lower()))
+    (home / "xdg_cache_home" / "tdbg").mkdir(parents=True)
+    (home / "xdg_cache_home" / "tdbg" / demo.name).symlink_to(demo)
     monkeypatch.setenv("TDBG_CACHE_DIR", str(home / "cache"))
     monkeypatch.delenv("TDBG_CACHE_LIMIT", raising=False)
     monkeypatch.delenv("TDBG_CONFIG", raising=False)

@@ -19,7 +19,21 @@ from tests.sources.writer import Generation, write_dump
 from tui_debugger.opener import LINE_LIMIT, NotRegularError, TooLargeError, open_regular, read_lines, read_regular
 
 PACKAGE = Path(tui_debugger.__file__).parent
-ROOMS = ("sources", "graph", "stats", "watch", "text", "session", "check", "diagnose", "api", "cli", "tui", "recording")
+ROOMS = (
+    "sources",
+    "graph",
+    "stats",
+    "watch",
+    "text",
+    "session",
+    "check",
+    "diagnose",
+    "api",
+    "cli",
+    "tui",
+    "recording",
+    "mounts",
+)
 """Packages that may look at a dump; those that are not there (yet) are left out."""
 ELSEWHERE = {
     # What is opened there is no file of a dump. Function or class: why.
@@ -37,9 +51,18 @@ ELSEWHERE = {
     "cli/help.py": "a page of the manual, which comes with the package",
     "text/writer.py:open_streams": "/dev/null, for a stream that the process was not given",
     "text/writer.py:abandon": "/dev/null, for an output that is gone",
-    "stats/archive.py:FileBytes": "reads and maps what is open",
     "stats/archive.py:MemberFile": "maps a temporary file of its own",
     "stats/archive.py:temporary_array": "maps a temporary file of its own",
+}
+DOOR = ("sources", "graph", "stats", "check", "diagnose")
+"""Packages that only look at dumps: whatever they list or look at may lie in a tar or at a URL."""
+LOOKS = {
+    *("os.scandir", "os.listdir", "os.stat", "os.lstat", "os.walk", "os.access"),
+    *(f"os.path.{name}" for name in ("exists", "lexists", "isdir", "isfile", "islink", "getsize", "getmtime")),
+}
+LOOKS_ELSEWHERE = {
+    "sources/base.py:_states": "through the descriptor of a local directory, which is quicker",
+    "sources/follow.py:Follower": "only what the operating system has sends events",
 }
 NAMES = {"read_text", "read_bytes", "memmap", "fromfile", "genfromtxt", "loadtxt", "mmap", "FileIO"}
 OPENERS = {"os", "io", "codecs", "gzip", "bz2", "lzma", "mmap", "np", "numpy", "tarfile", "zipfile"}
@@ -82,6 +105,27 @@ def test_nobody_opens_files_of_a_dump_in_another_way() -> None:
                 if where not in ELSEWHERE and f"{where}:{name}" not in ELSEWHERE:
                     found[f"{where}:{line}"] = name
     assert found == {}, "open it with tui_debugger.opener, or say in ELSEWHERE why not"
+
+
+def looked_at(tree: ast.Module) -> Iterator[tuple[str, int]]:
+    """(function or class, line) of every call that lists a directory or looks at a path."""
+    for top in tree.body:
+        for node in ast.walk(top):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                ofs_path = node.func.attr in {"iterdir", "glob", "rglob"}
+                if ofs_path or ast.unparse(node.func) in LOOKS:
+                    yield getattr(top, "name", ""), node.lineno
+
+
+def test_nobody_lists_or_looks_at_a_dump_in_another_way() -> None:
+    found = {}
+    for room in DOOR:
+        for path in sorted((PACKAGE / room).rglob("*.py")):
+            where = path.relative_to(PACKAGE).as_posix()
+            for name, line in looked_at(ast.parse(path.read_text())):
+                if f"{where}:{name}" not in LOOKS_ELSEWHERE:
+                    found[f"{where}:{line}"] = name
+    assert found == {}, "ask tui_debugger.opener, or say in LOOKS_ELSEWHERE why not"
 
 
 @pytest.mark.parametrize(

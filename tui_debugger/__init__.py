@@ -10,7 +10,8 @@ One way through the house (imports point one way, checked in CI)::
                         cache/    watch/, stats/ (numpy only)   graph/ (node table, stacks)
 
 ``live/`` and ``torch/`` are also what runs inside a training process.
-``cache/`` remembers statistics between runs. ``opener`` is the one way to open a file of a dump.
+``cache/`` remembers statistics between runs. ``opener`` is the one way to list and open the files of a dump;
+``mounts/`` answers it for those in a tar.
 ``text/`` is how results read, for the screen and the commands alike.
 ``from tui_debugger import DumpAnalyzer, Watchpoint, ...`` is the Python API (``api/``), loaded when first asked for.
 ``config`` reads the user's configuration, for the front ends.

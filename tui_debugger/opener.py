@@ -1,28 +1,37 @@
-"""The one way to open a file of a dump, and what is said about whatever cannot be looked at in one.
+"""The one way to list, look at and open the files of a dump, and what is said about whatever cannot be looked at.
 
 A dump may hold anything in place of a file: a pipe that nobody writes to, a link to a device that never ends, a file
 of a size that no such file has. So only regular files are opened, none of them waits, and what is no tensor is read up
 to a size that is plausible for its kind.
+
+A dump may also lie where the operating system has no directories: in a tar, or at a URL. ``mounts`` registers a
+``Mount`` for such a place, under a path that no file has, and whatever is asked here about a path below it is answered
+by that. A file of a mount has a negative number as its descriptor; only the functions here take one.
 """
 
 from __future__ import annotations
 
 import errno
+import io
+import mmap
 import os
-import stat
-from collections.abc import Iterator
+import stat as modes
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from itertools import count
 from pathlib import Path
-from typing import Final
+from types import TracebackType
+from typing import IO, Any, AnyStr, Final, Generic, Protocol, cast
 
 OPEN_FLAGS: Final = (
     os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
 )
 """Non-blocking, because opening a named pipe would wait for a writer for ever."""
 _KINDS: Final = (
-    (stat.S_ISREG, "a file"),
-    (stat.S_ISDIR, "a directory"),
-    (stat.S_ISFIFO, "a FIFO"),
-    (stat.S_ISSOCK, "a socket"),
+    (modes.S_ISREG, "a file"),
+    (modes.S_ISDIR, "a directory"),
+    (modes.S_ISFIFO, "a FIFO"),
+    (modes.S_ISSOCK, "a socket"),
 )
 
 
@@ -42,27 +51,353 @@ class TooLargeError(OSError):
     """A file is larger than any of its kind; ``strerror`` says how large it is."""
 
 
-def open_regular(path: str | bytes | Path) -> tuple[int, os.stat_result]:
+AnyPath = str | bytes | Path
+"""A path as callers have it."""
+
+
+class MountedFile(Protocol):
+    """An open file of a mount. Safe to use from several threads."""
+
+    @property
+    def status(self) -> os.stat_result:
+        """Its size and times."""
+
+    def read(self, first: int, size: int) -> bytes:
+        """Returns bytes from a place on: all that are asked for, fewer only where the file ends.
+
+        Raises:
+            OSError: they cannot be had.
+        """
+
+    def mapped(self, first: int, size: int) -> tuple[mmap.mmap, int]:
+        """Returns a map of a stretch, and where this begins in it.
+
+        Raises:
+            OSError, ValueError: it cannot be had.
+        """
+
+    def close(self) -> None:
+        """Lets go of it."""
+
+
+class Mount(Protocol):
+    """Answers for the paths below one, relative to it and without ``.`` and ``..``; the empty path is itself.
+
+    Attributes:
+        waits: whether reading waits for a network, so that many files are best read at the same time.
+    """
+
+    @property
+    def waits(self) -> bool:
+        """Whether reading waits for a network."""
+
+    def stat(self, path: str) -> os.stat_result:
+        """Returns what lies at a path. Links are followed, within the mount.
+
+        Raises:
+            OSError: nothing does, or that cannot be told.
+        """
+
+    def entries(self, path: str) -> Sequence[tuple[str, bool]]:
+        """Returns the names in a directory, and whether each is a directory.
+
+        Raises:
+            OSError: it is none, or cannot be listed.
+        """
+
+    def open(self, path: str) -> MountedFile:
+        """Opens a regular file.
+
+        Raises:
+            OSError: there is none, or it cannot be read.
+        """
+
+
+_mounts: Final[dict[str, Mount]] = {}
+_files: Final[dict[int, MountedFile]] = {}
+_numbers: Final = count(-2, -1)
+
+
+def register(point: str, mount: Mount) -> None:
+    """Has a mount answer for a path and those below it; replaces the one that did."""
+    _mounts[point] = mount
+
+
+def forget(point: str) -> None:
+    """Has the operating system answer again for a path."""
+    _mounts.pop(point, None)
+
+
+def mount_at(point: str) -> Mount | None:
+    """Returns the mount that was registered for a path."""
+    return _mounts.get(point)
+
+
+def mount_of(path: AnyPath) -> Mount | None:
+    """Returns the mount that answers for a path."""
+    found = _found(path) if _mounts else None
+    return found[0] if found is not None else None
+
+
+def is_mounted(path: AnyPath) -> bool:
+    """Tells whether a mount answers for a path."""
+    return bool(_mounts) and _found(path) is not None
+
+
+def _found(path: AnyPath | int) -> tuple[Mount, str] | None:
+    if isinstance(path, int):
+        return None
+    text = os.fsdecode(path)
+    if not text.startswith("/"):
+        return None  # whoever registers a mount hands out absolute paths
+    if "//" in text or "/." in text:
+        text = os.path.normpath(text)
+    for point, mount in _mounts.items():
+        if text.startswith(point) and text[len(point) : len(point) + 1] in {"", "/"}:
+            return mount, text[len(point) + 1 :].rstrip("/")
+    return None
+
+
+def stat(path: AnyPath) -> os.stat_result:
+    """Returns what lies at a path; links are followed.
+
+    Raises:
+        OSError: nothing does, or that cannot be told.
+    """
+    if _mounts and (found := _found(path)) is not None:
+        return found[0].stat(found[1])
+    return os.stat(path)  # noqa: PTH116 - a path of bytes
+
+
+def scandir(path: AnyStr | os.PathLike[AnyStr]) -> AbstractContextManager[Iterator[os.DirEntry[AnyStr]]]:
+    """Lists a directory, as ``os.scandir`` does.
+
+    Raises:
+        OSError: it cannot be listed.
+    """
+    if _mounts:
+        given = os.fspath(path)
+        if (found := _found(given)) is not None:
+            mount, inside = found
+            entries = (_Entry(mount, given, inside, name, directory) for name, directory in mount.entries(inside))
+            return cast("AbstractContextManager[Iterator[os.DirEntry[AnyStr]]]", _Scan(entries))
+    return os.scandir(path)
+
+
+def listdir(path: AnyStr | os.PathLike[AnyStr]) -> list[AnyStr]:
+    """Returns the names in a directory.
+
+    Raises:
+        OSError: it cannot be listed.
+    """
+    if not _mounts:
+        return os.listdir(path)  # noqa: PTH208 - names are wanted
+    with scandir(path) as entries:
+        return [entry.name for entry in entries]
+
+
+def exists(path: AnyPath) -> bool:
+    """Tells whether something lies at a path; never raises."""
+    return _has(path) if is_mounted(path) else os.path.exists(path)  # noqa: PTH110 - never raises
+
+
+def lexists(path: AnyPath) -> bool:
+    """Tells whether something lies at a path, or a link that leads nowhere; never raises."""
+    return _has(path) if is_mounted(path) else os.path.lexists(path)
+
+
+def isdir(path: AnyPath) -> bool:
+    """Tells whether a directory lies at a path; never raises."""
+    return _has(path, modes.S_ISDIR) if is_mounted(path) else os.path.isdir(path)  # noqa: PTH112 - never raises
+
+
+def isfile(path: AnyPath) -> bool:
+    """Tells whether a file lies at a path; never raises."""
+    return _has(path, modes.S_ISREG) if is_mounted(path) else os.path.isfile(path)  # noqa: PTH113 - never raises
+
+
+def islink(path: AnyPath) -> bool:
+    """Tells whether a link lies at a path; those of a mount are followed before anybody asks. Never raises."""
+    return not is_mounted(path) and os.path.islink(path)  # noqa: PTH114 - never raises
+
+
+def may_list(path: AnyPath) -> bool:
+    """Tells whether a directory's entries may be seen, as far as rights tell; never raises."""
+    return is_mounted(path) or os.access(path, os.R_OK | os.X_OK)
+
+
+def _has(path: AnyPath, is_kind: Any = None) -> bool:
+    try:
+        status = stat(path)
+    except (OSError, ValueError):
+        return False
+    return is_kind is None or bool(is_kind(status.st_mode))
+
+
+class _Scan:
+    """The entries of a directory of a mount, as ``os.scandir`` hands them out."""
+
+    def __init__(self, entries: Iterator[_Entry[Any]]) -> None:
+        self._entries = entries
+
+    def __iter__(self) -> Iterator[_Entry[Any]]:
+        return self._entries
+
+    def __next__(self) -> _Entry[Any]:
+        return next(self._entries)
+
+    def __enter__(self) -> _Scan:  # noqa: PYI034 - typing.Self needs Python 3.11
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+class _Entry(Generic[AnyStr]):
+    """What ``os.DirEntry`` is, of a mount."""
+
+    __slots__ = ("_directory", "_inside", "_mount", "name", "path")
+
+    def __init__(self, mount: Mount, folder: AnyStr, inside: str, name: str, directory: bool) -> None:
+        self._mount, self._directory = mount, directory
+        self._inside = f"{inside}/{name}" if inside else name
+        self.name: AnyStr = name if isinstance(folder, str) else os.fsencode(name)
+        self.path: AnyStr = os.path.join(folder, self.name)  # noqa: PTH118 - text or bytes
+
+    def __fspath__(self) -> AnyStr:
+        return self.path
+
+    def is_dir(self, *, follow_symlinks: bool = True) -> bool:  # noqa: ARG002 - as os.DirEntry has it
+        return self._directory
+
+    def is_file(self, *, follow_symlinks: bool = True) -> bool:  # noqa: ARG002 - as os.DirEntry has it
+        return not self._directory and modes.S_ISREG(self.stat().st_mode)
+
+    def is_symlink(self) -> bool:
+        return False
+
+    def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:  # noqa: ARG002 - as os.DirEntry has it
+        return self._mount.stat(self._inside)
+
+
+def open_regular(path: AnyPath) -> tuple[int, os.stat_result]:
     """Opens a regular file for reading; the caller closes the descriptor. Never waits for somebody who writes.
+
+    Returns:
+        A descriptor for ``pread``, ``close`` and the other functions here, negative in a mount, and the file's state.
 
     Raises:
         OSError: it cannot be opened.
         NotRegularError: it is no regular file.
         ValueError: the path has a character that no path can have.
     """
+    if _mounts and (found := _found(path)) is not None:
+        mount, inside = found
+        status = mount.stat(inside)
+        _require_regular(status)
+        file, number = mount.open(inside), next(_numbers)
+        _files[number] = file
+        return number, file.status
     descriptor = os.open(path, OPEN_FLAGS)
     try:
         status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            text = f"{kind_of(status.st_mode)} in place of a file"
-            raise NotRegularError(errno.EISDIR if stat.S_ISDIR(status.st_mode) else errno.EINVAL, text)
+        _require_regular(status)
     except BaseException:
         os.close(descriptor)
         raise
     return descriptor, status
 
 
-def read_regular(path: str | bytes | Path, limit: int) -> bytes:
+def _require_regular(status: os.stat_result) -> None:
+    if not modes.S_ISREG(status.st_mode):
+        text = f"{kind_of(status.st_mode)} in place of a file"
+        raise NotRegularError(errno.EISDIR if modes.S_ISDIR(status.st_mode) else errno.EINVAL, text)
+
+
+def pread(descriptor: int, size: int, first: int) -> bytes:
+    """Returns bytes of an open file from a place on; fewer where it ends.
+
+    Raises:
+        OSError: they cannot be had.
+    """
+    return os.pread(descriptor, size, first) if descriptor >= 0 else _files[descriptor].read(first, size)
+
+
+def close(descriptor: int) -> None:
+    """Closes what ``open_regular`` opened."""
+    if descriptor >= 0:
+        os.close(descriptor)
+    else:
+        _files.pop(descriptor).close()
+
+
+def mapped(descriptor: int, first: int, size: int) -> tuple[mmap.mmap, int]:
+    """Returns a map of a stretch of an open file, and where the stretch begins in it.
+
+    Raises:
+        OSError, ValueError: it cannot be had.
+    """
+    if descriptor < 0:
+        return _files[descriptor].mapped(first, size)
+    begin = first - first % mmap.ALLOCATIONGRANULARITY
+    return mmap.mmap(descriptor, first + size - begin, access=mmap.ACCESS_READ, offset=begin), first - begin
+
+
+def raw(descriptor: int, *, closes: bool = False) -> io.RawIOBase:
+    """Returns an open file as a stream without a buffer.
+
+    Args:
+        descriptor: the file.
+        closes: the end of the stream closes it.
+    """
+    return io.FileIO(descriptor, closefd=closes) if descriptor >= 0 else _Raw(descriptor, closes)
+
+
+def stream(descriptor: int) -> IO[bytes]:
+    """Returns an open file as a stream whose end closes it."""
+    return os.fdopen(descriptor, "rb") if descriptor >= 0 else io.BufferedReader(_Raw(descriptor, True))
+
+
+class _Raw(io.RawIOBase):
+    """An open file of a mount as a stream."""
+
+    def __init__(self, descriptor: int, closes: bool) -> None:
+        super().__init__()
+        self._descriptor, self._closes, self._at = descriptor, closes, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = 0, /) -> int:
+        self._at = (0, self._at, _files[self._descriptor].status.st_size)[whence] + offset
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def readinto(self, buffer: Any, /) -> int:
+        target = memoryview(buffer).cast("B")
+        found = pread(self._descriptor, len(target), self._at)
+        target[: len(found)] = found
+        self._at += len(found)
+        return len(found)
+
+    def close(self) -> None:
+        if not self.closed:
+            super().close()
+            if self._closes:
+                close(self._descriptor)
+
+
+def read_regular(path: AnyPath, limit: int) -> bytes:
     """Returns all bytes of a regular file.
 
     Args:
@@ -74,7 +409,7 @@ def read_regular(path: str | bytes | Path, limit: int) -> bytes:
         TooLargeError: it has more; nothing is read then.
     """
     descriptor, status = open_regular(path)
-    with os.fdopen(descriptor, "rb") as file:
+    with stream(descriptor) as file:
         if status.st_size > limit:
             raise TooLargeError(errno.EFBIG, f"{status.st_size:,} bytes, and {limit:,} are plausible")
         content = file.read(limit + 1)
@@ -83,7 +418,7 @@ def read_regular(path: str | bytes | Path, limit: int) -> bytes:
     return content
 
 
-def read_lines(path: str | bytes | Path, *, cut: bool = False) -> Iterator[bytes]:
+def read_lines(path: AnyPath, *, cut: bool = False) -> Iterator[bytes]:
     """Yields the lines of a regular file without their ends; reads it in pieces, whatever its size.
 
     Args:
@@ -95,7 +430,7 @@ def read_lines(path: str | bytes | Path, *, cut: bool = False) -> Iterator[bytes
         TooLargeError: a line has more than ``LINE_LIMIT`` bytes, and is not to be cut.
     """
     descriptor, _ = open_regular(path)
-    with os.fdopen(descriptor, "rb") as file:
+    with stream(descriptor) as file:
         while line := file.readline(LINE_LIMIT + 1):
             if len(line) > LINE_LIMIT and not cut:
                 raise TooLargeError(errno.EFBIG, f"a line of more than {LINE_LIMIT:,} bytes")
@@ -109,7 +444,7 @@ def kind_of(mode: int) -> str:
     return next((name for is_kind, name in _KINDS if is_kind(mode)), "a device")
 
 
-def why_not(path: str | bytes | Path, error: OSError | None = None, *, wanted: str = "a directory") -> str:
+def why_not(path: AnyPath, error: OSError | None = None, *, wanted: str = "a directory") -> str:
     """In a few words why a path cannot be looked at: ``permission denied``, ``a FIFO in place of a directory``.
 
     Args:
@@ -120,7 +455,7 @@ def why_not(path: str | bytes | Path, error: OSError | None = None, *, wanted: s
     if isinstance(error, NotRegularError):
         return str(error.strerror)
     try:
-        kind = kind_of(os.stat(path).st_mode)  # noqa: PTH116 - a path of bytes
+        kind = kind_of(stat(path).st_mode)
     except FileNotFoundError:
         return "a dangling link" if os.path.islink(path) else "vanished"  # noqa: PTH114 - see above
     except (OSError, ValueError) as problem:
@@ -129,7 +464,7 @@ def why_not(path: str | bytes | Path, error: OSError | None = None, *, wanted: s
         return f"{kind} in place of {wanted}"
     if error is not None:
         return _words(error)
-    return "cannot be read" if os.access(path, os.R_OK) else "permission denied"
+    return "cannot be read" if is_mounted(path) or os.access(path, os.R_OK) else "permission denied"
 
 
 def _words(error: BaseException) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import doctest
 import importlib
 import pkgutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,19 +19,9 @@ DOCUMENTED = 20
 """So many classes and methods have an example, at least."""
 
 
-@pytest.fixture
-def _demo(dumps: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lets ``demo_dump()`` find the dump that the test run has unpacked already."""
-    cache = tmp_path / "cache"
-    cache.mkdir()
-    (cache / "tdbg").symlink_to(dumps("mindspore-2.0-nan").parent)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
-    monkeypatch.chdir(tmp_path)
-
-
-@pytest.mark.usefixtures("_demo")
 @pytest.mark.parametrize("name", MODULES)
-def test_examples(name: str) -> None:
+def test_examples(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     module = importlib.import_module(name)
     result = doctest.testmod(module)
     assert result.failed == 0

@@ -1,7 +1,8 @@
-"""Opening: a million files, a graph of a hundred thousand nodes, and dumps that were opened before."""
+"""Opening: a million files, a graph of a hundred thousand nodes, as many calls of msprobe, dumps opened before."""
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from tui_debugger.sources.base import TensorTable
 FILES: Final = 1_000_000
 STEPS: Final = 50
 NODES: Final = 100_000
+CALLS: Final = 100_000
 REOPENED: Final = 950
 """Files of each step of the dump that is opened again."""
 _TYPES: Final = ("MatMul", "BiasAdd", "ReLU", "Add", "Mul", "LayerNorm", "Softmax", "Transpose")
@@ -31,12 +33,13 @@ _HOUR: Final = 3600 * 10**9
 
 
 def run(scale: float, folder: Path) -> list[Result]:
-    """All four."""
+    """All five."""
     files = max(1000, round(FILES * scale))
     return [
         *of_listing(folder / "steps", "many steps", STEPS, max(20, files // STEPS)),
         *of_listing(folder / "step", "one step", 1, files),
         *of_graph(folder / "graph", max(500, round(NODES * scale))),
+        *of_calls(folder / "calls", max(500, round(CALLS * scale))),
         *of_opening_again(folder / "again", max(2, round(STEPS * min(1, 4 * scale)))),
     ]
 
@@ -71,6 +74,27 @@ def of_graph(root: Path, nodes: int) -> list[Result]:
     return [
         Result("opening a graph", whole, 1.0, "s", at_most=True, note=note),
         Result("opening a graph / parsing it", whole / parsed, note="protobuf's parser alone is 1"),
+    ]
+
+
+def of_calls(root: Path, calls: int) -> list[Result]:
+    """The first step of an msprobe dump, with its nodes and edges, beyond what it takes to parse its JSON."""
+    files = write_calls(root, calls)
+
+    def parse() -> None:
+        for file in files:
+            json.loads(file.read_bytes())
+
+    def opened() -> None:
+        with closing(open_source(root)) as source:
+            source.tensors(0, 0)
+
+    parsed, whole = best_of_each(parse, opened, repeat=5)
+    note = f"{calls:,} calls, {sum(file.stat().st_size for file in files) / 1e6:.3g} MB of JSON"
+    return [
+        Result("opening calls of msprobe, beyond parsing", whole - parsed, 1.0, "s", at_most=True, note=note),
+        Result("opening calls of msprobe / parsing them", whole / parsed, note="json.loads alone is 1"),
+        Result("opening calls of msprobe: memory", memory(root, 1, per_tensor=False) / 1e6, note="MB, RssAnon"),
     ]
 
 
@@ -130,15 +154,16 @@ source = open_source(Path(sys.argv[1]))
 kept = [source.tensors(0, step) for step in range(int(sys.argv[2]))]
 for table in kept:
     table.find(0, 0, 0)  # makes the lookups
-print((anonymous() - before) / sum(map(len, kept)))
+grown = anonymous() - before
+print(grown / sum(map(len, kept)) if sys.argv[3] == "True" else grown)
 """
 
 
-def memory(root: Path, steps: int) -> float:
-    """Anonymous memory per tensor of a process that has all tables of a dump; 0 where only Linux would know."""
+def memory(root: Path, steps: int, *, per_tensor: bool = True) -> float:
+    """Anonymous memory of a process that has all tables of a dump, in bytes; 0 where only Linux would know."""
     if not Path("/proc/self/status").exists():
         return 0.0
-    command = [sys.executable, "-c", _MEMORY, str(root), str(steps)]
+    command = [sys.executable, "-c", _MEMORY, str(root), str(steps), str(per_tensor)]
     return max(0.0, float(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
 
 
@@ -177,6 +202,46 @@ def write_graph(root: Path, nodes: int, *, stacks: bool) -> Path:
     path = rank / "graphs" / "ms_output_trace_code_graph_0.pb"
     path.write_bytes(model.SerializeToString())
     return path
+
+
+def write_calls(root: Path, calls: int) -> list[Path]:
+    """What msprobe writes of a step of a deep network: statistics of modules and of what they call, both ways."""
+    data: dict[str, object] = {}
+    construct: dict[str, str | None] = {}
+    stacks: dict[str, object] = {}
+
+    def tensor(number: float, *shape: int) -> dict[str, object]:
+        numbers = {"Max": number + 1.5, "Min": number - 1.5, "Mean": number, "Norm": 3 * number + 1}
+        return {"type": "torch.Tensor", "dtype": "torch.float32", "shape": shape, **numbers, "requires_grad": True}
+
+    lines = [
+        f"File /home/user/model/file{depth}.py, line {100 + depth}, in forward, \n x = self(x)" for depth in range(8)
+    ]
+    for layer in range(calls // 4):
+        path = f"layers.{layer // 8}.block{layer % 8}.fc"
+        module, function = f"Module.{path}.Linear", f"Functional.linear.{layer}"
+        weight = tensor(layer + 0.7, 64, 64)
+        came, went = tensor(layer, 8, 64), tensor(layer + 1, 8, 64)
+        data[f"{function}.forward"] = {"input_args": [came, weight], "input_kwargs": {}, "output": [went]}
+        data[f"{module}.forward.0"] = {
+            "input_args": [came], "input_kwargs": {}, "parameters": {"weight": weight}, "output": [went],
+        }  # fmt: skip
+        construct |= {f"{function}.forward": f"{module}.forward.0", f"{module}.forward.0": None}
+        stacks[str(layer)] = [[f"{function}.forward", f"{module}.forward.0"], lines]
+    for layer in reversed(range(calls // 4)):
+        path = f"layers.{layer // 8}.block{layer % 8}.fc"
+        module, function = f"Module.{path}.Linear", f"Functional.linear.{layer}"
+        back, on = tensor(layer + 1.25, 8, 64), tensor(layer + 0.25, 8, 64)
+        data[f"{module}.backward.0"] = {"input": [back], "output": [on]}
+        data[f"{function}.backward"] = {"input": [back], "output": [on]}
+        construct |= {f"{function}.backward": f"{module}.backward.0", f"{module}.backward.0": None}
+    directory = root / "step0" / "rank0"
+    directory.mkdir(parents=True)
+    head = {"task": "statistics", "level": "mix", "framework": "pytorch", "dump_data_dir": None}
+    held = {"dump": {**head, "data": data}, "construct": construct, "stack": stacks}
+    for name, content in held.items():
+        (directory / f"{name}.json").write_text(json.dumps(content))
+    return [directory / f"{name}.json" for name in held]
 
 
 def write_step(root: Path, step: int, nodes: int, files: int) -> Path:

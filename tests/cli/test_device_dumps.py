@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.ascend_files import (
+    LONG,
     OVERFLOWING,
     DeviceDump,
     Overflow,
     overflow_bytes,
+    take_for_long,
     task_of,
     write_device_dump,
+    write_long_tensors,
     write_overflowing_dump,
 )
+from tui_debugger.cli import show_report
 from tui_debugger.cli.main import main
+from tui_debugger.session import export_files
 
 Capture = pytest.CaptureFixture[str]
 MATMUL, RELU, MOMENTUM = (node.name for node in OVERFLOWING.nodes)
@@ -88,3 +94,43 @@ def test_values_are_shown_in_the_order_of_the_program(dump: DeviceDump, capsys: 
     code, text = ask(capsys, "show", dump.writer.root, f"{RELU}:0", "--step", "3", "--rank", "0", "--json")
     assert code == 0
     assert np.allclose(np.array(json.loads(text)["tensors"][0]["values"]), values[RELU], atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (("show", "ReLU-op2:0", "--step", "1"), "float32"),
+        (("show", "ReLU-op2:0", "[3, 5, ...]", "--step", "1"), "[3, 5, :, :]"),
+        (("show", "ReLU-op2:0", "--stat", "--step", "1"), "float32"),
+        (("show", "ReLU-op2:0", "--distribution", "--step", "1"), "percentiles"),
+        (("show", "ReLU-op2:0", "--heat", "--step", "1"), "cell"),
+        (("show", "ReLU-op2:0", "[:, :, 3, 4]", "--heat", "--step", "1"), "[:, :, 3, 4]"),
+        (("diff", "ReLU-op2:0", "--step", "1"), "equal: all 983,040 elements"),
+        (("check", "--watch", "TO", "--watch", "TL mean_gt=9"), "checked"),
+    ],
+)
+def test_a_long_tensor_is_never_converted_as_a_whole(
+    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], line: str
+) -> None:
+    write_long_tensors(tmp_path)
+    converted = take_for_long(monkeypatch)
+    monkeypatch.setattr(show_report, "_PIECE", 1 << 16)
+    code, text = ask(capsys, words[0], tmp_path, *words[1:], "--jobs", "1")
+    assert code in (0, 1), text
+    assert line in text
+    assert 0 < converted.most <= math.prod(LONG) // 3
+
+
+def test_a_long_tensor_is_written_piece_by_piece(
+    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = write_long_tensors(tmp_path / "dump")
+    converted = take_for_long(monkeypatch)
+    monkeypatch.setattr(export_files, "_PIECE", 1 << 16)
+    for name in ("one.npy", "all.npz", "files/"):
+        code, text = ask(
+            capsys, "export", tmp_path / "dump", "tensors", "-o", f"{tmp_path}/{name}", "--step", "1", "--slot", "0"
+        )
+        assert code == 0, text
+    assert (np.load(tmp_path / "one.npy") == values).all()
+    assert 0 < converted.most <= math.prod(LONG) // 3

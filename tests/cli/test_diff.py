@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pytest
 
 from tests.cli.running import Answer, file_of, run
+from tests.sources.arrays import write_arrays
 from tests.sources.writer import MLP, DumpWriter, write_dump
 
 Capsys = pytest.CaptureFixture[str]
@@ -284,3 +285,66 @@ def test_another_run_without_the_node_is_named(capsys: Capsys, dump: Path, dumps
     assert answer.code == 2
     assert answer.json["error"]["what"] == "the other run has no such node"
     assert str(other) in answer.json["error"]["where"]
+
+
+class TestFiles:
+    @pytest.mark.parametrize("form", ["npz", "pt", "safetensors"])
+    def test_a_tensor_of_a_file_with_several_is_named_behind_a_colon(
+        self, capsys: Capsys, dump: Path, tmp_path: Path, form: str
+    ) -> None:
+        here = values(dump, "ReLU-op2", 2)
+        write_arrays(tmp_path / "saved", {"relu.out": here, "other": here + 1}, form)
+        (file,) = (tmp_path / "saved").iterdir()
+        same = diff(capsys, dump, "ReLU-op2", "--with", f"{file}:relu.out")
+        assert (same.code, same.lines[3]) == (0, "equal: all 6 elements")
+        check_numbers(diff(capsys, dump, "ReLU-op2", "--with", f"{file}:other", "--json"), here, here + 1)
+        several = diff(capsys, dump, "ReLU-op2", "--with", file, "--json")
+        assert several.code == 2
+        assert several.json["error"]["what"] == "the file holds several tensors"
+        assert "relu.out" in several.json["error"]["hint"]
+        wrong = diff(capsys, dump, "ReLU-op2", "--with", f"{file}:nosuch", "--json")
+        assert (wrong.code, wrong.json["error"]["what"]) == (2, "the file has no tensor 'nosuch'")
+
+    @pytest.mark.parametrize("form", ["npz", "pt", "safetensors"])
+    def test_the_only_tensor_of_a_file_needs_no_name(
+        self, capsys: Capsys, dump: Path, tmp_path: Path, form: str
+    ) -> None:
+        write_arrays(tmp_path / "saved", {"a": values(dump, "ReLU-op2", 2)}, form)
+        (file,) = (tmp_path / "saved").iterdir()
+        assert diff(capsys, dump, "ReLU-op2", "--with", file).code == 0
+
+    def test_a_file_with_a_colon_in_its_name_is_that_file(self, capsys: Capsys, dump: Path, tmp_path: Path) -> None:
+        np.save(tmp_path / "a:b.npy", values(dump, "ReLU-op2", 2))
+        assert diff(capsys, dump, "ReLU-op2", "--with", tmp_path / "a:b.npy").code == 0
+
+    def test_a_bare_tensor_that_torch_saved(self, capsys: Capsys, dump: Path, tmp_path: Path) -> None:
+        torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+        torch.save(torch.from_numpy(values(dump, "ReLU-op2", 2)), tmp_path / "x.pt")
+        assert diff(capsys, dump, "ReLU-op2", "--with", tmp_path / "x.pt").code == 0
+
+
+class TestNodesOfLaterSteps:
+    """Where nothing but files tells of nodes, a later step has some that the first one lacks."""
+
+    @pytest.fixture
+    def arrays(self, tmp_path: Path) -> Path:
+        write_arrays(tmp_path / "run/step_0", {"a": np.ones(3, np.float32)})
+        for step in (1, 2):
+            write_arrays(tmp_path / f"run/step_{step}", {"a": np.ones(3), "late": np.full(3, step, np.float32)})
+        return tmp_path / "run"
+
+    def test_it_is_found(self, capsys: Capsys, arrays: Path) -> None:
+        check_numbers(diff(capsys, arrays, "late", "--json"), np.full(3, 2.0), np.full(3, 1.0))
+        other = diff(capsys, arrays, "a", "--step", 1, "--with", "tensor=late", "--json")
+        assert (other.json["there"]["key"]["node"], other.code) == ("late", 0)
+
+    def test_in_another_run_too(self, capsys: Capsys, arrays: Path, tmp_path: Path) -> None:
+        shutil.copytree(arrays, tmp_path / "again")
+        answer = diff(capsys, arrays, "a", "--step", 2, "--with", tmp_path / "again", "--with", "tensor=late", "--json")
+        assert (answer.json["there"]["key"]["node"], answer.code) == ("late", 1)
+        same = diff(capsys, arrays, "late", "--step", 2, "--with", tmp_path / "again")
+        assert same.code == 0, same.err
+
+    def test_around_it_a_graph_is_exported(self, capsys: Capsys, arrays: Path, tmp_path: Path) -> None:
+        said = run(capsys, "export", arrays, "graph", "--around", "late", "-o", tmp_path / "g.json")
+        assert said.code == 0, said.err

@@ -91,7 +91,7 @@ LINES: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "completion": (("fish",), (EVIL,)),
     "help": ((), ("keys",), (EVIL,), ("--search", EVIL)),
-    "demo": (("--unpack",), (f"--rank={EVIL}",)),
+    "demo": (("--unpack",), ("--pytorch", "--unpack"), (f"--rank={EVIL}",)),
 }
 """Command lines of every command, also those that end in an error."""
 

@@ -104,3 +104,23 @@ def test_the_origin_of_msprobe_s_monitor_and_databases_is_the_first_inf(
     assert answer.code == 1
     assert answer.lines[-1] == f"FOUND: 1 origin at {found}"
     assert "-Inf 1 of" in answer.out
+
+
+@pytest.mark.parametrize(
+    ("place", "found", "begin"),
+    [
+        ("v1", [(0, 3, "energy")], 3),
+        ("v2", [(0, 3, "energy")], 3),
+        ("v1-db", [(0, 3, "energy")], 3),
+        ("dump-db", [(0, 3, "Torch.log.1")], 3),
+        ("dump-db-parts", [(0, 43, "Torch.log.0")], 42),  # gradients of a part may come before it
+    ],
+)
+def test_a_check_of_all_steps_has_no_other_origin_and_no_finding_in_healthy_steps(
+    capsys: Capsys, dumps: Dumps, place: str, found: list[tuple[int, int, str]], begin: int
+) -> None:
+    """Neither masks of healthy steps are findings, nor are modules origins whose weights went bad a step before."""
+    answer = run(capsys, "check", dumps("msprobe-monitor") / place, "--watch", "TO", "--limit", "0", "--json")
+    hits = [hit for hit in answer.json["hits"] if hit["verdict"] != "by_design"]
+    assert [(hit["rank"], hit["step"], hit["node"]) for hit in hits if hit["origin"]] == found
+    assert min(hit["step"] for hit in hits) == begin

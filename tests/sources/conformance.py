@@ -9,11 +9,11 @@ import contextlib
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tui_debugger import opener
 from tui_debugger.errors import CancelledError
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import Progress, Side, turns
@@ -180,7 +180,7 @@ class SourceConformance:
                 if table.flags[i] & TensorFlag.STAT_ONLY:
                     assert (size, time) == (-1, 0)
                 else:
-                    status = Path(table.spec(i).path).stat()
+                    status = opener.stat(table.spec(i).path)
                     assert (size, time) == (status.st_size, status.st_mtime_ns)
 
     def test_a_digest_names_the_files_of_one_table(self, source: Source) -> None:

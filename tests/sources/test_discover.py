@@ -13,6 +13,7 @@ from tests.sources.writer import DumpWriter, write_dump
 from tui_debugger.errors import NotADumpError
 from tui_debugger.sources import open_source
 from tui_debugger.sources.mindspore.layout import find_dump
+from tui_debugger.sources.registry import dumps_beside
 
 
 @pytest.fixture
@@ -133,8 +134,27 @@ def test_layouts_that_cannot_be_read_yet_are_named(tmp_path: Path, tree: str, in
         find_dump(tmp_path / "dump" / inside)
 
 
-def test_of_step_directories_only_a_first_name_is_looked_at(dump: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A step may hold very many files. Readers that ask what else lies here stop at the first tensor."""
+def test_opening_lists_a_few_directories_and_no_step(dump: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    listed: list[str] = []
+    scandir = os.scandir
+
+    def watching(path: str | Path) -> Iterator[os.DirEntry[str]]:
+        listed.append(str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", watching)
+    for inside, _, _ in INSIDE:
+        listed.clear()
+        source = open_source(dump / inside)
+        assert list(source.steps(0)) == [0, 3]
+        assert not [path for path in listed if path.endswith(("/0/0", "/0/3"))]
+        assert len(listed) <= 8, listed
+
+
+def test_what_lies_beside_is_looked_for_later_and_stops_at_the_first_tensor_of_a_step(
+    dump: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A step may hold very many files."""
     seen: list[str] = []
     scandir = os.scandir
 
@@ -148,12 +168,10 @@ def test_of_step_directories_only_a_first_name_is_looked_at(dump: Path, monkeypa
         with scandir(path) as each:
             yield entries()
 
+    source = open_source(dump)
     monkeypatch.setattr(os, "scandir", watching)
-    for inside, _, _ in INSIDE:
-        seen.clear()
-        source = open_source(dump / inside)
-        assert list(source.steps(0)) == [0, 3]
-        assert len([path for path in seen if path.endswith(("/0/0", "/0/3"))]) <= 2 * (not inside)
+    assert dumps_beside(source) == ()
+    assert len([path for path in seen if path.endswith(("/0/0", "/0/3"))]) <= 2
 
 
 def test_real_dumps_side_by_side(dumps: Callable[[str], Path]) -> None:

@@ -20,10 +20,12 @@ import pytest
 from tests.linked import linked
 from tests.sources.test_logs import everything, made_by, mutated, stats_of
 from tui_debugger.errors import NotADumpError, TdbgError
+from tui_debugger.graph.table import NodeFlag
 from tui_debugger.model import Category, Side, TensorStats
 from tui_debugger.sources import open_source
 from tui_debugger.sources.base import Source, TensorFlag
-from tui_debugger.sources.logs.entries import Numbers
+from tui_debugger.sources.logs import trend_db
+from tui_debugger.sources.logs.entries import NO_TRACE, Numbers
 from tui_debugger.sources.logs.msprobe_monitor import numbers_of
 
 Dumps = Callable[[str], Path]
@@ -121,6 +123,34 @@ class TestV2:
             assert order.index("<root>") < order.index("Gradients/output_layer")
             assert "layers.0.mlp" in made_by(nodes, "layers.0")
             assert made_by(nodes, "exp_avg.embedding.weight") == ["embedding.weight/grad_reduced"]
+
+    def test_a_module_computes_with_the_weights_that_the_step_begins_with(self, dump: Path) -> None:
+        for place in ("v1", "v2"):
+            with closing(open_source(dump / place)) as source:
+                nodes = source.nodes(0)
+                norm = "layers.0.input_layernorm"
+                assert made_by(nodes, norm)[-2:] == [f"{norm}.{each}/param_origin" for each in ("weight", "bias")]
+                flags = nodes.flags[[nodes.find(each) for each in (norm, "energy", "Gradients/energy")]]
+                assert (flags & int(NodeFlag.PARTIAL) > 0).tolist() == [False, False, True]
+
+    @pytest.mark.parametrize("others", [(), ("weight_grad",), ("param",)])
+    def test_without_the_weights_of_before_a_module_may_be_made_of_more(
+        self, others: tuple[str, ...], dump: Path, tmp_path: Path
+    ) -> None:
+        for kind in ("module", *others):
+            for path in (dump / "v2/rank_0").glob(f"{kind}_step*.csv"):
+                target = tmp_path / "rank_0" / path.name
+                target.parent.mkdir(exist_ok=True)
+                lines = path.read_text().splitlines()
+                target.write_text("".join(f"{line}\n" for line in lines if "param_updated" not in line))
+        with closing(open_source(tmp_path)) as source:
+            nodes = source.nodes(0)
+            norm, energy = (
+                bool(nodes.flags[nodes.find(each)] & int(NodeFlag.PARTIAL))
+                for each in ("layers.0.input_layernorm", "energy")
+            )
+            assert norm
+            assert energy == (not others), "nothing tells that it has no weights"
 
     def test_communication_is_one_row_a_step_and_its_nan_are_counted(self, dump: Path) -> None:
         with closing(open_source(dump / "v2")) as source:
@@ -228,6 +258,17 @@ class TestTrend:
                 assert stats.neg_inf == (least == -1000000001.0)
                 assert (stats.minimum, stats.mean) == ((least, mean) if not stats.bad else (None, None))
                 assert stats.bad or stats.norm == pytest.approx(norm)
+
+    def test_steps_that_are_nan_all_over_take_no_edge_away_and_give_none(self, dump: Path) -> None:
+        nodes = []
+        for steps in ((0, 4), (4, 0), (0,)):
+            with closing(open_source(dump / "dump-db")) as source:
+                for step in steps:
+                    source.tensors(0, step)
+                nodes.append(source.nodes(0))
+        assert [made_by(each, "Torch.softmax.0") for each in nodes] == [["Tensor.masked_fill.0"]] * 3
+        last = {each.name: each for each in trend_db.read([str(dump / "dump-db/dump_data.trend.db")], 0)[4].operations}
+        assert last["Torch.softmax.0"].inputs == [NO_TRACE]
 
     def test_edges_are_inferred_from_equal_statistics(self, dump: Path) -> None:
         with closing(open_source(dump / "dump-db")) as source:

@@ -8,6 +8,7 @@ import os
 import struct
 import tracemalloc
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,13 @@ import numpy.typing as npt
 import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
+from hypothesis.extra.numpy import basic_indices
 
 from tests.ascend_files import (
     BITS,
     CONVERTED,
     TYPES,
+    Converted,
     Overflow,
     Written,
     block_of,
@@ -40,10 +43,19 @@ from tests.stats.requests import look
 from tests.thorough import examples, few
 from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.model import ReadSpec, Side, TensorMeta
-from tui_debugger.stats import ascend_file
+from tui_debugger.stats import ascend_file, npy
 from tui_debugger.stats.archive import FileBytes
 from tui_debugger.stats.ascend_file import BadHeaderError, device_order, is_converted, read_header
-from tui_debugger.stats.npy import TensorFile, open_array, open_window, read_meta
+from tui_debugger.stats.blocks import measure_stats
+from tui_debugger.stats.compare import compare as compare_tensors
+from tui_debugger.stats.compare_pairs import Pairs
+from tui_debugger.stats.distribution import count_classes, histogram
+from tui_debugger.stats.heat import shrink, whole
+from tui_debugger.stats.npy import TensorFile, open_array, open_lazily, open_window, read_meta
+from tui_debugger.stats.quantiles import quantiles
+from tui_debugger.stats.spans import SharedArrays
+from tui_debugger.text.heat_map import heat_table_of
+from tui_debugger.text.values import ValueTable, parse_slice
 
 Array = npt.NDArray[Any]
 Shape = tuple[int, ...]
@@ -212,24 +224,17 @@ class TestStatistics:
     def test_a_long_tensor_is_never_converted_as_a_whole(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         values = np.arange(64 * 40 * 32 * 32, dtype=np.float32).reshape(64, 40, 32, 32)
         path = saved(tmp_path, Written(values, format="NC1HWC0"))
-        most: list[int] = []
-        copy = ascend_file.DeviceOrder.copy
-
-        def counted(self: ascend_file.DeviceOrder, buffer: Array, start: int, target: Array) -> None:
-            most.append(len(target))
-            copy(self, buffer, start, target)
-
-        monkeypatch.setattr(ascend_file.DeviceOrder, "copy", counted)
+        converted = Converted(monkeypatch)
         monkeypatch.setattr(ascend_file, "_AHEAD", 1 << 20)
         stats = look(spec_of(path)).stats
         assert stats is not None
         assert (stats.minimum, stats.maximum) == (0, values.size - 1)
-        assert max(most) <= 1 << 18
-        assert sum(most) == values.size
-        most.clear()
+        assert converted.most <= 1 << 18
+        assert converted.total == values.size
+        converted.pieces.clear()
         with TensorFile(spec_of(path)) as file:
             assert file.read(1_000_000, 10).tolist() == list(range(1_000_000, 1_000_010))
-        assert most == [10]
+        assert converted.pieces == [10]
 
 
 # -- what is not converted -----------------------------------------------------------------------------------------
@@ -320,6 +325,89 @@ class TestWindows:
         path = saved(tmp_path, Written(np.zeros((2, 3), np.float32)))
         with pytest.raises(UnreadableTensorError, match="another shape than before"):
             open_window(spec_of(path), (0, range(4)))
+
+
+class TestLongTensors:
+    """Every file taken for a long one."""
+
+    @pytest.fixture(autouse=True)
+    def every_file_is_long(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(ascend_file, "WHOLE_FILE", 0)
+
+    @examples(150, suppress_health_check=ANY_FOLDER)
+    @given(tensor=tensors(), data=st.data())
+    def test_are_indexed_as_numpy_s_are(self, tmp_path: Path, tensor: Written, data: st.DataObject) -> None:
+        found, values = open_lazily(spec_of(saved(tmp_path, tensor))), tensor.values
+        facts = ("shape", "dtype", "size", "nbytes", "ndim", "itemsize", "strides")
+        assert [getattr(found, name) for name in facts] == [getattr(values, name) for name in facts]
+        assert len(found) == len(values)
+        index = data.draw(basic_indices(values.shape, allow_ellipsis=True))
+        if not isinstance(found, np.ndarray):
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(npy, "_GATHERED", data.draw(st.integers(1, 300)))
+                patch.setattr(npy, "_LEAST_RUN", data.draw(st.integers(1, 40)))
+                assert same(np.asarray(found[index]), np.asarray(values[index]))
+        start, stop = sorted(data.draw(st.tuples(*[st.integers(0, values.size)] * 2)))
+        assert same(np.asarray(found.reshape(-1)[start:stop]), values.reshape(-1)[start:stop])
+        assert same(np.asarray(found.flat[start:stop]), values.reshape(-1)[start:stop])
+        places = tuple(
+            np.array(data.draw(st.lists(st.integers(0, n - 1), min_size=3, max_size=3))) for n in values.shape
+        )
+        assert same(found[places], values[places])
+        assert same(np.asarray(found), values)
+        assert same(found.transpose(), values.transpose()), "whatever an array can do"
+
+    def test_a_mask_and_other_indices_convert_all(self, tmp_path: Path) -> None:
+        values = np.arange(60, dtype=np.float32).reshape(3, 20)
+        found = open_lazily(spec_of(saved(tmp_path, Written(values, format="FRACTAL_NZ"))))
+        assert (found[values > 50] == values[values > 50]).all()
+        assert (found[[0, 2]] == values[[0, 2]]).all()
+        with pytest.raises(IndexError, match="out of bounds"):
+            found[3]
+        with pytest.raises(IndexError, match="too many"):
+            found[0, 0, 0]
+
+    def test_stay_when_the_file_is_closed_and_may_be_read_by_several_threads(self, tmp_path: Path) -> None:
+        values = np.arange(64 * 96, dtype=np.float32).reshape(64, 96)
+        found = open_lazily(spec_of(saved(tmp_path, Written(values, format="FRACTAL_NZ"))))
+
+        line, expected = found.reshape(-1), values.reshape(-1)
+
+        def read(first: int) -> bool:
+            return all((line[at : at + 7] == expected[at : at + 7]).all() for at in range(first, 6000, 7))
+
+        with ThreadPoolExecutor(4) as pool:
+            assert all(pool.map(read, range(8)))
+
+    @pytest.mark.parametrize("dtype", ["float32", "int4", "bfloat16"])
+    def test_what_goes_through_them_converts_pieces(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dtype: str
+    ) -> None:
+        """Comparisons, distributions, histograms, heat maps: never more than some hundred thousand at once."""
+        values = random_values(np.random.default_rng(15), (40, 40, 32, 32), dtype)
+        spec = spec_of(saved(tmp_path, Written(values, dtype, format="NC1HWC0")))
+        converted = Converted(monkeypatch)
+        monkeypatch.setattr(ascend_file, "_AHEAD", 1 << 18)
+        found = open_lazily(spec)
+        assert not converted.pieces, "nothing yet"
+        assert measure_stats(found) == measure_stats(values)
+        assert histogram(found, -1, 1) == histogram(values, -1, 1)
+        here, plain = SharedArrays((found,), found.size), SharedArrays((values,), values.size)
+        classes = count_classes(here)
+        assert (classes.counts == count_classes(plain).counts).all()
+        assert quantiles(here, classes) == quantiles(plain, count_classes(plain))
+        both = Pairs(found, open_lazily(spec))
+        assert not compare_tensors(both).different
+        assert not compare_tensors(Pairs(values, found)).different
+        assert not compare_tensors(Pairs(np.asfortranarray(values), found)).different
+        table = heat_table_of(ValueTable(found, parse_slice("[3, :, :, 2]", values.shape)))
+        picture = shrink(table.read, whole(table.shape, (10, 10)))
+        expected = np.abs(values[3, :, :, 2].astype(np.float64))
+        assert np.nanmax(np.abs(picture.values)) == np.max(expected[np.isfinite(expected)])
+        assert converted.most <= 1 << 18
+        converted.pieces.clear()
+        assert same(found[3, 5, :2], values[3, 5, :2])
+        assert 0 < converted.total <= 64
 
 
 class TestUnconvertedNumpyFiles:

@@ -33,6 +33,14 @@ def test_the_first_screen_of_the_demo_leads_to_the_bug(columns: int, rows: int) 
         restored(terminal)
 
 
+def test_the_demo_of_pytorch_opens_at_the_cause() -> None:
+    with Terminal(["demo", "--pytorch"]) as terminal:
+        terminal.wait_for("Begins at step 1: Torch.log, NaN 13 of 512")
+        terminal.send("q")
+        assert terminal.wait_exit() == 0
+        restored(terminal)
+
+
 def test_what_is_under_the_cursor_goes_to_the_clipboard_of_the_terminal() -> None:
     with Terminal(["demo"]) as terminal:
         terminal.wait_for("the logarithm of 0")

@@ -9,9 +9,13 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from tests.sources.arrays import write_arrays
+from tests.sources.writer import write_dump
 from tests.tui.conftest import OpenScreen
+from tests.tui.driver import opened
 from tui_debugger.errors import NotADumpError
 from tui_debugger.model import Progress, ProgressFn
 from tui_debugger.session import Session
@@ -42,6 +46,14 @@ async def test_an_mlp_run_names_the_unchanged_weights_and_the_dead_relu(open_scr
         assert "act3-ReLU" in hits or "ReLU-op" in hits
         assert "accum." not in hits
         assert "moment" not in hits
+
+
+async def test_another_dump_beside_the_one_that_is_open_is_noticed_without_delaying_it(tmp_path: Path) -> None:
+    write_dump(tmp_path / "first", steps=(0,))
+    write_arrays(tmp_path / "second/step_0", {"a": np.ones(3)})
+    async with opened(tmp_path) as screen:
+        assert any(f"{tmp_path / 'second'} is another dump" in notice for notice in screen.session.info.notices)
+        assert "notice" in screen.main.header.plain
 
 
 async def test_the_first_frame_comes_before_the_run_is_open() -> None:

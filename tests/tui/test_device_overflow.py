@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.ascend_files import OVERFLOWING, task_of, write_overflowing_dump
+from tests.ascend_files import OVERFLOWING, take_for_long, task_of, write_long_tensors, write_overflowing_dump
 from tests.tui.conftest import OpenScreen
 from tests.tui.driver import Driver
 
@@ -68,3 +68,33 @@ async def test_other_dumps_have_no_column_for_it(open_screen: OpenScreen) -> Non
         assert marks is not None
         assert marks.overflowed is None
         assert "▲" not in screen.text
+
+
+async def test_of_a_long_tensor_no_more_is_converted_than_is_looked_at(
+    tmp_path: Path, open_screen: OpenScreen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = write_long_tensors(tmp_path)
+    converted = take_for_long(monkeypatch)
+    async with open_screen(tmp_path, size=(120, 40)) as screen:
+        await screen.settled()
+        await screen.press("]", "1", "slash")
+        await screen.type("ReLU-op2")
+        await screen.press("enter", "enter")
+        await screen.settled()
+        converted.pieces.clear()
+        await screen.press("5", "end", "enter")
+        await screen.settled()
+        assert "[0, 0, :, :]" in screen.text
+        assert f"{values[0, 0, 0, 0]:.4f}" in screen.text
+        await screen.press("end", "G", "enter")
+        assert 0 < converted.total < values.size // 20
+        await screen.press("t")
+        await screen.settled()
+        assert 0 < converted.total < values.size // 20
+        for view, text in (("b", "percentiles"), ("C", "equal")):
+            converted.pieces.clear()
+            await screen.press("escape", view)
+            await screen.until(lambda text=text: text in screen.text)
+            await screen.settled()
+            assert converted.total >= values.size
+        assert converted.most <= values.size // 3

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import gc
-import weakref
-from collections.abc import Iterator
+import subprocess
+import sys
 
 import pytest
 from textual.geometry import Region
@@ -12,7 +11,6 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from tests.tui.meter import MeteredDriver, metered
-from tui_debugger.tui import app
 from tui_debugger.tui.widgets.line_window import CachedLines
 
 NODES, STEPS = 300, 2
@@ -66,45 +64,44 @@ async def test_kept_lines_are_those_that_textual_would_draw_now(monkeypatch: pyt
                 )
 
 
-@pytest.fixture
-def own_collector() -> Iterator[None]:
-    """Puts back what a test does to the collector of the process."""
-    thresholds, frozen = gc.get_threshold(), gc.get_freeze_count()
-    yield
-    gc.unfreeze()
-    gc.collect()
-    if frozen:  # the tests themselves, see the first conftest
-        gc.freeze()
-    gc.set_threshold(*thresholds)
-    gc.enable()
+LOOP = """
+import gc, weakref
+from tui_debugger.tui import app
 
-
-class Loop:
-    """Garbage that only the collector finds."""
-
-    def __init__(self) -> None:
+class Loop:  # garbage that only the collector finds
+    def __init__(self):
         self.own = self
 
+loop = Loop()
+seen = weakref.ref(loop)
+"""
 
-@pytest.mark.usefixtures("own_collector")
+
+def run_alone(program: str) -> None:
+    """Runs a program in a process of its own: in ours the collector would look at all tests, and be set up anew."""
+    done = subprocess.run([sys.executable, "-c", LOOP + program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 def test_garbage_that_was_set_aside_is_found_when_more_is_set_aside() -> None:
-    dialog = Loop()
-    seen = weakref.ref(dialog)
-    app.freeze_objects()
-    del dialog
-    gc.collect()
-    assert seen() is not None
-    app.freeze_objects()
-    assert seen() is None
+    run_alone("""
+app.freeze_objects()
+del loop
+gc.collect()
+assert seen() is not None
+app.freeze_objects()
+assert seen() is None
+""")
 
 
-@pytest.mark.usefixtures("own_collector")
 def test_garbage_is_found_when_it_is_quiet_however_long_it_lived() -> None:
-    app.freeze_objects()
-    old = Loop()
-    seen = weakref.ref(old)
-    gc.collect(1)  # it lives through this, and belongs to the oldest from now on
-    del old
-    for _ in range(app.FULL_WHEN_QUIET + 1):
-        app.collect_garbage()
-    assert seen() is None
+    run_alone("""
+app.freeze_objects()
+old = Loop()
+seen = weakref.ref(old)
+gc.collect(1)  # it lives through this, and belongs to the oldest from now on
+del old
+for _ in range(app.FULL_WHEN_QUIET + 1):
+    app.collect_garbage()
+assert seen() is None
+""")

@@ -6,11 +6,11 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 import numpy as np
 
+from tui_debugger import opener
 from tui_debugger.arrays import Int64, Mask
 from tui_debugger.cache.blocks import pack, unpack
 from tui_debugger.cache.store import DiskCache
@@ -193,7 +193,7 @@ def _identity(table: TensorTable, index: int) -> Identity:
 
 def _look(file: str) -> _Look:
     try:
-        status = Path(file).stat()
+        status = opener.stat(file)
     except (OSError, ValueError):
         return -1, -1
     young = abs(time.time_ns() - status.st_mtime_ns) < _YOUNG_NS

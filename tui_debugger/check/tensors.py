@@ -214,12 +214,12 @@ def _filled(row: TensorRow, record: Record | None) -> TensorRow:
 
 
 def opened(key: TensorKey, spec: ReadSpec | None) -> npt.NDArray[Any]:
-    """The values of a tensor, memory-mapped and read-only.
+    """The values of a tensor, read-only: memory-mapped, or converted where they are looked at.
 
     Raises:
         UnreadableTensorError: it was not dumped, or its file is broken.
     """
-    from tui_debugger.stats.npy import open_array
+    from tui_debugger.stats.npy import open_lazily
 
     if spec is None:
         raise UnreadableTensorError(
@@ -227,4 +227,4 @@ def opened(key: TensorKey, spec: ReadSpec | None) -> npt.NDArray[Any]:
             where=f"rank {key.rank} step {key.step} {key.node} {slot_text(key)}",
             hint="choose a step in which its node ran, or dump with input_output 0 and saved_data tensor",
         )
-    return open_array(spec)
+    return open_lazily(spec)

@@ -1,4 +1,4 @@
-"""``tdbg demo``: the screen on the real dump that ships with the package."""
+"""``tdbg demo``: the screen on a real dump that ships with the package."""
 
 from __future__ import annotations
 
@@ -21,12 +21,16 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds the command."""
     parser = commands.add_parser(
         "demo",
-        help="open the real dump that ships with tdbg",
-        description="Opens a small real dump: a tiny transformer whose values go to NaN at step 3. "
-        "It is unpacked once, into the user's cache directory.",
+        help="open a real dump that ships with tdbg",
+        description="Opens a small real dump: a tiny transformer of MindSpore whose values go to NaN at "
+        "step 3, or with --pytorch one of PyTorch. It is unpacked once, into the user's cache directory.",
     )
     open_.add_options(parser)
-    parser.add_argument(
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument(
+        "--pytorch", action="store_true", help="open a dump that msprobe recorded of PyTorch: NaN at step 1"
+    )
+    which.add_argument(
         "--live", action="store_true", help="play a recorded training instead, which is attached to and driven"
     )
     parser.add_argument("--unpack", action="store_true", help="only unpack the dump, print where it lies, and leave")
@@ -34,11 +38,11 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from tui_debugger.demo import demo_dump
+    from tui_debugger.demo import DEMO, PYTORCH, demo_dump
 
-    path = demo_dump()
-    # The training script travels with the dump, so that its lines can be shown.
-    arguments.source_map += [(TRAINED_IN, str(path)), (RECORDED_IN, str(path / "_run"))]
+    path = demo_dump(PYTORCH if arguments.pytorch else DEMO)
+    if not arguments.pytorch:  # the training script travels with that dump, so that its lines can be shown
+        arguments.source_map += [(TRAINED_IN, str(path)), (RECORDED_IN, str(path / "_run"))]
     if arguments.unpack:
         write_lines(str(path))
         return 0

@@ -44,8 +44,9 @@ if TYPE_CHECKING:
 
 DESCRIPTION = """\
 Compares a tensor with itself at the previous step, or with what --with names:
-another step, rank, tensor, run or a .npy file. Errors are over the elements that
-are finite on both sides; d is here - there, relative errors are parts of there.
+another step, rank, tensor, run or a file (.npy; a tensor of .npz, .pt or
+.safetensors: FILE:NAME). Errors are over the elements that are finite on both
+sides; d is here - there, relative errors are parts of there.
 
 With a second run in place of NODE it compares the runs: which nodes are the
 same, where the first real difference begins, and what only passes it on. What
@@ -74,6 +75,7 @@ examples:
   tdbg diff DUMP Log-op381:in0 --with tensor=ReLU-op380:0 --json
   tdbg diff DUMP head.weight --with rank=1
   tdbg diff DUMP head.weight --with golden/head.weight.npy --top 5
+  tdbg diff DUMP head.weight --with model.safetensors:head.weight
   tdbg diff DUMP head.weight --with /runs/before --with step=4
   tdbg diff /runs/gpu /runs/npu
   tdbg diff /runs/old /runs/new --map-name 's/^encoder/model.encoder/' --markdown diff.md
@@ -97,8 +99,8 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
         action="append",
         default=[],
         metavar="WHAT",
-        help="step=N, rank=N, tensor=NODE[:slot], a .npy file, or the directory of another run (may be repeated: what "
-        "is not named stays as it is; default: the previous step)",
+        help="step=N, rank=N, tensor=NODE[:slot], a file of tensors (FILE[:NAME]), or the directory of another run "
+        "(may be repeated: what is not named stays as it is; default: the previous step)",
     )
     parser.add_argument("--rtol", type=_number(math.inf), default=0.0, metavar="X", help="relative tolerance")
     parser.add_argument("--atol", type=_number(math.inf), default=0.0, metavar="X", help="absolute tolerance")
@@ -274,15 +276,16 @@ def _tensor(session: Session, arguments: argparse.Namespace, progress: ProgressF
     Raises:
         TdbgError: several ranks or steps, no such node or slot, or several tensors.
     """
-    from tui_debugger.session.naming import find_node
+    from tui_debugger.session.naming import find_in
 
     ranks = chosen(arguments.rank, session.ranks(), "rank")
     focus = session.source.focus
     if arguments.rank is None:
         ranks = [focus[0] if focus[0] is not None else ranks[0]] if ranks else []
     rank = _one(ranks, "rank")
-    tables = {each: session.nodes(each, progress) for each in session.ranks()}
-    found = find_node({rank: tables[rank]}, {rank: session.in_scope(rank)}, arguments.node)
+    for each in session.ranks():  # what of a rank cannot be listed is said, too
+        session.nodes(each, progress)
+    found = find_in(session, [rank], arguments.node, progress)
     if arguments.step is not None:
         step = _one(chosen(arguments.step, session.steps(rank), "step"), "step")
     elif focus[1] is not None:
@@ -340,14 +343,14 @@ def _other(  # noqa: PLR0917 - the tensor, the run that it is of, and what was a
     progress: ProgressFn,
 ) -> Side:
     """Returns what the options name."""
-    from tui_debugger.diagnose.compare import Side
-    from tui_debugger.session.naming import find_node
+    from tui_debugger.diagnose.compare import Side, is_file
+    from tui_debugger.session.naming import find_in
 
     if not arguments.other:
         return comparer.previous(key)
     named = _named(arguments.other)
     file = named.get("file")
-    if file is not None and not Path(file).is_dir():
+    if file is not None and (is_file(file) or not Path(file).is_dir()):
         if len(named) > 1:
             raise TdbgError("a file has no steps, ranks and nodes", where=f"--with {file}", hint="leave the others out")
         return Side(path=file)
@@ -357,8 +360,7 @@ def _other(  # noqa: PLR0917 - the tensor, the run that it is of, and what was a
         there = ", ".join(map(str, run.ranks()))
         raise TdbgError(f"rank {rank} is not in this dump", where=f"--with rank={rank}", hint=f"there is rank {there}")
     if "tensor" in named:
-        tables = {rank: run.nodes(rank, progress)}
-        found = find_node(tables, {rank: run.in_scope(rank)}, named["tensor"])
+        found = find_in(run, [rank], named["tensor"], progress)
     if "step" not in named and "tensor" not in named:
         return Side(replace(key, rank=rank), file or "")
     step = _whole(named["step"], "step") if "step" in named else _asked_step(session, key, arguments)

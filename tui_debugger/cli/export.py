@@ -347,12 +347,11 @@ def _part(session: Session, ranks: list[int], arguments: argparse.Namespace, pro
         TdbgError: there is no such node or scope.
     """
     from tui_debugger.session.export_graph import GraphPart
-    from tui_debugger.session.naming import find_node
+    from tui_debugger.session.naming import find_in
 
     around = None
     if arguments.around:
-        tables = {rank: session.nodes(rank, progress) for rank in ranks}
-        around = find_node(tables, {rank: session.in_scope(rank) for rank in ranks}, arguments.around).rows
+        around = find_in(session, ranks, arguments.around, progress).rows
     part = GraphPart(arguments.scope or "", around, arguments.hops or 2)
     if arguments.scope and not any(part.mask(session, rank).any() for rank in part.ranks(ranks)):
         raise TdbgError(

@@ -423,6 +423,7 @@ def open_session(path: Path, arguments: argparse.Namespace, progress: ProgressFn
     if "no_config" in arguments:
         session.recommended_changes = configured(arguments).recommended
     session.open(progress)
+    session.look_beside()
     _refuse_unlisted(session, arguments.rank)
     if arguments.filter is None and arguments.graph is None:
         return session

@@ -1,26 +1,32 @@
-"""The real dump that ships with the package, and how archives of dumps are unpacked."""
+"""The real dumps that ship with the package, and how archives of dumps are unpacked."""
 
 from __future__ import annotations
 
 import os
 import tarfile
 from pathlib import Path
+from typing import Final
 
 from tui_debugger.errors import TdbgError
 
-DEMO = Path(__file__).with_name("mindspore-2.0-nan.tar.xz")
+DEMO: Final = Path(__file__).with_name("mindspore-2.0-nan.tar.xz")
 """A tiny transformer trained by MindSpore 2.0.0 on CPU; step 3 divides 0 by 0 and takes log(0)."""
+PYTORCH: Final = Path(__file__).with_name("msprobe-nan.tar.xz")
+"""A tiny transformer trained by PyTorch on CPU, recorded by msprobe 26.2; step 1 takes the log of values below 0."""
 
 
-def demo_dump() -> Path:
-    """The demo dump, unpacked once into the user's cache directory: what the examples in the documentation look at.
+def demo_dump(archive: Path = DEMO) -> Path:
+    """A demo dump, unpacked once into the user's cache directory: what the examples in the documentation look at.
+
+    Args:
+        archive: ``DEMO`` or ``PYTORCH``.
 
     Raises:
         TdbgError: the cache directory cannot be written.
     """
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tdbg"
     try:
-        return unpack(DEMO, cache)
+        return unpack(archive, cache)
     except OSError as error:
         raise TdbgError(
             f"the demo dump could not be unpacked: {error.strerror or error}",

@@ -212,6 +212,8 @@ class Comparer:
         if side.key is None:
             return _of_file(side)
         run = self.run_of(side, progress)
+        if side.key.rank in run.ranks() and side.key.step in run.steps(side.key.rank):
+            run.flow(side.key.rank, progress).table(side.key.step)  # which may have nodes that no step before has
         key = _known_as(run, side.key)
         if side.path and key.rank in run.ranks() and not _has_node(run, key):
             raise UnreadableTensorError(
@@ -309,6 +311,51 @@ def _known_as(run: Run, key: TensorKey) -> TensorKey:
     return replace(key, graph=graphs[0]) if graphs else key
 
 
+def is_file(text: str) -> bool:
+    """Tells whether ``FILE`` or ``FILE:NAME`` names a file that is there."""
+    return Path(_parts_of(text)[0]).is_file()
+
+
 def _of_file(side: Side) -> Opened:
-    spec = ReadSpec(str(Path(side.path).expanduser()))
+    spec = spec_in(side.path)
     return Opened(side, open_array(spec), read_meta(spec), spec)
+
+
+_LISTED: Final = 10
+"""Tensors of a file that are named."""
+
+
+def spec_in(text: str) -> ReadSpec:
+    """Returns how to read the tensor that ``FILE`` or ``FILE:NAME`` names; a name as in the file, or with slashes.
+
+    Raises:
+        UnreadableTensorError: the file cannot be read, has no such tensor, or several.
+    """
+    from tui_debugger.sources.tensor_files.contents import held_by, is_read  # not where no file is named
+
+    path, name = _parts_of(text)
+    if not is_read(path):
+        return ReadSpec(path)
+    held = held_by(path)
+    keys = {".".join(each.place): each.spec for each in held}
+    keys |= {each.key: each.spec for each in held if each.key is not None}
+    only = held[0].spec if len(held) == 1 else None
+    found = keys.get(name) if name else only
+    if found is not None:
+        return replace(found, path=path)
+    names = [clean(each.key or "") for each in held]
+    listed = ", ".join(names[:_LISTED]) + (f" and {len(names) - _LISTED:,} more" if len(names) > _LISTED else "")
+    what = f"the file has no tensor {clean(name)!r}" if name else "the file holds several tensors"
+    hint = f"name one as FILE:NAME; it has {listed}" if len(held) > 1 else f"it has {listed or 'no tensor at all'}"
+    raise UnreadableTensorError(what if held else "the file holds no tensor", where=clean(path), hint=hint)
+
+
+def _parts_of(text: str) -> tuple[str, str]:
+    """``FILE:NAME`` as path and name; no name where the whole text is a file, or nothing before a colon is."""
+    path = str(Path(text).expanduser())
+    if Path(path).exists():
+        return path, ""
+    for at in (place for place, letter in enumerate(path) if letter == ":"):
+        if Path(path[:at]).is_file():
+            return path[:at], path[at + 1 :]
+    return path, ""

@@ -19,7 +19,7 @@ from tui_debugger.session.export_files import fresh_directory, safe_path, storab
 from tui_debugger.session.session import Session
 from tui_debugger.sources.base import TensorFlag
 from tui_debugger.sources.tensor_files.converted import COLUMNS, NAME, IndexedTensor
-from tui_debugger.stats.npy import open_array, read_meta
+from tui_debugger.stats.npy import open_lazily, read_meta
 from tui_debugger.text.numbers import size
 
 _EVERY = 64
@@ -113,7 +113,7 @@ def _write(tensor: _Tensor, folder: Path, written: Converted, progress: Progress
         written.statistics += 1
         return row
     try:
-        meta, values = read_meta(tensor.spec), open_array(tensor.spec)
+        meta, values = read_meta(tensor.spec), open_lazily(tensor.spec)
     except (UnreadableTensorError, MemoryError) as error:
         why = error.what if isinstance(error, UnreadableTensorError) else "does not fit into memory"
         written.failures.append((tensor.key, why))
@@ -148,7 +148,7 @@ def _needed(session: Session, pairs: Sequence[Pair], progress: ProgressFn) -> tu
             if tensor.spec is None:
                 continue
             try:
-                values = open_array(tensor.spec)
+                values = open_lazily(tensor.spec)
                 need += _NPY_HEADER + values.size * _stored_size(values)
             except (UnreadableTensorError, MemoryError):
                 continue

@@ -26,7 +26,7 @@ from tui_debugger.arrays import Array
 from tui_debugger.check.sweep import SweptTensor
 from tui_debugger.errors import TdbgError, UnreadableTensorError
 from tui_debugger.model import Progress, ProgressFn, TensorKey, TensorMeta, no_progress
-from tui_debugger.stats.npy import open_array, read_meta
+from tui_debugger.stats.npy import open_lazily, read_meta
 from tui_debugger.text.rows import key_row
 from tui_debugger.text.tensors import place_text
 from tui_debugger.text.values import apply, parse_slice
@@ -365,7 +365,7 @@ def write_csv(tensor: SweptTensor, path: Path, dump: Path, *, window: str = "", 
 def _opened(tensor: SweptTensor) -> tuple[TensorMeta, Array]:
     if tensor.spec is None:
         raise UnreadableTensorError("only statistics of this tensor were dumped", where=tensor.key.node)
-    return read_meta(tensor.spec), open_array(tensor.spec)
+    return read_meta(tensor.spec), open_lazily(tensor.spec)
 
 
 def _readable(

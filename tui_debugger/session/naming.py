@@ -20,7 +20,7 @@ from tui_debugger.text.tables import CUT
 from tui_debugger.text.tensors import round_text
 
 if TYPE_CHECKING:
-    from tui_debugger.session.session import Session
+    from tui_debugger.diagnose.run import Run
 
 _ROUND = r"(?:#(\d{1,5}))?"
 _SLOT = re.compile(rf"(.+?)(?::(?:(in|input|out|output|param)(?::?(\d{{1,5}}))?|(\d{{1,5}})))?{_ROUND}", re.DOTALL)
@@ -111,7 +111,7 @@ class UnknownNodeError(TdbgError):
     """No node is called like that."""
 
 
-def find_in(session: Session, ranks: Iterable[int], text: str, progress: ProgressFn = no_progress) -> Found:
+def find_in(run: Run, ranks: Iterable[int], text: str, progress: ProgressFn = no_progress) -> Found:
     """The one node that a text means, in every one of some ranks that has it: see ``find_node``.
 
     Where nodes are known from what was dumped only, a step after the first may have some of its own: all steps are
@@ -123,17 +123,17 @@ def find_in(session: Session, ranks: Iterable[int], text: str, progress: Progres
     chosen = list(ranks)
 
     def found() -> Found:
-        tables = {rank: session.nodes(rank, progress) for rank in chosen}
-        return find_node(tables, {rank: session.in_scope(rank) for rank in chosen}, text)
+        tables = {rank: run.nodes(rank, progress) for rank in chosen}
+        return find_node(tables, {rank: run.in_scope(rank) for rank in chosen}, text)
 
     try:
         return found()
     except UnknownNodeError:
         dumped = int(NodeFlag.FILE_ONLY | NodeFlag.INFERRED)
-        grows = [rank for rank in chosen if (session.nodes(rank).flags & dumped).any()]
+        grows = [rank for rank in chosen if not len(run.nodes(rank)) or (run.nodes(rank).flags & dumped).any()]
         for rank in grows:
-            for step in session.steps(rank):
-                session.source.tensors(rank, step, progress)
+            for step in run.steps(rank):
+                run.flow(rank, progress).table(step)
         if not grows:
             raise
     return found()

@@ -52,7 +52,7 @@ from tui_debugger.opener import read_regular
 from tui_debugger.session.following import FileState, Follower, steps_before, turn_spans
 from tui_debugger.session.watchpoints import WatchpointList, WatchpointStore
 from tui_debugger.sources.base import CallArguments, Capability, Changes, Source
-from tui_debugger.sources.registry import limits
+from tui_debugger.sources.registry import dumps_beside, limits
 from tui_debugger.stats.workers import Workers
 from tui_debugger.text.notes import RECOGNISED
 from tui_debugger.watch.recommended import NO_CHANGES, RecommendedChanges, recommended
@@ -202,6 +202,7 @@ class Session:
         self._checks = self._new_checks(self.watchpoints.snapshot)
         self._selections = Selections()
         self._losses: dict[Pair, tuple[ShownNote, ...]] = {}
+        self._beside: tuple[str, ...] = ()
 
     @property
     def workers(self) -> Workers:
@@ -212,8 +213,11 @@ class Session:
 
     @property
     def info(self) -> RunInfo:
-        """What was found, what its layout cannot tell, and what went wrong with the workers on the way."""
-        info, more = self.source.info, self._workers.notices
+        """What was found, what its layout cannot tell, and what went wrong with the workers on the way.
+
+        Other dumps beside it are named once ``look_beside`` has looked for them.
+        """
+        info, more = self.source.info, (*self._beside, *self._workers.notices)
         return dataclasses.replace(info, notices=info.notices + more, limits=limits(self.source))
 
     @property
@@ -228,6 +232,10 @@ class Session:
             progress(Progress(0, 0, f"rank {ranks[0]}: reading the graph"))
             self.source.nodes(ranks[0], progress)
             self.tree(ranks[0])
+
+    def look_beside(self) -> None:
+        """Looks for other dumps beside this one, which the notices name then: apart, for nothing waits for it."""
+        self._beside = dumps_beside(self.source)
 
     def another(self, path: Path) -> Session:
         """Opens another run, to compare with; the caller closes it.
@@ -474,7 +482,7 @@ class Session:
         return retry_when_renumbered(lambda: measured(self.measurements(rank, progress), rows, progress))
 
     def read(self, key: TensorKey, progress: ProgressFn = no_progress) -> npt.NDArray[Any]:  # noqa: ARG002 - see live.py
-        """The values of a tensor, memory-mapped and read-only.
+        """The values of a tensor, read-only: memory-mapped, or converted where they are looked at.
 
         Raises:
             UnreadableTensorError: it was not dumped, or its file is broken.

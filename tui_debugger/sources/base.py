@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from tui_debugger import opener
 from tui_debugger.arrays import Int64
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import GraphRun, ProgressFn, ReadSpec, RunInfo, Side, TensorStats, UnreadablePart, no_progress
@@ -391,7 +392,7 @@ def file_states(paths: Iterable[bytes]) -> States:
 
 def directory_states(directory: bytes, names: Sequence[bytes]) -> States:
     """States of files of one directory; symbolic links are followed. Without the directory there are no files."""
-    if os.stat not in os.supports_dir_fd:
+    if os.stat not in os.supports_dir_fd or opener.is_mounted(directory):
         return file_states(directory + b"/" + name for name in names)
     try:
         descriptor = os.open(directory, getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY)
@@ -408,7 +409,7 @@ def _states(paths: Iterable[bytes], descriptor: int | None) -> States:
     times: list[int] = []
     for path in paths:
         try:
-            status = os.stat(path, dir_fd=descriptor)
+            status = opener.stat(path) if descriptor is None else os.stat(path, dir_fd=descriptor)
         except (OSError, ValueError):  # noqa: PERF203 - calling a function for each costs more
             sizes.append(-1)
             times.append(0)

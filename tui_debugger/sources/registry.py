@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol, cast, runtime_checkable
 from weakref import WeakKeyDictionary
 
+from tui_debugger import opener
 from tui_debugger.errors import NotADumpError, SeveralDumpsError, TdbgError
+from tui_debugger.mounts import reached
 
 if TYPE_CHECKING:
     from tui_debugger.cache.store import DiskCache
@@ -221,27 +223,28 @@ def find_run(path: Path) -> None:
     Raises:
         NotADumpError: as ``open_source``.
     """
-    _find(path)
+    _find(reached(path))
 
 
 def open_source(path: Path, store: DiskCache | None = None) -> Source:
     """Opens the run at a path: the dump directory, up to two levels above it, or anything inside it.
 
-    Looks at a few directories only; nothing is listed or read before it is asked for. Another dump beside the one that
-    is opened is named in a notice.
+    Looks at a few directories only; nothing is listed or read before it is asked for. What else lies there is a
+    question for later: see ``dumps_beside``.
 
     Args:
-        path: where to look.
+        path: where to look; a tar is read where it lies.
         store: remembers what directories hold, and what was read of files to find their nodes, for the next time.
 
     Raises:
         NotADumpError: nothing recognisable, several runs, or a layout that cannot be read.
         TdbgError: the reader of another package failed.
     """
+    path = reached(path)
     chosen, problems = _find(path)
-    source = _opened(chosen, path, store, (*problems, *_others(chosen, path)))
+    source = _opened(chosen, path, store, problems)
     with suppress(TypeError):  # a source of another package that cannot be a key
-        _OPENED[source] = shows_of(chosen.reader)
+        _OPENED[source] = _Opened(chosen, path)
     return source
 
 
@@ -260,16 +263,33 @@ def _opened(chosen: _Choice, path: Path, store: DiskCache | None, notices: Seque
         ) from error
 
 
-_OPENED: Final[WeakKeyDictionary[object, Shows]] = WeakKeyDictionary()
-"""What the layouts of open sources show."""
+def dumps_beside(source: Source) -> tuple[str, ...]:
+    """Returns what to say of dumps beside the one that is open; asks every reader of this package, so it takes time."""
+    opened = _OPENED.get(source)
+    if opened is None:
+        return ()
+    chosen, path = opened.chosen, opened.path
+    root, given = os.path.realpath(chosen.found.root), os.path.realpath(path)
+    if given != root and _is_within(given, root):
+        return ()  # inside it: nothing there is another dump, and a step may have very many names
+    search = _Search()
+    for text in READERS:
+        search.ask(own_reader(text), path)
+    return _beside(chosen, search.choices)
 
 
 def limits(source: Source) -> tuple[str, ...]:
     """Returns what a verdict on an open dump cannot tell; nothing of what no reader opened, such as a training."""
     from tui_debugger.sources.base import Capability  # needs NumPy, as every source does
 
-    shows = source.shows if isinstance(source, DescribedSource) else _OPENED.get(source)
-    return () if shows is None else limits_of(shows, graph=Capability.GRAPH in source.capabilities)
+    opened = _OPENED.get(source)
+    if isinstance(source, DescribedSource):
+        shows = source.shows
+    elif opened is not None:
+        shows = shows_of(opened.chosen.reader)
+    else:
+        return ()
+    return limits_of(shows, graph=Capability.GRAPH in source.capabilities)
 
 
 def shows_of(reader: Reader) -> Shows:
@@ -337,6 +357,7 @@ def claims(path: Path) -> tuple[list[Claim], tuple[str, ...]]:
     Raises:
         NotADumpError: nobody recognises anything.
     """
+    path = reached(path)
     search = _asked(path, every=True)
     if search.best is None:
         raise _nothing(path, search)
@@ -359,12 +380,13 @@ def layout_of(path: Path) -> str:
     Raises:
         NotADumpError: as ``open_source``.
     """
-    return _find(path)[0].reader.name
+    return _find(reached(path))[0].reader.name
 
 
 def dump_around(path: Path) -> Path | None:
     """Returns the dump that a directory is or lies in; None where none is likely to be."""
     try:
+        path = reached(path)
         found = _find(path)[0].found
     except NotADumpError:
         return None
@@ -422,6 +444,18 @@ class _Choice:
     foreign: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """Who opened a source, and the path that was given."""
+
+    chosen: _Choice
+    path: Path
+
+
+_OPENED: Final[WeakKeyDictionary[object, _Opened]] = WeakKeyDictionary()
+"""By open source."""
+
+
 @dataclass(slots=True)
 class _Search:
     """The answers of readers about a path.
@@ -465,7 +499,7 @@ def _find(path: Path) -> tuple[_Choice, tuple[str, ...]]:
 
 def _asked(path: Path, *, every: bool = False) -> _Search:
     """Asks readers until one is sure, or ``every`` one."""
-    if not os.path.exists(path):  # noqa: PTH110 - never raises
+    if not opener.exists(path):
         raise NotADumpError(
             "No such file or directory, or no right to read it", where=str(path), hint="name a dump directory"
         )
@@ -477,17 +511,6 @@ def _asked(path: Path, *, every: bool = False) -> _Search:
     if every or not search.sure:
         _ask_others(search, path)
     return search
-
-
-def _others(chosen: _Choice, path: Path) -> tuple[str, ...]:
-    """Returns what to say of dumps beside the one that is opened; readers of other packages are not asked."""
-    root, given = os.path.realpath(chosen.found.root), os.path.realpath(path)
-    if given != root and given.startswith(root.rstrip("/") + "/"):
-        return ()  # inside it: nothing there is another dump, and a step may have very many names
-    search = _Search()
-    for text in READERS:
-        search.ask(own_reader(text), path)
-    return _beside(chosen, search.choices)
 
 
 def _beside(chosen: _Choice, choices: Sequence[_Choice]) -> tuple[str, ...]:
@@ -547,7 +570,7 @@ def contents_text(path: Path) -> str:
     waiting, looked = [os.fspath(path)], 0
     while waiting and looked < _LOOKED_AT:
         try:
-            with os.scandir(waiting.pop(0)) as entries:
+            with opener.scandir(waiting.pop(0)) as entries:
                 for entry in entries:
                     looked += 1
                     if looked > _LOOKED_AT:

@@ -14,6 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
+from tui_debugger import opener
 from tui_debugger.errors import TdbgError
 from tui_debugger.model import Progress, ProgressFn, UnreadablePart, no_progress
 from tui_debugger.opener import why_not
@@ -70,7 +71,7 @@ class DumpSearch:
             directory, depth = waiting.popleft()
             progress(Progress(self.looked, 0, f"{_directories(self.looked)} looked at"))
             try:
-                status = directory.stat()
+                status = opener.stat(directory)
             except FileNotFoundError:
                 continue  # it vanished meanwhile
             except (OSError, ValueError) as error:
@@ -114,7 +115,7 @@ class DumpSearch:
     def _below(self, directory: Path) -> list[Path]:
         found = []
         try:
-            with os.scandir(directory) as entries:
+            with opener.scandir(directory) as entries:
                 found += [directory / each.name for each in islice(entries, MOST_ENTRIES) if _may_hold_dumps(each)]
                 if next(entries, None) is not None:
                     why = f"more than {MOST_ENTRIES:,} entries"
@@ -208,5 +209,5 @@ def _written(directories: Sequence[Path]) -> float | None:
     times = []
     for directory in directories:
         with suppress(OSError, ValueError):
-            times.append(directory.stat().st_mtime)
+            times.append(opener.stat(directory).st_mtime)
     return max(times, default=None)

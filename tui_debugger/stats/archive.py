@@ -22,6 +22,7 @@ from typing import Final
 
 import numpy as np
 
+from tui_debugger import opener
 from tui_debugger.arrays import Array, UInt8
 from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.opener import open_regular
@@ -112,7 +113,7 @@ def read_archive(path: str) -> Archive:
     try:
         return open_archive(descriptor, status, path)
     finally:
-        os.close(descriptor)
+        opener.close(descriptor)
 
 
 def open_archive(descriptor: int, status: os.stat_result, path: str, window: Window | None = None) -> Archive:
@@ -157,7 +158,7 @@ class FileBytes:
             where: what errors call it.
         """
         self._descriptor, self._where = descriptor, where
-        self._stream: io.FileIO | None = None
+        self._stream: io.RawIOBase | None = None
         self.start, self.size = start, size
 
     def read(self, first: int, count: int) -> bytes:
@@ -169,7 +170,7 @@ class FileBytes:
         if first >= self.size:
             return b""
         try:
-            return os.pread(self._descriptor, min(count, self.size - first), self.start + first)
+            return opener.pread(self._descriptor, min(count, self.size - first), self.start + first)
         except OSError as error:
             raise unreadable(self._where, f"cannot be read: {reason(error)}") from error
 
@@ -181,7 +182,7 @@ class FileBytes:
         """
         try:
             if self._stream is None:
-                self._stream = io.FileIO(self._descriptor, closefd=False)
+                self._stream = opener.raw(self._descriptor)
             self._stream.seek(self.start + first)
             done = 0
             while done < len(target):
@@ -195,9 +196,7 @@ class FileBytes:
 
     def mapped(self) -> tuple[mmap.mmap, int]:
         """Returns a map of the stretch, and where it begins in that."""
-        begin = self.start - self.start % mmap.ALLOCATIONGRANULARITY
-        length = self.start + self.size - begin
-        return mmap.mmap(self._descriptor, length, access=mmap.ACCESS_READ, offset=begin), self.start - begin
+        return opener.mapped(self._descriptor, self.start, self.size)
 
 
 class MemberFile:
@@ -301,7 +300,7 @@ class MemberFile:
         """Returns where its bytes begin: what its directory says of the length of a local header is not so."""
         member = self._member
         begin = window[0] + member.header
-        head = os.pread(descriptor, _LOCAL.size, begin)
+        head = opener.pread(descriptor, _LOCAL.size, begin)
         if len(head) < _LOCAL.size or not head.startswith(b"PK\3\4"):
             raise unreadable(self._where, "has a damaged header in the archive")
         _, name, extra = _LOCAL.unpack(head)
@@ -379,7 +378,7 @@ class _Bounded:
             raise zipfile.BadZipFile(f"its directory has more than {MAX_DIRECTORY:,} bytes")
         found = b""
         while len(found) < count:
-            piece = os.pread(self._descriptor, count - len(found), self._first + self._at)
+            piece = opener.pread(self._descriptor, count - len(found), self._first + self._at)
             if not piece:
                 break
             found += piece

@@ -12,22 +12,25 @@ A header is parsed strictly, and nothing that it says about itself is trusted.
 from __future__ import annotations
 
 import math
+import mmap
 import os
 import re
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Final
+from typing import Final, cast
 
 import numpy as np
 
+from tui_debugger import opener
 from tui_debugger.arrays import Array, Int64, UInt8
 from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.model import ReadSpec, Side
 from tui_debugger.opener import open_regular
 from tui_debugger.stats.archive import FileBytes, unreadable
 from tui_debugger.stats.dtypes import DType, dtype_of
-from tui_debugger.stats.npy import WHOLE_FILE, Layout, StoredValues, ValueReader, part_of
+from tui_debugger.stats.npy import WHOLE_FILE, FileArray, Layout, StoredValues, ValueReader
 
 MAX_HEADER: Final = 1 << 24
 """Longest header accepted: that of 100,000 tensors."""
@@ -39,8 +42,12 @@ _CUBE: Final = 16
 """Rows of a block of the device's matrix unit."""
 _BOX: Final = 1 << 20
 """Bytes that are copied at once: they stay in the cache."""
+_BYTES_BOX: Final = 1 << 18
+"""The same for elements of one byte, which are copied several times."""
 _RUN: Final = 256
 """Elements of neighbouring blocks that are copied at once where these stand side by side in the tensor."""
+_SHORT_RUN: Final = 64
+"""The same where they stand apart by the few elements of a kernel, such as three by three."""
 _AHEAD: Final = 1 << 24
 """Bytes that are converted ahead for who reads one piece after the other. Neighbours in the tensor may stand far apart
 on the device: the more rows at once, the longer the runs that are copied."""
@@ -159,11 +166,11 @@ def read_header(path: str | bytes) -> DumpHeader:
     try:
         return _header(descriptor, status)
     finally:
-        os.close(descriptor)
+        opener.close(descriptor)
 
 
 def _header(descriptor: int, status: os.stat_result) -> DumpHeader:
-    head = os.pread(descriptor, 1 << 12, 0)
+    head = opener.pread(descriptor, 1 << 12, 0)
     if len(head) < _LENGTH:
         raise BadHeaderError("is empty" if not head else "ends inside its header")
     length = int.from_bytes(head[:_LENGTH], "little")
@@ -172,7 +179,7 @@ def _header(descriptor: int, status: os.stat_result) -> DumpHeader:
     if length > status.st_size - _LENGTH:
         raise BadHeaderError("ends inside its header")
     while len(head) < _LENGTH + length:
-        piece = os.pread(descriptor, _LENGTH + length - len(head), len(head))
+        piece = opener.pread(descriptor, _LENGTH + length - len(head), len(head))
         if not piece:
             raise BadHeaderError("ends inside its header")
         head += piece
@@ -387,8 +394,9 @@ class DeviceOrder:
 
     def _copy_box(self, buffer: Array, low: Shape, high: Shape, target: Array) -> None:
         """Copies the elements between two corners, as many at once as a cache holds."""
-        if target.nbytes > _BOX:
-            for axis, step in self._cuts(target.shape, _BOX // target.itemsize):
+        most = _BOX if target.itemsize > 1 else _BYTES_BOX
+        if target.nbytes > most:
+            for axis, step in self._cuts(target.shape, most // target.itemsize):
                 if step < target.shape[axis]:
                     for at in range(low[axis] - low[axis] % step, high[axis], step):
                         begin, end = max(at, low[axis]), min(at + step, high[axis])
@@ -408,7 +416,8 @@ class DeviceOrder:
 
     def _cuts(self, shape: Shape, most: int) -> Iterator[tuple[int, int]]:
         """Yields (axis, length) by which a box is to be cut, the most important first."""
-        runs = _RUN if math.prod(shape[self.lane + 1 :]) == 1 else 1
+        inner = math.prod(shape[self.lane + 1 :])
+        runs = _RUN if inner == 1 else _SHORT_RUN if inner < _SHORT_RUN else 1
         yield self.lane, self.block * max(1, runs // self.block)
         for axis, length in enumerate(shape):
             if axis != self.lane:
@@ -439,12 +448,38 @@ class DeviceOrder:
             offset = base + (begin // block) * self.strides[lane] + (begin % block) * self.inner
             into = into.reshape(shape)
             dtype = buffer.dtype
-            if blocks > 1 and self.inner == 1 and math.prod(shape[lane + 2 :]) == 1:  # whole blocks stay whole
+            alone = blocks > 1 and math.prod(shape[lane + 2 :]) == 1 and into.strides[lane + 1] == size
+            if alone and self.inner == 1:  # whole blocks stay whole
                 dtype, shape, strides = np.dtype((np.void, block * size)), shape[: lane + 1], strides[: lane + 1]
                 into = into.reshape(*shape, block).view(dtype)[..., 0]
+            steps = tuple(each * size for each in strides)
+            axis = lane + (blocks > 1)
+            if size == self.inner == 1 and dtype == buffer.dtype and shape[axis] % 4 == 0:
+                wide, steps = (shape[axis] // 4, *shape[axis + 1 :]), (*steps[:axis], 4, *steps[axis + 1 :])
+                _spread(np.ndarray((*shape[:axis], *wide), np.uint32, buffer.data, offset, steps), into, axis)
+                continue
             # Whatever the numbers say, numpy refuses a view that leaves the buffer.
-            view: Array = np.ndarray(shape, dtype, buffer.data, offset * size, tuple(each * size for each in strides))
+            view: Array = np.ndarray(shape, dtype, buffer.data, offset * size, steps)
             np.copyto(into, view)
+
+
+def _spread(wide: Array, target: Array, axis: int) -> None:
+    """Copies bytes, four of which are an element of ``wide`` along an axis.
+
+    A strided copy costs the same for an element of any width, and narrowing neighbours costs little: numpy does many at
+    once. So four bytes at a time are brought into order, then parted, twice.
+    """
+    room, again = (np.empty(wide.nbytes + 2, np.uint8) for _ in range(2))
+    ordered: Array = room[:-2].view(np.uint32).reshape(wide.shape)
+    np.copyto(ordered, wide)
+    shape = (*wide.shape[:axis], 2 * wide.shape[axis], *wide.shape[axis + 1 :])
+    halves: Array = again[:-2].view(np.uint16).reshape(shape)
+    # What begins in the middle of an element has the upper half of that as its lower half.
+    for number, into, source in ((0, halves, room), (1, halves, room), (0, target, again), (1, target, again)):
+        dtype = np.uint32 if source is room else np.uint16
+        each = wide.shape if source is room else shape
+        part = np.ndarray(each, dtype, source.data, number * np.dtype(dtype).itemsize // 2)
+        np.copyto(into[(slice(None),) * axis + (slice(number, None, 2),)], part, casting="unsafe")
 
 
 def _within_blocks(first: int, last: int, block: int) -> Iterator[tuple[int, int]]:
@@ -678,8 +713,21 @@ def is_converted(tensor: DumpedTensor) -> bool:
         return True  # it is not read at all
 
 
+class _MappedBytes:
+    """A stretch of a file that is mapped: it outlives the file's being closed, and any thread may read it."""
+
+    def __init__(self, mapped: mmap.mmap, start: int) -> None:
+        self._mapped, self._start = mapped, start
+
+    def read_into(self, first: int, target: UInt8) -> None:
+        target[:] = np.frombuffer(self._mapped, np.uint8, len(target), self._start + first)
+
+    def mapped(self) -> tuple[mmap.mmap, int]:
+        return self._mapped, self._start
+
+
 class AscendReader:
-    """Reads the values of one tensor: a ``npy.ValueReader``. Not thread-safe.
+    """Reads the values of one tensor: a ``npy.ConvertingReader``.
 
     Attributes:
         layout: what they are.
@@ -688,7 +736,7 @@ class AscendReader:
 
     packed: Final = False
 
-    def __init__(self, content: FileBytes, stored: StoredTensor) -> None:
+    def __init__(self, content: FileBytes | _MappedBytes, stored: StoredTensor) -> None:
         """``content`` are its bytes in the file."""
         self.layout = stored.layout
         self._content, self._stored = content, stored
@@ -696,6 +744,8 @@ class AscendReader:
         # Integers as wide as the elements: numpy copies those of its own types alone at full speed.
         self._unit = np.dtype(f"u{size}") if size <= 8 else np.dtype("c16")
         self._ahead, self._first, self._next = np.zeros(0, self._unit), 0, -1
+        self._lock = threading.Lock()
+        """Guards what was read ahead."""
 
     def read_into(self, start: int, target: Array) -> None:
         """Fills an array with the elements from one on, in C order.
@@ -705,7 +755,8 @@ class AscendReader:
         """
         into, order = target.view(self._unit), self._stored.order
         if order is not None:
-            self._convert(order, start, into)
+            with self._lock:
+                self._convert(order, start, into)
         elif self._stored.bits:
             self._read_small(start, into)
         else:
@@ -713,40 +764,46 @@ class AscendReader:
 
     def array(self) -> Array:
         """Returns all values: a view of the file where nothing has to be converted, else converted in memory."""
-        layout = self.layout
-        if self._stored.order is None and not self._stored.bits and layout.nbytes > WHOLE_FILE:
-            mapped, start = self._content.mapped()
+        if self._is_long and not self._is_costly:
+            (mapped, start), layout = self._mapped, self.layout
             return np.frombuffer(mapped, layout.dtype, layout.count, start).reshape(layout.shape)
-        values = np.empty(layout.count, layout.dtype)
+        values = np.empty(self.layout.count, self.layout.dtype)
         self.read_into(0, values)
-        return values.reshape(layout.shape)
+        return values.reshape(self.layout.shape)
 
-    def window(self, entries: Sequence[int | range]) -> Array:
-        """Returns a part of the values: an index or a range for each dimension. Of a long file no more is read."""
-        stored, shape = self._stored, self.layout.shape
-        if stored.nbytes <= WHOLE_FILE or (stored.order is None and not stored.bits):
-            return part_of(self.array(), entries)
-        kept = tuple(len(entry) for entry in entries if isinstance(entry, range))
-        elements, axis, step = np.zeros(kept or 1, np.int64), 0, math.prod(shape)
-        for entry, length in zip(entries, shape, strict=True):
-            step //= length
-            if isinstance(entry, range):
-                along = [1] * len(kept)
-                along[axis], axis = len(entry), axis + 1
-                elements = elements + (np.arange(entry.start, entry.stop, entry.step) * step).reshape(along)
-            else:
-                elements = elements + entry * step
+    def lazy_array(self) -> Array:
+        """See ``npy.ConvertingReader``."""
+        if not (self._is_long and self._is_costly):
+            return self.array()
+        # mypy takes it for an array, as those do who read pieces of arrays; whoever wants more of it gets all of it.
+        return cast("Array", FileArray(AscendReader(_MappedBytes(*self._mapped), self._stored)))
+
+    @cached_property
+    def _mapped(self) -> tuple[mmap.mmap, int]:
+        return self._content.mapped()
+
+    @property
+    def _is_long(self) -> bool:
+        return max(self._stored.nbytes, self.layout.nbytes) > WHOLE_FILE
+
+    @property
+    def _is_costly(self) -> bool:
+        return self._stored.order is not None or self._stored.bits > 0
+
+    def gather(self, elements: Int64) -> Array:
+        """Returns elements, numbered in C order, as an array of the same shape."""
+        stored = self._stored
         places: Int64 = elements if stored.order is None else stored.order.places(elements)
-        mapped, start = self._content.mapped()
+        mapped, start = self._mapped
         if not stored.bits:
             found: Array = np.frombuffer(mapped, self._unit, stored.count, start)[places]
-            return found.view(self.layout.dtype).reshape(kept)
+            return found.view(self.layout.dtype)
         # One byte for each element, its neighbours shifted out: first those above it, then those below.
         bits = stored.bits
         raw = np.frombuffer(mapped, np.uint8, stored.nbytes, start)[places * bits // 8]
         raw = raw << (8 - bits - places * bits % 8).astype(np.uint8)
         small: Array = (raw.view(np.int8) if stored.signed else raw) >> (8 - bits)
-        return small.view(self.layout.dtype).reshape(kept)
+        return small.view(self.layout.dtype)
 
     def close(self) -> None:
         """Forgets what was read ahead."""
@@ -766,31 +823,47 @@ class AscendReader:
                 continue
             most = min(self.layout.count - start - done, _AHEAD // self._unit.itemsize)
             if not goes_on or rest >= most:
-                order.copy(self._buffer, start + done, target[done:])
+                self._copy(order, start + done, target[done:])
                 return
             self._first = start + done
             self._ahead = np.empty(min(most, max(4 * rest, 2 * len(self._ahead))), self._unit)
-            order.copy(self._buffer, self._first, self._ahead)
+            self._copy(order, self._first, self._ahead)
+
+    def _copy(self, order: DeviceOrder, start: int, target: Array) -> None:
+        if not (self._stored.bits and self._is_long):
+            order.copy(self._buffer, start, target)
+            return
+        for first in range(0, len(target), _GATHERED):  # all of them, one a byte, would be longer than the file
+            last = min(first + _GATHERED, len(target))
+            target[first:last] = self.gather(np.arange(start + first, start + last)).view(self._unit)
 
     def _read_small(self, start: int, target: Array) -> None:
         """Reads elements that share bytes and stand one after the other."""
         bits = self._stored.bits
-        first = start * bits // 8
-        packed = np.empty(-(-(start + len(target)) * bits // 8) - first, np.uint8)
-        self._content.read_into(first, packed)
-        skipped = start - first * 8 // bits
-        target[:] = _unpacked(packed, self._stored)[skipped : skipped + len(target)]
+        for done in range(0, len(target), _SMALL):
+            into = target[done : done + _SMALL]
+            first = (start + done) * bits // 8
+            packed = np.empty(-(-(start + done + len(into)) * bits // 8) - first, np.uint8)
+            self._content.read_into(first, packed)
+            skipped = start + done - first * 8 // bits
+            into[:] = _unpacked(packed, self._stored)[skipped : skipped + len(into)]
 
     @cached_property
     def _buffer(self) -> Array:
-        """All elements of the device, 1-D: in memory when they are few or share bytes, else mapped."""
+        """All elements of the device, 1-D: in memory when they are few, else mapped."""
         stored = self._stored
-        if stored.nbytes > WHOLE_FILE and not stored.bits:
-            mapped, start = self._content.mapped()
+        if stored.nbytes > WHOLE_FILE:
+            mapped, start = self._mapped
             return np.frombuffer(mapped, self._unit, stored.count, start)
         raw = np.empty(stored.nbytes, np.uint8)
         self._content.read_into(0, raw)
         return _unpacked(raw, stored) if stored.bits else raw.view(self._unit)
+
+
+_GATHERED: Final = 1 << 18
+"""Elements that share bytes which are found one by one at once."""
+_SMALL: Final = 1 << 20
+"""Elements that share bytes which are read at once."""
 
 
 def _unpacked(packed: UInt8, stored: StoredTensor) -> Array:

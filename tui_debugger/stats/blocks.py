@@ -146,6 +146,10 @@ def pieces(*arrays: Array) -> Iterator[tuple[Array, ...]]:
         yield tuple(array.reshape(-1) for array in arrays)
     elif all(array.flags.f_contiguous for array in arrays):
         yield tuple(array.T.reshape(-1) for array in arrays)
+    elif not all(isinstance(array, np.ndarray) for array in arrays):  # nditer would convert all of a FileArray
+        lines = [array.reshape(-1) if array.flags.c_contiguous else array.flat for array in arrays]
+        for start in range(0, arrays[0].size, BLOCK):
+            yield tuple(np.asarray(line[start : start + BLOCK]) for line in lines)
     else:
         order = np.nditer(arrays, flags=["external_loop", "buffered", "zerosize_ok"], order="K", buffersize=BLOCK)
         with order:

@@ -665,6 +665,7 @@ def rearranged(here: Array, there: Array, found: Differences) -> str:
     same_type = here.dtype == there.dtype and here.size == there.size
     if not found.different or not same_type or here.size > MOST or not _alike(found):
         return ""
+    here, there = np.asarray(here), np.asarray(there)
     for axes in permutations(range(there.ndim)) if there.ndim <= _DIMENSIONS else ():
         turned = there.transpose(axes)
         if axes != tuple(range(there.ndim)) and turned.shape == here.shape and _equal(here, turned):

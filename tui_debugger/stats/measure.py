@@ -20,6 +20,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from tui_debugger import opener
 from tui_debugger.arrays import Array, Float64, Int64, Mask
 from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.model import ReadSpec
@@ -505,11 +506,11 @@ class _Batch:
             return None
         try:
             size = status.st_size
-            data = os.read(fd, size) if size <= FIRST_READ else b""
+            data = opener.pread(fd, size, 0) if size <= FIRST_READ else b""
         except OSError:
             return None
         finally:
-            os.close(fd)
+            opener.close(fd)
         if len(data) < size or size <= 10:
             return None
         key = b"" if self._raw[kind] else data[: 10 + data[8] + (data[9] << 8)]

@@ -19,13 +19,14 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from types import TracebackType
-from typing import Final, Protocol, cast, runtime_checkable
+from types import SimpleNamespace, TracebackType
+from typing import Any, Final, Protocol, cast, runtime_checkable
 
 import ml_dtypes
 import numpy as np
 
-from tui_debugger.arrays import Array, UInt8
+from tui_debugger import opener
+from tui_debugger.arrays import Array, Int64, UInt8
 from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.model import ReadSpec, TensorMeta
 from tui_debugger.opener import NotRegularError, open_regular
@@ -114,11 +115,167 @@ class ValueReader(Protocol):
 
 
 @runtime_checkable
-class WindowReader(Protocol):
-    """A ``ValueReader`` whose ``array`` is costly: it reads parts by themselves."""
+class ConvertingReader(Protocol):
+    """A ``ValueReader`` that converts what it reads: all of a long tensor is costly."""
 
-    def window(self, entries: Sequence[int | range]) -> Array:
-        """Returns a part: an index or a range for each dimension; a dimension with an index is gone."""
+    def lazy_array(self) -> Array:
+        """Returns all values; those of a long tensor as a ``FileArray``, which stays valid when the file is closed."""
+
+
+class ElementReader(Protocol):
+    """Reads any elements of a tensor, in any thread, as long as it lives."""
+
+    @property
+    def layout(self) -> Layout:
+        """Element type, shape and number of the values."""
+
+    def read_into(self, start: int, target: Array) -> None:
+        """See ``ValueReader``."""
+
+    def gather(self, elements: Int64) -> Array:
+        """Returns elements, numbered in C order, as an array of the same shape."""
+
+
+class FileArray:
+    """The values of a long tensor that are converted where they are looked at, as h5py's and zarr's arrays are.
+
+    For who goes through an array piece by piece it is one in C order: it is indexed, sliced, flattened and reshaped
+    without reading anything else. ``np.asarray`` converts all of it, and so does whatever else numpy does with it.
+
+    Attributes:
+        dtype, shape, ndim, size, nbytes, itemsize, strides, flags: as an array's.
+    """
+
+    __slots__ = ("_reader", "dtype", "flags", "itemsize", "nbytes", "ndim", "shape", "size", "strides")
+
+    def __init__(self, reader: ElementReader, shape: tuple[int, ...] | None = None) -> None:
+        """Reads nothing; ``shape`` is another one for the same elements."""
+        layout = reader.layout
+        self._reader = reader
+        self.dtype, self.itemsize = layout.dtype, layout.dtype.itemsize
+        self.size, self.nbytes = layout.count, layout.nbytes
+        self.shape = layout.shape if shape is None else shape
+        self.ndim = len(self.shape)
+        self.strides = tuple(math.prod(self.shape[axis + 1 :]) * self.itemsize for axis in range(self.ndim))
+        self.flags = SimpleNamespace(c_contiguous=True, f_contiguous=False, writeable=False)
+
+    def __len__(self) -> int:
+        """Returns the length of the first dimension."""
+        if not self.shape:
+            raise TypeError("len() of unsized object")
+        return self.shape[0]
+
+    def __array__(self, dtype: DType | None = None, copy: bool | None = None) -> Array:
+        """Converts all of it."""
+        if copy is False:
+            raise ValueError("the values have to be converted")
+        flat = np.empty(self.size, self.dtype)
+        self._reader.read_into(0, flat)
+        array = flat.reshape(self.shape)
+        return array if dtype is None else array.astype(dtype, copy=False)
+
+    def __getitem__(self, index: Any) -> Any:
+        """Returns a part as an array of its own, or one element: numpy's rules."""
+        entries = self._entries(index if isinstance(index, tuple) else (index,))
+        if entries is not None:
+            return self._part(entries)[()]
+        if isinstance(index, tuple) and len(index) == self.ndim and all(map(_are_indices, index)):
+            return self._reader.gather(np.asarray(np.ravel_multi_index(index, self.shape), np.int64))
+        return np.asarray(self)[index]
+
+    def __getattr__(self, name: str) -> Any:
+        """Converts all of it for whatever else an array can do."""
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(np.asarray(self), name)
+
+    @property
+    def flat(self) -> FileArray:
+        """The elements one after the other."""
+        return self.reshape(-1)
+
+    def reshape(self, *shape: int | tuple[int, ...]) -> FileArray:
+        """Returns the same elements in another shape; nothing is read."""
+        asked = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple) else shape
+        # numpy says what -1 stands for, and what does not fit
+        return FileArray(self._reader, np.broadcast_to(np.zeros((), np.bool_), self.shape or (1,)).reshape(asked).shape)
+
+    def _entries(self, index: tuple[Any, ...]) -> list[int | range] | None:
+        """Returns an index or a range for each dimension; None where it is of another kind."""
+        if not all(map(_is_simple, index)):
+            return None
+        at = next((number for number, entry in enumerate(index) if entry is Ellipsis), len(index))
+        index = index if at < len(index) else (*index, Ellipsis)
+        missing = self.ndim - len(index) + 1
+        if missing < 0:
+            msg = f"too many indices for an array of {self.ndim} dimensions"
+            raise IndexError(msg)
+        entries: list[int | range] = []
+        for entry, length in zip((*index[:at], *[slice(None)] * missing, *index[at + 1 :]), self.shape, strict=True):
+            if isinstance(entry, slice):
+                entries.append(range(*entry.indices(length)))
+            elif -length <= entry < length:
+                entries.append(int(entry) % length)
+            else:
+                msg = f"index {entry} is out of bounds for a dimension of {length}"
+                raise IndexError(msg)
+        return entries
+
+    def _part(self, entries: list[int | range]) -> Array:
+        """Reads a part: runs of elements that stand one after the other, or elements by their numbers."""
+        part = np.empty(tuple(len(entry) for entry in entries if isinstance(entry, range)), self.dtype)
+        self._fill(entries, part)
+        part.flags.writeable = False
+        return part
+
+    def _fill(self, entries: list[int | range], target: Array) -> None:
+        if not target.size:
+            return
+        run, axis, first = 1, self.ndim, 0
+        while axis and entries[axis - 1] == range(self.shape[axis - 1]):
+            axis -= 1
+            run *= self.shape[axis]
+        entry = entries[axis - 1] if axis else 0
+        if isinstance(entry, range) and entry.step == 1:
+            axis -= 1
+            first = run * entry.start
+            run *= len(entry)
+        if run < _LEAST_RUN and target.size > _GATHERED:
+            self._fill_in_parts(entries, target)
+            return
+        starts = np.full(1, first, np.int64)
+        for entry, step in zip(entries[:axis], self.strides[:axis], strict=True):
+            indices = np.arange(entry.start, entry.stop, entry.step) if isinstance(entry, range) else np.array([entry])
+            starts = (starts[:, None] + indices * (step // self.itemsize)).reshape(-1)
+        flat = target.reshape(-1)  # a view: it is a whole array, or leading indices of one
+        if run >= _LEAST_RUN or len(starts) == 1:
+            for number, start in enumerate(starts.tolist()):
+                self._reader.read_into(start, flat[number * run : (number + 1) * run])
+        else:
+            flat[:] = self._reader.gather((starts[:, None] + np.arange(run)).reshape(-1))
+
+    def _fill_in_parts(self, entries: list[int | range], target: Array) -> None:
+        """Fills a big part bit by bit along its first dimension: numbers of elements take more room than elements."""
+        axis, whole = next((at, each) for at, each in enumerate(entries) if isinstance(each, range) and len(each) > 1)
+        rest = target.size // len(whole)
+        most, rows = max(1, _GATHERED // rest), target.reshape(len(whole), rest)  # a view, as above
+        for start in range(0, len(whole), most):
+            stop = start + most
+            self._fill([*entries[:axis], whole[start:stop], *entries[axis + 1 :]], rows[start:stop])
+
+
+_GATHERED: Final = 1 << 18
+"""Elements that are read by their numbers at once."""
+_LEAST_RUN: Final = 1 << 9
+"""Elements of a run that is quicker read by itself than by the numbers of its elements."""
+
+
+def _is_simple(entry: object) -> bool:
+    return entry is Ellipsis or (isinstance(entry, (slice, int, np.integer)) and not isinstance(entry, bool))
+
+
+def _are_indices(entry: object) -> bool:
+    return isinstance(entry, np.ndarray) and entry.dtype.kind in "iu"
 
 
 def part_of(array: Array, entries: Sequence[int | range]) -> Array:
@@ -290,8 +447,8 @@ class TensorFile:
 
     def close(self) -> None:
         """Closes the file; arrays that were handed out stay valid."""
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
+        if self._descriptor != -1:
+            opener.close(self._descriptor)
             self._descriptor = -1
 
     def read(self, start: int, count: int, buffer: UInt8 | None = None) -> Array:
@@ -317,14 +474,12 @@ class TensorFile:
         array.flags.writeable = False
         return array
 
-    def window(self, entries: Sequence[int | range]) -> Array:
-        """Returns a part, read-only: an index or a range for each dimension; no more is read where that is cheaper."""
+    def lazy_array(self) -> Array:
+        """Returns the same; what is long and has to be converted comes as a ``FileArray``."""
         values = self._values
-        if not isinstance(values, WindowReader):
-            return part_of(self.array(), entries)
-        part = values.window(entries)
-        part.flags.writeable = False
-        return part
+        if not isinstance(values, ConvertingReader):
+            return self.array()
+        return values.lazy_array()
 
 
 def open_window(spec: ReadSpec, entries: Sequence[int | range]) -> Array:
@@ -339,7 +494,7 @@ def open_window(spec: ReadSpec, entries: Sequence[int | range]) -> Array:
         if len(ends) != len(shape) or any(end >= length for end, length in zip(ends, shape, strict=True)):
             raise _unreadable(spec, "has another shape than before", "the file was written anew: look again")
         try:
-            return file.window(entries)
+            return part_of(file.lazy_array(), entries)
         except (OSError, ValueError, OverflowError, MemoryError) as error:
             raise _unreadable(spec, f"cannot be mapped: {reason(error)}") from error
 
@@ -356,6 +511,22 @@ def open_array(spec: ReadSpec) -> Array:
     with TensorFile(spec) as file:
         try:
             return file.array()
+        except (OSError, ValueError, OverflowError, MemoryError) as error:
+            raise _unreadable(spec, f"cannot be mapped: {reason(error)}") from error
+
+
+def open_lazily(spec: ReadSpec) -> Array:
+    """Returns the values of a tensor as ``open_array`` does, for who goes through them piece by piece.
+
+    Those of a long tensor that have to be converted come as a ``FileArray``, of which no more is converted than is
+    looked at.
+
+    Raises:
+        UnreadableTensorError: as ``open_array``.
+    """
+    with TensorFile(spec) as file:
+        try:
+            return file.lazy_array()
         except (OSError, ValueError, OverflowError, MemoryError) as error:
             raise _unreadable(spec, f"cannot be mapped: {reason(error)}") from error
 

@@ -13,6 +13,7 @@ import os
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from tui_debugger import opener
 from tui_debugger.model import ReadSpec
 from tui_debugger.opener import open_regular
 from tui_debugger.stats.archive import FileBytes, State, reason, state_of, unreadable
@@ -75,7 +76,7 @@ def read_header(path: str) -> Header:
     except OSError as error:
         raise unreadable(path, f"cannot be read: {reason(error)}") from error
     finally:
-        os.close(descriptor)
+        opener.close(descriptor)
 
 
 def open_value(descriptor: int, status: os.stat_result, spec: ReadSpec) -> StoredValues:
@@ -103,14 +104,14 @@ def _known(descriptor: int, status: os.stat_result, path: str) -> Header:
 
 
 def _read(descriptor: int, size: int, path: str) -> Header:
-    start = os.pread(descriptor, _LENGTH, 0)
+    start = opener.pread(descriptor, _LENGTH, 0)
     length = int.from_bytes(start, "little")
     if len(start) < _LENGTH or _LENGTH + length > size:
         raise unreadable(path, "ends inside its header", "the file was probably never written to the end")
     if length > MAX_HEADER:
         raise unreadable(path, f"has a header of {length:,} bytes: that is not plausible")
     try:
-        found = json.loads(os.pread(descriptor, length, _LENGTH), object_pairs_hook=_without_twins)
+        found = json.loads(opener.pread(descriptor, length, _LENGTH), object_pairs_hook=_without_twins)
         return _header(found, _LENGTH + length, size)
     except (ValueError, RecursionError) as error:
         what = str(error) if isinstance(error, _DamagedError) else "is no .safetensors file: its header is no JSON"

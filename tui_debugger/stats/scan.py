@@ -6,13 +6,14 @@ import dataclasses
 import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
 import numpy as np
 
+from tui_debugger import opener
 from tui_debugger.arrays import Int64
 from tui_debugger.errors import CancelledError, UnreadableTensorError
 from tui_debugger.model import Progress, ProgressFn, ReadSpec, no_progress
@@ -149,6 +150,10 @@ def scan(
     Raises:
         CancelledError: from ``progress``, or the workers were closed meanwhile.
     """
+    mount = next(filter(None, map(opener.mount_of, requests.specs.paths)), None)
+    if mount is not None:
+        _scan_mounted(_Mounted(requests, sizes, result, progress, mount), workers, meanwhile)
+        return
     executor = workers.executor(int(costs(sizes).sum()))
     remote = isinstance(executor, OwnExecutor) and executor.remote
     parallel = workers.parallel if executor is not None else 1
@@ -156,6 +161,25 @@ def scan(
     work.tell()
     if executor is not None and not _by_workers(work, executor, workers, meanwhile):
         workers.give_up(executor, "the workers were lost: the work was finished by this process alone")
+    while (task := work.next()) is not None:
+        if workers.closed:
+            raise CancelledError("closed")
+        work.here(task)
+
+
+def _scan_mounted(work: _Mounted, workers: Workers, meanwhile: Meanwhile) -> None:
+    """Serves requests of which some lie in a tar or at a URL, with threads of this process.
+
+    Worker processes, here or on other machines, would have to list the place once more each, could not share what was
+    fetched, and where reading waits for a network another core is of no use.
+    """
+    work.tell()
+    if work.parallel > 1:
+        executor = ThreadPoolExecutor(work.parallel, "tdbg reader")
+        try:
+            _by_workers(work, executor, workers, meanwhile)
+        finally:
+            executor.shutdown(wait=False, cancel_futures=True)
     while (task := work.next()) is not None:
         if workers.closed:
             raise CancelledError("closed")
@@ -323,6 +347,27 @@ class _Work:
     def _spec(self, row: int) -> ReadSpec:
         specs = self._requests.specs
         return dataclasses.replace(specs.kinds[int(specs.kind[row])], path=os.fsdecode(specs.paths[row]))
+
+
+MOUNTED_THREADS: Final = 16
+"""Files that are read at the same time where reading waits for a network."""
+_LIKE_A_REQUEST: Final = 1 << 20
+"""Bytes that could be read in the time that a request takes: even few files are worth sharing."""
+
+
+class _Mounted(_Work):
+    """Work on files of a mount.
+
+    Attributes:
+        parallel: threads that are worth it.
+    """
+
+    def __init__(
+        self, requests: ReadRequests, sizes: Int64, result: Records, progress: ProgressFn, mount: opener.Mount
+    ) -> None:
+        self.parallel = MOUNTED_THREADS if mount.waits else 1
+        weighed = sizes + _LIKE_A_REQUEST if mount.waits else sizes
+        super().__init__(requests, weighed, result, progress, parallel=self.parallel, remote=False)
 
 
 def _absolute(requests: ReadRequests) -> ReadRequests:

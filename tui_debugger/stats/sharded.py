@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from tui_debugger import opener
 from tui_debugger.arrays import Array
 from tui_debugger.model import ReadSpec
 from tui_debugger.stats.archive import State, state_of, temporary_array, unreadable
@@ -82,7 +83,7 @@ def read_index(path: str) -> dict[str, Sharded]:
         UnreadableTensorError: the index is missing, damaged, or names what no checkpoint needs.
     """
     try:
-        key = path, state_of(os.stat(path))  # noqa: PTH116 - text all the way
+        key = path, state_of(opener.stat(path))
     except (OSError, ValueError):
         key = path, (0, 0, 0, 0)
     if key not in _indexes:
@@ -171,8 +172,8 @@ def read_shards(folder: str) -> dict[str, Sharded]:
         UnreadableTensorError: one of them is damaged, or does not say where its pieces belong.
     """
     try:
-        names = sorted(name for name in os.listdir(folder) if SHARD.fullmatch(name))  # noqa: PTH208 - text all the way
-        key = tuple((f"{folder}/{name}", state_of(os.stat(f"{folder}/{name}"))) for name in names)  # noqa: PTH116
+        names = sorted(name for name in opener.listdir(folder) if SHARD.fullmatch(name))
+        key = tuple((f"{folder}/{name}", state_of(opener.stat(f"{folder}/{name}"))) for name in names)
     except (OSError, ValueError) as error:
         raise unreadable(folder, f"cannot be listed: {error}") from error
     if key not in _shards:

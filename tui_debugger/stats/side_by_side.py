@@ -8,7 +8,6 @@ buffers that stay.
 from __future__ import annotations
 
 import math
-import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -18,6 +17,7 @@ from typing import Final, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from tui_debugger import opener
 from tui_debugger.arrays import Array, Float64, Mask
 from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.model import ReadSpec
@@ -275,7 +275,7 @@ YOUNG: Final = 2_000_000_000
 def file_state(path: str | bytes) -> FileState:
     """Returns how a file looks now. To be asked before it is read, so that what is written meanwhile shows later."""
     try:
-        status = os.stat(path)  # noqa: PTH116 - a path of bytes
+        status = opener.stat(path)
     except (OSError, ValueError):
         return UNSURE
     return (status.st_size, status.st_mtime_ns) if status.st_mtime_ns <= time.time_ns() - YOUNG else UNSURE
@@ -288,7 +288,7 @@ Identity = tuple[int, int, int, int]
 def identity(path: str | bytes) -> Identity | None:
     """Returns what tells a file from what it was and from another one in its place; None when it is not there."""
     try:
-        status = os.stat(path)  # noqa: PTH116 - a path that is no text would not survive pathlib
+        status = opener.stat(path)
     except (OSError, ValueError):
         return None
     return status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino

@@ -15,11 +15,12 @@ from concurrent.futures import CancelledError as DroppedError
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeVar
 
+from tui_debugger import opener
 from tui_debugger.arrays import Array
 from tui_debugger.errors import CancelledError, UnreadableTensorError
 from tui_debugger.model import Progress, ProgressFn, ReadSpec, no_progress
 from tui_debugger.stats.dtypes import DType
-from tui_debugger.stats.npy import open_array
+from tui_debugger.stats.npy import open_lazily
 from tui_debugger.stats.side_by_side import Identity, identity
 from tui_debugger.stats.workers import OwnExecutor, Workers
 
@@ -210,7 +211,7 @@ class _File:
         return cls(spec, array.dtype, array.shape, identity(spec.path))
 
     def read(self) -> Array:
-        array = open_array(self.spec)
+        array = open_lazily(self.spec)
         if self.state is None or self != _File.of(self.spec, array):
             raise UnreadableTensorError("was written over meanwhile", where=self.spec.path)
         return array
@@ -226,8 +227,10 @@ def _never(_: int) -> None:
 
 
 def _executor(shared: SharedArrays, cost: int, spans: int) -> Executor | None:
-    """Returns who else could do it: nobody where it is too little, and no other machine, which may see other files."""
+    """Returns who else could do it: nobody where it is too little, and nobody who may see other files than this one."""
     if not shared.specs or shared.workers is None or spans < 2:
+        return None
+    if any(opener.is_mounted(spec.path) for spec in shared.specs):
         return None
     executor = shared.workers.executor(cost)
     return None if isinstance(executor, OwnExecutor) and executor.remote else executor

@@ -24,6 +24,7 @@ from typing import Any, Final
 import ml_dtypes
 import numpy as np
 
+from tui_debugger import opener
 from tui_debugger.arrays import Array
 from tui_debugger.model import ReadSpec
 from tui_debugger.opener import open_regular
@@ -108,7 +109,7 @@ def read_tree(path: str, window: Window | None = None) -> Tree:
     try:
         return _tree(descriptor, status, path, window or (0, status.st_size))
     finally:
-        os.close(descriptor)
+        opener.close(descriptor)
 
 
 def tensors(tree: Tree) -> list[tuple[Path, TensorRef]]:
@@ -133,7 +134,7 @@ def read_objects(path: str) -> Any:
     except PickleError as error:
         raise unreadable(path, str(error)) from error
     finally:
-        os.close(descriptor)
+        opener.close(descriptor)
 
 
 def member_of(path: Path) -> str:

@@ -5,29 +5,27 @@ from __future__ import annotations
 import asyncio
 import gc
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
 
 from rich.console import Console, RenderableType
-from rich.control import Control
 from textual import events, on
-from textual._compositor import ChopsUpdate, CompositorUpdate, LayoutUpdate
+from textual._compositor import ChopsUpdate, LayoutUpdate
 from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 from textual.driver import Driver
-from textual.strip import Strip
 
 from tui_debugger.config import Config
 from tui_debugger.errors import CancelledError, TdbgError
 from tui_debugger.text.writer import error_stream
 from tui_debugger.tui import actions, settings, theme
 from tui_debugger.tui.main_screen import MainScreen
-from tui_debugger.tui.widgets.text import changed_cells, joined
 from tui_debugger.tui.work import presentable
+from tui_debugger.tui.written_lines import ScreenDifference, WrittenLines
 
 if TYPE_CHECKING:
     from textual.await_remove import AwaitRemove
@@ -84,75 +82,6 @@ class QuietCollector:
         if self._due is not None:
             self._due.cancel()
         self._due = asyncio.get_running_loop().call_later(QUIET, collect_garbage)
-
-
-class WrittenLines:
-    """What stands on the terminal, so that only what differs from it is written.
-
-    Textual paints a screen that comes to the front, or gets another size, two to four times: empty, laid out, and with
-    its contents. Over a slow line each of them is 20 to 50 KB.
-    """
-
-    def __init__(self) -> None:
-        """Nobody knows what stands there."""
-        self._lines: list[Strip] = []
-
-    def forget(self) -> None:
-        """Something else may have been written: all of the next whole screen is written again."""
-        self._lines = []
-
-    def write(self, update: LayoutUpdate | ChopsUpdate, console: Console) -> str:
-        """Returns what has to be written for an update, and takes it as written."""
-        if isinstance(update, LayoutUpdate):
-            return self._write_screen([Strip.join(line) for line in update.strips], update, console)
-        if len(update.chops) == len(self._lines):
-            return self._write_lines(_lines_with(self._lines, update), console)
-        self.forget()
-        return update.render_segments(console)
-
-    def _write_screen(self, lines: list[Strip], update: LayoutUpdate, console: Console) -> str:
-        sizes = [len(each) and (len(each), each[0].cell_length) for each in (lines, self._lines)]
-        if sizes[0] == sizes[1] and not update.region.offset.x | update.region.offset.y:
-            return self._write_lines(dict(enumerate(lines)), console)
-        self._lines = lines
-        return update.render_segments(console)
-
-    def _write_lines(self, lines: Mapping[int, Strip], console: Console) -> str:
-        written: list[str] = []
-        for y, line in lines.items():
-            old = self._lines[y]
-            if old == line:
-                continue
-            self._lines[y] = line
-            new, before = (Strip(joined(each), each.cell_length) for each in (line, old))
-            first, last = changed_cells(before, new)
-            if first < last:
-                written += [Control.move_to(first, y).segment.text, new.crop(first, last).render(console)]
-        return "".join(written)
-
-
-def _lines_with(lines: Sequence[Strip], update: ChopsUpdate) -> dict[int, Strip]:
-    """Returns the lines that an update of parts changes, whole."""
-    changed: dict[int, Strip] = {}
-    for y, start, stop in update.spans:
-        line = changed.get(y, lines[y])
-        for end, (x, part) in zip(update.chop_ends[y], update.chops[y].items(), strict=False):
-            if part is not None and x <= stop and end > start:  # what Textual itself would write
-                upto = min(end, stop)
-                line = Strip.join([line.crop(0, x), part.crop(0, upto - x), line.crop(upto)])
-        changed[y] = line
-    return changed
-
-
-class _Changes(CompositorUpdate):
-    """The part of an update that differs from what stands on the terminal, worked out when it is written."""
-
-    def __init__(self, update: LayoutUpdate | ChopsUpdate, written: WrittenLines) -> None:
-        self._update = update
-        self._written = written
-
-    def render_segments(self, console: Console) -> str:
-        return self._written.write(self._update, console)
 
 
 class Runnable(Protocol):
@@ -362,7 +291,7 @@ class TdbgApp(App[int]):
     def _display(self, screen: Screen[object], renderable: RenderableType | None) -> None:
         """Writes what differs from what stands on the terminal."""
         if isinstance(renderable, LayoutUpdate | ChopsUpdate):
-            renderable = cast("RenderableType", _Changes(renderable, self._written))
+            renderable = cast("RenderableType", ScreenDifference(renderable, self._written))
         super()._display(screen, renderable)
 
     async def on_event(self, event: events.Event) -> None:

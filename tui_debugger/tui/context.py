@@ -10,6 +10,8 @@ from tui_debugger.graph.search import NodeQuery
 from tui_debugger.tui.work import Report
 
 if TYPE_CHECKING:
+    from asyncio import TimerHandle
+
     from textual.app import App
     from textual.timer import Timer
 
@@ -86,6 +88,13 @@ class SetTimer(Protocol):
         """Returns the timer, which can be stopped."""
 
 
+class CallIn(Protocol):
+    """Calls something on the event loop after so many seconds."""
+
+    def __call__(self, seconds: float, callback: Callable[[], None], /) -> TimerHandle:
+        """Returns what can be cancelled."""
+
+
 @dataclass(frozen=True)
 class Context:
     """The main screen as a controller sees it.
@@ -100,6 +109,7 @@ class Context:
         show_error: says what, where and what to do, until Enter or Esc.
         update_header: draws header and tabs again, where they changed.
         settled: called when much was made that stays.
+        call_in: see ``CallIn``.
         set_timer, set_interval: see ``SetTimer``.
         current_pane: returns the id of the pane that has the focus.
         focus_pane: goes to a pane.
@@ -120,6 +130,7 @@ class Context:
     show_error: Callable[[Exception], None]
     update_header: Callable[[], None]
     settled: Callable[[], None]
+    call_in: CallIn
     set_timer: SetTimer
     set_interval: SetTimer
     current_pane: Callable[[], str]

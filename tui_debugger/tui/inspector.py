@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-from textual.timer import Timer
 
 from tui_debugger.model import TensorKey
 from tui_debugger.text.tensors import short_names, step_text
@@ -31,8 +30,63 @@ class _Tensors:
     measured: bool
 
 
+@dataclass(eq=False)
+class _Listing:
+    """The tensors of a node before they are measured, for where that takes long.
+
+    Attributes:
+        found: the tensors, once they are listed.
+        wanted: they are to be shown as soon as they are listed.
+    """
+
+    found: _Tensors | None = None
+    wanted: bool = False
+
+
 QUIET = 0.06
-"""Seconds without a cursor key before the other panes follow: holding a key must stay cheap over a slow line."""
+"""Seconds between two cursor keys below which a key is held: then what follows the cursor waits until it rests."""
+SOON = 0.008
+"""Seconds until the rest follows a single key: the cursor is on the screen by then, and all of it in the next frame."""
+SLOW = 0.02
+"""Seconds of measuring after which a node's tensors are shown without their statistics."""
+
+
+class CursorFollower:
+    """Calls what follows the cursor: soon after a single key, once it rests after a key that is held.
+
+    Holding a key must stay cheap over a slow line: only what is under the cursor is drawn.
+    """
+
+    def __init__(self, context: Context, follow: Callable[[], None]) -> None:
+        """``follow`` is called on the event loop."""
+        self._context = context
+        self._follow = follow
+        self._due: asyncio.TimerHandle | None = None
+        self._moved = -QUIET
+
+    def moved(self) -> None:
+        """The cursor moved."""
+        now = asyncio.get_running_loop().time()
+        held = now - self._moved < QUIET
+        self._moved = now
+        self.stop()
+        self._due = self._context.call_in(QUIET if held else min(SOON, QUIET), self._call)
+
+    @property
+    def pending(self) -> bool:
+        """Tells whether it is still to be called."""
+        return self._due is not None
+
+    def stop(self) -> None:
+        """Does not call it any more."""
+        if self._due is not None:
+            self._due.cancel()
+            self._due = None
+
+    def _call(self) -> None:
+        if self._due is not None:  # nobody stopped it
+            self.stop()
+            self._follow()
 
 
 class Inspector:
@@ -40,7 +94,8 @@ class Inspector:
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._timer: Timer | None = None
+        self._follower = CursorFollower(context, self._load)
+        self._slow: asyncio.TimerHandle | None = None
         self._shown: tuple[int, int] | None = None
         self._listed: tuple[int, int | None, int] | None = None
         self.wanted_slot: tuple[str, int, int] | None = None
@@ -61,15 +116,14 @@ class Inspector:
     # -- tensors and stack -----------------------------------------------------------------------
 
     def show_node(self, row: int) -> None:
-        """Selects a node; the panes follow after a short quiet."""
+        """Selects a node; the panes follow, see ``CursorFollower``."""
         self._context.state.row = row
-        self._stop_timer()
-        self._timer = self._context.set_timer(QUIET, self._load)
+        self._follower.moved()
 
     @property
     def pending(self) -> bool:
         """Tells whether the panes have yet to follow the cursor."""
-        return self._timer is not None
+        return self._follower.pending
 
     @property
     def up_to_date(self) -> bool:
@@ -77,20 +131,14 @@ class Inspector:
         state = self._context.state
         return self._listed == (state.rank, state.step, state.row)
 
-    def _stop_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.stop()
-            self._timer = None
-
     def forget(self) -> None:
         """The rank changed: no node is selected."""
-        self._stop_timer()
+        self._follower.stop()
         self._shown = self._listed = None
         self._context.tensors_pane.show("", (), measured=True, empty="no node selected")
         self._context.stack_pane.show_node((), "no node selected")
 
     def _load(self) -> None:
-        self._timer = None
         context, session = self._context, self._session
         state, nodes = context.state, context.nodes_pane.nodes
         rank, step, row = state.rank, state.step, state.row
@@ -101,13 +149,30 @@ class Inspector:
             context.tensors_pane.show(self._named(nodes, row), (), measured=True, empty=f"no step is {context.kept}")
             return
 
+        listing = _Listing()
+
         def work(report: Report) -> _Tensors:
             rows = session.tensor_rows(rank, step, row, every=True)
-            if (rank, row) != self._shown:
-                report.partial(_Tensors(rank, step, row, rows, measured=False))
+            listing.found = _Tensors(rank, step, row, rows, measured=False)
+            if listing.wanted:
+                report.partial(listing.found)
             return _Tensors(rank, step, row, session.measure(rows, report), measured=True)
 
-        context.work.run("tensors", work, self._show_tensors)
+        def slow() -> None:
+            listing.wanted = True
+            if listing.found is not None:
+                self._show_tensors(listing.found)
+
+        self._measured()
+        if (rank, row) != self._shown:
+            self._slow = context.call_in(SLOW, slow)
+        context.work.run("tensors", work, self._show_tensors, in_header=False)
+
+    def _measured(self) -> None:
+        """Nobody waits any more for what is being measured."""
+        if self._slow is not None:
+            self._slow.cancel()
+            self._slow = None
 
     def _show_stack(self, row: int) -> None:
         nodes = self._context.nodes_pane.nodes
@@ -117,7 +182,9 @@ class Inspector:
         self._context.stack_pane.show_node(nodes.stack(row), reason)
 
     def _show_tensors(self, found: _Tensors) -> None:
-        """Shows the tensors, first without, then with statistics."""
+        """Shows the tensors; where measuring them takes long, first without statistics."""
+        if found.measured:
+            self._measured()
         context, nodes = self._context, self._context.nodes_pane.nodes
         state = context.state
         if nodes is None or (found.rank, found.step, found.row) != (state.rank, state.step, state.row):
@@ -207,7 +274,7 @@ class Inspector:
             if rank == context.state.rank:
                 context.stack_pane.show_hits(found)
 
-        context.work.run("line hits", work, done)
+        context.work.run("line hits", work, done, in_header=False)
 
     def show_source(self) -> None:
         """Shows the frames of the node (or the line of the run) with the source around them."""

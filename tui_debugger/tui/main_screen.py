@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
@@ -213,6 +214,7 @@ class MainScreen(CachedLines, Screen[None]):
                 show_error=self.show_error,
                 update_header=self.update_header,
                 settled=self._has_settled,
+                call_in=self._call_in,
                 set_timer=self.set_timer,
                 set_interval=self.set_interval,
                 current_pane=lambda: self.current_pane,
@@ -220,6 +222,10 @@ class MainScreen(CachedLines, Screen[None]):
                 one_pane=lambda: self.has_class("-single"),
             )
         return self._shared
+
+    def _call_in(self, seconds: float, callback: Callable[[], None]) -> asyncio.TimerHandle:
+        """Calls something as this screen does, once some time has passed: a timer of Textual is a task of its own."""
+        return asyncio.get_running_loop().call_later(seconds, self.call_next, callback)
 
     def _watchpoints_changed(self) -> None:
         self.checker.changed()

@@ -116,6 +116,8 @@ class Navigator:
         self.show_run()
         if ranks:
             self.load_nodes()
+        work = self._context.work
+        work.run("beside", lambda _: session.look_beside(), lambda _: self._context.update_header())
 
     def load_nodes(self) -> None:
         """Reads the nodes of the current rank."""

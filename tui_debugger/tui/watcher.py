@@ -8,15 +8,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from textual.timer import Timer
-
 from tui_debugger.check.hits import overflowed_nodes
 from tui_debugger.model import NodeKind, NodeSelection, NodeSelector, Watchpoint
 from tui_debugger.text.hits import long_watchpoint_name, selection_words, watchpoint_name
 from tui_debugger.text.numbers import plural
-from tui_debugger.tui import inspector
 from tui_debugger.tui.actions import key_of
 from tui_debugger.tui.cells import CATEGORY_LABELS
+from tui_debugger.tui.inspector import CursorFollower
 from tui_debugger.tui.panes.nodes import Marks, SpaceTarget, make_marks
 from tui_debugger.tui.widgets.text import shorten
 from tui_debugger.tui.work import Report
@@ -135,7 +133,7 @@ class Watcher:
         self._changed_list = changed
         self._recommended = recommended
         self._covered: Mapping[int, int] = {}
-        self._timer: Timer | None = None
+        self._follower = CursorFollower(context, self.mark)
 
     def handlers(self) -> dict[str, Callable[[], None]]:
         """Returns actions by id."""
@@ -426,23 +424,17 @@ class Watcher:
             self.mark()
 
     def mark_soon(self) -> None:
-        """Asks for the marks when no key has come for a moment: what a key does itself is on the screen first."""
-        self._stop_timer()
-        self._timer = self._context.set_timer(inspector.QUIET, self.mark)
+        """Asks for the marks a moment later: what a key does itself is on the screen first, see ``CursorFollower``."""
+        self._follower.moved()
 
     @property
     def pending(self) -> bool:
         """Tells whether the marks have yet to follow."""
-        return self._timer is not None
-
-    def _stop_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.stop()
-            self._timer = None
+        return self._follower.pending
 
     def mark(self) -> None:
         """Asks for the marks of the node tree."""
-        self._stop_timer()
+        self._follower.stop()
         context, session = self._context, self._session
         state = context.state
         rank, step, watchpoint, result = state.rank, state.step, state.watchpoint, state.result
@@ -459,7 +451,7 @@ class Watcher:
             marks = make_marks(nodes, tree, watched, result, (rank, step), overflowed=device)
             return _Marked(rank, step, marks, 0 if device is None else int(device.sum()), target, covered)
 
-        context.work.run("marks", work, self._marked)
+        context.work.run("marks", work, self._marked, in_header=False)
 
     def _marked(self, found: _Marked) -> None:
         state = self._context.state

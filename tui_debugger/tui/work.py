@@ -62,6 +62,7 @@ class _Request:
     done: Callable[[Any], None]
     failed: Callable[[Exception], None]
     progressed: Callable[[Progress], None] | None
+    in_header: bool
     stop: threading.Event = field(default_factory=threading.Event)
 
 
@@ -98,6 +99,8 @@ class Workers:
         done: Callable[[T], None],
         failed: Callable[[Exception], None] | None = None,
         progressed: Callable[[Progress], None] | None = None,
+        *,
+        in_header: bool = True,
     ) -> int:
         """Asks for work and returns the number of the request.
 
@@ -107,10 +110,11 @@ class Workers:
             done: called on the event loop with what ``job`` returns, and with its partial results before that.
             failed: called on the event loop with what ``job`` raises.
             progressed: called on the event loop with how far the job is; without it the header shows that.
+            in_header: whether the header may say something else after a result.
         """
         if lane not in self._lanes:
             self._lanes[lane] = _Lane(lane, self._hand_over)
-        return self._lanes[lane].submit(job, done, failed or self._failed, progressed)
+        return self._lanes[lane].submit(job, done, failed or self._failed, progressed, in_header=in_header)
 
     def call(self, callback: Callable[[], None], replaces: object = None) -> None:
         """Calls something on the event loop; for threads that belong to others, such as a follower of a directory.
@@ -168,10 +172,9 @@ class Workers:
             elif lane.busy:
                 self.show_progress(lane.name, value)
             return
-        if not lane.busy:
-            self.progress.pop(lane.name, None)
+        shown = not lane.busy and self.progress.pop(lane.name, None) is not None
         (request.failed if kind == "error" else request.done)(value)
-        if request.progressed is None:
+        if shown or (request.in_header and request.progressed is None):
             self._changed()
 
 
@@ -197,12 +200,14 @@ class _Lane:
         done: Callable[[T], None],
         failed: Callable[[Exception], None],
         progressed: Callable[[Progress], None] | None,
+        *,
+        in_header: bool,
     ) -> int:
         with self._wake:
             self.newest += 1
             if self._running is not None:
                 self._running.stop.set()
-            self._waiting = _Request(self.newest, job, done, failed, progressed)
+            self._waiting = _Request(self.newest, job, done, failed, progressed, in_header)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._loop, name=f"tdbg-{self.name}", daemon=True)
                 self._thread.start()

@@ -237,7 +237,7 @@ def _computed(
         except (ValueError, IndexError, TypeError, AttributeError, OverflowError) as error:
             raise CannotBindError(f"arguments do not fit: {error}") from error
     choices = result.choices if isinstance(result, Either) else (result,)
-    judged = [_judged(each, outputs, reader.widest) for each in choices]
+    judged = [_judged(each, outputs, reader.widest, reshaped=operator.graph) for each in choices]
     fitting = [each for each in judged if each]
     if not fitting:
         raise CannotBindError(
@@ -262,27 +262,37 @@ def _shape_of(result: Any) -> Any:
     ]
 
 
-def _judged(result: Any, outputs: Mapping[int, Array], widest: float) -> tuple[OutputCheck, ...]:
-    """Holds outputs against what is expected of them; nothing where no shape fits."""
+def _judged(
+    result: Any, outputs: Mapping[int, Array], widest: float, *, reshaped: bool = False
+) -> tuple[OutputCheck, ...]:
+    """Holds outputs against what is expected of them; nothing where no shape fits.
+
+    Args:
+        result: of the operator.
+        outputs: by slot.
+        widest: see ``Judge``.
+        reshaped: outputs may have another shape of the same size: a compiler took out what reshaped them.
+    """
     expected = result if isinstance(result, tuple) else (result,)
     checks = []
     for slot, found in outputs.items():
         each = expected[slot] if slot < len(expected) else None
         if each is None:
             continue
-        fitted = _fitted(each, found.shape)
+        fitted = _fitted(each, found.shape, reshaped=reshaped)
         if fitted is None:
             return ()
         checks.append(_judge(fitted, found, slot, widest))
     return tuple(checks)
 
 
-def _fitted(expected: Expected, shape: tuple[int, ...]) -> Expected | None:
-    """What is expected in the shape of what was recorded, where that differs by dimensions of size 1 or a reshape."""
+def _fitted(expected: Expected, shape: tuple[int, ...], *, reshaped: bool) -> Expected | None:
+    """What is expected in the shape of what was recorded, where that differs by dimensions of size 1, or a reshape."""
     value = np.asarray(expected.value)
     if value.shape == shape:
         return expected
-    if value.size != math.prod(shape):
+    plain = [size for size in value.shape if size != 1], [size for size in shape if size != 1]
+    if value.size != math.prod(shape) or not (reshaped or plain[0] == plain[1]):
         return None
 
     def shaped(part: Any) -> Any:
@@ -294,9 +304,12 @@ def _fitted(expected: Expected, shape: tuple[int, ...]) -> Expected | None:
         shaped(expected.size),
         expected.terms,
         shaped(expected.narrow),
+        shaped(expected.partial),
         exact=expected.exact,
         peak=expected.peak,
         either=either,
+        ignored=None if expected.ignored is None else shaped(expected.ignored),
+        cast=expected.cast,
     )
 
 
@@ -306,16 +319,17 @@ def _judge(expected: Expected, found: Array, slot: int, widest: float) -> Output
     return judge.result(slot)
 
 
+_IN_PLACE: Final = frozenset(
+    f"__i{name}__" for name in ("add", "sub", "mul", "matmul", "truediv", "div", "floordiv", "mod", "pow", "and", "or")
+)
+
+
 def _overwritten(reader: _Reader, positional: Sequence[Any], outputs: Mapping[int, Array], call: CallArguments) -> bool:
     """Tells whether the call wrote over its input before that was recorded: then they are the same."""
-    name = reader.run.nodes(reader.rank).names[reader.row].rpartition("/")[2]
-    last = name.rpartition(".")[2] if not name.rpartition(".")[2].isdigit() else name.split(".")[-2]
-    in_place = (
-        (last.endswith("_") and not last.endswith("__"))
-        or last.startswith("__i")
-        or call.keywords.get("inplace") is True
-    )
-    in_place = in_place or call.keywords.get("out") is not None
+    leaf = reader.run.nodes(reader.rank).names[reader.row].rpartition("/")[2]
+    function = next((part for part in reversed(leaf.split(".")) if not part.isdigit()), "")
+    asked = call.keywords.get("inplace") is True or call.positional[-1:] == (True,) or call.keywords.get("out")
+    in_place = asked or function in _IN_PLACE or (function.endswith("_") and not function.endswith("__"))
     if not in_place or not positional or not isinstance(positional[0], np.ndarray) or 0 not in outputs:
         return False
     one, other = positional[0], outputs[0]
@@ -402,7 +416,7 @@ def _in_parts(
         choices = result.choices if isinstance(result, Either) else (result,)
         judges = judges or [Judge(found.dtype, found.shape, widest) for _ in choices]
         for judge, each in zip(judges, choices, strict=True):
-            fitted = _fitted(each, (end - start,))
+            fitted = _fitted(each, (end - start,), reshaped=True)
             if fitted is None:
                 raise CannotBindError("shapes do not fit")
             judge.take(fitted, np.asarray(flat[start:end]), start)

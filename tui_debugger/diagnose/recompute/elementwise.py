@@ -138,7 +138,7 @@ _UNARY: Final[dict[str, tuple[Callable[[Float64], Any], Size]]] = {
     "atan": (np.arctan, _approximated),
     "asin": (np.arcsin, _by_one),
     "acos": (np.arccos, _by_one),
-    "erf": (erf, _approximated),
+    "erf": (erf, _by_one),
     "erfc": (erfc, _by_one),
     "sigmoid": (sigmoid_of, lambda x, y: y * (_APPROXIMATED + np.abs(x) * (1 - y))),
     "relu": (lambda x: np.maximum(x, 0), _no),
@@ -148,8 +148,6 @@ _UNARY: Final[dict[str, tuple[Callable[[Float64], Any], Size]]] = {
     "logsigmoid": (lambda x: -np.logaddexp(0, -x), _by_one),
     "hardsigmoid": (lambda x: np.clip(x / 6 + 0.5, 0, 1), _by_one),
     "hardswish": (lambda x: x * np.clip(x + 3, 0, 6) / 6, _by_input),
-    "softsign": (lambda x: x / (1 + np.abs(x)), _approximated),
-    "tanhshrink": (lambda x: x - np.tanh(x), _by_input),
     "floor": (np.floor, _no),
     "ceil": (np.ceil, _no),
     "round": (np.round, _no),
@@ -165,7 +163,6 @@ _MODULES: Final = {
     "SiLU": "silu",
     "Mish": "mish",
     "LogSigmoid": "logsigmoid",
-    "Softsign": "softsign",
 }
 _NAMES: Final = {
     "neg": ("neg", "negative"),
@@ -257,12 +254,12 @@ def fast_gelu(input: Array) -> Expected:
 
 @call("softplus", split="elements")
 def softplus(input: Array, beta: float = 1.0, threshold: float = 20.0) -> Expected:
-    """log(1 + exp(beta x)) / beta, and x where that is large."""
+    """log(1 + exp(beta x)) / beta, and x where that is large; at the threshold either."""
     x = doubles(input)
-    y = np.where(beta * x > threshold, x, np.logaddexp(0, beta * x) / beta)
-    return Expected(
-        y, np.abs(y) + 1 / abs(beta) + math.exp(-threshold) / abs(beta) * 2.0**24 * (np.abs(beta * x) > threshold - 1)
-    )
+    smooth, large = np.logaddexp(0, beta * x) / beta, beta * x > threshold
+    near = np.abs(beta * x - threshold) <= 1e-6 * (1 + abs(threshold))
+    y = np.where(large, x, smooth)
+    return Expected(y, np.abs(y) + 1 / abs(beta), either=np.where(near, np.where(large, smooth, x), y))
 
 
 @call("leaky relu", "leaky_relu", split="elements")
@@ -331,6 +328,24 @@ def softshrink(input: Array, lambd: float = 0.5) -> Expected:
     return Expected(y, np.where(y == 0, 0.0, abs(lambd)))
 
 
+@module("softsign", "Softsign", split="elements")
+@call("softsign", "softsign", split="elements")
+@graph("softsign", "Softsign", split="elements")
+def softsign(input: Array) -> Expected:
+    """X / (1 + |x|), in two steps."""
+    x = doubles(input)
+    y = np.where(np.isinf(x), np.nan, x / (1 + np.abs(x)))
+    return Expected(y, narrow=np.nan_to_num(np.abs(y)))
+
+
+@call("tanh shrink", "tanhshrink", split="elements")
+def tanhshrink(input: Array) -> Expected:
+    """X - tanh(x), in two steps."""
+    x = doubles(input)
+    near = np.abs(np.tanh(x))
+    return Expected(x - np.tanh(x), _APPROXIMATED * near, narrow=near)
+
+
 @call("prelu", "prelu")
 def prelu(input: Array, weight: Array) -> Expected:
     """x, or its learnt share below zero."""
@@ -370,7 +385,7 @@ def _pair(left: Any, right: Any) -> tuple[Array, Array, bool]:
 
 
 def _rounded_scalar(values: Float64, *operands: Any) -> Float64 | float:
-    """The size of a result that was made with a number of Python's, which was rounded to float32 first."""
+    """What a number of Python's was off by: it is rounded to the type of the tensor first."""
     scalar = any(not isinstance(each, np.ndarray) or each.ndim == 0 for each in operands)
     return np.where(np.isfinite(values), np.abs(values), 0.0) if scalar else 0.0
 
@@ -384,8 +399,11 @@ def add(input: Any, other: Any, *, alpha: float = 1) -> Expected:
     y = one + alpha * two
     if whole:
         return Expected(y, exact=True)
-    size = np.abs(alpha * two) if alpha not in {1, -1} or np.ndim(other) == 0 else 0.0
-    return Expected(y, np.nan_to_num(size + (np.abs(one) if np.ndim(input) == 0 else 0.0), posinf=0.0))
+    # A number of Python's, and a factor, may be rounded to the type of the tensor first.
+    rounded = np.abs(alpha * two) if alpha not in {1, -1} or np.ndim(other) == 0 else np.zeros_like(y)
+    if np.ndim(input) == 0:
+        rounded = rounded + np.abs(one)
+    return Expected(y, narrow=np.nan_to_num(rounded, posinf=0.0))
 
 
 @call("sub", "sub", "subtract", split="elements")
@@ -406,7 +424,7 @@ def mul(input: Any, other: Any) -> Expected:
     """Input * other."""
     one, two, whole = _pair(input, other)
     y = one * two
-    return Expected(y, exact=True) if whole else Expected(y, _rounded_scalar(y, input, other))
+    return Expected(y, exact=True) if whole else Expected(y, narrow=_rounded_scalar(y, input, other))
 
 
 @call("div", "div", split="elements")
@@ -416,7 +434,7 @@ def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Expected
         raise CannotBindError("division that rounds")
     one, two, _ = _pair(input, other)
     y = doubles(one) / doubles(two)
-    return Expected(y, _rounded_scalar(y, input, other))
+    return Expected(y, narrow=_rounded_scalar(y, input, other))
 
 
 @call("div", "rdiv", split="elements")

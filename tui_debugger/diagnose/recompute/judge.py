@@ -58,6 +58,9 @@ class Expected:
         size: of each element the size of its terms before anything cancels; broadcasts to ``value``.
         terms: how many are summed up, K.
         narrow: what is rounded to the output's type on the way, by element: the probabilities of an attention.
+        partial: what may be rounded to the output's type before the rest is added (a bias): it explains single
+            elements in which the two cancel; on the norm it hardly tells.
+        cast: inputs wider than the output are rounded to its type first (autocast).
         exact: nothing is rounded: equal or wrong.
         peak: the largest number on the way; where float32 cannot hold it an overflow is no surprise.
         either: another value that is right as well, by element: what dropout may leave.
@@ -68,6 +71,8 @@ class Expected:
     size: Float64 | float = 0.0
     terms: float = 1.0
     narrow: Float64 | float = 0.0
+    partial: Float64 | float = 0.0
+    cast: bool = False
     exact: bool = False
     peak: float = 0.0
     either: Float64 | None = None
@@ -188,11 +193,11 @@ class Judge:
         inside = min(_ACCUMULATED, unit)
         size = inside * math.sqrt(max(expected.terms, 1.0)) * np.broadcast_to(kept, found.shape)
         narrow = np.asarray(expected.narrow, np.float64)
-        if self.widest < unit:
+        if expected.cast and self.widest < unit:
             narrow = narrow + expected.size
         rounded = unit * np.broadcast_to(narrow, found.shape)
         tiny = _smallest(found.dtype)
-        explained = unit * np.abs(right) + size + rounded + tiny
+        explained = unit * (np.abs(right) + np.broadcast_to(expected.partial, found.shape)) + size + rounded + tiny
         error = np.abs(seen - right)
         same, broken = _not_finite(right, seen, explained, found.dtype, expected.peak)
         if expected.ignored is not None:
@@ -232,19 +237,18 @@ def _not_finite(
     """Which elements agree in that they are not finite, and of which only one side is finite.
 
     A number that is too large for the type is an infinity, or the largest one on devices that stop there. A number
-    that is nearly too large, or is made of larger ones, may be either.
+    that is nearly too large (by a factor of four), or is made of larger ones, may be either.
     """
     info: Any = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]  # as above
     largest = float(info.max)
     overflown = ~(np.abs(right) <= largest)
-    nearly = np.abs(right) + 4 * explained >= largest
+    nearly = np.abs(right) + explained >= largest / 4
+    either_sign = np.isnan(seen) | np.isnan(right)
     if peak >= _LARGEST_INSIDE:
-        nearly = np.ones_like(nearly)
+        nearly, either_sign = np.ones_like(nearly), np.ones_like(nearly)
     bad = ~np.isfinite(seen)
-    stopped = np.isinf(right) | overflown
-    stopped &= (np.abs(seen) >= largest) & (np.signbit(seen) == np.signbit(right)) & ~np.isnan(right)
-    same = (overflown & bad) | stopped | (bad & nearly)
-    nearly_stopped = overflown & np.isfinite(right) & (np.abs(seen) >= largest * (1 - 2.0**-8))
-    same |= nearly_stopped
+    stopped = overflown & ~np.isnan(right) & (np.abs(seen) >= largest * (1 - 2.0**-8))
+    # What is NaN on one side is NaN or an infinity on the other: in which order infinities met is the kernel's.
+    same = (stopped | (bad & (nearly | np.isnan(right)))) & (either_sign | (np.signbit(seen) == np.signbit(right)))
     broken = (overflown | bad) & ~same
     return same, broken

@@ -11,6 +11,7 @@ import numpy as np
 
 from tui_debugger.arrays import Array
 from tui_debugger.diagnose.recompute.judge import Expected, is_float, wide
+from tui_debugger.diagnose.recompute.products import graph_padding, per_dimension, spatial
 from tui_debugger.diagnose.recompute.table import ByShape, CannotBindError, call, graph, module
 
 
@@ -411,12 +412,10 @@ def graph_max_pool(
     format: str = "NCHW",
 ) -> Expected:
     """The largest element in a window."""
-    from tui_debugger.diagnose.recompute.products import _graph_padding, _spatial
-
     if kernel_size is None or strides is None or pad_mode is None or format != "NCHW":
         raise CannotBindError("layout, window or padding not known")
-    kernel, steps = _spatial(kernel_size, 2), _spatial(strides, 2)
-    around = _graph_padding(pad_mode, None, x.shape[2:], kernel, steps, (1, 1))
+    kernel, steps = spatial(kernel_size, 2), spatial(strides, 2)
+    around = graph_padding(pad_mode, None, x.shape[2:], kernel, steps, (1, 1))
     return pooled(wide(x), kernel, steps, around)
 
 
@@ -440,12 +439,10 @@ def max_pool2d(
     return_indices: bool = False,
 ) -> Any:
     """The largest element in a window."""
-    from tui_debugger.diagnose.recompute.products import _per_dimension
-
-    if ceil_mode or _per_dimension(dilation, 2) != (1, 1):
+    if ceil_mode or per_dimension(dilation, 2) != (1, 1):
         raise CannotBindError("windows with holes, or that end outside")
-    kernel = _per_dimension(kernel_size, 2)
-    steps = kernel if stride is None or stride == () else _per_dimension(stride, 2)
-    around = [(each, each) for each in _per_dimension(padding, 2)]
+    kernel = per_dimension(kernel_size, 2)
+    steps = kernel if stride is None or stride == () else per_dimension(stride, 2)
+    around = [(each, each) for each in per_dimension(padding, 2)]
     found = pooled(wide(input), kernel, steps, around)
     return (found, None) if return_indices else found

@@ -37,10 +37,11 @@ def product_of(left: Array, right: Array, bias: Any = None, alpha: float = 1.0, 
         raise CannotBindError("too large")
     value = alpha * np.matmul(left, right)
     squares = alpha * alpha * np.matmul(left * left, right * right)
+    partial = 0.0 if bias is None else np.abs(value)
     if bias is not None:
         added = beta * doubles(bias)
         value, squares, terms = value + added, squares + added * added, terms + 1
-    return Expected(value, np.sqrt(squares), terms, peak=_peak(left, right))
+    return Expected(value, np.sqrt(squares), terms, partial=partial, peak=_peak(left, right), cast=True)
 
 
 def _peak(left: Float64, right: Float64) -> float:
@@ -49,7 +50,7 @@ def _peak(left: Float64, right: Float64) -> float:
         largest: list[float] = [
             float(np.max(np.abs(each), initial=0.0, where=np.isfinite(each))) for each in (left, right)
         ]
-        return largest[0] * largest[1] * max(left.shape[-1], 1)
+        return largest[0] * largest[1] * max(int(left.shape[-1]), 1)
 
 
 @module("linear", "Linear", "Dense", split="rows")
@@ -99,7 +100,7 @@ def einsum(equation: str, *operands: Any) -> Expected:
         squares = np.einsum(equation.replace(" ", ""), *(each * each for each in wides), optimize=True)
     except ValueError as error:
         raise CannotBindError(f"equation not understood: {error}") from error
-    return Expected(np.asarray(value), np.sqrt(squares), _inner(equation, wides))
+    return Expected(np.asarray(value), np.sqrt(squares), _inner(equation, wides), cast=True)
 
 
 def _inner(equation: str, arrays: Sequence[Float64]) -> int:
@@ -117,7 +118,8 @@ def _inner(equation: str, arrays: Sequence[Float64]) -> int:
 # -- convolutions ------------------------------------------------------------------------------------------
 
 
-def _per_dimension(value: Any, count: int) -> tuple[int, ...]:
+def per_dimension(value: Any, count: int) -> tuple[int, ...]:
+    """One number for each dimension."""
     values = tuple(value) if isinstance(value, (tuple, list)) else (value,)
     return tuple(int(each) for each in (values * count if len(values) == 1 else values))
 
@@ -157,13 +159,16 @@ def convolution(
         squares += np.matmul(tap * tap, part * part)
     shape = (len(data), weight.shape[0], *out)
     value, squares = value.reshape(shape), squares.reshape(shape)
+    partial = np.abs(value) if bias is not None else np.zeros_like(value)
     if bias is not None:
         added = doubles(bias).reshape(-1, *[1] * count)
         value, squares = value + added, squares + added * added
     terms = per_in * math.prod(kernel) + 1
     if not batched:
-        value, squares = value[0], squares[0]
-    return Expected(value, np.sqrt(squares), terms, peak=_peak(data.reshape(1, -1)[:, :1], filters.reshape(1, -1)))
+        value, squares, partial = value[0], squares[0], partial[0]
+    return Expected(
+        value, np.sqrt(squares), terms, partial=partial, peak=_peak(data, filters) * math.prod(kernel), cast=True
+    )
 
 
 def _window(
@@ -195,7 +200,7 @@ def _padded(
     if isinstance(padding, str):
         raise CannotBindError(f"padding not known: {padding}")
     del stride
-    return [(each, each) for each in _per_dimension(padding, len(kernel))]
+    return [(each, each) for each in per_dimension(padding, len(kernel))]
 
 
 @call("conv", "conv1d", "conv2d", "conv3d", "npu_conv2d")
@@ -210,7 +215,7 @@ def conv(
 ) -> Expected:
     """PyTorch's convolutions."""
     count = weight.ndim - 2
-    steps, apart = _per_dimension(stride, count), _per_dimension(dilation, count)
+    steps, apart = per_dimension(stride, count), per_dimension(dilation, count)
     around = _padded(padding, weight.shape[2:], steps, apart)
     return convolution(input, weight, bias, steps, around, apart, groups)
 
@@ -265,7 +270,7 @@ def attention(
     terms = k.shape[-2]
     spread = np.sqrt(np.matmul(shares * shares, v * v))
     size = spread + np.matmul(shares, np.abs(v)) * shift / math.sqrt(terms) * 2
-    return Expected(result, size, terms, narrow=spread * (1 + 0 * shift))
+    return Expected(result, size, terms, narrow=spread, cast=True)
 
 
 # -- MindSpore's graphs ------------------------------------------------------------------------------------
@@ -331,7 +336,7 @@ def graph_linear_relu(x1: Array, x2: Array, bias: Array, transpose_a: Any = Fals
     return ByShape(made)
 
 
-def _graph_padding(
+def graph_padding(
     mode: Any, pad: Any, shape: Sequence[int], kernel: Sequence[int], stride: Sequence[int], dilation: Sequence[int]
 ) -> list[tuple[int, int]]:
     """Padding before and after, as MindSpore understands it."""
@@ -344,13 +349,13 @@ def _graph_padding(
             total = max((-(-size // step) - 1) * step + apart * (width - 1) + 1 - size, 0)
             found.append((total // 2, total - total // 2))
         return found
-    around = _per_dimension(pad if pad is not None else 0, 2 * len(kernel))
+    around = per_dimension(pad if pad is not None else 0, 2 * len(kernel))
     return [(around[2 * at], around[2 * at + 1]) for at in range(len(kernel))]
 
 
-def _spatial(value: Any, count: int) -> tuple[int, ...]:
+def spatial(value: Any, count: int) -> tuple[int, ...]:
     """Strides and the like: MindSpore writes them with or without the first two dimensions."""
-    return _per_dimension(1 if value is None else value, count)[-count:]
+    return per_dimension(1 if value is None else value, count)[-count:]
 
 
 @graph("conv", "Conv2D", "Conv3D", "Conv2DBiasAddFusion", "DepthwiseConv2dNative")
@@ -371,8 +376,8 @@ def graph_conv(
     if format not in {"NCHW", "NCDHW"} or (pad_mode is None and pad is None):
         raise CannotBindError("layout or padding not known")
     count = w.ndim - 2
-    steps, apart = _spatial(stride, count), _spatial(dilation, count)
-    around = _graph_padding(pad_mode, pad_list if pad_list is not None else pad, x.shape[2:], w.shape[2:], steps, apart)
+    steps, apart = spatial(stride, count), spatial(dilation, count)
+    around = graph_padding(pad_mode, pad_list if pad_list is not None else pad, x.shape[2:], w.shape[2:], steps, apart)
     return convolution(x, w, bias, steps, around, apart, group)
 
 
@@ -396,13 +401,13 @@ def graph_conv_filter(
     del w_size, kernel_size, filter_sizes
     if group != 1 or format != "NCHW" or (pad_mode is None and pad is None):
         raise CannotBindError("layout, groups or padding not known")
-    steps, apart = _spatial(stride, 2), _spatial(dilation, 2)
+    steps, apart = spatial(stride, 2), spatial(dilation, 2)
 
     def made(shape: tuple[int, ...]) -> Expected:
         if len(shape) != 4 or shape[0] != dout.shape[1]:
             raise CannotBindError("shapes do not fit")
         kernel = shape[2:]
-        around = _graph_padding(pad_mode, pad_list if pad_list is not None else pad, x.shape[2:], kernel, steps, apart)
+        around = graph_padding(pad_mode, pad_list if pad_list is not None else pad, x.shape[2:], kernel, steps, apart)
         data, came = np.pad(doubles(x), [(0, 0), (0, 0), *around]), doubles(dout)
         flat = came.transpose(1, 0, 2, 3).reshape(came.shape[1], -1)
         value = np.zeros((came.shape[1], data.shape[1], *kernel))
@@ -412,7 +417,7 @@ def graph_conv_filter(
             part = part.transpose(0, 2, 3, 1).reshape(-1, data.shape[1])
             value[:, :, position[0], position[1]] = flat @ part
             squares[:, :, position[0], position[1]] = (flat * flat) @ (part * part)
-        return Expected(value, np.sqrt(squares), flat.shape[1])
+        return Expected(value, np.sqrt(squares), flat.shape[1], cast=True)
 
     return ByShape(made)
 
@@ -436,8 +441,8 @@ def graph_conv_input(
     shape = x_size if isinstance(x_size, tuple) else input_sizes
     if group != 1 or format != "NCHW" or (pad_mode is None and pad is None) or not isinstance(shape, tuple):
         raise CannotBindError("layout, groups, size or padding not known")
-    steps, apart = _spatial(stride, 2), _spatial(dilation, 2)
-    around = _graph_padding(pad_mode, pad_list if pad_list is not None else pad, shape[2:], w.shape[2:], steps, apart)
+    steps, apart = spatial(stride, 2), spatial(dilation, 2)
+    around = graph_padding(pad_mode, pad_list if pad_list is not None else pad, shape[2:], w.shape[2:], steps, apart)
     came, filters = doubles(dout), doubles(w)
     padded = [size + sum(both) for size, both in zip(shape[2:], around, strict=True)]
     value = np.zeros((shape[0], shape[1], *padded))
@@ -455,4 +460,4 @@ def graph_conv_input(
         slice(None),
         *(slice(low, low + size) for (low, _), size in zip(around, shape[2:], strict=True)),
     )
-    return Expected(value[inside], np.sqrt(squares[inside]), w.shape[0] * math.prod(w.shape[2:]))
+    return Expected(value[inside], np.sqrt(squares[inside]), w.shape[0] * math.prod(w.shape[2:]), cast=True)

@@ -249,7 +249,8 @@ def _log_softmax(x: Float64, dim: int) -> Expected:
     with np.errstate(all="ignore"):
         value = shifted - np.log(sum_)
         size = np.abs(shifted) + np.abs(np.log(sum_)) + 1 + np.abs(x)
-    return Expected(value, np.where(np.isfinite(size), size, 0.0))
+    # Kernels may keep the sum in 16 bits: its logarithm is off by one unit of that.
+    return Expected(value, np.where(np.isfinite(size), size, 0.0), narrow=np.ones_like(value))
 
 
 @call("logsumexp", "logsumexp")
@@ -446,7 +447,14 @@ def _reduced(losses: Expected, reduction: str, weights: Float64 | None = None) -
     if reduction not in {"sum", "mean"}:
         raise CannotBindError(f"reduction not known: {reduction}")
     root = math.sqrt(float(np.sum(value * value))) + math.sqrt(float(np.sum(size * size)))
-    return Expected(np.asarray(np.sum(value) * share), np.asarray(np.nan_to_num(root * share)), value.size)
+    # Kernels that are made of others round what is reduced to the type of the output.
+    rounded = math.sqrt(float(np.sum(value * value))) + math.sqrt(float(np.sum(np.square(losses.narrow))))
+    return Expected(
+        np.asarray(np.sum(value) * share),
+        np.asarray(np.nan_to_num(root * share)),
+        value.size,
+        narrow=np.asarray(np.nan_to_num(rounded * share)),
+    )
 
 
 def _reduction(size_average: Any, reduce: Any, reduction: str) -> str:
@@ -470,10 +478,11 @@ def _negative_log(
         shares = doubles(target) * (1 - smoothing) + smoothing / classes
         value = -np.sum(shares * log * broad, axis=axis)
         off = np.sum(np.abs(shares * broad) * size, axis=axis)
-        found = _reduced(Expected(value, off), reduction if reduction != "mean" else "sum")
+        rounded = np.sqrt(np.sum((shares * broad * log) ** 2, axis=axis))
+        found = _reduced(Expected(value, off, narrow=rounded), reduction if reduction != "mean" else "sum")
         if reduction == "mean":
             count = max(value.size, 1)
-            found = Expected(found.value / count, found.size / count, found.terms)
+            found = Expected(found.value / count, found.size / count, found.terms, narrow=found.narrow / count)
         return found
     wanted = target.astype(np.int64)
     used = wanted != ignore_index
@@ -484,12 +493,16 @@ def _negative_log(
     weights = np.where(used, each[safe], 0.0)
     chosen = -np.squeeze(np.take_along_axis(log, at, axis), axis) * each[safe]
     off = np.squeeze(np.take_along_axis(size, at, axis), axis) * np.abs(each[safe])
+    rounded = np.abs(chosen) + np.abs(each[safe]) * np.max(logs.narrow, initial=0.0)
     if smoothing:
         smooth = -np.sum(log * broad, axis=axis)
+        rounded = (
+            rounded + np.sqrt(np.sum((log * broad) ** 2, axis=axis)) * smoothing / classes + np.abs(smooth) * smoothing
+        )
         chosen = chosen * (1 - smoothing) + smooth * smoothing / classes
         off = off * (1 - smoothing) + np.sum(size * broad, axis=axis) * smoothing / classes
     value, off = np.where(used, chosen, 0.0), np.where(used, off, 0.0)
-    return _reduced(Expected(value, off), reduction, weights)
+    return _reduced(Expected(value, off, narrow=np.where(used, rounded, 0.0)), reduction, weights)
 
 
 @call("cross entropy", "cross_entropy")

@@ -8,6 +8,7 @@ by position and by name, so a call with an argument that is not known here is ne
 from __future__ import annotations
 
 import inspect
+import math
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -107,6 +108,8 @@ class Operator:
                 named[name] = value
             elif key not in IGNORED:
                 raise CannotBindError(f"argument not known: {key}")
+        if len(positional) > _most(signature) and isinstance(positional[-1], bool):
+            positional = positional[:-1]  # inplace, which comes last
         try:
             bound = signature.bind(*positional, **named)
         except TypeError as error:
@@ -121,6 +124,14 @@ class Operator:
                     raise CannotBindError(each.reason)
         bound = _reordered(signature, bound)
         return bound.args, bound.kwargs
+
+
+def _most(signature: inspect.Signature) -> float:
+    """The number of positional arguments that there may be."""
+    kinds = [each.kind for each in signature.parameters.values()]
+    if inspect.Parameter.VAR_POSITIONAL in kinds:
+        return math.inf
+    return sum(each is inspect.Parameter.POSITIONAL_OR_KEYWORD for each in kinds)
 
 
 def _reordered(signature: inspect.Signature, bound: inspect.BoundArguments) -> inspect.BoundArguments:

@@ -188,7 +188,7 @@ class _Reader:
     def _producer(self, operation: Operation, tensor: _Tensor, value: object) -> tuple[int, int]:
         if tensor.number >= 0:
             return self._made.get(tensor.number, (-1, 0))
-        if value is None or value == 0:
+        if value is None or value == 0 or value != value:  # noqa: PLR0124 - NaN, which is like any other NaN
             return -1, 0
         found = self._hashes.find((value, tensor.shape))
         operation.inferred += found[0] >= 0

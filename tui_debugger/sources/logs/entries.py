@@ -180,6 +180,10 @@ class Entry:
         return self.numbers.stats(self.count) if self.numbers is not None and self.numbers.known else None
 
 
+NO_TRACE: Final = (-2, 0)
+"""An input that looks like any other, such as one that is all NaN: other steps may tell what made it."""
+
+
 @dataclass(slots=True)
 class Operation:
     """One operation of a step: a node.
@@ -188,12 +192,13 @@ class Operation:
         name: unique in its step, the same in other steps.
         path: the same with ``/``, in the tree of modules.
         type: of operator; ``table.PARAMETER`` for a weight.
-        inputs: what made each input, as (number of the operation in the step, slot); (-1, 0) where nobody knows; a text
-            is the value of an argument that is no tensor.
+        inputs: what made each input, as (number of the operation in the step, slot); (-1, 0) where nobody knows,
+            ``NO_TRACE`` where this step's numbers do not tell; a text is the value of an argument that is no tensor.
         tensors: its inputs and outputs.
         stack: innermost frame first.
         inferred: inputs in ``inputs`` that were found by equal hashes.
         flows: whether the log says what feeds operations at all.
+        partial: it may be made of more than its recorded inputs, such as weights.
     """
 
     name: str
@@ -204,6 +209,7 @@ class Operation:
     stack: tuple[Frame, ...] = ()
     inferred: int = 0
     flows: bool = True
+    partial: bool = False
 
 
 @dataclass(slots=True)
@@ -251,9 +257,10 @@ class Hashes:
         self._last[value] = operation, slot
 
     def find(self, value: object) -> tuple[int, int]:
-        """The output with this hash; (-1, 0) where there is none. Zeros are like any other zeros."""
+        """The output with this hash; (-1, 0) where there is none. Zeros are like any other zeros, NaN like any NaN."""
         try:
-            if float(str(value)) == 0:
+            number = float(str(value))
+            if number == 0 or math.isnan(number):
                 return -1, 0
         except ValueError:
             pass

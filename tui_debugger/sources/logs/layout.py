@@ -10,12 +10,14 @@ import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tui_debugger.errors import NotADumpError, SeveralDumpsError
+from tui_debugger import opener
+from tui_debugger.errors import NotADumpError
 from tui_debugger.opener import open_regular
+from tui_debugger.sources import directories
+from tui_debugger.sources.directories import directories_in, find_dump, names_in, root_of
 from tui_debugger.sources.registry import Edges, Has, Order, Recognised, Shows, Sureness
 from tui_debugger.sources.tensor_files.layout import parse_name
 
@@ -24,8 +26,6 @@ if TYPE_CHECKING:
     from tui_debugger.sources.base import Source
     from tui_debugger.sources.registry import Reader
 
-_MOST_ENTRIES: Final = 20_000
-_MOST_DIRECTORIES: Final = 2_000
 _LEVELS_UP: Final = 3
 _HEADS: Final = 16
 """The .json files of a directory whose first bytes are looked at."""
@@ -48,26 +48,18 @@ _TE_TENSORS: Final = "tensor_dumps"
 
 
 @dataclass(slots=True)
-class Layout:
-    """The logs of a run.
+class Layout(directories.Layout[str]):
+    """The logs of a run; ``units`` are logs of one step, where there are such.
 
     Attributes:
-        root: its directory.
-        units: the log of a step, by rank and step, where a log is one step.
         logs: the logs of a rank, oldest first, where one holds many steps.
         messages: the log of messages of a rank.
         tensors: the directory with dumped tensors, by rank and step.
-        directories: where logs appear.
-        notices: what was assumed.
     """
 
-    root: str
-    units: dict[int, dict[int, str]] = field(default_factory=dict)
     logs: dict[int, list[str]] = field(default_factory=dict)
     messages: dict[int, str] = field(default_factory=dict)
     tensors: dict[int, dict[int, str]] = field(default_factory=dict)
-    directories: list[str] = field(default_factory=list)
-    notices: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +101,7 @@ class Kind:
     def steps(self, directory: str) -> Iterator[tuple[int, str]]:
         """Directories that are called after a step, with the step."""
         if not self.whole:
-            for name in _directories(directory):
+            for name in directories_in(directory):
                 says = parse_name(name)
                 if says.step is not None and not says.rest:
                     yield says.step, f"{directory}/{name}"
@@ -123,13 +115,13 @@ def _named(pattern: re.Pattern[str], folder: str = "") -> Callable[[str], list[s
     def logs(directory: str) -> list[str]:
         if folder and os.path.basename(directory) != folder:  # noqa: PTH119 - text all the way
             return []
-        return sorted(name for name in _names(directory) if pattern.fullmatch(name))
+        return sorted(name for name in names_in(directory) if pattern.fullmatch(name))
 
     return logs
 
 
 def _debug_mode_logs(directory: str) -> list[str]:
-    names = sorted(name for name in _names(directory) if name.endswith(".json"))
+    names = sorted(name for name in names_in(directory) if name.endswith(".json"))
     if not any(_is_debug_mode(f"{directory}/{name}") for name in names[:_HEADS]):
         return []
     return [name for name in names if _is_debug_mode(f"{directory}/{name}")]
@@ -138,7 +130,7 @@ def _debug_mode_logs(directory: str) -> list[str]:
 def _is_debug_mode(path: str) -> bool:
     try:
         descriptor, _ = open_regular(path)
-        with os.fdopen(descriptor, "rb") as file:
+        with opener.stream(descriptor) as file:
             return _DEBUG_MODE.match(file.read(_HEAD_BYTES)) is not None
     except (OSError, ValueError):
         return False
@@ -211,8 +203,8 @@ TE_LOGS: Final = Kind(
 
 def _monitor_logs(directory: str) -> list[str]:
     """The directories of ranks that hold what msprobe's monitor wrote."""
-    places = [name for name in _directories(directory) if _MONITOR_RANK.fullmatch(name)]
-    return sorted(name for name in places if any(map(MONITOR_FILE.fullmatch, _names(f"{directory}/{name}"))))
+    places = [name for name in directories_in(directory) if _MONITOR_RANK.fullmatch(name)]
+    return sorted(name for name in places if any(map(MONITOR_FILE.fullmatch, names_in(f"{directory}/{name}"))))
 
 
 def _monitor_ranks(root: str, only: str) -> tuple[dict[int, list[str]], list[str]]:
@@ -238,7 +230,7 @@ def _monitor_ranks(root: str, only: str) -> tuple[dict[int, list[str]], list[str
             )
         files = [
             (match[1], int(match[2]), each)
-            for each in _names(f"{root}/{name}")
+            for each in names_in(f"{root}/{name}")
             if (match := MONITOR_FILE.fullmatch(each)) is not None
         ]
         found[rank] = [f"{root}/{name}/{file}" for _, _, file in sorted(files)]
@@ -353,7 +345,7 @@ def read_layout(kind: Kind, root: str, only: str = "") -> Layout:
     if not named:
         layout.notices.append("nothing says of which step it is: it counts as step 0")
     layout.directories = list(dict.fromkeys((root, *layout.directories)))
-    layout.units = {rank: dict(sorted(steps.items())) for rank, steps in sorted(layout.units.items())}
+    layout.sort()
     return layout
 
 
@@ -365,20 +357,20 @@ def _whole(kind: Kind, layout: Layout) -> Layout:
         if match is not None:
             layout.logs.setdefault(int(match[1]), []).append(f"{directory}/{name}")
     layout.logs = dict(sorted(layout.logs.items()))
-    found = {int(match[1]): name for name in _names(f"{root}/{_TE_MESSAGES}") if (match := _TE.fullmatch(name))}
+    found = {int(match[1]): name for name in names_in(f"{root}/{_TE_MESSAGES}") if (match := _TE.fullmatch(name))}
     for rank in layout.logs:
         name = found.get(rank, found[min(found)] if found else "")
         if name:
             layout.messages[rank] = f"{root}/{_TE_MESSAGES}/{name}"
     if not layout.messages:
         layout.notices.append("no log of messages: layers are in the order in which their statistics are logged")
-    for name in _directories(f"{root}/{_TE_TENSORS}"):
+    for name in directories_in(f"{root}/{_TE_TENSORS}"):
         rank_says = parse_name(name)
         if rank_says.rank in layout.logs and not rank_says.rest:
             below = f"{root}/{_TE_TENSORS}/{name}"
             steps = {
                 says.step: f"{below}/{each}"
-                for each in _directories(below)
+                for each in directories_in(below)
                 if (says := parse_name(each)).step is not None
             }
             layout.tensors[rank_says.rank] = {step: path for step, path in steps.items() if step is not None}
@@ -398,17 +390,14 @@ class LogReader:
 
     def recognises(self, path: Path) -> Recognised | None:
         """Returns where the run is; nothing else has these names, or begins with these bytes."""
-        found = self._find(path)
-        if found is None:
-            return None
-        root, several = found
-        if several:
-            return Recognised(root, Sureness.SURE, SeveralDumpsError(root, several))
+        found = find_dump(path, self._around, self._kind.is_run)
+        if found is None or found.refusal is not None:
+            return found
         try:
-            read_layout(self._kind, os.fspath(root), self._only(path))
+            read_layout(self._kind, os.fspath(found.root), self._only(path))
         except NotADumpError as error:
-            return Recognised(root, Sureness.SURE, error)
-        return Recognised(root, Sureness.SURE)
+            return Recognised(found.root, Sureness.SURE, error)
+        return found
 
     def is_dump(self, directory: Path) -> bool:
         """Tells whether logs lie in it, or in the directories of steps below it."""
@@ -418,10 +407,8 @@ class LogReader:
         """Opens the run at, around or below a path."""
         from tui_debugger.sources.logs.source import LogSource  # needs NumPy
 
-        found = self._find(path)
-        if found is None or found[1]:
-            raise NotADumpError("The logs are gone", where=str(path), hint="open it again")
-        return LogSource(self._kind, found[0], path, notices, only=self._only(path))
+        root = root_of(find_dump(path, self._around, self._kind.is_run), path)
+        return LogSource(self._kind, root, path, notices, only=self._only(path))
 
     def _only(self, path: Path) -> str:
         """The path itself where it is a log, and its name says of no step: nothing beside it belongs to it."""
@@ -433,64 +420,15 @@ class LogReader:
             return ""
         return os.fspath(here) if here.name in kind.logs(os.fspath(here.parent)) else ""
 
-    def _find(self, path: Path) -> tuple[Path, list[Path]] | None:
-        start = Path(os.path.abspath(path))  # noqa: PTH100 - keeps links
-        if not os.path.isdir(start):  # noqa: PTH112 - never raises
-            start = start.parent
+    def _around(self, start: Path) -> Path | None:
         kind = self._kind
         for place in (start, *list(start.parents)[:_LEVELS_UP]):
-            if kind.folder and place.name == kind.folder and kind.logs(os.fspath(place)):
-                continue  # the run is the directory above
-            says = parse_name(place.name)
-            if not kind.whole and says.step is not None and not says.rest and kind.is_run(os.fspath(place)):
-                continue
-            if kind.is_run(os.fspath(place)):
-                return place, []
-        if not kind.whole and kind.is_run(os.fspath(start)):
-            return start, []
-        below = _below(kind, start)
-        if len(below) == 1:
-            return below[0], []
-        return (start, below) if below else None
-
-
-def _below(kind: Kind, start: Path) -> list[Path]:
-    found: list[Path] = []
-    budget = _MOST_DIRECTORIES
-    for name in islice(_directories(os.fspath(start)), budget):
-        here = start / name
-        if kind.is_run(os.fspath(here)):
-            found.append(here)
-            continue
-        children = list(islice(_directories(os.fspath(here)), budget))
-        budget -= len(children)
-        found += [here / child for child in children if kind.is_run(os.fspath(here / child))]
-    return sorted(found)
-
-
-def _names(directory: str) -> list[str]:
-    try:
-        with os.scandir(directory) as entries:
-            return [entry.name for entry in islice(entries, _MOST_ENTRIES) if not entry.name.startswith(".")]
-    except OSError:
-        return []
-
-
-def _directories(directory: str) -> Iterator[str]:
-    try:
-        with os.scandir(directory) as entries:
-            for entry in islice(entries, _MOST_ENTRIES):
-                if not entry.name.startswith((".", "__")) and _is_directory(entry):
-                    yield entry.name
-    except OSError:
-        return
-
-
-def _is_directory(entry: os.DirEntry[str]) -> bool:
-    try:
-        return entry.is_dir()
-    except OSError:
-        return False
+            here, says = os.fspath(place), parse_name(place.name)
+            in_folder = bool(kind.folder) and place.name == kind.folder and bool(kind.logs(here))
+            is_step = not kind.whole and says.step is not None and not says.rest
+            if not in_folder and not is_step and kind.is_run(here):
+                return place  # else the run is the directory above
+        return start if not kind.whole and kind.is_run(os.fspath(start)) else None
 
 
 TORCHTITAN_READER: Reader = LogReader(TORCHTITAN)

@@ -137,20 +137,30 @@ def step_of(rows: Sequence[Row], problems: Sequence[str], *, updated: bool) -> L
             seen.add((known.name, side, slot))
             last[known.name] = _ORDER.get(row.scope, len(_ORDER)), at
     ordered = sorted(operations.values(), key=lambda each: last[each.name])
-    _join(ordered)
+    _join(ordered, updated=updated)
     number_rounds(ordered)
     return LoggedStep(ordered, list(problems))
 
 
-def _join(operations: Sequence[Operation]) -> None:
-    """Adds the edges that names tell, behind the inputs that were recorded."""
+def _join(operations: Sequence[Operation], *, updated: bool) -> None:
+    """Adds the edges that names tell, behind the inputs that were recorded.
+
+    A module computes with the weights that the step begins with. Where they were not recorded so, or nothing tells
+    which modules have weights, it may be made of more than is known.
+    """
     rows = {operation.name: row for row, operation in enumerate(operations)}
     made_of: dict[int, list[int]] = {}
+    weights = _weights_of(operations)
     for row, operation in enumerate(operations):
         name = operation.name
         back = _GRADIENTS if name.startswith(_GRADIENTS) else ""
         if operation.type in {"activation", "gradient"}:
             module = name.removeprefix(back)
+            # A gradient is made of what the forward had, too.
+            known = None if back or weights is None else weights.get(module, [])
+            begins = [rows.get(f"{each}/param_origin", rows.get(each, -1) if updated else -1) for each in known or ()]
+            operation.partial = known is None or -1 in begins
+            made_of.setdefault(row, []).extend(each for each in begins if each >= 0)
             around = None
             while module != _ROOT and around is None:
                 module = module.rpartition(".")[0] or _ROOT
@@ -176,11 +186,30 @@ def _join(operations: Sequence[Operation]) -> None:
         if source is not None:
             made_of[row] = [source]
     for row, makers in made_of.items():
+        if not makers:
+            continue
         operation = operations[row]
         recorded = max((each.slot + 1 for each in operation.tensors if each.side is Side.INPUT), default=0)
-        operation.inputs = [(-1, 0)] * min(recorded, _MOST_SLOTS)
+        fed = operation.type in {"activation", "gradient"}  # whether or not what feeds it was recorded
+        operation.inputs = [(-1, 0)] * min(max(recorded, fed), _MOST_SLOTS)
         operation.inputs += [(maker, 0) for maker in makers[-_MOST_SLOTS:]]
         operation.inferred, operation.flows = len(makers), True
+
+
+def _weights_of(operations: Sequence[Operation]) -> dict[str, list[str]] | None:
+    """The weights of each module, as far as they, their gradients or their optimizer state tell; None: nothing does."""
+    found: dict[str, list[str]] = {}
+    for operation in operations:
+        if operation.type in {"activation", "gradient"} or operation.path.startswith("Communication/"):
+            continue
+        name = operation.name
+        for state in ("exp_avg_sq.", "exp_avg."):
+            name = name.removeprefix(state)
+        weight = name.partition("/")[0]
+        known = found.setdefault(weight.rpartition(".")[0] or _ROOT, [])
+        if weight not in known:
+            known.append(weight)
+    return found or None
 
 
 def _place(row: Row, *, updated: bool) -> tuple[Operation, Side, int]:

@@ -10,6 +10,7 @@ import os
 import re
 from typing import Final
 
+from tui_debugger import opener
 from tui_debugger.graph.table import PARAMETER
 from tui_debugger.model import Side
 from tui_debugger.opener import read_lines
@@ -111,7 +112,7 @@ def _step(numbers: dict[tuple[str, str], dict[str, str]], order: list[str], dire
 
 def _files(directory: str, step: LoggedStep) -> dict[str, str]:
     try:
-        with os.scandir(directory) as entries:
+        with opener.scandir(directory) as entries:
             return {
                 entry.name: entry.path
                 for entry in sorted(entries, key=lambda each: each.name)

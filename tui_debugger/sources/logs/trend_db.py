@@ -15,10 +15,12 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 from urllib.parse import quote
 
+from tui_debugger import opener
 from tui_debugger.graph.table import PARAMETER
 from tui_debugger.model import Side
 from tui_debugger.opener import open_regular
 from tui_debugger.sources.logs.entries import (
+    NO_TRACE,
     Entry,
     Hashes,
     LoggedStep,
@@ -141,8 +143,10 @@ def _opened(path: str) -> Iterator[sqlite3.Connection]:
     Raises:
         OSError, ValueError: it cannot be read.
     """
+    if opener.is_mounted(path):
+        raise ValueError("a database cannot be read in a tar or at a URL: unpack or copy it")
     descriptor, _ = open_regular(path)
-    os.close(descriptor)
+    opener.close(descriptor)
     try:
         database = sqlite3.connect(f"file:{quote(os.path.abspath(path))}?mode=ro&immutable=1", uri=True)  # noqa: PTH100 - text
         try:
@@ -254,10 +258,16 @@ def _infer(operations: Sequence[Operation]) -> None:
         for entry in operation.tensors:
             if entry.side is Side.INPUT and entry.slot < len(inputs) and entry.round < 2 and entry.others:
                 found = made.find(tuple(entry.others.items()))
-                if found[0] >= 0 and any(entry.others.values()):
+                if not any(entry.others.values()):
+                    inputs[entry.slot] = NO_TRACE
+                elif found[0] >= 0:
                     inputs[entry.slot] = found
                     operation.inferred += 1
-        modules = {made.find(tuple(entry.others.items())) for entry in operation.tensors if entry.side is Side.OUTPUT}
+        modules = {
+            made.find(tuple(entry.others.items()))
+            for entry in operation.tensors
+            if entry.side is Side.OUTPUT and any(entry.others.values())
+        }
         for source in sorted(modules - {(-1, 0)}):  # a module puts out what the last call inside it did
             inputs.append(source)
             operation.inferred += 1

@@ -14,10 +14,12 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from tui_debugger import opener
 from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.model import ProgressFn, Side, UnreadablePart
 from tui_debugger.notes import NO_NOTES, RunNotes
 from tui_debugger.opener import read_lines, why_not
+from tui_debugger.sources.graphless import state_of_files
 from tui_debugger.sources.megatron.layout import ACTIVATIONS, DGRADS, FILE, ITERATION, KINDS, PARAMS, TOKENS, WGRADS
 from tui_debugger.sources.torch_dumps import (
     Layout,
@@ -28,7 +30,6 @@ from tui_debugger.sources.torch_dumps import (
     module_tensor,
     modules_around,
     parameter,
-    state_of_files,
     weight_gradient,
 )
 from tui_debugger.stats.torch_file import Path as Place
@@ -60,19 +61,19 @@ class MegatronSource(TorchDumpSource):
         super().__init__(root, given, notices)
 
     def _find(self) -> Layout:
-        layout = Layout()
+        layout = Layout(os.fspath(self._root))
         found: dict[_Rank, dict[int, list[str]]] = {}
         kinds: set[str] = set()
         weighted: dict[_Rank, set[int]] = {}
         for kind in KINDS:
             path = os.fspath(self._root / kind)
-            if not os.path.lexists(path):
+            if not opener.lexists(path):
                 continue
-            for name in self._names(layout, path):
+            for name in layout.names(path):
                 match = ITERATION.fullmatch(name)
                 if match is None:
                     continue
-                for file in self._names(layout, f"{path}/{name}"):
+                for file in layout.names(f"{path}/{name}"):
                     numbers = FILE.fullmatch(file)
                     if numbers is not None:
                         rank = tuple(int(each) for each in numbers.groups() if each is not None)
@@ -82,7 +83,7 @@ class MegatronSource(TorchDumpSource):
                             weighted.setdefault(rank, set()).add(int(match[1]))
         ranks = _rank_numbers(found)
         layout.parameters = {ranks[key]: steps for key, steps in weighted.items()}
-        layout.files = {ranks[key]: {step: tuple(each) for step, each in steps.items()} for key, steps in found.items()}
+        layout.units = {ranks[key]: {step: tuple(each) for step, each in steps.items()} for key, steps in found.items()}
         layout.sort()
         layout.notices += _told_of_ranks(ranks)
         if kinds & {ACTIVATIONS, DGRADS}:
@@ -90,17 +91,8 @@ class MegatronSource(TorchDumpSource):
         self._read_tokens(layout)
         return layout
 
-    def _names(self, layout: Layout, path: str) -> list[str]:
-        try:
-            with os.scandir(path) as entries:
-                found = sorted(entry.name for entry in entries)
-        except OSError as error:
-            layout.parts.append(UnreadablePart(os.path.relpath(path, self._root), why_not(path, error)))
-            return []
-        layout.directories.append(path)
-        return found
-
     def _told(self) -> Iterable[str]:
+        yield from super()._told()
         if self._values:
             told = [f"{name} ({value})" for name, value in sorted(self._values.items())]
             yield "no tensors, and not judged: " + ", ".join(told[:_TOLD]) + (", …" if len(told) > _TOLD else "")
@@ -139,22 +131,22 @@ class MegatronSource(TorchDumpSource):
 
     def _read_tokens(self, layout: Layout) -> None:
         path = os.fspath(self._root / TOKENS)
-        if not os.path.lexists(path):
+        if not opener.lexists(path):
             return
         found: dict[int, RunNotes] = {}
-        for name in self._names(layout, path):
+        for name in layout.names(path):
             match = _TOKEN_FILE.fullmatch(name)
             if match is None:
                 continue
             try:
                 lines = list(read_lines(Path(path, name), cut=True))
             except OSError as error:
-                layout.parts.append(UnreadablePart(f"{TOKENS}/{name}", why_not(f"{path}/{name}", error)))
+                layout.miss(f"{path}/{name}", why_not(f"{path}/{name}", error))
                 continue
             notes = self._notes.get(int(match[1])) or RunNotes()
             notes.add(note for line in lines if (note := _tokens_of(line)) is not None)
             found[int(match[1])] = notes
-        left = sorted(set(found).difference(layout.files))
+        left = sorted(set(found).difference(layout.units))
         if left:
             layout.notices.append(
                 f"{TOKENS} of rank {', '.join(map(str, left[:_TOLD]))}: no other file is of that rank"

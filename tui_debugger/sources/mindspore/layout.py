@@ -16,6 +16,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from tui_debugger import opener
 from tui_debugger.errors import NotADumpError, SeveralDumpsError
 from tui_debugger.opener import why_not
 from tui_debugger.sources.registry import Edges, Has, Order, Recognised, Shows, Sureness
@@ -117,7 +118,7 @@ def relative(path: Path, root: Path) -> str:
 def stamp(path: Path) -> Stamp:
     """Returns what changes when entries appear in a directory (or a file is rewritten)."""
     try:
-        status = path.stat()
+        status = opener.stat(path)
     except (OSError, ValueError):
         return NEVER
     return (status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_size)
@@ -125,13 +126,13 @@ def stamp(path: Path) -> Stamp:
 
 def is_directory(path: Path) -> bool:
     """Tells whether a path is a directory that we may see; never raises, unlike ``Path.is_dir`` before Python 3.14."""
-    return os.path.isdir(path)  # noqa: PTH112 - see above
+    return opener.isdir(path)
 
 
 def may_hold_tensors(path: Path | bytes) -> bool:
     """Tells whether a directory that is none of a dump has what looks like a tensor's file, or cannot be listed."""
     try:
-        with os.scandir(os.fsdecode(path)) as entries:
+        with opener.scandir(os.fsdecode(path)) as entries:
             return any(_is_tensor(entry.name) or entry.name == "statistic.csv" for entry in entries)
     except OSError:
         return True
@@ -174,7 +175,7 @@ class _Reader:
         """Returns what lies in a directory of ``numbers`` or of names; ``3`` comes before ``03``."""
         found: list[os.DirEntry[str]] = []
         try:
-            with os.scandir(path) as entries:
+            with opener.scandir(path) as entries:
                 found.extend(entries)
         except OSError as error:
             self.miss(path, error)
@@ -187,7 +188,7 @@ class _Reader:
         """Tells whether an entry is a directory that may be listed; if not, that is noted."""
         if not _is_directory(entry):
             self.miss(path, None, step)
-        elif not os.access(path, os.R_OK | os.X_OK):
+        elif not opener.may_list(path):
             self.miss(path, PermissionError(errno.EACCES, os.strerror(errno.EACCES)), step)
         else:
             return True
@@ -219,7 +220,7 @@ def _may_be_net(entry: os.DirEntry[str], nets: Collection[str]) -> bool:
     if name in nets:
         return True
     # A link that leads nowhere and whose name starts with a dot is the lock of an editor.
-    return name not in AUXILIARY and not name.startswith(".") and not os.path.isfile(entry.path)  # noqa: PTH113
+    return name not in AUXILIARY and not name.startswith(".") and not opener.isfile(entry.path)
 
 
 _DIGITS = 9
@@ -296,7 +297,7 @@ def find_dump(path: Path) -> Found:
 
 def _find(path: Path) -> Found | Recognised | None:
     """Returns where the run is; why there is none to be opened, where it looks like one; else None."""
-    if not os.path.exists(path):  # noqa: PTH110 - never raises
+    if not opener.exists(path):
         return None
     # Symbolic links may lead into a dump or may be parts of one: try the path as written, then as resolved.
     starts = dict.fromkeys((Path(os.path.abspath(path)), Path(os.path.realpath(path))))  # noqa: PTH100 - keeps links
@@ -426,7 +427,7 @@ def list_ranks(root: Path) -> Ranks:
         parts.append(UnreadablePart(relative(path, root), why_not(path, error), rank))
 
     try:
-        names = sorted(os.listdir(root), key=lambda name: (len(name), name))  # noqa: PTH208 - no more is wanted
+        names = sorted(opener.listdir(root), key=lambda name: (len(name), name))
     except OSError as error:
         miss(root, error)
         names = []
@@ -438,7 +439,7 @@ def list_ranks(root: Path) -> Ranks:
             continue
         number, path = int(match[1]), root / name
         try:
-            inner = {entry for entry in os.listdir(path) if _is_visible(entry)}  # noqa: PTH208 - as above
+            inner = {entry for entry in opener.listdir(path) if _is_visible(entry)}
         except OSError as error:
             miss(path, error, number)
             continue
@@ -463,10 +464,10 @@ def _is_visible(name: str) -> bool:
 
 def _holds_numbers(path: Path) -> bool:
     """Tells whether something in a directory has graphs, or cannot be looked at."""
-    if os.path.isfile(path):  # noqa: PTH113 - never raises
+    if opener.isfile(path):
         return False
     try:
-        with os.scandir(path) as entries:
+        with opener.scandir(path) as entries:
             return any(entry.name.isdigit() for entry in islice(entries, _MOST_ENTRIES))
     except OSError:
         return True
@@ -632,7 +633,7 @@ def _layout_of_entry(path: Path, name: str) -> str:
 def _entries(directory: Path) -> Iterator[str]:
     """Names in a directory, lazily and at most so many; nothing when it cannot be listed."""
     try:
-        with os.scandir(directory) as entries:
+        with opener.scandir(directory) as entries:
             for entry in islice(entries, _MOST_ENTRIES):
                 yield entry.name
     except OSError:
@@ -642,7 +643,7 @@ def _entries(directory: Path) -> Iterator[str]:
 def _directories(directory: Path) -> Iterator[str]:
     """Names of directories in a directory (links to directories included), lazily."""
     try:
-        with os.scandir(directory) as entries:
+        with opener.scandir(directory) as entries:
             for entry in islice(entries, _MOST_ENTRIES):
                 if not entry.is_file(follow_symlinks=False) and _is_directory(entry):
                     yield entry.name

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from tui_debugger import opener
 from tui_debugger.arrays import Int16, Int32, Int64, Integers, Mask, UInt8, UInt16
 from tui_debugger.model import Progress, ProgressFn, ReadSpec, Side
 from tui_debugger.opener import read_lines, why_not
@@ -597,7 +598,7 @@ class _Collector:
         text = f"listing {self._path.parent.name}/{self._path.name}"
         self._progress(Progress(self._before, self._expected, text))
         try:
-            with os.scandir(os.fsencode(self._path)) as entries:
+            with opener.scandir(os.fsencode(self._path)) as entries:
                 for entry in entries:
                     self._entries += 1
                     if not self._entries % _PROGRESS_EVERY:
@@ -621,7 +622,7 @@ class _Collector:
             try:
                 self._mapping, broken = read_mapping(self._path / MAPPING)
             except FileNotFoundError:
-                if os.path.islink(self._path / MAPPING):  # noqa: PTH114 - never raises
+                if opener.islink(self._path / MAPPING):
                     self._miss(MAPPING.encode(), None)
             except OSError as error:
                 self._miss(MAPPING.encode(), error)

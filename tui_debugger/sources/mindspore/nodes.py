@@ -27,6 +27,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from tui_debugger import opener
 from tui_debugger.arrays import Int16, Int32, Int64, Mask, UInt8
 from tui_debugger.cache.store import DiskCache
 from tui_debugger.errors import BadGraphError
@@ -200,7 +201,7 @@ class ContentDigests:
             spec = self._files.spec(index)
             path = os.fsencode(spec.path)
             try:
-                status = os.stat(path)  # noqa: PTH116 - a path of bytes
+                status = opener.stat(path)
                 look = (status.st_size, status.st_mtime_ns)
             except (OSError, ValueError):
                 look = (-1, 0)
@@ -424,9 +425,9 @@ def unreadable_directories(rank: Path) -> list[UnreadablePart]:
     for name in (DIRECTORY, ORDER_DIRECTORY):
         path = rank / name
         try:
-            os.listdir(path)  # noqa: PTH208 - only whether it can be
+            opener.listdir(path)
         except OSError as error:
-            if not isinstance(error, FileNotFoundError) or path.is_symlink():
+            if not isinstance(error, FileNotFoundError) or opener.islink(path):
                 parts.append(UnreadablePart(f"{rank.name}/{name}", why_not(path, error), graph=True))
     return parts
 
@@ -443,7 +444,7 @@ def read_order(path: Path) -> tuple[str, ...]:
 
 def _numbered(directory: Path, pattern: re.Pattern[str]) -> list[Path]:
     try:
-        paths = [path for path in directory.iterdir() if pattern.fullmatch(path.name)]
+        paths = [directory / name for name in opener.listdir(directory) if pattern.fullmatch(name)]
     except OSError:
         return []
     return sorted(paths, key=lambda path: _number(path, pattern))

@@ -12,6 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from tui_debugger import opener
 from tui_debugger.errors import NotADumpError, SeveralDumpsError
 from tui_debugger.opener import why_not
 from tui_debugger.sources.registry import Edges, Has, Order, Recognised, Shows, Sureness
@@ -78,14 +79,14 @@ def read_layout(root: Path) -> Layout:
             steps = layout.units.setdefault(rank, {})
             if int(match[1]) in steps:
                 miss(path, "the same iteration as another directory", rank)
-            elif not os.path.isdir(path):  # noqa: PTH112 - never raises
+            elif not opener.isdir(path):
                 miss(path, why_not(path, None), rank)
             else:
                 steps[int(match[1])] = [Unit(os.fspath(path), (), directory=True)]
 
     def names(directory: Path, rank: int | None) -> list[str]:
         try:
-            found = os.listdir(directory)  # noqa: PTH208 - no more is wanted
+            found = opener.listdir(directory)
         except OSError as error:
             miss(directory, why_not(directory, error), rank)
             return []
@@ -149,7 +150,7 @@ def _holds_tensors(directory: Path) -> bool:
 def _names(directory: Path) -> Iterator[str]:
     """Names in a directory, lazily and at most so many; nothing where it cannot be listed."""
     try:
-        with os.scandir(directory) as entries:
+        with opener.scandir(directory) as entries:
             for entry in islice(entries, _MOST_ENTRIES):
                 yield entry.name
     except OSError:

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from tui_debugger import opener
 from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.model import ReadSpec, Side
 from tui_debugger.opener import METADATA_LIMIT, read_regular, why_not
@@ -61,7 +62,7 @@ class OverflowFiles:
 def list_records(directory: Path) -> tuple[list[bytes], list[tuple[bytes, str]]]:
     """Names of the records in a directory, and (path, why) where it cannot be listed; without one there are none."""
     try:
-        return sorted(name for name in os.listdir(os.fsencode(directory)) if is_record(name)), []  # noqa: PTH208
+        return sorted(name for name in opener.listdir(os.fsencode(directory)) if is_record(name)), []
     except FileNotFoundError:
         return [], []
     except OSError as error:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
 
+from tui_debugger import opener
 from tui_debugger.cache.store import DiskCache
 from tui_debugger.errors import BadGraphError
 from tui_debugger.graph.build import directory_names
@@ -115,7 +116,8 @@ def history_signature(rank: Path) -> tuple[tuple[str, Stamp], ...]:
 def _files(rank: Path) -> list[tuple[int, Path]]:
     """(root graph, path) of the history files."""
     try:
-        found = [(FILE.fullmatch(path.name), path) for path in (rank / ORDER_DIRECTORY).iterdir()]
+        folder = rank / ORDER_DIRECTORY
+        found = [(FILE.fullmatch(name), folder / name) for name in opener.listdir(folder)]
     except OSError:
         return []
     return sorted((int(match[1]), path) for match, path in found if match)
@@ -650,7 +652,7 @@ def _object(settings: dict[str, Any], name: str) -> dict[str, Any]:
 
 def _ranks(path: Path, notices: list[str], parts: list[UnreadablePart]) -> int:
     """Number of ranks in the table of devices that a distributed training on Ascend has."""
-    servers = _read(path, notices, parts).get("server_list") if os.path.lexists(path) else None
+    servers = _read(path, notices, parts).get("server_list") if opener.lexists(path) else None
     devices = [each.get("device") for each in servers if isinstance(each, dict)] if isinstance(servers, list) else []
     return sum(len(each) for each in devices if isinstance(each, list))
 

@@ -29,6 +29,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import numpy.typing as npt
 
+from tui_debugger import opener
 from tui_debugger.arrays import Int32, Int64, Mask
 from tui_debugger.cache.store import DiskCache
 from tui_debugger.model import Progress, ProgressFn
@@ -441,7 +442,7 @@ def _stamps(places: Sequence[Place]) -> Stamps:
 
 def _count(path: Path) -> int:
     try:
-        with os.scandir(path) as entries:
+        with opener.scandir(path) as entries:
             return sum(1 for _ in entries)
     except OSError:
         return 0
@@ -501,7 +502,7 @@ def first_look(path: Path, *, whole: bool = False) -> FirstLook:
 def _names(path: Path, most: int | None) -> tuple[list[bytes], bool]:
     """Names of a directory, and whether these are all."""
     try:
-        with os.scandir(os.fsencode(path)) as entries:
+        with opener.scandir(os.fsencode(path)) as entries:
             names = [entry.name for entry in islice(entries, most)]
             return names, most is None or len(names) < most or next(entries, None) is None
     except OSError:

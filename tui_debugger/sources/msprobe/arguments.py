@@ -29,14 +29,14 @@ class StepArguments:
         Raises:
             BadCallsError: they cannot be read.
         """
-        self._entries = {(int(rows[node]), number): entry for (node, number), entry in read_entries(directory).items()}
+        self._rounds: dict[int, dict[int, dict[str, Any]]] = {}
+        for (node, number), entry in read_entries(directory).items():
+            self._rounds.setdefault(int(rows[node]), {})[number] = entry
 
     def of(self, row: int, round: int) -> CallArguments | None:  # noqa: A002 - see base.Source
         """Returns the arguments of a node's forward call; round 0 is the newest one."""
-        rounds = [number for node, number in self._entries if node == row] if not round else [round, 0]
-        entry = next(
-            (self._entries[row, each] for each in sorted(rounds, reverse=True) if (row, each) in self._entries), None
-        )
+        rounds = self._rounds.get(row, {})
+        entry = rounds.get(round, rounds.get(0)) if round else rounds.get(max(rounds, default=0))
         return None if entry is None else _arguments(entry)
 
 

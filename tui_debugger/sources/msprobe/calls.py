@@ -12,7 +12,6 @@ from __future__ import annotations
 import gc
 import json
 import math
-import os
 import re
 from array import array
 from bisect import bisect_right
@@ -23,6 +22,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from tui_debugger import opener
 from tui_debugger.arrays import Float64, Int32, Int64, Mask
 from tui_debugger.graph.build import MAX_SLOTS
 from tui_debugger.graph.categories import BACKWARD, PARAMETER_GRADIENTS
@@ -243,7 +243,7 @@ def _load(directory: str, name: str) -> dict[str, Any] | None:
     try:
         found = json.loads(read_regular(path, GRAPH_LIMIT))
     except FileNotFoundError as error:
-        if os.path.lexists(path):
+        if opener.lexists(path):
             raise BadCallsError(f"{name}: {why_not(path, error, wanted='a file')}") from error
         return None
     except OSError as error:

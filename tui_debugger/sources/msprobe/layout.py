@@ -7,59 +7,30 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from itertools import islice
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tui_debugger.errors import NotADumpError
-from tui_debugger.opener import why_not
-from tui_debugger.sources.registry import Edges, Has, Order, Recognised, Shows, Sureness
+from tui_debugger import opener
+from tui_debugger.sources.directories import Layout, NamesReader, directories_in
+from tui_debugger.sources.registry import Edges, Has, Order, Shows
 
 if TYPE_CHECKING:
-    from tui_debugger.cache.store import DiskCache
-    from tui_debugger.model import UnreadablePart
-    from tui_debugger.sources.base import Source
     from tui_debugger.sources.registry import Reader
 
 CALLS: Final = "dump.json"
 SAVED: Final = "debug.json"
 """The tensors that the program saved by name (level debug)."""
 TENSORS: Final = "dump_tensor_data"
-LOOKED_FOR: Final = "dump.json of msprobe in directories such as step0/rank0"
 _STEP: Final = re.compile(r"step_?(\d{1,18})")
 _RANK: Final = re.compile(r"rank_?(\d{1,9})?")
 _PROCESS: Final = re.compile(r"proc_?(\d{1,18})")
-_MOST_ENTRIES: Final = 20_000
-"""The number of entries of a directory that are looked at to recognise a dump."""
-_MOST_DIRECTORIES: Final = 2_000
+_LEVELS_UP: Final = 3
 
 
-@dataclass(slots=True)
-class Layout:
-    """The steps of a dump.
-
-    Attributes:
-        root: its directory.
-        units: the directory that holds the files of a step, by rank and step.
-        parts: what could not be looked at.
-        directories: those above the files: where steps and ranks appear.
-        notices: what was assumed.
-    """
-
-    root: str
-    units: dict[int, dict[int, str]] = field(default_factory=dict)
-    parts: list[UnreadablePart] = field(default_factory=list)
-    directories: list[str] = field(default_factory=list)
-    notices: list[str] = field(default_factory=list)
-
-
-def read_layout(root: Path) -> Layout:
+def read_layout(root: Path) -> Layout[str]:
     """Lists the directories of the steps and of their ranks."""
-    from tui_debugger.model import UnreadablePart  # not for the first frame, which recognises the dump
-
-    layout = Layout(os.fspath(root))
+    layout: Layout[str] = Layout(os.fspath(root))
     if _holds_calls(layout.root):  # the files of one step alone
         step, rank = _number(_STEP, root.parent.name), _number(_RANK, root.name)
         layout.units[rank or 0] = {step or 0: layout.root}
@@ -67,29 +38,22 @@ def read_layout(root: Path) -> Layout:
         return layout
     layout.directories.append(layout.root)
     processes: dict[int, dict[int, str]] = {}
-    for name in _directories(layout.root):
+    for name in directories_in(layout.root):
         match = _STEP.fullmatch(name)
         if match is None:
             continue
         step, path = int(match[1]), f"{layout.root}/{name}"
-        layout.directories.append(path)
-        try:
-            with os.scandir(path) as entries:
-                found = sorted(entry.name for entry in entries if _is_directory(entry))
-        except OSError as error:
-            layout.parts.append(UnreadablePart(name, why_not(path, error), step=step))
-            continue
-        for each in found:
+        for each in layout.names(path, step=step):
             if (match := _RANK.fullmatch(each)) is not None:
                 layout.units.setdefault(int(match[1] or 0), {})[step] = f"{path}/{each}"
             elif (match := _PROCESS.fullmatch(each)) is not None:
                 processes.setdefault(step, {})[int(match[1])] = f"{path}/{each}"
     _add_processes(layout, processes)
-    layout.units = {rank: dict(sorted(steps.items())) for rank, steps in sorted(layout.units.items())}
+    layout.sort()
     return layout
 
 
-def _add_processes(layout: Layout, processes: dict[int, dict[int, str]]) -> None:
+def _add_processes(layout: Layout[str], processes: dict[int, dict[int, str]]) -> None:
     """Gives processes that had no rank one: 0 to the only one of a step, else by process number."""
     several = any(len(each) > 1 for each in processes.values()) or bool(processes and layout.units)
     pids = sorted({pid for each in processes.values() for pid in each})
@@ -103,89 +67,24 @@ def _add_processes(layout: Layout, processes: dict[int, dict[int, str]]) -> None
         layout.notices.append(f"processes recorded without a rank: {told}")
 
 
-class MsprobeReader:
+@dataclass(frozen=True, slots=True)
+class MsprobeReader(NamesReader):
     """Dumps of msprobe: see ``registry.Reader``."""
 
-    name = "msprobe"
-    looked_for = LOOKED_FOR
-    shows = Shows(
-        values=Has.SOME,
-        statistics=Has.YES,
-        hashes=Has.SOME,
-        order=Order.EXECUTION,
-        edges=Edges.INFERRED,
-        stacks=Has.YES,
-        gradients=Has.YES,
-        record=(
-            'debugger = PrecisionDebugger(config_path="config.json")  # from tdbg dump-config --msprobe',
-            "debugger.start(model=model)  # before the forward pass of a step",
-            "debugger.stop(); debugger.step()  # after its backward pass",
-        ),
-    )
-
-    def recognises(self, path: Path) -> Recognised | None:
-        """Returns where the dump is; no other layout has these names."""
-        found = find_root(path)
-        return Recognised(found[0], Sureness.SURE, found[1]) if found is not None else None
-
-    def open(self, path: Path, store: DiskCache | None = None, notices: Sequence[str] = ()) -> Source:  # noqa: ARG002
-        """Opens the dump at, around or below a path; what is read of it costs too little to remember it."""
-        from tui_debugger.sources.msprobe.source import MsprobeSource  # needs NumPy
-
-        found = find_root(path)
-        if found is None:
-            raise NotADumpError("The dump.json files are gone", where=str(path), hint="open it again")
-        return MsprobeSource(found[0], path, notices)
-
-
-READER: Reader = MsprobeReader()
-
-
-def find_root(path: Path) -> tuple[Path, NotADumpError | None] | None:
-    """Returns the directory of the dump at, above or below a path, and why it is refused if it is."""
-    start = Path(os.path.abspath(path))  # noqa: PTH100 - keeps links
-    if not os.path.isdir(start):  # noqa: PTH112 - never raises
-        start = start.parent
-    for place in (start, *list(start.parents)[:3]):
-        if _STEP.fullmatch(place.name) and _is_step(os.fspath(place)):
-            return place.parent, None
-        if _has_steps(os.fspath(place)):
-            return place, None
-        if _holds_calls(os.fspath(place)):
-            return (place.parent.parent if _STEP.fullmatch(place.parent.name) else place), None
-    below = _below(start)
-    if len(below) == 1:
-        return below[0], None
-    if below:
-        names = ", ".join(str(root.relative_to(start)) for root in below[:8]) + (", …" if len(below) > 8 else "")
-        return start, NotADumpError(f"Several dumps here: {names}", where=str(start), hint="name one of them")
-    return None
-
-
-def _below(start: Path) -> list[Path]:
-    """Dumps one or two levels below, not looking inside one that was found."""
-    found: list[Path] = []
-    budget = _MOST_DIRECTORIES
-    for name in islice(_directories(os.fspath(start)), budget):
-        here = start / name
-        if _has_steps(os.fspath(here)):
-            found.append(here)
-            continue
-        children = list(islice(_directories(os.fspath(here)), budget))
-        budget -= len(children)
-        found += [here / child for child in children if _has_steps(os.fspath(here / child))]
-    return sorted(found)
+    def is_dump(self, directory: Path) -> bool:
+        """Tells whether steps lie in it, or the files of one step that lies in no dump."""
+        return _root_at(directory) == directory
 
 
 def _has_steps(directory: str) -> bool:
-    return any(_STEP.fullmatch(name) and _is_step(f"{directory}/{name}") for name in _directories(directory))
+    return any(_STEP.fullmatch(name) and _is_step(f"{directory}/{name}") for name in directories_in(directory))
 
 
 def _is_step(directory: str) -> bool:
     """Tells whether a directory holds that of a rank with the calls of a step."""
     return any(
         (_RANK.fullmatch(name) or _PROCESS.fullmatch(name)) and _holds_calls(f"{directory}/{name}")
-        for name in _directories(directory)
+        for name in directories_in(directory)
     )
 
 
@@ -201,7 +100,7 @@ def _is_named(directory: str) -> bool:
 
 
 def _exists(directory: str, name: str) -> bool:
-    return os.path.lexists(f"{directory}/{name}")
+    return opener.lexists(f"{directory}/{name}")
 
 
 def _number(pattern: re.Pattern[str], name: str) -> int | None:
@@ -209,18 +108,40 @@ def _number(pattern: re.Pattern[str], name: str) -> int | None:
     return int(match[1] or 0) if match is not None else None
 
 
-def _directories(directory: str) -> Iterator[str]:
-    try:
-        with os.scandir(directory) as entries:
-            for entry in islice(entries, _MOST_ENTRIES):
-                if not entry.name.startswith((".", "__")) and _is_directory(entry):
-                    yield entry.name
-    except OSError:
-        return
+def _root_at(place: Path) -> Path | None:
+    """Returns the dump that a directory, a step of it, or a rank of a step is."""
+    if _STEP.fullmatch(place.name) and _is_step(os.fspath(place)):
+        return place.parent
+    if _has_steps(os.fspath(place)):
+        return place
+    if _holds_calls(os.fspath(place)):
+        return place.parent.parent if _STEP.fullmatch(place.parent.name) else place
+    return None
 
 
-def _is_directory(entry: os.DirEntry[str]) -> bool:
-    try:
-        return entry.is_dir()
-    except OSError:
-        return False
+def _around(start: Path) -> Path | None:
+    places = (start, *list(start.parents)[:_LEVELS_UP])
+    return next((root for place in places if (root := _root_at(place)) is not None), None)
+
+
+READER: Reader = MsprobeReader(
+    name="msprobe",
+    looked_for="dump.json of msprobe in directories such as step0/rank0",
+    source="tui_debugger.sources.msprobe.source:MsprobeSource",
+    holds=_has_steps,
+    around=_around,
+    shows=Shows(
+        values=Has.SOME,
+        statistics=Has.YES,
+        hashes=Has.SOME,
+        order=Order.EXECUTION,
+        edges=Edges.INFERRED,
+        stacks=Has.YES,
+        gradients=Has.YES,
+        record=(
+            'debugger = PrecisionDebugger(config_path="config.json")  # from tdbg dump-config --msprobe',
+            "debugger.start(model=model)  # before the forward pass of a step",
+            "debugger.stop(); debugger.step()  # after its backward pass",
+        ),
+    ),
+)

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from tui_debugger.errors import UnreadableTensorError
-from tui_debugger.model import Progress, ProgressFn, Side, UnreadablePart
-from tui_debugger.opener import why_not
+from tui_debugger.model import Progress, ProgressFn, Side
+from tui_debugger.sources.graphless import state_of_files
 from tui_debugger.sources.sglang.layout import STEP_TAGS, SUFFIX, is_tagged, read_tags
 from tui_debugger.sources.torch_dumps import (
     Layout,
@@ -32,7 +32,6 @@ from tui_debugger.sources.torch_dumps import (
     modules_around,
     named_tensor,
     parameter,
-    state_of_files,
     weight_gradient,
 )
 from tui_debugger.stats.torch_file import read_tree
@@ -121,22 +120,18 @@ class DumperSource(TorchDumpSource):
         super().__init__(root, given, notices)
 
     def _find(self) -> Layout:
-        layout = Layout()
         root = os.fspath(self._root)
+        layout = Layout(root)
         found: dict[int, dict[int, list[str]]] = {}
         parameters: dict[int, set[str]] = {}
-        try:
-            with os.scandir(root) as entries:
-                names = sorted(entry.name for entry in entries if entry.name.endswith(SUFFIX))
-        except OSError as error:
-            layout.parts.append(UnreadablePart(".", why_not(root, error)))
-            return layout
-        for name in names:
+        for name in layout.names(root):
+            if not name.endswith(SUFFIX):
+                continue
             tags = read_tags(name[: -len(SUFFIX)]) if is_tagged(name) else {}
             step = next((_number(tags[tag]) for tag in STEP_TAGS if tag in tags), None)
             rank = _number(tags.get("rank", "0"))
             if step is None or rank is None or not tags.get("name"):
-                layout.parts.append(UnreadablePart(name, "its name does not say of which step and tensor it is"))
+                layout.miss(f"{root}/{name}", "its name does not say of which step and tensor it is")
             else:
                 found.setdefault(rank, {}).setdefault(step, []).append(f"{root}/{name}")
                 what = tags["name"].removeprefix(_GRADIENT)
@@ -145,11 +140,12 @@ class DumperSource(TorchDumpSource):
                     if what == tags["name"]:
                         layout.parameters.setdefault(rank, set()).add(step)
         self._weighted = {rank: modules_around(names) for rank, names in parameters.items()}
-        layout.files = {rank: {step: tuple(files) for step, files in steps.items()} for rank, steps in found.items()}
+        layout.units = {rank: {step: tuple(files) for step, files in steps.items()} for rank, steps in found.items()}
         layout.sort()
         return layout
 
     def _told(self) -> Iterable[str]:
+        yield from super()._told()
         if self._paired:
             yield _PAIRED
         if self._parallel:

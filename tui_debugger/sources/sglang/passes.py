@@ -8,15 +8,15 @@ file of that, and is moved to its own pass here.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
 from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.model import ProgressFn, Side, UnreadablePart
-from tui_debugger.opener import why_not
+from tui_debugger.sources.graphless import state_of_files
 from tui_debugger.sources.sglang.layout import PASS, PASS_RANK
-from tui_debugger.sources.torch_dumps import Layout, Listing, Recorded, TorchDumpSource, module_tensor, state_of_files
+from tui_debugger.sources.torch_dumps import Layout, Listing, Recorded, TorchDumpSource, module_tensor
 from tui_debugger.stats.torch_file import Tree, member_of, read_tree
 
 _LATE: Final = ("model", "lm_head", "logits_processor")
@@ -37,16 +37,9 @@ class PassSource(TorchDumpSource):
         super().__init__(root, given, notices)
 
     def _find(self) -> Layout:
-        layout = Layout()
-        root = os.fspath(self._root)
+        layout = Layout(os.fspath(self._root))
         processes: dict[int, list[str]] = {}
-        try:
-            with os.scandir(root) as entries:
-                names = sorted(entry.name for entry in entries)
-        except OSError as error:
-            layout.parts.append(UnreadablePart(".", why_not(root, error)))
-            return layout
-        for name in names:
+        for name in layout.names(layout.root):
             match = PASS_RANK.fullmatch(name)
             if match is not None:
                 processes.setdefault(int(match[3]), []).append(name)
@@ -64,36 +57,30 @@ class PassSource(TorchDumpSource):
         chosen = (inside or names)[0]
         for name in names:
             if name != chosen and not inside:
-                layout.parts.append(UnreadablePart(name, f"another process of rank {rank}: open it by itself", rank))
+                layout.miss(f"{layout.root}/{name}", f"another process of rank {rank}: open it by itself", rank)
         return chosen
 
     def _find_passes(self, layout: Layout, rank: int, name: str) -> None:
-        path = os.fspath(self._root / name)
-        try:
-            with os.scandir(path) as entries:
-                found = {int(match[1]): entry.path for entry in entries if (match := PASS.fullmatch(entry.name))}
-        except OSError as error:
-            layout.parts.append(UnreadablePart(name, why_not(path, error), rank))
-            return
-        layout.directories.append(path)
+        path = f"{layout.root}/{name}"
+        names = layout.names(path, rank)
+        found = {int(match[1]): f"{path}/{each}" for each in names if (match := PASS.fullmatch(each))}
         if found:
-            layout.files[rank] = {step: (file, found.get(step + 1, "")) for step, file in found.items()}
+            layout.units[rank] = {step: (file, found.get(step + 1, "")) for step, file in found.items()}
 
     def _own(self, files: tuple[str, ...]) -> tuple[str, ...]:
         return files[:1]
 
-    def _told(self) -> list[str]:
-        return [
-            f"the last pass of rank {rank} lacks {lacking}: their outputs are written with the next pass"
-            for rank, lacking in self._lacking.items()
-        ]
+    def _told(self) -> Iterable[str]:
+        yield from super()._told()
+        for rank, lacking in self._lacking.items():
+            yield f"the last pass of rank {rank} lacks {lacking}: their outputs are written with the next pass"
 
     def _list(self, rank: int, step: int, files: tuple[str, ...], progress: ProgressFn) -> Listing:  # noqa: ARG002 - few files
         listing = Listing(state=state_of_files(path for path in files if path))
         where = os.path.relpath(files[0], self._root)
         own = self._read_pass(files[0], rank, step, listing)
         late, mine = _split(own) if step else ([], own)
-        if late and step - 1 not in self._layout.files[rank]:
+        if late and step - 1 not in self._layout.units[rank]:
             told = ", ".join(dict.fromkeys(each.node for each in late[:_NAMED]))
             why = f"{told} in it are of pass {step - 1}, whose own file is missing"
             listing.parts.append(UnreadablePart(where, why, rank, step))
@@ -101,7 +88,7 @@ class PassSource(TorchDumpSource):
         listing.tensors = fed + [each for each in mine if not each.node.startswith(_FED)]
         if files[1]:
             listing.tensors += _split(self._read_pass(files[1], rank, step, listing, of_next=True))[0]
-        elif step == max(self._layout.files[rank]):
+        elif step == max(self._layout.units[rank]):
             self._lacking[rank] = ", ".join(dict.fromkeys(each.node for each in late)) or ", ".join(_LATE)
         else:
             why = f"pass {step + 1} has no file, and with it outputs of this pass"

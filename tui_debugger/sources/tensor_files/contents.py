@@ -56,6 +56,12 @@ def held_by(path: str) -> list[Held]:
     return list(_LISTERS[os.path.splitext(name)[1]](path))  # noqa: PTH122 - text all the way, for many
 
 
+def is_read(path: str) -> bool:
+    """Tells whether a file is of a format with names of tensors in it that ``held_by`` lists."""
+    suffix = os.path.splitext(path)[1]  # noqa: PTH122 - as there
+    return suffix in _LISTERS and suffix != ".npy"
+
+
 def is_whole(stem: str) -> bool:
     """Tells whether a file of that name (without suffix) holds a model: its name says nothing of the tensors in it."""
     return _WHOLE.fullmatch(stem) is not None

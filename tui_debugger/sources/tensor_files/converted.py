@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from tui_debugger import opener
 from tui_debugger.model import Category, Side, TensorStats
 from tui_debugger.opener import read_regular
 from tui_debugger.sources.base import TensorFlag
@@ -87,7 +88,7 @@ class IndexedTensor:
 
 def is_index(path: str) -> bool:
     """Tells whether there is an index in a directory."""
-    return os.path.lexists(f"{path}/{NAME}")
+    return opener.lexists(f"{path}/{NAME}")
 
 
 def read_index(directory: str) -> Iterator[IndexedTensor]:

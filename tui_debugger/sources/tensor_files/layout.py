@@ -10,18 +10,19 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tui_debugger.errors import NotADumpError, SeveralDumpsError
+from tui_debugger import opener
 from tui_debugger.opener import why_not
+from tui_debugger.sources import directories
+from tui_debugger.sources.directories import MOST_ENTRIES, directories_in, find_dump, is_directory, names_in, root_of
 from tui_debugger.sources.registry import Edges, Has, Order, Recognised, Shows, Sureness
 
 if TYPE_CHECKING:
     from tui_debugger.cache.store import DiskCache
-    from tui_debugger.model import UnreadablePart
     from tui_debugger.sources.base import Source
     from tui_debugger.sources.registry import Reader
 
@@ -54,9 +55,6 @@ EPOCH: Final = 1_000_000
 _LEVELS_UP: Final = 6
 _LEVELS_DEEP: Final = 16
 """The number of directories below each other that are looked into."""
-_MOST_ENTRIES: Final = 20_000
-"""The number of entries that are looked at to recognise a dump."""
-_MOST_DIRECTORIES: Final = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,23 +104,7 @@ class Unit:
     directory: bool
 
 
-@dataclass(slots=True)
-class Layout:
-    """The steps of a dump.
-
-    Attributes:
-        root: its directory.
-        units: by rank and step.
-        parts: what could not be looked at, and arrays that belong to no step.
-        directories: those above the steps: where new steps appear.
-        notices: what was assumed.
-    """
-
-    root: str
-    units: dict[int, dict[int, list[Unit]]] = field(default_factory=dict)
-    parts: list[UnreadablePart] = field(default_factory=list)
-    directories: list[str] = field(default_factory=list)
-    notices: list[str] = field(default_factory=list)
+Layout = directories.Layout[list[Unit]]
 
 
 def read_layout(root: Path) -> Layout:
@@ -189,7 +171,7 @@ class _Reader:
         self._found += [(place, None, unit) for place, unit in ends]  # an epoch without steps is a step
         if self._found:
             for place, unit in others:
-                self._miss(unit.path, "outside a step", place.rank)
+                self._layout.miss(unit.path, "outside a step", place.rank)
         elif others:
             self._found += [(place, 0, unit) for place, unit in others]
             layout.notices.append("no name holds a step, as step_3 does: all arrays count as step 0")
@@ -197,7 +179,7 @@ class _Reader:
         for place, step, unit in self._found:
             steps = layout.units.setdefault(place.rank or 0, {})
             steps.setdefault(numbers[place.epoch, step], []).append(unit)
-        layout.units = {rank: dict(sorted(steps.items())) for rank, steps in sorted(layout.units.items())}
+        layout.sort()
         return layout
 
     def _step_numbers(self) -> dict[tuple[int | None, int | None], int]:
@@ -224,7 +206,7 @@ class _Reader:
 
     def _visit(self, path: str, place: _Place, *, numbers: bool) -> None:
         """Takes in one directory; in one with ``numbers`` a bare number is a step, unless others are named."""
-        if os.path.exists(f"{path}/{INDEX}") and any(name.endswith(PART) for name in _names(path)):  # noqa: PTH110
+        if opener.exists(f"{path}/{INDEX}") and any(name.endswith(PART) for name in names_in(path)):
             self._loose.append((place, Unit(path, place.scope, directory=True)))
             return
         entries = self._entries(path, place)
@@ -233,9 +215,9 @@ class _Reader:
         for entry, says in zip(entries, parsed, strict=True):
             if numbers and not named and not says.tells and _NUMBER.fullmatch(_stem(entry.name)):
                 says = ParsedName("", step=int(_stem(entry.name)))  # noqa: PLW2901 - it says more here
-            directory = _is_directory(entry)
+            directory = is_directory(entry)
             if directory and is_array(entry.name):
-                self._miss(entry.path, "a directory in place of a file", place.rank)
+                self._layout.miss(entry.path, "a directory in place of a file", place.rank)
             elif is_array(entry.name):
                 self._take_file(entry.path, place, says)
             elif directory:
@@ -261,32 +243,27 @@ class _Reader:
                 below = here.below(parsed)
                 self._found.append((below, says.step, Unit(f"{path}/{name}", below.scope, directory=True)))
             self._layout.directories.append(path)
-            if any(is_array(name) for name in _names(path)):
-                self._miss(path, "arrays beside the ranks of a step", None)
+            if any(is_array(name) for name in names_in(path)):
+                self._layout.miss(path, "arrays beside the ranks of a step")
         else:
             self._found.append((here, says.step, Unit(path, here.scope, directory=True)))
 
     def _entries(self, path: str, place: _Place) -> list[os.DirEntry[str]]:
         try:
-            status = os.stat(path)  # noqa: PTH116 - text all the way, for many
+            status = opener.stat(path)
             if (status.st_dev, status.st_ino) in self._visited:
                 return []  # a link led here before
             self._visited.add((status.st_dev, status.st_ino))
             if place.depth > _LEVELS_DEEP:
-                self._miss(path, f"more than {_LEVELS_DEEP} directories below each other", place.rank)
+                self._layout.miss(path, f"more than {_LEVELS_DEEP} directories below each other", place.rank)
                 return []
-            with os.scandir(path) as entries:
+            with opener.scandir(path) as entries:
                 found = [entry for entry in entries if not entry.name.startswith((".", "__"))]
         except OSError as error:
-            self._miss(path, why_not(path, error), place.rank)
+            self._layout.miss(path, why_not(path, error), place.rank)
             return []
         self._layout.directories.append(path)
         return sorted(found, key=lambda entry: natural(entry.name))
-
-    def _miss(self, path: str, why: str, rank: int | None) -> None:
-        from tui_debugger.model import UnreadablePart  # not for the first frame, which recognises the dump
-
-        self._layout.parts.append(UnreadablePart(os.path.relpath(path, self._layout.root), why, rank))
 
 
 class TensorFilesReader:
@@ -311,51 +288,33 @@ class TensorFilesReader:
 
     def recognises(self, path: Path) -> Recognised | None:
         """Returns where the dump is: likely where names tell steps or ranks, else possible."""
-        found = find_root(path)
-        if found is None:
+        found = find_dump(path, _around, _has_run, _directories)
+        if found is not None:
+            found = replace(found, sureness=Sureness.LIKELY)
+        elif _may_be_dump(start := directories.directory_of(path)):
+            found = Recognised(start, Sureness.POSSIBLE)
+        else:
             return None
-        root, sureness, refusal = found
-        return Recognised(root, sureness, refusal, _first_array(root))
+        return replace(found, why=_first_array(found.root))
 
     def is_dump(self, directory: Path) -> bool:
         """Tells whether names directly in it tell of steps or ranks, and arrays lie there."""
-        return _has_run(directory)
+        return _has_run(os.fspath(directory))
 
     def open(self, path: Path, store: DiskCache | None = None, notices: Sequence[str] = ()) -> Source:  # noqa: ARG002
         """Opens the dump at, around or below a path; listing names costs too little to remember it."""
         from tui_debugger.sources.tensor_files.source import TensorFilesSource  # needs NumPy
 
-        found = find_root(path)
-        if found is None:
-            raise NotADumpError("The tensor files are gone", where=str(path), hint="open it again")
-        return TensorFilesSource(found[0], path, notices)
+        return TensorFilesSource(root_of(self.recognises(path), path), path, notices)
 
 
 READER: Reader = TensorFilesReader()
 
 
-def find_root(path: Path) -> tuple[Path, Sureness, NotADumpError | None] | None:
-    """Returns the directory of the dump at, above or below a path, how sure that is, and why it is refused if it is."""
-    start = Path(os.path.abspath(path))  # noqa: PTH100 - keeps links
-    if not os.path.isdir(start):  # noqa: PTH112 - never raises
-        start = start.parent
+def _around(start: Path) -> Path | None:
+    """Returns the dump that a directory is, or lies in: above the topmost directory that is named after a step."""
     if not _is_step(start.name) and _has_steps(start):
-        return start, Sureness.LIKELY, None
-    above = _above(start)
-    if above is not None:
-        return above, Sureness.LIKELY, None
-    below = _below(start)
-    if len(below) == 1:
-        return below[0], Sureness.LIKELY, None
-    if below:
-        return start, Sureness.LIKELY, SeveralDumpsError(start, below)
-    if any(is_array(name) for name in _names(start)) or _has_numbers(start) or _has_named_files(start):
-        return start, Sureness.POSSIBLE, None
-    return None
-
-
-def _above(start: Path) -> Path | None:
-    """The dump that a path lies in: above the topmost of the directories around it that are named after a step."""
+        return start
     for place in (start, *list(start.parents)[:_LEVELS_UP]):
         if not _is_step(place.name) or not _holds_arrays(place):
             continue
@@ -363,6 +322,11 @@ def _above(start: Path) -> Path | None:
             place = place.parent  # noqa: PLW2901 - the walk goes on from here
         return place.parent
     return None
+
+
+def _may_be_dump(start: Path) -> bool:
+    """Tells whether there are arrays in a directory that no name gives a step."""
+    return any(is_array(name) for name in names_in(start)) or _has_numbers(start) or _has_named_files(start)
 
 
 def _is_step(name: str) -> bool:
@@ -373,7 +337,7 @@ def _is_step(name: str) -> bool:
 
 def _has_steps(directory: Path) -> bool:
     """Tells whether something directly in a directory is named after a step or a rank, and holds arrays."""
-    for name in _names(directory):
+    for name in names_in(directory):
         if not parse_name(_stem(name)).tells:
             continue
         if is_array(name) or (not name.endswith(SUFFIXES) and _holds_arrays(directory / name)):
@@ -382,7 +346,7 @@ def _has_steps(directory: Path) -> bool:
 
 
 def _has_numbers(directory: Path) -> bool:
-    return any(_NUMBER.fullmatch(name) and _holds_arrays(directory / name) for name in _names(directory))
+    return any(_NUMBER.fullmatch(name) and _holds_arrays(directory / name) for name in names_in(directory))
 
 
 def _has_named_files(directory: Path) -> bool:
@@ -390,32 +354,17 @@ def _has_named_files(directory: Path) -> bool:
     return any(parse_name(_stem(name)).step is not None for name in _arrays(directory))
 
 
-def _below(start: Path) -> list[Path]:
-    """Dumps one or two levels below, not looking inside one that was found."""
-    found: list[Path] = []
-    budget = _MOST_DIRECTORIES
-    for name in islice(_directories(os.fspath(start)), budget):
-        here = start / name
-        if _has_run(here):
-            found.append(here)
-            continue
-        children = list(islice(_directories(os.fspath(here)), budget))
-        budget -= len(children)
-        found += [here / child for child in children if _has_run(here / child)]
-    return sorted(found)
-
-
-def _has_run(directory: Path) -> bool:
+def _has_run(directory: str) -> bool:
     """Tells whether a directory below the given one is a dump: files named after steps in it may be of one tensor."""
-    for name in _names(directory):
+    for name in names_in(directory):
         if name.endswith(".npy") or not parse_name(_stem(name)).tells:
             continue
-        if is_array(name) or _holds_arrays(directory / name):
+        if is_array(name) or _holds_arrays(f"{directory}/{name}"):
             return True
     return False
 
 
-def _holds_arrays(directory: Path) -> bool:
+def _holds_arrays(directory: Path | str) -> bool:
     return next(_arrays(directory), None) is not None
 
 
@@ -425,14 +374,14 @@ def _first_array(root: Path) -> str:
     return os.path.relpath(path, root) if path is not None else ""
 
 
-def _arrays(directory: Path) -> Iterator[str]:
+def _arrays(directory: Path | str) -> Iterator[str]:
     """Names of files with arrays in a directory and below, as far as a few entries show."""
     return (os.path.basename(path) for path in _array_paths(directory))  # noqa: PTH119 - text all the way, for many
 
 
-def _array_paths(directory: Path) -> Iterator[str]:
+def _array_paths(directory: Path | str) -> Iterator[str]:
     """Paths of files with arrays in a directory and below, as far as a few entries show."""
-    budget, waiting, seen = _MOST_ENTRIES, [(os.fspath(directory), 0)], set[str]()
+    budget, waiting, seen = MOST_ENTRIES, [(os.fspath(directory), 0)], set[str]()
     while waiting and budget > 0:
         path, depth = waiting.pop(0)
         real = os.path.realpath(path)
@@ -440,12 +389,12 @@ def _array_paths(directory: Path) -> Iterator[str]:
             continue
         seen.add(real)
         try:
-            with os.scandir(path) as entries:
+            with opener.scandir(path) as entries:
                 for entry in islice(entries, budget):
                     budget -= 1
                     if is_array(entry.name) or entry.name == CONVERTED:
                         yield entry.path
-                    elif depth < _LEVELS_DEEP and not entry.name.startswith(".") and _is_directory(entry):
+                    elif depth < _LEVELS_DEEP and not entry.name.startswith(".") and is_directory(entry):
                         waiting.append((entry.path, depth + 1))
         except OSError:
             continue
@@ -455,26 +404,5 @@ def _stem(name: str) -> str:
     return os.path.splitext(name)[0] if is_array(name) else name  # noqa: PTH122 - text all the way, for many
 
 
-def _names(directory: Path | str) -> list[str]:
-    try:
-        with os.scandir(directory) as entries:
-            return [entry.name for entry in islice(entries, _MOST_ENTRIES) if not entry.name.startswith(".")]
-    except OSError:
-        return []
-
-
 def _directories(directory: str) -> Iterator[str]:
-    try:
-        with os.scandir(directory) as entries:
-            for entry in islice(entries, _MOST_ENTRIES):
-                if not entry.name.startswith((".", "__")) and not is_array(entry.name) and _is_directory(entry):
-                    yield entry.name
-    except OSError:
-        return
-
-
-def _is_directory(entry: os.DirEntry[str]) -> bool:
-    try:
-        return entry.is_dir()
-    except OSError:
-        return False
+    return (name for name in directories_in(directory) if not is_array(name))

@@ -306,9 +306,8 @@ class HitsPane(Pane):
         """The hit under the cursor."""
         return self.rows.hit(self.table.cursor_row) if self.table.cursor_row < self.shown and self.rows else None
 
-    def on_virtual_table_row_highlighted(self, event: VirtualTable.RowHighlighted) -> None:
+    def row_highlighted(self, row: int) -> None:
         """Shows the whole name, and the conditions without abbreviations."""
-        event.stop()
         hit = self.current
         if hit is None or self.rows is None:
             self.set_detail("")
@@ -316,10 +315,10 @@ class HitsPane(Pane):
         from tui_debugger.text.hits import condition_names  # with the condition table: not before there are hits
 
         graph = f"{hit.key.graph}/" if self._graphs else ""
-        ranks = self.rows.ranks(event.row) if event.row < self.shown else []
+        ranks = self.rows.ranks(row) if row < self.shown else []
         folded = f" · ranks {ranks_text(ranks)}" if len(ranks) > 1 else ""
         self.set_detail(f"{graph}{hit.key.node}{folded} · {condition_names(hit)}")
-        self.post_message(self.HitHighlighted(hit))
+        self.screen.post_message(self.HitHighlighted(hit))
 
     def on_virtual_table_row_selected(self, event: VirtualTable.RowSelected) -> None:
         """Enter goes to the node."""

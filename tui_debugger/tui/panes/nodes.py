@@ -490,11 +490,10 @@ class NodesPane(Pane):
         index = self.current
         return int(self.scopes.row[index]) if self.scopes is not None and index >= 0 else -1
 
-    def on_virtual_table_row_highlighted(self, event: VirtualTable.RowHighlighted) -> None:
+    def row_highlighted(self, row: int) -> None:  # noqa: ARG002 - the table knows its entry
         """Shows the whole path and says which node it is."""
-        event.stop()
         self._show_detail()
-        self.post_message(self.NodeHighlighted(self.current_row))
+        self.screen.post_message(self.NodeHighlighted(self.current_row))
 
     def on_virtual_table_row_selected(self, event: VirtualTable.RowSelected) -> None:
         """Enter on a node."""

@@ -75,7 +75,16 @@ class Pane(CachedColumn, can_focus=False):
 
     def on_mount(self) -> None:
         """First title."""
+        self.table.moved_to = self.row_highlighted
         self.set_count("")
+
+    def on_virtual_table_row_highlighted(self, event: VirtualTable.RowHighlighted) -> None:
+        """Other rows came below the cursor."""
+        event.stop()
+        self.row_highlighted(event.row)
+
+    def row_highlighted(self, row: int) -> None:
+        """Says what is under the cursor."""
 
     def set_count(self, text: str) -> None:
         """Shows text after the title, for example a count."""

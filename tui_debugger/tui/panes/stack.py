@@ -298,9 +298,8 @@ class StackPane(Pane):
         if columns != self.table.columns:
             self.table.set_columns(columns)
 
-    def on_virtual_table_row_highlighted(self, event: VirtualTable.RowHighlighted) -> None:
+    def row_highlighted(self, row: int) -> None:  # noqa: ARG002 - see ``frame``
         """Shows the whole path."""
-        event.stop()
         self._show_path()
 
     def _show_path(self) -> None:

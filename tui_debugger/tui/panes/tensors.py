@@ -144,9 +144,8 @@ class TensorsPane(Pane):
         words.append(row.error)
         self.set_detail(" · ".join(word for word in words if word))
 
-    def on_virtual_table_row_highlighted(self, event: VirtualTable.RowHighlighted) -> None:
+    def row_highlighted(self, row: int) -> None:  # noqa: ARG002 - see ``current``
         """Shows where an input comes from."""
-        event.stop()
         self._detail()
 
     def on_virtual_table_row_selected(self, event: VirtualTable.RowSelected) -> None:

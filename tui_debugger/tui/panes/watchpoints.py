@@ -119,9 +119,8 @@ class WatchpointsPane(Pane):
         key = self.table.cursor_key
         return key if isinstance(key, int) else None
 
-    def on_virtual_table_row_highlighted(self, event: VirtualTable.RowHighlighted) -> None:
+    def row_highlighted(self, row: int) -> None:  # noqa: ARG002 - see ``current``
         """Tells which watchpoint is selected."""
-        event.stop()
         self._show_selection()
 
     def on_virtual_table_row_selected(self, event: VirtualTable.RowSelected) -> None:

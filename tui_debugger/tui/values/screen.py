@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, overload
 
-import numpy as np
 from textual import on
 from textual.binding import BindingType
 from textual.content import Content
@@ -408,7 +407,7 @@ class ValuesScreen(WindowView):
 
         def job(progress: ProgressFn) -> tuple[Array, Files]:
             before = files_of(session, [key])
-            array = np.asanyarray(session.read(key, progress))
+            array = session.read(key, progress)
             return array, files_of(session, [key], before)
 
         def show(found: tuple[Array, Files]) -> None:
@@ -426,7 +425,7 @@ class ValuesScreen(WindowView):
 
         def job(progress: ProgressFn) -> tuple[TensorRow, Array, Files]:
             before = files_of(session, keys, anew=True)
-            array = np.asanyarray(session.read(key, progress))
+            array = session.read(key, progress)
             (row,) = session.measure((session.row_of(old.key),), progress)
             return replace(row, role=old.role, slot=old.slot), array, files_of(session, keys, before)
 

@@ -16,11 +16,11 @@ from textual.content import Content
 from textual.widget import Widget
 
 from tui_debugger.arrays import Array
-from tui_debugger.diagnose.compare import Comparer, Couple, DifferentShapesError, Side
+from tui_debugger.diagnose.compare import Comparer, Couple, DifferentShapesError, Side, is_file
 from tui_debugger.errors import CancelledError, TdbgError
 from tui_debugger.graph.search import NodeQuery, match
 from tui_debugger.model import TensorKey, TensorMeta
-from tui_debugger.session.naming import find_node, split_slot
+from tui_debugger.session.naming import find_in, split_slot
 from tui_debugger.stats.compare import Differences, Entry
 from tui_debugger.stats.compare_pairs import EXACT, Fit, Tolerance
 from tui_debugger.stats.dtypes import DType
@@ -252,11 +252,11 @@ class Chooser:
             TdbgError: nothing is called so.
         """
         session = self._comparer.session
-        nodes = session.nodes(key.rank)
         try:
-            found = find_node({key.rank: nodes}, {key.rank: session.in_scope(key.rank)}, text)
+            found = find_in(session, [key.rank], text)
         except TdbgError:
             name, _ = split_slot(text)
+            nodes = session.nodes(key.rank)
             rows = np.flatnonzero(match(nodes, NodeQuery(text=name)) & ~nodes.structural)[:MOST_NODES].tolist()
             if not rows:
                 raise
@@ -299,7 +299,7 @@ class Chooser:
 
     def _ask_file(self) -> None:
         def check(path: Path) -> str | None:
-            return None if path.is_file() else "this is a directory" if path.is_dir() else "there is no such file"
+            return None if is_file(str(path)) else "this is a directory" if path.is_dir() else "there is no such file"
 
         def given(text: str | None) -> None:
             if text is not None:

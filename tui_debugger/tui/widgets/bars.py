@@ -13,11 +13,10 @@ from textual import events
 from textual.geometry import Region
 from textual.message import Message
 from textual.strip import Strip
-from textual.widget import Widget
 
 from tui_debugger.text.clean import clean
 from tui_debugger.tui import theme
-from tui_debugger.tui.widgets.line_window import CachedLines
+from tui_debugger.tui.widgets.line_window import PaintedLines
 from tui_debugger.tui.widgets.text import changed_until, fit, segments_of, shorten, width_of
 
 if TYPE_CHECKING:
@@ -64,7 +63,7 @@ _ANSWER = 1
 """The line of the answer."""
 
 
-class HeaderBar(CachedLines, Widget):
+class HeaderBar(PaintedLines):
     """Three lines, each with a left and a right part.
 
     The right part is kept when there is little room, but for the answer in the second line: there it goes.
@@ -90,7 +89,7 @@ class HeaderBar(CachedLines, Widget):
 
     def render_line(self, y: int) -> Strip:
         """Draws one line."""
-        base = self.rich_style
+        base = self.base_style
         width = self.size.width
         if y >= len(self._lines):
             return Strip.blank(width, base)
@@ -114,7 +113,7 @@ def _whole_parts(answer: Text, room: int) -> Text:
     return answer[:end] + Text(" …", theme.DIM) if end > 0 and answer.cell_len > room else answer
 
 
-class FrameLine(CachedLines, Widget):
+class FrameLine(PaintedLines):
     """The upper or lower edge of a pane with text in it.
 
     Textual's own border titles repaint the whole pane when they change; this is one line.
@@ -129,13 +128,14 @@ class FrameLine(CachedLines, Widget):
         self._text = ""
         self._active = False
         self._corners = True
+        self._drawn: tuple[object, Strip] | None = None
 
     def show(self, title: str, text: str) -> None:
         """Shows bold title and plain text; cut in the middle when there is little room."""
         if (title, text) != (self._title, self._text):
-            before = self._draw()
+            before = self._line()
             self._title, self._text = title, text
-            self.refresh(Region(0, 0, changed_until(before, self._draw()), 1))
+            self.refresh(Region(0, 0, changed_until(before, self._line()), 1))
 
     def set_look(self, *, active: bool, corners: bool) -> None:
         """Heavy when the pane has the focus; corners when it has sides."""
@@ -145,10 +145,15 @@ class FrameLine(CachedLines, Widget):
 
     def render_line(self, y: int) -> Strip:
         """Draws the edge."""
-        return self._draw() if y == 0 else Strip.blank(self.size.width, self.rich_style)
+        return self._line() if y == 0 else Strip.blank(self.size.width, self.base_style)
 
-    def _draw(self) -> Strip:
-        base, width = self.rich_style, self.size.width
+    def _line(self) -> Strip:
+        looks = (self.size.width, self.base_style, self._title, self._text, self._active, self._corners)
+        if self._drawn is None or self._drawn[0] != looks:
+            self._drawn = looks, self._draw(self.size.width, self.base_style)
+        return self._drawn[1]
+
+    def _draw(self, width: int, base: Style) -> Strip:
         if width < 1:
             return Strip.blank(width, base)
         line = base + theme.WATCHED if self._active else base
@@ -174,7 +179,7 @@ class FrameLine(CachedLines, Widget):
         return ("┕", dash, "┙") if self._active else ("╰", dash, "╯")
 
 
-class TabStrip(CachedLines, Widget):
+class TabStrip(PaintedLines):
     """The panes by number, when only one of them is shown."""
 
     DEFAULT_CSS = "TabStrip { height: 1; background: $panel; }"
@@ -199,7 +204,7 @@ class TabStrip(CachedLines, Widget):
 
     def render_line(self, y: int) -> Strip:
         """Draws the tabs; the current one in reverse."""
-        base = self.rich_style
+        base = self.base_style
         segments = [Segment(" ", base)]
         for pane, text in self._tabs:
             style = base + Style(bold=True, reverse=True) if pane == self._current else base
@@ -216,7 +221,7 @@ class TabStrip(CachedLines, Widget):
             x += size + 1
 
 
-class FooterBar(CachedLines, Widget):
+class FooterBar(PaintedLines):
     """Two lines: a message until the next key, or what is under the cursor; below it the keys of the focused pane."""
 
     DEFAULT_CSS = "FooterBar { height: 2; background: $panel; }"
@@ -270,7 +275,7 @@ class FooterBar(CachedLines, Widget):
 
     def render_line(self, y: int) -> Strip:
         """Draws a line; of the keys what does not fit is left out as a whole, but never the last one: help."""
-        base, width = self.rich_style, self.size.width
+        base, width = self.base_style, self.size.width
         if y == 0:
             edge = Segment(" ", base)
             if self._notice is not None:

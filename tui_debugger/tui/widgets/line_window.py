@@ -51,6 +51,63 @@ class CachedLines(_Base):
         return super().render_lines(crop)
 
 
+class PaintedLines(CachedLines, Widget):
+    """A widget that draws lines: each again only once it is dirty. It has no effects such as a tint."""
+
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002 - Textual's own name
+        """Nothing is painted."""
+        self._painted: list[Strip] = []
+        self._stale: set[int] = set()
+        self._base: Style | None = None
+        self._left = self._right = Strip([])
+        super().__init__(id=id, classes=classes)
+
+    @property
+    def base_style(self) -> Style:
+        """Colours of the widget itself; Textual works them out from all that is around it whenever it is asked."""
+        if self._base is None:
+            self._base = self.rich_style
+        return self._base
+
+    def _content_size(self) -> Size:
+        return self.size
+
+    def notify_style_update(self) -> None:
+        """Colours changed."""
+        super().notify_style_update()
+        self._base = None
+
+    def _set_dirty(self, *regions: Region) -> None:
+        """Notes the lines that are no longer as they were painted."""
+        if not regions:
+            self._painted.clear()
+        for region in regions:
+            self._stale.update(region.line_range)
+        super()._set_dirty(*regions)
+
+    def drawn_lines(self, crop: Region) -> list[Strip]:
+        """Draws as Textual would, which works out border, padding and effects of each line anew.
+
+        Here lines are put between the same two sides.
+        """
+        sides, (width, height) = self.gutter, self._content_size()
+        if sides.height or crop != Region(0, 0, width + sides.width, height):
+            return super().drawn_lines(crop)
+        if len(self._painted) != height:
+            first = super().drawn_lines(Region(0, 0, crop.width, 1))[0]
+            self._left, self._right = first.crop(0, sides.left), first.crop(crop.width - sides.right)
+            self._painted, self._stale = [first] * height, set(range(1, height))
+        filters, (_, background) = self.get_line_filters(), self.background_colors
+        for y in sorted(self._stale):
+            if y < height:
+                line = self.render_line(y)
+                for line_filter in filters:
+                    line = line.apply_filter(line_filter, background)
+                self._painted[y] = Strip([*self._left, *line, *self._right], crop.width)
+        self._stale.clear()
+        return list(self._painted)
+
+
 class CachedRow(CachedLines, Horizontal):
     """A container from left to right."""
 
@@ -88,15 +145,13 @@ HEADER, EMPTY, BLANK = -1, -2, -3
 _CACHE_LIMIT = 2048
 
 
-class LineWindow(CachedLines, Widget):
+class LineWindow(PaintedLines):
     """Rows below an optional header line, with a scroll bar in the last column. Subclasses draw."""
 
     DEFAULT_CSS = "LineWindow { width: 1fr; height: 1fr; }"
 
     def __init__(self, *, header: bool, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002 - Textual's own name
         """At the first row."""
-        self._painted: list[Strip] = []
-        self._stale: set[int] = set()
         super().__init__(id=id, classes=classes)
         self._header = 1 if header else 0
         self._top = 0
@@ -104,8 +159,6 @@ class LineWindow(CachedLines, Widget):
         self._strips: dict[tuple[int, int, bool], Strip] = {}
         self._drawn: dict[int, Strip] = {}
         self._comparing = False
-        self._base: Style | None = None
-        self._left = self._right = Strip([])
         self._width, self._height = -1, 0
 
     # -- for subclasses --------------------------------------------------------------------------
@@ -212,7 +265,6 @@ class LineWindow(CachedLines, Widget):
     def notify_style_update(self) -> None:
         """Colours changed: nothing drawn before is valid."""
         super().notify_style_update()
-        self._base = None
         self._strips.clear()
 
     # -- the focus -------------------------------------------------------------------------------
@@ -274,46 +326,16 @@ class LineWindow(CachedLines, Widget):
 
     # -- drawing ---------------------------------------------------------------------------------
 
-    @property
-    def base_style(self) -> Style:
-        """Colours of the window itself; Textual works them out from all that is around it whenever it is asked."""
-        if self._base is None:
-            self._base = self.rich_style
-        return self._base
-
-    def _set_dirty(self, *regions: Region) -> None:
-        """Notes the lines that are no longer as they were painted."""
-        if not regions:
-            self._painted.clear()
-        for region in regions:
-            self._stale.update(region.line_range)
-        super()._set_dirty(*regions)
+    def _content_size(self) -> Size:
+        self._look()
+        return Size(self._width, self._height)
 
     def drawn_lines(self, crop: Region) -> list[Strip]:
-        """Draws what is in sight, as Textual would, which works out border, padding and effects of each line anew.
-
-        Here lines are put between the same two sides; tables have no effects.
-        """
-        self._look()
+        """Draws what is in sight."""
         if self._ahead:  # when this is on the terminal
             ahead, self._ahead = self._ahead, 0
             self.call_next(self._draw_ahead, ahead)
-        sides = self.gutter
-        if sides.height or crop != Region(0, 0, self._width + sides.width, self._height):
-            return super().drawn_lines(crop)
-        if len(self._painted) != self._height:
-            first = super().drawn_lines(Region(0, 0, crop.width, 1))[0]
-            self._left, self._right = first.crop(0, sides.left), first.crop(crop.width - sides.right)
-            self._painted, self._stale = [first] * self._height, set(range(1, self._height))
-        filters, (_, background) = self.get_line_filters(), self.background_colors
-        for y in sorted(self._stale):
-            if y < self._height:
-                line = self.render_line(y)
-                for line_filter in filters:
-                    line = line.apply_filter(line_filter, background)
-                self._painted[y] = Strip([*self._left, *line, *self._right], crop.width)
-        self._stale.clear()
-        return list(self._painted)
+        return super().drawn_lines(crop)
 
     def render_line(self, y: int) -> Strip:
         """Draws one line of the screen."""

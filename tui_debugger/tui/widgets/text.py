@@ -191,9 +191,9 @@ def joined(segments: Iterable[Segment]) -> list[Segment]:
         other = own or Style.null()
         if not text or other is style or other == style:
             text, style = text + piece, other
-        elif piece.isspace() and _same_blank(style, other):
+        elif piece.isspace() and same_blank(style, other):
             text += piece
-        elif text.isspace() and _same_blank(style, other):
+        elif text.isspace() and same_blank(style, other):
             text, style = text + piece, other
         else:
             found.append(Segment(text, style))
@@ -206,6 +206,8 @@ def changed_until(old: Strip | None, new: Strip) -> int:
 
     From the left, because Textual draws a part of a widget's line from its first cell on.
     """
+    if old is new:
+        return 0
     width = new.cell_length
     if old is None or old.cell_length != width:
         return width
@@ -236,7 +238,7 @@ def changed_cells(old: Strip, new: Strip) -> tuple[int, int]:
 
 
 @lru_cache(maxsize=256)
-def _same_blank(one: Style, other: Style) -> bool:
+def same_blank(one: Style, other: Style) -> bool:
     """Tells whether a blank looks the same in two styles."""
     seen = [style.reverse or style.underline or style.strike or style.overline or style.link for style in (one, other)]
     return one.bgcolor == other.bgcolor and not any(seen)

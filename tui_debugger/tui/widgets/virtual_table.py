@@ -178,6 +178,8 @@ class VirtualTable(LineWindow, can_focus=True):
 
     Attributes:
         search: the search in it, once one was opened.
+        moved_to: called when a key moves the cursor, with the row, in place of ``RowHighlighted``: what it draws comes
+            to the terminal together with the cursor.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings_for("list"), *bindings_for(SEARCH)]
@@ -219,10 +221,11 @@ class VirtualTable(LineWindow, can_focus=True):
         self._empty = empty
         self._pan = 0
         self._widths: tuple[int, ...] = ()
-        self._overflow = 0
+        self._frozen = self._overflow = 0
         self._key: Hashable = None
         self._keyed = False
         self.search: Search | None = None
+        self.moved_to: Callable[[int], None] | None = None
         self._pattern: Pattern | None = None
 
     # -- what it shows ---------------------------------------------------------------------------
@@ -297,7 +300,10 @@ class VirtualTable(LineWindow, can_focus=True):
         key = self._rows.key(self.cursor_row)
         if force or not self._keyed or key != self._key:
             self._keyed, self._key = True, key
-            self.post_message(self.RowHighlighted(self, self.cursor_row, key))
+            if force and self.moved_to is not None:
+                self.moved_to(self.cursor_row)
+            else:
+                self.post_message(self.RowHighlighted(self, self.cursor_row, key))
             if self.search is not None:
                 self.search.moved()
 
@@ -484,6 +490,7 @@ class VirtualTable(LineWindow, can_focus=True):
             shares -= column.elastic
             widths.append(column.width + extra)
         self._widths = tuple(widths)
+        self._frozen = 1 + sum(wide + 1 for column, wide in zip(columns, widths, strict=True) if column.frozen)
         self._overflow = max(least - room, 0)
         self._pan = min(self._pan, self._overflow) if self._pan else 0
 
@@ -549,8 +556,7 @@ class VirtualTable(LineWindow, can_focus=True):
 
     def _is_cut(self, column: Column, place: int, size: int, shifted: int, width: int) -> bool:
         """Tells whether only a part of a column is in sight, and that part may be taken for the whole."""
-        frozen = 1 + sum(wide + 1 for each, wide in zip(self._columns, self._widths, strict=True) if each.frozen)
-        return place < shifted < place + size or (column.right and place + size - shifted > width - frozen)
+        return place < shifted < place + size or (column.right and place + size - shifted > width - self._frozen)
 
     def _laid_out(self, cells: Sequence[Cell]) -> Iterator[tuple[Column, int, Cell]]:
         """Column, width and cell; a last cell before the last column spans what is left."""

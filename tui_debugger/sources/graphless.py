@@ -1,0 +1,521 @@
+"""What dumps without a graph have in common: steps of tensors, whose nodes become known with every step that is listed.
+
+A layout says where its steps are (``directories.Layout``), and lists the tensors of one when somebody asks for it. The
+nodes of a rank are one table that grows: nodes that a later step brings stand behind those that they followed there.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from tui_debugger import opener
+from tui_debugger.arrays import Int16, Int32, Int64, UInt8
+from tui_debugger.graph.build import MAX_SLOTS, build_table, clean_path
+from tui_debugger.graph.categories import categorise
+from tui_debugger.graph.table import CONSTANT, PARAMETER, GraphInfo, NodeTable, pointers
+from tui_debugger.model import (
+    Frame,
+    GraphRun,
+    Progress,
+    ProgressFn,
+    ReadSpec,
+    RunInfo,
+    Side,
+    TensorStats,
+    UnreadablePart,
+    no_progress,
+    turns,
+)
+from tui_debugger.notes import NO_NOTES, RunNotes
+from tui_debugger.sources.base import (
+    CallArguments,
+    Capability,
+    Changes,
+    Columns,
+    Names,
+    TensorPlaces,
+    TensorTable,
+    file_states,
+)
+from tui_debugger.sources.directories import Layout, U, is_inside
+from tui_debugger.stats.records import Specs
+
+if TYPE_CHECKING:
+    from tui_debugger.graph.messages import ParsedGraph
+
+ROOT: Final = 0
+"""The number of the graph of all nodes; its name is that of the source's ``graph``."""
+_WATCHED: Final = 16
+T = TypeVar("T")
+
+FileState = tuple[tuple[str, int, int], ...]
+"""Path, modification time in ns and size of files; -1, -1 of one that is not there."""
+
+
+def state_of_files(paths: Iterable[str]) -> FileState:
+    """Tells how files and directories look now."""
+    found = []
+    for path in paths:
+        try:
+            status = opener.stat(path)
+            found.append((path, max(status.st_mtime_ns, status.st_ctime_ns), status.st_size))
+        except (OSError, ValueError):  # noqa: PERF203 - each by itself
+            found.append((path, -1, -1))
+    return tuple(found)
+
+
+# -- tables of tensors ----------------------------------------------------------------------------------------
+
+
+def _distinct(values: Iterable[T]) -> tuple[list[T], Int32]:
+    numbers: dict[T, int] = {}
+    found = [numbers.setdefault(value, len(numbers)) for value in values]
+    return list(numbers), np.array(found, np.int32)
+
+
+class FilesTable(Columns):
+    """The tensors of one step, each of them in a file or a member of one. See ``base.TensorTable``."""
+
+    def __init__(
+        self, places: TensorPlaces, paths: Sequence[str], specs: Sequence[ReadSpec], timestamp: Int64 | None = None
+    ) -> None:
+        """``paths`` and ``specs`` (which leave the path open) tell how each row is read."""
+        super().__init__(places, np.zeros(len(paths), np.int64) if timestamp is None else timestamp)
+        files, self._file = _distinct(paths)
+        self._files = Names.of([os.fsencode(path) for path in files])
+        self._kinds, self._kind = _distinct(specs)
+
+    def spec(self, index: int) -> ReadSpec:
+        """Tells how to read the values."""
+        return replace(self._kinds[int(self._kind[index])], path=os.fsdecode(self._files[int(self._file[index])]))
+
+    def specs(self, indices: npt.NDArray[np.integer[Any]]) -> Specs:
+        """``spec`` of several rows, as columns."""
+        used, kind = np.unique(self._kind[indices], return_inverse=True)
+        paths = [self._files[number] for number in self._file[indices].tolist()]
+        return Specs(paths, tuple(self._kinds[number] for number in used.tolist()), kind.astype(np.int32))
+
+    @property
+    def digest(self) -> bytes:
+        """Names the files, the places in them, and what they are of."""
+        hasher = blake2b(b"\0".join(self._files), digest_size=16)
+        hasher.update(repr(self._kinds).encode("utf-8", "surrogateescape"))
+        for column in (self._file, self._kind, self.side, self.slot, self.round):
+            hasher.update(np.ascontiguousarray(column).data)
+        return hasher.digest()
+
+    def file_states(self, indices: npt.NDArray[np.integer[Any]]) -> tuple[Int64, Int64]:
+        """Sizes and modification times as they are now; each file is asked once."""
+        used, of = np.unique(self._file[indices], return_inverse=True)
+        sizes, times = file_states(self._files[number] for number in used.tolist())
+        return sizes[of], times[of]
+
+    def recorded(self, index: int) -> TensorStats | None:  # noqa: ARG002 - see base.TensorTable
+        """Nothing: there are values only."""
+        return None
+
+    def recorded_meta(self, index: int) -> tuple[str, tuple[int, ...]] | None:  # noqa: ARG002 - as above
+        """Nothing."""
+        return None
+
+
+class StatisticsTable(Columns):
+    """The tensors of one step whose statistics are in the dump. Subclasses add what ``base.TensorTable`` says."""
+
+    def rows_as_text(self, nodes: NodeTable) -> Iterator[dict[str, str]]:
+        """The statistics as they stand, by the titles that statistic files have."""
+        raise NotImplementedError
+
+    def named(self, index: int, nodes: NodeTable) -> dict[str, str]:
+        """Returns the cells of a row that say which tensor it is."""
+        node = int(self.node[index])
+        return {
+            "Op Type": nodes.op_type(node),
+            "Op Name": nodes.names[node],
+            "IO": "input" if self.side[index] == int(Side.INPUT) else "output",
+            "Slot": str(int(self.slot[index])),
+        }
+
+
+@dataclass(slots=True)
+class ListedStep:
+    """What was listed of a step.
+
+    Attributes:
+        table: its tensors.
+        parts: what could not be looked at.
+        state: how the files looked that it was made of, before they were read.
+        names: a digest of what was listed; empty where ``state`` shows every change.
+    """
+
+    table: TensorTable
+    parts: list[UnreadablePart] = field(default_factory=list)
+    state: FileState = ()
+    names: bytes = b""
+
+
+# -- tables of nodes ------------------------------------------------------------------------------------------
+
+
+class RankNodes:
+    """The nodes of one rank while steps add to them.
+
+    Attributes:
+        table: as it is now.
+        rows: of its nodes, by what tells them apart.
+        sequence: the rows of operators in the order in which they ran.
+    """
+
+    def __init__(self) -> None:
+        """No node."""
+        self.table = build_table(())
+        self.rows: dict[Any, int] = {}
+        self.sequence: list[int] = []
+
+    def insert(self, rows: Iterable[int], before: int) -> None:
+        """Puts new nodes (row ``before`` and those behind it) behind those that they followed in their step."""
+        inserted: dict[int, list[int]] = {}
+        last = -1
+        for row in rows:
+            if row < before:
+                last = row
+            else:
+                inserted.setdefault(last, []).append(row)
+        sequence = inserted.get(-1, [])
+        for row in self.sequence:
+            sequence.append(row)
+            sequence += inserted.get(row, ())
+        self.sequence = sequence
+
+
+class InferredNodes(RankNodes):
+    """The nodes of one rank, of which a layout finds out what feeds what.
+
+    Attributes:
+        names, paths, type_of, stack_of: columns of the nodes so far; ``types`` and ``stacks`` are what they number.
+        constants: texts of the rows that stand for arguments that are no tensors.
+    """
+
+    def __init__(self, graph: str) -> None:
+        """``graph`` is the name of the one that all nodes are in."""
+        super().__init__()
+        self.names: list[str] = []
+        self.paths: list[str] = []
+        self.types: dict[str, int] = {}
+        self.type_of: list[int] = []
+        self.stacks: dict[tuple[Frame, ...], int] = {}
+        self.stack_of: list[int] = []
+        self.constants: dict[int, str] = {}
+        self._graph = graph
+
+    def stack(self, frames: tuple[Frame, ...]) -> int:
+        """Returns the number of a stack; -1 of an empty one."""
+        return self.stacks.setdefault(frames, len(self.stacks)) if frames else -1
+
+    def append(self, name: str, path: str, kind: str, stack: int = -1) -> int:
+        """Adds a node whose name is new, with the number of its stack; returns its row."""
+        row = self.rows[name] = len(self.names)
+        self.names.append(name)
+        self.paths.append(clean_path(path) or name)
+        self.type_of.append(self.types.setdefault(kind, len(self.types)))
+        self.stack_of.append(stack)
+        return row
+
+    def constant(self, text: str, name: str) -> int:
+        """Returns the row that stands for arguments of one value that are no tensors."""
+        row = self.rows.get(name, -1)
+        if row < 0:
+            row = self.append(name, f"Constants/{name}", CONSTANT)
+            self.constants[row] = text
+        return row
+
+    def place(self, rows: Iterable[int], before: int) -> None:
+        """``insert`` for all but parameters."""
+        parameter = self.types.get(PARAMETER, -1)
+        self.insert((row for row in rows if self.type_of[row] != parameter), before)
+
+    def build(  # noqa: PLR0917 - columns
+        self,
+        outputs: Int64,
+        flags: UInt8,
+        inputs: Int64,
+        in_node: Int32,
+        in_slot: Int16,
+        group_ranks: Mapping[int, tuple[int, ...]] | None = None,
+    ) -> None:
+        """Makes the table anew. ``inputs`` are their numbers; the others are columns of ``NodeTable``."""
+        count = len(self.names)
+        order = np.full(count, -1, np.int32)
+        others = sorted(set(range(count)).difference(self.sequence), key=lambda row: (row in self.constants, row))
+        order[np.array([*self.sequence, *others], np.int64)] = np.arange(count)
+        table = NodeTable(
+            graphs=(GraphInfo(self._graph, ROOT),),
+            names=list(self.names),
+            paths=list(self.paths),
+            types=tuple(self.types),
+            graph=np.zeros(count, np.int16),
+            type_id=np.array(self.type_of, np.int32),
+            category=np.zeros(count, np.uint8),
+            flags=flags,
+            order=order,
+            outputs=np.minimum(outputs, MAX_SLOTS).astype(np.int16),
+            in_ptr=pointers(inputs),
+            in_node=in_node,
+            in_slot=in_slot,
+            stack_id=np.array(self.stack_of, np.int32),
+            stacks=list(self.stacks),
+            constants=dict(self.constants),
+            group_ranks=dict(group_ranks or {}),
+            lineage=self.table.lineage,
+        )
+        self.table = replace(table, category=categorise(table))
+
+
+N = TypeVar("N", bound=RankNodes)
+"""The nodes of a rank."""
+
+
+# -- the source -----------------------------------------------------------------------------------------------
+
+
+class GraphlessSource(ABC, Generic[U, N]):
+    """See ``base.Source``. Steps are listed when they are asked for, and nodes are those of the steps listed so far.
+
+    A layout says in ``_find`` where steps are, and in ``_read`` what is in one.
+    """
+
+    graph: ClassVar[str]
+    """The name of the graph of all nodes."""
+
+    def __init__(self, root: Path, given: Path, notices: Sequence[str] = ()) -> None:
+        """Looks for the steps.
+
+        Args:
+            root: the directory of the dump.
+            given: the path as the user wrote it.
+            notices: what people have to know besides.
+        """
+        self._lock = threading.RLock()
+        self._root, self._given, self._notices = root, given, tuple(notices)
+        self._layout = self._find()
+        self._nodes: dict[int, N] = {}
+        self._listed: dict[tuple[int, int], ListedStep] = {}
+        nothing = TensorPlaces(
+            np.zeros(0, np.int32), np.zeros(0, np.uint8), np.zeros(0, np.int16), np.zeros(0, np.uint8)
+        )
+        self._empty = FilesTable(nothing, (), ())
+        self._grew = False
+
+    # -- what layouts say ----------------------------------------------------------------------------
+
+    @abstractmethod
+    def _find(self) -> Layout[U]:
+        """Looks for the steps, by names only."""
+
+    @abstractmethod
+    def _new_nodes(self) -> N:
+        """Returns the nodes of a rank before any step was listed."""
+
+    @abstractmethod
+    def _read(self, rank: int, step: int, nodes: N, progress: ProgressFn) -> ListedStep:
+        """Lists the tensors of a step, and adds its nodes."""
+
+    @abstractmethod
+    def _name(self) -> str:
+        """Returns what people call the layout."""
+
+    @abstractmethod
+    def _places(self) -> Iterator[tuple[int, int | None, str]]:
+        """Yields the paths that belong to one rank, and to one step of it or (None) to all."""
+
+    def _told(self) -> Iterable[str]:
+        """Returns what people have to know of the layout, and of what was listed."""
+        return ()
+
+    def _framework(self) -> str:
+        return ""
+
+    def _ranks_with_edges(self) -> Sequence[int]:
+        """Returns the ranks whose nodes tell whether there are edges."""
+        return ()
+
+    def _newest(self) -> Iterator[str]:
+        """Yields the directories of the last step of each rank, in which more of it may appear."""
+        return iter(())
+
+    def _graphs(self, rank: int) -> Sequence[tuple[int, str, Sequence[int]]]:
+        """Returns the number and name of each graph, with its steps."""
+        return ((ROOT, self.graph, self.steps(rank)),)
+
+    def _changed(self, at: tuple[int, int], listed: ListedStep, before: U | None) -> bool:
+        """Tells whether a step is to be listed anew; ``before`` is what held it when it was."""
+        unit = self._layout.units.get(at[0], {}).get(at[1])
+        return unit != before or state_of_files(path for path, _, _ in listed.state) != listed.state
+
+    # -- the run -------------------------------------------------------------------------------------
+
+    @property
+    def info(self) -> RunInfo:
+        """The facts about the run."""
+        with self._lock:
+            notices = tuple(dict.fromkeys((*self._notices, *self._layout.notices, *self._told())))
+            return RunInfo(str(self._root), self._name(), self._root.name, notices=notices, framework=self._framework())
+
+    @property
+    def capabilities(self) -> Capability:
+        """A dump may grow; some have edges."""
+        with self._lock:
+            edges = any(len(self.nodes(rank).in_node) for rank in self._ranks_with_edges())
+        return Capability.GROWS | (Capability.GRAPH if edges else Capability.NONE)
+
+    @property
+    def focus(self) -> tuple[int | None, int | None]:
+        """(rank, step) of the file or directory that was opened; None where it holds several."""
+        given, root = (os.path.abspath(path) for path in (self._given, self._root))  # noqa: PTH100 - keeps links
+        if is_inside(root, given):
+            return None, None
+        inside = [
+            (rank, step) for rank, step, path in self._places() if is_inside(path, given) or is_inside(given, path)
+        ]
+        ranks, steps = {rank for rank, _ in inside}, {step for _, step in inside}
+        if len(ranks) != 1:
+            return None, None
+        return ranks.pop(), steps.pop() if len(steps) == 1 else None
+
+    def ranks(self) -> Sequence[int]:
+        """Ranks, ascending; 0 where no name tells one."""
+        return list(self._layout.units)
+
+    def steps(self, rank: int) -> Sequence[int]:
+        """Steps, ascending: nothing tells when they ran."""
+        return list(self._layout.units.get(rank, ()))
+
+    def history(self, rank: int) -> Sequence[GraphRun]:
+        """One run of each graph for each step: micro-batches are rounds of its nodes."""
+        graphs = [(number, name, set(steps)) for number, name, steps in self._graphs(rank)]
+        runs = [(step, number, name) for step in self.steps(rank) for number, name, steps in graphs if step in steps]
+        by_turn = zip(runs, turns([step for step, _, _ in runs]), strict=True)
+        return tuple(GraphRun(*run, has_data=True, turn=turn) for run, turn in by_turn)
+
+    def previous_run(
+        self,
+        rank: int,
+        root_graph: int,
+        step: int,
+        round: int = 0,  # noqa: A002 - see base.Source
+    ) -> tuple[int, int] | None:
+        """The step before in which the graph ran, and of that the same round."""
+        held = {number: steps for number, _, steps in self._graphs(rank)}
+        before = max((each for each in held.get(root_graph, ()) if each < step), default=None)
+        return None if before is None else (before, round)
+
+    def unreadable(self) -> Sequence[UnreadablePart]:
+        """Returns what could not be looked at, of the directories above the steps and of the steps that were listed."""
+        with self._lock:
+            listed = [part for each in self._listed.values() for part in each.parts]
+            return tuple(sorted({*self._layout.parts, *listed}, key=lambda part: (part.where, part.why)))
+
+    def nodes(self, rank: int, progress: ProgressFn = no_progress) -> NodeTable:
+        """The nodes of the steps that were listed, at least of the first one that holds any."""
+        with self._lock:
+            nodes = self._nodes_of(rank)
+            for step in self.steps(rank):
+                if len(nodes.table):
+                    break
+                self._step(rank, step, progress)
+            return nodes.table
+
+    def tensors(self, rank: int, step: int, progress: ProgressFn = no_progress) -> TensorTable:
+        """The tensors of a step."""
+        with self._lock:
+            if step not in self.steps(rank):
+                return self._empty
+            if (rank, step) not in self._listed:
+                self.nodes(rank, progress)  # the nodes are those of the first step, and what others add
+            return self._step(rank, step, progress).table
+
+    def graphs(self, rank: int) -> Sequence[ParsedGraph]:  # noqa: ARG002 - see base.Source
+        """There are none that could be read anew."""
+        return ()
+
+    def arguments(
+        self,
+        rank: int,  # noqa: ARG002 - see base.Source
+        step: int,  # noqa: ARG002 - as above
+        row: int,  # noqa: ARG002 - as above
+        round: int = 0,  # noqa: A002, ARG002 - as above
+    ) -> CallArguments | None:
+        """Nothing tells."""
+        return None
+
+    def recorded_rows(self, rank: int, step: int) -> Iterator[dict[str, str]] | None:
+        """The statistics that the dump holds of a step, if it does."""
+        with self._lock:
+            table = self.tensors(rank, step)
+            return table.rows_as_text(self.nodes(rank)) if isinstance(table, StatisticsTable) and len(table) else None
+
+    def notes(self, rank: int) -> RunNotes:  # noqa: ARG002 - see base.Source
+        """There are none."""
+        return NO_NOTES
+
+    def written_by(self, spec: ReadSpec) -> None:
+        """Names do not say it."""
+
+    def refresh(self) -> Changes:
+        """Looks for steps anew, and at the files of those that were listed."""
+        with self._lock:
+            units, before = self._layout.units, {rank: set(self.steps(rank)) for rank in self.ranks()}
+            self._layout = self._find()
+            grown = [
+                (rank, step)
+                for (rank, step), listed in self._listed.items()
+                if self._changed((rank, step), listed, units.get(rank, {}).get(step))
+            ]
+            for at in grown:
+                del self._listed[at]
+            after = {rank: self.steps(rank) for rank in self.ranks()}
+            new_nodes, self._grew = self._grew, False
+            return Changes(
+                new_steps=tuple(
+                    (rank, step)
+                    for rank, steps in after.items()
+                    for step in steps
+                    if rank in before and step not in before[rank]
+                ),
+                grown_steps=tuple(grown),
+                new_nodes=new_nodes,
+                new_ranks=tuple(rank for rank in after if rank not in before),
+            )
+
+    def watch_paths(self) -> Sequence[Path]:
+        """The directories in which steps, ranks and files appear, and those of the newest steps."""
+        found = (str(self._root), *self._layout.directories[-_WATCHED:], *list(self._newest())[-_WATCHED:])
+        return [Path(path) for path in dict.fromkeys(found)]
+
+    def close(self) -> None:
+        """Nothing is open between calls."""
+
+    def _nodes_of(self, rank: int) -> N:
+        if rank not in self._nodes:
+            self._nodes[rank] = self._new_nodes()
+        return self._nodes[rank]
+
+    def _step(self, rank: int, step: int, progress: ProgressFn) -> ListedStep:
+        listed = self._listed.get((rank, step))
+        if listed is None:
+            progress(Progress(0, 0, f"listing step {step}"))
+            nodes = self._nodes_of(rank)
+            size = len(nodes.table)
+            listed = self._listed[rank, step] = self._read(rank, step, nodes, progress)
+            self._grew = self._grew or 0 < size < len(nodes.table)
+        return listed
