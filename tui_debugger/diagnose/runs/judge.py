@@ -443,7 +443,7 @@ class StepJudge(StepTensors):
             row_b=row if side == 1 else -1,
             keys=(key, None) if side == 0 else (None, key),
             consumer=self.flows[0].nodes.names[entry.match.a],
-            text=f"only the {('first', 'second')[side]} run has {names}; what comes out of it differs",
+            text=f"only {'AB'[side]} has {names}; what comes out of it differs",
         )
 
     def _turned_bad(self, side: int, row: int) -> bool:
