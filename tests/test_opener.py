@@ -47,6 +47,7 @@ ELSEWHERE = {
     "tui/job_control.py:stand_in_has_stopped": "/proc",
     "cli/completion.py": "a file that comes with the package",
     "cli/config.py:_init": "a new configuration",
+    "cli/diff_runs.py:_mapping_file": "a file of names that the user names",
     "cli/dump_config.py:_save": "a new configuration of a recorder",
     "cli/help.py": "a page of the manual, which comes with the package",
     "text/writer.py:open_streams": "/dev/null, for a stream that the process was not given",

@@ -123,7 +123,7 @@ def _mapping_file(path: Path) -> dict[str, Any]:
         numbers = [dict(given.get(key, {})) for key in ("steps", "ranks")]
         whole = all(int(one) >= 0 and int(other) >= 0 for each in numbers for one, other in each.items())
         texts = all(isinstance(each, str) for each in (*nodes, *nodes.values(), *names))
-    except (OSError, ValueError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
         raise TdbgError(f"no mapping can be read: {error}", where=f"--map-file {path}", hint=hint) from None
     unknown = set(given) - {"nodes", "names", "steps", "ranks"}
     if unknown or not whole or not texts:

@@ -17,6 +17,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from tui_debugger import opener
 from tui_debugger.arrays import Array
 from tui_debugger.errors import TdbgError
 from tui_debugger.model import ReadSpec, TensorStats
@@ -154,7 +155,7 @@ def _same_bytes(pair: tuple[ReadSpec, ReadSpec]) -> bool:
     """Tells whether two files hold the same bytes, and are to be read alike: quicker than unpacking both."""
     if replace(pair[0], path="") != replace(pair[1], path=""):
         return False
-    states = [os.stat(spec.path) for spec in pair]  # noqa: PTH116 - a Path for every file costs more than asking
+    states = [opener.stat(spec.path) for spec in pair]
     if states[0].st_size != states[1].st_size or not stat.S_ISREG(states[0].st_mode & states[1].st_mode):
         return False
     if os.path.samestat(*states):
@@ -165,9 +166,9 @@ def _same_bytes(pair: tuple[ReadSpec, ReadSpec]) -> bool:
     for spec in pair:
         descriptor, _ = open_regular(spec.path)
         try:
-            contents.append(os.read(descriptor, _SMALL + 1))
+            contents.append(opener.pread(descriptor, _SMALL + 1, 0))
         finally:
-            os.close(descriptor)
+            opener.close(descriptor)
     return contents[0] == contents[1] and len(contents[0]) == states[0].st_size
 
 

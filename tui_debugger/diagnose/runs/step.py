@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Final, NamedTuple
 
 import numpy as np
 
+from tui_debugger import opener
 from tui_debugger.arrays import Array
 from tui_debugger.check.flow import Flow, Located
 from tui_debugger.diagnose.run import Run
@@ -367,5 +367,5 @@ def _bytes(pair: tuple[ReadSpec, ReadSpec]) -> int:
     total = 0
     for spec in pair:
         with contextlib.suppress(OSError):
-            total += os.stat(spec.path).st_size  # noqa: PTH116 - a Path for every file costs more than asking
+            total += opener.stat(spec.path).st_size
     return total
