@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -142,3 +143,20 @@ def test_a_path_that_is_also_a_node_is_taken_for_the_run(
     assert answer.code == 0
     assert "head.weight is a node and a path: it is taken for the run" in answer.err
     assert diff(capsys, dumps(MLP), "head.weight:0", "--json").json["compared_as"]
+
+
+def test_other_digests_of_the_same_statistics_are_not_the_same_values(
+    capsys: Capsys, dumps: Dumps, tmp_path: Path
+) -> None:
+    """Nothing tells how far the values are apart: neither the same nor a finding."""
+    dump = dumps("msprobe-mix-2rank-mb-md5")
+    copy = linked(dump, tmp_path / "copy")
+    file = own(max(copy.rglob("rank1/dump.json")))
+    digest = next(iter(re.findall(r'"md5": "(\w+)"', file.read_text())))
+    file.write_text(file.read_text().replace(digest, "f" * len(digest), 1))
+    answer = diff(capsys, dump, copy, "--json")
+    assert answer.code == 2
+    assert answer.json["coverage"]["by_values"] == answer.json["coverage"]["by_statistics"] == 0
+    assert answer.json["coverage"]["not_compared"] == 1
+    assert "hashes differ; how far the values are apart was not recorded" in answer.json["reasons"][0]["text"]
+    assert diff(capsys, dump, dump).code == 0

@@ -222,6 +222,8 @@ def coverage_text(report: RunsReport) -> str:
     text = f"compared {plural(values, 'pair')} of tensors by their values"
     if statistics:
         text += f", {statistics} by statistics only (equal statistics do not prove equal values)"
+    if compared.get(How.HASHES):
+        text += f", {compared[How.HASHES]} by hashes"
     if compared.get(How.NOT):
         text += f", {compared[How.NOT]} could not be compared"
     one_sided = Counter(one.side for step in report.steps for one in step.one_sided)
@@ -400,6 +402,7 @@ def coverage_row(report: RunsReport) -> dict[str, Any]:
     return {
         "by_values": compared.get(How.VALUES, 0),
         "by_statistics": compared.get(How.STATISTICS, 0),
+        "by_hashes": compared.get(How.HASHES, 0),
         "not_compared": compared.get(How.NOT, 0),
         "judgements": {each.name.lower(): counts[each] for each in Judgement},
         "matched_by": dict(rules),

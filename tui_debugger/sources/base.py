@@ -186,6 +186,12 @@ class TensorTable(Protocol):
     def recorded_meta(self, index: int) -> tuple[str, tuple[int, ...]] | None:
         """(dtype, shape) of STAT_ONLY rows where they were recorded; of UNKNOWN ones from the graph; else None."""
 
+    def hashed(self, index: int) -> int:
+        """A number for the digest that the dump recorded of a tensor's values; 0 where there is none.
+
+        Equal digests have equal numbers, in other runs too, as long as this process lives.
+        """
+
     def overflows(self, index: int) -> Sequence[OverflowRecord]:
         """What the device recorded of the operator whose run wrote a row; nothing unless it is ``OVERFLOWED``."""
 
@@ -482,6 +488,10 @@ class Columns:
     """
 
     tells_overflow = False
+
+    def hashed(self, index: int) -> int:  # noqa: ARG002 - see base.TensorTable
+        """Nothing is recorded."""
+        return 0
 
     def overflows(self, index: int) -> Sequence[OverflowRecord]:  # noqa: ARG002 - see base.TensorTable
         """Nothing is recorded."""

@@ -143,11 +143,15 @@ class StepJudge(StepTensors):
                 found[name] = "an output was dumped in one run only"
             elif not entry.outputs and self._dumped(0, entry.match.a) != self._dumped(1, entry.match.b):
                 found[name] = "it was dumped in one run only"
-            for slot, one, other in entry.outputs:
+            pairs: list[tuple[str, Located | None, Located | None]]
+            pairs = [(f"{name}:{slot}", one, other) for slot, one, other in entry.outputs]
+            pairs += [(f"{name}:in{feed.slot}", *feed.at) for feed in entry.feeds]
+            for tensor, one, other in pairs:
                 distance = self.distance(one, other)
                 if distance is not None and not distance.compared:
-                    shapes = " and ".join(str(list(shape)) for shape in distance.shapes) if distance.shapes else ""
-                    found[f"{name}:{slot}"] = f"{distance.why} {shapes}".strip()
+                    unlike = len(set(distance.shapes)) > 1
+                    shapes = " and ".join(str(list(shape)) for shape in distance.shapes) if unlike else ""
+                    found[tensor] = f"{distance.why} {shapes}".strip()
             if len(self._rounds(0, entry.match.a)) != len(self._rounds(1, entry.match.b)):
                 found[name] = "it ran a different number of times within the step"
         return tuple(found.items())

@@ -308,12 +308,13 @@ class StepTensors:
         self.distances.update(measure(files, self.options.tolerance, self.files[0].run.workers, self.progress))
 
     def _by_statistics(self, one: Located, other: Located) -> Distance:
-        stats, metas = [], []
+        stats, metas, hashes = [], [], []
         for files, at in zip(self.files, (one, other), strict=True):
             found, meta = files.statistics(at)
             stats.append(found)
             metas.append(meta)
-        return distance_of_statistics(stats[0], stats[1], (metas[0], metas[1]))
+            hashes.append(files.flow.table(at.step).hashed(at.index))
+        return distance_of_statistics(stats[0], stats[1], (metas[0], metas[1]), (hashes[0], hashes[1]))
 
     def distance(self, one: Located | None, other: Located | None) -> Distance | None:
         """Returns the distance of two tensors; None where one was not dumped."""

@@ -72,7 +72,7 @@ class StepTable(StatisticsTable):
         self._directory, self._state = directory, state
         self._files = step.files
         self._largest, self._smallest, self._mean, self._norm = step.largest, step.smallest, step.mean, step.norm
-        self._nan, self._known, self._sizes = step.nan, step.known, step.sizes()
+        self._nan, self._known, self._sizes, self._hashes = step.nan, step.known, step.sizes(), step.hashes
         self._dtypes, self._dtype, self._shapes, self._shape = step.dtypes, step.dtype, step.shapes, step.shape
 
     @property
@@ -149,6 +149,10 @@ class StepTable(StatisticsTable):
             at_least=(AtLeast.NAN | AtLeast.INF if 0 < nan < count else AtLeast.NONE)
             | (AtLeast.INF if 0 < pos_inf + neg_inf < count else AtLeast.NONE),
         )
+
+    def hashed(self, index: int) -> int:
+        """The digest of ``dump.json``."""
+        return int(self._hashes[index]) if self._hashes is not None else 0
 
     def recorded_meta(self, index: int) -> tuple[str, tuple[int, ...]] | None:
         """(dtype, shape) as recorded."""
