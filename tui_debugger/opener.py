@@ -454,12 +454,13 @@ def read_regular(path: AnyPath, limit: int) -> bytes:
     return content
 
 
-def read_lines(path: AnyPath, *, cut: bool = False) -> Iterator[bytes]:
-    """Yields the lines of a regular file without their ends; reads it in pieces, whatever its size.
+def read_lines(path: AnyPath, *, cut: bool = False, ends: bool = False) -> Iterator[bytes]:
+    """Yields the lines of a regular file; reads it in pieces, whatever its size.
 
     Args:
         path: the file.
         cut: of a line of more than ``LINE_LIMIT`` bytes the first ones are yielded, for who counts what makes no sense.
+        ends: with their ends: a last line without one was cut, or is being written.
 
     Raises:
         OSError: see ``open_regular``.
@@ -470,7 +471,7 @@ def read_lines(path: AnyPath, *, cut: bool = False) -> Iterator[bytes]:
         while line := file.readline(LINE_LIMIT + 1):
             if len(line) > LINE_LIMIT and not cut:
                 raise TooLargeError(errno.EFBIG, f"a line of more than {LINE_LIMIT:,} bytes")
-            yield line.rstrip(b"\r\n")
+            yield line if ends else line.rstrip(b"\r\n")
             while len(line) > LINE_LIMIT and not line.endswith(b"\n"):
                 line = file.readline(LINE_LIMIT + 1)
 

@@ -72,8 +72,11 @@ def check(capsys: pytest.CaptureFixture[str]) -> Check:
     return check
 
 
-def held(document: dict[str, Any], good: dict[str, Any], kind: str, path: Path) -> None:
-    """Nothing but what stands in the damaged file is missing, and that it is missing is said."""
+def held(document: dict[str, Any], good: dict[str, Any], kind: str, path: Path, cut: int = 0) -> None:
+    """Nothing but what stands in the damaged file is missing, and that it is missing is said.
+
+    Nobody can know of whole lines that are ``cut`` from a table.
+    """
     coverage, before = document["coverage"], good["coverage"]
     lost = before["checked"] - coverage["checked"]
     said = [reason["text"] for reason in document["reasons"]]
@@ -83,9 +86,14 @@ def held(document: dict[str, Any], good: dict[str, Any], kind: str, path: Path) 
     assert coverage["unreadable"] <= 2 * own, "with what is made of them in another step"
     if document["exit_code"] == 0:
         assert not said
-        assert lost <= 0, f"{path.name}: what is not looked at is said"
+        assert lost <= cut, f"{path.name}: what is not looked at is said"
     elif lost > 0 or coverage["unreadable"]:
         assert said
+
+
+def lines_cut(good: bytes, data: bytes) -> int:
+    """How many lines a table has lost, where it ends after a whole line."""
+    return max(good.count(b"\n") - data.count(b"\n"), 0) if data.endswith(b"\n") else 0
 
 
 def mutations(good: bytes, count: int, seed: int) -> Iterator[bytes]:
@@ -117,7 +125,7 @@ def test_one_damaged_file_hides_nothing_else(tmp_path: Path, check: Check, kind:
             assert len(document["hits"]) == 2 or document["reasons"]
         else:
             document = check(dump.writer.root, "TO")
-            held(document, good, kind, path)
+            held(document, good, kind, path, lines_cut(content, data) if path.suffix == ".csv" else 0)
         codes.add(document["exit_code"])
     assert codes >= ({0} if kind == "data_dump.json" else {2})
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < most

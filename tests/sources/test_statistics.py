@@ -22,7 +22,7 @@ ROW = 'Add,Add-op1,0,0,5,output,0,24,float32,"(2,3)"'
 
 
 def read(path: Path, *lines: str) -> Statistics:
-    (path / "statistic.csv").write_bytes("\n".join(lines).encode("utf-8", "surrogateescape"))
+    (path / "statistic.csv").write_bytes("".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape"))
     return read_statistics(path / "statistic.csv")
 
 
@@ -97,6 +97,15 @@ def test_broken_lines_are_counted_and_skipped(tmp_path: Path) -> None:
     )
     assert len(statistics) == 1
     assert statistics.broken == 7
+
+
+def test_a_last_line_without_its_end_was_cut(tmp_path: Path) -> None:
+    """Its last number may be cut as well: 12 of 125."""
+    whole = read(tmp_path, OLD, ROW + ",3,-1,0.5,6,1,4,0,0,0,125")
+    file = tmp_path / "statistic.csv"
+    file.write_bytes(file.read_bytes()[:-2])
+    cut = read_statistics(file)
+    assert (len(whole), whole.broken, len(cut), cut.broken) == (1, 0, 0, 1)
 
 
 @pytest.mark.parametrize("content", [b"", b"\0" * 100, b"\xff\xfe", b"\n\n\n", b'"' * 1000, b"a," * 100_000])

@@ -29,6 +29,7 @@ from tui_debugger.tui.work import Delivery, Workers
 if TYPE_CHECKING:
     from rich.text import Text
 
+    from tui_debugger.diagnose.headline import Headline
     from tui_debugger.model import Hit
     from tui_debugger.session import CheckResult, Session
     from tui_debugger.sources.base import Changes
@@ -119,6 +120,7 @@ class MainScreen(CachedLines, Screen[None]):
         self._shared: Context | None = None
         self._header_due = False
         self._run_cell: Text | None = None
+        self._run_cell_of: Headline | None = None
         self.handlers: dict[str, Handler] = self._own_handlers()
         if live is not None:
             self.tensors_pane.absent = "not kept"
@@ -303,7 +305,8 @@ class MainScreen(CachedLines, Screen[None]):
         else:
             from tui_debugger.tui.header import header_lines, run_cell
 
-            self._run_cell = self._run_cell or run_cell(self.session)
+            if self._run_cell is None or self._run_cell_of is not self.state.headline:  # steps were listed for it
+                self._run_cell, self._run_cell_of = run_cell(self.session), self.state.headline
             lines = header_lines(self._run_cell, self.session, self.state, self.work.progress, self.checker.status())
         self.header.show(*lines)
         self._update_tabs()

@@ -161,8 +161,8 @@ def read_statistics(path: Path, progress: ProgressFn = no_progress) -> Statistic
         OSError: the file cannot be read.
     """
     rows = _Rows()
-    for number, line in enumerate(read_lines(path, cut=True)):
-        rows.add(line.decode("utf-8", "surrogateescape").strip())
+    for number, line in enumerate(read_lines(path, cut=True, ends=True)):
+        rows.add(line.decode("utf-8", "surrogateescape").strip(), whole=line.endswith(b"\n"))
         if number % 4096 == 4095:
             progress(Progress(number + 1, 0, "reading statistics"))
     return rows.columns()
@@ -206,8 +206,11 @@ class _Rows:
         self._ends_early = True
         """No line followed the last header: who wrote it was stopped."""
 
-    def add(self, line: str) -> None:
+    def add(self, line: str, *, whole: bool = True) -> None:
         if not line:
+            return
+        if not whole:  # the last number may be cut as well
+            self._broken, self._ends_early = self._broken + 1, False
             return
         try:
             fields = next(csv.reader((line,))) if '"' in line else line.split(",")
