@@ -367,7 +367,7 @@ def test_an_interrupt_leaves_nothing_half(
 
         return call
 
-    monkeypatch.setattr(export_files, "open_array", pressed(export_files.open_array, 30))
+    monkeypatch.setattr(export_files, "open_lazily", pressed(export_files.open_lazily, 30))
     monkeypatch.setattr(measure, "scan", pressed(measure.scan, 2))
     monkeypatch.chdir(tmp_path)
     code, err = export(capsys, dump, *words)

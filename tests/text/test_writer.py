@@ -278,6 +278,7 @@ ENCODES = {
     "cache/blocks.py": "a block of the disk cache, which nobody but the cache reads",
     "notes.py": "a file beside the steps of a dump, for the reader of dumps",
     "live/dump_writer.py": "metadata files of a dump, as MindSpore writes them",
+    "sources/tensor_files/converted_nodes.py": "a file beside the steps of a converted dump, for its reader",
 }
 """Files that may write JSON, and why."""
 

@@ -65,7 +65,8 @@ class Driver:
                 return
 
     def _idle(self) -> bool:
-        return not self.main.inspector.pending and not self.main.watcher.pending and self.main.work.idle
+        main = self.main
+        return not (main.inspector.pending or main.watcher.pending or main._header_due) and main.work.idle
 
     @property
     def lines(self) -> list[str]:
