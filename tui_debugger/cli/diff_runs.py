@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tui_debugger import __version__
+from tui_debugger.arrays import Array
 from tui_debugger.cli.options import chosen, open_session
 from tui_debugger.cli.output import (
     interruptible,
@@ -26,7 +27,7 @@ from tui_debugger.cli.output import (
 )
 from tui_debugger.diagnose.runs.comparison import compare_runs
 from tui_debugger.diagnose.runs.distance import Distance, How, Tolerance
-from tui_debugger.diagnose.runs.kinds import kind_of_difference
+from tui_debugger.diagnose.runs.kinds import kind_of_difference, kind_of_update
 from tui_debugger.diagnose.runs.matching import NameMaps, parse_substitution
 from tui_debugger.diagnose.runs.results import Finding, Judged, Judgement, Kind, Options, RunsReport, StepReport
 from tui_debugger.errors import TdbgError
@@ -175,7 +176,24 @@ def difference_words(report: RunsReport, finding: Finding) -> tuple[str, str]:
         arrays = [run.read(key) for run, key in zip(report.runs, finding.keys, strict=True) if key is not None]
     except (TdbgError, OSError):
         return "", ""
-    return kind_of_difference(arrays[0], arrays[1], finding.distance.unit)
+    unit = finding.distance.unit
+    if finding.kind is Kind.UPDATE and (update := _update_words(report, finding, arrays, unit))[0]:
+        return update
+    return kind_of_difference(arrays[0], arrays[1], unit)
+
+
+def _update_words(report: RunsReport, finding: Finding, now: Sequence[Array], unit: float) -> tuple[str, str]:
+    """What kind of difference there is between the steps that a parameter made."""
+    then = []
+    for run, key in zip(report.runs, finding.keys, strict=True):
+        before = run.before(key) if key is not None else None
+        try:
+            then.append(run.read(before) if before is not None else None)
+        except (TdbgError, OSError):
+            return "", ""
+    if then[0] is None or then[1] is None:
+        return "", ""
+    return kind_of_update((then[0], then[1]), (now[0], now[1]), unit)
 
 
 # -- words that every form shares --------------------------------------------------------------------

@@ -17,7 +17,7 @@ from hypothesis.extra import numpy as arrays
 from tests.thorough import examples
 from tui_debugger.diagnose.runs import distance as module
 from tui_debugger.diagnose.runs.distance import How, Tolerance, distance, distance_of_files, distance_of_statistics
-from tui_debugger.diagnose.runs.kinds import kind_of_difference
+from tui_debugger.diagnose.runs.kinds import kind_of_difference, kind_of_update
 from tui_debugger.model import ReadSpec
 from tui_debugger.stats.blocks import measure_stats
 
@@ -137,6 +137,26 @@ def test_what_kind_of_difference_it_is(word: str, change: Any) -> None:
     other = change(x)
     if not np.array_equal(one, other):
         assert kind_of_difference(one, other, 2.0**-24)[0] == word
+
+
+@pytest.mark.parametrize(
+    ("word", "times", "more"),
+    [
+        ("step", 0.5, 0.0),
+        ("step", 3.0, 0.0),
+        ("sign", -1.0, 0.0),
+        ("missing", 0.0, 0.0),
+        ("", 1.0, 0.0),
+        ("", 1.0, 0.3),
+    ],
+)
+@examples(20)
+@given(st.integers(0, 2**32 - 1))
+def test_what_kind_of_update_it_is(word: str, times: float, more: float, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    weights, step, other = (rng.normal(size=(16, 8)).astype(np.float32) * scale for scale in (1.0, 1e-3, 1e-3))
+    after = weights - step, weights - np.float32(times) * step - np.float32(more) * other
+    assert kind_of_update((weights, weights), after, 2.0**-24)[0] == word
 
 
 def _changed(x: Array, where: Any, value: float) -> Array:

@@ -15,6 +15,8 @@ MOST: Final = 1 << 24
 """Elements of the largest tensors that are looked at."""
 _FIT: Final = 1e-3
 """How much of a difference may remain where a factor or an offset is said to explain it."""
+_STEP_FIT: Final = 1e-2
+"""The same of updates, which are small beside the values that they are the difference of."""
 _DIMENSIONS: Final = 4
 
 
@@ -44,6 +46,36 @@ def kind_of_difference(a: Array, b: Array, unit: float = 0.0) -> tuple[str, str]
         if found[0]:
             return found
     return "values", f"{count} of {a.size} elements differ"
+
+
+def kind_of_update(before: tuple[Array, Array], after: tuple[Array, Array], unit: float = 0.0) -> tuple[str, str]:
+    """Returns the same for the step that a parameter made in each run; both empty where its values say more.
+
+    Args:
+        before: its values in the first and in the second run, before the update.
+        after: the same behind it.
+        unit: what rounding makes of 1, as of the values.
+    """
+    if len({each.shape for each in (*before, *after)}) > 1 or not 0 < after[0].size <= MOST:
+        return "", ""
+    with np.errstate(invalid="ignore"):
+        steps = [_wide(now) - _wide(then) for then, now in zip(before, after, strict=True)]
+        square = float(np.vdot(steps[0], steps[0]))
+    for name, step, other in (("B", steps[1], steps[0]), ("A", steps[0], steps[1])):
+        if not step.any() and other.any():
+            return "missing", f"{name} was not updated"
+    if not square or not all(np.isfinite(step).all() for step in steps):
+        return "", ""
+    factor = float(np.vdot(steps[0], steps[1])) / square
+    rest = float(np.linalg.norm(steps[1] - factor * steps[0]))
+    rounded = 4 * unit * max(float(np.linalg.norm(_wide(each))) for each in after)  # all that is left of small steps
+    size = float(np.linalg.norm(steps[1]))
+    if rest > _STEP_FIT * size + rounded or rounded > size / 10 or abs(factor - 1) < _STEP_FIT:
+        return "", ""
+    how = f"B moved {abs(factor):.4g} times as far as A"
+    if factor > 0:
+        how += ": another learning rate, or another scale of its gradient"
+    return ("step", how) if factor > 0 else ("sign", f"{how}, the other way")
 
 
 Wide = npt.NDArray[np.float64]
