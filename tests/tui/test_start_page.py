@@ -204,8 +204,8 @@ async def test_enter_opens_the_dump_and_q_leaves_the_program(runs: Path, size: t
         assert page.app.screen is page.app.main
         await page.until(lambda: "Begins at step 3" in page.text)
         await page.pilot.press("n", "o")
-        await page.until(lambda: type(page.app.screen).__name__ == "OriginView")
-        await page.pilot.press("escape", "q")
+        await page.until(lambda: type(page.app.screen).__name__ == "OriginView" and "self.log(" in page.text)
+        await page.pilot.press("escape", "q")  # once the path is there: Esc would only stop the search for it
         await page.until(lambda: page.app.return_code is not None)
     assert page.app.return_code == 0
     ((path, said),) = judged
