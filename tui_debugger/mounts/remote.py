@@ -7,6 +7,7 @@ kept; who reads on gets more at once. Whatever a store or a network does wrong i
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import mmap
 import os
@@ -21,6 +22,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from hashlib import blake2b
+from importlib import import_module
+from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, Final, TypeVar
 from urllib.parse import quote, unquote
@@ -337,6 +340,9 @@ def _file_system(root: str) -> Any:
     try:
         from fsspec.core import url_to_fs
 
+        if NEEDS[scheme] == "paramiko":
+            # fsspec trusts any server by itself; one that is too old for the option refuses to connect.
+            options["host_key_policy"] = _known_servers()
         return _in_time(lambda: url_to_fs(root, **options)[0])
     except ImportError as error:
         raise TdbgError(
@@ -348,6 +354,21 @@ def _file_system(root: str) -> Any:
         problem = _as_os_error(error, root)
         what = f"the store cannot be reached: {problem.strerror}"
         raise TdbgError(what, where=root, hint="check the address and your credentials") from error
+
+
+def _known_servers() -> Any:
+    """Returns the policy of paramiko that trusts those servers only whose keys ``ssh`` knows."""
+    paramiko = import_module("paramiko")
+
+    def missing_host_key(_self: Any, _client: Any, host: str, key: Any) -> None:
+        known = paramiko.HostKeys()
+        for path in (Path("/etc/ssh/ssh_known_hosts"), Path.home() / ".ssh" / "known_hosts"):
+            with contextlib.suppress(OSError):
+                known.load(str(path))
+        if not known.check(host, key):
+            raise paramiko.SSHException(f"{host} shows a key that is not in ~/.ssh/known_hosts; connect with ssh once")
+
+    return type("KnownServers", (paramiko.MissingHostKeyPolicy,), {"missing_host_key": missing_host_key})()
 
 
 def _in_time(question: Callable[[], T]) -> T:
