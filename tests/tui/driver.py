@@ -66,6 +66,8 @@ class Driver:
 
     def _idle(self) -> bool:
         main = self.main
+        if main.session is None:  # a training that was heard of, and is not on the screen yet
+            return False
         return not (main.inspector.pending or main.watcher.pending or main._header_due) and main.work.idle
 
     @property
