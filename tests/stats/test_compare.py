@@ -21,6 +21,8 @@ from tui_debugger.stats.compare import Differences, OddCounts, compare
 from tui_debugger.stats.compare_pairs import EXACT, Pairs, Tolerance, count_outside, outside_mask
 from tui_debugger.stats.compare_pairs import PIECE as BLOCK
 
+pytestmark = pytest.mark.usefixtures("measured_by")
+
 Array = npt.NDArray[Any]
 NAN, INF = math.nan, math.inf
 KINDS = ("f2", "f4", "f8", ">f4", "i4", "u1", "?", ml_dtypes.bfloat16, ml_dtypes.float8_e5m2)

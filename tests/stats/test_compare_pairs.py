@@ -31,6 +31,8 @@ from tui_debugger.stats.compare_pairs import (
 )
 from tui_debugger.stats.dtypes import dtype_of
 
+pytestmark = pytest.mark.usefixtures("measured_by")
+
 Array = npt.NDArray[Any]
 WHOLE = ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "?")
 
@@ -287,16 +289,13 @@ def test_lists_are_those_of_looking_at_everything(kind: Any, what: str, monkeypa
 scores = st.lists(st.sampled_from([0.0, 1.0, 2.0, 2.5, 7.0, math.inf]), max_size=40)
 
 
-@given(scores, st.integers(0, 6), st.integers(0, 40), st.booleans())
-def test_lists_of_neighbours_merge_and_a_floor_that_others_reach_changes_nothing(
-    values: list[float], room: int, cut: int, floored: bool
-) -> None:
-    array = np.array(values)
-    whole, first = Largest(room), Largest(room)
-    whole.add(array, 0)
-    first.add(array[:cut], 0)
-    second = Largest(room, first.floor if floored and room else 0.0)
-    second.add(array[cut:], min(cut, len(values)))
+@given(scores, st.integers(0, 6), st.integers(0, 40))
+def test_lists_of_neighbours_merge(values: list[float], room: int, cut: int) -> None:
+    array, places = np.array(values), np.arange(len(values))
+    whole, first, second = Largest(room), Largest(room), Largest(room)
+    whole.add(array, places)
+    first.add(array[:cut], places[:cut])
+    second.add(array[cut:], places[cut:])
     first.merge(second)
     assert first.positions() == whole.positions()
     best = sorted((place for place in range(len(values)) if values[place] > 0), key=lambda place: -values[place])

@@ -33,6 +33,8 @@ from tui_debugger.stats.distribution import (
 from tui_debugger.stats.npy import open_array
 from tui_debugger.stats.quantiles import PERCENTS, order_statistics, quantiles
 
+pytestmark = pytest.mark.usefixtures("measured_by")
+
 Array = npt.NDArray[Any]
 
 

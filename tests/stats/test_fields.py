@@ -29,8 +29,9 @@ from tui_debugger.stats.fields import (
     made_of,
     sums_of,
 )
-from tui_debugger.stats.measure import SMALL
 from tui_debugger.stats.records import ROW, Record, Records
+
+pytestmark = pytest.mark.usefixtures("measured_by")
 
 Array = npt.NDArray[Any]
 random = np.random.default_rng(7)
@@ -79,7 +80,7 @@ class TestEveryWayMakesTheSame:
 
     def test_files(self, field: Field, name: str, parts: int, tmp_path_factory: pytest.TempPathFactory) -> None:
         """A file of many elements goes through blocks, a small one through windows."""
-        array = np.resize(ARRAYS[name], SMALL) if parts == 2 and ARRAYS[name].size else ARRAYS[name]
+        array = np.resize(ARRAYS[name], 2048) if parts == 2 and ARRAYS[name].size else ARRAYS[name]
         file = tmp_path_factory.mktemp("files") / "x.npy"
         np.save(file, array)
         stats = look(ReadSpec(str(file))).stats

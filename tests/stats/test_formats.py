@@ -19,6 +19,8 @@ from tui_debugger.stats.npy import Layout, TensorFile, open_array, read_meta
 from tui_debugger.stats.records import RequiredStats
 from tui_debugger.stats.scan import SPAN, spans_of
 
+pytestmark = pytest.mark.usefixtures("measured_by")
+
 Array = npt.NDArray[Any]
 LENGTH = 4
 

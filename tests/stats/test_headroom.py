@@ -15,6 +15,8 @@ from tui_debugger.stats.distribution import count_classes
 from tui_debugger.stats.dtypes import dtype_of
 from tui_debugger.stats.quantiles import TARGETS, Headroom, capacity, headroom, limits_of
 
+pytestmark = pytest.mark.usefixtures("measured_by")
+
 Array = npt.NDArray[Any]
 EDGES = (
     *(65504.0, 65519.996, 65520.0, 448.0, 464.0, 464.00003, 57344.0, 61439.996, 61440.0, 3.3895314e38, 3.3961775e38),

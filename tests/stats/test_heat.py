@@ -17,6 +17,8 @@ from tui_debugger.model import Progress
 from tui_debugger.stats.blocks import BLOCK
 from tui_debugger.stats.heat import Kind, Picture, Read, Window, next_bad, shrink, strongest, whole
 
+pytestmark = pytest.mark.usefixtures("measured_by")
+
 Array = npt.NDArray[Any]
 NUMBERS = st.one_of(st.floats(width=32), st.sampled_from([0.0, -0.0, math.nan, math.inf, -math.inf, 1.0, -1.0]))
 

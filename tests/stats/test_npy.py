@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import pickle
 import struct
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ from hypothesis.extra import numpy as hnp
 from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.model import ReadSpec, TensorMeta
 from tui_debugger.stats import npy
-from tui_debugger.stats.npy import TensorFile, open_array, read_meta
+from tui_debugger.stats.npy import TensorFile, header_layout, open_array, read_meta
 
 Array = npt.NDArray[Any]
 ANY_TEMPORARY_FOLDER = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -170,6 +172,15 @@ class TestBadFiles:
         Path(spec.path).write_bytes(whole[:length])
         self.refused(spec, "ends inside|truncated|not a .npy")
 
+    @pytest.mark.parametrize("length", [0, 7, 10, 60, 120, 127])
+    def test_no_elements_are_no_excuse_for_a_cut_header(self, tmp_path: Path, length: int) -> None:
+        spec = saved(tmp_path, np.zeros((0, 3), np.float32))
+        whole = Path(spec.path).read_bytes()
+        assert header_layout(whole, "") is not None
+        Path(spec.path).write_bytes(whole[:length])
+        self.refused(spec, "ends inside|is empty|not a .npy")
+        assert header_layout(whole[:length], "") is None, "what takes many small files at once sees it, too"
+
     def test_truncated_big(self, tmp_path: Path) -> None:
         spec = saved(tmp_path, np.zeros(1_000_000, np.float32))
         os.truncate(spec.path, 3_000_000)
@@ -258,3 +269,51 @@ def test_a_flipped_byte_in_a_header_is_read_or_refused(tmp_path: Path, at: int, 
         open_array(spec)
     except UnreadableTensorError as error:
         assert error.what  # noqa: PT017  # either outcome is right
+
+
+def extended(*texts: str) -> Array:
+    """Values of float128, as text, because Python's numbers end where those of float64 do."""
+    return np.array([np.longdouble(text) for text in texts])
+
+
+@pytest.mark.skipif(np.finfo(np.longdouble).maxexp <= 1024, reason="here longdouble is float64")
+@pytest.mark.parametrize(
+    ("texts", "why"),
+    [
+        (("1", "1e4000"), "1 too large"),
+        (("-1e4000", "1e-4000", "-1e-4000", "0"), "1 too large, 2 too small"),
+    ],
+)
+@pytest.mark.parametrize("dtype", [np.longdouble, np.clongdouble])
+def test_float128_beyond_float64_is_unreadable_not_infinite(
+    tmp_path: Path, texts: tuple[str, ...], why: str, dtype: type[np.generic]
+) -> None:
+    np.save(tmp_path / "x.npy", extended(*texts).astype(dtype))
+    with pytest.raises(UnreadableTensorError, match=why):
+        open_array(ReadSpec(str(tmp_path / "x.npy")))
+    with TensorFile(ReadSpec(str(tmp_path / "x.npy"))) as file, pytest.raises(UnreadableTensorError, match=why):
+        file.read(0, len(texts))
+
+
+def test_float128_within_float64_is_read(tmp_path: Path) -> None:
+    values = extended("1e300", "-inf", "nan", "0", "-0", "1e-300")
+    np.save(tmp_path / "x.npy", values)
+    np.testing.assert_array_equal(open_array(ReadSpec(str(tmp_path / "x.npy"))), values)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere a map of a file may not be cut")
+def test_a_long_file_that_is_cut_while_it_is_looked_at_ends_no_process(tmp_path: Path) -> None:
+    """In a process of its own: what read a map of it would end by SIGBUS."""
+    program = (
+        "import os, sys, numpy as np\n"
+        "from tui_debugger.model import ReadSpec\n"
+        "from tui_debugger.stats.npy import open_array\n"
+        "path = sys.argv[1]\n"
+        "np.save(path, np.asfortranarray(np.ones((2500, 2000), 'f8')))\n"
+        "values = open_array(ReadSpec(path))\n"
+        "os.truncate(path, 4096)\n"
+        "print(values.sum())\n"
+    )
+    path = tmp_path / "long.npy"
+    ended = subprocess.run([sys.executable, "-c", program, path], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout) == (0, "5000000.0\n"), ended.stderr

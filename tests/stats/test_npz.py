@@ -24,7 +24,7 @@ from tests.stats.requests import look
 from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.model import ReadSpec
 from tui_debugger.stats import archive, npy
-from tui_debugger.stats.npy import TensorFile, array_keys, open_array, read_meta
+from tui_debugger.stats.npy import TensorFile, array_keys, open_array, open_lazily, read_meta
 from tui_debugger.stats.scan import SPAN, spans_of
 
 Array = npt.NDArray[Any]
@@ -67,11 +67,18 @@ def test_what_numpy_saves_comes_back(tmp_path: Path, save: Save, array: Array, f
 
 
 @BOTH
-def test_big_arrays_are_mapped_never_loaded(tmp_path: Path, save: Save, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_big_arrays_are_never_in_memory_as_a_whole(tmp_path: Path, save: Save, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(npy, "WHOLE_FILE", 1 << 12)
+    monkeypatch.setattr(npy, "_IN_MEMORY", 1 << 12)
     values = np.arange(5000, dtype=np.float32)
-    array = open_array(member(saved(tmp_path, save, other=np.ones(1000), x=values), "x"))
-    assert (array == values).all()
+    spec = member(saved(tmp_path, save, other=np.ones(1000), x=values), "x")
+    for array in (open_lazily(spec), open_array(spec)):
+        assert (array == values).all()
+        assert not array.flags.writeable
+        assert_mapped(array)
+
+
+def assert_mapped(array: Array) -> None:
     base: Any = array
     while isinstance(base, np.ndarray):
         base = base.base
@@ -227,3 +234,45 @@ def _npy(array: Array) -> bytes:
     file = io.BytesIO()
     np.save(file, array)
     return file.getvalue()
+
+
+@pytest.mark.parametrize("kind", ["stored", "packed", "64 bits"])
+def test_the_quick_way_to_a_directory_tells_what_zipfile_does(tmp_path: Path, kind: str) -> None:
+    """Also of damaged ones, byte by byte: it says the same, or leaves them to ``zipfile``."""
+    path = tmp_path / "x.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED if kind == "packed" else zipfile.ZIP_STORED) as file:
+        for name in ("x/data.pkl", "x/data/0", "x/version"):
+            file.writestr(zipfile.ZipInfo(name), name * 3)
+    content = path.read_bytes()
+    content = with_64_bits(content) if kind == "64 bits" else content
+    assert quick(content) == by_zipfile(path, content)
+    assert [each.name for each in quick(content) or ()] == ["x/data.pkl", "x/data/0", "x/version"]
+    begin = content.index(b"PK\1\2")
+    answered = 0
+    for at in range(begin, len(content)):
+        for value in (0, 1, content[at] ^ 32, 255):
+            changed = content[:at] + bytes([value]) + content[at + 1 :]
+            found = quick(changed)
+            answered += found is not None
+            assert found is None or found == by_zipfile(path, changed), at
+        assert quick(content[:at]) is None
+    assert answered > 100  # of names, checksums, times and so on any value will do
+
+
+def with_64_bits(content: bytes) -> bytes:
+    """The same archive with the end that big ones have, and all of those that ``torch.save`` writes."""
+    end = len(content) - 22
+    *_, here, count, length, start, _ = struct.unpack("<4s4H2LH", content[end:])
+    big = struct.pack("<4sQ2H2L4Q", b"PK\6\6", 44, 45, 45, 0, 0, here, count, length, start)
+    return content[:end] + big + struct.pack("<4sLQL", b"PK\6\7", 0, end, 1) + content[end:]
+
+
+def quick(content: bytes) -> list[archive.Member] | None:
+    return archive._plain_directory(content[10:], 10)
+
+
+def by_zipfile(path: Path, content: bytes) -> list[archive.Member] | None:
+    path.write_bytes(content)
+    with path.open("rb") as file, contextlib.suppress(zipfile.BadZipFile):
+        return archive._any_directory(file.fileno(), (0, len(content)))
+    return None

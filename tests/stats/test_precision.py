@@ -15,12 +15,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tui_debugger.model import TensorStats
-from tui_debugger.stats.blocks import BLOCK, DOT, Accumulator, measure_stats
+from tui_debugger.stats.blocks import BLOCK, Accumulator, measure_stats
+
+pytestmark = pytest.mark.usefixtures("measured_by")
 
 Array = npt.NDArray[Any]
 INF, NAN = math.inf, math.nan
 MILLIONTH = Fraction(1, 10**6)
-LENGTHS = (1, 2, 3, 7, 8, 9, 100, DOT - 1, DOT, DOT + 1, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK, 2 * BLOCK + 5)
+CHUNK = 2048
+"""Elements whose sums the kernel makes at once."""
+LENGTHS = (1, 2, 3, 7, 8, 9, 100, CHUNK - 1, CHUNK, CHUNK + 1, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK, 2 * BLOCK + 5)
 BIG_FLOATS = ("f4", ">f4", "f8", ">f8")
 ALL_TYPES = (
     *("?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8", ">f4", ">i2", ">f8", "c8", "c16"),
@@ -122,6 +126,7 @@ HARD: dict[str, Callable[[int], Array]] = {
 }
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("length", LENGTHS)
 @pytest.mark.parametrize("name", HARD)
 def test_hard_values(name: str, length: int) -> None:
@@ -140,7 +145,8 @@ def test_hard_values_in_parts(name: str) -> None:
     assert_exact(parts[0].stats(), array)
 
 
-@pytest.mark.parametrize("at", [0, 1, DOT, BLOCK - 1, BLOCK, BLOCK + 4])
+@pytest.mark.covering
+@pytest.mark.parametrize("at", [0, 1, CHUNK, BLOCK - 1, BLOCK, BLOCK + 4])
 @pytest.mark.parametrize("bad", [NAN, INF, -INF])
 @pytest.mark.parametrize("kind", ["f4", "f8", "f2", ml_dtypes.bfloat16])
 def test_one_bad_element_among_hard_ones(kind: Any, bad: float, at: int) -> None:
@@ -149,6 +155,7 @@ def test_one_bad_element_among_hard_ones(kind: Any, bad: float, at: int) -> None
     assert_exact(measure_stats(array)[0], array)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("pattern", [[NAN], [INF], [-INF], [INF, -INF, NAN], [NAN, 1.0], [INF, -0.0, 2.0, NAN, -3.0]])
 @pytest.mark.parametrize("length", [1, 6, BLOCK, BLOCK + 1])
 def test_many_bad_elements(pattern: list[float], length: int) -> None:
@@ -180,7 +187,9 @@ def layouts(array: Array) -> Iterator[Array]:
         yield array.astype(array.dtype.newbyteorder("S"))
 
 
-@given(numbers(), st.sampled_from(ALL_TYPES), st.sampled_from((1, 1, 1, 5, DOT, DOT + 1, BLOCK - 1, BLOCK, BLOCK + 3)))
+@given(
+    numbers(), st.sampled_from(ALL_TYPES), st.sampled_from((1, 1, 1, 5, CHUNK, CHUNK + 1, BLOCK - 1, BLOCK, BLOCK + 3))
+)
 def test_any_values_of_any_type_in_any_layout(values: list[float], kind: Any, length: int) -> None:
     with np.errstate(all="ignore"):
         if np.dtype(kind).kind in "iu":  # casting what does not fit means something else on every machine

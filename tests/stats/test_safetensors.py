@@ -145,7 +145,7 @@ class TestHostileFiles:
             refused(folder / f"st_{name}.safetensors", words)
 
 
-@pytest.mark.parametrize("count", [300, thorough.later(10_000)])
+@pytest.mark.parametrize("count", [100, thorough.later(10_000)])
 def test_damaged_files_are_read_or_refused(tmp_path: Path, count: int) -> None:
     path = tmp_path / "x.safetensors"
     write_safetensors(path, {"layer.0.weight": ONES, "b": np.arange(5), "c": np.float16(3)}, {"format": "pt"})

@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 
 from tui_debugger.stats.blocks import NEAR, saturation, silent_units, unit_axis
 
+pytestmark = pytest.mark.usefixtures("measured_by")
+
 VALUES = st.one_of(
     st.sampled_from([0.0, -0.0, 1.0, -1.0, 0.9995, -0.9995, 0.998, np.nan, np.inf]), st.floats(-2, 2, width=16)
 )

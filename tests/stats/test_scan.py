@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import BrokenExecutor, Future, ThreadPoolExecutor
+from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ import pytest
 from tests.sources.writer import huge_file
 from tests.stats.requests import looks_of, stopping
 from tests.stats.test_measure import EVERYTHING, assert_equal_bits, chains
-from tests.stats.test_workers import pids, until
 from tui_debugger.errors import CancelledError
 from tui_debugger.model import Progress, ProgressFn, no_progress
 from tui_debugger.stats import measure, side_by_side
@@ -28,7 +26,7 @@ from tui_debugger.stats import workers as workers_module
 from tui_debugger.stats.measure import read_all
 from tui_debugger.stats.records import ReadRequests, Records, RequiredStats, State
 from tui_debugger.stats.scan import scan
-from tui_debugger.stats.workers import OwnExecutor, Pool, Workers
+from tui_debugger.stats.workers import OwnExecutor, Workers
 
 
 @pytest.fixture(autouse=True)
@@ -36,8 +34,7 @@ def _many_small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     """A real dump is 40 batches, and always worth handing over."""
     monkeypatch.setattr(measure, "LEAST", measure.LIKE_BYTES * 30)
     monkeypatch.setattr(measure, "SHARES", 100)
-    for name in ("WORTH_STARTING", "WORTH_HANDING_OVER"):
-        monkeypatch.setattr(workers_module, name, 0)
+    monkeypatch.setattr(workers_module, "WORTH_HANDING_OVER", 0)
 
 
 @pytest.fixture
@@ -66,26 +63,13 @@ def every(looks: ReadRequests) -> npt.NDArray[np.int64]:
     return np.arange(len(looks))
 
 
-@pytest.fixture
-def pool() -> Iterator[Pool]:
-    made = Pool(2)
-    made.start()
-    until(lambda: made._threads.ready == 2)
-    yield made
-    made.shutdown()
-
-
-@pytest.fixture(params=["here", "processes", "one process", "threads"])
+@pytest.fixture(params=["here", "threads", "processes"])
 def workers(request: pytest.FixtureRequest) -> Iterator[Workers]:
-    if request.param == "threads":
-        with ThreadPoolExecutor(3) as threads:
-            yield Workers(executor=threads)
+    if request.param == "processes":
+        with ProcessPoolExecutor(2, get_context("spawn")) as processes:  # as somebody may hand in
+            yield Workers(executor=processes)
         return
-    made = {
-        "here": lambda: Workers(1),
-        "processes": lambda: Workers(executor=request.getfixturevalue("pool")),
-        "one process": lambda: Workers(executor=Pool(1)),
-    }[request.param]()
+    made = Workers(1 if request.param == "here" else 3)
     yield made
     made.close()
 
@@ -252,13 +236,13 @@ def test_a_tensor_that_takes_minutes_is_cancelled_at_once(tmp_path: Path, worker
     assert taken(looks_of([small], [-1], RequiredStats()), workers).rows["count"].tolist() == [3]
 
 
-def test_closing_the_workers_stops_a_scan(tmp_path: Path, pool: Pool) -> None:
-    workers = Workers(executor=pool)
+def test_closing_the_workers_stops_a_scan(tmp_path: Path) -> None:
+    workers = Workers(2)
     looks = looks_of([huge_file(tmp_path / "huge.npy")], [-1], RequiredStats())
     closer = threading.Thread(target=workers.close)
 
     def progress(_: Progress) -> None:
-        if not closer.ident and pool._threads._tasks.empty():
+        if not closer.ident and workers._executor is not None:
             closer.start()
 
     with pytest.raises(CancelledError):
@@ -275,65 +259,6 @@ def test_an_error_of_the_receiver_stops_the_work(looks: ReadRequests, workers: W
 
 
 # -- lost workers ------------------------------------------------------------------------------------------------------
-
-
-def scan_with_workers_stopped(
-    looks: ReadRequests, pool: Pool, then: Callable[[list[int]], None]
-) -> tuple[Records, Workers]:
-    """A scan whose first batches are with workers that stand still when ``then`` is called with their numbers."""
-    workers = Workers(executor=pool)
-    stopped = pids(pool)
-    for pid in stopped:
-        os.kill(pid, signal.SIGSTOP)
-    called = False
-
-    def progress(_: Progress) -> None:
-        nonlocal called
-        if not called and pool._threads._tasks.qsize() == 2:  # four were given away: two are in the middle
-            called = True
-            then(stopped)
-
-    result = taken(looks, workers, progress)
-    assert called
-    return result, workers
-
-
-def test_a_worker_killed_in_the_middle_loses_nothing(looks: ReadRequests, alone: Records, pool: Pool) -> None:
-    def kill_one(stopped: list[int]) -> None:
-        os.kill(stopped[0], signal.SIGKILL)
-        os.kill(stopped[1], signal.SIGCONT)
-
-    found, workers = scan_with_workers_stopped(looks, pool, kill_one)
-    assert_equal_bits(found, alone, every(looks))
-    assert workers.notices == ()
-
-
-def test_all_workers_killed_in_the_middle_lose_nothing(looks: ReadRequests, alone: Records, pool: Pool) -> None:
-    def kill_all(stopped: list[int]) -> None:
-        for pid in stopped:
-            os.kill(pid, signal.SIGKILL)
-
-    found, workers = scan_with_workers_stopped(looks, pool, kill_all)
-    assert_equal_bits(found, alone, every(looks))
-    assert workers.notices == ()
-    assert len(pids(pool)) == 2
-
-
-def test_workers_that_cannot_be_had_again_leave_the_work_here(
-    looks: ReadRequests, alone: Records, pool: Pool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def kill_all(stopped: list[int]) -> None:
-        def refused(*_: Any, **__: Any) -> None:
-            raise BlockingIOError(11, "Resource temporarily unavailable")
-
-        monkeypatch.setattr(subprocess, "Popen", refused)
-        for pid in stopped:
-            os.kill(pid, signal.SIGKILL)
-
-    found, workers = scan_with_workers_stopped(looks, pool, kill_all)
-    assert_equal_bits(found, alone, every(looks))
-    assert workers.notices == ("the workers were lost: the work was finished by this process alone",)
-    assert_equal_bits(taken(looks, workers), alone, every(looks))
 
 
 def test_a_batch_that_kills_its_workers_is_done_here(looks: ReadRequests, alone: Records) -> None:

@@ -18,6 +18,8 @@ from tui_debugger.stats.blocks import BLOCK
 from tui_debugger.stats.records import Change, Closeness
 from tui_debugger.stats.side_by_side import Comparison, compare
 
+pytestmark = pytest.mark.usefixtures("measured_by")
+
 Array = npt.NDArray[Any]
 INF, NAN = math.inf, math.nan
 TIGHT: Closeness = (1e-5, 1e-8, False)

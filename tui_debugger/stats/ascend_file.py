@@ -28,8 +28,10 @@ from tui_debugger.arrays import Array, Int64, UInt8
 from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.model import ReadSpec, Side
 from tui_debugger.opener import open_regular
+from tui_debugger.stats import kernel
 from tui_debugger.stats.archive import FileBytes, unreadable
 from tui_debugger.stats.dtypes import DType, dtype_of
+from tui_debugger.stats.kernel.shapes import copy_elements
 from tui_debugger.stats.npy import WHOLE_FILE, FileArray, Layout, StoredValues, ValueReader
 
 MAX_HEADER: Final = 1 << 24
@@ -40,14 +42,6 @@ MAX_RANK: Final = 32
 _LENGTH: Final = 8
 _CUBE: Final = 16
 """Rows of a block of the device's matrix unit."""
-_BOX: Final = 1 << 20
-"""Bytes that are copied at once: they stay in the cache."""
-_BYTES_BOX: Final = 1 << 18
-"""The same for elements of one byte, which are copied several times."""
-_RUN: Final = 256
-"""Elements of neighbouring blocks that are copied at once where these stand side by side in the tensor."""
-_SHORT_RUN: Final = 64
-"""The same where they stand apart by the few elements of a kernel, such as three by three."""
 _AHEAD: Final = 1 << 24
 """Bytes that are converted ahead for who reads one piece after the other. Neighbours in the tensor may stand far apart
 on the device: the more rows at once, the longer the runs that are copied."""
@@ -364,13 +358,13 @@ class DeviceOrder:
     shift: int = 0
     phase: int = 0
 
-    def copy(self, buffer: Array, start: int, target: Array) -> None:
+    def copy(self, buffer: Array | SharedBytes, start: int, target: Array) -> None:
         """Fills an array with elements in C order, from one on.
 
         Args:
             buffer: all of the device's, 1-D.
             start: the first one.
-            target: 1-D, of the same type.
+            target: 1-D, of the same type; bytes where several elements share one.
         """
         done = 0
         for low, high in _boxes(self.shape, start, start + len(target)):
@@ -392,18 +386,8 @@ class DeviceOrder:
             found += index * stride
         return found + channel % self.block * self.inner
 
-    def _copy_box(self, buffer: Array, low: Shape, high: Shape, target: Array) -> None:
-        """Copies the elements between two corners, as many at once as a cache holds."""
-        most = _BOX if target.itemsize > 1 else _BYTES_BOX
-        if target.nbytes > most:
-            for axis, step in self._cuts(target.shape, most // target.itemsize):
-                if step < target.shape[axis]:
-                    for at in range(low[axis] - low[axis] % step, high[axis], step):
-                        begin, end = max(at, low[axis]), min(at + step, high[axis])
-                        part = (slice(None),) * axis + (slice(begin - low[axis], end - low[axis]),)
-                        corners = (*low[:axis], begin, *low[axis + 1 :]), (*high[:axis], end, *high[axis + 1 :])
-                        self._copy_box(buffer, *corners, target[part])
-                    return
+    def _copy_box(self, buffer: Array | SharedBytes, low: Shape, high: Shape, target: Array) -> None:
+        """Copies the elements between two corners."""
         if self.period == 1:
             self._copy_lanes(buffer, low, high, target)
             return
@@ -414,19 +398,9 @@ class DeviceOrder:
             into = target[group - low[0] :: self.period]
             self._copy_lanes(buffer, *corners, into, rest)
 
-    def _cuts(self, shape: Shape, most: int) -> Iterator[tuple[int, int]]:
-        """Yields (axis, length) by which a box is to be cut, the most important first."""
-        inner = math.prod(shape[self.lane + 1 :])
-        runs = _RUN if inner == 1 else _SHORT_RUN if inner < _SHORT_RUN else 1
-        yield self.lane, self.block * max(1, runs // self.block)
-        for axis, length in enumerate(shape):
-            if axis != self.lane:
-                unit = self.period if not axis else 1
-                yield axis, unit * max(1, most * length // (math.prod(shape) * unit))
-
-    def _copy_lanes(self, buffer: Array, low: Shape, high: Shape, target: Array, rest: int = 0) -> None:
+    def _copy_lanes(self, buffer: Array | SharedBytes, low: Shape, high: Shape, target: Array, rest: int = 0) -> None:
         """Copies a box of the groups that are number ``rest`` in their run: whole blocks at once, then the ends."""
-        size, lane, block = buffer.itemsize, self.lane, self.block
+        lane, block = self.lane, self.block
         first, last = low[lane] + rest * self.phase, high[lane] + rest * self.phase
         whole = min(-(-first // block) * block, last), max(last - last % block, first)
         ends = (first, whole[0]), whole, (max(whole), last)
@@ -446,40 +420,36 @@ class DeviceOrder:
             shape = (*into.shape[:lane], *extent, *into.shape[lane + 1 :])
             strides = (*self.strides[:lane], *steps, *self.strides[lane + 1 :])
             offset = base + (begin // block) * self.strides[lane] + (begin % block) * self.inner
-            into = into.reshape(shape)
-            dtype = buffer.dtype
-            alone = blocks > 1 and math.prod(shape[lane + 2 :]) == 1 and into.strides[lane + 1] == size
-            if alone and self.inner == 1:  # whole blocks stay whole
-                dtype, shape, strides = np.dtype((np.void, block * size)), shape[: lane + 1], strides[: lane + 1]
-                into = into.reshape(*shape, block).view(dtype)[..., 0]
-            steps = tuple(each * size for each in strides)
-            axis = lane + (blocks > 1)
-            if size == self.inner == 1 and dtype == buffer.dtype and shape[axis] % 4 == 0:
-                wide, steps = (shape[axis] // 4, *shape[axis + 1 :]), (*steps[:axis], 4, *steps[axis + 1 :])
-                _spread(np.ndarray((*shape[:axis], *wide), np.uint32, buffer.data, offset, steps), into, axis)
-                continue
-            # Whatever the numbers say, numpy refuses a view that leaves the buffer.
-            view: Array = np.ndarray(shape, dtype, buffer.data, offset * size, steps)
-            np.copyto(into, view)
+            _copy_strided(buffer, offset, strides, into.reshape(shape))
 
 
-def _spread(wide: Array, target: Array, axis: int) -> None:
-    """Copies bytes, four of which are an element of ``wide`` along an axis.
+@dataclass(frozen=True, slots=True)
+class SharedBytes:
+    """A buffer of elements of which several share a byte: read by the kernel alone.
 
-    A strided copy costs the same for an element of any width, and narrowing neighbours costs little: numpy does many at
-    once. So four bytes at a time are brought into order, then parted, twice.
+    Attributes:
+        packed: the bytes.
+        bits: of an element; the first one in the lowest bits of a byte.
+        signed: whether the highest of these is a sign.
     """
-    room, again = (np.empty(wide.nbytes + 2, np.uint8) for _ in range(2))
-    ordered: Array = room[:-2].view(np.uint32).reshape(wide.shape)
-    np.copyto(ordered, wide)
-    shape = (*wide.shape[:axis], 2 * wide.shape[axis], *wide.shape[axis + 1 :])
-    halves: Array = again[:-2].view(np.uint16).reshape(shape)
-    # What begins in the middle of an element has the upper half of that as its lower half.
-    for number, into, source in ((0, halves, room), (1, halves, room), (0, target, again), (1, target, again)):
-        dtype = np.uint32 if source is room else np.uint16
-        each = wide.shape if source is room else shape
-        part = np.ndarray(each, dtype, source.data, number * np.dtype(dtype).itemsize // 2)
-        np.copyto(into[(slice(None),) * axis + (slice(number, None, 2),)], part, casting="unsafe")
+
+    packed: UInt8
+    bits: int
+    signed: bool
+
+
+def _copy_strided(buffer: Array | SharedBytes, offset: int, strides: Shape, target: Array) -> None:
+    """Fills a view of an array with elements of a buffer, from one on and so far apart along each axis."""
+    if isinstance(buffer, SharedBytes):
+        copy_elements(buffer.packed, offset, strides, target, bits=buffer.bits, signed=buffer.signed)
+    elif kernel.available():
+        copy_elements(buffer, offset, strides, target)
+    else:
+        size = buffer.itemsize
+        steps = tuple(each * size for each in strides)
+        # Whatever the numbers say, numpy refuses a view that leaves the buffer.
+        view: Array = np.ndarray(target.shape, buffer.dtype, buffer.data, offset * size, steps)
+        np.copyto(target, view)
 
 
 def _within_blocks(first: int, last: int, block: int) -> Iterator[tuple[int, int]]:
@@ -830,6 +800,9 @@ class AscendReader:
             self._copy(order, self._first, self._ahead)
 
     def _copy(self, order: DeviceOrder, start: int, target: Array) -> None:
+        if self._stored.bits and kernel.available():
+            order.copy(SharedBytes(self._bytes, self._stored.bits, self._stored.signed), start, target)
+            return
         if not (self._stored.bits and self._is_long):
             order.copy(self._buffer, start, target)
             return
@@ -849,15 +822,19 @@ class AscendReader:
             into[:] = _unpacked(packed, self._stored)[skipped : skipped + len(into)]
 
     @cached_property
-    def _buffer(self) -> Array:
-        """All elements of the device, 1-D: in memory when they are few, else mapped."""
-        stored = self._stored
-        if stored.nbytes > WHOLE_FILE:
+    def _bytes(self) -> UInt8:
+        """All bytes of the device: in memory when they are few, else mapped."""
+        if self._stored.nbytes > WHOLE_FILE:
             mapped, start = self._mapped
-            return np.frombuffer(mapped, self._unit, stored.count, start)
-        raw = np.empty(stored.nbytes, np.uint8)
+            return np.frombuffer(mapped, np.uint8, self._stored.nbytes, start)
+        raw = np.empty(self._stored.nbytes, np.uint8)
         self._content.read_into(0, raw)
-        return _unpacked(raw, stored) if stored.bits else raw.view(self._unit)
+        return raw
+
+    @cached_property
+    def _buffer(self) -> Array:
+        """All elements of the device, 1-D."""
+        return _unpacked(self._bytes, self._stored) if self._stored.bits else self._bytes.view(self._unit)
 
 
 _GATHERED: Final = 1 << 18
@@ -869,6 +846,10 @@ _SMALL: Final = 1 << 20
 def _unpacked(packed: UInt8, stored: StoredTensor) -> Array:
     """Returns elements that share bytes, one a byte."""
     bits = stored.bits
+    if kernel.available():
+        values: Array = np.empty(len(packed) * 8 // bits, np.uint8)
+        copy_elements(packed, 0, (1,), values, bits=bits, signed=stored.signed)
+        return values
     each = np.empty((len(packed), 8 // bits), np.uint8)
     for at in range(8 // bits):
         np.left_shift(packed, 8 - bits * (at + 1), out=each[:, at])

@@ -3,7 +3,7 @@
 dask gives the tasks of a worker that died to another one by itself. What it cannot do, for want of workers or of its
 scheduler, comes back as lost, and is done right here (see ``scan``): results do not depend on a cluster.
 
-A file of its own, loaded when a cluster is asked for: it needs asyncio, which costs every start of a worker process.
+A file of its own, loaded when a cluster is asked for: it needs asyncio, which costs every start.
 """
 
 from __future__ import annotations

@@ -3,52 +3,43 @@
 Errors are over the elements that are finite on both sides; what is NaN or infinite is counted apart, because one NaN
 would make every sum NaN. "There" is the reference: relative errors are parts of its elements.
 
-A pass over a block costs as much as most arithmetic, so nothing is computed twice (the statistics of the difference say
-what its greatest error is, and whether any element differs), and the lists of the largest differences are looked at
-only where a block can still get into one.
+The kernel (``kernel.pairs``) measures the types that it knows; numpy does the same where there is none, and for complex
+elements. Counts, extremes and lists are the same either way, sums but for the order of additions.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import permutations
 from typing import Any, Final
 
 import numpy as np
 
-from tui_debugger.arrays import Array, Float32, Float64, Mask
+from tui_debugger.arrays import Array, Float64, Mask
 from tui_debugger.model import Progress, ProgressFn, TensorStats, no_progress
 from tui_debugger.stats import compare_pairs
-from tui_debugger.stats.blocks import SINGLE, Accumulator
+from tui_debugger.stats.blocks import Accumulator
 from tui_debugger.stats.compare_pairs import (
     EXACT,
-    PIECE,
-    Block,
     Index,
     Largest,
     Pairs,
     Positions,
     Tolerance,
-    add_to,
-    buffers,
     count_outside,
     difference,
-    dot_of,
-    exact_beside,
-    exact_difference,
-    magnitudes_of,
+    distances,
     needs_halves,
-    opposite_signs,
     outside,
-    squares_of,
-    subtracted,
+    units_of,
     wide,
-    wide_difference,
-    widened,
 )
 from tui_debugger.stats.dtypes import DType, name_of
+from tui_debugger.stats.fields import OTHERS
+from tui_debugger.stats.kernel import is_known
+from tui_debugger.stats.kernel.pairs import PairSums
 from tui_debugger.stats.spans import Checkpoint, Span, span_results
 
 
@@ -123,9 +114,13 @@ class OddElements:
 
     def merge(self, other: OddElements) -> None:
         """Adds what others found in elements that come after all of these."""
-        self._counts = [mine + its for mine, its in zip(self._counts, other._counts, strict=True)]
-        self._nan += other._nan[: self._most - len(self._nan)]
-        self._inf += other._inf[: self._most - len(self._inf)]
+        self.add(other._counts, other._nan, other._inf)
+
+    def add(self, counts: Sequence[int], nan: Sequence[int], inf: Sequence[int]) -> None:
+        """Adds counts by kind, and the first places where one side only is NaN, or infinite, that come after these."""
+        self._counts = [mine + its for mine, its in zip(self._counts, counts, strict=True)]
+        self._nan += nan[: self._most - len(self._nan)]
+        self._inf += inf[: self._most - len(self._inf)]
 
     def _keep(self, kept: list[int], places: Positions, mask: Array) -> None:
         if len(kept) < self._most:
@@ -140,32 +135,6 @@ class OddElements:
         return [*self._nan, *self._inf]
 
 
-_SLACK: Final = 1 - 2.0**-50
-"""A quotient that is rounded to a bound or above it exceeds the product of its divisor with a bit less than that."""
-_FAR: Final = 1 << 8
-"""Distances from which on it is worth a try to tell most pairs that are closer by their magnitudes."""
-_GLANCE: Final = 64
-"""Elements that are compared before all: most blocks that differ do so at once."""
-_ZEROS: Final = np.zeros(PIECE, np.float32)
-
-
-@dataclass(frozen=True, slots=True)
-class LowestKept:
-    """The least that other stretches have found already: less than that need not be looked at.
-
-    Attributes:
-        by_abs, by_rel, by_ulp: see ``Largest``.
-        max_rel: greatest relative error so far.
-        max_ulp: greatest distance in units in the last place so far.
-    """
-
-    by_abs: float = 0.0
-    by_rel: float = 0.0
-    by_ulp: float = 0.0
-    max_rel: float = 0.0
-    max_ulp: int = 0
-
-
 @dataclass(frozen=True, slots=True)
 class CompareOptions:
     """The questions that are asked about two tensors.
@@ -174,15 +143,11 @@ class CompareOptions:
         tolerance: what counts as equal; one by percent is counted in a pass of its own.
         top: how many of the largest differences are kept.
         unit: the type whose units in the last place count; None for none.
-        halves: see ``compare_pairs.needs_halves``.
-        lowest: what is known already; makes no difference to the result.
     """
 
     tolerance: Tolerance
     top: int
     unit: DType | None
-    halves: bool
-    lowest: LowestKept = LowestKept()
 
 
 class PartialDifferences:
@@ -191,21 +156,12 @@ class PartialDifferences:
     def __init__(self, options: CompareOptions) -> None:
         self.options = options
         self.here, self.there, self.difference = Accumulator(), Accumulator(), Accumulator()
-        top, lowest = options.top, options.lowest
-        self.odd = OddElements(top)
-        self.by_abs, self.by_rel = Largest(top, lowest.by_abs), Largest(top, lowest.by_rel)
-        self.by_ulp = Largest(top, lowest.by_ulp)
+        self.odd = OddElements(options.top)
+        self.by_abs, self.by_rel, self.by_ulp = (Largest(options.top) for _ in range(3))
         self.finite = self.same = self.flips = self.from_zero = self.outside = 0
-        self.max_abs = self.sum_abs = self.squares = 0.0
-        self.max_rel = lowest.max_rel
+        self.max_abs = self.sum_abs = self.squares = self.max_rel = 0.0
         self.dot = self.own_squares = self.other_squares = 0.0
-        self.ulps = self.within_one = 0
-        self.max_ulp = lowest.max_ulp
-
-    @property
-    def lowest(self) -> LowestKept:
-        """The bound below which others need not look any more."""
-        return LowestKept(self.by_abs.floor, self.by_rel.floor, self.by_ulp.floor, self.max_rel, self.max_ulp)
+        self.ulps = self.within_one = self.max_ulp = 0
 
     def merge(self, other: PartialDifferences) -> None:
         """Adds what was found in the elements that come next."""
@@ -216,172 +172,67 @@ class PartialDifferences:
         for name in ("max_abs", "max_rel", "max_ulp"):
             setattr(self, name, max(getattr(self, name), getattr(other, name)))
 
+    def take(self, sums: PairSums) -> None:
+        """Adds what the kernel found, to nothing."""
+        for name in ("here", "there", "difference"):
+            getattr(self, name).add_moments(sums.moments(name))
+        for name in ("by_abs", "by_rel", "by_ulp"):
+            getattr(self, name).add(*sums.largest(name))
+        self.odd.add(sums.found["odd"].tolist(), sums.first_places("nan"), sums.first_places("inf"))
+        for name, value in sums.numbers().items():
+            setattr(self, name, value)
+
     def add(self, first: int, here: Array, there: Array) -> None:
-        """Adds a block of at most ``PIECE`` elements; ``first``: number of the first one."""
+        """Adds a block by numpy; ``first``: number of the first element."""
         with np.errstate(all="ignore"):
-            if "c" in (here.dtype.kind, there.dtype.kind):
-                self._add(Block(first, None, here, there, wide(here), wide(there)))
-            else:
-                x, y = exact_beside(here, 0, buffers.one), exact_beside(there, 1, buffers.other)
-                if not self._add_same(here, there, x):
-                    self._add(Block(first, None, here, there, x, y))
+            one, other, found = wide(here), wide(there), difference(here, there)
+            self.here.add(here)
+            self.there.add(there)
+            self.difference.add(found)
+            both: Mask = np.isfinite(one) & np.isfinite(other)
+            odd = np.flatnonzero(~both)
+            self.odd.take(one[odd], other[odd], first + odd)
+            places = first + np.flatnonzero(both)
+            if len(places):
+                self._add_finite(one[both], other[both], np.abs(found[both]), places)
+                if self.options.unit is not None:
+                    self._add_ulps(*distances(here[both], there[both], self.options.unit), places)
 
-    def _add_same(self, here: Array, there: Array, x: Float32 | Float64) -> bool:
-        """Adds a block that is finite and the same on both sides, bit by bit; False for any other block."""
-        if here.dtype != there.dtype or self.options.unit not in (None, here.dtype):
-            return False
-        bits = f"u{here.itemsize}"
-        one, other, n = here.view(bits), there.view(bits), len(here)
-        if not (np.array_equal(one[:_GLANCE], other[:_GLANCE]) and np.array_equal(one, other)):
-            return False
-        block = Accumulator()
-        block.add(x)
-        if block.finite < n:
-            return False
-        self.here.merge(block)
-        self.there.merge(block)
-        self.difference.add(_ZEROS[:n])
-        self._add_products(block.squares, block.squares, block.squares)
-        self.finite += n
-        self.same += n
-        if self.options.unit is not None:
-            self.ulps += n
-            self.within_one += n
-        return True
-
-    def _add(self, block: Block) -> None:
-        """Adds a block that may hold anything."""
-        n, own, its = len(block.x), Accumulator(), Accumulator()
-        one, other = widened(block.x, buffers.one), widened(block.y, buffers.other)
-        add_to(own, block.x, one, buffers.difference)
-        add_to(its, block.y, other, buffers.difference)
-        self.here.merge(own)
-        self.there.merge(its)
-        if own.finite == its.finite == n:
-            self._add_products(dot_of(one, other), own.squares, its.squares)
-        else:
-            block = self._take_odd(block, one, other)
-            one, other = widened(block.x, buffers.one), widened(block.y, buffers.other)
-            self._add_products(dot_of(one, other), squares_of(one), squares_of(other))
-        if len(one):
-            halves = self.options.halves
-            found = exact_difference(block.here, block.there) if halves else subtracted(one, other)
-            if not block.complex:
-                block.opposite, flips = opposite_signs(block.x, block.y, zeros=own.zero + its.zero > 0)
-                self.flips += flips
-            self._measure(block, other, found)
-
-    def _take_odd(self, block: Block, one: Array, other: Array) -> Block:
-        """Sets aside what is not finite; returns the rest."""
-        both: Mask = np.isfinite(block.x)
-        both &= np.isfinite(block.y)
-        odd = np.flatnonzero(~both)
-        self.odd.take(one[odd], other[odd], block.first + odd)
-        found = wide_difference(one[odd], other[odd])
-        add_to(self.difference, found, found, buffers.difference)
-        return block.only(both)
-
-    def _add_products(self, dot: float, own: float, other: float) -> None:
-        self.dot += dot
-        self.own_squares += own
-        self.other_squares += other
-
-    def _measure(self, block: Block, other: Array, found: Array) -> None:
-        """Adds pairs of finite elements, by the second ones of them and the differences."""
-        n, change = len(found), Accumulator()
-        add_to(change, found, found, buffers.one)
-        self.difference.merge(change)
-        self.finite += n
-        self.same += change.zero
-        if change.zero < n:
-            error = magnitudes_of(found, change, buffers.one)
-            reference = np.abs(other, out=buffers.other[:n])
-            self._measure_errors(block, change, error, reference)
-        if self.options.unit is not None:
-            self._count_ulps(block)
-
-    def _measure_errors(self, block: Block, change: Accumulator, error: Float64, reference: Float64) -> None:
-        """Adds errors, at least one of which is not 0; ``reference`` is overwritten."""
-        n = len(error)
-        if change.finite < n:  # the difference of two finite numbers may be beyond the range of float64
-            greatest, self.sum_abs, self.squares = float(error.max()), math.inf, math.inf
-        else:
-            greatest = change.greatest
-            self.sum_abs += change.abs_sum
-            self.squares += change.squares
-        self.max_abs = max(self.max_abs, greatest)
-        if greatest >= self.by_abs.floor:
-            self.by_abs.add(error, block.first, block.places)
-        tolerance = self.options.tolerance
-        if tolerance.exact:
-            self.outside += n - change.zero
-        elif not tolerance.percent:
+    def _add_finite(self, one: Array, other: Array, error: Float64, places: Positions) -> None:
+        reference, tolerance = np.abs(other), self.options.tolerance
+        self.finite += len(error)
+        self.same += int(np.count_nonzero(error == 0))
+        if "c" not in (one.dtype.kind, other.dtype.kind):  # 0 has no sign, nor have complex numbers
+            self.flips += int(np.count_nonzero((one < 0) & (other > 0) | (one > 0) & (other < 0)))
+        self.max_abs = max(self.max_abs, float(error.max()))
+        self.sum_abs += float(error.sum())
+        self.squares += _dot(error, error)
+        self.dot += _dot(one, other)
+        self.own_squares += _dot(one, one)
+        self.other_squares += _dot(other, other)
+        self.by_abs.add(error, places)
+        if not tolerance.percent:
             self.outside += int(np.count_nonzero(outside(error, reference, tolerance, 0.0)))
-        self._measure_relative(block, error, reference)
+        apart, zero = np.flatnonzero(error > 0), reference == 0
+        relative = np.divide(error[apart], reference[apart])
+        self.max_rel = max(self.max_rel, float(relative[~zero[apart]].max(initial=0.0)))
+        self.from_zero += int(np.count_nonzero(zero[apart]))
+        self.by_rel.add(relative, places[apart])
 
-    def _measure_relative(self, block: Block, error: Float64, reference: Float64) -> None:
-        """Divides only where a quotient may be great enough to matter."""
-        n = len(error)
-        bound, mask = (buffers.one if error.base is buffers.difference else buffers.difference)[:n], buffers.mask[:n]
-        np.multiply(reference, min(self.max_rel, self.by_rel.floor) * _SLACK, out=bound)
-        # Products that are rounded up to a subnormal number must not hide a quotient: float32 is far above those.
-        (np.greater if block.y.dtype == SINGLE else np.greater_equal)(error, bound, out=mask)
-        if not mask.any():
-            return
-        at = np.flatnonzero(mask)
-        error, reference = error[at], reference[at]
-        relative = error / reference
-        zero = reference == 0
-        new = zero & (error > 0)
-        relative[zero] = 0
-        self.from_zero += int(np.count_nonzero(new))
-        self.max_rel = max(self.max_rel, float(relative.max()))
-        relative[new] = math.inf
-        self.by_rel.add(relative, block.first, block.at(at))
-
-    def _count_ulps(self, block: Block) -> None:
-        unit, here, there = self.options.unit, block.here, block.there
-        assert unit is not None  # noqa: S101 - asked for only then
-        if compare_pairs.alike(here, there, unit):
-            if not block.opposite:
-                self._add_ulps(block, compare_pairs.same_sign_distances(here, there, buffers.one), block.places)
-                return
-            if self._far_ulps(block):
-                return
-        apart, valid = compare_pairs.distances(here, there, unit)
-        places = block.places
+    def _add_ulps(self, apart: Array, valid: Mask | None, places: Positions) -> None:
         if valid is not None:
-            at = np.flatnonzero(valid)
-            apart, places = apart[at], block.at(at)
-        if len(apart):
-            self._add_ulps(block, apart, places)
-
-    def _far_ulps(self, block: Block) -> bool:
-        """Looks only at pairs that may be far enough apart to matter; False where those are too many for that."""
-        least, n = int(min(self.max_ulp, self.by_ulp.floor) * _SLACK), len(block.here)
-        if least < _FAR:
-            return False
-        near, far = compare_pairs.ulps_at_least(
-            block.here, block.there, least, (buffers.one, buffers.other), buffers.mask[:n]
-        )
-        if np.count_nonzero(far) > n // 8:
-            return False
-        at = np.flatnonzero(far)
-        if len(at):
-            apart = compare_pairs.distances_of_bits(block.here[at], block.there[at])
-            near -= int(np.count_nonzero(apart <= apart.dtype.type(1)))  # which are counted with the others
-            self._add_ulps(block, apart, block.at(at))
-        self.ulps += n - len(at)
-        self.within_one += near
-        return True
-
-    def _add_ulps(self, block: Block, apart: Array, places: Positions | None) -> None:
-        greatest = int(apart.max())
+            apart, places = apart[valid], places[valid]
         self.ulps += len(apart)
-        self.max_ulp = max(self.max_ulp, greatest)
-        self.within_one += len(apart) if greatest <= 1 else int(np.count_nonzero(apart <= apart.dtype.type(1)))
-        if greatest >= self.by_ulp.floor:
-            self.by_ulp.add(apart, block.first, places)
+        self.max_ulp = max(self.max_ulp, int(apart.max(initial=0)))
+        self.within_one += int(np.count_nonzero(apart <= 1))
+        self.by_ulp.add(apart, places)
+
+
+def _dot(one: Array, other: Array) -> float:
+    """Returns the inner product; of complex vectors that of the real vectors that they are twice as long."""
+    if "c" in (one.dtype.kind, other.dtype.kind):
+        one, other = (np.ascontiguousarray(each, np.complex128).view(np.float64) for each in (one, other))
+    return float(np.einsum("i,i->", one, other))
 
 
 @dataclass(frozen=True, slots=True)
@@ -399,10 +250,24 @@ class CompareTask:
     def do(self, prepared: Pairs, span: Span, checkpoint: Checkpoint) -> PartialDifferences:
         """See ``spans.SpanTask``."""
         found = PartialDifferences(self.options)
+        sums = self._sums(prepared)
         for first, here, there in prepared.blocks(*span):
             checkpoint(first - span[0])
-            found.add(first, here, there)
+            if sums is None:
+                found.add(first, here, there)
+            else:
+                sums.add(first, here, there, units_of(here, there, self.options.unit))
+        if sums is not None:
+            found.take(sums)
         return found
+
+    def _sums(self, pairs: Pairs) -> PairSums | None:
+        """Returns what the kernel adds to; None where numpy has to do: statistics of others it does not know."""
+        if OTHERS or not is_known(pairs.here.dtype, pairs.there.dtype):
+            return None
+        tolerance, halves = self.options.tolerance, needs_halves(pairs.here, pairs.there)
+        bounds = self.options.top, tolerance.rtol, tolerance.atol
+        return PairSums(*bounds, counts_outside=not tolerance.percent, halves=halves)
 
 
 _SUMS: Final = (
@@ -534,12 +399,10 @@ def compare(
         progress: counts elements; may raise to stop.
     """
     unit = unit_of(pairs, types)
-    options = CompareOptions(tolerance, top, unit, needs_halves(pairs.here, pairs.there))
-    found = PartialDifferences(options)
+    task = CompareTask(CompareOptions(tolerance, top, unit))
+    found = PartialDifferences(task.options)
     first = _part_of_two(progress, 0) if tolerance.percent else progress
-    for part in span_results(
-        pairs.shared, lambda: CompareTask(replace(options, lowest=found.lowest)), "comparing", first
-    ):
+    for part in span_results(pairs.shared, lambda: task, "comparing", first):
         found.merge(part)
     return _result(pairs, found, progress)
 

@@ -10,8 +10,6 @@ fp8. Both zeros have the number 0.
 
 from __future__ import annotations
 
-import math
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
@@ -22,11 +20,12 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-from tui_debugger.arrays import Array, Float32, Float64, Mask
+from tui_debugger.arrays import Array, Float64, Mask
 from tui_debugger.errors import TdbgError
-from tui_debugger.model import ProgressFn, ReadSpec, TensorStats, no_progress
-from tui_debugger.stats.blocks import SINGLE, Accumulator, exact, scratch, sum_of_products
+from tui_debugger.model import ProgressFn, TensorStats, no_progress
 from tui_debugger.stats.dtypes import DType, is_numeric, name_of
+from tui_debugger.stats.kernel import is_known
+from tui_debugger.stats.kernel import pairs as kernel_pairs
 from tui_debugger.stats.spans import Checkpoint, SharedArrays, Span, flat_in_c_order, span_results
 from tui_debugger.stats.workers import Workers
 
@@ -73,15 +72,12 @@ class Pairs:
         shared: both as they were given, and who can go through them.
     """
 
-    def __init__(
-        self, here: Array, there: Array, specs: tuple[ReadSpec, ...] = (), workers: Workers | None = None
-    ) -> None:
+    def __init__(self, here: Array, there: Array, workers: Workers | None = None) -> None:
         """Pairs arrays that fit.
 
         Args:
             here: one.
             there: the other one.
-            specs: how other processes can read both; empty where they cannot.
             workers: who else works when there is much to do; None: nobody.
 
         Raises:
@@ -103,8 +99,7 @@ class Pairs:
         self.here, self.there = here, there
         self.shape: tuple[int, ...] = here.shape
         self.count = int(np.prod(self.shape, dtype=object))
-        copied = fit is Fit.RESHAPED and not given[1].flags.c_contiguous
-        self.shared = SharedArrays(given, self.count, () if copied else specs, workers)
+        self.shared = SharedArrays(given, self.count, workers)
         both = (here, there)
         in_c = all(array.flags.c_contiguous for array in both)
         self._fortran = not in_c and all(array.flags.f_contiguous for array in both)
@@ -253,69 +248,33 @@ def distances(here: Array, there: Array, dtype: DType) -> tuple[Array, Mask | No
     Returns:
         The distances, and which of them mean something: a number beyond the range of ``dtype`` has none. None: all do.
     """
-    with np.errstate(all="ignore"):
-        pair = [block if block.dtype == dtype else block.astype(dtype) for block in (here, there)]
-        rounded = [each for each, block in zip(pair, (here, there), strict=True) if each is not block]
-        valid: Mask | None = None
-        for each in rounded:
-            finite = np.isfinite(each)
-            if not finite.all():
-                valid = finite if valid is None else valid & finite
-    return distances_of_bits(pair[0], pair[1]), valid
-
-
-def distances_of_bits(here: Array, there: Array) -> Array:
-    """Distances between floats of one type."""
-    one, other = numbers(here), numbers(there)
+    one, other, valid = _in_unit(here, there, dtype)
+    one, other = numbers(one), numbers(other)
     high, low = np.maximum(one, other), np.minimum(one, other)
     found: Array = high.view(f"u{high.itemsize}")
     found -= low.view(found.dtype)  # modulo 2ⁿ, where every distance has room
+    return found, None if valid is None or valid.all() else valid
+
+
+def _in_unit(here: Array, there: Array, dtype: DType) -> tuple[Array, Array, Mask | None]:
+    """Returns two blocks as floats of a type, and which pairs are finite then; None: those that were."""
+    with np.errstate(all="ignore"):
+        one, other = (block if block.dtype == dtype else _rounded(block, dtype) for block in (here, there))
+        rounded = one is not here or other is not there
+        return one, other, np.isfinite(one) & np.isfinite(other) if rounded else None
+
+
+def _rounded(block: Array, dtype: DType) -> Array:
+    """Returns floats as floats of another type; from one byte by way of float32, for want of a direct one to some."""
+    found: Array = (block.astype(np.float32) if block.dtype.itemsize == 1 else block).astype(dtype)
     return found
 
 
-def alike(here: Array, there: Array, dtype: DType) -> bool:
-    """Says whether both blocks are of the type whose units count, and that is wider than a byte."""
-    return here.dtype == there.dtype == dtype and dtype.itemsize > 1
-
-
-def same_sign_distances(here: Array, there: Array, buffer: Array) -> Array:
-    """Distances where each pair has the same sign bit: the difference of the magnitudes."""
-    kind = _INTEGERS[here.dtype.itemsize]
-    apart = np.subtract(here.view(kind), there.view(kind), out=buffer[: len(here)].view(kind)[: len(here)])
-    found: Array = np.abs(apart, out=apart).view(f"u{apart.itemsize}")
-    return found
-
-
-def ulps_at_least(here: Array, there: Array, least: int, work: tuple[Array, Array], mask: Mask) -> tuple[int, Mask]:
-    """Returns what can be said without the distances themselves, which take twice as long.
-
-    Args:
-        here: finite elements.
-        there: the same number of them.
-        least: distances below this are not looked for.
-        work: 64 bits for each element, twice.
-        mask: room for the answer.
-
-    Returns:
-        How many distances are at most 1; and a mask of the pairs whose distance may be ``least`` or more.
-    """
-    n, kind = len(here), _INTEGERS[here.dtype.itemsize]
-    unsigned = np.dtype(f"u{here.dtype.itemsize}")
-    one, other = here.view(kind), there.view(kind)
-    first, second = (buffer.view(kind)[:n] for buffer in work)
-    # The numbers of opposite signs are never next to each other, nor so are their bits, but for zeros: see below.
-    np.subtract(one, other, out=first)
-    first += kind(1)
-    near = int(np.count_nonzero(np.less_equal(first.view(unsigned), unsigned.type(2), out=mask)))
-    magnitude = kind(np.iinfo(kind).max)
-    np.bitwise_and(one, magnitude, out=first)
-    np.bitwise_and(other, magnitude, out=second)
-    first += second  # no distance is greater than the sum of the magnitudes, which may have one bit more
-    sums = first.view(unsigned)
-    tiny = np.less_equal(sums, unsigned.type(1), out=mask)
-    if tiny.any():
-        near += int(np.count_nonzero((one[tiny] ^ other[tiny]) < 0))
-    return near, np.greater_equal(sums, unsigned.type(least), out=mask)
+def units_of(here: Array, there: Array, dtype: DType | None) -> kernel_pairs.Units | None:
+    """Returns what the kernel counts units in the last place of a type by."""
+    if dtype is None:
+        return None
+    return kernel_pairs.Units(*_in_unit(here, there, dtype), name_of(dtype) == _UNSIGNED)
 
 
 @lru_cache(maxsize=64)
@@ -329,198 +288,33 @@ Positions = npt.NDArray[np.int64]
 class Largest:
     """Keeps the greatest scores above 0 with their positions; of equal ones those that came first.
 
-    A stretch of the elements may have a list of its own: ``merge`` puts neighbours together. So that it does not gather
-    what the others made hopeless, it can be told a ``floor``; what is kept in the end does not depend on that.
+    A stretch of the elements may have a list of its own: ``merge`` puts neighbours together.
     """
 
-    __slots__ = ("_floor", "_least", "_most", "_positions", "_scores")
+    __slots__ = ("_most", "_positions", "_scores")
 
-    def __init__(self, most: int, floor: float = 0.0) -> None:
-        """Keeps nothing yet.
-
-        Args:
-            most: how many at most.
-            floor: so many scores elsewhere are this great or greater; smaller ones need not be kept.
-        """
+    def __init__(self, most: int) -> None:
+        """Keeps nothing yet. ``most``: how many at most."""
         self._most = most
-        self._floor = floor
-        self._least = 0.0
         self._scores: Float64 = np.empty(0)
         self._positions: Positions = np.empty(0, np.int64)
 
-    @property
-    def floor(self) -> float:
-        """Scores below this cannot get into the list any more; Inf for a list without room."""
-        return max(self._least, self._floor) if self._most else math.inf
-
-    def add(self, scores: Array, first: int, places: Positions | None = None) -> None:
-        """Adds a block, later in order than all before.
-
-        Args:
-            scores: real numbers, none of them NaN.
-            first: position of the first score.
-            places: where each score stands after ``first``; None: one after the other.
-        """
-        if not self._most or not len(scores):
-            return
-        greatest = scores.max()
-        if not greatest > self._least or greatest < self._floor:
-            return
-        enough = scores >= self._floor if self._floor > self._least else scores > self._least
-        found = _best(scores, np.flatnonzero(enough), self._most)
-        self._take(scores[found], first + (found if places is None else places[found]))
+    def add(self, scores: Array, positions: Positions) -> None:
+        """Adds scores, none of them NaN, later in order than all before; ``positions``: of each, ascending."""
+        some = np.flatnonzero(scores > 0)
+        together = np.concatenate([self._scores, scores[some]])
+        order = np.argsort(-together, kind="stable")[: self._most]
+        self._scores = together[order]
+        self._positions = np.concatenate([self._positions, positions[some]])[order]
 
     def merge(self, other: Largest) -> None:
         """Adds what another list has kept, of scores that are all later in order."""
-        if self._most and len(other._scores):
-            self._take(other._scores, other._positions)
+        self.add(other._scores, other._positions)
 
     def positions(self) -> list[int]:
         """Returns the positions, greatest score first."""
         found: list[int] = self._positions.tolist()
         return found
-
-    def _take(self, scores: Array, where: Positions) -> None:
-        together = np.concatenate([self._scores, scores])
-        order = np.argsort(-together, kind="stable")[: self._most]
-        self._scores = together[order]
-        self._positions = np.concatenate([self._positions, where])[order]
-        if len(self._scores) == self._most:
-            self._least = float(self._scores[-1])
-
-
-def _best(scores: Array, candidates: Positions, most: int) -> Positions:
-    """Returns the candidates with the greatest scores, the first ones of those that are equal, in ascending order."""
-    if len(candidates) <= most:
-        return candidates
-    values = scores[candidates]
-    limit = np.partition(values, len(values) - most)[len(values) - most]
-    above = candidates[values > limit]
-    level = candidates[values == limit][: most - len(above)]
-    return np.sort(np.concatenate([above, level]))
-
-
-class Buffers(threading.local):
-    """Buffers of one thread, for float64 copies of a block, and for what is made of them."""
-
-    def __init__(self) -> None:
-        self.one, self.other, self.difference = np.empty(PIECE), np.empty(PIECE), np.empty(PIECE)
-        self.mask = np.empty(PIECE, np.bool_)
-
-
-buffers: Final = Buffers()
-
-
-@dataclass
-class Block:
-    """Pairs of finite elements.
-
-    Attributes:
-        first: position of the block that they are of.
-        both: where they stand in it; None: they are all of it.
-        here, there: of their own types.
-        x, y: as float32 or float64, or complex.
-        opposite: how many have different sign bits.
-    """
-
-    first: int
-    both: Mask | None
-    here: Array
-    there: Array
-    x: Array
-    y: Array
-    opposite: int = 0
-
-    @property
-    def complex(self) -> bool:
-        """True if either side is complex."""
-        return "c" in (self.x.dtype.kind, self.y.dtype.kind)
-
-    @cached_property
-    def places(self) -> Positions | None:
-        """The place of each after ``first``; None: one after the other."""
-        return None if self.both is None else np.flatnonzero(self.both)
-
-    def at(self, chosen: Positions) -> Positions:
-        """Returns the places of some of them."""
-        return chosen if self.places is None else self.places[chosen]
-
-    def only(self, both: Mask) -> Block:
-        """Returns some of them."""
-        here, there = self.here[both], self.there[both]
-        x = here if self.x is self.here else self.x[both]
-        y = there if self.y is self.there else self.y[both]
-        return Block(self.first, both, here, there, x, y)
-
-
-def add_to(statistics: Accumulator, x: Array, wide_: Array, buffer: Float64) -> None:
-    """Adds a block to its statistics; ``buffer`` may be overwritten."""
-    if x.dtype.kind == "c":
-        statistics.add(x)
-    else:
-        statistics.add_wide(x, wide_, buffer)
-
-
-def exact_beside(block: Array, side: int, buffer: Float64) -> Float32 | Float64:
-    """See ``blocks.exact``; what is converted to float64 goes where the statistics of other blocks leave it alone."""
-    x = exact(block, side)
-    if x.base is not scratch.doubles[side]:
-        return x
-    np.copyto(buffer[: len(x)], x)
-    return buffer[: len(x)]
-
-
-def widened(x: Array, buffer: Float64) -> Array:
-    """Returns the elements as float64, in ``buffer`` unless they are that already; complex ones as they are."""
-    if x.dtype != SINGLE:
-        return x
-    out = buffer[: len(x)]
-    np.copyto(out, x)
-    return out
-
-
-def subtracted(one: Array, other: Array) -> Array:
-    """Returns the difference of finite elements, float64 or complex."""
-    if "c" in (one.dtype.kind, other.dtype.kind):
-        return np.asarray(one - other)
-    return np.subtract(one, other, out=buffers.difference[: len(one)])
-
-
-def magnitudes_of(found: Array, block: Accumulator, buffer: Float64) -> Float64:
-    """Returns |found|, where its statistics have left it, if they needed it."""
-    out = buffer[: len(found)]
-    if found.dtype.kind != "c":
-        if block.finite == len(found) and not block.negative:
-            return found
-        if block.finite == len(found) and block.mixed:
-            return out
-    return np.abs(found, out=out)
-
-
-def opposite_signs(x: Array, y: Array, *, zeros: bool) -> tuple[int, int]:
-    """Pairs whose sign bits differ, and those among them without a 0 (if there are ``zeros``), which has no sign."""
-    n = len(x)
-    if x.dtype != y.dtype:
-        x, y = x.astype(np.float64, copy=False), y.astype(np.float64, copy=False)
-    bits = np.dtype(f"i{x.itemsize}")
-    signs = np.bitwise_xor(x.view(bits), y.view(bits), out=scratch.double_work.view(bits)[:n])
-    apart = np.less(signs, bits.type(0), out=buffers.mask[:n])
-    found = flips = int(np.count_nonzero(apart))
-    if found and zeros:
-        flips -= int(np.count_nonzero(apart & ((x == 0) | (y == 0))))
-    return found, flips
-
-
-def dot_of(one: Array, other: Array) -> float:
-    """Returns the inner product; of complex vectors that of the real vectors that they are twice as long."""
-    if "c" in (one.dtype.kind, other.dtype.kind):
-        one, other = (np.ascontiguousarray(each, np.complex128).view(np.float64) for each in (one, other))
-    return sum_of_products(one, other)
-
-
-def squares_of(x: Array) -> float:
-    """Returns the sum of the squares of the magnitudes."""
-    return dot_of(x, x)
 
 
 @dataclass(frozen=True, slots=True)
@@ -607,20 +401,14 @@ class _CountOutside:
         return Pairs(here, there)
 
     def do(self, prepared: Pairs, span: Span, checkpoint: Checkpoint) -> int:
-        found = 0
-        for first, here, there in prepared.blocks(*span):
+        found, tolerance = 0, self.tolerance
+        here, there = prepared.here.dtype, prepared.there.dtype
+        compiled, halves = is_known(here, there), needs_halves(prepared.here, prepared.there)
+        for first, one, other in prepared.blocks(*span):
             checkpoint(first - span[0])
-            found += self._count(here, there)
+            if compiled:
+                bounds = tolerance.rtol, tolerance.atol, self.boundary
+                found += kernel_pairs.count_outside(one, other, *bounds, halves=halves)
+            else:
+                found += int(np.count_nonzero(outside_mask(one, other, tolerance, self.boundary)))
         return found
-
-    def _count(self, here: Array, there: Array) -> int:
-        if "c" not in (here.dtype.kind, there.dtype.kind) and not needs_halves(here, there):
-            one = widened(exact_beside(here, 0, buffers.one), buffers.one)
-            other = widened(exact_beside(there, 1, buffers.other), buffers.other)
-            with np.errstate(all="ignore"):
-                error = subtracted(one, other)
-                if np.isfinite(error, out=buffers.mask[: len(error)]).all():  # so are both sides, then
-                    reference = np.abs(other, out=buffers.other[: len(error)]) if self.tolerance.rtol else other
-                    mask = outside(np.abs(error, out=error), reference, self.tolerance, self.boundary)
-                    return int(np.count_nonzero(mask))
-        return int(np.count_nonzero(outside_mask(here, there, self.tolerance, self.boundary)))

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 import sys
-import threading
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Final
 
@@ -15,8 +14,11 @@ import numpy.typing as npt
 
 from tui_debugger.arrays import Array, Float32, Float64, Int64, Mask
 from tui_debugger.model import ProgressFn, no_progress
-from tui_debugger.stats.blocks import BLOCK, SINGLE, double_blocks, doubles, exact
+from tui_debugger.stats import kernel
+from tui_debugger.stats.blocks import BLOCK, pieces
 from tui_debugger.stats.dtypes import DType, is_numeric
+from tui_debugger.stats.kernel import is_known
+from tui_debugger.stats.kernel.distribution import BitCounts, count_edges, keys_of
 from tui_debugger.stats.spans import Checkpoint, SharedArrays, Span, flat_in_memory_order, shared_arrays, span_results
 
 CLASSES: Final = 1 << 16
@@ -93,7 +95,7 @@ DOUBLES: Final = KeyKind(64, np.dtype(np.float64), np.dtype(np.uint64))
 
 
 def kind_of(dtype: DType) -> KeyKind:
-    """Takes 32 bits where float32 holds every value of a type, else 64: see ``blocks.exact``.
+    """Takes 32 bits where float32 holds every value of a type, else 64.
 
     Raises:
         TypeError: the element type is not numeric.
@@ -101,16 +103,27 @@ def kind_of(dtype: DType) -> KeyKind:
     if not is_numeric(dtype):
         msg = f"element type {dtype} has no order"
         raise TypeError(msg)
-    return SINGLES if exact(np.zeros(1, dtype)).dtype == SINGLE else DOUBLES
+    return SINGLES if dtype.itemsize <= 2 or dtype.newbyteorder("=") == SINGLES.value else DOUBLES
 
 
-def value_blocks(line: Any, kind: KeyKind, span: Span, checkpoint: Checkpoint) -> Iterator[Float32 | Float64]:
-    """Yields the elements of a span, as float32 or float64 by the kind of their keys; complex: magnitudes."""
-    for start in range(*span, BLOCK):
+def value_blocks(line: Any, kind: KeyKind, span: Span, checkpoint: Checkpoint) -> Iterator[Array]:
+    """Yields the elements of a span: as they are where the kernel knows them, else as float32 or float64 by their keys.
+
+    Complex elements count by their magnitude.
+    """
+    for start in range(*span, _MANY):
         checkpoint(start - span[0])
-        block = np.asarray(line[start : min(start + BLOCK, span[1])])
-        with np.errstate(all="ignore"):
-            yield exact(block) if kind == SINGLES else doubles(block)
+        block = np.asarray(line[start : min(start + _MANY, span[1])])
+        yield block if is_known(block.dtype) else valued(block, kind)
+
+
+def valued(block: Array, kind: KeyKind) -> Float32 | Float64:
+    """Returns a block as float32 or float64 by the kind of its keys; complex elements as their magnitude."""
+    with np.errstate(all="ignore"):
+        if block.dtype.kind == "c":
+            block = np.abs(block.astype(np.complex128))
+        values: Float32 | Float64 = np.ascontiguousarray(block.astype(kind.value, copy=False))
+        return values
 
 
 def chosen_keys(line: Any, kind: KeyKind, wanted: Mask, span: Span, checkpoint: Checkpoint) -> Iterator[Keys]:
@@ -124,26 +137,18 @@ def chosen_keys(line: Any, kind: KeyKind, wanted: Mask, span: Span, checkpoint: 
         checkpoint: see ``spans``.
     """
     by_bits = wanted[CLASS_OF_BITS]
-    with_zero = wanted[ZERO_CLASS] or by_bits[SIGN]  # -0 has the upper bits of tiny negative numbers
+    by_bits[SIGN] |= wanted[ZERO_CLASS]  # -0 has the upper bits of tiny negative numbers, but is of the class of 0
     zero = kind.key.type(kind.zero)
-    for values in value_blocks(line, kind, span, checkpoint):
-        found = kind.of(
-            values[np.take(by_bits, kind.upper_bits(values), out=_mask.answers[: len(values)], mode="clip")]
-        )
-        if with_zero:
+    room = np.empty(_MANY, kind.key) if kernel.available() else None
+    for block in value_blocks(line, kind, span, checkpoint):
+        if room is not None:
+            found = keys_of(block, by_bits, room).copy()
+        else:
+            found = kind.of(block[by_bits[kind.upper_bits(block)]])
             found = found[found != zero]
         if len(found):
             yield found
 
-
-class _Buffers(threading.local):
-    """A buffer of one thread."""
-
-    def __init__(self) -> None:
-        self.answers = np.empty(BLOCK, np.bool_)
-
-
-_mask: Final = _Buffers()
 
 _MANY: Final = 4 * BLOCK
 """Elements that are counted at once: adding up 65536 counts should not take longer than counting."""
@@ -161,6 +166,7 @@ class ClassCounts:
         first: elements with keys before the first finite one.
         zeros: elements that are 0.
         keys: all keys there are, ascending, and ``held`` elements of each; None where there may be many.
+        known: the elements that were gathered last, which are not looked for again.
     """
 
     kind: KeyKind
@@ -171,6 +177,7 @@ class ClassCounts:
     zeros: int
     keys: Keys | None = None
     held: Int64 | None = None
+    known: list[Gathered] = field(default_factory=list)
 
     def inside(self, classes: Mask) -> int:
         """Returns the elements other than 0 in some classes."""
@@ -212,7 +219,7 @@ def _of_patterns(patterns: Int64, dtype: DType, kind: KeyKind) -> ClassCounts:
     """Counts for types of at most 16 bits: how often there is each of their values is all that can be asked."""
     there = np.flatnonzero(patterns)
     with np.errstate(all="ignore"):
-        values = exact(there.astype(_unsigned(dtype)).view(dtype))  # no more than a block
+        values = valued(there.astype(_unsigned(dtype)).view(dtype), kind)
         keys, at = np.unique(kind.of(values), return_inverse=True)
     held = np.bincount(at, patterns[there], minlength=len(keys)).astype(np.int64)
     counts = np.bincount((keys >> kind.key.type(kind.shift)).astype(np.int64), held, CLASSES).astype(np.int64)
@@ -235,13 +242,18 @@ class _CountPatterns:
         return flat_in_memory_order(arrays[0])
 
     def do(self, prepared: Any, span: Span, checkpoint: Checkpoint) -> Int64:
-        size = 1 << 8 * self.dtype.itemsize
+        size, sums = 1 << 8 * self.dtype.itemsize, None
+        if kernel.available():
+            sums = BitCounts(width=self.dtype.itemsize)
         found = np.zeros(size, np.int64)
         for start in range(*span, _MANY):
             checkpoint(start - span[0])
-            block = np.asarray(prepared[start : min(start + _MANY, span[1])])
-            found += np.bincount(block.view(_unsigned(self.dtype)), minlength=size)
-        return found
+            bits = np.asarray(prepared[start : min(start + _MANY, span[1])]).view(_unsigned(self.dtype))
+            if sums is not None:
+                sums.add(bits)
+            else:
+                found += np.bincount(bits, minlength=size)
+        return found if sums is None else sums.counts()
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,30 +267,23 @@ class _CountClasses:
         return flat_in_memory_order(arrays[0])
 
     def do(self, prepared: Any, span: Span, checkpoint: Checkpoint) -> tuple[Int64, int]:
-        by_bits, zeros, minus = np.zeros(CLASSES, np.int64), 0, 0
-        for start in range(*span, _MANY):
-            checkpoint(start - span[0])
-            values = self._values(np.asarray(prepared[start : min(start + _MANY, span[1])]))
-            found = np.bincount(self.kind.upper_bits(values), minlength=CLASSES)
-            if found[0] or found[SIGN]:
-                zeros += int(np.count_nonzero(values == self.kind.value.type(0)))
-            if found[SIGN]:
-                minus += int(np.count_nonzero(values.view(self.kind.key) == self.kind.key.type(self.kind.zero)))
-            by_bits += found
+        kind = self.kind
+        by_bits, (zeros, minus) = np.zeros(CLASSES, np.int64), (0, 0)
+        if kernel.available():
+            sums = BitCounts(width=kind.bits // 8, narrow=kind == SINGLES)
+            for block in value_blocks(prepared, kind, span, checkpoint):
+                sums.add(block)
+            by_bits, (zeros, minus) = sums.counts(), sums.zeros.tolist()
+        else:
+            for block in value_blocks(prepared, kind, span, checkpoint):
+                by_bits += np.bincount(kind.upper_bits(block), minlength=CLASSES)
+                zeros += int(np.count_nonzero(block == 0))
+                minus += int(np.count_nonzero(block.view(kind.key) == kind.key.type(kind.zero)))
         counts = np.empty(CLASSES, np.int64)
         counts[CLASS_OF_BITS] = by_bits
         counts[ZERO_CLASS] += minus
         counts[CLASS_OF_BITS[SIGN]] -= minus
         return counts, zeros
-
-    def _values(self, block: Array) -> Float32 | Float64:
-        if block.dtype == self.kind.value and block.flags.c_contiguous:
-            return block
-        with np.errstate(all="ignore"):
-            parts = [block[start : start + BLOCK] for start in range(0, len(block), BLOCK)]
-            if self.kind == SINGLES:
-                return np.concatenate([exact(part).astype(SINGLE) for part in parts])
-            return np.concatenate([doubles(part).copy() for part in parts])
 
 
 MOST_KEPT: Final = 1 << 21
@@ -360,6 +365,9 @@ def gather(
         inside: which classes.
         progress: may raise CancelledError.
     """
+    for known in classes.known:
+        if not classes.inside(inside & ~known.inside):
+            return known
     many = classes.inside(inside)
     if many > MOST_KEPT:
         return None
@@ -367,7 +375,9 @@ def gather(
     if many:
         task = _Gather(classes.kind, inside)
         parts += span_results(shared_arrays(array), lambda: task, "sorting", progress)
-    return Gathered(classes, np.sort(np.concatenate(parts)), inside)
+    found = Gathered(classes, np.sort(np.concatenate(parts)), inside)
+    classes.known[:] = [found]
+    return found
 
 
 def count_below(
@@ -629,15 +639,16 @@ def histogram(array: npt.NDArray[Any], low: float, high: float, bins: int = BINS
     edges = [low, high] if low == high else equal_edges(low, high, bins)
     # Comparing with every edge needs no arithmetic, so nothing overflows or is rounded into the bin beside, NaN drops
     # out by itself, and for a dozen edges it is faster than computing bin numbers.
-    reached = [0] * len(edges)
-    mask = np.empty(BLOCK, np.bool_)
-    with np.errstate(all="ignore"):
-        for block in double_blocks(array):
-            out = mask[: len(block)]
-            for i, edge in enumerate(edges[:-1]):
-                reached[i] += int(np.count_nonzero(np.greater_equal(block, edge, out=out)))
-            reached[-1] += int(np.count_nonzero(np.greater(block, high, out=out)))
-    return Histogram(tuple(edges), tuple(here - above for here, above in pairwise(reached)))
+    reached = np.zeros(len(edges), np.int64)
+    for (piece,) in pieces(array):
+        for start in range(0, len(piece), BLOCK):
+            block = piece[start : start + BLOCK]
+            if is_known(block.dtype):
+                reached += count_edges(block, edges)
+            else:
+                values = valued(block, DOUBLES)
+                reached += [np.count_nonzero(values >= edge) for edge in edges[:-1]] + [np.count_nonzero(values > high)]
+    return Histogram(tuple(edges), tuple(here - above for here, above in pairwise(reached.tolist())))
 
 
 def count_bins(

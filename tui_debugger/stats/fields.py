@@ -1,7 +1,7 @@
 """The table of statistics: what each one is, how it is made of values, merged, kept, sent and shown.
 
 Everything that goes through the statistics one by one follows from ``FIELDS``: the rows of records and with them the
-cache, what worker processes return, the messages of the live protocol, what is measured on a device, JSON, CSV,
+cache, what workers elsewhere return, the messages of the live protocol, what is measured on a device, JSON, CSV,
 ``--sort``, ``--metric`` and the tables on screen. The conditions of watchpoints are a table of their own
 (``watch.condition_table``), and so are the columns of MindSpore's ``statistic.csv``, which are not ours to change.
 
@@ -49,7 +49,7 @@ class Made:
         merge: the sums of two parts together.
         result: the statistic, from the sums of all parts.
         every: NaN and Inf are among the elements that ``part`` gets; else only finite ones.
-        fast: ``blocks.Accumulator``, ``measure.SmallTensors`` and ``torch.exact`` have code that makes it together with
+        fast: ``kernel/moments.c``, ``blocks.plain_moments`` and ``torch.exact`` have code that makes it together with
             others in one pass; ``part`` and ``merge`` are what tests hold against that. Without such code it costs a
             call for every block and every tensor, and on a device the training waits for it.
         version: to be raised when results change: what was remembered of an earlier version is measured again.

@@ -17,7 +17,9 @@ import numpy.typing as npt
 
 from tui_debugger.arrays import Array, Float64, Mask
 from tui_debugger.model import Progress, ProgressFn, no_progress
-from tui_debugger.stats.blocks import BLOCK, exact
+from tui_debugger.stats.blocks import BLOCK
+from tui_debugger.stats.kernel import is_known
+from tui_debugger.stats.kernel.cells import Cells
 
 Counts = npt.NDArray[np.int64]
 Read = Callable[[slice, slice], Array]
@@ -184,7 +186,7 @@ def strongest(read: Read, rows: range, columns: range, progress: ProgressFn = no
     best, at = -1.0, None
     for down, across in _tiles(Window(range(rows.start, rows.stop), range(columns.start, columns.stop))):
         progress(Progress(0, 0, "looking for the element"))
-        tile = np.abs(_tile(read, down, across)).reshape(-1)
+        tile = np.abs(_valued(_tile(read, down, across))).reshape(-1)
         place = int(tile.argmax())  # the first NaN, if there is one
         row, column = divmod(place, len(across))
         if np.isnan(tile[place]):
@@ -262,10 +264,14 @@ def _spans(cells: range, most: int) -> Iterator[range]:
 
 
 def _tile(read: Read, rows: range, columns: range) -> Array:
-    """Reads a rectangle as float32 or float64; only wide integers are rounded; valid until the next one."""
-    found = np.asarray(read(slice(rows.start, rows.stop), slice(columns.start, columns.stop)))
+    return np.asarray(read(slice(rows.start, rows.stop), slice(columns.start, columns.stop)))
+
+
+def _valued(tile: Array) -> Array:
+    """Returns the elements as numpy compares them: what it does not know as float64, complex ones as magnitudes."""
     with np.errstate(all="ignore"):
-        return exact(found.reshape(-1)).reshape(len(rows), len(columns))
+        values: Array = np.abs(tile) if tile.dtype.kind == "c" else tile.astype(np.float64, copy=False)
+        return values
 
 
 class _Draft:
@@ -281,33 +287,26 @@ class _Draft:
 
     def add(self, tile: Array, rows: range, columns: range) -> None:
         """Takes in a rectangle that ``_tiles`` made."""
-        low, high = self._cells(np.minimum, tile, columns), self._cells(np.maximum, tile, columns)
-        at = self._place(rows, columns, low.shape)
-        if not (np.isfinite(low).all() and np.isfinite(high).all()):
-            finite = np.isfinite(tile)
-            low = self._cells(np.minimum, np.where(finite, tile, np.inf), columns)
-            high = self._cells(np.maximum, np.where(finite, tile, -np.inf), columns)
-            for counts, bad in zip(self.counts, (np.isnan(tile), tile == np.inf, tile == -np.inf), strict=True):
-                counts[at] += self._cells(np.add, bad.astype(np.int64), columns)
+        if is_known(tile.dtype):
+            steps = self.window.rows.step, self.window.columns.step
+            corner = rows.start - self.window.rows.start, columns.start - self.window.columns.start
+            Cells(self.low, self.high, self.counts, steps).add(tile, *corner)
+            return
+        values = _valued(tile)
+        finite = np.isfinite(values)
+        low = self._cells(np.minimum, np.where(finite, values, np.inf), columns)
+        high = self._cells(np.maximum, np.where(finite, values, -np.inf), columns)
+        first = self.window.place(rows.start, columns.start) or (0, 0)
+        at = (slice(first[0], first[0] + low.shape[0]), slice(first[1], first[1] + low.shape[1]))
+        for counts, bad in zip(self.counts, (np.isnan(values), values == np.inf, values == -np.inf), strict=True):
+            counts[at] += self._cells(np.add, bad.astype(np.int64), columns)
         np.minimum(self.low[at], low, out=self.low[at])
         np.maximum(self.high[at], high, out=self.high[at])
 
-    def _place(self, rows: range, columns: range, shape: tuple[int, ...]) -> tuple[slice, slice]:
-        first = self.window.place(rows.start, columns.start) or (0, 0)
-        return slice(first[0], first[0] + shape[0]), slice(first[1], first[1] + shape[1])
-
     def _cells(self, how: np.ufunc, tile: Array, columns: range) -> Array:
-        """Makes one number for each cell in a rectangle: rows first, which numpy does for many columns at once."""
+        """Makes one number for each cell in a rectangle, whose rows begin with a cell or are all of one."""
         step, across = self.window.rows.step, self.window.columns
-        if step > 1:
-            even = len(tile) // step * step
-            parts = [how.reduce(tile[:even].reshape(-1, step, tile.shape[1]), axis=1)]
-            if even < len(tile):
-                parts.append(how.reduce(tile[even:], axis=0, keepdims=True))
-            tile = np.concatenate(parts)
-        if across.step == 1:
-            return tile
         done = (columns.start - across.start) // across.step * across.step + across.start  # start of the first cell
         starts = np.maximum(np.arange(done, columns.stop, across.step) - columns.start, 0)
-        cells: Array = how.reduceat(tile, starts, axis=1)
+        cells: Array = how.reduceat(how.reduceat(tile, np.arange(0, len(tile), step), axis=0), starts, axis=1)
         return cells

@@ -40,6 +40,10 @@ ARRAY: Final = ".npy"
 """The end of the name of a member that is an array."""
 
 
+_CHECKED_AT_ONCE: Final = 1 << 16
+"""Values of float128 whose range is checked together."""
+
+
 def array_keys(path: str) -> list[str]:
     """Returns the keys of the arrays of a .npz archive, in the order in which they were written.
 
@@ -60,7 +64,11 @@ FETCHED_WHOLE: Final = 1 << 18
 FETCHED: Final = 1 << 14
 """Elements that are fetched over a network at once although only some of them are wanted."""
 WHOLE_FILE: Final = 1 << 24
-"""Files up to this size are read by ``open_array``; longer ones are mapped."""
+"""Files up to this size are read where only a part of them may be looked at; longer ones are mapped."""
+_IN_MEMORY: Final = 1 << 28
+"""Bytes that ``open_array`` reads into memory; longer files are mapped."""
+_READ_AT_ONCE: Final = 1 << 22
+"""Bytes that ``open_array`` asks for at once."""
 _HEADER_KEYS: Final = {"descr", "fortran_order", "shape"}
 
 
@@ -322,6 +330,14 @@ class StoredValues:
         self.layout = self._read_header() if header else _raw_layout(spec)
         _check_size(spec, self.layout, content.size)
 
+    @property
+    def place(self) -> tuple[int, int] | None:
+        """The descriptor and the first byte of the values where a file of the operating system holds them bare."""
+        content = self._bytes
+        if isinstance(content, MemberFile) or content.descriptor < 0:
+            return None
+        return content.descriptor, content.start + self.layout.offset
+
     def read_into(self, start: int, target: Array) -> None:
         """See ``ValueReader``."""
         if isinstance(self._bytes, MemberFile):
@@ -331,18 +347,30 @@ class StoredValues:
             target.view(np.uint8)[:] = np.frombuffer(self._head, np.uint8, nbytes, first)
         else:
             self._bytes.read_into(first, target.view(np.uint8))
+        _check_range(self._spec, target)
 
     def array(self) -> Array:
-        """See ``ValueReader``."""
+        """See ``ValueReader``. What fits into memory is read: a map of a file that becomes shorter ends the process."""
         layout = self.layout
-        if layout.nbytes <= WHOLE_FILE:
-            flat = np.empty(layout.count, layout.dtype)
-            self.read_into(0, flat)
-        else:
-            if isinstance(self._bytes, MemberFile):
-                self._bytes.check()
-            mapped, start = self._bytes.mapped()
-            flat = np.frombuffer(mapped, layout.dtype, layout.count, start + layout.offset)
+        if layout.nbytes > _IN_MEMORY:
+            return self._mapped()
+        flat = np.empty(layout.count, layout.dtype)
+        piece = max(_READ_AT_ONCE // max(layout.dtype.itemsize, 1), 1)
+        for start in range(0, layout.count, piece):
+            self.read_into(start, flat[start : start + piece])
+        return flat.reshape(layout.shape, order="F" if layout.fortran else "C")
+
+    def lazy_array(self) -> Array:
+        """Returns the same, mapped when it is long: who looks at a part of it need not wait for the whole."""
+        return self.array() if self.layout.nbytes <= WHOLE_FILE else self._mapped()
+
+    def _mapped(self) -> Array:
+        layout = self.layout
+        if isinstance(self._bytes, MemberFile):
+            self._bytes.check()
+        mapped, start = self._bytes.mapped()
+        flat = np.frombuffer(mapped, layout.dtype, layout.count, start + layout.offset)
+        _check_range(self._spec, flat)
         return flat.reshape(layout.shape, order="F" if layout.fortran else "C")
 
     def close(self) -> None:
@@ -474,6 +502,11 @@ class TensorFile:
         self._values.read_into(start, target)
         return target
 
+    @property
+    def place(self) -> tuple[int, int] | None:
+        """The descriptor and the first byte of the values where they lie bare in a file; None anywhere else."""
+        return self._values.place if isinstance(self._values, StoredValues) else None
+
     def array(self) -> Array:
         """Returns all values in their shape, read-only: read when there are few, else memory-mapped where possible."""
         array = self._values.array()
@@ -488,7 +521,10 @@ class TensorFile:
             return cast("Array", FileArray(_Fetched(self._spec))) if fetched else self.array()
         if not isinstance(values, ConvertingReader):
             return self.array()
-        return values.lazy_array()
+        lazy = values.lazy_array()
+        if isinstance(lazy, np.ndarray):
+            lazy.flags.writeable = False
+        return lazy
 
 
 class _Fetched:
@@ -535,7 +571,7 @@ def open_window(spec: ReadSpec, entries: Sequence[int | range]) -> Array:
 
 
 def open_array(spec: ReadSpec) -> Array:
-    """Returns the values of a tensor: read-only, in shape, memory-mapped unless the file is small.
+    """Returns the values of a tensor: read-only, in shape, memory-mapped when they are very long.
 
     bfloat16 that is stored as float32 stays float32; raw bfloat16 and fp8 come as their ``ml_dtypes`` types; big-endian
     and Fortran-ordered files come as they are.
@@ -578,8 +614,8 @@ def read_meta(spec: ReadSpec) -> TensorMeta:
 
 def header_layout(header: bytes, declared: str) -> Layout | None:
     """Reads the layout from all bytes before the first element, version 1 only; None when anything is odd."""
-    if header[:8] != _VERSION_1:
-        return None
+    if header[:8] != _VERSION_1 or len(header) != 10 + int.from_bytes(header[8:10], "little"):
+        return None  # a file without elements may end inside its header
     parsed = _parse_header(header[10:], 10, False, declared)
     return None if isinstance(parsed, str) else parsed
 
@@ -594,6 +630,32 @@ def raw_layout(spec: ReadSpec) -> Layout | None:
 
 def _unreadable(spec: ReadSpec, what: str, hint: str = "") -> UnreadableTensorError:
     return UnreadableTensorError(what, where=f"{spec.path}:{spec.member}" if spec.member else spec.path, hint=hint)
+
+
+def _check_range(spec: ReadSpec, values: Array) -> None:
+    """Refuses float128 values that float64, in which everything is judged, takes for infinite or for zero.
+
+    Raises:
+        UnreadableTensorError: there is one.
+    """
+    dtype = values.dtype
+    if dtype.kind not in "fc" or dtype.itemsize <= (8 if dtype.kind == "f" else 16):
+        return
+    large = small = 0
+    for start in range(0, values.size, _CHECKED_AT_ONCE):
+        piece = values[start : start + _CHECKED_AT_ONCE]
+        for part in (piece.real, piece.imag) if dtype.kind == "c" else (piece,):
+            with np.errstate(over="ignore", under="ignore"):
+                narrow = part.astype(np.float64)
+            large += int((np.isinf(narrow) & np.isfinite(part)).sum())
+            small += int(((narrow == 0) & (part != 0)).sum())
+    if large or small:
+        counts = [f"{count:,} too {kind}" for count, kind in ((large, "large"), (small, "small")) if count]
+        raise _unreadable(
+            spec,
+            f"{dtype.name} values outside the range of float64: {', '.join(counts)}",
+            "everything is judged in float64: dump the tensor divided by a constant, or as float64",
+        )
 
 
 def _preamble(head: bytes, spec: ReadSpec) -> tuple[int, int]:

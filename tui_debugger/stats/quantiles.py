@@ -65,14 +65,23 @@ def quantiles(
     count = classes.finite
     if not count:
         return Quantiles(tuple(percents), (), 0)
-    places = [(count - 1) * (percent / 100) for percent in percents]
-    wanted = {rank for place in places for rank in (math.floor(place), min(math.floor(place) + 1, count - 1))}
-    found = order_statistics(array, classes, wanted, progress)
+    places = _places(count, percents)
+    found = order_statistics(array, classes, _ranks(places, count), progress)
     values = []
     for place in places:
         low = math.floor(place)
         values.append(_between(found[low], found[min(low + 1, count - 1)], place - low))
     return Quantiles(tuple(percents), tuple(values), count)
+
+
+def _places(count: int, percents: Sequence[float]) -> list[float]:
+    """Returns where percentiles lie among so many elements in order."""
+    return [(count - 1) * (percent / 100) for percent in percents]
+
+
+def _ranks(places: Sequence[float], count: int) -> set[int]:
+    """Returns the elements on both sides of places."""
+    return {rank for place in places if count for rank in (math.floor(place), min(math.floor(place) + 1, count - 1))}
 
 
 def _between(low: float, high: float, part: float) -> float:
@@ -377,7 +386,9 @@ def headroom(
     gathered: Gathered | None = None
     if classes.keys is None:
         inside = classes_of_bounds(classes, bounds) | classes_of_ranks(classes, ends | beside)
-        gathered = gather(array, classes, inside, progress)
+        ahead = inside | classes_of_ranks(classes, _ranks(_places(classes.finite, PERCENTS), classes.finite))
+        more = classes.inside(ahead) <= distribution.MOST_KEPT  # what is asked next costs no pass of its own then
+        gathered = gather(array, classes, ahead if more else inside, progress)
     below = [count - classes.first for count in count_below(array, classes, bounds, progress, gathered=gathered)]
     conversions = [
         _conversion(limits, below[2 + 6 * i : 8 + 6 * i], negative, up_to_zero, classes.finite)

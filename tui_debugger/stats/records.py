@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from operator import attrgetter
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -218,9 +218,9 @@ ROW: Final = np.dtype(
         ("difference", "<f8"),
         ("reference", "<f8"),
         ("size", "<i8"),
-        ("mtime", "<i8"),
+        ("identity", "<i8"),
         ("before_size", "<i8"),
-        ("before_mtime", "<i8"),
+        ("before_identity", "<i8"),
         ("meta", "<i4"),
         ("state", "u1"),
         ("before", "u1"),
@@ -253,6 +253,20 @@ NOT_ASKED: Final = -1
 """In a column of ranges or closeness: nobody asked."""
 NOT_KNOWN: Final = -2
 """Asked, but there was nothing to count or compare."""
+
+
+class RecordedColumns(NamedTuple):
+    """Statistics that a dump recorded of several tensors.
+
+    Attributes:
+        rows: structured array of ``ROW``; ``meta`` indexes into ``metas``.
+        metas: distinct element types and shapes.
+        right: rows that are known like this; of others ``recorded`` of the table tells.
+    """
+
+    rows: npt.NDArray[Any]
+    metas: tuple[TensorMeta, ...]
+    right: Mask
 
 
 class Records:
@@ -374,6 +388,31 @@ class Records:
                 self.errors[index] = record.error
             elif self.errors:
                 self.errors.pop(index, None)
+        self._ask_in_vain(indices, need)
+
+    def put_recorded_columns(
+        self, indices: Integers, found: RecordedColumns, no_value: Mask, need: RequiredStats
+    ) -> None:
+        """Does as ``put_recorded`` with rows that are columns already, all of them right.
+
+        Args:
+            indices: the rows, each once.
+            found: what is known about each.
+            no_value: of which the previous step has no values to compare with.
+            need: as there.
+        """
+        taken = found.rows.copy()
+        numbers = np.array([self.meta_number(meta) for meta in found.metas], np.int32)
+        taken["meta"] = numbers[taken["meta"]]
+        taken["before"] = np.where(no_value, int(Before.NO_VALUE), int(Before.NONE))
+        taken["asked"] = CHANGE_ASKED if need.change else 0
+        self.rows.view(_WHOLE)[indices] = taken.view(_WHOLE)
+        for index in self.errors.keys() & set(indices.tolist() if self.errors else ()):
+            del self.errors[index]
+        self._ask_in_vain(indices, need)
+
+    def _ask_in_vain(self, indices: Integers, need: RequiredStats) -> None:
+        """Notes that what was asked of some rows beyond their statistics is not known."""
         for bounds in need.ranges:
             self.range_column(bounds)[indices] = NOT_KNOWN
         for closeness in need.closeness:
@@ -478,7 +517,7 @@ class Records:
 
     def forget_changes(self, indices: Integers) -> None:
         """Drops what rows say about the previous step, and nothing else."""
-        for name in ("asked", "before", "difference", "reference", "before_size", "before_mtime"):
+        for name in ("asked", "before", "difference", "reference", "before_size", "before_identity"):
             self.rows[name][indices] = 0
         for column in self.close.values():
             column[indices] = NOT_ASKED

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, ThreadPoolExecutor, wait
@@ -37,7 +38,7 @@ from tui_debugger.stats.side_by_side import (
     put_stats,
     spans,
 )
-from tui_debugger.stats.workers import OwnExecutor, Workers
+from tui_debugger.stats.workers import AHEAD, POLL, DaemonThreads, OwnExecutor, Workers
 
 
 @dataclass(slots=True)
@@ -114,10 +115,6 @@ def joined(parts: Sequence[SpanResult | None], need: RequiredStats) -> Records |
 Meanwhile = Callable[[], bool]
 """Does a bit of other work, some milliseconds; False when there is none at the moment."""
 
-POLL: Final = 0.1
-"""Seconds after which ``progress`` is asked at the latest whether to go on, while the work is done elsewhere."""
-AHEAD: Final = 2
-"""Batches that are on their way for each worker: one is worked on, one waits."""
 TRIES: Final = 2
 """The number of times that a batch is given away before it is done right here."""
 
@@ -170,12 +167,12 @@ def scan(
 def _scan_mounted(work: _Mounted, workers: Workers, meanwhile: Meanwhile) -> None:
     """Serves requests of which some lie in a tar or at a URL, with threads of this process.
 
-    Worker processes, here or on other machines, would have to list the place once more each, could not share what was
+    Workers on other machines would have to list the place once more each, could not share what was
     fetched, and where reading waits for a network another core is of no use.
     """
     work.tell()
     if work.parallel > 1:
-        executor = ThreadPoolExecutor(work.parallel, "tdbg reader")
+        executor = DaemonThreads(work.parallel, "tdbg reader")
         try:
             _by_workers(work, executor, workers, meanwhile)
         finally:
@@ -189,8 +186,17 @@ def _scan_mounted(work: _Mounted, workers: Workers, meanwhile: Meanwhile) -> Non
 def _by_workers(work: _Work, executor: Executor, workers: Workers, meanwhile: Meanwhile) -> bool:
     """Has the work done; returns whether all is done: when the executor breaks, something is left."""
     pending: dict[Future[Any], _Task] = {}
+    stopped = threading.Event()
+
+    def check() -> None:
+        if stopped.is_set() or workers.closed:
+            raise CancelledError("closed")
+
+    checkpoint = (check,) if isinstance(executor, (DaemonThreads, ThreadPoolExecutor)) else ()  # others are not asked
     try:
-        while _fill(pending, work, executor) and not (isinstance(executor, OwnExecutor) and executor.broken):
+        while _fill(pending, work, executor, checkpoint) and not (
+            isinstance(executor, OwnExecutor) and executor.broken
+        ):
             if not pending:
                 return True
             patience = 0 if meanwhile() else POLL
@@ -203,21 +209,21 @@ def _by_workers(work: _Work, executor: Executor, workers: Workers, meanwhile: Me
             work.take(task, future) if future.done() else work.again(task)
         return False
     finally:
+        stopped.set()
         for future in pending:
             future.cancel()
 
 
-def _fill(pending: dict[Future[Any], _Task], work: _Work, executor: Executor) -> bool:
+def _fill(
+    pending: dict[Future[Any], _Task], work: _Work, executor: Executor, checkpoint: tuple[Checkpoint, ...]
+) -> bool:
     """Keeps the workers busy; False when the executor takes no more."""
     while len(pending) < work.most_pending and (task := work.next()) is not None:
-        if isinstance(executor, OwnExecutor) and not executor.ready and not executor.broken:
-            work.here(task)  # the workers are still starting
-            continue
         if task.tries >= TRIES:
             work.here(task)
             continue
         try:
-            pending[executor.submit(task.function, *task.arguments)] = task
+            pending[executor.submit(task.function, *task.arguments, *checkpoint)] = task
         except (BrokenExecutor, RuntimeError):  # RuntimeError: it was shut down
             work.again(task)
             return False

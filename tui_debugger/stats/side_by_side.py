@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, Protocol
@@ -18,12 +17,15 @@ import numpy as np
 import numpy.typing as npt
 
 from tui_debugger import opener
-from tui_debugger.arrays import Array, Float64, Mask
+from tui_debugger.arrays import Array, Mask
 from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.model import ReadSpec
-from tui_debugger.stats.blocks import BLOCK, Accumulator, doubles, pieces, scratch, total
+from tui_debugger.stats.blocks import BLOCK, Accumulator, pieces
 from tui_debugger.stats.dtypes import is_numeric
-from tui_debugger.stats.fields import STORED_NAMES
+from tui_debugger.stats.fields import OTHERS, STORED_NAMES
+from tui_debugger.stats.kernel import available, is_known, kind_of
+from tui_debugger.stats.kernel.files import Stored, StoredSums
+from tui_debugger.stats.kernel.pairs import change
 from tui_debugger.stats.npy import Layout, TensorFile, open_array
 from tui_debugger.stats.records import (
     CHANGE_ASKED,
@@ -51,10 +53,23 @@ class Comparison:
 
     def add(self, current: Array, previous: Array) -> None:
         """Adds two 1-D arrays of equal length, elements in the same order."""
-        add = self._add_complex if "c" in (current.dtype.kind, previous.dtype.kind) else self._add_block
-        with np.errstate(all="ignore"):
-            for start in range(0, len(current), BLOCK):
-                add(current[start : start + BLOCK], previous[start : start + BLOCK])
+        if not is_known(current.dtype, previous.dtype):
+            with np.errstate(all="ignore"):
+                for start in range(0, len(current), BLOCK):
+                    self._add_block(current[start : start + BLOCK], previous[start : start + BLOCK])
+            return
+        asked = [closeness for closeness, so_far in self._close.items() if so_far]
+        self.add_change(len(current), *change(current, previous, asked), asked)
+
+    def add_change(
+        self, count: int, difference: float, previous: float, close: Iterable[bool], asked: Iterable[Closeness]
+    ) -> None:
+        """Adds the sums of more elements, and whether they pass the tests that were asked."""
+        self._count += count
+        self._difference += difference
+        self._previous += previous
+        for closeness, passed in zip(asked, close, strict=True):
+            self._close[closeness] &= passed
 
     def merge(self, other: Comparison) -> None:
         """Adds what another comparison has seen."""
@@ -71,42 +86,14 @@ class Comparison:
         return Change(self._difference / self._count, self._previous / self._count), dict(self._close)
 
     def _add_block(self, current: Array, previous: Array) -> None:
-        n = len(current)
-        difference, magnitude = scratch.doubles[0][:n], scratch.doubles[1][:n]
-        before = doubles(previous, 1)  # these values are overwritten in place: little stays in the cache
-        np.subtract(doubles(current), before, out=difference)
-        np.abs(difference, out=difference)
-        np.abs(before, out=magnitude)
-        if not self._extend(difference, magnitude):
-            now, before = doubles(current), doubles(previous, 1)
-            self._test(now, before, np.abs(now - before), np.abs(before))
-
-    def _add_complex(self, current: Array, previous: Array) -> None:
-        now, before = current.astype(np.complex128), previous.astype(np.complex128)
+        """Adds a block by numpy: |now − before| against |before|, or whether both are the same Inf or NaN."""
+        now, before = (
+            each.astype(np.complex128 if each.dtype.kind == "c" else np.float64) for each in (current, previous)
+        )
         difference, magnitude = np.abs(now - before), np.abs(before)
-        if not self._extend(difference, magnitude):
-            self._test(now, before, difference, magnitude)
-
-    def _extend(self, difference: Float64, magnitude: Float64) -> bool:
-        """Adds a block; False where NaN, Inf or an overflow leave it to the elements themselves what is close."""
-        changed, reference = total(difference), total(magnitude)
-        self._count += len(difference)
-        self._difference += changed
-        self._previous += reference
-        if not changed or not any(self._close.values()):  # no change at all is close, whatever the tolerance
-            return True
-        if not (math.isfinite(changed) and math.isfinite(reference)):
-            return False
-        at = difference.argmax()
-        greatest, its_magnitude = difference.item(at), magnitude.item(at)
-        for (rtol, atol, equal_nan), so_far in self._close.items():
-            if so_far and not (greatest <= atol and rtol >= 0):
-                close = greatest <= its_magnitude * rtol + atol  # the element that differs most usually decides
-                self._close[rtol, atol, equal_nan] = close and _all_close(difference, magnitude, rtol, atol)
-        return True
-
-    def _test(self, now: Array, before: Array, difference: Float64, magnitude: Float64) -> None:
-        """Tests every element: |now − before| against |before|, or whether both are the same Inf or NaN."""
+        self._count += len(now)
+        self._difference += float(difference.sum())
+        self._previous += float(magnitude.sum())
         finite = np.isfinite(before)  # the tolerance of an infinite value is infinite, which makes nothing close to it
         same = now == before
         for (rtol, atol, equal_nan), so_far in self._close.items():
@@ -137,22 +124,13 @@ def compare(
     return comparison.result()
 
 
-def _all_close(difference: Float64, magnitude: Float64, rtol: float, atol: float) -> bool:
-    """Returns whether all differences of finite elements are within their tolerance, or nothing at all."""
-    n = len(difference)
-    tolerance, close = scratch.double_work[:n], scratch.mask[:n]
-    np.add(np.multiply(magnitude, rtol, out=tolerance), atol, out=tolerance)
-    if np.less_equal(difference, tolerance, out=close).all():
-        return True
-    close |= difference == 0
-    return bool(close.all())
-
-
 Bytes = npt.NDArray[np.uint8]
 Checkpoint = Callable[[], None]
 
 PIECE: Final = 1 << 19
 """Bytes that are read at once, two blocks of float32: they stay in the L2 cache until they are measured."""
+STRETCH: Final = 16
+"""Pieces that the kernel reads in one call, some milliseconds of work."""
 SPAN: Final = 1 << 24
 """Elements of a span: of float32 64 MiB, some 30 ms of work."""
 
@@ -247,6 +225,12 @@ def measure_span(
     first, end = span
     size = file.layout.dtype.itemsize
     step = PIECE // max(size, other.layout.dtype.itemsize if other is not None else 1)
+    if (
+        not OTHERS
+        and available()
+        and _add_by_kernel(sums, (file, other, into), need, span, step, checkpoint=checkpoint)
+    ):
+        return sums
     for start in range(first, end, step):
         if start and checkpoint is not None:
             checkpoint()
@@ -258,6 +242,49 @@ def measure_span(
     return sums
 
 
+def _add_by_kernel(
+    to: PartialResult,
+    read: tuple[Values, Values | None, Bytes | None],
+    need: RequiredStats,
+    span: tuple[int, int],
+    step: int,
+    *,
+    checkpoint: Checkpoint | None,
+) -> bool:
+    """Does the work of ``measure_span``, to the last bit; returns False, and adds nothing, where the kernel cannot."""
+    file, other, into = read
+    sums = StoredSums(tuple(need.ranges), tuple(need.closeness))
+    (first, end), (buffer, other_buffer) = span, _pieces.pair
+    for start in range(first, end, STRETCH * step):
+        if start and checkpoint is not None:
+            checkpoint()
+        now = _stored(file, start, buffer, into)
+        before = _stored(other, start, other_buffer) if other is not None else None
+        if now is None or (before is None) != (other is None):
+            return False
+        if not sums.add(now, before, min(STRETCH * step, end - start), step):
+            return False
+    to.stats.add_moments(*sums.moments())
+    if to.change is not None:
+        to.change.add_change(end - first, *sums.change(), need.closeness)
+    return True
+
+
+def _stored(values: Values, start: int, buffer: Bytes, into: Bytes | None = None) -> Stored | None:
+    """Returns elements from a first one on as the kernel finds them; None where it cannot."""
+    kind = kind_of(values.layout.dtype)
+    if kind is None:
+        return None
+    if isinstance(values, HeldValues):
+        return Stored(kind, values.values.view(np.uint8)[start * kind.size :])
+    place = values.place if isinstance(values, TensorFile) else None
+    if place is None:
+        return None
+    descriptor, offset = place
+    target = buffer if into is None else into[start * kind.size :]
+    return Stored(kind, target, descriptor, offset + start * kind.size, into is not None)
+
+
 def _read_other(other: Values, start: int, count: int, buffer: Bytes) -> Array:
     try:
         return other.read(start, count, buffer)
@@ -266,10 +293,8 @@ def _read_other(other: Values, start: int, count: int, buffer: Bytes) -> Array:
 
 
 FileState = tuple[int, int]
-"""Size and modification time (ns) of a file; ``UNSURE`` when they are not to be relied on later."""
+"""Size of a file and ``opener.state_of``; ``UNSURE`` when they are not to be relied on later."""
 UNSURE: Final[FileState] = (0, 0)
-YOUNG: Final = 2_000_000_000
-"""Nanoseconds: a file that was written so shortly before may be written again without its time telling."""
 
 
 def file_state(path: str | bytes) -> FileState:
@@ -278,7 +303,8 @@ def file_state(path: str | bytes) -> FileState:
         status = opener.stat(path)
     except (OSError, ValueError):
         return UNSURE
-    return (status.st_size, status.st_mtime_ns) if status.st_mtime_ns <= time.time_ns() - YOUNG else UNSURE
+    state = opener.state_of(status)
+    return (status.st_size, state) if state else UNSURE
 
 
 Identity = tuple[int, int, int, int]
@@ -403,14 +429,14 @@ def put_file(records: Records, row: int, state: State, layout: Layout, seen: Fil
     """Notes what a file is."""
     at = records.rows[row]
     at["state"], at["meta"] = state, records.meta_number(layout.meta)
-    at["size"], at["mtime"] = seen
+    at["size"], at["identity"] = seen
 
 
 def put_error(records: Records, row: int, error: str, seen: FileState) -> None:
     """Notes why a file cannot be read."""
     at = records.rows[row]
     at["state"] = State.UNREADABLE
-    at["size"], at["mtime"] = seen
+    at["size"], at["identity"] = seen
     records.errors[row] = error
 
 
@@ -427,7 +453,7 @@ def put_compared(records: Records, row: int, answer: Compared) -> None:
     """Notes what became of the comparison."""
     at = records.rows[row]
     at["before"] = answer.before
-    at["before_size"], at["before_mtime"] = answer.state
+    at["before_size"], at["before_identity"] = answer.state
     if answer.change is not None:
         at["asked"] |= CHANGE_KNOWN
         at["difference"], at["reference"] = answer.change.mean_abs_difference, answer.change.mean_abs_previous

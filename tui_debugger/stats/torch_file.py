@@ -19,6 +19,7 @@ import ast
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 import ml_dtypes
@@ -29,6 +30,7 @@ from tui_debugger.arrays import Array
 from tui_debugger.model import ReadSpec
 from tui_debugger.opener import open_regular
 from tui_debugger.stats.archive import (
+    Archive,
     FileBytes,
     MemberFile,
     State,
@@ -65,6 +67,8 @@ MAX_MEMBER: Final = 1 << 12
 """Characters of the place of a tensor."""
 _KEPT: Final = 32
 """Trees that are kept: the tensors of one file are read one after the other."""
+_KEPT_PICKLES: Final = 256
+"""Short pickles that are kept with what they hold: one for each shape and type in a dump of many small files."""
 _FIRST_PICKLE: Final = 1 << 16
 _MAGIC: Final = 0x1950A86A20F9469CFC6C
 _VERSION: Final = 1001
@@ -72,6 +76,8 @@ _COUNT: Final = 8
 """Bytes that state the number of elements of a storage in a file of before PyTorch 1.6."""
 _PIECE: Final = 1 << 18
 _LONG: Final = 80
+_SHORT_PICKLE: Final = 1 << 12
+"""Bytes of the longest pickle that is kept with what it holds."""
 _POINTER: Final = b"version https://git-lfs"
 _NOT_FINISHED: Final = "the file was probably never written to the end"
 
@@ -91,6 +97,7 @@ class Tree:
         folder: the directory of the archive that everything is in.
         storages: the bytes of each storage in a file of before PyTorch 1.6, by key; None in an archive.
         big_endian: the first byte of each element is the highest.
+        archive: what holds the storages otherwise.
     """
 
     value: Any
@@ -100,6 +107,7 @@ class Tree:
     folder: str = ""
     storages: Mapping[str, Window] | None = None
     big_endian: bool = False
+    archive: Archive | None = None
 
 
 def read_tree(path: str, window: Window | None = None) -> Tree:
@@ -224,8 +232,15 @@ def _zipped_tree(descriptor: int, status: os.stat_result, path: str, window: Win
     pickled = MemberFile(descriptor, archive, f"{folder}/data.pkl")
     if pickled.size > MAX_PICKLE:
         raise unreadable(path, f"has a pickle of {pickled.size:,} bytes: that is not plausible")
-    value, _ = load(pickled.read(0, pickled.size), GLOBALS, storage_of)
-    return _tree_of(value, window, folder=folder, big_endian=order == b"big")
+    data = pickled.read(0, pickled.size)
+    found = _loaded(data) if len(data) <= _SHORT_PICKLE else _found_in(load(data, GLOBALS, storage_of)[0])
+    return Tree(*found, window, folder, big_endian=order == b"big", archive=archive)
+
+
+@lru_cache(_KEPT_PICKLES)
+def _loaded(data: bytes) -> _Found:
+    """Returns what a short pickle holds: thousands of files of one tensor have the same one."""
+    return _found_in(load(data, GLOBALS, storage_of)[0])
 
 
 def _legacy_tree(content: FileBytes, window: Window) -> Tree:
@@ -279,15 +294,19 @@ def _legacy_tree_in(data: bytes, content: FileBytes, window: Window) -> Tree:
         size = int.from_bytes(stated, "little") * (SIZES[ref.dtype] if ref.dtype else 1)
         storages[key] = (content.start + at + _COUNT, min(size, max(content.size - at - _COUNT, 0)))
         at += _COUNT + size
-    return _tree_of(value, window, storages=storages)
+    return Tree(*_found_in(value), window, storages=storages)
 
 
-def _tree_of(value: Any, window: Window, **others: Any) -> Tree:
+_Found = tuple[Any, list[tuple[Path, TensorRef]], Mapping[str, TensorRef]]
+"""``value``, ``tensors`` and ``members`` of a tree."""
+
+
+def _found_in(value: Any) -> _Found:
     found = list(_walk(value))
     members = {member_of(place): ref for place, ref in found}
     if any(len(member) > MAX_MEMBER for member in members):
         raise PickleError(f"has a tensor with a name of more than {MAX_MEMBER:,} characters")
-    return Tree(value, found, members, window, **others)
+    return value, found, members
 
 
 @dataclass(slots=True)
@@ -384,7 +403,8 @@ def open_value(descriptor: int, status: os.stat_result, spec: ReadSpec) -> Torch
     storage = ref.storage
     content: FileBytes | MemberFile
     if tree.storages is None:
-        archive, name = open_archive(descriptor, status, spec.path, window), f"{tree.folder}/data/{storage.key}"
+        archive = tree.archive or open_archive(descriptor, status, spec.path, window)
+        name = f"{tree.folder}/data/{storage.key}"
         if name not in archive.members:
             raise unreadable(where, f"has no storage {storage.key!r:.40} in its file: it is damaged")
         content = MemberFile(descriptor, archive, name, where)

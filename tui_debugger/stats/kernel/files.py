@@ -1,0 +1,115 @@
+"""Files that are read and measured without Python's lock: the calls of ``files.c``."""
+
+from __future__ import annotations
+
+import math
+import struct
+import sys
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from tui_debugger import opener
+from tui_debugger.arrays import UInt8
+from tui_debugger.stats.kernel import Kind, address, checked, function, pointers
+from tui_debugger.stats.kernel.moments import MOMENTS, Bounds, Moments, bounds_table
+from tui_debugger.stats.kernel.pairs import CLOSENESS
+
+_STORED: Final = struct.Struct("=qqqqqq")
+
+
+def read_files(paths: Sequence[bytes], most: int, buffer: UInt8) -> list[list[int]]:
+    """Reads regular files of at most ``most`` bytes until the buffer is full.
+
+    Args:
+        paths: of the operating system. Mounts, and paths that no file can have, are not read.
+        most: bytes, at most those of the buffer.
+        buffer: takes the bytes of all.
+
+    Returns:
+        For each of the first files, at least one: where it begins in the buffer, its bytes (-1: it is not to be had
+        this way), times of modification and of change (ns), number.
+    """
+    if any(opener.is_mounted(path) or b"\0" in path for path in paths):
+        return [[0, -1, 0, 0, 0]] * len(paths)
+    for path in paths:
+        sys.audit("open", path, None, opener.OPEN_FLAGS)  # as os.open does
+    found = np.empty((len(paths), 5), np.int64)
+    room = (most, address(buffer), len(buffer))
+    call = function("read_files", "qpiqpqp", "q")
+    looked = checked(int(call(len(paths), pointers(paths), opener.OPEN_FLAGS, *room, address(found))))
+    rows: list[list[int]] = found[:looked].tolist()
+    return rows
+
+
+class Stored(NamedTuple):
+    """Elements that lie in an open file, or in memory.
+
+    Attributes:
+        kind: of the elements.
+        buffer: where they are, or are read to.
+        descriptor: the file; -1 where they are in memory.
+        first: their first byte in the file.
+        kept: whether every element is read to a place of its own, rather than every piece to the same.
+    """
+
+    kind: Kind
+    buffer: UInt8
+    descriptor: int = -1
+    first: int = 0
+    kept: bool = False
+
+    def packed(self) -> bytes:
+        """Returns a ``struct stored``. Whoever passes it on holds this."""
+        where = address(self.buffer), self.kind.table or 0, self.kind.number
+        return _STORED.pack(*where, self.descriptor, self.first, self.kept)
+
+    def has_room(self, count: int, piece: int) -> bool:
+        """Tells whether so many elements fit, or lie, in the buffer."""
+        whole = self.kept or self.descriptor < 0
+        return len(self.buffer) >= self.kind.size * (count if whole else min(count, piece))
+
+
+class StoredSums:
+    """Sums of stored elements, and of how they changed, so far."""
+
+    def __init__(self, ranges: Sequence[Bounds], tests: Sequence[tuple[float, float, bool]]) -> None:
+        """Nothing yet.
+
+        Args:
+            ranges: inclusive bounds whose elements are counted.
+            tests: relative and absolute tolerance, and whether NaN is close to NaN.
+        """
+        self._call = function("measure_stored", "ppqqpqppppq")
+        self._bounds, self._inside = bounds_table(ranges), np.zeros(2 * len(ranges), np.int64)
+        self._sums, self._moments = np.zeros(2), np.zeros((), MOMENTS)
+        self._moments["minimum"], self._moments["maximum"] = math.inf, -math.inf
+        self._tests = np.array([(*test, True) for test in tests], CLOSENESS)
+
+    def add(self, now: Stored, before: Stored | None, count: int, piece: int) -> bool:
+        """Adds elements; returns False where they cannot be read to the end, and then nothing here counts.
+
+        Args:
+            now: the elements.
+            before: what they are compared with, if anything.
+            count: number of elements.
+            piece: number of those that are read at once.
+
+        Raises:
+            ValueError: a buffer is too small.
+        """
+        if not all(each is None or each.has_room(count, piece) for each in (now, before)):
+            raise ValueError("the kernel reads no more than a buffer takes")
+        asked = address(self._bounds), len(self._bounds), address(self._inside), address(self._moments)
+        tests = address(self._sums), address(self._tests), len(self._tests)
+        other = None if before is None else before.packed()
+        return not checked(self._call(now.packed(), other, count, piece, *asked, *tests))
+
+    def moments(self) -> tuple[Moments, list[int]]:
+        """Returns the statistics, and how many elements are inside each range."""
+        return Moments(*self._moments.item()), self._inside[: len(self._bounds)].tolist()
+
+    def change(self) -> tuple[float, float, list[bool]]:
+        """Returns the sums of |now - before| and |before|, and for each test whether all elements pass it."""
+        return float(self._sums[0]), float(self._sums[1]), [bool(close) for close in self._tests["close"]]

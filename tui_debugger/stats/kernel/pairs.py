@@ -1,0 +1,276 @@
+"""Two arrays element by element: the calls of ``pairs.c``."""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from tui_debugger.arrays import Array, Float64, Int64
+from tui_debugger.stats.kernel import (
+    NO_SENSE,
+    Kind,
+    address,
+    checked,
+    columns_of,
+    described,
+    function,
+    native,
+)
+from tui_debugger.stats.kernel.moments import MOMENTS, Moments
+
+_LARGEST: Final = [("scores", "i8"), ("places", "i8"), ("count", "i8"), ("most", "i8")]
+_FIRST: Final = [("places", "i8"), ("count", "i8"), ("most", "i8")]
+_COUNTS: Final = ("finite", "same", "flips", "from_zero", "outside", "ulps", "within_one")
+_REALS: Final = ("max_abs", "sum_abs", "squares", "max_rel", "dot", "own_squares", "other_squares")
+_FOUND: Final = np.dtype(
+    [
+        *((name, MOMENTS) for name in ("here", "there", "difference")),
+        *((name, _LARGEST) for name in ("by_abs", "by_rel", "by_ulp")),
+        *((name, _FIRST) for name in ("nan", "inf")),
+        ("odd", "i8", 7),
+        *((name, "i8") for name in _COUNTS),
+        ("max_ulp", "u8"),
+        *((name, "f8") for name in (*_REALS, "rtol", "atol")),
+        *((name, "i8") for name in ("counts_outside", "halves")),
+    ]
+)
+"""``struct found``."""
+_UNITS: Final = struct.Struct("=qqqqq")
+CLOSENESS: Final = np.dtype([("rtol", "f8"), ("atol", "f8"), ("equal_nan", "i8"), ("close", "i8")])
+"""``struct closeness``."""
+
+
+class Units(NamedTuple):
+    """The floats whose units in the last place count.
+
+    Attributes:
+        here, there: of one type.
+        valid: one truth for each pair: whether it has such a distance. None for all that are finite.
+        has_no_sign: all bits are the exponent.
+    """
+
+    here: Array
+    there: Array
+    valid: Array | None
+    has_no_sign: bool
+
+
+class PairSums:
+    """The sums and lists of all pairs so far.
+
+    Attributes:
+        found: the fields of ``struct found``; ``PartialDifferences`` says what they mean.
+    """
+
+    def __init__(self, top: int, rtol: float, atol: float, *, counts_outside: bool, halves: bool) -> None:
+        """Nothing yet.
+
+        Args:
+            top: how many of the largest errors are kept, and of the first places where one side is not finite.
+            rtol: relative tolerance.
+            atol: absolute one.
+            counts_outside: whether pairs outside of these are to be counted.
+            halves: the elements are integers of which one side has 64 bits.
+        """
+        self._call = function("pairs", "ppppqq")
+        self.found = np.zeros((), _FOUND)
+        found = self.found
+        for name in ("here", "there", "difference"):
+            found[name]["minimum"], found[name]["maximum"] = math.inf, -math.inf
+        self._scores = {name: np.empty(top) for name in ("by_abs", "by_rel", "by_ulp")}
+        self._places = {name: np.empty(top, np.int64) for name in (*self._scores, "nan", "inf")}
+        for name, places in self._places.items():
+            found[name]["places"], found[name]["most"] = address(places), top
+        for name, scores in self._scores.items():
+            found[name]["scores"] = address(scores)
+        found["rtol"], found["atol"] = rtol, atol
+        found["counts_outside"], found["halves"] = counts_outside, halves
+
+    def add(self, first: int, here: Array, there: Array, units: Units | None = None) -> None:
+        """Adds 1-D arrays of one length, later in order than all before.
+
+        Args:
+            first: the number of their first element in the whole.
+            here: of a known type.
+            there: the same.
+            units: None for none.
+        """
+        one, other = _native_pair(here, there)
+        held, packed = _described_units(units, len(one))
+        checked(self._call(address(self.found), described(one), described(other), packed, len(one), first))
+        del held  # until here the kernel reads it
+
+    def moments(self, name: str) -> Moments:
+        """Returns the statistics of one side, or of the differences."""
+        return Moments(*self.found[name].item())
+
+    def largest(self, name: str) -> tuple[Float64, Int64]:
+        """Returns the scores of a list, the greatest first and of equal ones the first, and their places."""
+        count = int(self.found[name]["count"])
+        scores, places = self._scores[name][:count], self._places[name][:count]
+        order = np.lexsort((places, -scores))
+        return scores[order], places[order]
+
+    def first_places(self, name: str) -> list[int]:
+        """Returns the first places where one side only is NaN (``nan``) or infinite (``inf``)."""
+        found: list[int] = self._places[name][: int(self.found[name]["count"])].tolist()
+        return found
+
+    def numbers(self) -> dict[str, Any]:
+        """Returns all sums and counts by name."""
+        return {name: self.found[name].item() for name in (*_COUNTS, *_REALS, "max_ulp")}
+
+
+def _described_units(units: Units | None, length: int) -> tuple[Units | None, bytes]:
+    """Returns what has to be held while the kernel reads it, and a ``struct units`` that leads there."""
+    if units is None:
+        return None, _UNITS.pack(0, 0, 0, 0, 0)
+    here, there = _native_pair(units.here, units.there)
+    valid = None if units.valid is None else np.ascontiguousarray(units.valid, np.bool_)
+    if here.dtype != there.dtype or len(here) != length or (valid is not None and len(valid) != length):
+        msg = "units in the last place need floats of one type, one for each pair"
+        raise ValueError(msg)
+    at_valid = 0 if valid is None else address(valid)
+    packed = _UNITS.pack(address(here), address(there), at_valid, here.itemsize, units.has_no_sign)
+    return Units(here, there, valid, units.has_no_sign), packed
+
+
+def count_outside(here: Array, there: Array, rtol: float, atol: float, boundary: float, *, halves: bool) -> int:
+    """Counts the pairs of two 1-D arrays of known types that no tolerance covers; see ``compare_pairs.outside_mask``.
+
+    Raises:
+        ValueError: the arrays are not of one length.
+    """
+    one, other = _native_pair(here, there)
+    call = function("outside", "ppqqddd", "q")
+    return checked(int(call(described(one), described(other), len(one), halves, rtol, atol, boundary)))
+
+
+def change(
+    now: Array, before: Array, tests: Sequence[tuple[float, float, bool]] = ()
+) -> tuple[float, float, list[bool]]:
+    """Compares two 1-D arrays of known types.
+
+    Args:
+        now: one.
+        before: the other one, as long.
+        tests: relative and absolute tolerance, and whether NaN is close to NaN.
+
+    Returns:
+        The sums of |now - before| and |before|, and for each test whether all elements pass it.
+
+    Raises:
+        ValueError: the arrays are not of one length.
+    """
+    one, other = _native_pair(now, before)
+    sums, asked = np.zeros(2), np.array([(*test, True) for test in tests], CLOSENESS)
+    call = function("change", "ppqppq")
+    checked(call(described(one), described(other), len(one), address(sums), address(asked), len(asked)))
+    return float(sums[0]), float(sums[1]), [bool(close) for close in asked["close"]]
+
+
+def changes(
+    now: Sequence[int],
+    before: Sequence[int],
+    lengths: Sequence[int],
+    kinds: Sequence[Kind],
+    tests: Sequence[tuple[float, float, bool]] = (),
+) -> tuple[Float64, Int64]:
+    """Compares many pairs of arrays at once.
+
+    Args:
+        now: where the elements of each array begin; the caller holds them.
+        before: those of the other one of each pair.
+        lengths: elements of both.
+        kinds: of the elements of each pair.
+        tests: relative and absolute tolerance, and whether NaN is close to NaN.
+
+    Returns:
+        For each pair the sums of |now - before| and |before|, and for each test 1 where all elements pass it.
+
+    Raises:
+        ValueError: these are not of one number.
+    """
+    n = len(now)
+    if not n == len(before) == len(lengths) == len(kinds):
+        raise ValueError(NO_SENSE)
+    sums, asked = np.zeros((n, 2)), np.empty((n, len(tests)), CLOSENESS)
+    asked[:] = np.array([(*test, True) for test in tests], CLOSENESS)
+    here, there, counts = (np.array(each, np.int64) for each in (now, before, lengths))
+    arguments = (n, *columns_of(kinds), address(here), address(there), address(counts))
+    checked(function("changes", "qpppppppq")(*arguments, address(sums), address(asked), len(tests)))
+    return sums, asked["close"]
+
+
+class Apart(NamedTuple):
+    """How far two stretches of elements are apart.
+
+    Attributes:
+        differing: elements that differ; NaN is NaN, and -0 is 0.
+        odd: those of them that are not finite on both sides.
+        worst: the first odd one, else the first that differs most.
+        outside: finite ones outside of the limits.
+        most: by how much it differs; inf where it is odd, -1 where none differs.
+        square: of the difference times the scale, over what is finite on both sides.
+        own_squares, other_squares: of both sides times the scale, over the same.
+        largest: magnitude of these.
+    """
+
+    differing: int
+    odd: int
+    worst: int
+    outside: int
+    most: float
+    square: float
+    own_squares: float
+    other_squares: float
+    largest: float
+
+
+_APART: Final = struct.Struct("=qqqqddddd")
+
+
+def apart(here: Array, there: Array, scale: float, limits: tuple[float, float] | None, *, halves: bool) -> Apart:
+    """Compares two 1-D arrays of known types; see ``diagnose.runs.distance``.
+
+    Args:
+        here: one.
+        there: the other one, as long.
+        scale: what both are multiplied by before they are squared.
+        limits: relative and absolute tolerance; None: nothing is outside.
+        halves: the elements are integers of which one side has 64 bits.
+
+    Raises:
+        ValueError: the arrays are not of one length.
+    """
+    one, other = _native_pair(here, there)
+    rtol, atol = limits or (0.0, math.inf)
+    found = np.empty(_APART.size, np.uint8)
+    call = function("apart", "pppqqddd")
+    checked(call(address(found), described(one), described(other), len(one), halves, scale, rtol, atol))
+    return Apart(*_APART.unpack(found.tobytes()))
+
+
+def apart_each(here: Array, there: Array, usual: float, *, halves: bool) -> float:
+    """Returns the largest distance of a pair over the larger of both, or over a usual size where that is larger.
+
+    Raises:
+        ValueError: the arrays are not of one length.
+    """
+    one, other = _native_pair(here, there)
+    found: float = function("apart_each", "ppqqd", "d")(described(one), described(other), len(one), halves, usual)
+    if found < 0:
+        raise ValueError(NO_SENSE)
+    return found
+
+
+def _native_pair(here: Array, there: Array) -> tuple[Array, Array]:
+    one, other = native(here), native(there)
+    if len(one) != len(other):
+        msg = "arrays of different lengths are no pairs"
+        raise ValueError(msg)
+    return one, other
