@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.cache.stores import RECORDS, index_file, said, started, works
+from tests.thorough import few
 from tui_debugger.cache import DiskCache
 from tui_debugger.cache.database import Database
 from tui_debugger.cache.store import STRIKES, contradicts
@@ -104,6 +105,7 @@ HARM = [
 ]
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("opened", [True, False], ids=["while open", "between runs"])
 @pytest.mark.parametrize("harm", HARM)
 @pytest.mark.parametrize("first", ["get", "put", "info"])
@@ -124,7 +126,7 @@ def test_a_damaged_index_is_rebuilt_at_once(
     assert len(files) == 2, "the index and its journal; nothing stays of what was damaged"
 
 
-@pytest.mark.parametrize("step", range(7))
+@pytest.mark.parametrize("step", few(range(7), 3))
 def test_no_damaged_byte_makes_another_payload(store: DiskCache, step: int) -> None:
     store.put_many("records", RECORDS)
     store.close()

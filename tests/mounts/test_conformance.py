@@ -41,6 +41,7 @@ def asked_before(placed: Path) -> Iterator[Source]:
         yield source
 
 
+@pytest.mark.covering
 class TestPlaced(SourceConformance):
     @pytest.fixture
     def source(self, asked_before: Source) -> Source:
@@ -52,6 +53,7 @@ class TestPlaced(SourceConformance):
             yield source
 
 
+@pytest.mark.covering
 def test_it_has_the_tensors_of_the_directory(dump: Path, placed: Path) -> None:
     with closing(open_source(dump)) as here, closing(open_source(placed)) as there:
         assert there.info.layout == here.info.layout
@@ -72,6 +74,7 @@ def _value(spec: ReadSpec) -> bytes | str:
         return error.what
 
 
+@pytest.mark.covering
 def test_a_check_says_the_same_of_it(dump: Path, placed: Path, capsys: pytest.CaptureFixture[str]) -> None:
     here, there = (run(capsys, "check", path, "--json", "--no-cache") for path in (dump, placed))
     assert there.code == here.code != 2

@@ -7,9 +7,10 @@ import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from html import escape
 from http import HTTPStatus
 from pathlib import Path
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 
 class WebServer(http.server.ThreadingHTTPServer):
@@ -20,8 +21,10 @@ class WebServer(http.server.ThreadingHTTPServer):
         requests: (method, path) of each request.
         statuses: answers of a part of the paths, by a pattern.
         cut: patterns of paths of which half is sent before the connection ends.
+        short: patterns of paths of which half is sent as if that were what was asked for.
         hang: patterns of paths that are not answered until the end.
         ranges: whether it sends parts of files.
+        ranges_said: which part it says that it sends.
         tags: whether it says when a file was changed, and which one it is.
     """
 
@@ -34,8 +37,10 @@ class WebServer(http.server.ThreadingHTTPServer):
         self.requests: list[tuple[str, str]] = []
         self.statuses: dict[str, int] = {}
         self.cut: set[str] = set()
+        self.short: set[str] = set()
         self.hang: set[str] = set()
         self.ranges = self.tags = True
+        self.ranges_said = "bytes {first}-{last}/{size}"
         self.over = threading.Event()
 
     @property
@@ -69,34 +74,49 @@ class _Handler(http.server.SimpleHTTPRequestHandler):
             if re.search(pattern, path):
                 self.send_error(status)
                 return
-        if any(re.search(pattern, path) for pattern in server.hang):
+        if _named(server.hang, path):
             server.over.wait(30)
             self.close_connection = True
             return
         file = Path(self.translate_path(self.path))
-        if not file.is_file() or path.endswith("/"):
+        listed = file.is_dir() and path.endswith("/")
+        if not listed and (not file.is_file() or path.endswith("/")):
             super().do_GET() if content else super().do_HEAD()
             return
-        whole = file.read_bytes()
+        whole = self._listing(file) if listed else file.read_bytes()
         first, end, status = 0, len(whole), HTTPStatus.OK
         asked = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
         if asked and server.ranges:
             first, end, status = int(asked[1]), min(int(asked[2]) + 1, end), HTTPStatus.PARTIAL_CONTENT
+        if content and _named(server.short, path):
+            end = first + (end - first) // 2
         self.send_response(status)
         if status is HTTPStatus.PARTIAL_CONTENT:
-            self.send_header("Content-Range", f"bytes {first}-{end - 1}/{len(whole)}")
+            said = server.ranges_said.format(first=first, last=end - 1, size=len(whole))
+            self.send_header("Content-Range", said)
         self.send_header("Accept-Ranges", "bytes" if server.ranges else "none")
+        self.send_header("Content-Type", "text/html; charset=utf-8" if listed else "application/octet-stream")
         self.send_header("Content-Length", str(end - first))
-        if server.tags:
+        if server.tags and not listed:
             self.send_header("ETag", f'"{file.stat().st_mtime_ns:x}-{len(whole):x}"')
             self.send_header("Last-Modified", self.date_time_string(int(file.stat().st_mtime)))
         self.end_headers()
         if content:
-            if any(re.search(pattern, path) for pattern in server.cut):
+            if _named(server.cut, path):
                 end = first + (end - first) // 2
                 self.close_connection = True
             self.wfile.write(whole[first:end])
-            server.sent[path] = server.sent.get(path, 0) + end - first
+            if not listed:
+                server.sent[path] = server.sent.get(path, 0) + end - first
+
+    def _listing(self, folder: Path) -> bytes:
+        names = sorted(f"{each.name}{'/' * each.is_dir()}" for each in folder.iterdir())
+        links = "".join(f'<li><a href="{quote(name)}">{escape(name)}</a></li>\n' for name in names)
+        return f"<!DOCTYPE HTML>\n<html>\n<body>\n<ul>\n{links}</ul>\n</body>\n</html>\n".encode()
+
+
+def _named(patterns: set[str], path: str) -> bool:
+    return any(re.search(pattern, path) for pattern in patterns)
 
 
 @contextmanager

@@ -477,6 +477,16 @@ def assert_its_line(text: str, message: Message) -> None:
     assert all(line.startswith(indent + "    ") for line in between), "an element of the list, or the key itself"
 
 
+def test_of_a_file_that_ends_in_the_middle_nothing_is_said_to_be_missing() -> None:
+    text = json.dumps({COMMON: BASE[COMMON]}, indent=2)
+    for end in range(text.index("{", 1) + 1, text.rindex("}", 0, -2)):
+        report = check(parse(text[:end].encode()), Target((2, 4), None, None))
+        assert [message.weight for message in report.messages if message.weight is REJECTED], end
+        assert not [message for message in report.messages if "is missing" in message.what and message.key == COMMON], (
+            end
+        )
+
+
 def test_the_list_of_mistakes_is_long() -> None:
     assert len(MISTAKES) >= 30
 

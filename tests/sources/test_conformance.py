@@ -13,6 +13,7 @@ from tests.sources.arrays import write_arrays
 from tests.sources.conformance import SourceConformance
 from tests.sources.memory import MemorySource, Op, Recorded
 from tests.sources.writer import MLP, DumpWriter, Generation, write_dump, write_step
+from tests.thorough import later
 from tui_debugger.model import Side, TensorStats
 from tui_debugger.session.convert import convert
 from tui_debugger.session.session import Session
@@ -26,10 +27,11 @@ FIRST_ASKED = ("mindspore-2.0-multi-gan", "mindspore-2.10-mlp")
 @pytest.fixture(
     scope="class",
     params=[
-        *("mindspore-2.0-mlp", "mindspore-2.0-nan", "mindspore-2.10-mlp", "mindspore-2.10-nan"),
-        *("mindspore-2.0-multi-eval", "mindspore-2.0-multi-gan", "mindspore-2.0-multi-flow"),
-        *("mindspore-2.10-multi-eval", "mindspore-2.10-multi-gan", "mindspore-2.10-multi-flow"),
-        "mindspore-2.10-multi-order",
+        # Each network every day, of one generation.
+        *("mindspore-2.0-nan", "mindspore-2.10-mlp", "mindspore-2.10-multi-eval", "mindspore-2.0-multi-gan"),
+        *("mindspore-2.10-multi-flow", "mindspore-2.10-multi-order"),
+        *(later("mindspore-2.10-nan"), later("mindspore-2.0-mlp"), later("mindspore-2.0-multi-eval")),
+        *(later("mindspore-2.10-multi-gan"), later("mindspore-2.0-multi-flow")),
     ],
 )
 def name(request: pytest.FixtureRequest) -> str:
@@ -108,14 +110,31 @@ class TestTensorFiles(SourceConformance):
 MONITORS = tuple(f"msprobe-monitor/{name}" for name in ("v1", "v2", "v1-db", "dump-db"))
 
 
+@pytest.fixture(scope="class", params=[*("torchtitan-numerics/bad", "pytorch-debugmode/bad", "te-logs"), *MONITORS])
+def log(request: pytest.FixtureRequest, dumps: Callable[[str], Path]) -> Path:
+    name, _, below = request.param.partition("/")
+    return dumps(name) / below
+
+
+@pytest.fixture(scope="class")
+def log_asked_before(log: Path) -> Iterator[Source]:
+    with closing(open_source(log)) as source:
+        yield source
+
+
 class TestLogs(SourceConformance):
     """Logs with statistics or hashes only."""
 
-    @pytest.fixture(params=[*("torchtitan-numerics/bad", "pytorch-debugmode/bad", "te-logs"), *MONITORS])
-    def source(self, request: pytest.FixtureRequest, dumps: Callable[[str], Path]) -> Iterator[Source]:
-        name, _, below = request.param.partition("/")
-        with closing(open_source(dumps(name) / below)) as source:
+    @pytest.fixture
+    def fresh(self, log: Path) -> Iterator[Source]:
+        with closing(open_source(log)) as source:
             yield source
+
+    @pytest.fixture
+    def source(self, log: Path, request: pytest.FixtureRequest) -> Source:  # noqa: ARG002 - one for each of them
+        alone = request.config.getoption("--thorough")
+        source: Source = request.getfixturevalue("fresh" if alone else "log_asked_before")
+        return source
 
 
 @pytest.fixture(scope="module", params=["mindspore-2.10-multi-eval", "msprobe-mix-2rank-mb-md5"])
@@ -128,13 +147,25 @@ def converted_dump(
         return convert(session, session.pairs(), tmp_path_factory.mktemp("converted") / "result").path
 
 
+@pytest.fixture(scope="class")
+def converted_asked_before(converted_dump: Path) -> Iterator[Source]:
+    with closing(open_source(converted_dump)) as source:
+        yield source
+
+
 class TestConverted(SourceConformance):
     """What ``tdbg convert`` wrote of dumps with a graph, of several root graphs that ran in another order."""
 
     @pytest.fixture
-    def source(self, converted_dump: Path) -> Iterator[Source]:
+    def fresh(self, converted_dump: Path) -> Iterator[Source]:
         with closing(open_source(converted_dump)) as source:
             yield source
+
+    @pytest.fixture
+    def source(self, converted_dump: Path, request: pytest.FixtureRequest) -> Source:  # noqa: ARG002 - likewise
+        alone = request.config.getoption("--thorough")
+        source: Source = request.getfixturevalue("fresh" if alone else "converted_asked_before")
+        return source
 
 
 class TestMemory(SourceConformance):

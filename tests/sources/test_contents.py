@@ -195,6 +195,7 @@ class Damaged(DiskCache):
         pass
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("kind", [nodes.CONTENTS_KIND, nodes.MATCH_KIND])
 @pytest.mark.parametrize("keep", [0, 8, 24, 60, 1000])
 @pytest.mark.parametrize("noise", [b"", b"~"])

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +17,8 @@ from tui_debugger.errors import NotADumpError
 from tui_debugger.sources import open_source
 from tui_debugger.sources.mindspore.layout import find_dump
 from tui_debugger.sources.registry import dumps_beside
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -136,22 +141,34 @@ def test_layouts_that_cannot_be_read_yet_are_named(tmp_path: Path, tree: str, in
         find_dump(tmp_path / "dump" / inside)
 
 
-def test_opening_lists_a_few_directories_and_no_step(dump: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    listed: list[str] = []
-    scandir = os.scandir
+LISTINGS = """
+import json, os, sys
+from pathlib import Path
+from tui_debugger.sources.registry import open_source
 
-    def watching(path: str | Path) -> Iterator[os.DirEntry[str]]:
-        if str(dump.parent) in str(path):  # threads that other tests have left may look at other dumps
-            listed.append(str(path))
-        return scandir(path)
+found, scandir = [], os.scandir
 
-    monkeypatch.setattr(os, "scandir", watching)
-    for inside, _, _ in INSIDE:
-        listed.clear()
-        source = open_source(dump / inside)
-        assert list(source.steps(0)) == [0, 3]
-        assert not [path for path in listed if path.endswith(("/0/0", "/0/3"))]
-        assert len(listed) <= 8, listed
+def watching(path):
+    found[-1].append(str(path))
+    return scandir(path)
+
+os.scandir = watching
+for inside in sys.argv[2:]:
+    found.append([])
+    assert list(open_source(Path(sys.argv[1]) / inside).steps(0)) == [0, 3]
+print(json.dumps(found))
+"""
+
+
+def test_opening_lists_a_few_directories_and_no_step(dump: Path) -> None:
+    """In a process of its own: threads, readers and mounts that other tests have left look at directories, too."""
+    command = [sys.executable, "-c", LISTINGS, str(dump), *(inside for inside, _, _ in INSIDE)]
+    answer = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
+    for listed in json.loads(answer.stdout):
+        below = [path for path in listed if path.startswith(str(dump.parent))]
+        assert below
+        assert not [path for path in below if path.endswith(("/0/0", "/0/3"))]
+        assert len(below) <= 8, below
 
 
 def test_what_lies_beside_is_looked_for_later_and_stops_at_the_first_tensor_of_a_step(

@@ -456,7 +456,7 @@ class TestBadLogs:
         root = tmp_path / "run"
         target = root / file.partition("/")[2] if name != TE else root / file
         target.parent.mkdir(parents=True)
-        number = 10_000 // 3 if request.config.getoption("--thorough") else 100
+        number = 10_000 // 3 if request.config.getoption("--thorough") else 30
         for seed in range(number):
             target.write_bytes(mutated(cut, random.Random(seed)))  # noqa: S311 - chance, no secret
             try:

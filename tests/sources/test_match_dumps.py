@@ -203,6 +203,7 @@ class TestMatched:
         later = {"operator equal": 55, "constant": 39, "parameter equal": 61, "parameter of the step before": 8}
         assert judge(each, placed, 5)[0] == Counter(later)
 
+    @pytest.mark.covering
     @pytest.mark.parametrize("name", ["mindspore-2.10-nan", "mindspore-2.10-mlp"])
     @pytest.mark.parametrize("number", STEPS)
     def test_each_step_alone_gives_the_same_answer(self, dump: Callable[[str], Dump], name: str, number: int) -> None:

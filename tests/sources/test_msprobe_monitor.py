@@ -348,7 +348,7 @@ class TestBadFiles:
         names = {"v1": "Nov22_11-36-49-rank0-ab12/actv_2-3.csv", "v2": "rank_0/module_step2-3.csv", "db": "a.trend.db"}
         target = tmp_path / "run" / names[which]
         target.parent.mkdir(parents=True)
-        for seed in range(10_000 // 3 if request.config.getoption("--thorough") else 100):
+        for seed in range(10_000 // 3 if request.config.getoption("--thorough") else 30):
             target.write_bytes(mutated(whole, random.Random(seed)))  # noqa: S311 - chance, no secret
             try:
                 with closing(open_source(tmp_path / "run")) as source:

@@ -142,6 +142,7 @@ def _mapping_rewritten(writer: DumpWriter) -> None:
     path.write_text(path.read_text().replace("ReLU-op7", "ReLU-op8"))
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize(
     "change",
     [_new_file, _removed_file, _other_directory, _time_put_back, _statistics_grew, _mapping_rewritten],

@@ -222,9 +222,9 @@ def test_a_big_directory_is_read_to_its_end_only_where_it_may_hold_several_runs(
     read: list[str] = []
     first_look = steps.first_look
 
-    def noting(path: Path, *, whole: bool = False) -> object:
+    def noting(path: Path, *, whole: bool = False, statistics: steps.StatisticFiles | None = None) -> object:
         read.extend([path.name] if whole else [])
-        return first_look(path, whole=whole)
+        return first_look(path, whole=whole, statistics=statistics)
 
     monkeypatch.setattr(steps, "first_look", noting)
     writer = DumpWriter(tmp_path)

@@ -161,7 +161,8 @@ def test_the_embedding_stays_finite_where_every_other_weight_is_bad(root: Path, 
     assert not [name for name in bad if name.startswith("embedding")]
 
 
-@pytest.mark.parametrize("count", [60, thorough.later(3_400)])
+@pytest.mark.covering
+@pytest.mark.parametrize("count", [20, thorough.later(3_400)])
 @pytest.mark.parametrize("place", ["ckpt-dcp/dcp", "ckpt-dcp/dcp_hf", "ckpt-hf"])
 def test_damaged_checkpoints_are_read_or_refused_piece_by_piece(
     root: Path, tmp_path: Path, place: str, count: int

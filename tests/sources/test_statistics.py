@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
+import random
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.sources.writer import MLP, DumpWriter, Generation, write_dump
-from tui_debugger.model import Side, TensorStats
+from tui_debugger.model import Side, TensorMeta, TensorStats
 from tui_debugger.sources import open_source
 from tui_debugger.sources.base import TensorFlag
-from tui_debugger.sources.mindspore.statistics import Statistics, read_statistics
+from tui_debugger.sources.mindspore.statistics import Statistics, read_line_by_line, read_statistics
+from tui_debugger.stats.records import Record, Records, RequiredStats
 
 HEADER = "Op Type,Op Name,Task ID,Stream ID,Timestamp,IO,Slot,Data Size,Data Type,Shape"
 OLD = (
@@ -165,3 +168,76 @@ def test_rows_of_two_runs_are_two_rounds(tmp_path: Path) -> None:
     stats = [table.recorded(row) for row in range(len(table))]
     assert table.round.tolist() == [1, 2]
     assert [each.maximum for each in stats if each is not None] == [1.0, 2.0]
+
+
+NEW = HEADER + ",Max Value,Min Value,Avg Value,L2Norm Value,NaN Count,Negative Inf Count,Positive Inf Count,Zero Count"
+ODD_TEXTS = (
+    *(b",", b'"', b"\n", b"\r\n", b"\0", b" ", b"\xff", b"\xc2\xa0", b"nan", b"null", b"-1", b"1e400", b"1_0"),
+    *(b"\x1c", b"\x01", b"9" * 20, b"9223372036854775807", b"op type", b"OP TYPE", b'""', b"output", b"Input", b"\t"),
+    *(b"65536", b"\n\n", b" \n", b"\n ", b"(", b"x" * 70_000, b"\xd9\xa3", OLD.encode() + b"\n"),
+)  # fmt: skip
+
+
+def rows_of(statistics: Statistics) -> dict[str, object]:
+    """Everything that was read, arrays as their bytes: NaN is as good as NaN."""
+    told = {each.name: getattr(statistics, each.name) for each in dataclasses.fields(statistics)}
+    told["numbers"] = np.array(statistics.numbers)
+    return {name: each.tobytes() if isinstance(each, np.ndarray) else each for name, each in told.items()}
+
+
+def plain_files() -> list[bytes]:
+    numbers = ["null", "nan", "inf", "-inf", "1.5", "-2e-7"]
+    old = [
+        f"Conv2D,Default/net/conv-op{at % 7},0,0,{10**15 + at},{'input' if at % 3 else 'output'},{at % 4},24,"
+        f'{("float32", "float16", "Float32")[at % 3]},"({at % 5},3)",{at * 0.37:.5g},{-at * 0.2:.4g},{numbers[at % 6]},'
+        f"12,{at},1,0,0,0,2"
+        for at in range(40)
+    ]
+    new = [
+        f"MatMul,Default_net_MatMul-op{at},0,0,{10**15 + at},output,0,24,float32,(),{at},{-at},0.5,{at * 2},0,0,0,1,"
+        for at in range(40)
+    ]
+    return ["".join(f"{line}\n" for line in lines).encode() for lines in ([OLD, *old], [NEW, *new], [NEW, *new] * 2)]
+
+
+@pytest.mark.usefixtures("measured_by")
+@pytest.mark.parametrize("seed", range(300))
+def test_damaged_files_are_read_as_line_by_line(tmp_path: Path, seed: int) -> None:
+    choice = random.Random(seed)  # noqa: S311 - no secret
+    content = bytearray(choice.choice(plain_files()))
+    for _ in range(choice.choice((0, 1, 1, 2, 5))):
+        at = choice.randrange(len(content))
+        content[at : at + choice.choice((0, 1, 9))] = choice.choice((b"", *ODD_TEXTS))
+    file = tmp_path / "statistic.csv"
+    file.write_bytes(content)
+    assert rows_of(read_statistics(file)) == rows_of(read_line_by_line(file))
+
+
+@pytest.mark.parametrize("right_mean", [False, True])
+def test_rows_together_are_the_rows_one_by_one(tmp_path: Path, right_mean: bool) -> None:
+    choice = random.Random(1)  # noqa: S311 - no secret
+    values = ["null", "nan", "inf", "-inf", "0", "-0.0", "3", "-3", "1e200", "1.5", ""]
+    counts = ["null", "0", "1", "5", "6", "-1", "30000", "9007199254740993", "1e300", "nan", "2.5"]
+    for titles in (OLD, NEW, NEW.replace(",NaN Count", ""), OLD.replace("Max Value,Min Value,", "")):
+        columns = titles.split(",")[10:]
+        lines = [
+            f"Add,Add-op{at},0,0,5,output,0,24,{choice.choice(('float32', 'bool'))},"
+            f'"({choice.choice((2, 200, 0))},300)",'
+            + ",".join(choice.choice(counts if title.endswith("Count") else values) for title in columns)
+            for at in range(2000)
+        ]
+        statistics = read(tmp_path, titles, *lines)
+        rows = np.arange(2000)[::-1].copy()
+        found = statistics.columns(rows, right_mean=right_mean)
+        assert found.right.sum() > 0
+        assert not found.right.all()
+        kept, need = Records(2000), RequiredStats(change=True)
+        no_value = rows % 2 == 0
+        right = found.right
+        told = found._replace(rows=found.rows[right], right=right[right])
+        kept.put_recorded_columns(rows[right], told, no_value[right], need)
+        for row in rows[right].tolist():
+            meta, previous = TensorMeta(*statistics.meta(row), 0), "none" if row % 2 else "no value"
+            stats = statistics.stats(row, right_mean=right_mean)
+            assert kept.get(row) == Record(meta, stats, previous=previous, need=need)
+        assert all(kept.get(row) is None for row in rows[~right].tolist())

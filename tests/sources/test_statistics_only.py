@@ -248,6 +248,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {name: writer(base / str(number)) for number, (name, writer) in enumerate(LAYOUTS.items())}
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("watch", EXPECTED)
 def test_what_the_columns_hold_decides(capsys: Capsys, written: dict[str, Path], watch: str, layout: str) -> None:
@@ -272,6 +273,7 @@ LIMITS: Final = {"msprobe xor": HASHES_ONLY, "msprobe structure": NO_VALUES}
 class TestLimits:
     """It depends on the dump, not only on its layout: MindSpore and msprobe record values, too, where they are told."""
 
+    @pytest.mark.covering
     @pytest.mark.parametrize("layout", LAYOUTS)
     @pytest.mark.parametrize("command", ["check", "origin", "report"])
     def test_every_verdict_says_that_there_are_no_values(

@@ -43,6 +43,7 @@ def test_a_dump_that_can_be_read_has_none(tmp_path: Path) -> None:
     assert parts(open_source(dump(tmp_path))) == []
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("kind", WOUNDS)
 @pytest.mark.parametrize(
     ("where", "rank", "step"),
@@ -69,6 +70,7 @@ def test_a_step_that_cannot_be_listed_is_still_a_step(tmp_path: Path, kind: str)
     assert len(source.unreadable()) == 1, "known before a step is listed"
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("name", ["statistic.csv", "mapping.csv"])
 @pytest.mark.parametrize("kind", sorted(WOUNDS.keys() - {"file"}))
 def test_a_table_of_a_step(tmp_path: Path, name: str, kind: str) -> None:
@@ -111,6 +113,7 @@ def test_what_is_plainly_none_of_ours(tmp_path: Path, name: str) -> None:
     assert parts(open_source(tmp_path)) == []
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("kind", sorted(WOUNDS.keys() - {"file"}))
 @pytest.mark.parametrize(
     "name",
@@ -127,6 +130,7 @@ def test_a_graph_or_its_order_or_history(tmp_path: Path, name: str, kind: str) -
     assert words in part.why
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("kind", WOUNDS)
 @pytest.mark.parametrize("name", ["graphs", "execution_order"])
 def test_the_directory_of_graphs_or_orders(tmp_path: Path, name: str, kind: str) -> None:

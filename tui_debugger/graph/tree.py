@@ -139,13 +139,23 @@ class Tree:
 
 def build_tree(table: NodeTable) -> Tree:
     """Builds the scope tree. Children stand in execution order: that of their first descendant."""
-    paths = _tree_paths(table)
+    return tree_of(tree_paths(table), _sort_keys(table), table.watchable)
+
+
+def tree_of(paths: Sequence[str], keys: Int64, watchable: Mask) -> Tree:
+    """Builds the scope tree of anything that has paths.
+
+    Args:
+        paths: of the rows.
+        keys: a unique number for each row: in their order children stand.
+        watchable: see ``Tree``.
+    """
     scopes, scope_parent, node_parent = _scopes_of(paths)
     n_scopes, n_nodes = len(scopes), len(paths)
     # Entry numbers before sorting: scopes (a parent before its children), then nodes.
     parent = np.concatenate([scope_parent, node_parent])
     depth = _depths(scope_parent, node_parent)
-    size, key = _sizes_and_keys(scope_parent, node_parent, _sort_keys(table))
+    size, key = _sizes_and_keys(scope_parent, node_parent, keys)
     position = _preorder(parent, depth, size, key)
 
     def placed(values: Int64) -> Int64:
@@ -160,14 +170,14 @@ def build_tree(table: NodeTable) -> Tree:
         parent=placed(np.where(parent >= 0, position[parent], -1) if len(parent) else parent).astype(np.int32),
         size=placed(size).astype(np.int32),
         row=placed(np.concatenate([nothing, np.arange(n_nodes)])).astype(np.int32),
-        watchable=table.watchable,
+        watchable=watchable,
         scopes=scopes,
         scope=placed(np.concatenate([np.arange(n_scopes), np.full(n_nodes, -1)])).astype(np.int32),
         paths=paths,
     )
 
 
-def _tree_paths(table: NodeTable) -> Sequence[str]:
+def tree_paths(table: NodeTable) -> Sequence[str]:
     """Display paths, below their graph's name when there are several graphs."""
     if len(table.graphs) < 2:
         return table.paths

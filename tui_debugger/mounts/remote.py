@@ -11,6 +11,7 @@ import contextlib
 import errno
 import mmap
 import os
+import re
 import stat as modes
 import tempfile
 import threading
@@ -22,6 +23,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from hashlib import blake2b
+from http import HTTPStatus
 from importlib import import_module
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -150,10 +152,11 @@ class RemoteMount:
         return found
 
     def _bytes(self, url: str, first: int, end: int, size: int) -> bytes:
-        if self._web:  # a server that sends no ranges is noticed before it sends the whole file
-            file = self._fs.open(url, size=size, block_size=BLOCK, cache_type="none")
-            return bytes(file._fetch_range(first, end))  # noqa: SLF001 - what its own read calls
-        return bytes(self._fs.cat_file(url, start=first, end=end))
+        if not self._web:
+            return bytes(self._fs.cat_file(url, start=first, end=end))
+        from fsspec.asyn import sync
+
+        return bytes(sync(self._fs.loop, _range, self._fs, url, first, end, size))
 
     def ask(self, question: Callable[[], T], url: str) -> T:
         """Returns what the store answers. A request that fails is made once more.
@@ -356,6 +359,32 @@ def _file_system(root: str) -> Any:
         raise TdbgError(what, where=root, hint="check the address and your credentials") from error
 
 
+async def _range(fs: Any, url: str, first: int, end: int, size: int) -> bytes:
+    """Returns bytes of a file of a web server; what fsspec takes for them need not be those that were asked for.
+
+    Raises:
+        OSError: another part came, or one of a file of another size.
+        ValueError: the server sends no ranges; that is noticed before it sends the whole file.
+    """
+    session = await fs.set_session()
+    headers = {**fs.kwargs.get("headers", {}), "Range": f"bytes={first}-{end - 1}", "Accept-Encoding": "identity"}
+    options = {name: value for name, value in fs.kwargs.items() if name != "headers"}
+    async with session.get(fs.encode_url(url), headers=headers, **options) as answer:
+        answer.raise_for_status()
+        if answer.status == HTTPStatus.PARTIAL_CONTENT:
+            said = _CONTENT_RANGE.fullmatch(answer.headers.get("Content-Range", ""))
+            if said is None or int(said[1]) != first or said[2] not in {str(size), "*"}:
+                raise OSError(errno.EIO, "another part came than was asked for: the file was written anew meanwhile")
+        elif first or end != size:
+            raise ValueError("no range requests")
+        elif answer.headers.get("Content-Length", str(size)) != str(size):
+            raise OSError(errno.EIO, "the file has another size than the server said")
+        return bytes(await answer.read())
+
+
+_CONTENT_RANGE: Final = re.compile(r"bytes (\d+)-\d+/(\d+|\*)", re.IGNORECASE)
+
+
 def _known_servers() -> Any:
     """Returns the policy of paramiko that trusts those servers only whose keys ``ssh`` knows."""
     paramiko = import_module("paramiko")
@@ -413,6 +442,10 @@ def _as_os_error(error: Exception, url: str) -> OSError:
         words = f"the server answers {status}"
     elif isinstance(error, ValueError) and "range requests" in str(error):
         words = "the server sends files only as a whole"
+    elif type(error).__name__ == "ClientPayloadError":  # of aiohttp, which is imported where it is needed
+        words = "the connection was lost before all bytes came"
+    elif type(error) is OSError and error.errno == errno.EIO and error.strerror:
+        words = error.strerror  # our own
     else:
         words = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}".rstrip(": ")
     return OSError(errno.EIO, words, url)

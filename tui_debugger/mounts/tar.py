@@ -291,7 +291,7 @@ class TarMember:
     def read(self, first: int, size: int) -> bytes:
         """See ``opener.MountedFile``."""
         left = self.status.st_size - first
-        return os.pread(self._descriptor, min(size, left), self._start + first) if left > 0 else b""
+        return opener.pread(self._descriptor, min(size, left), self._start + first) if left > 0 else b""
 
     def mapped(self, first: int, size: int) -> tuple[mmap.mmap, int]:
         """See ``opener.MountedFile``."""
@@ -389,7 +389,7 @@ class Headers:
         """Returns some bytes; headers of small files lie close together, and are read many at a time."""
         here = at - self._from
         if here < 0 or here + size > len(self._piece):
-            self._piece, self._from, here = os.pread(self._descriptor, max(_PIECE, size), at), at, 0
+            self._piece, self._from, here = opener.pread(self._descriptor, max(_PIECE, size), at), at, 0
         return self._piece[here : here + size]
 
     def _extended(self, start: int, size: int, at: int) -> bytes:

@@ -257,7 +257,8 @@ class _Check(Checker):
         top.explain(TOP_KEYS)
         top.unknown(TOP_KEYS, {COMMON: COMMON_KEYS, E2E: E2E_KEYS}, self.who)
         if common is None:
-            if COMMON not in top.members:
+            cut = any(problem.slip is Slip.END for problem in parsed.problems)  # what comes after it was not read
+            if COMMON not in top.members and not cut:
                 top.reject(COMMON, "it is missing", f'everything else stands in "{COMMON}": {{...}}')
         else:
             self._common(common, e2e)
@@ -513,7 +514,7 @@ class _Check(Checker):
             return
         if value.is_whole:
             hint = f'write "{value.content}"'
-            common.reject("iteration", f"it is a number: from 1.3 on {self.who} takes a text", hint)
+            common.reject("iteration", f"it is a number: {self.who} takes a text, as every version from 1.3 on", hint)
             return
         text = self._text(common, "iteration")
         if text is None:
@@ -559,7 +560,8 @@ class _Check(Checker):
             if self.version < (2, 3):
                 common.change("kernels", "no operator is named: nothing is recorded", "name some, or write dump_mode 0")
             else:
-                common.note("kernels", "no operator is named: all of them are recorded, as with dump_mode 0")
+                what = "no operator is named: all of them are recorded, as with dump_mode 0"
+                common.note("kernels", what, "name some, or write dump_mode 0")
             return
         wrong = first_wrong(kernels, lambda each: isinstance(each.content, str))
         if wrong is not None:
@@ -607,7 +609,11 @@ class _Check(Checker):
         try:
             re.compile(expression)
         except (re.error, RecursionError, OverflowError) as error:
-            return _Mistake(Weight.REJECTED, f"it is no regular expression: {error}", "correct it")
+            return _Mistake(
+                Weight.REJECTED,
+                f"it is no regular expression: {error}",
+                "correct it, such as name-regex(.+Conv2D-op[0-9]+)",
+            )
         return None
 
     def _support_device(self, common: Section) -> None:

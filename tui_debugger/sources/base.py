@@ -1,6 +1,6 @@
 """The one seam for data: everything that can be debugged is a Source, and its tensors are a table of columns.
 
-Sizes and modification times of many files are asked for by directory: a path is walked once, not for each file.
+How many files look is asked for by directory: a path is walked once, not for each file.
 Measured with 950 files a directory, names included: 1.5 µs a file through the directory's descriptor, 1.7 by whole
 paths. Calling ``fstatat`` through ctypes, all names in one buffer, takes 1.4: nearly all of it is the kernel's time.
 """
@@ -13,17 +13,17 @@ from dataclasses import dataclass, field
 from enum import IntFlag
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
 from tui_debugger import opener
-from tui_debugger.arrays import Int64
+from tui_debugger.arrays import Int64, Integers
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import GraphRun, ProgressFn, ReadSpec, RunInfo, Side, TensorStats, UnreadablePart, no_progress
 from tui_debugger.notes import RunNotes
-from tui_debugger.stats.records import Specs
+from tui_debugger.stats.records import RecordedColumns, Specs
 
 if TYPE_CHECKING:
     from tui_debugger.graph.messages import ParsedGraph
@@ -109,6 +109,10 @@ class Names:
         return self._blob[start : int(self._ends[index])]
 
 
+ZEROS_DIGEST: Final = 1
+"""A digest that tensors of zeros have, whatever their shape: it tells nothing of where one comes from."""
+
+
 class TensorTable(Protocol):
     """The tensors of one (rank, step) as columns, sorted by ``order``. Immutable.
 
@@ -172,13 +176,16 @@ class TensorTable(Protocol):
         """
 
     def file_states(self, indices: npt.NDArray[np.integer[Any]]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Sizes, and modification times in ns, of the files of several rows as they are now; -1, 0 without a file."""
+        """Sizes, and ``opener.state_of``, of the files of several rows as they are now; -1, 0 without a file."""
 
     def recorded(self, index: int) -> TensorStats | None:
         """Statistics that the dump itself recorded (statistic.csv), or that a training sent; else None.
 
         Their counts may be partial: a field that was not recorded is 0 or None.
         """
+
+    def recorded_columns(self, indices: npt.NDArray[np.integer[Any]]) -> RecordedColumns | None:
+        """``recorded`` and ``recorded_meta`` of several rows; None where they are known one by one only."""
 
     def doubtful_mean(self, index: int) -> float | None:
         """A mean that the dump recorded, but as a version does that is known to get it wrong; else None."""
@@ -187,10 +194,14 @@ class TensorTable(Protocol):
         """(dtype, shape) of STAT_ONLY rows where they were recorded; of UNKNOWN ones from the graph; else None."""
 
     def hashed(self, index: int) -> int:
-        """A number for the digest that the dump recorded of a tensor's values; 0 where there is none.
+        """A number for the digest that the dump recorded of a tensor's values, ``ZEROS_DIGEST``; 0 where there is none.
 
         Equal digests have equal numbers, in other runs too, as long as this process lives.
         """
+
+    @property
+    def hashes_are_sums(self) -> bool:
+        """Whether ``hashed`` is made of a sum or an exclusive or: other values, or another order, may have the same."""
 
     def overflows(self, index: int) -> Sequence[OverflowRecord]:
         """What the device recorded of the operator whose run wrote a row; nothing unless it is ``OVERFLOWED``."""
@@ -390,8 +401,20 @@ class Source(Protocol):
         """Frees what is open. Idempotent."""
 
 
+RankPlaces = Mapping[str, tuple[int, int]]
+"""The place of a rank along each axis of the parallel layout, and how many there are: ``{"tp": (0, 2)}``."""
+
+
+@runtime_checkable
+class ParallelSource(Protocol):
+    """A source whose recorder may have written how ranks share the work."""
+
+    def parallel_places(self, rank: int) -> tuple[RankPlaces, str]:
+        """The place of a rank along each axis (none where nobody wrote it), and what it was written in, in words."""
+
+
 States = tuple[Int64, Int64]
-"""Sizes in bytes, and modification times in ns (as int64, so within 292 years of 1970); -1, 0 where there is none."""
+"""Sizes in bytes, and ``opener.state_of``; -1, 0 where there is no file."""
 
 
 def file_states(paths: Iterable[bytes]) -> States:
@@ -414,22 +437,14 @@ def directory_states(directory: bytes, names: Sequence[bytes]) -> States:
 
 
 def _states(paths: Iterable[bytes], descriptor: int | None) -> States:
-    sizes: list[int] = []
-    times: list[int] = []
+    statuses: list[os.stat_result | None] = []
     for path in paths:
         try:
-            status = opener.stat(path) if descriptor is None else os.stat(path, dir_fd=descriptor)
+            statuses.append(opener.stat(path) if descriptor is None else os.stat(path, dir_fd=descriptor))
         except (OSError, ValueError):  # noqa: PERF203 - calling a function for each costs more
-            sizes.append(-1)
-            times.append(0)
-        else:
-            sizes.append(status.st_size)
-            times.append(status.st_mtime_ns)
-    try:
-        when = np.array(times, np.int64)
-    except OverflowError:
-        when = np.array([(time + 2**63) % 2**64 - 2**63 for time in times], np.int64)
-    return np.array(sizes, np.int64), when
+            statuses.append(None)
+    sizes = [-1 if status is None else status.st_size for status in statuses]
+    return np.array(sizes, np.int64), np.array(opener.states_of(statuses), np.int64)
 
 
 def tensor_keys(node: npt.ArrayLike, side: npt.ArrayLike, slot: npt.ArrayLike) -> Int64:
@@ -488,6 +503,7 @@ class Columns:
     """
 
     tells_overflow = False
+    hashes_are_sums = False
 
     def hashed(self, index: int) -> int:  # noqa: ARG002 - see base.TensorTable
         """Nothing is recorded."""
@@ -496,6 +512,10 @@ class Columns:
     def overflows(self, index: int) -> Sequence[OverflowRecord]:  # noqa: ARG002 - see base.TensorTable
         """Nothing is recorded."""
         return ()
+
+    def recorded_columns(self, indices: Integers) -> RecordedColumns | None:  # noqa: ARG002 - see base.TensorTable
+        """What is recorded is asked for row by row."""
+        return None
 
     def doubtful_mean(self, index: int) -> float | None:  # noqa: ARG002 - see base.TensorTable
         """Whatever is recorded is believed."""

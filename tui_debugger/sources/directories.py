@@ -77,6 +77,23 @@ class Layout(Generic[U]):
         self.directories.append(path)
         return found
 
+    def listable(self, path: str, named: Callable[[str], object], rank: int | None = None) -> list[str]:
+        """Returns the directories of some names in a directory; one that cannot be listed is ``missed``.
+
+        Args:
+            path: the directory.
+            named: tells by the name whether it should be a directory of the dump.
+            rank: the rank that they belong to.
+        """
+        found = []
+        for name in sorted(filter(named, names_in(path))):
+            try:
+                with opener.scandir(f"{path}/{name}"):
+                    found.append(name)
+            except OSError as error:  # noqa: PERF203 - each by itself
+                self.miss(f"{path}/{name}", why_not(f"{path}/{name}", error), rank)
+        return found
+
 
 # -- looking ------------------------------------------------------------------------------------------------
 

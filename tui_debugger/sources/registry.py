@@ -499,8 +499,15 @@ class _Search:
 
 
 def _find(path: Path) -> tuple[_Choice, tuple[str, ...]]:
-    """Returns who opens a path, and what is wrong with readers of other packages."""
+    """Returns who opens a path, and what is wrong with readers of other packages.
+
+    What the system refuses to tell looks like something that is not there, and then like another layout or a dump
+    beside this one: everybody is asked again, once. What it goes on to refuse will be counted as unreadable.
+    """
+    before = opener.refusals()
     search = _asked(path)
+    if opener.refusals() != before:
+        search = _asked(path)
     if search.best is None:
         raise _nothing(path, search)
     if search.best.found.refusal is not None:
@@ -521,6 +528,8 @@ def _asked(path: Path, *, every: bool = False) -> _Search:
             break
     if every or not search.sure:
         _ask_others(search, path)
+    if not opener.exists(path):  # what was found then lies beside it
+        raise NotADumpError("It vanished while it was looked at", where=str(path), hint="look whether it is there")
     return search
 
 

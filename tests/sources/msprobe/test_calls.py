@@ -16,7 +16,8 @@ from tui_debugger.graph.categories import is_collective, plain_type
 from tui_debugger.model import Side
 from tui_debugger.sources import open_source
 from tui_debugger.sources.base import Source
-from tui_debugger.sources.msprobe.calls import StepCalls, operator_type, read_calls
+from tui_debugger.sources.msprobe.call_names import operator_type
+from tui_debugger.sources.msprobe.calls import StepCalls, read_calls
 from tui_debugger.sources.msprobe.edges import infer_edges
 
 

@@ -142,10 +142,27 @@ class TestStatistics:
         assert "by design" in run(capsys, "check", path, "--step", "0", "--watch", "TO").out
 
     def test_digests_say_nothing_of_values(self, dumps: Dumps, capsys: pytest.CaptureFixture[str]) -> None:
-        answer = run(capsys, "check", dumps("msprobe-xor"))
+        answer = run(capsys, "check", dumps("msprobe-xor"), "--step", "2")
         assert answer.code == 2
         assert "cannot judge" in answer.out
         assert "only digests were recorded" in answer.err
+
+    def test_of_a_scalar_the_number_stands_for_the_digest(
+        self, dumps: Dumps, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """Task xor writes it so: the loss of step 3 is NaN."""
+        answer = run(capsys, "check", dumps("msprobe-xor"))
+        assert answer.code == 1
+        assert any("NaN 1 of 1" in line and "cross_entropy" in line for line in answer.lines)
+
+    def test_digests_that_are_all_the_same_are_the_same_run(
+        self, dumps: Dumps, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """Those of zeros and numbers of scalars as well."""
+        dump = dumps("msprobe-xor")
+        answer = run(capsys, "diff", dump, dump)
+        assert answer.code == 0
+        assert "148 nodes: 148 with the same statistics" in answer.out  # an exclusive or is no checksum
 
     def test_a_dump_of_the_structure_has_calls_and_nothing_to_judge(
         self, dumps: Dumps, capsys: pytest.CaptureFixture[str]

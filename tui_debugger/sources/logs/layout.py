@@ -102,13 +102,17 @@ class Kind:
         """Directories that are called after a step, with the step."""
         if not self.whole:
             for name in directories_in(directory):
-                says = parse_name(name)
-                if says.step is not None and not says.rest:
-                    yield says.step, f"{directory}/{name}"
+                if _is_step(name):
+                    yield parse_name(name).step or 0, f"{directory}/{name}"
 
     def is_run(self, directory: str) -> bool:
         """Tells whether logs of a run lie here, or below directories called after steps."""
         return bool(self.held(directory)[1]) or any(self.held(path)[1] for _, path in self.steps(directory))
+
+
+def _is_step(name: str) -> bool:
+    says = parse_name(name)
+    return says.step is not None and not says.rest
 
 
 def _named(pattern: re.Pattern[str], folder: str = "") -> Callable[[str], list[str]]:
@@ -332,11 +336,15 @@ def read_layout(kind: Kind, root: str, only: str = "") -> Layout:
     if kind.ranks is not None:
         logs, layout.notices = kind.ranks(root, only)
         layout.logs = dict(sorted(logs.items()))
+        if kind.logs is _monitor_logs and Path(os.path.realpath(root)) not in Path(os.path.realpath(only)).parents:
+            layout.listable(root, _MONITOR_RANK.fullmatch)
         folders = (os.path.dirname(path) for paths in layout.logs.values() for path in paths)  # noqa: PTH120 - text
         layout.directories = list(dict.fromkeys((root, *folders)))
         return layout
     if kind.whole:
         return _whole(kind, layout)
+    if not only:
+        layout.listable(root, _is_step)
     named = False
     for number, path in [(None, root), *kind.steps(root)]:
         directory, names = kind.held(path)
@@ -380,13 +388,14 @@ def _whole(kind: Kind, layout: Layout) -> Layout:
             layout.messages[rank] = f"{root}/{_TE_MESSAGES}/{name}"
     if not layout.messages:
         layout.notices.append("no log of messages: layers are in the order in which their statistics are logged")
-    for name in directories_in(f"{root}/{_TE_TENSORS}"):
+    layout.listable(root, {_TE_STATISTICS, _TE_MESSAGES, _TE_TENSORS}.__contains__)
+    for name in layout.listable(f"{root}/{_TE_TENSORS}", lambda name: not parse_name(name).rest):
         rank_says = parse_name(name)
         if rank_says.rank in layout.logs and not rank_says.rest:
             below = f"{root}/{_TE_TENSORS}/{name}"
             steps = {
                 says.step: f"{below}/{each}"
-                for each in directories_in(below)
+                for each in layout.listable(below, _is_step, rank_says.rank)
                 if (says := parse_name(each)).step is not None
             }
             layout.tensors[rank_says.rank] = {step: path for step, path in steps.items() if step is not None}
@@ -439,9 +448,9 @@ class LogReader:
     def _around(self, start: Path) -> Path | None:
         kind = self._kind
         for place in (start, *list(start.parents)[:_LEVELS_UP]):
-            here, says = os.fspath(place), parse_name(place.name)
+            here = os.fspath(place)
             in_folder = bool(kind.folder) and place.name == kind.folder and bool(kind.logs(here))
-            is_step = not kind.whole and says.step is not None and not says.rest
+            is_step = not kind.whole and _is_step(place.name)
             if not in_folder and not is_step and kind.is_run(here):
                 return place  # else the run is the directory above
         return start if not kind.whole and kind.is_run(os.fspath(start)) else None

@@ -79,6 +79,14 @@ class StepTable(StatisticsTable):
         """The statistics that follow from the log."""
         return self._entries[index].stats()
 
+    hashes_are_sums = True
+
+    def hashed(self, index: int) -> int:
+        """What a log has of an input whose shape it does not say: its norm, which its tool calls a hash."""
+        entry = self._entries[index]
+        norm = entry.numbers.l1 if entry.numbers is not None and entry.shape is None else None
+        return 0 if norm is None else hash(f"l1 {norm!r}") or 1
+
     def recorded_meta(self, index: int) -> tuple[str, tuple[int, ...]] | None:
         """(dtype, shape) as logged; None where the log does not say."""
         entry = self._entries[index]
@@ -233,7 +241,7 @@ class LogSource(GraphlessSource[str, _RankNodes]):
     def unreadable(self) -> Sequence[UnreadablePart]:
         """Returns what could not be read of the logs that were looked at."""
         with self._lock:
-            return tuple(sorted({part for log in self._logs.values() for part in log.parts}))
+            return tuple(sorted({*self._layout.parts, *(part for log in self._logs.values() for part in log.parts)}))
 
     def _name(self) -> str:
         return self._kind.name

@@ -19,6 +19,7 @@ from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.model import ProgressFn, Side, UnreadablePart
 from tui_debugger.notes import NO_NOTES, RunNotes
 from tui_debugger.opener import read_lines, why_not
+from tui_debugger.sources.base import RankPlaces
 from tui_debugger.sources.graphless import state_of_files
 from tui_debugger.sources.megatron.layout import ACTIVATIONS, DGRADS, FILE, ITERATION, KINDS, PARAMS, TOKENS, WGRADS
 from tui_debugger.sources.torch_dumps import (
@@ -58,6 +59,7 @@ class MegatronSource(TorchDumpSource):
         """See ``TorchDumpSource``."""
         self._values: dict[str, str] = {}
         self._notes: dict[int, RunNotes] = {}
+        self._numbers: dict[int, _Rank] = {}
         super().__init__(root, given, notices)
 
     def _find(self) -> Layout:
@@ -82,6 +84,7 @@ class MegatronSource(TorchDumpSource):
                         if kind == PARAMS:
                             weighted.setdefault(rank, set()).add(int(match[1]))
         ranks = _rank_numbers(found)
+        self._numbers = {rank: numbers for numbers, rank in ranks.items()}
         layout.parameters = {ranks[key]: steps for key, steps in weighted.items()}
         layout.units = {ranks[key]: {step: tuple(each) for step, each in steps.items()} for key, steps in found.items()}
         layout.sort()
@@ -96,6 +99,15 @@ class MegatronSource(TorchDumpSource):
         if self._values:
             told = [f"{name} ({value})" for name, value in sorted(self._values.items())]
             yield "no tensors, and not judged: " + ", ".join(told[:_TOLD]) + (", …" if len(told) > _TOLD else "")
+
+    def parallel_places(self, rank: int) -> tuple[RankPlaces, str]:
+        """The place that the names of the files of a rank say; two numbers do not say what the second one is."""
+        with self._lock:
+            numbers = self._numbers.get(rank, ())
+            if len(numbers) == 2 or len({len(each) for each in self._numbers.values()}) != 1:
+                return {}, ""
+            sizes = [max(of) + 1 for of in zip(*self._numbers.values(), strict=True)]
+            return dict(zip(("tp", "pp", "ep"), zip(numbers, sizes, strict=True), strict=False)), "names of files"
 
     def notes(self, rank: int) -> RunNotes:
         """The tokens that each expert got, by layer."""

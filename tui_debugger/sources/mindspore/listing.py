@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import os
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -278,10 +278,18 @@ Place = tuple[GraphDirectory, Path, bool]
 
 @dataclass(frozen=True)
 class RecordedRows:
-    """One ``statistic.csv``: its rows, their prefix in the table of known names, and where it lies."""
+    """One ``statistic.csv``.
+
+    Attributes:
+        rows: its rows.
+        prefix: of each its number in the table of known names.
+        distinct: these numbers, ascending.
+        path: where it lies.
+    """
 
     rows: Statistics
     prefix: Int32
+    distinct: Int32
     path: bytes
 
 
@@ -368,13 +376,24 @@ class Listing:
         if all(part.statistics is None for part in self.parts):
             return ()
         known = {number for part in self.parts for number in part.pattern.prefixes.tolist()}
+        alone = not known and len(self.parts) == 1
         found = []
         for part in self.parts:
             if part.statistics is not None:
                 place = self.known_names.place(self.known_names.places[part.place][0], constants=False)
-                ids = np.array([self._recorded(place, text, known) for text in part.statistics.prefixes], np.int32)
+                # Where there are no files beside, the numbers follow from the names: every step of a rank has them.
+                kept, key = self.known_names.recorded, (place, part.statistics.prefixes)
+                ids = kept.get(key) if alone else None
+                if ids is None and alone and not _any_path(part.statistics.prefixes):
+                    ids = self.known_names.prefix_numbers(place, part.statistics.prefixes)
+                elif ids is None:
+                    ids = np.array([self._recorded(place, text, known) for text in part.statistics.prefixes], np.int32)
+                if alone:
+                    kept.clear()
+                    kept[key] = ids
                 path = part.directory + b"/" + STATISTICS.encode()
-                found.append(RecordedRows(part.statistics, ids[part.statistics.prefix], path))
+                distinct = ids if (ids[1:] > ids[:-1]).all() else np.unique(ids)
+                found.append(RecordedRows(part.statistics, ids[part.statistics.prefix], distinct, path))
         return tuple(found)
 
     @cached_property
@@ -385,7 +404,7 @@ class Listing:
     @cached_property
     def prefixes(self) -> Int32:
         """The distinct prefixes of files and statistic rows, ascending."""
-        columns = [part.pattern.prefixes for part in self.parts] + [np.unique(each.prefix) for each in self.statistics]
+        columns = [part.pattern.prefixes for part in self.parts] + [each.distinct for each in self.statistics]
         return columns[0] if len(columns) == 1 else np.unique(_joined(columns, np.int32))
 
     @property
@@ -405,13 +424,36 @@ class Listing:
         return number
 
 
-def list_directory(known_names: KnownNames, place: Place, progress: ProgressFn, done: tuple[int, int] = (0, 0)) -> Part:
-    """Lists one directory; ``done`` are the entries before it and the expected ones, for the progress bar.
+@lru_cache(maxsize=1)
+def _any_path(names: tuple[bytes, ...]) -> bool:
+    """Tells whether a name is a path; the steps and ranks of a run have the same."""
+    return any(b"/" in name for name in names)
+
+
+ReadStatistics = Callable[[Path, ProgressFn], Statistics]
+"""Returns what a ``statistic.csv`` holds."""
+
+
+def list_directory(
+    known_names: KnownNames,
+    place: Place,
+    progress: ProgressFn,
+    done: tuple[int, int] = (0, 0),
+    read: ReadStatistics = read_statistics,
+) -> Part:
+    """Lists one directory.
+
+    Args:
+        known_names: takes the names.
+        place: the directory.
+        progress: told how far it is.
+        done: the entries before it and the expected ones, for the progress bar.
+        read: reads its statistics.
 
     Raises:
         CancelledError: from ``progress``.
     """
-    return _Collector(known_names, place, progress, done).part()
+    return _Collector(known_names, place, progress, done, read).part()
 
 
 def read_mapping(path: Path) -> tuple[dict[bytes, bytes], int]:
@@ -437,7 +479,15 @@ def read_mapping(path: Path) -> tuple[dict[bytes, bytes], int]:
 class _Collector:
     """Appends rows to flat arrays while a directory is read."""
 
-    def __init__(self, known_names: KnownNames, place: Place, progress: ProgressFn, done: tuple[int, int]) -> None:
+    def __init__(
+        self,
+        known_names: KnownNames,
+        place: Place,
+        progress: ProgressFn,
+        done: tuple[int, int],
+        read: ReadStatistics,
+    ) -> None:
+        self._read = read
         self._known_names = known_names
         self._graph, self._path, constants = place
         self._place = known_names.place(self._graph.root_graph, constants)
@@ -640,7 +690,7 @@ class _Collector:
                 self._missing.append((name, "tensors in a directory inside a step"))
         elif name == STATISTICS.encode():
             try:
-                self._statistics = read_statistics(self._path / STATISTICS, self._progress)
+                self._statistics = self._read(self._path / STATISTICS, self._progress)
             except OSError as error:
                 self._complain("statistic.csv that cannot be read")
                 self._miss(name, error)

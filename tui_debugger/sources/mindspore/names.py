@@ -31,7 +31,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
+from itertools import count
 from sys import intern
+from typing import NamedTuple
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -213,6 +215,19 @@ class Pattern:
         return self.prefix[first]
 
 
+class _Numbered(NamedTuple):
+    """The names of a ``statistic.csv`` of a rank without any others, and their numbers."""
+
+    texts: tuple[bytes, ...]
+    prefixes: list[bytes]
+    numbers: dict[bytes, int]
+    column: npt.NDArray[np.int32]
+
+
+_latest: list[_Numbered] = []
+"""Of the rank that was read last: the ranks of a run have the same names, which are kept once then."""
+
+
 class KnownNames:
     """Numbers for the parts of names. Only grows; not thread-safe: its owner locks.
 
@@ -245,8 +260,12 @@ class KnownNames:
         self._dtype_numbers: dict[bytes, int] = {b"": 0}
         self._patterns: WeakValueDictionary[bytes, Pattern] = WeakValueDictionary()
         self._columns = (np.zeros(0, np.uint8), np.zeros(0, np.int16), np.zeros(0, np.int32))
+        self._lent = False
+        """Others have the same prefixes and numbers: they are copied before one is added."""
         self._place_column = np.zeros(0, np.int32)
         self._operator_column = np.zeros(0, np.bool_)
+        self.recorded: dict[tuple[int, tuple[bytes, ...]], npt.NDArray[np.int32]] = {}
+        """By kind of directory and the names in a ``statistic.csv``, their numbers; see ``Listing.statistics``."""
 
     def operators(self) -> npt.NDArray[np.bool_]:
         """By prefix, whether it names an operator: else a parameter or a constant."""
@@ -283,11 +302,40 @@ class KnownNames:
     def prefix_number(self, place: int, text: bytes) -> int:
         """Number of a prefix, entered when it is new."""
         numbers = self._prefix_numbers[place]
-        number = numbers.setdefault(text, len(self.prefixes))
-        if number == len(self.prefixes):
+        number = numbers.get(text, -1)
+        if number < 0:
+            self._own()
+            number = self._prefix_numbers[place][text] = len(self.prefixes)
             self.prefixes.append(text)
             self._place_of.append(place)
         return number
+
+    def _own(self) -> None:
+        """Makes the prefixes its own before one is added."""
+        if self._lent:
+            self.prefixes, self._lent = self.prefixes.copy(), False
+            self._prefix_numbers = [numbers.copy() for numbers in self._prefix_numbers]
+
+    def prefix_numbers(self, place: int, texts: tuple[bytes, ...]) -> npt.NDArray[np.int32]:
+        """Numbers of several prefixes, entered where they are new."""
+        numbers, first = self._prefix_numbers[place], not self.prefixes
+        latest = next(iter(_latest), None) if first else None
+        if latest is not None and latest.texts == texts:
+            self.prefixes, self._prefix_numbers[place], self._lent = latest.prefixes, latest.numbers, True
+            self._place_of = [place] * len(self.prefixes)
+            return latest.column
+        fresh = [text for text in dict.fromkeys(texts) if text not in numbers]
+        if fresh:
+            self._own()
+            numbers = self._prefix_numbers[place]
+        numbers.update(zip(fresh, count(len(self.prefixes)), strict=False))
+        self.prefixes += fresh
+        self._place_of += [place] * len(fresh)
+        found = np.fromiter(map(numbers.__getitem__, texts), np.int32, len(texts))
+        if first:
+            _latest[:] = [_Numbered(texts, self.prefixes, numbers, found)]
+            self._lent = True
+        return found
 
     def find_prefix(self, place: int, text: bytes) -> int:
         """Number of a prefix, -1 when it is unknown."""

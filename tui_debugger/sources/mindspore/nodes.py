@@ -15,14 +15,13 @@ from __future__ import annotations
 import os
 import re
 import struct
-import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -126,19 +125,17 @@ def groups_of(listing: Listing) -> dict[int, Groups]:
 
 
 CONTENTS_KIND: Final = "contents"
-YOUNG_NS: Final = 5 * 10**9
-"""A file changed more recently than this may change again and look the same."""
 _CONTENTS_HEAD: Final = struct.Struct("<4sB3xq")
 """Magic, version, rows."""
 _CONTENTS_MAGIC: Final = b"tdbC"
-_VERSION: Final = 1
+_VERSION: Final = 2
 _ROW: Final = np.dtype(
-    [("name", "V16"), ("size", "<i8"), ("mtime", "<i8"), ("bytes", "<i8"), ("whole", "?"), ("digest", "V16")]
+    [("name", "V16"), ("size", "<i8"), ("identity", "<i8"), ("bytes", "<i8"), ("whole", "?"), ("digest", "V16")]
 )
 """Digest of the file's name, how the file looked, bytes of its values, whether all of them are in the digest."""
 
 _Row = tuple[int, int, int, bytes]
-"""(size, modification time, bytes of the values, digest)."""
+"""(size, ``opener.state_of`` of the file, bytes of the values, digest)."""
 
 
 class ContentDigests:
@@ -154,10 +151,10 @@ class ContentDigests:
     def get(self, index: int, whole: bool) -> Digest | None:
         """The digest of a file (of its samples, unless it is small or ``whole`` is asked) that looks as it did."""
         rows = self._directory(int(self._files.directory[index]))
-        name, size, mtime = self._look(index)
+        name, size, identity = self._look(index)
         for kind in (whole, True):
             row = rows.get((name, kind))
-            if row is not None and row[:2] == (size, mtime) and (kind == whole or row[2] <= WHOLE):
+            if row is not None and row[:2] == (size, identity) and (kind == whole or row[2] <= WHOLE):
                 self._known.add(index)
                 return Digest(row[3], row[2], kind)
         return None
@@ -165,21 +162,20 @@ class ContentDigests:
     def put(self, index: int, digest: Digest) -> None:
         """Takes the digest of a file that was just read."""
         self._known.add(index)
-        name, size, mtime = self._look(index)
-        if size >= 0 and abs(time.time_ns() - mtime) >= YOUNG_NS:
+        name, size, identity = self._look(index)
+        if size >= 0 and identity:
             number = int(self._files.directory[index])
-            self._directory(number)[name, digest.whole] = (size, mtime, digest.size, digest.text)
+            self._directory(number)[name, digest.whole] = (size, identity, digest.size, digest.text)
             self._fresh.add(number)
 
     def read(self) -> tuple[Int64, Int64, Int64] | None:
-        """Numbers of the files that were asked for, their sizes and modification times before they were read.
+        """Numbers of the files that were asked for, their sizes and ``opener.state_of`` before they were read.
 
         None when the system refused to read one of them, or one may change without looking different.
         """
-        looks = [(index, size, mtime) for index, (_, size, mtime) in self._looks.items()]
+        looks = [(index, size, identity) for index, (_, size, identity) in self._looks.items()]
         columns = np.array(looks, np.int64).reshape(-1, 3)
-        young = np.abs(time.time_ns() - columns[:, 2]) < YOUNG_NS
-        if self._looks.keys() - self._known or young.any():
+        if self._looks.keys() - self._known or not columns[:, 2].all():
             return None
         return columns[:, 0].copy(), columns[:, 1].copy(), columns[:, 2].copy()
 
@@ -196,13 +192,13 @@ class ContentDigests:
         self._fresh.clear()
 
     def _look(self, index: int) -> tuple[bytes, int, int]:
-        """(digest of the name, size, modification time) of a file before it was read; size -1 when it is gone."""
+        """(digest of the name, size, ``opener.state_of``) of a file before it was read; size -1 when it is gone."""
         if index not in self._looks:
             spec = self._files.spec(index)
             path = os.fsencode(spec.path)
             try:
                 status = opener.stat(path)
-                look = (status.st_size, status.st_mtime_ns)
+                look = (status.st_size, opener.state_of(status))
             except (OSError, ValueError):
                 look = (-1, 0)
             name = path.rpartition(b"/")[2] + (b"\0" + spec.member.encode() if spec.member else b"")
@@ -236,7 +232,7 @@ def _unpack_contents(payload: bytes) -> npt.NDArray[Any] | None:
 
 def _by_name(rows: npt.NDArray[Any]) -> dict[tuple[bytes, bool], _Row]:
     names, digests = rows["name"].tolist(), rows["digest"].tolist()
-    numbers = (rows[field].tolist() for field in ("size", "mtime", "bytes"))
+    numbers = (rows[field].tolist() for field in ("size", "identity", "bytes"))
     keys = zip(names, rows["whole"].tolist(), strict=True)
     return dict(zip(keys, zip(*numbers, digests, strict=True), strict=True))
 
@@ -378,10 +374,27 @@ def graph_paths(rank: Path) -> list[Path]:
     return _numbered(rank / DIRECTORY, FILE)
 
 
+def may_have_graph(rank: Path) -> bool:
+    """Tells whether a rank has graph files, or may have some that cannot be listed."""
+    return bool(graph_paths(rank)) or any(part.where.endswith(f"/{DIRECTORY}") for part in unreadable_directories(rank))
+
+
 def graph_signature(rank: Path) -> Signature:
     """Returns what changes when a graph or order file of a rank arrives or is rewritten."""
     paths = graph_paths(rank) + _numbered(rank / ORDER_DIRECTORY, ORDER_FILE)
     return tuple((path.name, looks) for path in paths if (looks := stamp(path)) != NEVER)
+
+
+def paths_of(rank: Path, signature: Signature) -> list[Path]:
+    """Returns the graph files of a signature; nothing is listed again."""
+    return [rank / DIRECTORY / name for name, _ in signature if FILE.fullmatch(name)]
+
+
+def broken_graph(path: Path, problem: BadGraphError) -> UnreadablePart:
+    """Returns the part of the run that a graph file is which cannot be read."""
+    cause = problem.__cause__
+    why = why_not(path, cause, wanted="a file") if isinstance(cause, OSError) else problem.what
+    return UnreadablePart(f"{path.parent.parent.name}/{DIRECTORY}/{path.name}", why, graph=True)
 
 
 def read_graphs(rank: Path, progress: ProgressFn = no_progress) -> GraphFiles:
@@ -399,11 +412,9 @@ def read_graphs(rank: Path, progress: ProgressFn = no_progress) -> GraphFiles:
         try:
             graphs.append(read_graph(path))
         except BadGraphError as problem:
-            where = f"{rank.name}/{DIRECTORY}/{path.name}"
-            notices.append(f"{where}: {problem.what}")
-            cause = problem.__cause__
-            why = why_not(path, cause, wanted="a file") if isinstance(cause, OSError) else problem.what
-            parts.append(UnreadablePart(where, why, graph=True))
+            part = broken_graph(path, problem)
+            notices.append(f"{part.where}: {problem.what}")
+            parts.append(part)
     orders: dict[int | str, tuple[str, ...]] = {}
     for path in _numbered(rank / ORDER_DIRECTORY, ORDER_FILE):
         try:
@@ -414,9 +425,11 @@ def read_graphs(rank: Path, progress: ProgressFn = no_progress) -> GraphFiles:
             parts.append(UnreadablePart(where, why_not(path, error, wanted="a file"), graph=True))
         else:
             orders[_number(path, ORDER_FILE)] = names
-    if graphs and not any(orders.values()):
+    refused = unreadable_directories(rank)
+    notices += [f"{part.where} cannot be read: {part.why}" for part in refused]
+    if graphs and not any(orders.values()) and not refused and not parts:
         notices.append(f"{rank.name} has no execution order: nodes are in the order of the graph file")
-    return GraphFiles(tuple(graphs), orders, tuple(notices), tuple(parts))
+    return GraphFiles(tuple(graphs), orders, tuple(notices), (*refused, *parts))
 
 
 def unreadable_directories(rank: Path) -> list[UnreadablePart]:
@@ -443,11 +456,24 @@ def read_order(path: Path) -> tuple[str, ...]:
 
 
 def _numbered(directory: Path, pattern: re.Pattern[str]) -> list[Path]:
-    try:
-        paths = [directory / name for name in opener.listdir(directory) if pattern.fullmatch(name)]
-    except OSError:
-        return []
+    paths = [directory / name for name in names_of(directory) if pattern.fullmatch(name)]
     return sorted(paths, key=lambda path: _number(path, pattern))
+
+
+def names_of(directory: Path) -> list[str]:
+    """Returns the names in a directory, none where there is no such directory.
+
+    What the system refuses once is asked again, lest a graph be taken for missing; what it goes on to refuse is one of
+    the ``unreadable_directories``.
+    """
+    for _ in range(2):
+        try:
+            return opener.listdir(directory)
+        except FileNotFoundError:  # noqa: PERF203 - each try by itself
+            return []
+        except OSError:
+            continue
+    return []
 
 
 def _number(path: Path, pattern: re.Pattern[str]) -> int:
@@ -662,13 +688,24 @@ class NodeMap:
 
     def _append(self, prefixes: Sequence[int], listing: Listing) -> None:
         outputs = _output_slots(listing)[np.searchsorted(listing.prefixes, prefixes)].tolist()
-        names = directory_names(self.table.graphs)
         known_names = listing.known_names
-        nodes = (
-            _file_node(prefix, names.get(prefix[0], f"kernel_graph_{prefix[0]}"), count)
-            for prefix, count in zip(map(known_names.prefix, prefixes), outputs, strict=True)
-        )
-        longer, self._row[prefixes] = append_nodes(self.table, _unique(nodes))
+        texts = [known_names.prefixes[each] for each in prefixes]
+        places = known_names.places_of()[np.asarray(prefixes, np.int64)].tolist()
+        named = texts, places, known_names.places
+        first = not len(self.table) and not self.table.graphs
+        latest = next(iter(_latest), None) if first else None
+        if latest is not None and (latest.named, latest.outputs) == (named, outputs):
+            longer, rows = replace(latest.table, lineage=self.table.lineage), latest.rows
+        else:
+            names = directory_names(self.table.graphs)
+            nodes = (
+                _file_node(prefix, names.get(prefix[0], f"kernel_graph_{prefix[0]}"), count)
+                for prefix, count in zip(map(known_names.prefix, prefixes), outputs, strict=True)
+            )
+            longer, rows = append_nodes(self.table, _unique(nodes))
+            if first:
+                _latest[:] = [_Appended((texts, places, list(known_names.places)), outputs, longer, rows)]
+        self._row[prefixes] = rows
         self.table = with_roots(longer, self._roots)
 
     def _flag(self) -> None:
@@ -682,6 +719,19 @@ class NodeMap:
         flags[self._row[self._doubtful]] |= int(NodeFlag.UNCERTAIN)
         if not np.array_equal(flags, self.table.flags):
             self.table = replace(self.table, flags=flags)
+
+
+class _Appended(NamedTuple):
+    """Names without any graph (texts, numbers of places, places), and the table that was made of them."""
+
+    named: tuple[list[bytes], list[int], list[tuple[int, bool]]]
+    outputs: list[int]
+    table: NodeTable
+    rows: Int64
+
+
+_latest: list[_Appended] = []
+"""Of the rank that was read last: the ranks of a run have the same names, which are made once then."""
 
 
 class _Loading:

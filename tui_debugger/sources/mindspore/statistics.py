@@ -10,16 +10,20 @@ import csv
 import logging
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from tui_debugger.model import AtLeast, Progress, ProgressFn, TensorStats, no_progress
-from tui_debugger.opener import read_lines
+from tui_debugger.arrays import Int64, Mask
+from tui_debugger.model import AtLeast, Progress, ProgressFn, TensorMeta, TensorStats, no_progress
+from tui_debugger.opener import LINE_LIMIT, TooLargeError, read_lines, read_regular
 from tui_debugger.sources.mindspore.names import MAX_SLOT, MAX_TIMESTAMP, SIDES, logical_dtype
+from tui_debugger.stats.kernel import available, csv_columns
+from tui_debugger.stats.records import ROW, RecordedColumns, State
 from tui_debugger.text.clean import clean
 
 FILE = "statistic.csv"
@@ -37,10 +41,27 @@ _COUNTS = (
 )
 _NUMBERS = _VALUES + _COUNTS
 _IDENTITY = ("op type", "op name", "timestamp", "io", "slot")
+_ROLES: Final[Mapping[str, int]] = {
+    **dict.fromkeys(("op type", "op name"), csv_columns.NAME),
+    **dict.fromkeys(("timestamp", "slot"), csv_columns.WHOLE),
+    **dict.fromkeys(("io", "data type"), csv_columns.WORD),
+    "shape": csv_columns.QUOTED_WORD,
+    **dict.fromkeys(_NUMBERS, csv_columns.NUMBER),
+}
+"""What the kernel makes of a column."""
 _FIRST_COUNT = len(_VALUES)
 _FIXED_COLUMNS = 20
 _WRONG_MEAN_FROM = 20_000
 """Elements from which ``Avg Value`` of MindSpore 1.6 to 2.3 is that of the first part of a tensor alone."""
+
+_AT_ONCE = 1 << 28
+"""Bytes up to which a file is read at once."""
+_BATCH = 1 << 20
+"""Bytes of the lines that are taken apart together: their cells stay in the caches of a processor."""
+_KERNEL_BATCH = 1 << 24
+"""The same where no cell becomes an object."""
+_CUT_OUT = "\x01"
+"""Stands for a quoted cell while the others are told apart at their commas."""
 
 _SAW_NAN, _SAW_POS_INF, _SAW_NEG_INF = 1, 2, 4
 
@@ -52,7 +73,8 @@ class Statistics:
     Attributes:
         prefixes: ``type.name`` as bytes, the first part of a tensor file's name; ``prefix`` indexes into it.
         prefix, side, slot, timestamp: which tensor.
-        numbers: float64[n, 11]: max, min, avg, l2norm, then the counts; NaN where not recorded or not finite.
+        numbers: 11 columns: max, min, avg, l2norm, then the counts; NaN where not recorded or not finite. One in which
+            all rows are the same takes the room of a number.
         seen: bits of non-finite values among the extremes (1 NaN, 2 +Inf, 4 -Inf).
         fixed: rows of the older generation.
         dtypes, shapes: distinct values; ``dtype`` and ``shape`` index into them.
@@ -64,7 +86,7 @@ class Statistics:
     side: npt.NDArray[np.uint8]
     slot: npt.NDArray[np.int16]
     timestamp: npt.NDArray[np.int64]
-    numbers: npt.NDArray[np.float64]
+    numbers: tuple[npt.NDArray[np.float64], ...]
     seen: npt.NDArray[np.uint8]
     fixed: npt.NDArray[np.bool_]
     dtypes: tuple[str, ...]
@@ -77,15 +99,21 @@ class Statistics:
         """Number of rows."""
         return len(self.prefix)
 
+    @property
+    def nbytes(self) -> int:
+        """The memory that it takes, without what others have, too."""
+        columns: list[npt.NDArray[Any]] = [*self.numbers, self.timestamp, self.seen]
+        return sum(column.nbytes for column in columns if column.strides != (0,))
+
     def meta(self, row: int) -> tuple[str, tuple[int, ...]]:
         """(element type, shape) of a row."""
         return self.dtypes[int(self.dtype[row])], self.shapes[int(self.shape[row])]
 
     def doubtful_mean(self, row: int, *, right_mean: bool = False) -> float | None:
         """Returns a recorded mean that ``stats`` does not believe, else None; ``right_mean`` as there."""
-        count = _count(self.numbers[row, _FIRST_COUNT])
+        count = _count(self.numbers[_FIRST_COUNT][row])
         size = math.prod(self.shapes[int(self.shape[row])]) if count is None else count
-        return _finite(self.numbers[row, 2]) if self._is_doubtful(row, size, right_mean=right_mean) else None
+        return _finite(self.numbers[2][row]) if self._is_doubtful(row, size, right_mean=right_mean) else None
 
     def _is_doubtful(self, row: int, count: int, *, right_mean: bool) -> bool:
         return count >= _WRONG_MEAN_FROM and (bool(self.fixed[row]) or not right_mean)
@@ -100,8 +128,8 @@ class Statistics:
             row: row number.
             right_mean: the mean can be believed whatever the size (MindSpore 2.4 and newer).
         """
-        maximum, minimum, mean, norm = (_finite(value) for value in self.numbers[row, :_FIRST_COUNT])
-        counts = [_count(value) for value in self.numbers[row, _FIRST_COUNT:]]
+        maximum, minimum, mean, norm = (_finite(column[row]) for column in self.numbers[:_FIRST_COUNT])
+        counts = [_count(column[row]) for column in self.numbers[_FIRST_COUNT:]]
         count, negative, positive, nan, neg_inf, pos_inf, zero = (value or 0 for value in counts)
         seen = int(self.seen[row])
         nan = max(nan, 1) if seen & _SAW_NAN else nan
@@ -137,6 +165,59 @@ class Statistics:
             ),
         )
 
+    def columns(self, rows: Int64, *, right_mean: bool = False) -> RecordedColumns:
+        """``stats`` and ``meta`` of several rows; see there.
+
+        Returns:
+            the columns; not right for rows with counts that a float64 cannot hold exactly.
+        """
+        numbers, seen = np.stack([column[rows] for column in self.numbers], axis=1), self.seen[rows]
+        values = np.where(np.isfinite(numbers), numbers, np.nan)
+        with np.errstate(invalid="ignore", over="ignore"):
+            known: Mask = np.greater_equal(values[:, _FIRST_COUNT:], 0)
+            right: Mask = np.asarray(~(values[:, _FIRST_COUNT:] >= _INEXACT).any(axis=1))
+            counts = np.where(known & right[:, None], values[:, _FIRST_COUNT:], 0).astype(np.int64)
+            maximum, minimum, mean, norm = values[:, :_FIRST_COUNT].T.copy()
+            inverted: Mask = np.less(maximum, minimum)
+            sum_squares = np.where(np.isnan(norm), 0.0, norm * norm)
+        count, negative, positive, nan, neg_inf, pos_inf, zero = counts.T
+        saw_nan, saw_pos_inf, saw_neg_inf = ((seen & bit) != 0 for bit in (_SAW_NAN, _SAW_POS_INF, _SAW_NEG_INF))
+        nan, pos_inf, neg_inf = (
+            np.where(saw, np.maximum(each, 1), each)
+            for each, saw in ((nan, saw_nan), (pos_inf, saw_pos_inf), (neg_inf, saw_neg_inf))
+        )
+        sizes = np.array([int(np.prod(shape, dtype=np.int64)) for shape in self.shapes], np.int64)
+        count = np.where(known[:, 0], count, sizes[self.shape[rows]])
+        right &= (count >= 0) & (count < _INEXACT)
+        signed = known.all(axis=1) & (negative + positive + zero + nan + pos_inf + neg_inf > count)
+        negative = np.where(signed, np.maximum(negative - neg_inf, 0), negative)
+        positive = np.where(signed, np.maximum(positive - pos_inf, 0), positive)
+        doubtful = (count >= _WRONG_MEAN_FROM) & (self.fixed[rows] | (not right_mean))
+        maximum[inverted] = minimum[inverted] = mean[inverted | doubtful] = np.nan
+        told = ~np.isnan(norm) | (right_mean & ~np.isnan(maximum) & ~np.isnan(minimum))
+        no_nan, no_neg_inf, no_pos_inf = ~known[:, 3:6].T
+        open_nan = no_nan & (saw_nan | ~told)
+        open_inf = (no_neg_inf & saw_neg_inf) | (no_pos_inf & saw_pos_inf)
+        open_inf |= (no_neg_inf | no_pos_inf) & (saw_nan | ~told)
+        found = np.zeros(len(rows), ROW)
+        for name, column in (
+            ("count", count), ("nan", nan), ("pos_inf", pos_inf), ("neg_inf", neg_inf), ("zero", zero),
+            ("negative", negative), ("positive", positive), ("minimum", minimum), ("maximum", maximum), ("mean", mean),
+            ("abs_mean", np.nan), ("variance", np.nan), ("sum_squares", sum_squares), ("state", State.MEASURED),
+            ("at_least", int(AtLeast.NAN) * open_nan + int(AtLeast.INF) * open_inf),
+        ):  # fmt: skip
+            found[name] = column
+        _, first, number = np.unique(
+            self.dtype[rows].astype(np.int64) * len(self.shapes) + self.shape[rows],
+            return_index=True,
+            return_inverse=True,
+        )
+        found["meta"] = number
+        return RecordedColumns(found, tuple(TensorMeta(*self.meta(int(rows[at])), 0) for at in first), right)
+
+
+_INEXACT = 1 << 53
+
 
 def _at_least(seen: int, uncounted: Sequence[bool], *, told: bool) -> AtLeast:
     """The counts that are lower bounds: an extreme, a mean or a norm tells of NaN or Inf that nobody counted.
@@ -160,6 +241,25 @@ def read_statistics(path: Path, progress: ProgressFn = no_progress) -> Statistic
     Raises:
         OSError: the file cannot be read.
     """
+    try:
+        content = read_regular(path, _AT_ONCE)
+    except TooLargeError:
+        return read_line_by_line(path, progress)
+    rows, start, done = _Rows(), 0, 0
+    most = _KERNEL_BATCH if available() else _BATCH
+    while start < len(content):
+        stop = content.rfind(b"\n", start, start + most) + 1
+        if not stop or start + most >= len(content) > stop:  # a long line, or a last one without its end
+            return read_line_by_line(path, progress)
+        done += rows.add_lines(content[start:stop])
+        start = stop
+        if start < len(content):
+            progress(Progress(done, 0, "reading statistics"))
+    return rows.columns()
+
+
+def read_line_by_line(path: Path, progress: ProgressFn = no_progress) -> Statistics:
+    """Does as ``read_statistics``, which does so with files that are too large or too odd to be read as columns."""
     rows = _Rows()
     for number, line in enumerate(read_lines(path, cut=True, ends=True)):
         rows.add(line.decode("utf-8", "surrogateescape").strip(), whole=line.endswith(b"\n"))
@@ -190,21 +290,220 @@ def read_rows(path: Path) -> Iterator[dict[str, str]]:
         _log.warning("%s cannot be read to its end: %s", clean(str(path)), clean(str(error)))
 
 
+class _Block(NamedTuple):
+    """Rows as columns: see ``Statistics``. ``numbers`` are ``_UNKNOWN`` where nothing was recorded."""
+
+    prefix: npt.NDArray[np.int32]
+    side: npt.NDArray[np.uint8]
+    slot: npt.NDArray[np.int16]
+    timestamp: npt.NDArray[np.int64]
+    dtype: npt.NDArray[np.int16]
+    shape: npt.NDArray[np.int32]
+    fixed: npt.NDArray[np.bool_]
+    numbers: npt.NDArray[np.float64]
+
+    @classmethod
+    def joined(cls, blocks: Sequence[_Block]) -> _Block:
+        return blocks[0] if len(blocks) == 1 else cls(*map(np.concatenate, zip(*blocks, strict=True)))
+
+
+class _Named(NamedTuple):
+    """The names in the first lines of a file, and what was made of them.
+
+    Attributes:
+        names: ``type.name``, a line each.
+        prefixes: the distinct ones.
+        numbers: of each line.
+    """
+
+    names: bytes
+    prefixes: tuple[bytes, ...]
+    numbers: npt.NDArray[np.int32]
+
+
+_latest_names: list[_Named] = []
+_latest_block: list[_Block] = []
+"""Of the file that was read last: the steps and ranks of a run have the same names, slots, shapes, kept once then."""
+
+
 class _Rows:
     """Collects rows; the header may come again when a second run appended to the file."""
 
     def __init__(self) -> None:
         self._header: dict[str, int] = {}
         self._width = 0
+        self._identity: tuple[int, ...] = ()
+        """Where the titles of ``_IDENTITY`` stand; nothing where one is missing."""
+        self._numbered: tuple[int, ...] = ()
+        """Where those of ``_NUMBERS`` stand; -1 where one is missing."""
+        self._sides: dict[str, int | None] = {}
+        self._shape_texts: dict[str, int] = {}
+        self._dtype_texts: dict[str, int] = {}
+        """What was made of texts that come again."""
         self._prefixes: dict[bytes, int] = {}
         self._dtypes: dict[str, int] = {}
         self._shapes: dict[tuple[int, ...], int] = {}
+        self._named: _Named | None = None
+        """The names of the first lines, until there are others."""
         self._ids: list[tuple[int, int, int, int, int, int]] = []
         self._fixed: list[bool] = []
         self._numbers: list[list[float]] = []
+        self._blocks: list[_Block] = []
+        """The rows before those."""
         self._broken = 0
         self._ends_early = True
         """No line followed the last header: who wrote it was stopped."""
+
+    def add_lines(self, content: bytes) -> int:
+        """Takes whole lines, as ``add`` does one by one, and returns their number.
+
+        Lines that are all alike, as a recorder writes them, are taken as columns: twelve times as fast.
+        """
+        lines = content.count(b"\n")
+        first, _, others = content.partition(b"\n")
+        if first[:7].lower() == b"op type":
+            self._add_whole(first)
+            content = others
+        block = self._alike(content, lines - (content is others)) if content and self._identity else None
+        if block is not None:
+            self._flush()
+            self._blocks.append(block)
+            self._ends_early = False
+        else:
+            for line in content.split(b"\n")[:-1]:
+                self._add_whole(line)
+        return lines
+
+    def _add_whole(self, line: bytes) -> None:
+        text = line[: LINE_LIMIT + 1].decode("utf-8", "surrogateescape").strip()
+        self.add(text, whole=len(line) <= LINE_LIMIT)
+
+    def _alike(self, content: bytes, lines: int) -> _Block | None:
+        """The rows of lines that all have as many cells, none of them odd; None where one is."""
+        found = self._taken_by_kernel(content, lines) if available() else None
+        return found if found is not None else self._taken_apart(content)
+
+    def _taken_by_kernel(self, content: bytes, lines: int) -> _Block | None:
+        header = self._header
+        if header["op type"] > header["op name"]:
+            return None
+        roles, places = [csv_columns.SKIPPED] * self._width, [0] * self._width
+        for title, at in header.items():
+            roles[at] = _ROLES.get(title, csv_columns.SKIPPED)
+            places[at] = _NUMBERS.index(title) if title in _NUMBERS else 0
+        numbers = np.full((lines, len(_NUMBERS)), _UNKNOWN)
+        found = csv_columns.columns_of(content, roles, places, numbers, LINE_LIMIT)
+        if found is None:
+            return None
+        for row, place, text in found.odd:
+            numbers[row, place] = _number(text)
+        wholes = dict(zip(_in_file(header, "slot", "timestamp"), found.wholes.T, strict=True))
+        words = dict(
+            zip(_in_file(header, "io", "data type", "shape"), zip(found.words.T, found.texts, strict=True), strict=True)
+        )
+        sides = [self._side(text) for text in words["io"][1]]
+        if wholes["slot"].max() > MAX_SLOT or None in sides:
+            return None
+        numbered = {
+            title: np.array([number(text) for text in words[title][1]], np.int32)[words[title][0]]
+            if title in words
+            else np.full(len(numbers), number(""), np.int32)
+            for title, number in (("data type", self._dtype_number), ("shape", self._shape_number))
+        }
+        prefix = self._prefix_numbers(found.names)
+        return (
+            None
+            if prefix is None
+            else _Block(
+                prefix,
+                np.array(sides, np.uint8)[words["io"][0]],
+                wholes["slot"].astype(np.int16),
+                wholes["timestamp"].copy(),
+                numbered["data type"].astype(np.int16),
+                numbered["shape"],
+                np.broadcast_to(np.bool_(self._is_fixed(found.cells)), len(numbers)),
+                numbers,
+            )
+        )
+
+    def _taken_apart(self, content: bytes) -> _Block | None:
+        cells = _columns(content, self._header.get("shape", -1))
+        if cells is None or len(cells) < self._width or any("".join(column) for column in cells[self._width :]):
+            return None
+        op_type, op_name, timestamp, side, slot = (_stripped(cells[at]) for at in self._identity)
+        sides = {text: -1 if (at := self._side(text)) is None else at for text in set(side)}
+        slots = {text: _integer(text) for text in set(slot)}
+        if not all(op_type) or not all(op_name) or min(sides.values()) < 0:
+            return None
+        if not 0 <= min(slots.values()) <= max(slots.values()) <= MAX_SLOT or not all(map(str.isdigit, timestamp)):
+            return None
+        times = list(map(int, timestamp))
+        if max(map(len, timestamp)) > 19 or max(times) > MAX_TIMESTAMP:
+            return None
+        rows, header = len(times), self._header
+        prefix = self._prefix_numbers("\n".join(map(".".join, zip(op_type, op_name, strict=True))).encode() + b"\n")
+        if prefix is None:
+            return None
+        numbered = []
+        for title, number in (("data type", self._dtype_number), ("shape", self._shape_number)):
+            texts = cells[header[title]] if title in header else [""] * rows
+            numbered.append(_looked_up({text: number(text) for text in dict.fromkeys(texts)}, texts))
+        numbers = np.full((rows, len(_NUMBERS)), _UNKNOWN)
+        for place, at in enumerate(self._numbered):
+            if at >= 0:
+                numbers[:, place] = _floats(cells[at])
+        return _Block(
+            prefix,
+            _looked_up(sides, side).astype(np.uint8),
+            _looked_up(slots, slot).astype(np.int16),
+            np.array(times, np.int64),
+            numbered[0].astype(np.int16),
+            numbered[1].astype(np.int32),
+            np.broadcast_to(np.bool_(self._is_fixed(len(cells))), rows),
+            numbers,
+        )
+
+    def _is_fixed(self, cells: int) -> bool:
+        """Tells the older generation by the number of cells in a line."""
+        return self._width == _FIXED_COLUMNS and "l2norm value" not in self._header and cells == self._width
+
+    def _prefix_numbers(self, names: bytes) -> npt.NDArray[np.int32] | None:
+        """Numbers of the prefixes of some rows, new ones entered; None where one is a title."""
+        first = not self._prefixes
+        latest = next(iter(_latest_names), None) if first else None
+        if latest is not None and latest.names == names:
+            self._prefixes = dict(zip(latest.prefixes, range(len(latest.prefixes)), strict=True))
+            self._named = latest
+            return latest.numbers
+        if b"op type." in names.lower():
+            return None
+        texts = names.split(b"\n")
+        texts.pop()
+        for text in texts:
+            self._prefixes.setdefault(text, len(self._prefixes))
+        numbers = np.fromiter(map(self._prefixes.__getitem__, texts), np.int32, len(texts))
+        if first:
+            self._named = _Named(names, tuple(self._prefixes), numbers)
+            _latest_names[:] = [self._named]
+        return numbers
+
+    def _flush(self) -> None:
+        """Makes columns of the rows that were taken one by one."""
+        if self._ids:
+            prefix, side, slot, timestamp, dtype, shape = np.array(self._ids, np.int64).T
+            self._blocks.append(
+                _Block(
+                    prefix.astype(np.int32),
+                    side.astype(np.uint8),
+                    slot.astype(np.int16),
+                    timestamp.copy(),
+                    dtype.astype(np.int16),
+                    shape.astype(np.int32),
+                    np.array(self._fixed, np.bool_),
+                    np.array(self._numbers, np.float64),
+                )
+            )
+            self._ids, self._fixed, self._numbers = [], [], []
 
     def add(self, line: str, *, whole: bool = True) -> None:
         if not line:
@@ -213,8 +512,8 @@ class _Rows:
             self._broken, self._ends_early = self._broken + 1, False
             return
         try:
-            fields = next(csv.reader((line,))) if '"' in line else line.split(",")
-        except (csv.Error, StopIteration):
+            fields = _fields(line)
+        except csv.Error:
             self._broken += 1
             return
         self._ends_early = fields[0].strip().lower() == "op type"
@@ -227,39 +526,73 @@ class _Rows:
         titles = [field.strip().lower() for field in fields]
         while titles and not titles[-1]:
             titles.pop()
-        self._header = {title: i for i, title in enumerate(titles)}
+        header = self._header = {title: i for i, title in enumerate(titles)}
         self._width = len(titles)
+        known = all(title in header for title in _IDENTITY)
+        self._identity = tuple(header[title] for title in _IDENTITY) if known else ()
+        self._numbered = tuple(header.get(title, -1) for title in _NUMBERS)
 
     def _row(self, fields: list[str]) -> bool:
         """Takes a row; False when it makes no sense."""
-        header = self._header
-        short = len(fields) < self._width or any(fields[self._width :])
-        if short or any(title not in header for title in _IDENTITY):
+        header, width = self._header, self._width
+        if len(fields) < width or not self._identity or (len(fields) > width and any(fields[width:])):
             return False
-        op_type, op_name, timestamp, side, slot = (fields[header[title]].strip() for title in _IDENTITY)
-        when, index, at = _integer(timestamp), _integer(slot), SIDES.get(side.lower().encode("utf-8", "replace"))
+        op_type, op_name, timestamp, side, slot = [fields[at].strip() for at in self._identity]
+        when, index, at = _integer(timestamp), _integer(slot), self._side(side)
         if at is None or not op_type or not op_name or not 0 <= when <= MAX_TIMESTAMP or not 0 <= index <= MAX_SLOT:
             return False
         prefix = f"{op_type}.{op_name}".encode("utf-8", "surrogateescape")
-        shape = _shape(fields[header["shape"]]) if "shape" in header else ()
-        dtype = logical_dtype(fields[header["data type"]].strip()) if "data type" in header else ""
+        shape = self._shape_number(fields[header["shape"]] if "shape" in header else "")
+        dtype = self._dtype_number(fields[header["data type"]] if "data type" in header else "")
         self._ids.append(
             (
                 self._prefixes.setdefault(prefix, len(self._prefixes)),
                 at,
                 index,
                 when,
-                self._dtypes.setdefault(dtype, len(self._dtypes)),
-                self._shapes.setdefault(shape, len(self._shapes)),
+                dtype,
+                shape,
             )
         )
         self._fixed.append(self._width == _FIXED_COLUMNS and "l2norm value" not in header and not fields[self._width :])
-        self._numbers.append([_number(fields[header[t]]) if t in header else _UNKNOWN for t in _NUMBERS])
+        try:
+            numbers = [float(fields[at]) if at >= 0 else _UNKNOWN for at in self._numbered]
+        except ValueError:
+            numbers = [_number(fields[at]) if at >= 0 else _UNKNOWN for at in self._numbered]
+        self._numbers.append(numbers)
         return True
 
+    def _side(self, text: str) -> int | None:
+        if text not in self._sides:
+            self._sides[text] = SIDES.get(text.lower().encode("utf-8", "replace"))
+        return self._sides[text]
+
+    def _shape_number(self, text: str) -> int:
+        number = self._shape_texts.get(text)
+        if number is None:
+            number = self._shape_texts[text] = self._shapes.setdefault(_shape(text), len(self._shapes))
+        return number
+
+    def _dtype_number(self, text: str) -> int:
+        number = self._dtype_texts.get(text)
+        if number is None:
+            name = logical_dtype(text.strip()) if text else ""
+            number = self._dtype_texts[text] = self._dtypes.setdefault(name, len(self._dtypes))
+        return number
+
     def columns(self) -> Statistics:
-        ids = np.array(self._ids, dtype=np.int64).reshape(-1, 6)
-        numbers = np.array(self._numbers, dtype=np.float64).reshape(-1, len(_NUMBERS))
+        self._flush()
+        block = _Block.joined(self._blocks or [_NO_ROWS])
+        latest = next(iter(_latest_block), _NO_ROWS)
+        block = block._replace(
+            **{
+                name: old
+                for name in ("prefix", "side", "slot", "dtype", "shape")
+                if np.array_equal(old := getattr(latest, name), getattr(block, name))
+            }
+        )
+        _latest_block[:] = [block._replace(timestamp=_NO_ROWS.timestamp, numbers=_NO_ROWS.numbers)]
+        numbers = block.numbers
         unknown = numbers == _UNKNOWN
         nans = np.isnan(numbers[:, :_FIRST_COUNT])
         # A mean can be NaN because +Inf met -Inf: it speaks only where the extremes were not recorded. A norm cannot;
@@ -269,21 +602,128 @@ class _Rows:
         saw_neg_inf = (numbers[:, :2] == -np.inf).any(axis=1)
         seen = _SAW_NAN * saw_nan + _SAW_POS_INF * saw_pos_inf + _SAW_NEG_INF * saw_neg_inf
         numbers[unknown] = np.nan
+        named = self._named
         return Statistics(
-            prefixes=tuple(self._prefixes),
-            prefix=ids[:, 0].astype(np.int32),
-            side=ids[:, 1].astype(np.uint8),
-            slot=ids[:, 2].astype(np.int16),
-            timestamp=ids[:, 3].copy(),
-            numbers=numbers,
+            prefixes=named.prefixes
+            if named is not None and len(named.prefixes) == len(self._prefixes)
+            else tuple(self._prefixes),
+            prefix=block.prefix,
+            side=block.side,
+            slot=block.slot,
+            timestamp=block.timestamp,
+            numbers=tuple(map(_column, numbers.T)),
             seen=seen.astype(np.uint8),
-            fixed=np.array(self._fixed, dtype=np.bool_),
+            fixed=block.fixed,
             dtypes=tuple(self._dtypes),
-            dtype=ids[:, 4].astype(np.int16),
+            dtype=block.dtype,
             shapes=tuple(self._shapes),
-            shape=ids[:, 5].astype(np.int32),
+            shape=block.shape,
             broken=self._broken + self._ends_early,
         )
+
+
+_NO_ROWS: Final = _Block(
+    np.zeros(0, np.int32),
+    np.zeros(0, np.uint8),
+    np.zeros(0, np.int16),
+    np.zeros(0, np.int64),
+    np.zeros(0, np.int16),
+    np.zeros(0, np.int32),
+    np.zeros(0, np.bool_),
+    np.zeros((0, len(_NUMBERS))),
+)
+
+
+def _column(numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """A copy of a column; of one number where all are the same bits."""
+    bits = numbers.view(np.int64)
+    same = len(bits) > 0 and bool((bits == bits[0]).all())
+    return np.broadcast_to(numbers[0], numbers.shape) if same else numbers.copy()
+
+
+def _in_file(header: Mapping[str, int], *titles: str) -> list[str]:
+    """The titles that there are, as they stand."""
+    return sorted((title for title in titles if title in header), key=header.__getitem__)
+
+
+def _fields(line: str) -> list[str]:
+    """The cells of a line; raises csv.Error where there are none.
+
+    A single quoted cell, as shapes are, is cut out by hand: a reader for each line takes three times as long.
+    """
+    if '"' not in line:
+        return line.split(",")
+    parts = line.split('"')
+    if len(parts) == 3 and parts[0].endswith(",") and parts[2].startswith(","):
+        return [*parts[0][:-1].split(","), parts[1], *parts[2][1:].split(",")]
+    try:
+        return next(csv.reader((line,)))
+    except StopIteration:
+        raise csv.Error("no cell") from None
+
+
+def _columns(content: bytes, quoted: int) -> list[list[str]] | None:
+    """The cells of whole lines by column; None unless all have as many, and nothing but one column is ever quoted.
+
+    Args:
+        content: lines with their ends. Where any has other than printable ASCII characters, or a blank at either end,
+            there are no columns: what it means is for who reads lines one by one.
+        quoted: the column whose cells may be quoted; -1 without.
+    """
+    if not _is_plain(content):
+        return None
+    rows, parts = content.count(b"\n"), content.decode("ascii").split('"')
+    inner, text = parts[1::2], _CUT_OUT.join(parts[::2])
+    if len(parts) % 2 == 0 or text.count("\n") != rows:
+        return None
+    cells = text.replace("\n", ",\n,").split(",")
+    wide = cells.index("\n") + 1
+    if len(cells) != wide * rows + 1 or cells[wide - 1 :: wide].count("\n") != rows:
+        return None
+    cells.pop()
+    columns = [cells[at::wide] for at in range(wide - 1)]
+    if not inner:
+        return columns
+    if not 0 <= quoted < len(columns) or columns[quoted].count(_CUT_OUT) != len(inner):
+        return None
+    cut = iter(inner)
+    some = len(inner) < rows
+    columns[quoted] = [next(cut) if cell == _CUT_OUT else cell for cell in columns[quoted]] if some else inner
+    return columns
+
+
+def _is_plain(content: bytes) -> bool:
+    """Tells whether lines are printable ASCII, of no extraordinary length, and without blanks at their ends."""
+    codes = np.frombuffer(content, np.uint8)
+    ends = np.flatnonzero(codes == _LINE_END)
+    if np.count_nonzero(codes < _BLANK) != len(ends) or codes.max() >= _NOT_ASCII:
+        return False
+    if np.diff(ends, prepend=-1).max() > LINE_LIMIT:
+        return False
+    return content[:1] != b" " and b"\n " not in content and b" \n" not in content
+
+
+_LINE_END, _BLANK, _NOT_ASCII = 0x0A, 0x20, 0x80
+
+
+def _stripped(cells: list[str]) -> list[str]:
+    return [cell.strip() for cell in cells] if " " in "".join(cells) else cells
+
+
+def _looked_up(numbers: Mapping[str, int], cells: list[str]) -> npt.NDArray[np.int64]:
+    """The number of every cell."""
+    if len(numbers) == 1:
+        return np.full(len(cells), numbers[cells[0]], np.int64)
+    return np.fromiter(map(numbers.__getitem__, cells), np.int64, len(cells))
+
+
+def _floats(cells: list[str]) -> npt.NDArray[np.float64]:
+    if cells.count(cells[0]) == len(cells):
+        return np.full(len(cells), _number(cells[0]))
+    try:
+        return np.fromiter(map(float, cells), np.float64, len(cells))
+    except ValueError:
+        return np.fromiter(map(_number, cells), np.float64, len(cells))
 
 
 _UNKNOWN = -1.7976931348623157e308

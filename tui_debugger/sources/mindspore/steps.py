@@ -20,6 +20,7 @@ import time
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
@@ -34,7 +35,7 @@ from tui_debugger.arrays import Int32, Int64, Mask
 from tui_debugger.cache.store import DiskCache
 from tui_debugger.model import Progress, ProgressFn
 from tui_debugger.sources.base import Names
-from tui_debugger.sources.mindspore.layout import RankLayout, Stamp, stamp
+from tui_debugger.sources.mindspore.layout import NEVER, RankLayout, Stamp, stamp
 from tui_debugger.sources.mindspore.listing import (
     MAPPING,
     IrregularNames,
@@ -69,7 +70,7 @@ from tui_debugger.sources.mindspore.run_order import (
     span,
 )
 from tui_debugger.sources.mindspore.statistics import FILE as STATISTICS
-from tui_debugger.sources.mindspore.statistics import read_statistics
+from tui_debugger.sources.mindspore.statistics import Statistics, read_statistics
 
 KIND: Final = "listing"
 KIND_NAMES: Final = "names"
@@ -98,11 +99,60 @@ class _Unpacked:
     by: Int64 | None
 
 
+_MOST_KEPT: Final = 1 << 27
+"""Bytes of statistics that are kept until they are taken: of many ranks more would be read than fits in memory."""
+
+
+class StatisticFiles:
+    """Reads the statistic files of a run: one that was looked at to put runs in order is not read again to list it.
+
+    Safe to call from any thread.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._kept: dict[Path, tuple[Stamp, Statistics]] = {}
+        self._size = 0
+
+    def look(self, path: Path) -> Statistics:
+        """Reads a file, and keeps what it holds until it is taken, others need the room, or the file looks different.
+
+        Raises:
+            OSError: the file cannot be read.
+        """
+        before = stamp(path)
+        read = read_statistics(path)
+        if stamp(path) == before and not young((before,)):
+            with self._lock:
+                self._remove(path)
+                self._kept[path] = before, read
+                self._size += read.nbytes
+                while self._size > _MOST_KEPT and len(self._kept) > 1:
+                    self._remove(next(iter(self._kept)))
+        return read
+
+    def take(self, path: Path, progress: ProgressFn) -> Statistics:
+        """Returns what a file holds, and keeps it no longer.
+
+        Raises:
+            OSError: the file cannot be read.
+            CancelledError: from ``progress``.
+        """
+        with self._lock:
+            kept = self._remove(path)
+        return kept[1] if kept is not None and kept[0] == stamp(path) else read_statistics(path, progress)
+
+    def _remove(self, path: Path) -> tuple[Stamp, Statistics] | None:
+        kept = self._kept.pop(path, None)
+        self._size -= kept[1].nbytes if kept is not None else 0
+        return kept
+
+
 class ListingCache:
     """The store's knowledge of directories. Not thread-safe: its owner locks."""
 
-    def __init__(self, store: DiskCache, known_names: KnownNames) -> None:
-        self._store, self._known_names = store, known_names
+    def __init__(self, store: DiskCache, known_names: KnownNames, statistics: StatisticFiles) -> None:
+        self._store, self._known_names, self._statistics = store, known_names, statistics
         self._unpacked: OrderedDict[tuple[bytes, int], _Unpacked] = OrderedDict()
         self._keys: WeakKeyDictionary[Pattern, bytes] = WeakKeyDictionary()
 
@@ -135,7 +185,7 @@ class ListingCache:
             back[unpacked.by] = np.arange(files)
             odd_at = back[odd_at]
         try:
-            statistics = read_statistics(path / STATISTICS, progress) if recorded else None
+            statistics = self._statistics.take(path / STATISTICS, progress) if recorded else None
         except OSError:
             return None
         irregular = IrregularNames.sorted(odd_at, Names(names, odd_ends))
@@ -307,9 +357,10 @@ class StepListings:
         complaints: how often what was ignored, by directory.
     """
 
-    def __init__(self, store: DiskCache | None = None) -> None:
-        """Nothing is listed; ``store`` remembers listings of earlier sessions."""
+    def __init__(self, store: DiskCache | None = None, statistics: StatisticFiles | None = None) -> None:
+        """Nothing is listed; ``store`` remembers listings of earlier sessions, ``statistics`` what was just read."""
         self._store = store
+        self._statistics = statistics if statistics is not None else StatisticFiles()
         self.generation = ""
         self.complaints: dict[bytes, dict[str, int]] = {}
         self._states: dict[int, _State] = {}
@@ -350,7 +401,9 @@ class StepListings:
         self._missing.clear()
         self._constants.clear()  # their numbers are those of the table of known names before
         self.known_names = KnownNames()
-        self._remembered = ListingCache(self._store, self.known_names) if self._store is not None else None
+        self._remembered = (
+            ListingCache(self._store, self.known_names, self._statistics) if self._store is not None else None
+        )
 
     def missing(self) -> list[tuple[Path, str, int | None]]:
         """(path, why, step or None for constants) of what could not be looked at in the steps that were listed."""
@@ -413,7 +466,7 @@ class StepListings:
             part = remembered.recall(path, number, looks, progress)
             if part is not None:
                 return part
-        part = list_directory(self.known_names, place, progress, done)
+        part = list_directory(self.known_names, place, progress, done, self._statistics.take)
         if remembered is not None and worthwhile and place_stamps(path) == looks:
             remembered.keep(path, looks, part)
         return part
@@ -431,9 +484,10 @@ def place_stamps(path: Path) -> Stamps:
 
 
 def young(stamps: Iterable[Stamp]) -> bool:
-    """Tells whether something changed so recently that another change may look the same."""
+    """Tells whether another change may look the same: after one so recent, or where nothing keeps times."""
     now = time.time_ns()
-    return any(abs(now - each[0]) < YOUNG_NS for each in stamps)
+    there = (each for each in stamps if each != NEVER)
+    return any(abs(now - each[0]) < YOUNG_NS or opener.made_up(each[0], each[1]) for each in there)
 
 
 def _stamps(places: Sequence[Place]) -> Stamps:
@@ -485,8 +539,14 @@ def looks_of(path: Path) -> tuple[Stamp, Stamp]:
     return stamp(path), stamp(path / STATISTICS)
 
 
-def first_look(path: Path, *, whole: bool = False) -> FirstLook:
-    """Looks at some names of a directory, or at all; one that cannot be listed holds one run of unknown time."""
+def first_look(path: Path, *, whole: bool = False, statistics: StatisticFiles | None = None) -> FirstLook:
+    """Looks at some names of a directory, or at all; one that cannot be listed holds one run of unknown time.
+
+    Args:
+        path: the directory.
+        whole: at all names.
+        statistics: keeps the statistics that are read on the way.
+    """
     looks = looks_of(path)
     names, complete = _names(path, None if whole else GLANCE)
     seen = _parsed(path, names)
@@ -495,7 +555,7 @@ def first_look(path: Path, *, whole: bool = False) -> FirstLook:
         names, complete = _names(path, None)
         seen = _parsed(path, names)
     if not seen and complete and STATISTICS.encode() in names:
-        return FirstLook(_recorded(path / STATISTICS), True, looks)
+        return FirstLook(_recorded(path / STATISTICS, statistics or StatisticFiles()), True, looks)
     return FirstLook(_spans(seen), complete, looks)
 
 
@@ -580,15 +640,20 @@ def _divided(key: Int64, time: Int64, operator: Mask) -> tuple[Span, ...]:
     return tuple([span(time[run == at], operator[run == at]) for at in range(1, len(began) + 2)])
 
 
-def _recorded(path: Path) -> tuple[Span, ...]:
+def _recorded(path: Path, statistics: StatisticFiles) -> tuple[Span, ...]:
     """The runs that a ``statistic.csv`` tells of."""
     try:
-        rows = read_statistics(path)
+        rows = statistics.look(path)
     except OSError:
         return (NO_SPAN,)
     key = (rows.prefix.astype(np.int64) << 17) | (rows.side.astype(np.int64) << 16) | rows.slot
-    operator = np.array([not text.startswith(_PARAMETER) for text in rows.prefixes] or [False])[rows.prefix]
-    return _divided(key, rows.timestamp, operator)
+    return _divided(key, rows.timestamp, _operators(rows.prefixes)[rows.prefix])
+
+
+@lru_cache(maxsize=1)
+def _operators(prefixes: tuple[bytes, ...]) -> Mask:
+    """Tells which names are operators'; the steps and ranks of a run have the same."""
+    return np.array([not text.startswith(_PARAMETER) for text in prefixes] or [False], np.bool_)
 
 
 _Place = tuple[int, int]
@@ -603,7 +668,9 @@ class RunTimes:
     whose history names every dumped step once, ascending. Safe to call from any thread.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, statistics: StatisticFiles | None = None) -> None:
+        """Nothing is looked at; ``statistics`` keeps those that are read on the way."""
+        self._statistics = statistics
         self._lock = threading.RLock()
         self._first_looks: dict[Path, FirstLook] = {}
         self._fresh: set[Path] = set()
@@ -670,14 +737,14 @@ class RunTimes:
         for _, path in _places(layout):
             seen = self._first_looks.get(path)
             if seen is None or (path not in self._fresh and (seen.looks != looks_of(path) or young(seen.looks))):
-                self._first_looks[path] = first_look(path)
+                self._first_looks[path] = first_look(path, statistics=self._statistics)
             self._fresh.add(path)
         often = {root: Counter(lines) for root, lines in history.items()}
         partly = [(place, path) for place, path in _places(layout) if self._is_partly_known(place, path)]
         crossing = self._crossing(layout) if partly else set()
         for (root, step), path in partly:
             if (root, step) in crossing or often.get(root, Counter())[step] > 1:
-                self._first_looks[path] = first_look(path, whole=True)
+                self._first_looks[path] = first_look(path, whole=True, statistics=self._statistics)
 
     def _is_partly_known(self, place: _Place, path: Path) -> bool:
         return place not in self._exact and not self._first_looks[path].whole

@@ -33,7 +33,7 @@ from tui_debugger.sources.mindspore.listing import (
 from tui_debugger.sources.mindspore.names import KnownNames
 from tui_debugger.sources.mindspore.overflow import UNKNOWN
 from tui_debugger.sources.mindspore.run_order import MOST_ROUNDS
-from tui_debugger.stats.records import Specs
+from tui_debugger.stats.records import RecordedColumns, Specs
 
 _OPERATOR, _PARAMETER, _CONSTANT = 0, 1, 2
 _KINDS = {PARAMETER: _PARAMETER, CONSTANT: _CONSTANT}
@@ -162,6 +162,15 @@ class StepTable(Columns):
         """Statistics from ``statistic.csv``, else None."""
         at = self._recorded_at(index)
         return self._statistics[at[0]].rows.stats(at[1], right_mean=self._right_mean) if at else None
+
+    def recorded_columns(self, indices: Integers) -> RecordedColumns | None:
+        """Statistics, element types and shapes from the only ``statistic.csv``; None where there are several."""
+        stat = self.arrangement.stat
+        if stat is None or len(self._statistics) != 1 or not len(self._statistics[0].rows):
+            return None
+        rows = stat[indices].astype(np.int64)
+        found = self._statistics[0].rows.columns(np.maximum(rows, 0), right_mean=self._right_mean)
+        return found._replace(right=found.right & (rows >= 0))
 
     def doubtful_mean(self, index: int) -> float | None:
         """``Avg Value`` from ``statistic.csv`` where it may be that of a part of the tensor, else None."""

@@ -14,7 +14,6 @@ import json
 import math
 import re
 from array import array
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -31,18 +30,15 @@ from tui_debugger.graph.stacks import is_framework
 from tui_debugger.graph.table import PARAMETER
 from tui_debugger.model import BIAS, Frame, Side
 from tui_debugger.opener import GRAPH_LIMIT, read_regular, why_not
-from tui_debugger.sources.base import Names
+from tui_debugger.sources.base import ZEROS_DIGEST, Argument, CallArguments, Names, OtherArgument, TensorSlot
+from tui_debugger.sources.msprobe.call_names import MOST_MODULES, PARAMETERS_GRAD, RECOMPUTED, Call, CallNames, NodeInfo
 from tui_debugger.sources.msprobe.layout import CALLS, SAVED
 from tui_debugger.stats.dtypes import canonical_name
 
 GRADIENTS: Final = "Gradients/"
 """Scope of what backward passes make."""
-RECOMPUTED: Final = "Recomputed/"
-"""Scope of calls that ran a second time for the backward pass (activation checkpointing)."""
 SAVED_TYPE: Final = "Saved"
 """Type of what the program saved by name."""
-_MODULES: Final = ("Module.", "Cell.")
-_DIRECTIONS: Final = frozenset({"forward", "backward"})
 SCALAR: Final = "…"
 """Stands for an argument that is no tensor."""
 _BIAS: Final = re.compile(BIAS)
@@ -52,56 +48,15 @@ _ZEROS: Final = frozenset({"0" * 8, "0x" + "0" * 16})
 """Digests that zeros have, whatever their shape."""
 _DEPTH: Final = 64
 """Lists in lists that are looked into."""
-_MOST_MODULES: Final = 10_000
-"""Modules inside each other: only a broken file has more."""
 _STATISTICS: Final = ("Max", "Min", "Mean", "Norm")
 _PIECE: Final = 1024
 """Records that are looked at together."""
-_GRADIENTS_OF: Final = "parameters_grad"
 _GRADIENT: Final = "_grad"
 """Ends the name of the gradient of what the program saved."""
-
-OPERATOR_TYPES: Final[Mapping[str, str]] = {
-    **{f"__{way}{name}__": name for name in ("add", "sub", "mul", "matmul") for way in ("", "i")},
-    **{f"__r{name}__": name for name in ("add", "mul")},
-    **dict.fromkeys(("__truediv__", "__div__", "__itruediv__", "__idiv__", "true_divide", "divide"), "div"),
-    **dict.fromkeys(("__rtruediv__", "__rdiv__"), "rdiv"),
-    **dict.fromkeys(("__rsub__", "rsub"), "rsub"),
-    "__pow__": "pow",
-    "__ipow__": "pow",
-    "__rpow__": "rpow",
-    "__neg__": "neg",
-    "__getitem__": "index",
-    "_reduce_scatter_base": "reduce_scatter_tensor",
-    "_all_gather_base": "all_gather_into_tensor",
-}
-"""What the rules for operators call a function that Python, or torch, calls otherwise. All others have one name; a
-reversed operator (``1 / x``) has its operands in the other order, so it is another operator."""
 
 
 class BadCallsError(Exception):
     """The calls of a step cannot be read; the text says why."""
-
-
-@dataclass(slots=True)
-class NodeInfo:
-    """A node of a step.
-
-    Attributes:
-        name, path, type: see ``graph.table.NodeTable``.
-        call: the key of its first call; empty for parameters.
-        forward: number of the node that it is the backward of, or of whose parameters it is the gradient; -1 else.
-        ranks: between which ranks it exchanges values, where the dump says so.
-        recomputed: it ran a second time for the backward pass.
-    """
-
-    name: str
-    path: str
-    type: str
-    call: str = ""
-    forward: int = -1
-    ranks: tuple[int, ...] = ()
-    recomputed: bool = False
 
 
 @dataclass(slots=True)
@@ -123,6 +78,8 @@ class StepCalls:
         known: of which tensors there are statistics.
         dtypes, shapes: distinct ones; ``dtype`` and ``shape`` index into them, -1 where there is none.
         hashes: digest of the elements of each, as recorded; None without any.
+        hashes_are_sums: they are the exclusive or of what the tensors hold, not a checksum.
+        digests_alone: of no tensor but scalars there is more than a digest.
         files, has_file: names of the files with the values, empty where there is none.
         scalars: (node, slot, text) of arguments that are no tensors.
         links: (node, slot, node of the parameter) of the parameters of modules.
@@ -157,6 +114,8 @@ class StepCalls:
     shapes: tuple[tuple[int, ...], ...] = ()
     shape: Int32 = field(default_factory=lambda: np.zeros(0, np.int32))
     hashes: Int64 | None = None
+    hashes_are_sums: bool = False
+    digests_alone: bool = False
     files: Names = field(default_factory=lambda: Names.of(()))
     has_file: Mask = field(default_factory=lambda: np.zeros(0, np.bool_))
     scalars: list[tuple[int, int, str]] = field(default_factory=list)
@@ -285,242 +244,15 @@ def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
-# -- names ------------------------------------------------------------------------------------------------
-
-
-class _Call:
-    """A forward call: what it is called, and where it belongs.
-
-    Attributes:
-        key: in the dump.
-        prefix, number: the key without counter and direction; the counter.
-        module: a module's.
-        parent: the module call around it.
-        again: it ran a second time for the backward pass.
-        rank: its number among the calls of its kind in the same module call, in the same micro-batch.
-        round: the micro-batch that it belongs to, from 1; 0 where there are none, or it belongs to none; -1 before
-            that is known.
-        place: its place in the dump; -1 where it is not in it.
-        node, backward: number of the node that stands for it, and of the one for its backward; -1 before there is one.
-    """
-
-    __slots__ = (
-        *("again", "backward", "key", "module", "node", "number", "parent", "place", "prefix", "rank", "round"),
-        "_scope",
-    )
-
-    def __init__(self, key: str, prefix: str, number: int) -> None:
-        self.key, self.prefix, self.number = key, prefix, number
-        self.module = prefix.startswith(_MODULES)
-        self.parent: _Call | None = None
-        self.again = False
-        self.rank, self.round, self.place, self.node, self.backward = 0, -1, -1, -1, -1
-        self._scope: str | None = None
-
-    @property
-    def path(self) -> str:
-        """The path of a module, with dots."""
-        return self.prefix.partition(".")[2].rpartition(".")[0]
-
-    @property
-    def scope(self) -> str:
-        """The scope of what a module calls, once all ranks are known."""
-        if self._scope is None:
-            path = self.path.replace(".", "/")
-            self._scope = path if not self.rank else f"{path or self.kind}.{self.rank}"
-        return self._scope
-
-    @property
-    def kind(self) -> str:
-        """The class of a module."""
-        return self.prefix.rpartition(".")[2]
-
-
-def operator_type(prefix: str) -> str:
-    """The type of a call: ``log`` of ``Torch.log``, ``LayerNorm`` of ``Primitive.norm.LayerNorm``."""
-    family, _, function = prefix.partition(".")
-    if family == "Primitive":
-        function = function.rpartition(".")[2]
-    return OPERATOR_TYPES.get(function, function) or prefix
-
-
-def _split(key: str) -> tuple[str, str, int] | None:
-    """(prefix, direction, number) of a key; None for one of no known form."""
-    prefix, _, last = key.rpartition(".")
-    prefix, _, before = prefix.rpartition(".")
-    if last in _DIRECTIONS:
-        before, last = last, before
-    elif before not in _DIRECTIONS and before != _GRADIENTS_OF:
-        return None
-    if not (prefix and last.isascii() and last.isdigit() and len(last) < 10):
-        return None
-    return prefix, before, int(last)
-
-
-class _Names:
-    """The forward calls of a step, each with its place among the others of its kind.
-
-    Attributes:
-        calls: (direction, forward call) of every key of the dump that has a known form; of gradients of parameters
-            the first call of their module.
-        named: the forward calls by (prefix, number).
-    """
-
-    def __init__(self, data: Mapping[str, Any], construct: Mapping[str, Any]) -> None:
-        self._construct = construct
-        self.calls: dict[str, tuple[str, _Call]] = {}
-        self.named: dict[tuple[str, int], _Call] = {}
-        for place, (key, entry) in enumerate(data.items()):
-            call = self._add(key)
-            if call is not None and call.key == key:
-                call.place = place
-                call.again = type(entry) is dict and bool(entry.get("is_recompute"))
-        for key in construct:
-            if key not in self.calls:
-                self._add(key)
-        groups: dict[tuple[bool, int, str], list[_Call]] = {}
-        for call in list(self.named.values()):
-            parent = self._parent(call)
-            call.parent = parent
-        for call in self.named.values():
-            group = call.again, id(call.parent), call.prefix
-            groups.setdefault(group, []).append(call)
-        for each in groups.values():
-            if len(each) > 1:
-                each.sort(key=_number)
-                for rank, call in enumerate(each):
-                    call.rank = rank
-        self._top = [each for each in groups.values() if each[0].parent is None]
-        self.rounds = self._micro_batches()
-        self._number_rounds()
-        self._number_modules()
-
-    def _add(self, key: str) -> _Call | None:
-        split = _split(key)
-        if split is None:
-            return None
-        prefix, direction, number = split
-        call = self.named.get((prefix, number))
-        if call is None:
-            forward = f"{prefix}.forward.{number}" if prefix.startswith(_MODULES) else f"{prefix}.{number}.forward"
-            call = self.named[prefix, number] = _Call(forward, prefix, number)
-        self.calls[key] = direction, call
-        return call
-
-    def _parent(self, call: _Call) -> _Call | None:
-        """The module call around a forward call; None at the top."""
-        around = self._construct.get(call.key)
-        backward = False
-        if around is None and call.key not in self._construct:
-            key = call.key.replace(".forward", ".backward")  # only its backward was recorded
-            around, backward = self._construct.get(key), True
-        if not isinstance(around, str):
-            return None
-        direction, found = self.calls.get(around) or self._outside(around)
-        if found is None or found is call or not found.module or (direction == "backward") != backward:
-            return None
-        return found
-
-    def _outside(self, key: str) -> tuple[str, _Call | None]:
-        """``calls`` of a key that is in neither file, of which another direction may be."""
-        split = _split(key)
-        return ("", None) if split is None else (split[1], self.named.get((split[0], split[2])))
-
-    def _micro_batches(self) -> int:
-        """How often the modules at the top are called in the step: most of them."""
-        counts = Counter(len(each) for each in self._top if each[0].module and not each[0].again)
-        return max(counts, key=lambda count: (counts[count], count)) if counts else 1
-
-    def _number_rounds(self) -> None:
-        if self.rounds < 2:
-            for call in self.named.values():
-                call.round = 0
-            return
-        anchors = sorted(
-            (call.place, rank)
-            for each in self._top
-            if each[0].module and not each[0].again and len(each) == self.rounds
-            for rank, call in enumerate(each)
-            if call.place >= 0
-        )
-        for top in self._top:
-            times, rest = divmod(len(top), self.rounds)
-            fits = not rest and (top[0].module or _are_among(top, times, anchors))
-            for rank, call in enumerate(top):
-                call.rank, call.round = (rank % times, rank // times + 1) if fits else (rank, 0)
-        for call in self.named.values():
-            inside: list[_Call] = []
-            at: _Call | None = call
-            while at is not None and at.round < 0 and len(inside) < _MOST_MODULES:
-                inside.append(at)
-                at = at.parent
-            found = at.round if at is not None and at.round >= 0 else 0
-            for each in inside:
-                each.round = found
-
-    def _number_modules(self) -> None:
-        """Numbers the calls of one module within a micro-batch, whatever module they were made in."""
-        groups: dict[tuple[bool, str, int], list[_Call]] = {}
-        for call in self.named.values():
-            if call.module:
-                groups.setdefault((call.again, call.prefix, call.round), []).append(call)
-        for each in groups.values():
-            each.sort(key=_number)
-            for rank, call in enumerate(each):
-                call.rank = rank
-
-    def node(self, call: _Call) -> NodeInfo:
-        """The node of a forward call."""
-        again = RECOMPUTED if call.again else ""
-        if call.module:
-            scope = call.scope
-            name = f"{again}{scope}/{call.kind}" if scope else again + call.kind
-            return NodeInfo(name, name, call.kind or "Module", call.key, recomputed=call.again)
-        if call.parent is not None:
-            scope = f"{again}{call.parent.scope}"
-            leaf = f"{call.prefix}.{call.rank}" if call.rank else call.prefix
-            name = f"{scope}/{leaf}" if scope else leaf
-            return NodeInfo(name, name, operator_type(call.prefix), call.key, recomputed=call.again)
-        number = call.rank if self._construct else call.number
-        leaf = f"{call.prefix}.{number}" if number or not self._construct else call.prefix
-        path = again + leaf.replace(".", "/", 1)
-        return NodeInfo(again + leaf, path, operator_type(call.prefix), call.key, recomputed=call.again)
-
-
-def _number(call: _Call) -> int:
-    return call.number
-
-
-def _are_among(calls: Sequence[_Call], times: int, anchors: Sequence[tuple[int, int]]) -> bool:
-    """Tells whether calls at the top stand beside the modules of their micro-batches.
-
-    Others may come in a number that could be divided as well: gradients are summed up after all micro-batches.
-
-    Args:
-        calls: in the order of their counters.
-        times: how many a micro-batch has.
-        anchors: (place, micro-batch) of calls of modules, ascending.
-    """
-    places = [place for place, _ in anchors]
-    for rank, call in enumerate(calls):
-        if call.place < 0:
-            continue
-        at = bisect_right(places, call.place)
-        near = {anchors[each][1] for each in (at - 1, at) if 0 <= each < len(anchors)}
-        if rank // times not in near:
-            return False
-    return True
-
-
 # -- calls ------------------------------------------------------------------------------------------------
 
 
-def _summed_gradients(names: _Names, data: Mapping[str, Any]) -> dict[str, tuple[int, list[object]]]:
+def _summed_gradients(names: CallNames, data: Mapping[str, Any]) -> dict[str, tuple[int, list[object]]]:
     """Of gradients of parameters, by key, the round (0: there is one only), and what came into the backward."""
     gradients, backward = dict[str, list[str]](), dict[str, list[str]]()
     for key, (direction, call) in names.calls.items():
         if direction != "forward" and call.module and type(data.get(key)) is dict:
-            (gradients if direction == _GRADIENTS_OF else backward).setdefault(call.prefix, []).append(key)
+            (gradients if direction == PARAMETERS_GRAD else backward).setdefault(call.prefix, []).append(key)
     found: dict[str, tuple[int, list[object]]] = {}
     for prefix, keys in gradients.items():
         back = sorted(backward.get(prefix, ()), key=lambda key: names.calls[key][1].number)
@@ -550,7 +282,7 @@ class _Builder:
 
     def take_calls(self, data: Mapping[str, Any], construct: Mapping[str, Any]) -> None:
         """Takes in ``dump.json``, in the order of its keys."""
-        names = _Names(data, construct)
+        names = CallNames(data, construct)
         summed = _summed_gradients(names, data)
         for place, (key, entry) in enumerate(data.items()):
             known = names.calls.get(key)
@@ -570,7 +302,7 @@ class _Builder:
             self._module.append(module)
         self._nest(data, construct)
 
-    def _take_call(self, entry: dict[str, Any], names: _Names, at: tuple[str, _Call], place: int) -> int:
+    def _take_call(self, entry: dict[str, Any], names: CallNames, at: tuple[str, Call], place: int) -> int:
         """A forward or backward call; returns its node."""
         direction, call = at
         take = self._tensors.take
@@ -631,7 +363,7 @@ class _Builder:
             self._step.nodes.append(info)
         return row
 
-    def _backward(self, names: _Names, call: _Call) -> int:
+    def _backward(self, names: CallNames, call: Call) -> int:
         if call.backward < 0:
             ahead = self._step.nodes[call.node] if call.node >= 0 else names.node(call)
             forward = call.node if call.node >= 0 else self._rows.get(ahead.name, -1)
@@ -642,7 +374,7 @@ class _Builder:
             call.backward = self._node(NodeInfo(name, path, kind, call.key, forward, recomputed=ahead.recomputed))
         return call.backward
 
-    def _take_parameters(self, own: object, call: _Call, used: int, place: int) -> None:
+    def _take_parameters(self, own: object, call: Call, used: int, place: int) -> None:
         """The parameters of a module: what it was called with, and nodes of their own."""
         for slot, (name, record) in enumerate(own.items() if isinstance(own, dict) else (), used):
             self._tensors.take(record, call.node, Side.INPUT, call.round, place, slot)
@@ -655,7 +387,7 @@ class _Builder:
                     self._step.links.append(link)
 
     def _take_gradients(
-        self, entry: dict[str, Any], names: _Names, call: _Call, at: tuple[int, Sequence[object], int]
+        self, entry: dict[str, Any], names: CallNames, call: Call, at: tuple[int, Sequence[object], int]
     ) -> None:
         """The gradients of the parameters of a module, as far as they were summed up by then.
 
@@ -689,7 +421,7 @@ class _Builder:
             around, hops = construct.get(key), 0
             if around is None:
                 continue
-            while isinstance(around, str) and around not in place and hops < _MOST_MODULES:
+            while isinstance(around, str) and around not in place and hops < MOST_MODULES:
                 around, hops = construct.get(around), hops + 1
             parent = place.get(around, -1) if isinstance(around, str) else -1
             if parent >= 0 and parent != at:
@@ -794,13 +526,15 @@ class _Tensors:
         step.call = np.array(self._calls, np.int32)[keep]
         step.scalars = self._scalars
         columns = _columns_of(records)
+        scalars = _fill_scalars(columns) if any(columns["md5"]) else 0
         _fill_statistics([columns[name] for name in _STATISTICS], step)
+        step.digests_alone = bool(any(columns["md5"])) and int(step.known.sum()) == scalars
         step.dtypes, step.dtype = _distinct(columns["dtype"], _dtype_name)
         step.shapes, step.shape = _distinct_shapes(columns["shape"])
         hashes = columns["md5"]
         if any(hashes):
-            wanted = [hash(each) if type(each) is str and each not in _ZEROS else 0 for each in hashes]
-            step.hashes = np.array(wanted, np.int64)
+            step.hashes = np.array([_digest(each) for each in hashes], np.int64)
+            step.hashes_are_sums = any(type(each) is str and each.startswith("0x") for each in hashes)
         names = columns["data_name"]
         step.has_file = np.zeros(len(records), np.bool_)
         if any(names):
@@ -808,6 +542,13 @@ class _Tensors:
             step.files, step.has_file = Names.of(files), np.array([bool(each) for each in files], np.bool_)
         for node, ranks in self._groups.items():
             step.nodes[node].ranks = ranks
+
+
+def _digest(said: object) -> int:
+    """A number for a digest, or for the number that stands for one; 0 where there is none."""
+    if type(said) in {int, float}:
+        return hash(f"number {said!r}")
+    return 0 if type(said) is not str else ZEROS_DIGEST if said in _ZEROS else hash(said)
 
 
 def _scalar_text(item: object) -> str:
@@ -831,6 +572,17 @@ def _columns_of(records: Sequence[dict[str, Any]]) -> dict[str, list[Any]]:
         for key, column in columns.items():
             column += [record.get(key) for record in piece]
     return columns
+
+
+def _fill_scalars(columns: dict[str, list[Any]]) -> int:
+    """Task xor writes the number that a scalar holds where others have their digest; returns how many it wrote."""
+    found = 0
+    for at, said in enumerate(columns["md5"]):
+        if type(said) in {int, float} and columns["shape"][at] == []:
+            found += 1
+            for key in _STATISTICS:
+                columns[key][at] = said if columns[key][at] is None else columns[key][at]
+    return found
 
 
 def _fill_statistics(said: Sequence[Sequence[object]], step: StepCalls) -> None:
@@ -959,3 +711,89 @@ def _frame(text: str) -> Frame | None:
         return None
     line, path = int(found["line"]), found["path"]
     return Frame(path=path, line=line, code=found["code"].strip(), end_line=line, framework=is_framework(path))
+
+
+# -- arguments ---------------------------------------------------------------------------------------------
+
+_PLAIN: Final = {"float": float, "int": int, "bool": bool, "str": str}
+_NOT_FINITE: Final = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
+
+
+class StepArguments:
+    """The arguments of the calls of one step."""
+
+    def __init__(self, directory: str, rows: Int32) -> None:
+        """Reads the calls anew.
+
+        Args:
+            directory: of the step and rank.
+            rows: the row of every node of the step, by its number there.
+
+        Raises:
+            BadCallsError: they cannot be read.
+        """
+        self._rounds: dict[int, dict[int, dict[str, Any]]] = {}
+        for (node, number), entry in read_entries(directory).items():
+            self._rounds.setdefault(int(rows[node]), {})[number] = entry
+
+    def of(self, row: int, round: int) -> CallArguments | None:  # noqa: A002 - see base.Source
+        """Returns the arguments of a node's forward call; round 0 is the newest one."""
+        rounds = self._rounds.get(row, {})
+        entry = rounds.get(round, rounds.get(0)) if round else rounds.get(max(rounds, default=0))
+        return None if entry is None else _arguments(entry)
+
+
+def _arguments(entry: Mapping[str, Any]) -> CallArguments:
+    """Counts slots as ``_Builder`` does: positional ones, keywords, parameters of the module."""
+    slots = _Slots()
+    positional = entry.get("input_args")
+    if isinstance(positional, list):
+        values = slots.items(positional)
+    else:
+        values = () if positional is None else slots.items((positional,))
+    named, own = entry.get("input_kwargs"), entry.get("parameters")
+    keywords = slots.named(named) if isinstance(named, dict) else {}
+    parameters = slots.named(own) if isinstance(own, dict) else None
+    return CallArguments(values, keywords, parameters=parameters)
+
+
+class _Slots:
+    """Gives arguments the slots that their tensors have."""
+
+    def __init__(self) -> None:
+        self._next = 0
+
+    def items(self, values: Iterable[object], depth: int = 0) -> tuple[Argument, ...]:
+        """Takes in a list of arguments."""
+        return tuple([self._one(value, depth) for value in values])
+
+    def named(self, values: Mapping[str, object], depth: int = 0) -> dict[str, Argument]:
+        """Takes in arguments by name."""
+        return {str(key): self._one(value, depth) for key, value in values.items()}
+
+    def _one(self, value: object, depth: int) -> Argument:
+        if isinstance(value, dict) and not ("shape" in value and "dtype" in value):
+            if type(value.get("type")) is not str:
+                return self.named(value, depth + 1) if depth < _DEPTH else OtherArgument("dict")
+        elif isinstance(value, list):
+            return self.items(value, depth + 1) if depth < _DEPTH else OtherArgument("list")
+        slot, self._next = self._next, self._next + 1
+        if isinstance(value, dict):
+            return TensorSlot(slot) if "shape" in value and "dtype" in value else _scalar(value)
+        return value if value is None or isinstance(value, (bool, int, float, str)) else OtherArgument("")
+
+
+def _scalar(record: Mapping[str, Any]) -> Argument:
+    kind, value = record["type"], record.get("value")
+    if value is None and "value" in record:
+        return None
+    if kind == "slice" and isinstance(value, list) and len(value) == 3:
+        return slice(*(each if isinstance(each, int) else None for each in value))
+    if kind == "float" and isinstance(value, str):
+        return _NOT_FINITE.get(value.lower(), OtherArgument(kind, value))
+    wanted = _PLAIN.get(kind)
+    if wanted is float and isinstance(value, int):
+        return float(value)
+    if isinstance(value, (bool, int, float, str)) and type(value) is wanted:
+        return value
+    return OtherArgument(kind, value if isinstance(value, str) else "")

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from tui_debugger.arrays import Float64, Int32, Int64, Mask
 from tui_debugger.model import Side
+from tui_debugger.sources.base import ZEROS_DIGEST
 from tui_debugger.sources.msprobe.calls import StepCalls
 
 UInt64 = npt.NDArray[np.uint64]
@@ -118,7 +119,9 @@ def _telling(step: StepCalls) -> Mask:
         scalar = (sizes == 1) & np.isfinite(step.largest) & (step.largest != np.round(step.largest))
     measured = ~np.isnan(step.mean) | ~np.isnan(step.norm)
     telling: Mask = (varied & (sizes > 1)) | (step.known & scalar)
-    hashed = step.hashes != 0 if step.hashes is not None else np.zeros(len(step), np.bool_)
+    hashed: Mask = np.zeros(len(step), np.bool_)
+    if step.hashes is not None:
+        hashed = (step.hashes != 0) & (step.hashes != ZEROS_DIGEST)
     telling = (telling & (measured | hashed)) | (~step.known & hashed & (sizes > 1))
     return telling & (sizes > 0)
 

@@ -36,9 +36,8 @@ def read_layout(root: Path) -> Layout[str]:
         layout.units[rank or 0] = {step or 0: layout.root}
         layout.directories.append(layout.root)
         return layout
-    layout.directories.append(layout.root)
     processes: dict[int, dict[int, str]] = {}
-    for name in directories_in(layout.root):
+    for name in layout.names(layout.root):
         match = _STEP.fullmatch(name)
         if match is None:
             continue

@@ -36,11 +36,11 @@ from tui_debugger.sources.graphless import (
     StatisticsTable,
     state_of_files,
 )
-from tui_debugger.sources.msprobe.arguments import StepArguments
 from tui_debugger.sources.msprobe.calls import (
     SAVED_TYPE,
     SCALAR,
     BadCallsError,
+    StepArguments,
     StepCalls,
     no_garbage_collection,
     read_calls,
@@ -73,6 +73,7 @@ class StepTable(StatisticsTable):
         self._files = step.files
         self._largest, self._smallest, self._mean, self._norm = step.largest, step.smallest, step.mean, step.norm
         self._nan, self._known, self._sizes, self._hashes = step.nan, step.known, step.sizes(), step.hashes
+        self.hashes_are_sums = step.hashes_are_sums
         self._dtypes, self._dtype, self._shapes, self._shape = step.dtypes, step.dtype, step.shapes, step.shape
 
     @property
@@ -411,12 +412,14 @@ class MsprobeSource(GraphlessSource[str, _RankNodes]):
 
     def _tell(self, calls: StepCalls) -> None:
         """Notes what people have to know about a step."""
-        found = {"values": calls.has_file.any(), "statistics": calls.known.any(), "hashes": calls.hashes is not None}
+        statistics = calls.known.any() and not calls.digests_alone
+        found = {"values": calls.has_file.any(), "statistics": statistics, "hashes": calls.hashes is not None}
         self._recorded.update(name for name, there in found.items() if there)
         if any(node.recomputed for node in calls.nodes):
             self._found_notices["calls that ran a second time for the backward pass are below Recomputed/"] = None
-        if len(calls) and not calls.known.any() and not calls.has_file.any():
-            self._found_notices["only digests were recorded: nothing is known of values, not even NaN"] = None
+        if len(calls) and not statistics and not calls.has_file.any():
+            beside = "; of scalars the value" if calls.known.any() else ""
+            self._found_notices[f"only digests were recorded: nothing is known of values, not even NaN{beside}"] = None
         first = {shape[0] for shape in calls.shapes if shape}
         if len(first) == 1 and len({shape for shape in calls.shapes if shape}) > 1 and len(calls) >= _SLICED_FROM:
             size = first.pop()

@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.model import Progress, ProgressFn, Side
+from tui_debugger.sources.base import RankPlaces
 from tui_debugger.sources.graphless import state_of_files
 from tui_debugger.sources.sglang.layout import STEP_TAGS, SUFFIX, is_tagged, read_tags
 from tui_debugger.sources.torch_dumps import (
@@ -113,6 +114,7 @@ class DumperSource(TorchDumpSource):
         self._saved: dict[tuple[int, str], _Saved] = {}
         self._others: dict[str, str] = {}
         self._parallel: dict[int, str] = {}
+        self._axes: dict[int, dict[str, tuple[int, int]]] = {}
         self._around: dict[int, dict[str, bool]] = {}
         self._slots: dict[int, Slots] = {}
         self._weighted: dict[int, set[str]] = {}
@@ -143,6 +145,12 @@ class DumperSource(TorchDumpSource):
         layout.units = {rank: {step: tuple(files) for step, files in steps.items()} for rank, steps in found.items()}
         layout.sort()
         return layout
+
+    def parallel_places(self, rank: int) -> tuple[RankPlaces, str]:
+        """The place that the files of a rank say."""
+        with self._lock:
+            self.nodes(rank)  # looks into the files of a step
+            return self._axes.get(rank, {}), "parallel_info of the dumper"
 
     def _told(self) -> Iterable[str]:
         yield from super()._told()
@@ -232,8 +240,11 @@ class DumperSource(TorchDumpSource):
         if type(value) is dict and "value" in value and set(value) <= {"value", "meta"}:
             value, meta = value["value"], value.get("meta")
         meta = meta if type(meta) is dict else {}
-        if rank not in self._parallel and (text := _parallel(meta)):
-            self._parallel[rank] = text
+        if rank not in self._axes and (axes := _parallel(meta)):
+            self._axes[rank] = axes
+            self._parallel[rank] = ", ".join(
+                f"{axis} {place} of {size}"[:_LONG] for axis, (place, size) in axes.items()
+            )
         dims = meta.get("dims")
         members = tuple(tree.members)
         return _Saved(members, "" if members else _words(value), dims[:_LONG] if type(dims) is str else "")
@@ -284,21 +295,21 @@ def _number(text: str) -> int | None:
     return int(text) if text.isdecimal() and len(text) < 16 and int(text) < _LARGEST else None
 
 
-def _parallel(meta: dict[Any, Any]) -> str:
-    """Returns the place of a rank among those that share the work, in words: ``tp 1 of 2``."""
+def _parallel(meta: dict[Any, Any]) -> dict[str, tuple[int, int]]:
+    """Returns the place of a rank among those that share the work along each axis, and how many these are."""
     for key in _INFO:
         info = meta.get(key)
         if type(info) is not dict:
             continue
-        found = []
+        found: dict[str, tuple[int, int]] = {}
         for name, size in info.items():
             axis = name.removesuffix("_size") if type(name) is str else name
             place = info.get(f"{axis}_rank")
-            if axis in _AXES and type(size) is int and size > 1 and type(place) is int:
-                found.append(f"{axis} {place} of {size}"[:_LONG])
+            if axis in _AXES and type(size) is int and size > 1 and type(place) is int and len(found) < _TOLD:
+                found[axis] = (place, size)
         if found:
-            return ", ".join(found[:_TOLD])
-    return ""
+            return found
+    return {}
 
 
 def _words(value: Any) -> str:

@@ -14,6 +14,7 @@ from typing import Final
 
 from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.model import ProgressFn, Side, UnreadablePart
+from tui_debugger.sources.base import RankPlaces
 from tui_debugger.sources.graphless import state_of_files
 from tui_debugger.sources.sglang.layout import PASS, PASS_RANK
 from tui_debugger.sources.torch_dumps import Layout, Listing, Recorded, TorchDumpSource, module_tensor
@@ -34,6 +35,7 @@ class PassSource(TorchDumpSource):
     def __init__(self, root: Path, given: Path, notices: Sequence[str] = ()) -> None:
         """See ``TorchDumpSource``."""
         self._lacking: dict[int, str] = {}
+        self._numbers: dict[int, tuple[int, int]] = {}
         super().__init__(root, given, notices)
 
     def _find(self) -> Layout:
@@ -46,6 +48,9 @@ class PassSource(TorchDumpSource):
         for rank, found in processes.items():
             name = self._chosen(layout, rank, found)
             self._find_passes(layout, rank, name)
+            match = PASS_RANK.fullmatch(name)
+            if match is not None and rank in layout.units:
+                self._numbers[rank] = int(match[1]), int(match[2])
         layout.sort()
         self._lacking = {}
         return layout
@@ -69,6 +74,13 @@ class PassSource(TorchDumpSource):
 
     def _own(self, files: tuple[str, ...]) -> tuple[str, ...]:
         return files[:1]
+
+    def parallel_places(self, rank: int) -> tuple[RankPlaces, str]:
+        """The place that the name of the directory of a rank says: among tensor-parallel ranks and pipeline stages."""
+        with self._lock:
+            sizes = [max(numbers, default=0) + 1 for numbers in zip(*self._numbers.values(), strict=True)]
+            found = zip(("tp", "pp"), self._numbers.get(rank, ()), sizes, strict=False)
+            return {axis: (number, size) for axis, number, size in found}, "names of directories"
 
     def _told(self) -> Iterable[str]:
         yield from super()._told()

@@ -1,0 +1,240 @@
+"""Several dumps as one run: each host wrote its own ranks into a directory of its own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import reduce
+from operator import or_
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from tui_debugger.errors import TdbgError
+from tui_debugger.graph.table import NodeTable
+from tui_debugger.model import GraphRun, ProgressFn, ReadSpec, RunInfo, UnreadablePart, no_progress
+from tui_debugger.notes import RunNotes
+from tui_debugger.sources.base import (
+    CallArguments,
+    Capability,
+    Changes,
+    ParallelSource,
+    RankPlaces,
+    Source,
+    TensorTable,
+    Writer,
+)
+from tui_debugger.sources.registry import Shows, open_source, shown_by
+from tui_debugger.text.numbers import named
+
+if TYPE_CHECKING:
+    from tui_debugger.cache.store import DiskCache
+    from tui_debugger.graph.messages import ParsedGraph
+
+
+T = TypeVar("T")
+
+
+def open_sources(paths: Sequence[Path], store: DiskCache | None = None) -> Source:
+    """Opens the dumps at some paths as one run.
+
+    Raises:
+        NotADumpError: as ``open_source``.
+        TdbgError: two of them have the same rank.
+    """
+    with ExitStack() as opened:
+        sources = []
+        for path in paths:
+            sources.append(open_source(path, store))
+            opened.callback(sources[-1].close)
+        joined = JoinedSource(sources)
+        opened.pop_all()
+    return joined
+
+
+class JoinedSource:
+    """See ``base.Source``. Every rank is of one of the sources, which answers for it.
+
+    Attributes:
+        hosts: what the directories are called apart from what all of their paths share, one a source.
+    """
+
+    def __init__(self, sources: Sequence[Source]) -> None:
+        """Takes over open sources, the first of which gives the run its name.
+
+        Raises:
+            TdbgError: two of them have the same rank.
+        """
+        self._sources = tuple(sources)
+        self._paths = tuple(os.path.abspath(source.info.path) for source in sources)  # noqa: PTH100 - keeps links
+        self.hosts = _apart(self._paths)
+        self._owner: dict[int, int] = {}
+        self._take_in()
+
+    def _take_in(self) -> None:
+        owner: dict[int, int] = {}
+        for number, source in enumerate(self._sources):
+            for rank in source.ranks():
+                if rank in owner:
+                    one, other = self._paths[owner[rank]], self._paths[number]
+                    raise TdbgError(
+                        f"rank {rank} is in two of the dumps",
+                        where=f"{one} and {other}",
+                        hint="name the directories of one run, each with ranks of its own; tdbg diff compares two runs",
+                    )
+                owner[rank] = number
+        self._owner = owner
+
+    def _of(self, rank: int) -> Source:
+        return self._sources[self._owner.get(rank, 0)]
+
+    def hosts_of_ranks(self) -> dict[int, str]:
+        """By rank the name of the directory that it lies in, apart from what the paths of all share."""
+        return {rank: self.hosts[number] for rank, number in sorted(self._owner.items())}
+
+    # -- the run -------------------------------------------------------------------------------------
+
+    @property
+    def info(self) -> RunInfo:
+        """The facts of the first dump, with what has to be known of all; notices say which ranks lie where."""
+        infos = [source.info for source in self._sources]
+        notices = [self._places()]
+        for host, info in zip(self.hosts, infos, strict=True):
+            notices += [each if all(each in i.notices for i in infos) else f"{host}: {each}" for each in info.notices]
+        layouts = dict.fromkeys(info.layout for info in infos)
+        return replace(infos[0], layout=" and ".join(layouts), notices=tuple(dict.fromkeys(notices)))
+
+    def _places(self) -> str:
+        ranks: dict[int, list[int]] = {}
+        for rank, number in sorted(self._owner.items()):
+            ranks.setdefault(number, []).append(rank)
+        told = [f"{named('rank', of)} in {self.hosts[number]}" for number, of in sorted(ranks.items())]
+        return f"{len(self._sources)} directories are one run: {'; '.join(told)}"
+
+    @property
+    def shows(self) -> Shows:
+        """What the first dump can show: the others are of the same recorder."""
+        return next(filter(None, map(shown_by, self._sources)), Shows())
+
+    @property
+    def capabilities(self) -> Capability:
+        """What any of them can do."""
+        return reduce(or_, (source.capabilities for source in self._sources))
+
+    @property
+    def focus(self) -> tuple[int | None, int | None]:
+        """Several paths point into nothing in particular."""
+        return (None, None)
+
+    def ranks(self) -> Sequence[int]:
+        """Ranks of all, ascending."""
+        return sorted(self._owner)
+
+    def steps(self, rank: int) -> Sequence[int]:
+        """See ``base.Source``."""
+        return self._of(rank).steps(rank)
+
+    def history(self, rank: int) -> Sequence[GraphRun]:
+        """See ``base.Source``."""
+        return self._of(rank).history(rank)
+
+    def previous_run(
+        self,
+        rank: int,
+        root_graph: int,
+        step: int,
+        round: int = 0,  # noqa: A002 - see base.Source
+    ) -> tuple[int, int] | None:
+        """See ``base.Source``."""
+        return self._of(rank).previous_run(rank, root_graph, step, round)
+
+    def unreadable(self) -> Sequence[UnreadablePart]:
+        """Those of all; paths are relative to the first dump."""
+        found = [
+            replace(part, where=os.path.relpath(os.path.join(path, part.where), self._paths[0]))  # noqa: PTH118 - text
+            for path, source in zip(self._paths, self._sources, strict=True)
+            for part in source.unreadable()
+        ]
+        return tuple(sorted(found, key=lambda part: (part.where, part.why)))
+
+    def parallel_places(self, rank: int) -> tuple[RankPlaces, str]:
+        """See ``base.ParallelSource``."""
+        source = self._of(rank)
+        return source.parallel_places(rank) if isinstance(source, ParallelSource) else ({}, "")
+
+    # -- nodes and tensors -----------------------------------------------------------------------------
+
+    def nodes(self, rank: int, progress: ProgressFn = no_progress) -> NodeTable:
+        """See ``base.Source``."""
+        return self._of(rank).nodes(rank, progress)
+
+    def tensors(self, rank: int, step: int, progress: ProgressFn = no_progress) -> TensorTable:
+        """See ``base.Source``."""
+        return self._of(rank).tensors(rank, step, progress)
+
+    def graphs(self, rank: int) -> Sequence[ParsedGraph]:
+        """See ``base.Source``."""
+        return self._of(rank).graphs(rank)
+
+    def arguments(
+        self,
+        rank: int,
+        step: int,
+        row: int,
+        round: int = 0,  # noqa: A002 - see base.Source
+    ) -> CallArguments | None:
+        """See ``base.Source``."""
+        return self._of(rank).arguments(rank, step, row, round)
+
+    def recorded_rows(self, rank: int, step: int) -> Iterator[dict[str, str]] | None:
+        """See ``base.Source``."""
+        return self._of(rank).recorded_rows(rank, step)
+
+    def notes(self, rank: int) -> RunNotes:
+        """See ``base.Source``."""
+        return self._of(rank).notes(rank)
+
+    def written_by(self, spec: ReadSpec) -> Writer | None:
+        """What the first that knows such names says."""
+        return next((found for source in self._sources if (found := source.written_by(spec)) is not None), None)
+
+    # -- a run that grows ------------------------------------------------------------------------------
+
+    def refresh(self) -> Changes:
+        """What is new in any of them.
+
+        Raises:
+            TdbgError: a rank appeared that another one has.
+        """
+        found = [source.refresh() for source in self._sources]
+        self._take_in()
+        return Changes(
+            new_steps=_all(each.new_steps for each in found),
+            grown_steps=_all(each.grown_steps for each in found),
+            new_nodes=any(each.new_nodes for each in found),
+            new_ranks=_all(each.new_ranks for each in found),
+            rebuilt=_all(each.rebuilt for each in found),
+        )
+
+    def watch_paths(self) -> Sequence[Path]:
+        """Those of all."""
+        return [path for source in self._sources for path in source.watch_paths()]
+
+    def close(self) -> None:
+        """Closes all of them."""
+        for source in self._sources:
+            source.close()
+
+
+def _all(parts: Iterable[tuple[T, ...]]) -> tuple[T, ...]:
+    return tuple(each for part in parts for each in part)
+
+
+def _apart(paths: Sequence[str]) -> tuple[str, ...]:
+    """Returns what tells paths apart: the parts between those that all of them begin and end with."""
+    parts = [Path(path).parts for path in paths]
+    shortest = min(map(len, parts))
+    start = next((at for at in range(shortest) if len({each[at] for each in parts}) > 1), shortest - 1)
+    end = next((at for at in range(shortest - start) if len({each[-1 - at] for each in parts}) > 1), 0)
+    return tuple("/".join(each[start : len(each) - end]) or path for each, path in zip(parts, paths, strict=True))

@@ -1,0 +1,569 @@
+"""One rank of a MindSpore dump: its run history, steps, nodes and tensors, read on demand and kept."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from weakref import WeakValueDictionary
+
+from tui_debugger.cache.store import DiskCache
+from tui_debugger.errors import BadGraphError
+from tui_debugger.graph.build import directory_names
+from tui_debugger.graph.table import NodeTable
+from tui_debugger.model import GraphRun, ProgressFn, UnreadablePart, no_progress, turns
+from tui_debugger.notes import NO_NOTES, NOTES_FILE, RunNotes, read_notes
+from tui_debugger.opener import read_lines, why_not
+from tui_debugger.sources.base import (
+    OverflowRecord,
+    TensorFlag,
+)
+from tui_debugger.sources.mindspore.layout import (
+    NEVER,
+    RankLayout,
+    Stamp,
+    read_device_layout,
+    read_layout,
+    relative,
+    stamp,
+)
+from tui_debugger.sources.mindspore.listing import NOT_IGNORED, Block, Listing, Place
+from tui_debugger.sources.mindspore.names import Pattern
+from tui_debugger.sources.mindspore.nodes import (
+    GraphFiles,
+    NodeMap,
+    Signature,
+    broken_graph,
+    graph_paths,
+    graph_signature,
+    names_of,
+    paths_of,
+    read_graphs,
+    unreadable_directories,
+)
+from tui_debugger.sources.mindspore.overflow import DIRECTORY as OVERFLOWS
+from tui_debugger.sources.mindspore.overflow import list_records, read_records
+from tui_debugger.sources.mindspore.run_order import RunOrder
+from tui_debugger.sources.mindspore.statistics import FILE as STATISTICS
+from tui_debugger.sources.mindspore.steps import RunTimes, StatisticFiles, StepListings
+from tui_debugger.sources.mindspore.tensors import Arrangement, StepTable, devices_of, step_table
+from tui_debugger.text.numbers import plural
+
+ORDER_DIRECTORY = "execution_order"
+FILE = re.compile(r"ms_global_execution_order_graph_(\d{1,9})\.csv")
+
+
+@dataclass(frozen=True)
+class History:
+    """The steps at which every root graph ran, as the history files of one rank tell.
+
+    Attributes:
+        lines: steps by root graph, as they stand in its file. A second run into the same directory repeats lines, and
+            rank 0's file can hold the lines of all ranks: see ``run_order`` for what they mean.
+        notices: broken lines, unreadable files.
+        parts: the files that cannot be read.
+    """
+
+    lines: Mapping[int, Sequence[int]]
+    notices: tuple[str, ...] = ()
+    parts: tuple[UnreadablePart, ...] = ()
+
+    @cached_property
+    def steps(self) -> Mapping[int, frozenset[int]]:
+        """Set of steps by root graph."""
+        return {root: frozenset(lines) for root, lines in self.lines.items()}
+
+
+def read_history(rank: Path) -> History:
+    """Reads ``ms_global_execution_order_graph_N.csv``: one step per line, no header."""
+    steps: dict[int, tuple[int, ...]] = {}
+    notices: list[str] = []
+    parts: list[UnreadablePart] = []
+    for root, path in _files(rank):
+        name = f"{rank.name}/{ORDER_DIRECTORY}/{path.name}"
+        try:
+            lines = list(read_lines(path))
+        except OSError as error:
+            notices.append(f"{name} cannot be read")
+            parts.append(UnreadablePart(name, why_not(path, error, wanted="a file"), graph=True))
+            continue
+        values = [line.strip().rstrip(b",") for line in lines]
+        good = [int(value) for value in values if value.isdigit() and len(value) <= 9]
+        broken = sum(1 for value in values if value) - len(good)
+        if broken:
+            notices.append(f"{name}: {broken} broken lines ignored")
+        if good:
+            steps[root] = tuple(good)
+    return History(steps, tuple(notices), tuple(parts))
+
+
+def history_signature(rank: Path) -> tuple[tuple[str, Stamp], ...]:
+    """Returns what changes when a history file appears or grows."""
+    return tuple((path.name, stamp(path)) for _, path in _files(rank))
+
+
+def _files(rank: Path) -> list[tuple[int, Path]]:
+    """(root graph, path) of the history files."""
+    folder = rank / ORDER_DIRECTORY
+    found = [(FILE.fullmatch(name), folder / name) for name in names_of(folder)]
+    return sorted((int(match[1]), path) for match, path in found if match)
+
+
+def check_history(history: History, layout: RankLayout) -> list[str]:
+    """Notices about a history that is missing or contradicts the dumped steps."""
+    notices: list[str] = []
+    name = layout.path.name
+    mains = root_graphs(history, layout)
+    roots = sorted({graph.root_graph for graph in layout.graphs if mains is None or graph.root_graph in mains})
+    missing = [root for root in roots if root not in history.steps]
+    if missing and missing == roots:
+        refused = any(part.where == f"{name}/{ORDER_DIRECTORY}" for part in unreadable_directories(layout.path))
+        lacks = "no run history that can be read" if refused else "no run history"
+        notices.append(f"{name} has {lacks}: derived from the dumped steps")
+    elif missing:
+        graphs = ", ".join(map(str, missing))
+        notices.append(f"{name} has no run history of graph {graphs}: derived from the dumped steps")
+    for root in roots:
+        extra = sorted(layout.dumped(root) - history.steps.get(root, layout.dumped(root)))
+        if extra:
+            steps = ", ".join(map(str, extra[:5])) + (", …" if len(extra) > 5 else "")
+            notices.append(f"{name}: steps {steps} of graph {root} are dumped but not in the run history")
+    return notices
+
+
+def root_graphs(history: History, layout: RankLayout) -> frozenset[int] | None:
+    """Numbers of the graphs that training starts, as far as a rank tells; None when it does not.
+
+    Only those have a history file. A graph that has none is called by others (control flow), unless it ran at a step at
+    which none of those did: then its history is missing.
+    """
+    if not history.lines:
+        return None
+    ran = frozenset[int]().union(*history.steps.values())
+    others = {graph.root_graph for graph in layout.graphs if not ran.issuperset(graph.steps)}
+    return frozenset(history.lines) | others
+
+
+def graph_runs(order: RunOrder, times: RunTimes, names: Mapping[int, str]) -> tuple[GraphRun, ...]:
+    """Every run in the order in which they ran.
+
+    Args:
+        order: the order.
+        times: may know more exactly when runs began.
+        names: graph name by number of its directory; MindSpore's own naming where it is missing.
+    """
+    turn_of = turns([run.step for run in order.runs])
+    return tuple(
+        GraphRun(
+            run.step,
+            run.root,
+            names.get(run.root, f"kernel_graph_{run.root}"),
+            run.dumped,
+            run.round,
+            times.began(run.root, run.step) or run.began,
+            turn,
+        )
+        for run, turn in zip(order.runs, turn_of, strict=True)
+    )
+
+
+_MATCH_STEPS = 4
+"""The number of steps that may be read to decide which files belong to which node."""
+_WATCHED_STEPS = 4
+_WATCHED_DIRECTORIES = 16
+"""The number of step directories that are watched: those of the newest steps, where graphs have many."""
+_MOST_ROWS = 4_000_000
+"""The rows of tensor tables that are kept per rank: 200 MB, a fifth of that when the steps hold the same files."""
+
+_Alike = tuple[tuple[Pattern, ...], tuple[Block, ...]]
+"""The things that steps have in common that are arranged alike."""
+
+
+@dataclass(frozen=True, slots=True)
+class RankChanges:
+    """The changes in one rank."""
+
+    new_steps: tuple[int, ...] = ()
+    grown_steps: tuple[int, ...] = ()
+    new_nodes: bool = False
+    rebuilt: bool = False
+
+
+class RankRun:
+    """Everything about one rank, read on demand and kept. Safe to call from any thread.
+
+    Long work (node table, listings) holds one lock of the rank; what is quick never waits for it.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        path: Path,
+        lender: Callable[[RankRun], Path | None],
+        right_mean: bool,
+        store: DiskCache | None = None,
+        *,
+        nets: Callable[[], Collection[str]] = tuple,
+        tells_overflow: bool = False,
+        by_device: bool = False,
+        statistics: StatisticFiles | None = None,
+    ) -> None:
+        """Reads the names of nets, graphs and steps, and the history files.
+
+        Args:
+            number: rank number.
+            path: its directory.
+            lender: finds the directory of another rank whose graph this one may use, or None.
+            right_mean: recorded means can be believed (MindSpore 2.4 and newer).
+            store: remembers listings.
+            nets: what nets of the dump are called, as far as others know.
+            tells_overflow: the training was told to record operators that overflow.
+            by_device: ``path`` is the tree of all devices: see ``layout.read_device_layout``.
+            statistics: reads statistic files, those of other ranks as well.
+        """
+        self.number = number
+        self.path = path
+        self._lender = lender
+        self._store = store
+        self._right_mean = right_mean
+        self._work = threading.RLock()
+        self._known_nets = nets
+        self._tells_overflow = tells_overflow
+        self._by_device = by_device
+        self._layout = self._read_layout()
+        self._history_signature = history_signature(path)
+        self._history = read_history(path)
+        statistics = statistics if statistics is not None else StatisticFiles()
+        self._times = RunTimes(statistics)
+        self._listings = StepListings(store, statistics)
+        self._notes: RunNotes | None = None
+        self._notes_state, self._notes_notice = NEVER, ""
+        self._forget_nodes()
+
+    def _forget_nodes(self) -> None:
+        self._nodes: NodeMap | None = None
+        self._graph_source = self.path
+        self._signature: Signature = ()
+        self._graph_notices: tuple[str, ...] = ()
+        self._graph_parts: tuple[UnreadablePart, ...] = ()
+        self._tables: dict[int, StepTable] = {}
+        self._has_values: bool | None = None
+        self._rows = 0
+        self._arrangements: WeakValueDictionary[_Alike, Arrangement] = WeakValueDictionary()
+        self._arranged = 0
+        self._listings.forget_all()
+        self._overflow_parts: dict[int, list[UnreadablePart]] = {}
+        self._overflow_looks: dict[int, Stamp] = {}
+        self._provisional = False
+        self._half_matched = False
+        self._grew = False
+
+    @property
+    def nets(self) -> tuple[str, ...]:
+        """Net names that have data."""
+        return tuple(dict.fromkeys(graph.net for graph in self._layout.graphs))
+
+    @property
+    def generation(self) -> str:
+        """MindSpore versions that write such file names; empty when they do not say."""
+        return self._listings.generation
+
+    def notices(self) -> list[str]:
+        """Returns what is missing, broken or ignored, one sentence each."""
+        notices = [*self._history.notices, *check_history(self._history, self._layout), *self._graph_notices]
+        notices += [self._notes_notice] if self._notes_notice else []
+        trainings = len(self._order().begins)
+        if trainings > 1:
+            notices.append(
+                f"{self.path.name}: the directory holds {trainings} trainings one after the other; "
+                "dump each into a directory of its own to see them apart"
+            )
+        totals: dict[str, int] = {}
+        for complaints in list(self._listings.complaints.values()):
+            for text, count in complaints.items():
+                totals[text] = totals.get(text, 0) + count
+        notices += [f"{self.path.name}: {count} {text}{_what_became(text)}" for text, count in totals.items()]
+        if self._nodes is not None and self._nodes.uncertain:
+            notices.append(
+                f"{self.path.name}: {self._nodes.uncertain} nodes, marked ?, may show the values of another node of "
+                "the same scope and type, whose files have names that fit as well; inputs and outputs dumped together "
+                "(input_output 0) usually tell them apart"
+            )
+        return notices
+
+    def unreadable(self) -> list[UnreadablePart]:
+        """The parts that could not be listed or read: of the layout, of listed steps, of graphs that were read."""
+        root = self.path.parent
+        listed = [
+            UnreadablePart(relative(path, root), why, self.number, step) for path, why, step in self._listings.missing()
+        ]
+        listed += [part for parts in list(self._overflow_parts.values()) for part in parts]
+        found = {(part.where, part.why): part for part in (*self._layout.parts, *listed)}
+        graphs = {part.where: part for part in (*self._history.parts, *self._graph_parts)}
+        return [*found.values(), *(replace(part, rank=self.number) for part in graphs.values())]
+
+    def steps(self) -> Sequence[int]:
+        """Dumped steps in the order of their first runs."""
+        return self._order().steps
+
+    def history(self) -> Sequence[GraphRun]:
+        """The runs in their order; graph names are MindSpore's usual ones until the node table is read."""
+        graphs = self._nodes.table.graphs if self._nodes is not None else ()
+        return graph_runs(self._order(), self._times, directory_names(graphs))
+
+    def previous_run(self, root_graph: int, step: int, round: int = 0) -> tuple[int, int] | None:  # noqa: A002
+        """See ``base.Source.previous_run``."""
+        return self._order().previous(root_graph, step, round)
+
+    def nodes(self, progress: ProgressFn = no_progress) -> NodeTable:
+        """The node table; the first call reads the graph and matches the files of some steps."""
+        self.notes()  # here, where one may wait for it
+        return self._map(progress).table
+
+    def tensors(self, step: int, progress: ProgressFn = no_progress) -> StepTable:
+        """The tensor table of a step; the first call lists its directories. May make the node table longer."""
+        table = self._tables.get(step)
+        if table is not None:
+            return table
+        with self._work:
+            nodes = self._map(progress)
+            if step not in self._tables:
+                listing = self._listing(step, progress)
+                length = len(nodes.table)
+                table = self._table(nodes, step, listing, progress)
+                self._listings.drop(step)
+                self._grew = self._grew or len(nodes.table) != length
+                if not self._places(step):
+                    return table  # not dumped (yet): not worth keeping
+                self._keep(step, table)
+            return self._tables[step]
+
+    def graph_files(self) -> Sequence[Path]:
+        """The graph files that the nodes come from: this rank's own, or those of the rank that lends them."""
+        if self._nodes is None:
+            return graph_paths(self._find_graphs()[0])
+        return paths_of(self._graph_source, self._signature)
+
+    def miss_graph(self, path: Path, problem: BadGraphError) -> None:
+        """Notes that a graph file cannot be read any more."""
+        self._graph_parts = tuple(dict.fromkeys((*self._graph_parts, broken_graph(path, problem))))
+
+    def notes(self) -> RunNotes:
+        """The notes that our own recorders write beside the steps, as they were when somebody looked last."""
+        if self._notes is None:
+            self._look_at_notes()
+        return self._notes or NO_NOTES
+
+    def _look_at_notes(self) -> None:
+        """Reads them, again when the file is another one."""
+        path = self.path / NOTES_FILE
+        state = stamp(path)
+        if self._notes is not None and state == self._notes_state:
+            return
+        self._notes_state, self._notes_notice = state, ""
+        self._notes = NO_NOTES
+        if state == NEVER:
+            return
+        try:
+            self._notes, wrong = read_notes(path)
+        except OSError as error:
+            self._notes_notice = f"{NOTES_FILE} of rank {self.number} cannot be read: {why_not(path, error)}"
+            return
+        if wrong:
+            self._notes_notice = f"{plural(wrong, 'line')} of {NOTES_FILE} of rank {self.number} are no notes"
+
+    def statistic_files(self, step: int) -> Sequence[Path]:
+        """The statistic files of a step."""
+        paths = (graph.steps[step] / STATISTICS for graph in self._layout.graphs_at(step))
+        return [path for path in paths if stamp(path) != NEVER]
+
+    def refresh(self) -> RankChanges:
+        """Looks at directory times and names; reads nothing but history files that changed."""
+        with self._work:
+            before = set(self._layout.steps)
+            self._layout = self._read_layout()
+            after = set(self._layout.steps)
+            signature = history_signature(self.path)
+            if signature != self._history_signature:
+                self._history_signature, self._history = signature, read_history(self.path)
+                if self._nodes is not None:
+                    self._nodes.name_roots(self._roots())
+            self._times.look_again()
+            self._look_at_notes()
+            grown = {step for step in self._listings.steps if self._listings.changed(step, self._places(step))}
+            looks = list(self._overflow_looks.items())
+            grown |= {step for step, look in looks if stamp(self.path / OVERFLOWS / str(step)) != look}
+            new_nodes, self._grew = self._grew, False
+            rebuilt = self._nodes is not None and self._outdated_nodes(grown, bool(after - before))
+            if rebuilt:
+                grown = set(self._listings.steps)
+                self._forget_nodes()
+            self._times.forget(grown)
+            for step in grown:
+                self._drop(step)
+                self._listings.forget(step)
+                self._overflow_looks.pop(step, None)
+                self._overflow_parts.pop(step, None)
+            fresh = tuple(sorted(after - before))
+            return RankChanges(fresh, tuple(sorted(grown & (before | after))), new_nodes or rebuilt, rebuilt)
+
+    def watch_paths(self) -> list[Path]:
+        """Directories in which something new shows: the levels above the steps, the newest and the listed steps."""
+        layout = self._layout
+        paths = [self.path, self.path / "graphs", self.path / "execution_order"]
+        found: list[tuple[int, Path]] = []
+        for graph in layout.graphs:
+            paths += [] if self._by_device else [graph.path.parent, graph.path]
+            newest = max(graph.steps, default=None)
+            listed = [step for step in sorted(self._listings.steps)[-_WATCHED_STEPS:] if step in graph.steps]
+            found += [(step, graph.steps[step]) for step in dict.fromkeys((*listed, newest)) if step is not None]
+        found.sort(key=lambda each: -each[0])
+        paths += [path for _, path in found[:_WATCHED_DIRECTORIES]]
+        return list(dict.fromkeys(paths))
+
+    def _read_layout(self) -> RankLayout:
+        if self._by_device:
+            return read_device_layout(self.path, self.number)
+        return read_layout(self.path, self.number, self._known_nets())
+
+    @property
+    def has_values(self) -> bool | None:
+        """Tells whether values of tensors were dumped, by what was listed; None where nothing was."""
+        return self._has_values
+
+    def _keep(self, step: int, table: StepTable) -> None:
+        """Keeps a table; the oldest ones give way when all together would fill the memory."""
+        valued = bool(((table.flags & int(TensorFlag.STAT_ONLY)) == 0).any())
+        self._has_values = bool(self._has_values) or valued if len(table) else self._has_values
+        self._tables[step] = table
+        self._rows += len(table)
+        for old in list(self._tables) if self._rows > _MOST_ROWS else ():
+            if self._rows <= _MOST_ROWS or old == step:
+                break
+            self._drop(old)
+
+    def _drop(self, step: int) -> None:
+        table = self._tables.pop(step, None)
+        self._rows -= len(table) if table is not None else 0
+
+    def _map(self, progress: ProgressFn) -> NodeMap:
+        nodes = self._nodes
+        if nodes is not None:
+            return nodes
+        with self._work:
+            if self._nodes is None:
+                self._nodes = self._read_nodes(progress)
+            return self._nodes
+
+    def _read_nodes(self, progress: ProgressFn) -> NodeMap:
+        """Reads the graph, then finds the nodes of the files of each root graph's first step."""
+        files = self._read_graphs(progress)
+        nodes = NodeMap(files, self._store, self._roots())
+        nodes.put_in_order(self._order().graphs)
+        steps = self._layout.steps
+        first = sorted({min(graph.steps) for graph in self._layout.graphs if graph.steps})
+        self._provisional = nodes.has_graph and bool(first) and first[-1] == steps[-1]
+        for step in first:
+            nodes.resolve(self._listing(step, progress), progress)
+        for step in [step for step in steps if step not in first][: _MATCH_STEPS - 1]:
+            if not nodes.open:
+                break
+            nodes.settle(self._listing(step, progress), progress)
+        return nodes
+
+    def _roots(self) -> frozenset[int] | None:
+        """Numbers of the graphs that training starts: as this rank tells, else the one that lends graphs."""
+        roots = root_graphs(self._history, self._layout)
+        lender = self._lender(self) if roots is None else None
+        return root_graphs(read_history(lender), self._layout) if lender is not None else roots
+
+    def _read_graphs(self, progress: ProgressFn) -> GraphFiles:
+        self._graph_source, self._signature = self._find_graphs()
+        files = read_graphs(self._graph_source, progress)
+        notices = list(files.notices)
+        refused = unreadable_directories(self.path)
+        self._graph_parts = tuple(dict.fromkeys((*refused, *files.parts)))
+        if self._graph_source != self.path:
+            lacks = "no graph that can be read" if refused else "no graph"
+            notices.append(f"{self.path.name} has {lacks}: that of {self._graph_source.name} is used")
+        elif not files.graphs and not refused:
+            notices.append(f"{self.path.name} has no graph: nodes come from file names")
+        self._graph_notices = tuple(notices)
+        return files
+
+    def _find_graphs(self) -> tuple[Path, Signature]:
+        source = self.path
+        if not graph_paths(source):
+            source = self._lender(self) or source
+        return source, graph_signature(source)
+
+    def _outdated_nodes(self, grown: set[int], new_steps: bool) -> bool:
+        """Tells whether a graph arrived, or nodes were matched with a step that was only half there."""
+        if self._find_graphs() != (self._graph_source, self._signature):
+            return True
+        if not self._provisional:
+            return False
+        self._half_matched = self._half_matched or bool(grown)
+        return new_steps and self._half_matched
+
+    def _listing(self, step: int, progress: ProgressFn) -> Listing:
+        """The listing of a step, kept until its tensors are asked for."""
+        return self._listings.listing(step, self._places(step), progress)
+
+    def _table(self, nodes: NodeMap, step: int, listing: Listing, progress: ProgressFn) -> StepTable:
+        """The table of a listing; steps with the same names share what they can."""
+        self._times.learn(step, listing.runs.spans)
+        if not nodes.in_order(listing.runs.spans):
+            nodes.put_in_order(self._order().graphs)
+        rows, doubts = nodes.resolve(listing, progress)
+        if nodes.version != self._arranged:
+            self._arrangements.clear()
+            self._arranged = nodes.version
+        alike = tuple(part.pattern for part in listing.parts), listing.runs.blocks
+        like = self._arrangements.get(alike) if not listing.statistics else None
+        overflows = self._overflows(step, listing)
+        table = step_table(
+            listing, rows, doubts, nodes.table, right_mean=self._right_mean, like=like, overflows=overflows
+        )
+        if table.arrangement.timeless:
+            self._arrangements[alike] = table.arrangement
+        return table
+
+    def _overflows(self, step: int, listing: Listing) -> dict[int, tuple[OverflowRecord, ...]] | None:
+        """What the device recorded of a step, by number of what files have of it; None: it would record nothing."""
+        directory = self.path / OVERFLOWS / str(step)
+        self._overflow_looks[step] = stamp(directory)
+        names, closed = list_records(directory)
+        paths = [os.fsencode(directory) + b"/" + name for name in names]
+        paths += [part.directory + b"/" + name for part in listing.parts for name in part.overflows]
+        files = read_records(paths)
+        missing, found = [*closed, *files.missing], dict[int, tuple[OverflowRecord, ...]]()
+        for path, records in files.records.items():
+            for record in records:
+                devices = devices_of(listing, record)
+                for device in devices:
+                    found[device] = (*found.get(device, ()), record)
+                if not devices:
+                    missing.append((path, f"{record}: no file here is known to be of the operator that overflowed"))
+        root = self.path.parent
+        self._overflow_parts[step] = [
+            UnreadablePart(relative(Path(os.fsdecode(path)), root), why, self.number, step) for path, why in missing
+        ]
+        return found if found or files or self._tells_overflow else None
+
+    def _order(self) -> RunOrder:
+        return self._times.order(self._layout, self._history.lines)
+
+    def _places(self, step: int) -> list[Place]:
+        graphs = self._layout.graphs_at(step)
+        steps = [(graph, graph.steps[step], False) for graph in graphs]
+        return steps + [(graph, graph.constants, True) for graph in graphs if graph.constants is not None]
+
+
+def _what_became(text: str) -> str:
+    """Tells what became of something that a notice names: what could not be looked at was not left out on purpose."""
+    return "" if text in NOT_IGNORED else " ignored"
