@@ -13,8 +13,10 @@ import pytest
 from tests.linked import linked, own
 from tests.opened_files import opened_tensor_files
 from tui_debugger.cache.store import DiskCache
+from tui_debugger.check import records
 from tui_debugger.session import CheckResult, Session
 from tui_debugger.sources.registry import open_source
+from tui_debugger.stats.records import Records
 from tui_debugger.watch.text import parse_watch
 
 SEVEN = (
@@ -198,3 +200,95 @@ def test_a_table_that_is_looked_at_node_by_node_is_remembered_at_the_end(opener:
     first, opened = look()
     assert opened
     assert look() == (first, [])
+
+
+# -- the index is never a liar ---------------------------------------------------------------------
+
+
+def index_of(opener: Opener) -> tuple[CheckResult, Session]:
+    """A check of a session that takes its sample of the index; and that session, still open."""
+    store = DiskCache(opener.cache)
+    session = Session(open_source(opener.dump, store), index=store)
+    session.watchpoints.add(*parse_watch("TO"))
+    return session.check(session.pairs()), session
+
+
+@pytest.fixture
+def lying(opener: Opener, monkeypatch: pytest.MonkeyPatch) -> Opener:
+    """An index that says of every tensor what was never measured, as a file system without times makes it."""
+    measured = records.pack
+
+    def other(found: Records) -> bytes:
+        found.rows["maximum"] += 1
+        return measured(found)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(records, "pack", other)
+        opener.check(["TO"])
+    return opener
+
+
+def test_a_replaced_file_of_the_same_size_and_time_is_read_again(opener: Opener, tmp_path: Path) -> None:
+    opener.check(["TO"])
+    path = file_of(opener.dump, 0, "head.bias")
+    status = path.stat()
+    np.save(tmp_path / "other.npy", np.full_like(np.load(path), np.nan))
+    os.utime(tmp_path / "other.npy", ns=(status.st_atime_ns, status.st_mtime_ns))
+    (tmp_path / "other.npy").replace(path)
+    assert (path.stat().st_size, path.stat().st_mtime_ns) == (status.st_size, status.st_mtime_ns)
+    result, opened = opener.check(["TO"])
+    assert str(path) in opened
+    assert any(hit.key.step == 0 and hit.key.node == "head.bias" for hit in result.hits)
+
+
+def test_some_of_the_index_is_measured_again_in_every_session(opener: Opener) -> None:
+    opener.check(["TO"])
+    _, session = index_of(opener)
+    assert session.unreadable() == ()
+    session.close()
+    assert opener.check(["TO"])[1] == [], "it was right, and stays"
+
+
+def test_an_index_that_lies_is_emptied_and_nothing_is_clean(lying: Opener) -> None:
+    _, session = index_of(lying)
+    (part,) = session.unreadable()
+    assert part.where == "the index"
+    assert "emptied, check again" in part.why
+    assert session.unreadable(session.pairs()[:1]) == (part,), "whatever is asked"
+    session.close()
+    result, session = index_of(lying)
+    assert session.unreadable() == ()
+    assert result.hits == forgetful(lying.dump, ["TO"]).hits
+    session.close()
+
+
+def test_verify_measures_everything_again(opener: Opener) -> None:
+    opener.check(["TO"])
+    _, session = index_of(opener)
+    found = session.verify_index()
+    assert (found.unread, found.lie) == (0, "")
+    assert found.right > 5000
+    session.close()
+
+
+def test_verify_says_which_file_and_empties(lying: Opener) -> None:
+    with opened_tensor_files():
+        session = Session(open_source(lying.dump), index=DiskCache(lying.cache))
+    found = session.verify_index()
+    assert found.right == 0
+    assert Path(found.lie).is_relative_to(lying.dump)
+    session.close()
+    assert lying.check(["TO"])[1], "everything is measured anew"
+
+
+def test_verify_counts_what_cannot_be_read_any_more(opener: Opener) -> None:
+    opener.check(["TO"])
+    with opened_tensor_files():
+        store = DiskCache(opener.cache)
+        session = Session(open_source(opener.dump, store), index=store)
+    for rank, step in session.pairs():
+        session.measurements(rank).kept(step)
+    gone = file_of(opener.dump, 0, "head.bias")
+    own(gone).unlink()
+    assert session.verify_index().unread == 1
+    session.close()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.plants.planting import DUMPS, Ground, make_ground
+from tests.plants.planting import ONCE, Ground, make_ground
 
 
 @pytest.fixture(scope="session")
@@ -18,7 +18,7 @@ def grounds(dumps: Callable[[str], Path], tmp_path_factory: pytest.TempPathFacto
     return cache(lambda name: make_ground(name, dumps(name), parent / name))
 
 
-@pytest.fixture(params=DUMPS)
+@pytest.fixture(params=ONCE)
 def ground(request: pytest.FixtureRequest, grounds: Callable[[str], Ground]) -> Ground:
     """Each of the copies."""
     return grounds(request.param)

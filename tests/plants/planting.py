@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tests.session.opened import opened
+from tests.thorough import later
 from tui_debugger.cli.main import main
 from tui_debugger.model import Category, Side
 
@@ -36,6 +37,8 @@ HEALTHY = {
 }
 """The steps of each dump that have no bad value."""
 DUMPS = tuple(HEALTHY)
+ONCE = [later("mindspore-2.0-mlp"), "mindspore-2.10-mlp", "mindspore-2.0-nan", later("mindspore-2.10-nan")]
+"""Parameters: each network and each generation every day, all of them in a thorough run."""
 RANKS = {name: (0, 1, 2) if name.endswith("mlp") else (0, 3) for name in DUMPS}
 """The ranks of each copy: all the same values."""
 NAME = re.compile(

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from tests.plants.planting import SIDES, File, Ground, check, must_find, place_of, spoiled, step_of, watches
-from tests.thorough import few
 from tui_debugger.model import Category
 
-SEEDS = few(range(3), 1)
+SEEDS = range(3)
 NEVER = "WCL abs_mean_update_ratio_gt=1e30"
 """Compares with the step before, and finds nothing in values that are numbers."""
 CUTS: dict[str, Callable[[bytes], bytes]] = {
@@ -23,7 +22,8 @@ CUTS: dict[str, Callable[[bytes], bytes]] = {
 }
 
 
-@pytest.mark.parametrize("cut", few(CUTS, 2))
+@pytest.mark.covering
+@pytest.mark.parametrize("cut", CUTS)
 @pytest.mark.parametrize("side", SIDES)
 def test_an_unreadable_file_is_not_clean(ground: Ground, side: str, cut: str) -> None:
     chance = np.random.default_rng([list(CUTS).index(cut), SIDES.index(side), 10])
@@ -43,6 +43,7 @@ def test_an_unreadable_file_is_not_clean(ground: Ground, side: str, cut: str) ->
     assert (allowed.code, allowed.found) == (0, set())
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("seed", SEEDS)
 def test_an_unreadable_file_at_the_step_before_keeps_a_change_from_being_judged(ground: Ground, seed: int) -> None:
     chance = np.random.default_rng([seed, 11])
@@ -53,6 +54,7 @@ def test_an_unreadable_file_at_the_step_before_keeps_a_change_from_being_judged(
         assert check(ground.root, *command).code == 2
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_finding_outranks_an_unreadable_file(ground: Ground, seed: int) -> None:
     chance = np.random.default_rng([seed, 12])
@@ -66,6 +68,7 @@ def test_a_finding_outranks_an_unreadable_file(ground: Ground, seed: int) -> Non
             assert answer.found == ground.about(answer, bad)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_missing_file_keeps_the_next_step_from_being_compared(ground: Ground, seed: int) -> None:
     chance = np.random.default_rng([seed, 13])
@@ -80,6 +83,7 @@ def test_a_missing_file_keeps_the_next_step_from_being_compared(ground: Ground, 
     assert (answer.code, answer.found) == (2, set())
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("seed", SEEDS)
 def test_what_a_missing_file_held_is_judged_where_it_was_read(ground: Ground, seed: int) -> None:
     """The consumer's input is the only file left of the tensor."""
@@ -100,6 +104,7 @@ def producer(ground: Ground, file: File) -> File | None:
     return same[0] if len(same) == 1 and same[0].op != "Parameter" and same[0].name != file.name else None
 
 
+@pytest.mark.covering("side", "text")
 @pytest.mark.parametrize("text", ["WNC", NEVER, "WCS abs_mean_update_ratio_lt=0"])
 @pytest.mark.parametrize("side", SIDES)
 def test_a_changed_shape(ground: Ground, side: str, text: str) -> None:

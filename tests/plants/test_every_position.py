@@ -15,6 +15,8 @@ from tests.cli.running import run
 from tests.session.opened import file_of, opened
 from tui_debugger.model import Verdict
 
+pytestmark = pytest.mark.usefixtures("measured_by")
+
 Dumps = Callable[[str], Path]
 
 NAMES = ("mindspore-2.0-multi-gan", "mindspore-2.10-mlp")

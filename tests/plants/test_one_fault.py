@@ -9,13 +9,15 @@ import numpy as np
 import pytest
 
 from tests.plants.planting import SIDES, Array, File, Ground, must_find, spoiled, step_of, watches
-from tests.thorough import few
 from tui_debugger.model import Category
 
-SEEDS = few(range(4), 1)
-FEW = few(range(3), 1)
+pytestmark = pytest.mark.usefixtures("measured_by")
+
+SEEDS = range(4)
+FEW = range(3)
 
 
+@pytest.mark.covering("side", "value")
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("side", SIDES)
@@ -26,6 +28,7 @@ def test_one_bad_value(ground: Ground, side: str, value: float, seed: int) -> No
     assert len(answer.found) == 1
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("seed", FEW)
 @pytest.mark.parametrize("side", SIDES)
 def test_a_tensor_of_zeros(ground: Ground, side: str, seed: int) -> None:
@@ -39,6 +42,7 @@ def test_a_tensor_of_zeros(ground: Ground, side: str, seed: int) -> None:
     must_find(ground, file, zeros, *watches("TZ"), *step_of(file), clean=False)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("seed", FEW)
 @pytest.mark.parametrize("side", SIDES)
 def test_a_weight_that_stops_changing(ground: Ground, side: str, seed: int) -> None:
@@ -47,6 +51,7 @@ def test_a_weight_that_stops_changing(ground: Ground, side: str, seed: int) -> N
     must_find(ground, file, stale, *watches("WNC @ category=weight"), *step_of(file), clean=False)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("seed", FEW)
 @pytest.mark.parametrize("side", SIDES)
 def test_any_tensor_that_stops_changing(ground: Ground, side: str, seed: int) -> None:
@@ -66,6 +71,7 @@ def largest_mean(files: tuple[File, ...]) -> float:
     return max(float(np.mean(np.abs(f.load()))) for f in files)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("seed", FEW)
 @pytest.mark.parametrize("side", SIDES)
 def test_a_gradient_that_is_a_million_times_larger(ground: Ground, side: str, seed: int) -> None:

@@ -14,11 +14,13 @@ import numpy as np
 import pytest
 
 from tests.check.test_brute_force import CHANGES, OVERFLOW, PLAIN, UNCHANGED, Values, expectation
-from tests.plants.planting import DUMPS, RANKS, File, Finding, Ground, check, watches
+from tests.plants.planting import ONCE, RANKS, File, Finding, Ground, check, watches
 from tests.plants.test_together import many_faults
 from tests.session.opened import opened
 from tests.thorough import few
 from tui_debugger.model import Category, ErrorBits, Side
+
+pytestmark = pytest.mark.usefixtures("measured_by")
 
 STEPS = {"mlp": (2, 3), "nan": (1, 2)}
 FINDING = ErrorBits.NAN | ErrorBits.INF | ErrorBits.SHAPE_CHANGED
@@ -54,7 +56,7 @@ def files_of(ground: Ground, findings: set[Finding]) -> set[Path]:
 
 
 @pytest.mark.parametrize("seed", few(range(2), 1))
-@pytest.mark.parametrize("name", DUMPS)
+@pytest.mark.parametrize("name", ONCE)
 def test_findings_are_those_of_plain_numpy(grounds: Callable[[str], Ground], name: str, seed: int) -> None:
     ground, chance = grounds(name), np.random.default_rng([seed, 40])
     texts = [str(text) for text in chance.choice(TEXTS, 7, replace=False)]

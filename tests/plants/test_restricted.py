@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 
 from tests.plants.planting import HEALTHY, RANKS, File, Ground, check, must_find, place_of, spoiled, watches
-from tests.thorough import few
 from tui_debugger.model import Category
 
-SEEDS = few(range(4), 1)
+SEEDS = range(4)
 OTHERS = (
     "TZ zero_percentage_ge=100", "TL max_gt=1e30", "TS min_lt=-1e30", "TS abs_mean_lt=0", "TR max_min_gt=1e38",
     "TR range_start_inclusive=0 range_end_inclusive=1 range_percentage_gt=100", "WO @ category=tensor",
@@ -29,6 +28,7 @@ def pattern(file: File) -> str:
     return re.escape(stem).replace("_", "[/._]") + number + "$"
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("seed", SEEDS)
 def test_restrictions_that_hold_the_plant(ground: Ground, seed: int) -> None:
     chance = np.random.default_rng([seed, 20])
@@ -44,6 +44,7 @@ def test_restrictions_that_hold_the_plant(ground: Ground, seed: int) -> None:
         must_find(ground, file, spoiled(file.load(), chance, np.nan), *watches("TO"), *choice)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("seed", SEEDS)
 def test_restrictions_that_leave_the_plant_out(ground: Ground, seed: int) -> None:
     chance = np.random.default_rng([seed, 21])
@@ -56,6 +57,7 @@ def test_restrictions_that_leave_the_plant_out(ground: Ground, seed: int) -> Non
             assert (answer.code, answer.found) == (0, set())
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_whole_dump_shows_the_plant_and_nothing_else(ground: Ground, seed: int) -> None:
     chance = np.random.default_rng([seed, 22])
@@ -66,7 +68,8 @@ def test_the_whole_dump_shows_the_plant_and_nothing_else(ground: Ground, seed: i
     assert len(answer.found) == 1
 
 
-@pytest.mark.parametrize("text", few(OTHERS, 4))
+@pytest.mark.covering
+@pytest.mark.parametrize("text", OTHERS)
 def test_a_bad_value_is_a_finding_of_any_watchpoint(ground: Ground, text: str) -> None:
     chance = np.random.default_rng([OTHERS.index(text), 23])
     file = ground.pick(chance, lambda f: f.holds is not Category.CONSTANT and f.step > 0)
@@ -74,6 +77,7 @@ def test_a_bad_value_is_a_finding_of_any_watchpoint(ground: Ground, text: str) -
     must_find(ground, file, values, *watches(text), *place_of(file), clean=False)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("name", ["mindspore-2.0-nan", "mindspore-2.10-nan"])
 def test_a_bad_value_in_the_copy_of_a_constant(grounds: Callable[[str], Ground], name: str, seed: int) -> None:

@@ -239,6 +239,7 @@ JUNK = {
 }
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("content", JUNK.values(), ids=JUNK)
 @pytest.mark.parametrize("name", TABLES)
 def test_a_broken_table_leaves_the_tensors(dump: Path, name: str, content: bytes | None) -> None:
@@ -370,6 +371,7 @@ def playground(
     return root
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("seed", range(12))
 def test_no_damage_ever_raises_anything_but_our_own_errors(playground: Path, seed: int) -> None:
     """Three tensor files and one of the tables at a time; the damaged dump is not touched either."""

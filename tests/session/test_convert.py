@@ -139,7 +139,7 @@ def place(dumps: Dumps, name: str) -> Path:
     return dumps(archive) / below
 
 
-@pytest.mark.parametrize("name", thorough.few(REAL, 5))
+@pytest.mark.parametrize("name", thorough.few(REAL, 3))
 def test_a_check_and_the_search_for_origins_say_the_same(
     capsys: Capsys, dumps: Dumps, tmp_path: Path, name: str
 ) -> None:
@@ -401,7 +401,7 @@ def test_nodes_that_make_no_sense_are_one_part_that_cannot_be_read(
     assert [each[-1] for each in tensors(tmp_path / "result")] == [each[-1] for each in tensors(dump)]
 
 
-@pytest.mark.parametrize("count", [200, thorough.later(10_000)])
+@pytest.mark.parametrize("count", [70, thorough.later(10_000)])
 def test_changed_bytes_of_nodes_and_index_never_raise_what_is_no_answer(
     dumps: Dumps, tmp_path: Path, count: int
 ) -> None:

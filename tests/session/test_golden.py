@@ -19,6 +19,8 @@ from tui_debugger.model import ErrorBits, Hit, NodeKind, NodeSelection, NodeSele
 from tui_debugger.session import Session
 from tui_debugger.sources.registry import open_source
 
+pytestmark = pytest.mark.usefixtures("measured_by")
+
 EVERYTHING = NodeSelection((NodeSelector(NodeKind.CATEGORY, "tensor"),))
 NOT_COMPARED = {"rtol", "atol", "equal_nan", "epsilon", "range_start_inclusive", "range_end_inclusive"}
 Place = tuple[str, int, int]

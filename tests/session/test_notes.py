@@ -152,6 +152,7 @@ def test_a_step_with_many_notes_takes_little_room() -> None:
     assert notes_text([ShownNote("a", True), ShownNote("b", -math.inf), ShownNote("c", 7)]) == "a yes  b -Inf  c 7"
 
 
+@pytest.mark.turns("size")
 @pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 50)])
 async def test_the_view_through_the_steps_has_curves_of_notes(noted: Path, size: tuple[int, int]) -> None:
     session = opened(noted, "TO")

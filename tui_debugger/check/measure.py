@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any, Final
@@ -15,7 +15,7 @@ from tui_debugger.arrays import Int64, Mask
 from tui_debugger.check.flow import Flow
 from tui_debugger.check.plan import RequiredByStep
 from tui_debugger.check.records import RankStats, StepStats, StoredStats
-from tui_debugger.model import Progress, ProgressFn, ReadSpec, TensorMeta, no_progress
+from tui_debugger.model import Progress, ProgressFn, ReadSpec, TensorMeta, TensorStats, no_progress
 from tui_debugger.sources.base import TensorFlag, TensorTable, tensor_keys
 from tui_debugger.stats.records import (
     CHANGE_ASKED,
@@ -201,6 +201,12 @@ class Measurements:
                 self._memory.recall(step, kept, lambda rows: self.befores(step, rows), self._states)
         return kept
 
+    def verified(self, step: int) -> Iterator[bool | None]:
+        """Measures again what earlier sessions remembered of a step: see ``StoredStats.verified``."""
+        kept = self.kept(step)
+        known = np.flatnonzero(kept.records.rows["state"] == State.MEASURED)
+        return self._memory.verified(kept, known, self._states(step))
+
     def ensure(self, needs: Needs, progress: ProgressFn = no_progress, text: str = "") -> None:
         """Measures every tensor of ``needs`` that is not known well enough yet.
 
@@ -327,7 +333,7 @@ class Measurements:
             records.put_previous_stats(rows[of], self.records(earlier), index[of])
 
     def _states(self, step: int) -> tuple[Int64, Int64]:
-        """Sizes and modification times of a step's files, as they were when first asked for."""
+        """Sizes of a step's files, and ``opener.state_of`` them, as they were when first asked for."""
         kept = self._rank_stats.at(step, self.flow.table(step))
         if kept.states is None:
             kept.states = kept.table.file_states(np.arange(len(kept.table)))
@@ -357,12 +363,18 @@ class Measurements:
             return
         table, whole = kept.table, need | _asked(kept.records, rows)
         first = self.flow.starts(step, table.node[rows].astype(np.int64), table.side[rows], table.round[rows])
+        columns = table.recorded_columns(rows)
+        right = columns.right if columns is not None else np.zeros(len(rows), np.bool_)
         found = [
             _recorded(table, index, whole, first_step=alone)
-            for index, alone in zip(rows.tolist(), first.tolist(), strict=True)
+            for index, alone in zip(rows[~right].tolist(), first[~right].tolist(), strict=True)
         ]
         with self._rank_stats.lock:
-            kept.records.put_recorded(rows, found, whole)
+            if columns is not None and right.any():
+                told = columns._replace(rows=columns.rows[right], right=right[right])
+                kept.records.put_recorded_columns(rows[right], told, whole.previous & ~first[right], whole)
+            if found:
+                kept.records.put_recorded(rows[~right], found, whole)
 
     def _compared(self, step: int, rows: Int64, need: RequiredStats) -> tuple[Int64, Int64, Mask]:
         """For each row the step and row that it is compared with (-1), and whether that has no values."""
@@ -405,6 +417,15 @@ def _asked(records: Records, rows: Int64) -> RequiredStats:
     )
 
 
+_MOST_ELEMENTS: Final = 1 << 62
+"""As many as no tensor has: what can be read is shorter, see ``stats.npy``."""
+
+
+def _counts(stats: TensorStats) -> tuple[int, ...]:
+    kinds = stats.nan, stats.pos_inf, stats.neg_inf, stats.zero, stats.negative, stats.positive
+    return (stats.count, *kinds)
+
+
 def _recorded(table: TensorTable, index: int, need: RequiredStats, *, first_step: bool) -> Record:
     """A record from the statistics that the dump itself wrote, for tensors without values."""
     stats = table.recorded(index)
@@ -412,6 +433,9 @@ def _recorded(table: TensorTable, index: int, need: RequiredStats, *, first_step
         return Record(None, None, error="the training did not send it", need=need)
     if stats is None:
         return Record(None, None, error="the dump has no values of it, and no statistics that can be read", need=need)
+    if odd := next((each for each in _counts(stats) if not 0 <= each < _MOST_ELEMENTS), None):
+        what = f"the dump recorded a count of {odd:.3g}, which no tensor has: its row of statistics is damaged"
+        return Record(None, None, error=what, need=need)
     described = table.recorded_meta(index)
     meta = TensorMeta(described[0], described[1], 0) if described else None
     previous = "no value" if need.previous and not first_step else "none"

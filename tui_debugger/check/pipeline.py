@@ -298,10 +298,10 @@ MOST: Final = 64
 
 Listed = Callable[[], "tuple[int, tuple[Watchpoint, ...]]"]
 """Answers the watchpoints that judge now, and the version of their list."""
-Unreadable = Callable[[Sequence[Pair], Sequence[Watchpoint]], "tuple[UnreadablePart, ...]"]
+Unreadable = Callable[[Sequence[Pair]], "tuple[UnreadablePart, ...]"]
 
 
-def _nothing(_pairs: Sequence[Pair], _watchpoints: Sequence[Watchpoint]) -> tuple[UnreadablePart, ...]:
+def _nothing(_pairs: Sequence[Pair]) -> tuple[UnreadablePart, ...]:
     return ()
 
 
@@ -311,7 +311,7 @@ class Checks:
     Attributes:
         known_results: what every pair was last found to be.
         listed: answers the watchpoints that judge, and the version of their list.
-        unreadable: tells what of some pairs could not be looked at, where some watchpoints judge them.
+        unreadable: tells what of some pairs could not be looked at.
     """
 
     def __init__(
@@ -401,9 +401,15 @@ class Checks:
             lambda: sum(self._checker(rank, watchpoints, no_progress).cost(step) for rank, step in missing)
         )
 
+    def size(self, pairs: Sequence[Pair]) -> int:
+        """See ``Session.size``."""
+        return retry_when_renumbered(
+            lambda: sum(self._checker(rank, (), no_progress).measurements.size(step) for rank, step in pairs)
+        )
+
     def _with_parts(self, result: CheckResult, pairs: Sequence[Pair]) -> CheckResult:
         """The result with what could not be looked at: known only after the pairs were listed."""
-        parts = self.unreadable(pairs, result.watchpoints)
+        parts = self.unreadable(pairs)
         return replace(result, coverage=replace(result.coverage, parts=parts)) if parts else result
 
     def _batches(
@@ -425,7 +431,7 @@ class Checks:
             start, end = end, end + window.size
             part = pairs[start:end]
             to_come = (self._workers.asked - asked) * (len(pairs) - start) // max(start, 1)
-            if to_come and self._workers.prestart(to_come):
+            if to_come and self._workers.shares(to_come):
                 ahead.list(pairs[end : end + window.largest])
             found = {
                 pair: result for pair in part if (result := self.known_results.fresh(pair, runner.version)) is not None

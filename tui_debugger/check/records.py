@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
+import random
 import threading
-import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
 from tui_debugger import opener
 from tui_debugger.arrays import Int64, Mask
-from tui_debugger.cache.blocks import pack, unpack
+from tui_debugger.cache.blocks import block_rows, pack, unpack
 from tui_debugger.cache.store import DiskCache
-from tui_debugger.model import Side
-from tui_debugger.sources.base import TensorTable
+from tui_debugger.errors import TdbgError
+from tui_debugger.model import Side, TensorStats
+from tui_debugger.sources.base import TensorFlag, TensorTable
+from tui_debugger.stats.blocks import measure_stats
+from tui_debugger.stats.npy import open_array
 from tui_debugger.stats.records import Before, Record, Records, State
 
 Identity = tuple[int, int, int, int]
 """(node row, side, slot, timestamp): stays the same when a growing step is listed again."""
 
 _Look = tuple[int, int] | None
-"""(size, modification time) of a file, (-1, -1) without one; None when it may have changed since it was read."""
-_YOUNG_NS = 2 * 10**9
-"""A file written more recently than this may have been written to between reading it and looking at its time."""
+"""(size, ``opener.state_of``) of a file, (-1, -1) without one; None when it may have changed since it was read."""
 
 
 class StepStats:
@@ -35,7 +36,7 @@ class StepStats:
         records: what is known about them.
         remembered: whether what earlier sessions measured has been looked up.
         fresh: rows that were measured since the step was last remembered.
-        states: how the files looked when that was first asked: sizes and modification times.
+        states: how the files looked when that was first asked: sizes and ``opener.state_of``.
         sizes: how large the files are, about; None when nobody has asked.
     """
 
@@ -196,8 +197,8 @@ def _look(file: str) -> _Look:
         status = opener.stat(file)
     except (OSError, ValueError):
         return -1, -1
-    young = abs(time.time_ns() - status.st_mtime_ns) < _YOUNG_NS
-    return None if young else (status.st_size, status.st_mtime_ns)
+    state = opener.state_of(status)
+    return (status.st_size, state) if state else None
 
 
 def _changed(file: str, before: _Look) -> bool:
@@ -207,7 +208,7 @@ def _changed(file: str, before: _Look) -> bool:
 Befores = Callable[[Int64], "tuple[Int64, Int64]"]
 """Rows to the step before of each and its row there, -1 where there is none."""
 States = Callable[[int], "tuple[Int64, Int64]"]
-"""A step to the sizes and modification times of its files now."""
+"""A step to the sizes of its files now, and ``opener.state_of`` them."""
 
 KIND: Final = "records"
 BLOCK: Final = 1 << 14
@@ -216,17 +217,69 @@ WORTHWHILE: Final = 64
 """So many new rows are written at once; fewer wait for more, or for the end of the session."""
 
 
+SAMPLED: Final = 8
+"""Remembered tensors that a session measures again, one or two of each step until there were so many."""
+SAMPLED_BYTES: Final = 1 << 22
+"""The largest file that is read for that."""
+ALIKE: Final = 1e-9
+"""Relative difference of sums that compiled code and numpy may make differently."""
+
+
 class StoredStats:
-    """The index as a session uses it. Without a store it forgets everything."""
+    """The index as a session uses it. Without a store it forgets everything.
+
+    It is not believed blindly: some of what it says is measured again in every session. Where that differs, something
+    has changed files without a trace, or the index: it is emptied, nothing more is taken from it, and the session
+    cannot judge.
+
+    Attributes:
+        lie: the file of which the index said something else; empty: none so far.
+    """
 
     def __init__(self, store: DiskCache | None = None) -> None:
+        self.lie = ""
         self._store = store
+        self._left = SAMPLED if store is not None else 0
+        self._random = random.Random()  # noqa: S311 - no secret: another sample each time
 
     def recall(self, step: int, kept: StepStats, befores: Befores, states: States) -> None:
         """Fills in what is known of a step's tensors, where neither their files nor those before have changed."""
-        if self._store is not None and kept.table.digest:
+        valued = self._store is not None and bool(((kept.table.flags & int(TensorFlag.STAT_ONLY)) == 0).any())
+        if self._store is not None and valued and kept.table.digest and not self.lie:
             self._recall(self._store, kept, _Now(step, befores, states))
+            self._sample(kept, states(step))
         kept.remembered = True
+
+    def verified(self, kept: StepStats, rows: Int64, states: tuple[Int64, Int64]) -> Iterator[bool | None]:
+        """Measures remembered rows again, until one is wrong: then the index is emptied.
+
+        Yields:
+            Of each whether the index was right; None where the file cannot be read any more, or changes.
+        """
+        for row in rows.tolist():
+            right = _is_right(kept, row, states)
+            if right is None:  # what measures it will say so
+                kept.records.forget(np.array([row]))
+            elif not right:
+                self._empty(kept, row)
+            yield right
+            if self.lie:
+                return
+
+    def _sample(self, kept: StepStats, states: tuple[Int64, Int64]) -> None:
+        if self._left <= 0:
+            return
+        known = np.flatnonzero((kept.records.rows["state"] == State.MEASURED) & (states[0] <= SAMPLED_BYTES))
+        some = self._random.sample(known.tolist(), min(2, self._left, len(known)))
+        self._left -= len(some)
+        for _ in self.verified(kept, np.array(some, np.int64), states):
+            pass
+
+    def _empty(self, kept: StepStats, row: int) -> None:
+        self.lie = kept.table.spec(row).path
+        kept.records.forget(np.arange(len(kept.table)))
+        if self._store is not None:
+            self._store.clear()
 
     def _recall(self, store: DiskCache, kept: StepStats, now: _Now) -> None:
         digest, count = kept.table.digest, len(kept.table)
@@ -273,7 +326,7 @@ class _Now:
         part = slice(start, start + len(found))
         rows = found.rows
         valid = (rows["state"] == State.MEASURED) | (rows["state"] == State.NO_NUMBERS)
-        valid &= (rows["mtime"] > 0) & (rows["size"] == sizes[part]) & (rows["mtime"] == times[part])
+        valid &= (rows["identity"] > 0) & (rows["size"] == sizes[part]) & (rows["identity"] == times[part])
         valid &= kept.records.rows["state"][part] == State.UNKNOWN
         compared = np.flatnonzero(valid & found.compared())
         if len(compared):
@@ -296,9 +349,66 @@ class _Now:
             of = np.flatnonzero(measured & (before == step))
             sizes, times = self.states(step)
             now = index[of]
-            same[of] = (rows["before_mtime"][of] > 0) & (rows["before_size"][of] == sizes[now])
-            same[of] &= rows["before_mtime"][of] == times[now]
+            same[of] = (rows["before_identity"][of] > 0) & (rows["before_size"][of] == sizes[now])
+            same[of] &= rows["before_identity"][of] == times[now]
         return same
+
+
+def _is_right(kept: StepStats, row: int, states: tuple[Int64, Int64]) -> bool | None:
+    """Measures a tensor again; None where its file cannot be read, or is another one meanwhile."""
+    record, spec = kept.records.get(row), kept.table.spec(row)
+    if record is None or record.stats is None:
+        return None
+    try:
+        found, _ = measure_stats(open_array(spec))
+        status = opener.stat(spec.path)
+    except (TdbgError, OSError, ValueError, MemoryError):
+        return None
+    if (status.st_size, opener.state_of(status)) != (int(states[0][row]), int(states[1][row])):
+        return None
+    return _alike(found, record.stats)
+
+
+def _alike(one: TensorStats, other: TensorStats) -> bool:
+    """Tells whether two measurements are of the same values: counts and extremes exactly, sums but for rounding."""
+    square = one.sum_squares / max(one.finite, 1)
+    sums = (
+        (one.mean, other.mean, one.abs_mean),
+        (one.abs_mean, other.abs_mean, one.abs_mean),
+        (one.variance, other.variance, square),
+        (one.sum_squares, other.sum_squares, one.sum_squares),
+    )
+    exact = replace(one, mean=None, abs_mean=None, variance=None, sum_squares=0.0)
+    if exact != replace(other, mean=None, abs_mean=None, variance=None, sum_squares=0.0):
+        return False
+    return all(
+        mine is theirs or (mine is not None and theirs is not None and abs(mine - theirs) <= ALIKE * (scale or 0.0))
+        for mine, theirs, scale in sums
+    )
+
+
+def index_entries(kept: StepStats, rows: Int64) -> dict[bytes, bytes]:
+    """Returns what is known of some rows of a step as entries of an index; nothing of a step that has no files."""
+    if not kept.table.digest or not len(rows):
+        return {}
+    only = Records(len(kept.records))
+    only.place(kept.records, rows, rows)
+    starts = np.unique(rows // BLOCK * BLOCK).tolist()
+    return {_key(kept.table.digest, start): pack(only.part(start, start + BLOCK)) for start in starts}
+
+
+def joined_entry(one: bytes | None, other: bytes) -> bytes | None:
+    """Returns an entry with what two say of the same rows, the second one where both do; None where it is damaged."""
+    count = block_rows(other)
+    new = None if count is None else unpack(other, count)
+    if new is None:
+        return None
+    old = unpack(one, len(new)) if one is not None else None
+    if old is None:
+        return other
+    known = np.flatnonzero(new.rows["state"] != State.UNKNOWN)
+    old.place(new, known, known)
+    return pack(old)
 
 
 def _key(digest: bytes, start: int) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import threading
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
@@ -16,7 +16,7 @@ from tui_debugger.arrays import Mask
 from tui_debugger.check.hits import HitList
 from tui_debugger.check.step import PairResult
 from tui_debugger.check.types import CheckResult, Pair
-from tui_debugger.model import Coverage, NodeKind, UnreadablePart, Verdict, Watchpoint
+from tui_debugger.model import Coverage, UnreadablePart, Verdict, Watchpoint
 from tui_debugger.text.numbers import plural
 
 Span = tuple[int, int]
@@ -43,23 +43,29 @@ def _within(number: int | None, spans: tuple[Span, ...] | None) -> bool:
 
 
 def belonging(
-    parts: Iterable[UnreadablePart], pairs: Collection[Pair], ranks: Collection[int]
+    parts: Iterable[UnreadablePart], pairs: Collection[Pair], steps: Mapping[int, Collection[int]]
 ) -> tuple[UnreadablePart, ...]:
     """The parts that belong to some (rank, step) pairs.
 
     Args:
         parts: the parts.
         pairs: what somebody speaks about.
-        ranks: the ranks that have steps: nobody can name a step of another one, so that it belongs to every question.
+        steps: those that are known of each rank. Nobody can name one of a rank that has none, so that this belongs to
+            every question; nor a step that is not known: it belongs to those about all that are.
     """
     chosen = set(pairs)
     of_ranks = {rank for rank, _ in chosen}
     of_steps = {step for _, step in chosen}
+    known = {step for each in steps.values() for step in each}
 
     def belongs(part: UnreadablePart) -> bool:
-        if part.rank is None or part.rank not in ranks:
-            return part.step is None or part.step in of_steps
-        return part.rank in of_ranks if part.step is None else (part.rank, part.step) in chosen
+        if part.rank is None or not steps.get(part.rank):
+            if part.step is None or part.step in known:
+                return part.step is None or part.step in of_steps
+            return known <= of_steps
+        if part.step is None or part.step in steps[part.rank]:
+            return part.rank in of_ranks if part.step is None else (part.rank, part.step) in chosen
+        return all((part.rank, step) in chosen for step in steps[part.rank])
 
     return tuple(part for part in parts if belongs(part))
 
@@ -72,15 +78,6 @@ def is_closed(parts: Iterable[UnreadablePart], rank: int, root_graph: int, step:
             if inside == [root_graph] or (inside == [root_graph, step] and part.step == step):
                 return True
     return False
-
-
-def needs_graph(watchpoints: Iterable[Watchpoint]) -> bool:
-    """Tells whether some watchpoint may miss nodes where the graph is not known; one on every tensor misses none."""
-    return any(
-        watchpoint.selection.exclude
-        or any((each.kind, each.text.lower()) != (NodeKind.CATEGORY, "tensor") for each in watchpoint.selection.include)
-        for watchpoint in watchpoints
-    )
 
 
 def parts_text(parts: Sequence[UnreadablePart]) -> str:

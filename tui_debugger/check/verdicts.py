@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -11,6 +11,7 @@ from typing import Final
 from tui_debugger.check.hits import Blocked, HitList, is_overflow
 from tui_debugger.check.results import parts_text
 from tui_debugger.check.types import CheckResult
+from tui_debugger.errors import CancelledError
 from tui_debugger.model import Coverage, Hit, NodeKind, Verdict, Watchpoint, WatchResult
 from tui_debugger.text.hits import watch_line
 from tui_debugger.text.numbers import named, plural
@@ -34,14 +35,14 @@ class Outcome(Enum):
     CANNOT_JUDGE = "cannot_judge"
     INTERRUPTED = "interrupted"
 
+    @property
+    def exit_code(self) -> int:
+        """The exit code of commands that judge."""
+        if self is Outcome.INTERRUPTED:
+            return CancelledError.exit_code
+        return {Outcome.CLEAN: 0, Outcome.FINDING: 1, Outcome.CANNOT_JUDGE: 2}[self]
 
-EXIT_CODES: Final[Mapping[Outcome, int]] = {
-    Outcome.CLEAN: 0,
-    Outcome.FINDING: 1,
-    Outcome.CANNOT_JUDGE: 2,
-    Outcome.INTERRUPTED: 130,
-}
-"""The exit codes of commands that judge."""
+
 _NONE_BLOCKED: Final = Blocked()
 
 

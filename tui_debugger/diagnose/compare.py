@@ -199,9 +199,7 @@ class Comparer:
             raise does_not_fit(here.meta.shape, there.meta.shape)
         if fit is not Fit.SAME and not reshape:
             raise DifferentShapesError(here.meta.shape, there.meta.shape, fit)
-        specs = tuple(side.spec for side in (here, there) if side.spec is not None)
-        known = specs if len(specs) == 2 else ()
-        return Couple(here, there, Pairs(here.array, there.array, known, self.session.workers), fit)
+        return Couple(here, there, Pairs(here.array, there.array, self.session.workers), fit)
 
     def opened(self, side: Side, progress: ProgressFn = no_progress) -> Opened:
         """A side with its values.

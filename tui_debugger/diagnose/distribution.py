@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tui_debugger.check.progress import retry_when_renumbered, scaled
+from tui_debugger.check.progress import scaled
 from tui_debugger.check.types import TensorRow
 from tui_debugger.diagnose.run import Run
 from tui_debugger.errors import UnreadableTensorError
@@ -131,8 +131,7 @@ def _values(session: Run, key: TensorKey, progress: ProgressFn) -> SharedArrays:
         UnreadableTensorError: its file is broken.
     """
     array = session.read(key, progress)
-    spec = retry_when_renumbered(lambda: session.spec(key))
-    return SharedArrays((array,), array.size, () if spec is None else (spec,), session.workers)
+    return SharedArrays((array,), array.size, session.workers)
 
 
 def choose_bins(

@@ -63,7 +63,7 @@ class HealthChecks:
 
     def unreadable(self, pairs: Sequence[Pair]) -> tuple[UnreadablePart, ...]:
         """Returns what of some pairs could not be looked at."""
-        return self._checks.unreadable(pairs, self.watchpoints)
+        return self._checks.unreadable(pairs)
 
     def missing(self, pairs: Sequence[Pair]) -> list[Pair]:
         """The pairs that nobody looked at."""

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tui_debugger.arrays import Mask
+from tui_debugger.check.contents import Contents
 from tui_debugger.check.flow import Flow
 from tui_debugger.check.measure import Measurements
 from tui_debugger.check.pipeline import Checks
@@ -27,7 +28,7 @@ from tui_debugger.model import (
     no_progress,
 )
 from tui_debugger.notes import RunNotes, ShownNote
-from tui_debugger.sources.base import CallArguments
+from tui_debugger.sources.base import CallArguments, RankPlaces
 from tui_debugger.stats.workers import Workers
 
 
@@ -59,6 +60,11 @@ class Run(Protocol):
     @property
     def info(self) -> RunInfo:
         """The kind of run."""
+        ...
+
+    @property
+    def contents(self) -> Contents:
+        """What tells whether two tensors hold the same."""
         ...
 
     @property
@@ -95,6 +101,8 @@ class Run(Protocol):
     def steps_before(self, rank: int, steps: Collection[int]) -> set[int]: ...
 
     def unreadable(self, pairs: Sequence[Pair] | None = None, *, graph: bool = True) -> tuple[UnreadablePart, ...]: ...
+
+    def parallel_places(self, rank: int) -> tuple[RankPlaces, str]: ...
 
     # -- nodes
 

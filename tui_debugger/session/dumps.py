@@ -83,10 +83,8 @@ class LastVerdict:
     @classmethod
     def of(cls, headline: Headline) -> LastVerdict:
         """Returns the answer of now."""
-        from tui_debugger.check.verdicts import EXIT_CODES
-
         words = str(headline)[:_WORDS]
-        return cls(words, headline.outcome.value, EXIT_CODES[headline.outcome], time.time())
+        return cls(words, headline.outcome.value, headline.outcome.exit_code, time.time())
 
 
 @dataclass(frozen=True, slots=True)

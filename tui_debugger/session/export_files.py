@@ -5,7 +5,6 @@ Tensors go into one .npz, a directory of .npy, or one .csv; never more than one 
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import io
 import os
@@ -14,7 +13,7 @@ import secrets
 import shutil
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, BinaryIO, NoReturn, TextIO
@@ -27,6 +26,7 @@ from tui_debugger.check.sweep import SweptTensor
 from tui_debugger.errors import TdbgError, UnreadableTensorError
 from tui_debugger.model import Progress, ProgressFn, TensorKey, TensorMeta, no_progress
 from tui_debugger.stats.npy import open_lazily, read_meta
+from tui_debugger.text.csv_table import CsvTable
 from tui_debugger.text.rows import key_row
 from tui_debugger.text.tensors import place_text
 from tui_debugger.text.values import apply, parse_slice
@@ -108,7 +108,8 @@ def fresh_file(path: Path, dump: Path, *, force: bool = False, what: str = "the 
         _refuse(error, target, what)
     finally:
         if part is not None:
-            part.unlink(missing_ok=True)
+            with suppress(OSError):  # such as on a disk that has become read-only: what made us stop is what to tell
+                part.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -331,8 +332,8 @@ def write_directory(
     written = Written(path)
     with fresh_directory(path, dump, force=force) as directory:
         with (directory / INDEX).open("w", encoding="utf-8", errors="backslashreplace", newline="") as file:
-            index = csv.writer(file)
-            index.writerow(("file", *_KEY_COLUMNS, "dtype", "stored", "shape", "error"))
+            index = CsvTable(file)
+            index.row(("file", *_KEY_COLUMNS, "dtype", "stored", "shape", "error"))
             for tensor, meta, values in _readable(tensors, written, index):
                 key = tensor.key
                 name = f"{tensor_path(key, with_graph=with_graph)}.{key.side.label}.{key.slot}{_round(key)}.npy"
@@ -340,7 +341,7 @@ def write_directory(
                 kept = storable(values)
                 with (directory / name).open("xb") as out:
                     write_npy(out, kept)
-                index.writerow((name, *key_row(key).values(), meta.dtype, kept.dtype.name, meta.shape, ""))
+                index.row((name, *key_row(key).values(), meta.dtype, kept.dtype.name, meta.shape, ""))
         _check_any(written)
     return written
 
@@ -358,7 +359,7 @@ def write_csv(tensor: SweptTensor, path: Path, dump: Path, *, window: str = "", 
     meta, values = _opened(tensor)
     rows = _window_rows(values, window) if window else _element_rows(values)
     with fresh_text(path, dump, force=force) as file:
-        csv.writer(file).writerows(rows)
+        CsvTable(file).rows(rows)
     return Written(path, 1, meta.nbytes)
 
 
@@ -369,7 +370,7 @@ def _opened(tensor: SweptTensor) -> tuple[TensorMeta, Array]:
 
 
 def _readable(
-    tensors: Iterable[SweptTensor], written: Written, index: Any = None
+    tensors: Iterable[SweptTensor], written: Written, index: CsvTable | None = None
 ) -> Iterator[tuple[SweptTensor, TensorMeta, Array]]:
     """The tensors with their values; those that have none are noted."""
     for tensor in tensors:
@@ -379,7 +380,7 @@ def _readable(
             reason = error.what if isinstance(error, UnreadableTensorError) else "does not fit into memory"
             written.failures.append((tensor.key, reason))
             if index is not None:
-                index.writerow(("", *key_row(tensor.key).values(), "", "", "", reason))
+                index.row(("", *key_row(tensor.key).values(), "", "", "", reason))
             continue
         yield tensor, meta, values
         written.tensors += 1

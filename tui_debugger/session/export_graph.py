@@ -6,7 +6,6 @@ because nothing but an export asks for them.
 
 from __future__ import annotations
 
-import csv
 import os
 import re
 from collections import Counter
@@ -27,12 +26,12 @@ from tui_debugger.model import Progress, ProgressFn, no_progress
 from tui_debugger.session.export_files import fresh_file, fresh_text
 from tui_debugger.session.session import Session
 from tui_debugger.text.clean import clean
+from tui_debugger.text.csv_table import CsvTable
 from tui_debugger.text.documents import document_of_rows
 from tui_debugger.text.rows import Row, frame_row
 
 _ROWS = 4096
 """Rows between two looks at whether anybody still waits."""
-_STARTS_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def write_table(
@@ -44,8 +43,8 @@ def write_table(
 ) -> Path:
     """Writes a table as .csv and returns the path written.
 
-    Numbers are written so that they read back as they are, NaN and Inf as ``nan``, ``inf`` and ``-inf``, which numpy
-    and pandas take for numbers. Names are made safe for whoever opens the file: see :func:`cell_text`.
+    Numbers read back as they are, and names are safe for whoever opens the file: see
+    :func:`~tui_debugger.text.csv_table.cell_text`.
 
     Args:
         header: titles of the columns.
@@ -58,12 +57,12 @@ def write_table(
         TdbgError: the file exists, lies inside the dump, or cannot be written.
     """
     with fresh_text(path, dump) as file:
-        out = csv.writer(file)
-        out.writerow(map(cell_text, header))
+        table = CsvTable(file)
+        table.row(header)
         for start in range(0, len(rows), _ROWS):
             progress(Progress(start, len(rows), "writing"))
             stop = min(start + _ROWS, len(rows))
-            out.writerows(map(cell_text, rows[i]) for i in range(start, stop))
+            table.rows(rows[i] for i in range(start, stop))
     return path.expanduser()
 
 
@@ -76,30 +75,6 @@ def write_text(lines: Iterable[str], path: Path, dump: Path) -> Path:
     with fresh_text(path, dump) as file:
         file.writelines(f"{clean(line)}\n" for line in lines)
     return path.expanduser()
-
-
-def cell_text(value: object) -> str:
-    """One cell of a .csv.
-
-    Text that a spreadsheet would take for a formula gets a leading apostrophe, unless it is a number; control
-    characters become visible ones, line breaks stay.
-    """
-    if value is None:
-        return ""
-    if isinstance(value, float | complex) and not isinstance(value, np.generic):
-        return repr(value)
-    if not isinstance(value, str):
-        return str(value)  # numpy's own give the shortest text that reads back as the same value of their type
-    text = "\n".join(map(clean, value.split("\n")))
-    return f"'{text}" if text.startswith(_STARTS_FORMULA) and len(text) > 1 and not _is_number(text) else text
-
-
-def _is_number(text: str) -> bool:
-    try:
-        complex(text)
-    except ValueError:
-        return False
-    return True
 
 
 NONE = "-"
@@ -492,11 +467,11 @@ def write_sheets_csv(graphs: Iterable[RankGraph], stem: Path, dump: Path) -> Pat
     """
     paths = {sheet.name: stem.with_name(f"{stem.name}_{sheet.name}.csv") for sheet in SHEETS}
     with ExitStack() as stack:
-        writers = {}
+        tables = {}
         for sheet in SHEETS:
-            writers[sheet.name] = csv.writer(stack.enter_context(fresh_text(paths[sheet.name], dump)))
-            writers[sheet.name].writerow([title for title, _ in sheet.columns])
-        fill_sheets(graphs, str(dump), lambda sheet, row: writers[sheet.name].writerow(row))
+            tables[sheet.name] = CsvTable(stack.enter_context(fresh_text(paths[sheet.name], dump)))
+            tables[sheet.name].row(title for title, _ in sheet.columns)
+        fill_sheets(graphs, str(dump), lambda sheet, row: tables[sheet.name].row(row))
     return paths[OPERATOR.name]
 
 
@@ -508,10 +483,10 @@ def write_nodes_csv(graphs: Iterable[RankGraph], path: Path, dump: Path, *, forc
     """
     number = 0
     with fresh_text(path, dump, force=force) as file:
-        writer = csv.writer(file)
-        writer.writerow(NODE_COLUMNS)
+        table = CsvTable(file)
+        table.row(NODE_COLUMNS)
         for row in (row for graph in graphs for row in node_rows(graph)):
-            writer.writerow(flat_node_row(row))
+            table.row(flat_node_row(row))
             number += 1
     return number
 

@@ -53,19 +53,21 @@ _EVERYWHERE: Final = frozenset({"0.0.0.0", "[::]", "::"})  # noqa: S104 - recogn
 _LOCAL: Final = frozenset({"127.0.0.1", "localhost", "[::1]"})
 
 
-def waiting_text(address: str) -> str:
+def waiting_text(address: str, *, encrypted: bool = False) -> str:
     """The environment variables to copy, a line for each kind of training.
 
     Args:
         address: where the server listens: ``127.0.0.1:50051``, ``unix:/run/tdbg.sock``.
+        encrypted: by TLS, which MindSpore's client does not speak.
     """
     if address.startswith("unix:"):
         return f"PyTorch and others:  TDBG_HOST={address}"
     host, _, port = address.rpartition(":")
     token = "" if host in _LOCAL else " TDBG_TOKEN=..."
+    token += " TDBG_TLS_CA=..." if encrypted else ""
     host = this_machine() if host in _EVERYWHERE else host
     lines = []
-    if ":" not in host:
+    if ":" not in host and not encrypted:
         there = "127.0.0.1" if host == "localhost" else host
         lines.append(f"MindSpore 1.1 to 2.3:  ENABLE_MS_DEBUGGER=1 MS_DEBUGGER_HOST={there} MS_DEBUGGER_PORT={port}")
     lines.append(f"PyTorch and others:    TDBG_HOST={host} TDBG_PORT={port}{token}")
@@ -244,7 +246,7 @@ class LiveSession(Session):
         self._subscribing = threading.Lock()
         self._closed = False
         self._checks = Checks(
-            self.watchpoints.snapshot, self._live_checker, self._workers, self._look_ahead, self._unreadable_for
+            self.watchpoints.snapshot, self._live_checker, self._workers, self._look_ahead, self.unreadable
         )
         self._driver = Driver(
             self.live, trainings, self._checks.known_results, self._watched_now, self._notify, flow=self.flow
@@ -409,7 +411,7 @@ class LiveSession(Session):
 
     def waiting_text(self) -> str:
         """Tells how a training finds its way here: the environment variables to copy, a line each."""
-        return waiting_text(self._trainings.address)
+        return waiting_text(self._trainings.address, encrypted=self._trainings.encrypted)
 
     def save(self, directory: Path, progress: ProgressFn = no_progress) -> str:
         """Writes all that is kept as a dump directory, which ``tdbg open`` reads; returns what was written, in words.

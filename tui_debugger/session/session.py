@@ -8,20 +8,22 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from tui_debugger.arrays import Mask
 from tui_debugger.cache.store import DiskCache
+from tui_debugger.check.contents import Contents
 from tui_debugger.check.flow import Flow, SharedWeights
 from tui_debugger.check.measure import Measurements
 from tui_debugger.check.outputs import OutputTensors
 from tui_debugger.check.pipeline import Checks, Listed
 from tui_debugger.check.progress import retry_when_renumbered
 from tui_debugger.check.records import StatsCache, StoredStats
-from tui_debugger.check.results import Asked, belonging, needs_graph
+from tui_debugger.check.results import Asked, belonging
+from tui_debugger.check.shards import Measured, Shard, measure_shard
 from tui_debugger.check.step import Checker
 from tui_debugger.check.sweep import Sweep, TensorChoice
 from tui_debugger.check.tensors import HitsOf, hits_in, measured, opened, row_of, tensor_rows
@@ -51,7 +53,8 @@ from tui_debugger.notes import RunNotes, ShownNote
 from tui_debugger.opener import read_regular
 from tui_debugger.session.following import FileState, Follower, steps_before, turn_spans
 from tui_debugger.session.watchpoints import WatchpointList, WatchpointStore
-from tui_debugger.sources.base import CallArguments, Capability, Changes, Source
+from tui_debugger.sources.base import CallArguments, Capability, Changes, ParallelSource, RankPlaces, Source
+from tui_debugger.sources.joined import JoinedSource
 from tui_debugger.sources.registry import dumps_beside, limits, shown_by
 from tui_debugger.stats.workers import Workers
 from tui_debugger.text.notes import RECOGNISED
@@ -79,12 +82,6 @@ class Selections:
         with self._lock:
             self._scope = scope
             self._scopes = {}
-
-    @property
-    def restricted(self) -> bool:
-        """Whether selections may cover some nodes only."""
-        with self._lock:
-            return self._scope is not None
 
     def in_scope(self, nodes: NodeTable) -> Mask:
         """The node rows that selections may cover."""
@@ -160,12 +157,27 @@ def read_excerpt(frame: Frame, source_map: Sequence[tuple[str, str]], context: i
     return None
 
 
+class VerifiedIndex(NamedTuple):
+    """What measuring everything again says about the index.
+
+    Attributes:
+        right: tensors of which it was right.
+        unread: tensors whose files cannot be read any more.
+        lie: the file of which it was not right; empty: there is none.
+    """
+
+    right: int
+    unread: int
+    lie: str
+
+
 class Session:
     """The façade of the headless core. Methods may be called from any thread; slow ones take ``progress``.
 
     Attributes:
         source: where the tensors come from.
         watchpoints: the list, kept in ``store`` when one is given.
+        contents: what tells whether two tensors hold the same.
         asked: the ranks and steps that somebody wants to know about: what cannot be read of others is no matter.
         recommended_changes: what the user changed about the recommended watchpoints; None for nothing.
     """
@@ -195,6 +207,7 @@ class Session:
         self._source_map = tuple(source_map)
         self._workers = workers or Workers(jobs=1)
         self._memory = StoredStats(index)
+        self.contents = Contents(index)
         self._lock = threading.Lock()
         self._cache = StatsCache()
         self._own_cache = StatsCache()
@@ -342,18 +355,15 @@ class Session:
 
         Args:
             pairs: only what belongs to these (rank, step) pairs.
-            graph: also files of graphs, which hold no tensor.
+            graph: also files of graphs. They hold no tensor, but a verdict depends on them: an Inf that an operator
+                was told to write is none that it made.
         """
         parts = [part for part in self.source.unreadable() if self.asked.covers(part) and (graph or not part.graph)]
+        if self._memory.lie:
+            parts.append(UnreadablePart("the index", f"{self._memory.lie} is not what it says: emptied, check again"))
         if pairs is None or not parts:
             return tuple(parts)
-        return belonging(parts, pairs, [rank for rank in self.ranks() if self.steps(rank)])
-
-    def _unreadable_for(
-        self, pairs: Sequence[Pair], watchpoints: Sequence[Watchpoint] = ()
-    ) -> tuple[UnreadablePart, ...]:
-        """Returns what keeps watchpoints from being sure that they looked at all that they cover in some pairs."""
-        return self.unreadable(pairs, graph=self._selections.restricted or needs_graph(watchpoints))
+        return belonging(parts, pairs, {rank: frozenset(self.steps(rank)) for rank in self.ranks()})
 
     def pairs(self, ranks: Iterable[int] | None = None, steps: Iterable[int] | None = None) -> tuple[Pair, ...]:
         """Every dumped (rank, step) among the given ranks and steps, in the order in which they began, then by rank."""
@@ -365,6 +375,14 @@ class Session:
             places = zip(turns(steps_), steps_, strict=True)
             found += [(turn, (rank, step)) for turn, step in places if wanted is None or step in wanted]
         return tuple(pair for _, pair in sorted(found))
+
+    def parallel_places(self, rank: int) -> tuple[RankPlaces, str]:
+        """The place of a rank along each axis of the parallel layout as it was recorded, and in what; else none."""
+        return self.source.parallel_places(rank) if isinstance(self.source, ParallelSource) else ({}, "")
+
+    def hosts(self) -> dict[int, str]:
+        """By rank the directory that it lies in, where the run has several."""
+        return self.source.hosts_of_ranks() if isinstance(self.source, JoinedSource) else {}
 
     # -- nodes -------------------------------------------------------------------------------------
 
@@ -551,20 +569,40 @@ class Session:
 
     # -- checking ----------------------------------------------------------------------------------
 
-    def recommended(self) -> tuple[Watchpoint, ...]:
-        """The recommended watchpoints for the first rank's nodes, with id 0; add them to use them."""
+    def recommended(self, pairs: Sequence[Pair] = (), progress: ProgressFn = no_progress) -> tuple[Watchpoint, ...]:
+        """The recommended watchpoints for the nodes that are known of the first rank, with id 0; add them to use them.
+
+        Args:
+            pairs: what is to be judged. Nodes may appear in later steps and on other ranks only (weights that are
+                recorded now and then, the last stage of a pipeline): the first and the last step of the first and the
+                last of these ranks are listed, and have a say.
+            progress: see ``ProgressFn``.
+
+        Raises:
+            CancelledError: from ``progress``.
+        """
         ranks = self.ranks()
         if not ranks:
             return ()
-        nodes = self.nodes(ranks[0])
-        types = [nodes.op_type(row) for row in range(len(nodes))]
+        steps: dict[int, list[int]] = {}
+        for rank, step in pairs:
+            steps.setdefault(rank, []).append(step)
+        seen = {ranks[0], *(list(steps)[at] for at in (0, -1) if steps)}
+        for rank in seen & set(steps):
+            for step in dict.fromkeys((steps[rank][0], steps[rank][-1])):
+                self.source.tensors(rank, step, progress)
+        tables = [self.nodes(rank, progress) for rank in sorted(seen)]
+        types = [table.op_type(row) for table in tables for row in range(len(table))]
         return recommended(
-            nodes.category, types, device=self.info.device, changes=self.recommended_changes or NO_CHANGES
+            np.concatenate([table.category for table in tables]),
+            types,
+            device=self.info.device,
+            changes=self.recommended_changes or NO_CHANGES,
         )
 
-    def add_recommended(self) -> int:
-        """Adds the recommended watchpoints that are not in the list yet; returns how many."""
-        return self.watchpoints.add_missing(self.recommended())
+    def add_recommended(self, pairs: Sequence[Pair] = (), progress: ProgressFn = no_progress) -> int:
+        """Adds the recommended watchpoints that are not in the list yet, see there; returns how many."""
+        return self.watchpoints.add_missing(self.recommended(pairs, progress))
 
     def check(
         self,
@@ -587,6 +625,11 @@ class Session:
         self.find_losses(result.pairs)
         return result
 
+    def measure_shard(self, pairs: Sequence[Pair], shard: Shard, progress: ProgressFn = no_progress) -> Measured:
+        """Measures the part of what a check of pairs needs that belongs to a shard: see ``check.shards``."""
+        watchpoints = self.watchpoints.enabled()
+        return measure_shard(lambda rank: self._checker(rank, watchpoints, progress), pairs, shard, progress)
+
     def checks(self, others: Sequence[Watchpoint] | None = None) -> Checks:
         """Returns the checks by the session's own list, with all that is known; new ones by other watchpoints.
 
@@ -599,7 +642,7 @@ class Session:
         return self._new_checks(lambda: (0, fixed))
 
     def _new_checks(self, listed: Listed) -> Checks:
-        return Checks(listed, self._checker, self._workers, self._look_ahead, self._unreadable_for)
+        return Checks(listed, self._checker, self._workers, self._look_ahead, self.unreadable)
 
     def known(self, pairs: Sequence[Pair]) -> CheckResult | None:
         """Fresh results of every pair, or None when one is missing or outdated."""
@@ -627,6 +670,10 @@ class Session:
         """Bytes that checking the pairs would read."""
         return self._checks.cost(pairs)
 
+    def size(self, pairs: Sequence[Pair]) -> int:
+        """Bytes of all that was dumped of the pairs, about."""
+        return self._checks.size(pairs)
+
     def find_origin(
         self,
         pairs: Sequence[Pair],
@@ -642,7 +689,7 @@ class Session:
             return spans[rank].get(step, (turn_of(step), turn_of(step)))
 
         report = search(pairs, watchpoints, partial(search_step, self._checker, spread), progress, span)
-        parts = self._unreadable_for(pairs, watchpoints)
+        parts = self.unreadable(pairs)
         coverage = dataclasses.replace(report.check.coverage, parts=parts)
         check = dataclasses.replace(report.check, coverage=coverage)
         advice = self.info.tensors_advice
@@ -680,6 +727,23 @@ class Session:
         return Measurements(
             flow, self._own_cache.rank_stats(rank, flow.nodes.lineage), self._workers, StoredStats(None)
         )
+
+    def verify_index(self, progress: ProgressFn = no_progress) -> VerifiedIndex:
+        """Measures everything again that the index remembers of this run; a difference empties the index.
+
+        Raises:
+            CancelledError: from ``progress``.
+        """
+        right = unread = 0
+        pairs = self.pairs()
+        for number, (rank, step) in enumerate(pairs):
+            progress(Progress(number, len(pairs), f"verifying the index: rank {rank} step {step}"))
+            for found in self.measurements(rank, progress).verified(step):
+                right, unread = right + (found is True), unread + (found is None)
+                progress(Progress(number, len(pairs), f"verifying the index: rank {rank} step {step}"))
+            if self._memory.lie:
+                break
+        return VerifiedIndex(right, unread, self._memory.lie)
 
     # -- following ---------------------------------------------------------------------------------
 

@@ -64,6 +64,7 @@ def names(path: OriginPath) -> list[tuple[int, int, str]]:
 # -- real dumps ------------------------------------------------------------------------------------
 
 
+@pytest.mark.turns("dump")
 @pytest.mark.parametrize("dump", DUMPS)
 def test_every_bad_tensor_of_every_step_comes_from_the_logarithm_or_the_division(
     dump: str, checked: Callable[[str], tuple[Session, list[Hit]]]
@@ -93,6 +94,7 @@ def test_every_bad_tensor_of_every_step_comes_from_the_logarithm_or_the_division
         assert row.stats.minimum == (float(finite.min()) if len(finite) else None)
 
 
+@pytest.mark.turns("dump")
 @pytest.mark.parametrize("dump", DUMPS)
 def test_every_hop_went_into_the_one_before_it(dump: str, checked: Callable[[str], tuple[Session, list[Hit]]]) -> None:
     session, hits = checked(dump)
@@ -108,6 +110,7 @@ def test_every_hop_went_into_the_one_before_it(dump: str, checked: Callable[[str
             assert all(branch.tensor.stats is not None and branch.tensor.stats.bad for branch in before.others)
 
 
+@pytest.mark.turns("dump")
 @pytest.mark.parametrize("dump", DUMPS)
 def test_a_weight_that_is_bad_leads_through_its_update_to_the_gradient(
     dump: str, checked: Callable[[str], tuple[Session, list[Hit]]]
@@ -122,6 +125,7 @@ def test_a_weight_that_is_bad_leads_through_its_update_to_the_gradient(
     assert "which wrote it" in way_words(path.hops[3])
 
 
+@pytest.mark.turns("dump")
 @pytest.mark.parametrize("dump", DUMPS)
 def test_the_end_says_what_the_inputs_have_to_do_with_it(
     dump: str, checked: Callable[[str], tuple[Session, list[Hit]]]
@@ -135,6 +139,7 @@ def test_the_end_says_what_the_inputs_have_to_do_with_it(
     assert "the denominator in:1 are 0; NaN without Inf means that 0 is divided by 0 there" in said
 
 
+@pytest.mark.turns("dump")
 @pytest.mark.parametrize("dump", DUMPS)
 def test_a_clean_tensor_is_said_to_be_clean_and_names_the_nearest_origin(
     dump: str, checked: Callable[[str], tuple[Session, list[Hit]]], dumps: Callable[[str], Path]

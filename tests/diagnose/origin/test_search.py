@@ -252,6 +252,7 @@ def files(root: Path, side: Side, *, parameters: bool) -> list[tuple[Path, int]]
     return [(path, row) for path, row in sorted(found) if np.load(path).dtype == np.float32]
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("side", list(Side))
 def test_a_planted_nan_starts_at_the_node_of_its_file(healthy: Path, side: Side, seed: int) -> None:
@@ -278,6 +279,7 @@ def test_a_planted_nan_starts_at_the_node_of_its_file(healthy: Path, side: Side,
         assert origin.start in (Start.UNSEEN, Start.SOURCE, Start.UPDATED)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("seed", range(3))
 def test_a_planted_nan_in_a_parameter_starts_after_its_update(healthy: Path, seed: int) -> None:
     choices = files(healthy, Side.OUTPUT, parameters=True)
@@ -454,6 +456,7 @@ def test_what_only_orders_the_run_is_no_missing_value() -> None:
         assert [origin.node for origin in report.origins] == origins
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("dump", NAN_DUMPS)
 @pytest.mark.parametrize("side", ["input", "output"])
 def test_one_side_of_every_node_is_full_evidence(

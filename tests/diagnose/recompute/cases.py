@@ -154,6 +154,8 @@ class Cases:
         for name in ("max", "min"):
             yield Call(f"Torch.{name}", getattr(torch, name), (x,))
             yield Call(f"Torch.{name}", getattr(torch, name), (x, 1))
+        yield Call("Torch.argmax", torch.argmax, (x, -1))
+        yield Call("Torch.argmax", torch.argmax, (x.sign(),), {"dim": 1})
         yield Call("Torch.amax", torch.amax, (x, (0, 1)))
         yield Call("Torch.amin", torch.amin, (x, -1, True))
         yield Call("Torch.var", torch.var, (x, 1))

@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 from tui_debugger.arrays import Array
+from tui_debugger.diagnose.recompute.elementwise import FIT_ERROR, erfc, rough_erfc
 from tui_debugger.diagnose.recompute.judge import Expected, Judge, OutputCheck
-from tui_debugger.diagnose.recompute.products import product_of
+from tui_debugger.diagnose.recompute.products import LargeProduct, product_of
+from tui_debugger.stats.kernel import SWITCH
 
 RANDOM = np.random.default_rng(7)
 
@@ -129,3 +131,78 @@ def test_inputs_that_are_rounded_before_they_are_multiplied_explain_more() -> No
 
 def test_an_empty_output_is_right() -> None:
     assert not judged(Expected(np.zeros((0, 3))), np.zeros((0, 3), np.float32)).wrong
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, ml_dtypes.bfloat16])
+@pytest.mark.parametrize("working", [np.float64, np.float32])
+def test_what_is_taken_for_surely_right_is_right(dtype: type, working: type) -> None:
+    """The quick look at a part says "right" only where every element is within six roundings."""
+    unit = {np.float32: 2.0**-24, np.float16: 2.0**-12, ml_dtypes.bfloat16: 2.0**-9}[dtype]
+    if working is np.float32 and dtype is np.float32:
+        return  # values of 32 bits are always computed in float64
+    value = RANDOM.normal(size=4000) + np.sign(RANDOM.normal(size=4000))
+    for factor in (1 + 2 * unit, 1 + 20 * unit, 1.01, -1.0):
+        found = (value * factor).astype(dtype)
+        exact = judged(Expected(value), found)
+        judge = Judge(found.dtype, found.shape)
+        quick = judge.take_right(Expected(value.astype(working)), found)
+        assert not (quick and exact.wrong)
+        if quick:
+            assert judge.result(0).r == pytest.approx(exact.r, rel=0.05, abs=0.05)
+    for odd in (NAN, INF, -INF):
+        found = value.astype(dtype)
+        found[77] = odd
+        assert not Judge(found.dtype, found.shape).take_right(Expected(value.astype(working)), found)
+        value_too = value.copy()
+        value_too[77] = odd
+        same = Judge(found.dtype, found.shape).take_right(Expected(value_too.astype(working)), found)
+        assert same == (not math.isnan(odd))
+        assert not Judge(found.dtype, found.shape).take_right(Expected(value_too), value.astype(dtype))
+
+
+def test_the_rough_error_function_is_as_exact_as_it_says() -> None:
+    x = np.concatenate([np.linspace(0, 26, 200_001), 2.0 ** np.arange(-60, 1)])
+    assert float(np.max(np.abs(rough_erfc(x) / erfc(x) - 1))) < FIT_ERROR
+
+
+@pytest.mark.covering
+@pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16])
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("by_kernel", [False, True])
+def test_a_large_product_is_held_against_random_vectors(
+    dtype: type, bias: bool, by_kernel: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not by_kernel:
+        monkeypatch.setenv(SWITCH, "off")
+    random = np.random.default_rng(5)
+    left, right = (random.normal(size=size).astype(dtype) for size in ((300, 200), (200, 400)))
+    added = random.normal(size=400).astype(dtype) if bias else None
+    made = left.astype(np.float32) @ right.astype(np.float32)
+    found = (made + (0 if added is None else added.astype(np.float32))).astype(dtype)
+
+    def checked(found: Array) -> OutputCheck:
+        product = product_of(left, right, added)
+        assert isinstance(product, LargeProduct)
+        judge = Judge(found.dtype, found.shape)
+        assert product.judge(judge, found)
+        return judge.result(0)
+
+    right_one = checked(found)
+    exact = judged(product_of(left, right, added, exact=True), found)
+    # With the kernel sums are in float32, which err by up to 0.87 as those of others: r is a bound.
+    assert 0.9 * exact.r < right_one.r < 1.1 * math.hypot(exact.r, 0.87 if by_kernel and dtype is np.float32 else 0)
+    assert not right_one.wrong
+    one = found.copy()
+    one[217, 333] = float(one[217, 333]) * 1.5
+    turned = found.copy()
+    turned[40:48] = -turned[40:48]
+    nothing = found.copy()
+    nothing[12, 13] = NAN
+    scaled = (found.astype(np.float64) * (1 + 10 * {np.float32: 2.0**-24, ml_dtypes.bfloat16: 2.0**-9}[dtype])).astype(
+        dtype
+    )
+    for wrong, worst in ((one, (217, 333)), (turned, None), (nothing, (12, 13)), (scaled, None)):
+        check = checked(wrong)
+        assert check.wrong == judged(product_of(left, right, added, exact=True), wrong).wrong
+        assert check.wrong or wrong is scaled
+        assert worst in {None, check.worst}

@@ -6,8 +6,12 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.sources.memory import Key, MemorySource, Op, Recorded
+from tests.thorough import examples
 from tui_debugger.diagnose.runs.comparison import compare_runs
 from tui_debugger.diagnose.runs.distance import How, Tolerance
 from tui_debugger.diagnose.runs.judge import INTRODUCED
@@ -55,14 +59,18 @@ X, W = values(0), values(1)
 
 
 def compared(a: dict[Key, Any], b: dict[Key, Any], options: Options | None = None, ops: Any = OPS) -> RunsReport:
-    return compared_runs({0: {0: a}}, {0: {0: b}}, options, ops)
+    return compared_runs({0: {0: a}}, {0: {0: b}}, options, ops=ops)
 
 
-def compared_runs(a: Any, b: Any, options: Options | None = None, ops: Any = OPS, others: Any = None) -> RunsReport:
+def compared_runs(
+    a: Any, b: Any, options: Options | None = None, *, ops: Any = OPS, others: Any = None, repeat: Any = None
+) -> RunsReport:
     sessions = [Session(MemorySource(a, ops=ops)), Session(MemorySource(b, ops=others or ops))]
+    if repeat is not None:
+        sessions.append(Session(MemorySource(repeat, ops=ops)))
     for session in sessions:
         session.open()
-    report = compare_runs(*sessions, options)
+    report = compare_runs(sessions[0], sessions[1], options, repeat=sessions[2] if repeat is not None else None)
     for session in sessions:
         session.close()
     return report
@@ -166,6 +174,19 @@ def test_a_difference_whose_inputs_are_not_known_is_a_doubt() -> None:
     assert judgements(report)["Other-op2"] is Judgement.UNPROVEN
 
 
+def test_nan_in_one_run_only_is_a_difference_whatever_is_known_of_the_inputs() -> None:
+    one, other = forward(X, W), forward(X, W)
+    other["Other-op2", OUT, 0] = np.where(np.arange(256) == 7, np.float32(np.nan), other["Other-op2", OUT, 0])
+    for side in (one, other):
+        for key in (("Custom-op1", OUT, 0), ("Other-op2", IN, 0), ("Third-op3", IN, 0), ("Third-op3", OUT, 0)):
+            del side[key]
+    for pair in ((one, other), (other, one)):
+        report = compared(*pair)
+        (finding,) = report.findings
+        assert (report.exit_code, finding.name, finding.kind) == (1, "Other-op2", Kind.INPUT)
+        assert "the first known ones" in finding.text
+
+
 def test_steps_of_other_numbers_are_paired_in_order_and_said() -> None:
     report = compared_runs({0: {0: forward(X, W)}}, {0: {5: forward(X, W)}})
     assert report.exit_code == 0
@@ -220,3 +241,128 @@ def test_a_node_of_one_run_only_that_changes_something_is_named() -> None:
     report = compared_runs({0: {0: forward(X, W)}}, {0: {0: changed}}, others=more)
     (finding,) = report.findings
     assert (finding.kind, finding.name) == (Kind.REGION, "Twice-op9")
+
+
+# -- noise ---------------------------------------------------------------------------------------------
+
+
+def shaken(seed: int, size: float = 1e-3) -> dict[Key, Array]:
+    """A healthy run whose second operator adds in another order, as atomic operations do."""
+    step = forward(X, W)
+    second = step["Other-op2", OUT, 0] * (1 + size * values(seed)).astype(np.float32)
+    third = second * second
+    return step | {("Other-op2", OUT, 0): second, ("Third-op3", IN, 0): second, ("Third-op3", OUT, 0): third}
+
+
+def test_what_a_repeat_differs_by_is_no_difference() -> None:
+    a, b, repeat = forward(X, W), shaken(5), shaken(6)
+    assert compared(a, b).exit_code == 1
+    report = compared_runs({0: {0: a}}, {0: {0: b}}, repeat={0: {0: repeat}})
+    assert (report.exit_code, report.findings) == (0, ())
+    (judged,) = [each for step in report.steps for each in step.judged if each.order == 3]
+    assert judged.worst is not None
+    assert judged.worst.noise == pytest.approx(1e-3, rel=0.5)
+    assert "noise between the first run and its repeat" in report.notes[0]
+
+
+def test_what_is_far_above_the_noise_is_a_difference() -> None:
+    fault = shaken(5)
+    fault["Other-op2", OUT, 0] = fault["Other-op2", OUT, 0] * np.float32(1.01)
+    report = compared_runs({0: {0: forward(X, W)}}, {0: {0: fault}}, repeat={0: {0: shaken(6)}})
+    assert report.headline is not None
+    assert report.headline.name == "Other-op2"
+
+
+def test_noise_at_one_operator_excuses_nothing_before_it() -> None:
+    fault = shaken(5)
+    fault["Custom-op1", OUT, 0] = fault["Custom-op1", OUT, 0] * np.float32(1.0001)
+    report = compared_runs({0: {0: forward(X, W)}}, {0: {0: fault}}, repeat={0: {0: shaken(6)}})
+    assert report.headline is not None
+    assert report.headline.name == "Custom-op1"
+
+
+def test_nan_is_never_noise() -> None:
+    def spoilt(seed: int) -> dict[Key, Array]:
+        step = shaken(seed)
+        step["Other-op2", OUT, 0] = np.where(np.arange(256) == 7, np.float32(np.nan), step["Other-op2", OUT, 0])
+        return step
+
+    report = compared_runs({0: {0: forward(X, W)}}, {0: {0: spoilt(5)}}, repeat={0: {0: spoilt(6)}})
+    assert report.headline is not None
+    assert report.headline.name == "Other-op2"
+    assert "the repeat has NaN" in report.notes[1]
+
+
+def test_random_whole_numbers_are_noise_and_more_of_them_are_not() -> None:
+    def masks(seed: int, share: float) -> dict[Key, Array]:
+        mask = (np.random.default_rng(seed).random(256) < share).astype(np.int32)
+        return forward(X, W) | {("Other-op2", OUT, 0): mask, ("Third-op3", IN, 0): mask}
+
+    a, repeat = {0: {0: masks(0, 0.02)}}, {0: {0: masks(1, 0.02)}}
+    assert compared_runs(a, {0: {0: masks(2, 0.02)}}).exit_code == 1
+    assert compared_runs(a, {0: {0: masks(2, 0.02)}}, repeat=repeat).exit_code == 0
+    assert compared_runs(a, {0: {0: masks(2, 0.9)}}, repeat=repeat).exit_code == 1
+
+
+# -- sides ---------------------------------------------------------------------------------------------
+
+KEYS = list(forward(X, W))
+FAULTS = st.lists(
+    st.tuples(st.sampled_from(KEYS), st.sampled_from(["scale", "offset", "element", "nan", "gone", "shape", "spoilt"])),
+    max_size=4,
+)
+
+
+def spoilt(step: dict[Key, Any], faults: list[tuple[Key, str]]) -> dict[Key, Any]:
+    found = dict(step)
+    for key, kind in faults:
+        value = found.get(key)
+        if not isinstance(value, np.ndarray) or value.shape != (256,):
+            continue
+        if kind == "gone":
+            del found[key]
+        elif kind == "spoilt":
+            found[key] = b"spoilt"
+        elif kind == "shape":
+            found[key] = value.reshape(16, 16)
+        elif kind in {"scale", "offset"}:
+            found[key] = value * np.float32(1.02) if kind == "scale" else value + np.float32(0.1)
+        else:
+            found[key] = np.where(np.arange(256) == 9, np.float32(np.nan if kind == "nan" else 7.5), value)
+    return found
+
+
+@given(FAULTS, FAULTS)
+@examples(300)
+def test_swapped_sides_give_the_mirrored_answer(one: list[tuple[Key, str]], other: list[tuple[Key, str]]) -> None:
+    a, b = spoilt(forward(X, W), one), spoilt(forward(X, W), other)
+    if not all(any(isinstance(value, np.ndarray) for value in step.values()) for step in (a, b)):
+        return
+    there, back = compared(a, b), compared(b, a)
+    assert there.exit_code == back.exit_code
+    assert judgements(there) == judgements(back)
+    assert len(there.doubts) == len(back.doubts)
+    assert there.compared == back.compared
+    for found, mirrored in zip(there.findings, back.findings, strict=True):
+        assert (found.kind, found.name, found.consumer) == (mirrored.kind, mirrored.name, mirrored.consumer)
+        assert (found.row_a, found.row_b) == (mirrored.row_b, mirrored.row_a)
+        assert {found.side, mirrored.side} in ({-1}, {0, 1})
+        assert (found.times, found.given) == (mirrored.times, mirrored.given)
+        if found.distance is not None and mirrored.distance is not None:
+            assert found.distance.relative == mirrored.distance.relative
+            assert repr(found.distance.values) == repr((mirrored.distance.values or ())[::-1] or None)
+
+
+@given(FAULTS)
+@examples(300)
+def test_two_runs_that_differ_are_never_the_same(faults: list[tuple[Key, str]]) -> None:
+    """What is above rounding, and anywhere in one of them only, is a difference or a doubt.
+
+    An input that one run did not dump is known by the output that it is: that is the same.
+    """
+    good = forward(X, W)
+    bad = spoilt(good, faults)
+    gone = [key for key in good if key not in bad and key[1] is OUT]
+    if not gone and all(np.array_equal(bad[key], good[key]) for key in bad):
+        return
+    assert compared(good, bad).exit_code != 0

@@ -116,6 +116,22 @@ def test_a_fused_operator_is_the_last_of_the_chain_that_reads_its_weight() -> No
     assert {match.rule for match in matching.matches} == {Rule.NAME, Rule.FUSED}
 
 
+def test_a_fused_operator_of_another_graph_is_found_by_the_weight_that_it_reads_last() -> None:
+    """In a branch the weights of the product are inputs of the graph: only the bias has its name."""
+    weight = Op("▸head.bias", "Parameter", (), Category.WEIGHT)
+    fused = Op("fc1-Dense/MatMulBiasAddFusion-op1", "MatMulBiasAddFusion", [("x", 0), ("w", 0), ("▸head.bias", 0)])
+    parts = [
+        Op("head-Dense/MatMul-op0", "MatMul", [("x", 0), ("w", 0)]),
+        Op("head-Dense/BiasAdd-op0", "BiasAdd", [("head-Dense/MatMul-op0", 0), ("▸head.bias", 0)]),
+    ]
+    for one, other in (([weight, fused], [weight, *parts]), ([weight, *parts], [weight, fused])):
+        a, b = side(one), side(other)
+        matching = match_nodes(a, b)
+        assert {match.rule for match in matching.matches} == {Rule.NAME, Rule.FUSED}
+        assert not matching.only_a
+        assert not matching.only_b
+
+
 def test_other_shapes_are_other_calls() -> None:
     a = side(chain("x/reduce", "x/reduce.1"), {"x/reduce": (2,), "x/reduce.1": (3,)})
     b = side(chain("x/reduce"), {"x/reduce": (3,)})

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -12,9 +13,29 @@ import numpy as np
 from tui_debugger.arrays import Array
 from tui_debugger.check.types import TensorRow
 from tui_debugger.diagnose.recompute import elementwise, layout, products, reductions, updates
-from tui_debugger.diagnose.recompute.judge import Expected, Judge, OutputCheck, unit_of
-from tui_debugger.diagnose.recompute.table import ByShape, CannotBindError, Either, Missing, Operator, find_operator
+from tui_debugger.diagnose.recompute.judge import (
+    ACCUMULATED,
+    NOT_UPDATED,
+    Expected,
+    Judge,
+    OutputCheck,
+    in_single_precision,
+    unit_of,
+)
+from tui_debugger.diagnose.recompute.products import MOST_TO_TELL, Probed, product_of
+from tui_debugger.diagnose.recompute.quick import AttentionLook, Look, looks_at
+from tui_debugger.diagnose.recompute.table import (
+    ALL_REDUCE,
+    LINEAR_GRADIENT,
+    ByShape,
+    CannotBindError,
+    Either,
+    Missing,
+    Operator,
+    find_operator,
+)
 from tui_debugger.diagnose.run import Run
+from tui_debugger.diagnose.runs.kinds import MOST, kind_of_difference
 from tui_debugger.errors import TdbgError
 from tui_debugger.graph.categories import (
     BACKWARD,
@@ -30,8 +51,9 @@ __all__ = ["NotChecked", "OperatorCheck", "OutputCheck", "check_operator"]
 
 _ENTERED: Final = (elementwise, layout, products, reductions, updates)
 """The modules that fill the table when they are imported."""
-_PART: Final = 1 << 20
-"""Elements of an output that are computed at once, where an operator can be taken part by part."""
+_PART: Final = 1 << 15
+"""Elements of an output that are computed at once, where an operator can be taken part by part: all that is made of
+them on the way stays in the cache of a core."""
 _RANDOM: Final = frozenset(
     {
         *("rand", "randn", "randint", "randperm", "randlike", "randnlike", "normal", "uniform", "bernoulli"),
@@ -48,10 +70,12 @@ class OperatorCheck:
     Attributes:
         kind: of operator, by the same word for every framework: ``linear``, ``layer norm`` ...
         outputs: those that were recorded and are known.
+        nbytes: of the recorded inputs and outputs that were read.
     """
 
     kind: str
     outputs: tuple[OutputCheck, ...]
+    nbytes: int = 0
 
     @property
     def wrong(self) -> bool:
@@ -66,10 +90,12 @@ class NotChecked:
     Attributes:
         reason: why: ``operator not known: foo``, ``input 1 was not dumped`` ...
         kind: of operator, where that is known; else empty.
+        failed: what was recorded could not be read.
     """
 
     reason: str
     kind: str = ""
+    failed: bool = False
 
 
 def check_operator(
@@ -79,6 +105,7 @@ def check_operator(
     row: int,
     *,
     round: int = 0,  # noqa: A002 - see TensorKey
+    instead: Mapping[tuple[str, int], Array] | None = None,
 ) -> OperatorCheck | NotChecked:
     """Recomputes a node, and holds what was recorded of its outputs against that.
 
@@ -88,8 +115,11 @@ def check_operator(
         step: of the run.
         row: of the node, in the rank's node table.
         round: which run of the node in the step; 0 is the newest one.
+        instead: values to take in place of recorded ones, by role (``in``, ``out``) and slot: what if it had read that?
     """
     op_type = run.nodes(rank).op_type(row)
+    if op_type in _LINEAR_BACKWARD and (forward := _forward_of(run, rank, row)) >= 0:
+        return _linear_gradient(_Reader(run, (rank, step, row, round), instead=instead), forward)
     refused = _refused(op_type)
     call = run.arguments(rank, step, row, round) if not refused else None
     if call is None:
@@ -99,17 +129,63 @@ def check_operator(
     if operator is None and not all_reduce:
         what = "module" if call.parameters is not None else "operator"
         return NotChecked(f"{what} not known: {op_type}")
-    kind = operator.kind if operator is not None else "all reduce"
+    kind = operator.kind if operator is not None else ALL_REDUCE
     try:
-        reader = _Reader(run, (rank, step, row, round), operator.writes if operator is not None else ())
+        reader = _Reader(run, (rank, step, row, round), operator.writes if operator is not None else (), instead)
         found = reader.outputs()
         if not found:
             raise CannotBindError(reader.why_no_output())
-        if operator is None:
-            return OperatorCheck(kind, _all_reduce(reader, call, found))
-        return OperatorCheck(kind, _computed(operator, call, reader, found))
+        outputs = _all_reduce(reader, call, found) if operator is None else _computed(operator, call, reader, found)
+        return OperatorCheck(kind, outputs, reader.nbytes)
     except (CannotBindError, TdbgError, MemoryError) as error:
-        return NotChecked(_why(error), kind)
+        return NotChecked(_why(error), kind, failed=not isinstance(error, CannotBindError))
+
+
+_LINEAR_BACKWARD: Final = frozenset(name + BACKWARD for name in ("Linear", "Dense"))
+"""Backward passes of modules, of which the gradients of outputs and inputs are recorded, whatever ran inside."""
+
+
+def _narrowed(made: Array, came: Array) -> Array:
+    """A gradient in the type in which it was computed: under autocast it is widened to that of the input afterwards."""
+    units = unit_of(made.dtype), unit_of(came.dtype)
+    if units[0] is None or units[1] is None or units[0] >= units[1]:
+        return made
+    narrow = made.astype(came.dtype)
+    return narrow if np.array_equal(narrow.astype(made.dtype), made, equal_nan=True) else made
+
+
+_GRADIENTS: Final = "Gradients/"
+"""What the names of backward nodes begin with."""
+
+
+def _forward_of(run: Run, rank: int, row: int) -> int:
+    """The node of the forward pass that a node of the backward pass belongs to; -1 where there is none."""
+    nodes = run.nodes(rank)
+    name = nodes.names[row]
+    return nodes.find(name.removeprefix(_GRADIENTS), nodes.graph_of(row).name) if name.startswith(_GRADIENTS) else -1
+
+
+def _linear_gradient(reader: _Reader, forward: int) -> OperatorCheck | NotChecked:
+    """Holds the gradient of a linear module's input against that of its output times the weight."""
+    try:
+        call = reader.run.arguments(reader.rank, reader.step, forward, reader.round)
+        weight = (call.parameters or {}).get("weight") if call is not None else None
+        if not isinstance(weight, TensorSlot):
+            raise CannotBindError("the weight was not recorded")
+        found = reader.outputs()
+        if not found:
+            raise CannotBindError(reader.why_no_output())
+        module = _Reader(reader.run, (reader.rank, reader.step, forward, reader.round))
+        came, values = reader.input(0), module.input(weight.slot)
+        widest = min(reader.widest, module.widest)
+        outputs = {slot: _narrowed(reader.output(slot, row), came) for slot, row in found.items() if slot == 0}
+        with np.errstate(all="ignore"):
+            checks = _judged(product_of(came, values), outputs, widest)
+        if not checks:
+            raise CannotBindError("shapes do not fit")
+        return OperatorCheck(LINEAR_GRADIENT, checks, reader.nbytes + module.nbytes)
+    except (CannotBindError, TdbgError, MemoryError) as error:
+        return NotChecked(_why(error), LINEAR_GRADIENT, failed=not isinstance(error, CannotBindError))
 
 
 def _why(error: Exception) -> str:
@@ -138,16 +214,25 @@ class _Reader:
     Attributes:
         widest: the unit of rounding of the most exact input that was read.
         written: the inputs that it writes over, in the order of its outputs.
+        nbytes: of what was read.
     """
 
-    def __init__(self, run: Run, at: tuple[int, int, int, int], writes: tuple[int, ...] = ()) -> None:
-        """``at`` is rank, step, row and round."""
+    def __init__(
+        self,
+        run: Run,
+        at: tuple[int, int, int, int],
+        writes: tuple[int, ...] = (),
+        instead: Mapping[tuple[str, int], Array] | None = None,
+    ) -> None:
+        """``at`` is rank, step, row and round; ``instead`` see ``check_operator``."""
         self.run = run
         self.rank, self.step, self.row, self.round = at
         self.rows = run.tensor_rows(*at)
         self._inputs = {each.slot: each for each in self.rows if each.role == "in"}
         self.widest = math.inf
         self.written = writes
+        self.nbytes = 0
+        self._instead = instead or {}
 
     def input(self, slot: int) -> Array:
         """The values of an input.
@@ -155,6 +240,8 @@ class _Reader:
         Raises:
             CannotBindError: they were not recorded.
         """
+        if (given := self._instead.get(("in", slot))) is not None:
+            return self._taken(given)
         row = self._inputs.get(slot)
         if row is None or not row.has_value:
             only = row is not None and row.recorded
@@ -163,10 +250,20 @@ class _Reader:
             )
         if row.uncertain:
             raise CannotBindError(f"which file holds input {slot} is not certain")
-        found = self.run.read(row.key if slot not in self.written else self._before(slot))
+        return self._taken(self.run.read(row.key if slot not in self.written else self._before(slot)))
+
+    def _taken(self, found: Array) -> Array:
+        self.nbytes += found.nbytes
         unit = unit_of(found.dtype)
         if unit is not None and found.ndim:
             self.widest = min(self.widest, unit)
+        return found
+
+    def output(self, slot: int, row: TensorRow) -> Array:
+        """The values of an output."""
+        given = self._instead.get(("out", slot))
+        found = self.run.read(row.key) if given is None else given
+        self.nbytes += found.nbytes
         return found
 
     def _before(self, slot: int) -> TensorKey:
@@ -224,11 +321,23 @@ def _computed(
     for each in (*args, *named.values()):
         if isinstance(each, OtherArgument) and operator.kind not in _TYPES_DO_NOT_MATTER:
             raise CannotBindError(f"an argument that was not recorded: {each.kind or each.text}")
-    outputs = {slot: reader.run.read(row.key) for slot, row in found.items()}
+    outputs = {slot: reader.output(slot, row) for slot, row in found.items()}
     if _overwritten(reader, positional, outputs, call):
         raise CannotBindError("written over in place: the input that was recorded is the output")
-    if operator.split and len(outputs) == 1 and (parts := _parts(operator, args, named, outputs)):
-        return (_in_parts(operator, parts, reader.widest, *next(iter(outputs.items()))),)
+    slot, out = next(iter(outputs.items()))
+    looks = looks_at(operator, args, named, out) if len(outputs) == 1 else ()
+    parts = _parts(operator, args, named, out) if operator.split and len(outputs) == 1 else None
+    if (quick := _looked_at(looks, parts, Judge(out.dtype, out.shape, reader.widest), slot, out)) is not None:
+        return (quick,)
+    if parts is not None:
+        check = _in_parts(operator, parts, reader.widest, slot, out, looks)
+        return (replace(check, difference=_difference_of(operator, args, named, out)) if check.wrong else check,)
+    if operator.single and len(outputs) == 1 and out.size > _PART and _is_narrow((out, *args, *named.values())):
+        judge = Judge(out.dtype, out.shape, reader.widest)
+        with in_single_precision():
+            made = _called(operator, args, named)
+        if isinstance(made, Expected) and judge.take_right(made, out):
+            return (judge.result(slot),)
     with np.errstate(all="ignore"):
         try:
             result = operator.function(*args, **named)
@@ -243,7 +352,24 @@ def _computed(
         raise CannotBindError(
             f"shapes do not fit: expected {_shape_of(choices[0])}, recorded {[each.shape for each in outputs.values()]}"
         )
-    return min(fitting, key=_badness)
+    best = min(fitting, key=_badness)
+    if isinstance(result, Either) and result.guessed and any(each.wrong for each in best):
+        made = choices[judged.index(best)]
+        if not _fits_mostly(made[0] if isinstance(made, tuple) else made, out):
+            raise CannotBindError(result.guessed)
+    return tuple(_not_updated(each, operator, positional, outputs) if each.wrong else each for each in best)
+
+
+def _not_updated(
+    check: OutputCheck, operator: Operator, positional: Sequence[Any], outputs: Mapping[int, Array]
+) -> OutputCheck:
+    """Says of a parameter that was to be updated that it is what it was before."""
+    if check.slot >= len(operator.writes) or operator.writes[check.slot] >= len(positional):
+        return check
+    before, after = positional[operator.writes[check.slot]], outputs[check.slot]
+    if not isinstance(before, np.ndarray) or before.shape != after.shape or not np.array_equal(before, after):
+        return check
+    return replace(check, difference=(NOT_UPDATED, "it is what it was before the update"))
 
 
 _TYPES_DO_NOT_MATTER: Final = frozenset({"cast", "copy", "sum", "mean", "fill", "softmax", "log softmax", "norm"})
@@ -256,9 +382,9 @@ def _badness(checks: Sequence[OutputCheck]) -> tuple[bool, float]:
 
 def _shape_of(result: Any) -> Any:
     return [
-        np.shape(each.value)
+        each.shape if isinstance(each, Probed) else np.shape(each.value)
         for each in (result if isinstance(result, tuple) else (result,))
-        if isinstance(each, Expected)
+        if isinstance(each, Expected | Probed)
     ]
 
 
@@ -279,6 +405,14 @@ def _judged(
         each = expected[slot] if slot < len(expected) else None
         if each is None:
             continue
+        if isinstance(each, Probed):
+            judge = Judge(found.dtype, found.shape, widest)
+            if each.judge(judge, np.asarray(found)):
+                check = judge.result(slot)
+                told = check.wrong and found.size <= MOST and each.work <= MOST_TO_TELL
+                checks.append(replace(check, difference=_difference(each.exact(), found)) if told else check)
+                continue
+            each = each.exact()
         fitted = _fitted(each, found.shape, reshaped=reshaped)
         if fitted is None:
             return ()
@@ -291,6 +425,7 @@ def _fitted(expected: Expected, shape: tuple[int, ...], *, reshaped: bool) -> Ex
     value = np.asarray(expected.value)
     if value.shape == shape:
         return expected
+    expected = expected.complete()
     plain = [size for size in value.shape if size != 1], [size for size in shape if size != 1]
     if value.size != math.prod(shape) or not (reshaped or plain[0] == plain[1]):
         return None
@@ -316,7 +451,46 @@ def _fitted(expected: Expected, shape: tuple[int, ...], *, reshaped: bool) -> Ex
 def _judge(expected: Expected, found: Array, slot: int, widest: float) -> OutputCheck:
     judge = Judge(found.dtype, found.shape, widest)
     judge.take(expected, np.asarray(found))
-    return judge.result(slot)
+    check = judge.result(slot)
+    return replace(check, difference=_difference(expected, np.asarray(found))) if check.wrong else check
+
+
+def _difference_of(operator: Operator, args: Sequence[Any], named: Mapping[str, Any], out: Array) -> tuple[str, str]:
+    """Tells the same of an output that was judged part by part, if it is not too large to be looked at as a whole."""
+    if out.size > MOST:
+        return "", ""
+    result = _called(operator, args, named)
+    first = result.choices[0] if isinstance(result, Either) else result
+    fitted = _fitted(first, out.shape, reshaped=True) if isinstance(first, Expected) else None
+    return _difference(fitted, out) if fitted is not None else ("", "")
+
+
+def _fits_mostly(expected: Expected, found: Array) -> bool:
+    """Tells whether most elements are right: then the form is the one that was meant, and what is wrong is a fault."""
+    whole, unit = expected.complete(), unit_of(found.dtype) or 0.0
+    if np.shape(whole.value) != found.shape:
+        return False
+    with np.errstate(all="ignore"):
+        inside = min(ACCUMULATED, unit) * math.sqrt(max(whole.terms, 1.0))
+        explained = unit * (np.abs(whole.value) + whole.narrow) + inside * np.asarray(whole.size)
+        near = np.abs(found.astype(np.float64) - whole.value) <= 8 * explained
+    return bool(np.mean(near) > 0.5)
+
+
+def _difference(expected: Expected, found: Array) -> tuple[str, str]:
+    """Tells how what was recorded follows from what is expected, in a word and a sentence."""
+    unit, expected = unit_of(found.dtype) or 0.0, expected.complete()
+    with np.errstate(all="ignore"):
+        right, seen = (np.asarray(each).astype(np.float64) for each in (expected.value, found))
+        right = np.broadcast_to(right, seen.shape)
+        inside = min(ACCUMULATED, unit) * math.sqrt(max(expected.terms, 1.0))
+        rounding = unit * (np.abs(right) + expected.narrow) + inside * np.asarray(expected.size)
+        near = np.abs(seen - right) <= 4 * rounding  # that says nothing here
+        word, text = kind_of_difference(right, np.where(near, right, seen), unit)
+    if word == "rounding":
+        return "values", "more than rounding explains"
+    named = {"A": "what is expected", "B": "what was recorded"}
+    return word, re.sub(r"\b[AB]\b", lambda match: named[match[0]], text)
 
 
 _IN_PLACE: Final = frozenset(
@@ -328,7 +502,8 @@ def _overwritten(reader: _Reader, positional: Sequence[Any], outputs: Mapping[in
     """Tells whether the call wrote over its input before that was recorded: then they are the same."""
     leaf = reader.run.nodes(reader.rank).names[reader.row].rpartition("/")[2]
     function = next((part for part in reversed(leaf.split(".")) if not part.isdigit()), "")
-    asked = call.keywords.get("inplace") is True or call.positional[-1:] == (True,) or call.keywords.get("out")
+    last = call.attributes is None and call.positional[-1:] == (True,)
+    asked = call.keywords.get("inplace") is True or last or call.keywords.get("out")
     in_place = asked or function in _IN_PLACE or (function.endswith("_") and not function.endswith("__"))
     if not in_place or not positional or not isinstance(positional[0], np.ndarray) or 0 not in outputs:
         return False
@@ -338,33 +513,95 @@ def _overwritten(reader: _Reader, positional: Sequence[Any], outputs: Mapping[in
 
 # -- part by part ------------------------------------------------------------------------------------------
 
-_Part = tuple[int, int, tuple[Any, ...], dict[str, Any]]
-"""Where a part of the output begins and ends, and the arguments that make it."""
+_Part = tuple[int, Array, tuple[Any, ...], dict[str, Any]]
+"""Where a part of the output begins, the part, and the arguments that make it."""
 
 
 def _parts(
-    operator: Operator, args: Sequence[Any], named: Mapping[str, Any], outputs: Mapping[int, Array]
+    operator: Operator, args: Sequence[Any], named: Mapping[str, Any], found: Array
 ) -> Callable[[], Iterator[_Part]] | None:
-    """Returns what cuts a large call into parts; None for a small one, and where that cannot be done."""
-    shape = next(iter(outputs.values())).shape
-    size = math.prod(shape)
-    if size <= _PART or not args or not isinstance(args[0], np.ndarray):
+    """Returns what cuts a large call into parts that stay in the cache; None where that cannot or need not be done."""
+    if not args or not isinstance(args[0], np.ndarray):
+        return None
+    if operator.split == "sums":
+        return _row_sums(args, named, found) if args[0].size > _PART else None
+    if found.size <= _PART:
         return None
     if operator.split == "elements":
-        return _element_parts(args, named, shape)
-    first = args[0]
+        return _element_parts(args, named, found)
+    if operator.split == "batches":
+        return _batch_parts(args, named, found)
+    return _row_parts(operator, args, named, found)
+
+
+def _row_parts(
+    operator: Operator, args: Sequence[Any], named: Mapping[str, Any], found: Array
+) -> Callable[[], Iterator[_Part]] | None:
+    first, shape = args[0], found.shape
     if first.ndim < 2 or first.shape[:-1] != shape[:-1] or _norm_dims(operator, args, named) != 1:
         return None
+    if operator.split == "last" and not _is_last(args, named, first.ndim):
+        return None
     rows, width, made = math.prod(shape[:-1]), first.shape[-1], shape[-1]
-    flat = np.reshape(first, (rows, width))
+    flat, out = np.reshape(first, (rows, width)), np.reshape(found, (rows, made))
     step = max(_PART // max(width, made), 1)
+    if operator.split == "last":  # the dimension is that of a row
+        args = (first, -1, *args[2:]) if len(args) > 1 else args
+        named = {**named, "dim": -1} if "dim" in named else named
 
     def cut() -> Iterator[_Part]:
         for start in range(0, rows, step):
             end = min(start + step, rows)
-            yield start * made, end * made, (flat[start:end], *args[1:]), dict(named)
+            yield start * made, out[start:end], (flat[start:end], *args[1:]), dict(named)
 
     return cut
+
+
+def _batch_parts(args: Sequence[Any], named: Mapping[str, Any], found: Array) -> Callable[[], Iterator[_Part]] | None:
+    """Cuts an attention into its heads, where there are as many of each tensor."""
+    tensors = [each for each in (*args, *named.values()) if isinstance(each, np.ndarray) and each.ndim]
+    before = found.shape[:-2]
+    if not before or any(each.shape[:-2] not in {before, ()} for each in tensors):
+        return None
+    size = math.prod(found.shape[-2:])
+
+    def cut() -> Iterator[_Part]:
+        for number, at in enumerate(np.ndindex(before)):
+
+            def part(value: Any, at: tuple[int, ...] = at) -> Any:
+                return value[at] if isinstance(value, np.ndarray) and value.shape[:-2] == before else value
+
+            yield number * size, found[at], tuple(part(each) for each in args), {k: part(v) for k, v in named.items()}
+
+    return cut
+
+
+def _row_sums(args: Sequence[Any], named: Mapping[str, Any], found: Array) -> Callable[[], Iterator[_Part]] | None:
+    """Cuts what is reduced along its last dimension into rows."""
+    first = args[0]
+    if first.ndim < 2 or not _is_last(args, named, first.ndim):
+        return None
+    before = first.shape[:-1]
+    if found.shape not in {before, (*before, 1)}:
+        return None
+    rows, width = math.prod(before), first.shape[-1]
+    flat, out = np.reshape(first, (rows, width)), np.reshape(found, (rows, *found.shape[len(before) :]))
+    step = max(_PART // max(width, 1), 1)
+    rest = (-1, *args[2:]) if len(args) > 1 else ()
+    more = {**named, "dim": -1} if "dim" in named else dict(named)
+
+    def cut() -> Iterator[_Part]:
+        for start in range(0, rows, step):
+            yield start, out[start : start + step], (flat[start : start + step], *rest), more
+
+    return cut
+
+
+def _is_last(args: Sequence[Any], named: Mapping[str, Any], ndim: int) -> bool:
+    """Tells whether an operator goes along the last dimension."""
+    dim = args[1] if len(args) > 1 else named.get("dim")
+    dims = dim if isinstance(dim, tuple) else (dim,)
+    return len(dims) == 1 and dims[0] in {-1, ndim - 1}
 
 
 def _norm_dims(operator: Operator, args: Sequence[Any], named: Mapping[str, Any]) -> int:
@@ -375,52 +612,134 @@ def _norm_dims(operator: Operator, args: Sequence[Any], named: Mapping[str, Any]
     return len(shape) if isinstance(shape, tuple) else 1
 
 
-def _element_parts(
-    args: Sequence[Any], named: Mapping[str, Any], shape: tuple[int, ...]
-) -> Callable[[], Iterator[_Part]] | None:
+def _element_parts(args: Sequence[Any], named: Mapping[str, Any], found: Array) -> Callable[[], Iterator[_Part]] | None:
+    shape = found.shape
     tensors = [each for each in (*args, *named.values()) if isinstance(each, np.ndarray)]
-    if any(each.shape != shape and each.size != 1 for each in tensors):
+    if all(each.shape == shape or not each.ndim for each in tensors):
+        flat = [np.reshape(each, -1) if each.shape == shape else each for each in tensors]
+        return _cut(args, named, np.reshape(found, -1), dict(zip(map(id, tensors), flat, strict=True)))
+    try:
+        broad = {id(each): np.broadcast_to(each, shape) if each.ndim else each for each in tensors}
+    except ValueError:
         return None
-    size = math.prod(shape)
+    return _cut(args, named, found, broad)
 
-    def part(value: Any, start: int, end: int) -> Any:
-        if not isinstance(value, np.ndarray):
-            return value
-        return np.reshape(value, -1)[start:end] if value.shape == shape else value.reshape(())
+
+def _cut(
+    args: Sequence[Any], named: Mapping[str, Any], found: Array, whole: Mapping[int, Array]
+) -> Callable[[], Iterator[_Part]]:
+    """Cuts tensors of one shape, along one dimension and everything before it."""
+    shape = found.shape
+    depth = next(at for at in range(len(shape)) if math.prod(shape[at + 1 :]) <= _PART)
+    inner = math.prod(shape[depth + 1 :])
+    step = max(_PART // max(inner, 1), 1)
 
     def cut() -> Iterator[_Part]:
-        for start in range(0, size, _PART):
-            end = min(start + _PART, size)
-            yield (
-                start,
-                end,
-                tuple(part(each, start, end) for each in args),
-                {key: part(each, start, end) for key, each in named.items()},
-            )
+        start = 0
+        for outer in np.ndindex(shape[:depth]):
+            for begin in range(0, shape[depth], step):
+                at = (*outer, slice(begin, begin + step))
+
+                def part(value: Any, at: Any = at) -> Any:
+                    taken = whole.get(id(value)) if isinstance(value, np.ndarray) else None
+                    return value if taken is None or not taken.ndim else taken[at]
+
+                yield start, found[at], tuple(part(each) for each in args), {k: part(v) for k, v in named.items()}
+                start += min(step, shape[depth] - begin) * inner
 
     return cut
 
 
-def _in_parts(
-    operator: Operator, parts: Callable[[], Iterator[_Part]], widest: float, slot: int, found: Array
+def _looked_at(
+    looks: Sequence[Look | AttentionLook],
+    parts: Callable[[], Iterator[_Part]] | None,
+    judge: Judge,
+    slot: int,
+    found: Array,
+) -> OutputCheck | None:
+    """Looks at an output by the kernel; None where that is not sure of all of it, or one part may be judged so."""
+    for look in looks if parts is None or len(looks) > 1 else ():
+        each = replace(judge)
+        places = [(0, found.size)] if parts is None else ((start, out.size) for start, out, _, _ in parts())
+        for place in places:
+            seen = look.look(*place)
+            if not seen.right:
+                break
+            each.take_norms(*seen.norms)
+        else:
+            return each.result(slot)
+    return None
+
+
+def _in_parts(  # noqa: PLR0917 - one call
+    operator: Operator,
+    parts: Callable[[], Iterator[_Part]],
+    widest: float,
+    slot: int,
+    found: Array,
+    looks: Sequence[Look | AttentionLook] = (),
 ) -> OutputCheck:
     """Computes and judges part by part; of several forms that may have been meant the one that fits best."""
+    if len(looks) == 1:
+        return _looked_at_in_parts(operator, parts, Judge(found.dtype, found.shape, widest), slot, looks[0])
     judges: list[Judge] = []
-    flat = np.reshape(found, -1)
-    for start, end, args, named in parts():
-        with np.errstate(all="ignore"):
-            try:
-                result = operator.function(*args, **named)
-            except (ValueError, IndexError, TypeError) as error:
-                raise CannotBindError(f"arguments do not fit: {error}") from error
+    single = operator.single and found.dtype.itemsize <= 2 and unit_of(found.dtype) is not None
+    for start, out, args, named in parts():
+        if single and len(judges) <= 1 and _is_narrow((*args, *named.values())):
+            with in_single_precision():
+                judges = judges or [Judge(found.dtype, found.shape, widest)]
+                expected = _called(operator, args, named)
+            if isinstance(expected, Expected) and judges[0].take_right(expected, out):
+                continue
+        result = _called(operator, args, named)
         choices = result.choices if isinstance(result, Either) else (result,)
-        judges = judges or [Judge(found.dtype, found.shape, widest) for _ in choices]
+        if len(judges) != len(choices):  # one was enough so far, for parts that are right in every form
+            judges = [*judges, *(Judge(found.dtype, found.shape, widest) for _ in choices)][: len(choices)]
         for judge, each in zip(judges, choices, strict=True):
-            fitted = _fitted(each, (end - start,), reshaped=True)
+            fitted = _fitted(each, out.shape, reshaped=True)
             if fitted is None:
                 raise CannotBindError("shapes do not fit")
-            judge.take(fitted, np.asarray(flat[start:end]), start)
-    return min((judge.result(slot) for judge in judges), key=lambda check: (check.wrong, check.r))
+            judge.take(fitted, out, start)
+    checks = (judge.result(slot) for judge in judges)
+    return min(checks, key=lambda check: (check.wrong, check.r))
+
+
+def _looked_at_in_parts(
+    operator: Operator, parts: Callable[[], Iterator[_Part]], judge: Judge, slot: int, look: Look | AttentionLook
+) -> OutputCheck:
+    """Looks at every part by the kernel; computes those that are not surely right, until the output is surely wrong."""
+    left, explained = [], 0.0
+    for part in parts():
+        seen = look.look(part[0], part[1].size)
+        explained = math.hypot(explained, seen.norms[1] + seen.norms[2])
+        if seen.right:
+            judge.take_norms(*seen.norms)
+        else:
+            left.append((seen, part))
+    left.sort(key=lambda each: -each[0].worst)
+    for seen, (start, out, args, named) in left:
+        if math.isfinite(seen.worst) and judge.is_surely_wrong(explained):
+            judge.take_norms(*seen.norms)
+            continue
+        expected = _called(operator, args, named)
+        fitted = _fitted(expected, out.shape, reshaped=True)
+        if fitted is None:
+            raise CannotBindError("shapes do not fit")
+        judge.take(fitted, out, start)
+    return judge.result(slot)
+
+
+def _called(operator: Operator, args: Sequence[Any], named: Mapping[str, Any]) -> Any:
+    with np.errstate(all="ignore"):
+        try:
+            return operator.function(*args, **named)
+        except (ValueError, IndexError, TypeError) as error:
+            raise CannotBindError(f"arguments do not fit: {error}") from error
+
+
+def _is_narrow(values: Sequence[Any]) -> bool:
+    """Tells whether float32 holds all tensors among some arguments exactly, and more."""
+    return all(each.dtype.itemsize <= 2 or each.dtype == np.bool_ for each in values if isinstance(each, np.ndarray))
 
 
 # -- between ranks -----------------------------------------------------------------------------------------
@@ -448,7 +767,7 @@ def _all_reduce(reader: _Reader, call: CallArguments, found: Mapping[int, Tensor
     text = operation.text if isinstance(operation, OtherArgument) else operation
     reduction = "sum" if operation is None else _REDUCTIONS.get(str(text).rpartition(".")[2].lower(), "")
     result = updates.all_reduced(inputs, reduction)
-    outputs = {slot: run.read(row.key) for slot, row in found.items()}
+    outputs = {slot: reader.output(slot, row) for slot, row in found.items()}
     choices = result.choices if isinstance(result, Either) else (result,)
     judged = [checks for checks in (_judged(each, outputs, reader.widest) for each in choices) if checks]
     if not judged:

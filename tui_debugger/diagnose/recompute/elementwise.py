@@ -15,8 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from tui_debugger.arrays import Array, Float64, Mask
-from tui_debugger.diagnose.recompute.judge import Expected, is_float, wide
-from tui_debugger.diagnose.recompute.products import doubles
+from tui_debugger.diagnose.recompute.judge import Expected, doubles, is_float, wide
 from tui_debugger.diagnose.recompute.table import CannotBindError, Either, call, graph, module
 
 Size = Callable[[Float64, Float64], Any]
@@ -58,6 +57,26 @@ def _ratio(x: Float64, top: tuple[float, ...], last: float, bottom: tuple[float,
     return ratio
 
 
+_FIT: Final = (0.17087277, -0.82215223, 1.48851587, -1.13520398, 0.27886807)
+_FIT_REST: Final = (-0.18628806, 0.09678418, 0.37409196, 1.00002368, -1.26551223)
+FIT_ERROR: Final = 1.3e-7
+"""How far ``rough_erfc`` is off, as a part of its value."""
+
+
+def rough_erfc(size: Float64) -> Float64:
+    """1 - erf(x) from zero on, off by ``FIT_ERROR`` of it (Chebyshev's polynomials, Numerical Recipes); quick."""
+    t = 1 / (1 + 0.5 * size)
+    power = np.multiply(t, _FIT[0])
+    for each in (*_FIT[1:], *_FIT_REST):
+        power += each
+        power *= t
+    power /= t
+    power -= size * size
+    np.exp(power, out=power)
+    power *= t
+    return power
+
+
 def erfc(x: Float64) -> Float64:
     """1 - erf(x), exact to the last digits also where it is tiny (Cody's rational approximations)."""
     size = np.abs(x)
@@ -90,10 +109,12 @@ def erf(x: Float64) -> Float64:
 
 
 def sigmoid_of(x: Float64) -> Float64:
-    """1 / (1 + exp(-x)) without overflow."""
-    small = np.exp(-np.abs(x))
-    found: Float64 = np.where(x >= 0, 1 / (1 + small), small / (1 + small))
-    return found
+    """1 / (1 + exp(-x)); where exp overflows that is zero, as it should be."""
+    with np.errstate(over="ignore"):
+        found: Float64 = np.negative(x)
+        np.exp(found, out=found)
+        found += 1
+        return np.reciprocal(found, out=found)
 
 
 def _approximated(_: Float64, y: Float64) -> Float64:
@@ -204,41 +225,66 @@ _GRAPH_NAMES: Final = {
 }
 
 
+_CANCELLING: Final = frozenset(
+    {"expm1", "log", "log2", "log10", "log1p", "sin", "cos", "asin", "acos", "mish", "hardswish"}
+)
+"""Functions that are near zero where their input, or what is on the way, is not: float32 may lose much of them."""
+
+
 def _enter_unary(kind: str, function: Callable[[Float64], Any], size: Size) -> None:
     def compute(input: Array) -> Expected:
         if not is_float(input) and kind in _INTEGERS_STAY:
             return Expected(np.asarray(function(wide(input))), exact=True)
         x = doubles(input)
-        y = np.asarray(function(x), np.float64)
-        return Expected(y, np.nan_to_num(np.asarray(size(x, y), np.float64), nan=0.0, posinf=0.0))
+        y = np.asarray(function(x), x.dtype)
 
-    call(kind, *_NAMES.get(kind, (kind,)), split="elements")(compute)
-    graph(kind, *_GRAPH_NAMES.get(kind, ()), split="elements")(compute)
-    module(kind, *(name for name, of in _MODULES.items() if of == kind), split="elements")(compute)
+        def whole() -> Expected:
+            return Expected(y, np.nan_to_num(np.asarray(size(x, y), np.float64), nan=0.0, posinf=0.0))
+
+        return Expected(y, whole=whole)
+
+    single = kind not in _CANCELLING
+    call(kind, *_NAMES.get(kind, (kind,)), split="elements", single=single)(compute)
+    graph(kind, *_GRAPH_NAMES.get(kind, ()), split="elements", single=single)(compute)
+    module(kind, *(name for name, of in _MODULES.items() if of == kind), split="elements", single=single)(compute)
 
 
 for _kind, (_function, _size) in _UNARY.items():
     _enter_unary(_kind, _function, _size)
 
 
-@call("gelu", "gelu", split="elements")
+@call("gelu", "gelu", split="elements", single=True)
 def gelu(input: Array, approximate: str = "none") -> Expected:
     """X Φ(x), or the form with tanh."""
     x = doubles(input)
     if approximate == "tanh":
-        inner = math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)
-        share = sigmoid_of(2 * inner)
+        inner = math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)
+        y = x * sigmoid_of(2 * inner)
     elif approximate == "none":
-        share = 0.5 * erfc(-x / math.sqrt(2))
+        size = np.abs(x)
+        tail = rough_erfc(size * math.sqrt(0.5))
+        tail *= size
+        tail *= 0.5
+        y = np.maximum(x, 0) - tail
     else:
         raise CannotBindError(f"form not known: {approximate}")
-    y = np.where(np.isneginf(x), np.nan, x * share)
-    near = np.where(np.isfinite(x), np.minimum(np.abs(x), 8), 0)
-    return Expected(y, near + np.where(np.isfinite(y), np.abs(y), 0))
+
+    loose = FIT_ERROR if approximate == "none" else 0.0
+
+    def sized() -> Expected:
+        return Expected(y, np.minimum(np.abs(x), 8), loose=loose, whole=exact)
+
+    def exact() -> Expected:
+        value = x * 0.5 * erfc(-x / math.sqrt(2)) if approximate == "none" else y
+        value = np.where(np.isneginf(x), np.nan, value)
+        near = np.where(np.isfinite(x), np.minimum(np.abs(x), 8), 0)
+        return Expected(value, near + np.where(np.isfinite(value), np.abs(value), 0))
+
+    return Expected(y, loose=loose, whole=sized)
 
 
-@module("gelu", "GELU", split="elements")
-@graph("gelu", "GeLU", "Gelu", "FastGelu", split="elements")
+@module("gelu", "GELU", split="elements", single=True)
+@graph("gelu", "GeLU", "Gelu", "FastGelu", split="elements", single=True)
 def gelu_of_some_form(input: Array) -> Either:
     """Gelu where the form was not recorded."""
     return Either(gelu(input), gelu(input, "tanh"))
@@ -262,8 +308,8 @@ def softplus(input: Array, beta: float = 1.0, threshold: float = 20.0) -> Expect
     return Expected(y, np.abs(y) + 1 / abs(beta), either=np.where(near, np.where(large, smooth, x), y))
 
 
-@call("leaky relu", "leaky_relu", split="elements")
-@graph("leaky relu", "LeakyReLU", split="elements")
+@call("leaky relu", "leaky_relu", split="elements", single=True)
+@graph("leaky relu", "LeakyReLU", split="elements", single=True)
 def leaky_relu(input: Array, negative_slope: float = 0.01) -> Expected:
     """x, or its share below zero."""
     x = doubles(input)
@@ -296,13 +342,13 @@ def celu(input: Array, alpha: float = 1.0) -> Expected:
     return Expected(y, np.where(x > 0, 0, abs(alpha) + np.abs(y)))
 
 
-@call("hardtanh", split="elements")
+@call("hardtanh", split="elements", single=True)
 def hardtanh(input: Array, min_val: float = -1.0, max_val: float = 1.0) -> Expected:
     """Cut off at two values."""
     return clamp(input, min_val, max_val)
 
 
-@call("clamp", "clamp", "clip", split="elements")
+@call("clamp", "clamp", "clip", split="elements", single=True)
 def clamp(input: Array, min: Any = None, max: Any = None) -> Expected:
     """Cut off at two values."""
     x = wide(input)
@@ -390,60 +436,66 @@ def _rounded_scalar(values: Float64, *operands: Any) -> Float64 | float:
     return np.where(np.isfinite(values), np.abs(values), 0.0) if scalar else 0.0
 
 
-@call("add", "add", split="elements")
+@call("add", "add", split="elements", single=True)
 def add(input: Any, other: Any, *, alpha: float = 1) -> Expected:
     """Input + alpha * other."""
     one, two, whole = _pair(input, other)
     if one.dtype == np.int64 and np.asarray(input).dtype == np.bool_ and np.asarray(other).dtype == np.bool_:
         return Expected((one + two) > 0, exact=True)
-    y = one + alpha * two
+    y = one + two if alpha == 1 else one - two if alpha == -1 else one + alpha * two
     if whole:
         return Expected(y, exact=True)
-    # A number of Python's, and a factor, may be rounded to the type of the tensor first.
-    rounded = np.abs(alpha * two) if alpha not in {1, -1} or np.ndim(other) == 0 else np.zeros_like(y)
-    if np.ndim(input) == 0:
-        rounded = rounded + np.abs(one)
-    return Expected(y, narrow=np.nan_to_num(rounded, posinf=0.0))
+
+    def complete() -> Expected:
+        # A number of Python's, and a factor, may be rounded to the type of the tensor first.
+        rounded = np.abs(alpha * two) if alpha not in {1, -1} or np.ndim(other) == 0 else np.zeros_like(y)
+        if np.ndim(input) == 0:
+            rounded = rounded + np.abs(one)
+        return Expected(y, narrow=np.nan_to_num(rounded, posinf=0.0))
+
+    return Expected(y, whole=complete)
 
 
-@call("sub", "sub", "subtract", split="elements")
+@call("sub", "sub", "subtract", split="elements", single=True)
 def sub(input: Any, other: Any, *, alpha: float = 1) -> Expected:
     """Input - alpha * other."""
     return add(input, other, alpha=-alpha)
 
 
-@call("sub", "rsub", split="elements")
+@call("sub", "rsub", split="elements", single=True)
 def rsub(input: Any, other: Any, *, alpha: float = 1) -> Expected:
     """Other - alpha * input."""
     return add(other, input, alpha=-alpha)
 
 
-@call("mul", "mul", "multiply", split="elements")
-@graph("mul", "Mul", split="elements")
+@call("mul", "mul", "multiply", split="elements", single=True)
+@graph("mul", "Mul", split="elements", single=True)
 def mul(input: Any, other: Any) -> Expected:
     """Input * other."""
     one, two, whole = _pair(input, other)
     y = one * two
-    return Expected(y, exact=True) if whole else Expected(y, narrow=_rounded_scalar(y, input, other))
+    if whole:
+        return Expected(y, exact=True)
+    return Expected(y, whole=lambda: Expected(y, narrow=_rounded_scalar(y, input, other)))
 
 
-@call("div", "div", split="elements")
+@call("div", "div", split="elements", single=True)
 def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Expected:
     """Input / other."""
     if rounding_mode is not None:
         raise CannotBindError("division that rounds")
     one, two, _ = _pair(input, other)
-    y = doubles(one) / doubles(two)
-    return Expected(y, narrow=_rounded_scalar(y, input, other))
+    y = one / two
+    return Expected(y, whole=lambda: Expected(y, narrow=_rounded_scalar(y, input, other)))
 
 
-@call("div", "rdiv", split="elements")
+@call("div", "rdiv", split="elements", single=True)
 def rdiv(input: Any, other: Any) -> Expected:
     """Other / input."""
     return div(other, input)
 
 
-@graph("div", "Div", "RealDiv", split="elements")
+@graph("div", "Div", "RealDiv", split="elements", single=True)
 def graph_div(x: Any, y: Any) -> Expected:
     """X / y; integers stay out: whether they round differs."""
     if np.asarray(x).dtype.kind in "iub" and np.asarray(y).dtype.kind in "iub":
@@ -451,13 +503,13 @@ def graph_div(x: Any, y: Any) -> Expected:
     return div(x, y)
 
 
-@graph("add", "Add", "TensorAdd", split="elements")
+@graph("add", "Add", "TensorAdd", split="elements", single=True)
 def graph_add(x: Any, y: Any) -> Expected:
     """X + y; where the compiler took out a reshape, in the shape of the first."""
     return add(*_reshaped(x, y))
 
 
-@graph("sub", "Sub", split="elements")
+@graph("sub", "Sub", split="elements", single=True)
 def graph_sub(x: Any, y: Any) -> Expected:
     """X - y."""
     return sub(*_reshaped(x, y))
@@ -517,14 +569,14 @@ def rpow(input: Any, other: Any) -> Expected:
     return power(other, input)
 
 
-@call("maximum", "maximum", split="elements")
+@call("maximum", "maximum", split="elements", single=True)
 def maximum(input: Any, other: Any) -> Expected:
     """The larger one."""
     one, two, whole = _pair(input, other)
     return Expected(np.maximum(one, two), exact=whole)
 
 
-@call("minimum", "minimum", split="elements")
+@call("minimum", "minimum", split="elements", single=True)
 def minimum(input: Any, other: Any) -> Expected:
     """The smaller one."""
     one, two, whole = _pair(input, other)
@@ -597,10 +649,10 @@ def isfinite(input: Array) -> Expected:
 
 
 def _mask(array: Any) -> Mask:
-    return np.asarray(array).astype(np.bool_)
+    return np.asarray(array).astype(np.bool_, copy=False)
 
 
-@call("where", "where")
+@call("where", "where", split="elements", single=True)
 def where(condition: Array, input: Any = None, other: Any = None) -> Expected:
     """One or the other, by element."""
     if input is None or other is None:
@@ -611,7 +663,7 @@ def where(condition: Array, input: Any = None, other: Any = None) -> Expected:
     return Expected(np.where(_mask(condition), one, two), exact=whole)
 
 
-@graph("where", "Select")
+@graph("where", "Select", split="elements", single=True)
 def graph_select(condition: Array, x: Any, y: Any) -> Expected:
     """One or the other, by element."""
     return where(condition, x, y)
@@ -634,21 +686,23 @@ def graph_sqrt_grad(y: Array, dy: Array) -> Expected:
     return Expected(value, np.where(np.isfinite(value), np.abs(value), 0.0))
 
 
-@call("masked fill", "masked_fill", "masked_fill_")
+@call("masked fill", "masked_fill", "masked_fill_", split="elements", single=True)
 def masked_fill(input: Array, mask: Array, value: Any) -> Expected:
     """One value where a mask says so."""
-    x = wide(input)
-    return Expected(np.where(_mask(mask), np.asarray(value).astype(x.dtype), x), exact=x.dtype.kind != "f")
+    x = wide(input) if np.shape(mask) == np.shape(input) else np.array(np.broadcast_arrays(wide(input), mask)[0])
+    x = x.copy() if x.dtype == np.bool_ else x
+    np.copyto(x, np.asarray(value).astype(x.dtype), where=_mask(mask))
+    return Expected(x, exact=x.dtype.kind != "f")
 
 
-@call("addcmul", "addcmul")
+@call("addcmul", "addcmul", split="elements")
 def addcmul(input: Array, tensor1: Array, tensor2: Array, *, value: float = 1) -> Expected:
     """Input + value * tensor1 * tensor2."""
     one, added = doubles(input), value * doubles(tensor1) * doubles(tensor2)
     return Expected(one + added, np.abs(added))
 
 
-@call("addcdiv", "addcdiv")
+@call("addcdiv", "addcdiv", split="elements")
 def addcdiv(input: Array, tensor1: Array, tensor2: Array, *, value: float = 1) -> Expected:
     """Input + value * tensor1 / tensor2."""
     one, added = doubles(input), value * doubles(tensor1) / doubles(tensor2)
@@ -662,14 +716,14 @@ def lerp(input: Array, end: Array, weight: Any) -> Expected:
     return Expected(one + share * (other - one), np.abs(share) * (np.abs(other) + np.abs(one)) + np.abs(one))
 
 
-@call("dropout", "dropout", "alpha_dropout_")
+@call("dropout", "dropout", "alpha_dropout_", split="elements", single=True)
 def dropout(input: Array, p: float = 0.5, training: bool = True) -> Expected:
     """Every element is zero, or x / (1 - p): which one is chance."""
     x = doubles(input)
     if not training or p == 0:
         return Expected(x)
     kept = x / (1 - p) if p < 1 else x * 0
-    return Expected(kept, np.abs(kept), either=np.zeros_like(kept))
+    return Expected(kept, or_zero=True, whole=lambda: Expected(kept, np.abs(kept), either=np.zeros_like(kept)))
 
 
 @graph("relu", "ReLU", "ReLUV2", split="elements")
@@ -694,7 +748,7 @@ def graph_log(x: Array) -> Expected:
     return Expected(y, np.where(np.isfinite(y), 16 * (1 + np.abs(y)), 0.0), ignored=np.isnan(values))
 
 
-@graph("gradient of relu", "ReluGrad", split="elements")
+@graph("gradient of relu", "ReluGrad", split="elements", single=True)
 def graph_relu_grad(dy: Array, y: Array) -> Expected:
     """What came in where the output was positive."""
     came, out = doubles(dy), doubles(y)

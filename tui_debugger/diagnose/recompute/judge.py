@@ -18,6 +18,9 @@ Three things are added to the rule, none of which matters where it was measured:
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -30,8 +33,10 @@ LIMIT: Final = 6.0
 """r from which an output is wrong."""
 ELEMENT_LIMIT: Final = 64.0
 """The ratio of one element from which an output is wrong."""
+NOT_UPDATED: Final = "not updated"
+"""The difference of a parameter that an optimizer left as it was."""
 _SIGN_SHARE: Final = 0.5
-_ACCUMULATED: Final = 2.0**-24
+ACCUMULATED: Final = 2.0**-24
 """Unit of rounding of what kernels sum up in: float32, also for outputs of 16 bits."""
 _UNITS: Final = {
     "float64": 2.0**-53,
@@ -46,6 +51,12 @@ _UNITS: Final = {
 }
 _GRADUAL: Final = frozenset({"float16", *(name for name in _UNITS if name.startswith("float8"))})
 """Types that kernels do not cut off at their smallest normal number: they would lose too much."""
+SURE: Final = {np.dtype(np.float64): LIMIT * (1 - 2.0**-20), np.dtype(np.float32): LIMIT / 2}
+"""Roundings that an element may be off so that the output is right, by the type in which its value was computed.
+
+What float32 loses of values of 16 bits is a small part of the other half.
+"""
+_WORKING: Final = frozenset(SURE)
 _LARGEST_INSIDE: Final = float(np.finfo(np.float32).max)
 
 
@@ -64,7 +75,10 @@ class Expected:
         exact: nothing is rounded: equal or wrong.
         peak: the largest number on the way; where float32 cannot hold it an overflow is no surprise.
         either: another value that is right as well, by element: what dropout may leave.
+        or_zero: zero is right as well.
         ignored: elements of which kernels are known to make what they like: not judged.
+        loose: how far the value may be off itself, as a part of it, until ``whole`` made the exact one.
+        whole: makes this with all of the above, where it has the value only: most outputs need no more to be right.
     """
 
     value: Array
@@ -77,6 +91,13 @@ class Expected:
     peak: float = 0.0
     either: Float64 | None = None
     ignored: Mask | None = None
+    or_zero: bool = False
+    loose: float = 0.0
+    whole: Callable[[], Expected] | None = None
+
+    def complete(self) -> Expected:
+        """The same with sizes and everything else that explains a difference."""
+        return self if self.whole is None else self.whole().complete()
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +106,13 @@ class OutputCheck:
 
     Attributes:
         slot: output of the node.
-        r: its distance by norm, in what rounding explains; inf where one side is finite and the other is not.
-        worst: index of the element that is farthest off, for its size.
+        r: its distance by norm, in what rounding explains; inf where one side is finite and the other is not. Of
+            outputs that are right it may be a bound: what explains more was not looked at.
+        worst: index of the element that is farthest off, for its size; of outputs that are right of any element.
         element_r: the distance of that element.
         expected: what arithmetic gives there.
         found: what was recorded there.
+        difference: of a wrong output, how it follows from the right one: a word and a sentence; else empty.
         wrong: whether no rounding explains it.
     """
 
@@ -99,6 +122,7 @@ class OutputCheck:
     element_r: float
     expected: float
     found: float
+    difference: tuple[str, str] = ("", "")
 
     @property
     def wrong(self) -> bool:
@@ -116,11 +140,29 @@ def is_float(array: Array) -> bool:
     return array.dtype.name in _UNITS
 
 
+_PRECISION: Final[ContextVar[Any]] = ContextVar("precision", default=np.float64)
+
+
+@contextmanager
+def in_single_precision() -> Iterator[None]:
+    """Computes in float32 in place of float64: for values of 16 bits, of which it loses next to nothing."""
+    token = _PRECISION.set(np.float32)
+    try:
+        yield
+    finally:
+        _PRECISION.reset(token)
+
+
+def doubles(array: Any) -> Float64:
+    """An array in float64, or as ``in_single_precision`` says."""
+    return np.asarray(array).astype(_PRECISION.get())
+
+
 def wide(array: Array) -> Array:
-    """Floating point numbers as float64, integers as int64, truth values as they are."""
+    """Floating point numbers as ``doubles``, integers as int64, truth values as they are."""
     if array.dtype.kind in "iu":
         return array.astype(np.int64)
-    return array if array.dtype == np.bool_ else array.astype(np.float64)
+    return array if array.dtype == np.bool_ else doubles(array)
 
 
 @dataclass(slots=True)
@@ -154,8 +196,85 @@ class Judge:
         with np.errstate(all="ignore"):
             if expected.exact or unit is None:
                 self._take_exact(expected.value, found, start)
-            else:
-                self._take_rounded(expected, found, start, unit)
+            elif (last := self._until_right(expected, found, unit)) is not None:
+                self._take_rounded(last, found, start, unit)
+
+    def take_right(self, expected: Expected, found: Array) -> bool:
+        """Takes in a part of the output if it is surely right; else returns False, and nothing has happened."""
+        unit = unit_of(found.dtype)
+        if unit is None or expected.exact:
+            return False
+        with np.errstate(all="ignore"):
+            return self._until_right(expected, found, unit) is None
+
+    def _until_right(self, expected: Expected, found: Array, unit: float) -> Expected | None:
+        """Looks closer until a part is surely right; returns what is expected, with everything, where it is not."""
+        while not self._take_right(expected, found, unit):
+            if expected.whole is None:
+                return expected
+            expected = expected.whole()
+        return None
+
+    def _take_right(self, expected: Expected, found: Array, unit: float) -> bool:
+        """Tells whether every element is within a few roundings of its value, whatever else there is to explain more.
+
+        Then the norm is, too: it is no longer than the vector of what each element is allowed.
+        """
+        value = expected.value
+        if expected.either is not None or value.dtype not in _WORKING or not value.ndim or value.shape != found.shape:
+            return False
+        if expected.or_zero:
+            value = value * np.not_equal(found, 0)
+        error = np.subtract(found, value, dtype=value.dtype, casting="unsafe")
+        np.abs(error, out=error)
+        size = np.abs(value)
+        sure, one = SURE[value.dtype], value.dtype.type
+        allowed = np.multiply(size, one(sure * unit - expected.loose))
+        if np.ndim(expected.size):
+            inside = min(ACCUMULATED, unit) * math.sqrt(max(expected.terms, 1.0))
+            allowed += np.multiply(expected.size, one(sure * inside))
+        if np.ndim(expected.narrow):
+            allowed += np.multiply(expected.narrow, one(sure * unit))
+        right = np.less_equal(error, allowed)
+        if not right.all():
+            finite = np.isfinite(error)
+            if finite.all() or not (np.equal(found, value) | (right & finite)).all():
+                return False
+            for each in (error, size, allowed):  # infinities on both sides
+                np.copyto(each, 0, where=~finite)
+        squares, whole, most = (_square(each) for each in (error, size, allowed))
+        if not math.isfinite(whole) or not math.isfinite(most):
+            return False
+        self._error += squares
+        self._value = math.hypot(self._value, unit * math.sqrt(whole))
+        if np.ndim(expected.size) or np.ndim(expected.narrow):
+            self._size = math.hypot(self._size, max(math.sqrt(most) / sure - unit * math.sqrt(whole), 0.0))
+        if self._ratio < 0:
+            self._note(np.zeros(1), value, found, 0)
+        return True
+
+    def take_norms(
+        self, error: float, value: float, size: float, tiny: float = 0.0, pair: tuple[float, float] = (0.0, 0.0)
+    ) -> None:
+        """Takes in a part of the output that is surely right, by the norms of its error and of what explains that.
+
+        Args:
+            error: what it is off by.
+            value: what rounding of the value explains.
+            size: what rounding of its terms explains.
+            tiny: what rounding near zero explains.
+            pair: the first element of the part, as expected and as recorded.
+        """
+        self._error += error * error
+        self._value = math.hypot(self._value, value)
+        self._size = math.hypot(self._size, size)
+        self._tiny += tiny * tiny
+        if self._ratio < 0:
+            self._ratio, self._worst, self._pair = 0.0, 0, pair
+
+    def is_surely_wrong(self, explained: float) -> bool:
+        """Tells whether the output is wrong, however right what was not taken in yet: ``explained`` of all of it."""
+        return self._broken or self._ratio > ELEMENT_LIMIT or math.sqrt(self._error) > 2 * LIMIT * explained
 
     def result(self, slot: int) -> OutputCheck:
         """Returns how far the output is off."""
@@ -170,6 +289,10 @@ class Judge:
         return OutputCheck(slot, r, tuple(int(each) for each in at), max(self._ratio, 0.0), expected, seen)
 
     def _take_exact(self, value: Array, found: Array, start: int) -> None:
+        if _are_same_bits(value, found):
+            if self._ratio < 0:
+                self._note(np.zeros(1), value, found, start)
+            return
         right = np.broadcast_to(value, found.shape)
         if found.dtype.kind in "iub" and right.dtype.kind in "iuf":
             right = right.astype(found.dtype) if right.dtype.kind != "f" else right
@@ -190,13 +313,13 @@ class Judge:
             nearer = np.abs(seen - other) < np.abs(seen - right)
             right = np.where(nearer | (np.isnan(right) & (seen == other)), other, right)
         kept = np.hypot(expected.size, _SIGN_SHARE * np.abs(right)) if np.any(expected.size) else np.float64(0.0)
-        inside = min(_ACCUMULATED, unit)
+        inside = min(ACCUMULATED, unit)
         size = inside * math.sqrt(max(expected.terms, 1.0)) * np.broadcast_to(kept, found.shape)
         narrow = np.asarray(expected.narrow, np.float64)
         if expected.cast and self.widest < unit:
             narrow = narrow + expected.size
         rounded = unit * np.broadcast_to(narrow, found.shape)
-        tiny = _smallest(found.dtype)
+        tiny = smallest(found.dtype)
         explained = unit * (np.abs(right) + np.broadcast_to(expected.partial, found.shape)) + size + rounded + tiny
         error = np.abs(seen - right)
         same, broken = _not_finite(right, seen, explained, found.dtype, expected.peak)
@@ -216,7 +339,46 @@ class Judge:
         at = int(np.argmax(ratio))
         if float(ratio[at]) > self._ratio:
             self._ratio, self._worst = float(ratio[at]), start + at
-            self._pair = float(right.reshape(-1)[at]), float(found.reshape(-1)[at])
+            # Not of the flat array: that would be a copy of one that is turned.
+            self._pair = (
+                float(right[np.unravel_index(at, right.shape)]),
+                float(found[np.unravel_index(at, found.shape)]),
+            )
+
+
+def _are_same_bits(one: Array, other: Array) -> bool:
+    """Tells whether two arrays of one type hold the same bits; -0.0 and 0.0 are not, and equal all the same."""
+    if one.shape != other.shape or one.dtype != other.dtype or one.dtype.itemsize not in _BITS:
+        return False
+    bits = _BITS[one.dtype.itemsize]
+    try:
+        return _are_equal(one.view(bits), other.view(bits))
+    except ValueError:  # not to be viewed so, because of how it lies in memory
+        return False
+
+
+def _are_equal(one: Array, other: Array) -> bool:
+    """The same as ``numpy.array_equal``: in tiles that stay in the cache, where one array is turned."""
+    turned = min(range(one.ndim), key=lambda axis: (one.strides[axis], -axis), default=-1)
+    if one.ndim < 2 or turned == one.ndim - 1 or one.shape[turned] * one.shape[-1] <= _TILE * _TILE:
+        return bool(np.array_equal(one, other))
+    left, right = (np.moveaxis(each, turned, -2) for each in (one, other))
+    return all(
+        np.array_equal(left[tile], right[tile])
+        for at in np.ndindex(left.shape[:-2])
+        for down in range(0, left.shape[-2], _TILE)
+        for across in range(0, left.shape[-1], _TILE)
+        for tile in ((*at, slice(down, down + _TILE), slice(across, across + _TILE)),)
+    )
+
+
+_TILE: Final = 128
+_BITS: Final = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
+
+
+def _square(values: Array) -> float:
+    flat = values.reshape(-1)
+    return float(np.dot(flat, flat))
 
 
 def _squares(values: Array, where: Mask) -> float:
@@ -225,7 +387,7 @@ def _squares(values: Array, where: Mask) -> float:
     return float(np.dot(flat, flat))
 
 
-def _smallest(dtype: np.dtype[Any]) -> float:
+def smallest(dtype: np.dtype[Any]) -> float:
     """What rounding near zero may change: half a step of numbers below the normal ones, or all of them."""
     info: Any = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]  # ml_dtypes has no annotations
     return float(info.smallest_subnormal) if dtype.name in _GRADUAL else float(info.tiny)

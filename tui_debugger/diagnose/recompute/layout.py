@@ -99,7 +99,22 @@ def module_same(input: Array) -> Expected:
     return _moved(input)
 
 
-@call("cast", "to", "type", "float", "half", "bfloat16", "double", "long", "int", "_to_copy", "bool", "type_as")
+@call(
+    "cast",
+    "to",
+    "type",
+    "float",
+    "half",
+    "bfloat16",
+    "double",
+    "long",
+    "int",
+    "_to_copy",
+    "bool",
+    "type_as",
+    split="elements",
+    single=True,
+)
 def cast(input: Array, *_: Any, **__: Any) -> Expected:
     """The same as another type, which the output shows: rounded once."""
     if not is_float(input):
@@ -121,7 +136,7 @@ def graph_fill(shape: Any, value: Any) -> Any:
     return ByShape(lambda made: _moved(np.broadcast_to(single.reshape(()), made)))
 
 
-@graph("cast", "Cast")
+@graph("cast", "Cast", split="elements", single=True)
 def graph_cast(x: Array, *_: Any) -> Expected:
     """The same as another type."""
     return cast(x)

@@ -8,33 +8,41 @@ Every one is computed twice: the product itself, and that of the squares, whose 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import product
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from tui_debugger.arrays import Array, Float64
-from tui_debugger.diagnose.recompute.judge import Expected, wide
+from tui_debugger.diagnose.recompute.judge import ACCUMULATED, Expected, Judge, doubles, unit_of
+from tui_debugger.diagnose.recompute.quick import signs_of
 from tui_debugger.diagnose.recompute.table import ByShape, CannotBindError, Either, call, graph, module
+from tui_debugger.stats.kernel import expected, is_known, native
+from tui_debugger.stats.kernel.expected import PROBES
 
 _MOST_WORK: Final = 1 << 36
 """Multiplications beyond which an operator is not recomputed: minutes of one core."""
 
 
-def doubles(array: Any) -> Float64:
-    """An array in float64."""
-    return np.asarray(wide(np.asarray(array)), np.float64)
+def product_of(
+    left: Array, right: Array, bias: Any = None, alpha: float = 1.0, beta: float = 1.0, *, exact: bool = False
+) -> Any:
+    """``alpha * left @ right + beta * bias``, with batches as ``numpy.matmul`` takes them.
 
-
-def product_of(left: Array, right: Array, bias: Any = None, alpha: float = 1.0, beta: float = 1.0) -> Expected:
-    """``alpha * left @ right + beta * bias``, with batches as ``numpy.matmul`` takes them."""
-    left, right = doubles(left), doubles(right)
+    Of a large one the result is a ``LargeProduct``, unless it has to be ``exact``.
+    """
     if left.ndim == 0 or right.ndim == 0 or left.shape[-1] != right.shape[-2 if right.ndim > 1 else 0]:
         raise CannotBindError(f"shapes {left.shape} and {right.shape} cannot be multiplied")
-    terms = left.shape[-1]
-    if left.size * (right.shape[-1] if right.ndim > 1 else 1) > _MOST_WORK:
+    work = left.size * (right.shape[-1] if right.ndim > 1 else 1)
+    if not exact and work >= _LARGE and left.ndim > 1 and right.ndim > 1 and (right.ndim == 2 or left.ndim > 2):
+        return LargeProduct(left, right, bias, alpha, beta)
+    if work > _MOST_WORK:
         raise CannotBindError("too large")
+    left, right = doubles(left), doubles(right)
+    terms = left.shape[-1]
     value = alpha * np.matmul(left, right)
     squares = alpha * alpha * np.matmul(left * left, right * right)
     partial = 0.0 if bias is None else np.abs(value)
@@ -42,6 +50,239 @@ def product_of(left: Array, right: Array, bias: Any = None, alpha: float = 1.0, 
         added = beta * doubles(bias)
         value, squares, terms = value + added, squares + added * added, terms + 1
     return Expected(value, np.sqrt(squares), terms, partial=partial, peak=_peak(left, right), cast=True)
+
+
+MOST_TO_TELL: Final = 1 << 32
+"""Multiplications beyond which it is not told how a wrong output follows from the right one: seconds of one core."""
+
+
+class Probed(ABC):
+    """What is held against random vectors.
+
+    Attributes:
+        shape: of the output.
+        work: multiplications that computing all of it takes.
+    """
+
+    shape: tuple[int, ...]
+    work: int = 0
+
+    @abstractmethod
+    def exact(self) -> Expected:
+        """All of it, computed."""
+
+    @abstractmethod
+    def judge(self, judge: Judge, found: Array) -> bool:
+        """Takes in the output; returns False, and nothing has happened, where it cannot be probed."""
+
+
+class LargeProduct(Probed):
+    """A product of matrices that is held against random vectors: n² operations in place of n³.
+
+    Outputs of a row are taken in groups (``group_of``). The error of a group is multiplied by ``PROBES`` vectors of
+    random signs; the mean square of the results is its square norm, on average. Where it is at most twice what rounding
+    explains, the group is right: a fault of six times that passes with a chance of one in a thousand for each group
+    that it touches. What does not pass is computed, until that tells for sure that the output is wrong.
+    """
+
+    def __init__(self, left: Array, right: Array, bias: Any, alpha: float, beta: float) -> None:
+        """``alpha * left @ right + beta * bias``."""
+        self.left, self.right, self.bias, self.alpha, self.beta = left, right, bias, alpha, beta
+        batch = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
+        self.shape = (*batch, left.shape[-2], right.shape[-1])
+        self.work = math.prod(self.shape) * left.shape[-1]
+
+    def exact(self) -> Expected:
+        """All of it."""
+        made: Expected = product_of(self.left, self.right, self.bias, self.alpha, self.beta, exact=True)
+        return made
+
+    def judge(self, judge: Judge, found: Array) -> bool:
+        """Takes in the output; returns False, and nothing has happened, where it cannot be probed."""
+        unit = unit_of(found.dtype)
+        bias = None if self.bias is None else np.asarray(self.bias)
+        if unit is None or found.shape != self.shape or (bias is not None and bias.shape not in {self.shape[-1:], ()}):
+            return False
+        rows, width = self.shape[-2:]
+        blocks: list[_Block] = []
+        if self.right.ndim == 2:
+            flat = self.left.reshape(-1, self.left.shape[-1]), found.reshape(-1, width)
+            blocks += self._blocks((flat[0], self.right, bias), flat[1], 0, judge.widest)
+        else:
+            batch = self.shape[:-2]
+            left, right = (np.broadcast_to(each, (*batch, *each.shape[-2:])) for each in (self.left, self.right))
+            for number, at in enumerate(np.ndindex(batch)):
+                part = left[at], right[at], bias
+                blocks += self._blocks(part, found[at], number * rows * width, judge.widest)
+        _take_blocks(judge, blocks)
+        return True
+
+    def _blocks(
+        self, factors: tuple[Array, Array, Array | None], found: Array, start: int, widest: float
+    ) -> Iterator[_Block]:
+        left, right, bias = factors
+        terms, width = right.shape
+        unit = unit_of(found.dtype) or 0.0
+        group = group_of(width)
+        probes = _probes((left, right, found), width, group)
+        probed, squares = probes.of_columns(right)
+        added, added_squares = np.zeros(probed.shape[1]), np.zeros(squares.shape[1])
+        if bias is not None:
+            wide_bias = self.beta * np.broadcast_to(bias.astype(np.float64), (1, width))
+            added, added_squares = (each[0] for each in probes.of_rows(np.ascontiguousarray(wide_bias)))
+        step = max(min(_ROWS_SIZE // max(terms, width), len(left)), 1)
+        inside = ACCUMULATED * math.sqrt(terms + (bias is not None))
+        for begin in range(0, len(left), step):
+            rows = probes.factor(left[begin : begin + step])
+            seen, value = probes.of_rows(found[begin : begin + step])
+            error = (rows @ probed).astype(np.float64)
+            error *= self.alpha
+            error += added
+            error -= seen
+            error = error.reshape(len(rows), -1, PROBES)
+            error = np.einsum("ijk,ijk->ij", error, error) / PROBES
+            size = self.alpha * self.alpha * (np.square(rows) @ squares).astype(np.float64) + added_squares
+            explained = unit * np.sqrt(value) + inside * np.sqrt(size + value / 4)
+            if widest < unit:
+                explained += unit * np.sqrt(size)
+
+            def exact(at: Array | None = None, begin: int = begin) -> tuple[Expected, Array]:
+                rows = slice(begin, begin + step) if at is None else begin + at
+                made: Expected = product_of(left[rows], right, bias, self.alpha, self.beta, exact=True)
+                return made, found[rows]
+
+            yield _block(start + begin * width, (error, explained), (unit, value), (inside, size), exact)
+
+
+class _Block(NamedTuple):
+    """A part of an output that was held against random vectors.
+
+    Attributes:
+        start: its first element.
+        ratio: of the group that is farthest off, in what rounding explains; inf where that is not known.
+        beyond: rows of groups that did not pass.
+        error: the distance of all as a norm, about.
+        value, size: norms of what rounding explains.
+        exact: computes all, or some rows; and what was recorded of them.
+    """
+
+    start: int
+    ratio: float
+    beyond: Array
+    error: float
+    value: float
+    size: float
+    exact: Callable[[Array | None], tuple[Expected, Array]]
+
+
+def _block(
+    start: int,
+    error_and_explained: tuple[Float64, Float64],
+    unit_and_value: tuple[float, Float64],
+    inside_and_size: tuple[float, Float64],
+    exact: Callable[[Array | None], tuple[Expected, Array]],
+) -> _Block:
+    """A block of squared errors, what explains them, and squared norms of values and sizes: by row and group."""
+    error, explained = error_and_explained
+    with np.errstate(all="ignore"):
+        ratios = np.sqrt(error) / explained
+    ratio = float(np.max(ratios, initial=0.0, where=(error > 0) | ~(explained >= 0)))
+    beyond = np.flatnonzero((ratios > _PASSED).any(axis=1))
+    whole, value, size = (float(each.sum()) for each in (error, unit_and_value[1], inside_and_size[1]))
+    if not all(map(math.isfinite, (whole, value, size, ratio))):
+        return _Block(start, math.inf, beyond, 0.0, 0.0, 0.0, exact)
+    value, size = unit_and_value[0] * math.sqrt(value), inside_and_size[0] * math.sqrt(size)
+    return _Block(start, ratio, beyond, math.sqrt(whole), value, size, exact)
+
+
+def _take_blocks(judge: Judge, blocks: Sequence[_Block]) -> None:
+    """Takes in what is right by its norms; computes the others, the worst first, until the output is surely wrong."""
+    explained = math.sqrt(sum((each.value + each.size) ** 2 for each in blocks))
+    for each in sorted(blocks, key=lambda block: -block.ratio):
+        known = math.isfinite(each.ratio)
+        if known and (each.ratio <= _PASSED or judge.is_surely_wrong(explained) or _few_are_right(each, judge)):
+            judge.take_norms(each.error, each.value, each.size)
+        else:
+            judge.take(*each.exact(None), each.start)
+
+
+def _few_are_right(block: _Block, judge: Judge) -> bool:
+    """Tells whether there are few rows beyond, and all of them are right: by chance, of so many, some are."""
+    if len(block.beyond) > _FEW:
+        return False
+    made, found = block.exact(block.beyond)
+    alone = Judge(found.dtype, found.shape, judge.widest)
+    alone.take(made, found)
+    return not alone.result(0).wrong
+
+
+def group_of(width: int) -> int:
+    """How many outputs are held against one set of random vectors."""
+    return min(max(_GROUP, _GROUP * (width // 1024)), 4 * _GROUP)
+
+
+def _probes(arrays: Sequence[Array], width: int, group: int) -> _Probes:
+    """Random signs for outputs of a width; the kernel works with them where it knows the types of all arrays."""
+    kernel = is_known(*(each.dtype for each in arrays))
+    single = all(each.dtype.itemsize <= (4 if kernel else 2) for each in arrays)
+    return _Probes(signs_of(width), group, np.dtype(np.float32 if single else np.float64), kernel)
+
+
+@dataclass(frozen=True, slots=True)
+class _Probes:
+    """Random vectors of signs.
+
+    What is multiplied is in float32 where float32 holds it: the sums of it err as those that are looked at.
+
+    Attributes:
+        signs: for every output ``PROBES`` of them, in rows.
+        group: outputs that are taken together.
+        kind: the type to multiply in.
+        kernel: whether the kernel does what it can.
+    """
+
+    signs: Float64
+    group: int
+    kind: np.dtype[Any]
+    kernel: bool
+
+    def of_rows(self, matrix: Array) -> tuple[Float64, Float64]:
+        """For each row of a matrix: sums with signs of each group of columns, and their sums of squares."""
+        if self.kernel:
+            return expected.signed_rows(native(matrix), self.group, self.signs)
+        wide = matrix.astype(self.kind)
+        sums, squares = [], []
+        for at in range(0, matrix.shape[1], self.group):
+            part = wide[:, at : at + self.group]
+            sums.append(part @ self.signs.T[at : at + self.group].astype(self.kind))
+            squares.append(np.einsum("ij,ij->i", part, part))
+        return np.concatenate(sums, axis=1).astype(np.float64), np.stack(squares, axis=1).astype(np.float64)
+
+    def of_columns(self, matrix: Array, *, wide: bool = False) -> tuple[Array, Array]:
+        """The same of a factor whose columns are the outputs, to be multiplied (see ``kind``), or in float64."""
+        if self.kernel and matrix.T.flags.c_contiguous and not matrix.flags.c_contiguous:
+            turned = expected.signed_columns(native(matrix.T), self.group, np.ascontiguousarray(self.signs.T))
+            sums, squares = turned[0].T, turned[1].T
+        else:
+            sums, squares = self.of_rows(matrix)
+        kind = np.float64 if wide else self.kind
+        return sums.astype(kind, copy=False), squares.astype(kind, copy=False)
+
+    def factor(self, matrix: Array) -> Array:
+        """The other factor."""
+        if self.kernel and self.kind == np.float32 and matrix.dtype != np.float32:
+            return expected.singles(native(matrix))
+        return np.ascontiguousarray(matrix).astype(self.kind, copy=False)
+
+
+_LARGE: Final = 1 << 23
+"""Multiplications from which a product is held against random vectors."""
+_GROUP: Final = 128
+_PASSED: Final = 2.0
+_FEW: Final = 32
+"""Rows that are computed by themselves."""
+_ROWS_SIZE: Final = 1 << 18
+"""Elements of rows that are taken at once."""
 
 
 def _peak(left: Float64, right: Float64) -> float:
@@ -53,33 +294,33 @@ def _peak(left: Float64, right: Float64) -> float:
         return largest[0] * largest[1] * max(int(left.shape[-1]), 1)
 
 
-@module("linear", "Linear", "Dense", split="rows")
-@call("linear", "linear", split="rows")
-def linear(input: Array, weight: Array, bias: Array | None = None) -> Expected:
+@module("linear", "Linear", "Dense")
+@call("linear", "linear")
+def linear(input: Array, weight: Array, bias: Array | None = None) -> Any:
     """``input @ weight.T + bias``."""
     return product_of(input, np.swapaxes(weight, -1, -2) if weight.ndim > 1 else weight, bias)
 
 
 @call("matmul", "matmul", "mm", "bmm", "mv", "dot", "npu_bmmV2")
-def matmul(input: Array, other: Array) -> Expected:
+def matmul(input: Array, other: Array) -> Any:
     """``input @ other``."""
     return product_of(input, other)
 
 
 @call("matmul", "__rmatmul__", "rmatmul")
-def rmatmul(input: Array, other: Array) -> Expected:
+def rmatmul(input: Array, other: Array) -> Any:
     """``other @ input``."""
     return product_of(other, input)
 
 
 @call("addmm", "addmm", "addmv")
-def addmm(input: Array, mat1: Array, mat2: Array, *, beta: float = 1, alpha: float = 1) -> Expected:
+def addmm(input: Array, mat1: Array, mat2: Array, *, beta: float = 1, alpha: float = 1) -> Any:
     """``beta * input + alpha * mat1 @ mat2``."""
     return product_of(mat1, mat2, input, alpha, beta)
 
 
 @call("addmm", "baddbmm")
-def baddbmm(input: Array, batch1: Array, batch2: Array, *, beta: float = 1, alpha: float = 1) -> Expected:
+def baddbmm(input: Array, batch1: Array, batch2: Array, *, beta: float = 1, alpha: float = 1) -> Any:
     """``beta * input + alpha * batch1 @ batch2``."""
     return product_of(batch1, batch2, input, alpha, beta)
 
@@ -171,6 +412,109 @@ def convolution(
     )
 
 
+class LargeConvolution(Probed):
+    """A convolution that is held against random vectors, as ``LargeProduct``.
+
+    Channels of the output take the place of outputs of a row: a few sums of filters are convolved in place of all.
+    """
+
+    def __init__(self, input: Array, weight: Array, bias: Array | None, how: tuple[Any, Any, Any]) -> None:
+        """``how``: strides, padding, dilation."""
+        self.input, self.weight, self.bias, self.how = input, weight, bias, how
+        steps, around, apart = how
+        sizes = zip(input.shape[2:], around, apart, weight.shape[2:], steps, strict=True)
+        out = ((size + sum(pad) - hole * (width - 1) - 1) // step + 1 for size, pad, hole, width, step in sizes)
+        self.shape = (len(input), len(weight), *out)
+        self.work = math.prod(self.shape) * math.prod(weight.shape[1:])
+
+    def exact(self) -> Expected:
+        """All of it."""
+        return convolution(self.input, self.weight, self.bias, *self.how, 1)
+
+    def judge(self, judge: Judge, found: Array) -> bool:
+        """Takes in the output; returns False, and nothing has happened, where it cannot be probed."""
+        unit = unit_of(found.dtype)
+        if unit is None or found.shape != self.shape or min(found.shape) < 1:
+            return False
+        channels = len(self.weight)
+        group = group_of(channels)
+        probes = _probes((self.input, self.weight, found), channels, group)
+        shape = self.weight.shape[1:]
+        sums, squares = (each.T.reshape(-1, *shape) for each in probes.of_columns(self.weight.reshape(channels, -1).T))
+        terms = math.prod(shape) + 1
+        inside = ACCUMULATED * math.sqrt(terms)
+        offset = None
+        if self.bias is not None:
+            offset = [each.T for each in probes.of_rows(self.bias.astype(np.float64)[None])]
+        blocks = []
+        for at, image in enumerate(self.input):
+            came = probes.factor(image)[None]
+            seen, value = (each.T for each in probes.of_columns(found[at].reshape(channels, -1).T, wide=True))
+            error = seen - plain_convolution(came, sums, *self.how)[0]
+            size = plain_convolution(came * came, squares, *self.how)[0].astype(np.float64)
+            if offset is not None:
+                error -= offset[0]
+                size += offset[1]
+            error = np.square(error).reshape(len(size), PROBES, -1).mean(axis=1)
+            explained = unit * np.sqrt(value) + inside * np.sqrt(size + value / 4)
+            if judge.widest < unit:
+                explained += unit * np.sqrt(size)
+
+            def exact(places: Array | None = None, at: int = at) -> tuple[Expected, Array]:
+                return self._exact(found, at, places)
+
+            start = at * math.prod(self.shape[1:])
+            blocks.append(_block(start, (error.T, explained.T), (unit, value), (inside, size), exact))
+        _take_blocks(judge, blocks)
+        return True
+
+    def _exact(self, found: Array, at: int, places: Array | None) -> tuple[Expected, Array]:
+        """One image, or some places of it, and what was recorded."""
+        steps, around, apart = self.how
+        if places is None:
+            return convolution(self.input[at : at + 1], self.weight, self.bias, *self.how, 1), found[at : at + 1]
+        where = np.unravel_index(places, self.shape[2:])
+        data = np.pad(self.input[at], [(0, 0), *around])
+        seen = tuple(hole * (size - 1) + 1 for hole, size in zip(apart, self.weight.shape[2:], strict=True))
+        windows = np.lib.stride_tricks.sliding_window_view(data, seen, axis=tuple(range(1, data.ndim)))
+        seen_from: tuple[Any, ...] = (slice(None), *(each * step for each, step in zip(where, steps, strict=True)))
+        holes: tuple[Any, ...] = (Ellipsis, *(slice(None, None, hole) for hole in apart))
+        some = windows[seen_from][holes]
+        patches = np.moveaxis(some, 1, 0).reshape(len(places), -1)
+        made: Expected = product_of(patches, self.weight.reshape(len(self.weight), -1).T, self.bias, exact=True)
+        recorded: tuple[Any, ...] = (slice(None), *where)
+        return made, found[at][recorded].T
+
+
+def plain_convolution(
+    input: Array,
+    filters: Array,
+    stride: Sequence[int],
+    padding: Sequence[tuple[int, int]],
+    dilation: Sequence[int],
+) -> Array:
+    """A convolution with few filters, without groups and bias, in the type of its input.
+
+    Every position of the kernel is multiplied with the whole input, and what that makes is shifted: no copies of it.
+    """
+    data = np.pad(input, [(0, 0), (0, 0), *padding])
+    kernel, count = filters.shape[2:], filters.ndim - 2
+    out = tuple((data.shape[2 + at] - dilation[at] * (kernel[at] - 1) - 1) // stride[at] + 1 for at in range(count))
+    flat = data.reshape(len(data), data.shape[1], -1)
+    value = np.zeros((len(data), len(filters), *out), data.dtype)
+    positions = list(product(*(range(size) for size in kernel)))
+    most = max(_ROWS_SIZE * 4 // max(len(filters) * flat.shape[2], 1), 1)
+    for begin in range(0, len(positions), most):
+        some = positions[begin : begin + most]
+        places: list[tuple[Any, ...]] = [(Ellipsis, *position) for position in some]
+        taps = np.concatenate([filters[place] for place in places])
+        made = np.matmul(taps, flat).reshape(len(data), len(some), len(filters), *data.shape[2:])
+        for number, position in enumerate(some):
+            window: tuple[Any, ...] = (slice(None), number, slice(None), *_window(position, out, stride, dilation))
+            value += made[window]
+    return value.reshape(len(data), len(filters), -1)
+
+
 def _window(
     position: Sequence[int], out: Sequence[int], stride: Sequence[int], dilation: Sequence[int]
 ) -> tuple[slice, ...]:
@@ -212,18 +556,20 @@ def conv(
     padding: Any = 0,
     dilation: Any = 1,
     groups: int = 1,
-) -> Expected:
+) -> Any:
     """PyTorch's convolutions."""
     count = weight.ndim - 2
     steps, apart = per_dimension(stride, count), per_dimension(dilation, count)
     around = _padded(padding, weight.shape[2:], steps, apart)
+    if groups == 1 and input.ndim == weight.ndim and len(weight) >= 2 * PROBES and input.size * len(weight) >= _LARGE:
+        return LargeConvolution(input, weight, bias, (steps, around, apart))
     return convolution(input, weight, bias, steps, around, apart, groups)
 
 
 # -- attention ---------------------------------------------------------------------------------------------
 
 
-@call("attention", "scaled_dot_product_attention")
+@call("attention", "scaled_dot_product_attention", split="batches", single=True)
 def attention(
     query: Array,
     key: Array,
@@ -246,9 +592,8 @@ def attention(
     if q.size * k.shape[-2] > _MOST_WORK:
         raise CannotBindError("too large")
     scores = np.matmul(q, np.swapaxes(k, -1, -2)) * factor
-    sizes = np.sqrt(np.matmul(q * q, np.swapaxes(k * k, -1, -2))) * abs(factor)
     if is_causal:
-        scores = np.where(np.tril(np.ones(scores.shape[-2:], np.bool_)), scores, -np.inf)
+        scores += np.triu(np.full(scores.shape[-2:], -np.inf, scores.dtype), 1)
     if attn_mask is not None:
         mask = np.asarray(attn_mask)
         scores = np.where(mask, scores, -np.inf) if mask.dtype == np.bool_ else scores + doubles(mask)
@@ -261,6 +606,19 @@ def attention(
     result = np.matmul(shares, v)
     if np.any(empty):  # nothing is attended to: NaN in some kernels, zeros in others
         raise CannotBindError("rows that attend to nothing: kernels differ in what that is")
+
+    def whole() -> Expected:
+        return _attention_sizes((q, k, v), abs(factor), scores, shares, result)
+
+    return Expected(result, whole=whole)
+
+
+def _attention_sizes(
+    given: tuple[Float64, Float64, Float64], factor: float, scores: Float64, shares: Float64, result: Float64
+) -> Expected:
+    """The result of an attention with what explains a difference; sizes are exact enough in float32."""
+    q, k, v = (each.astype(np.float32) for each in given)
+    sizes = np.sqrt(np.matmul(q * q, np.swapaxes(k * k, -1, -2))) * factor
     # What the scores are off by moves every share, in units of u √d |q·k|; the shares are rounded to the type as well.
     shift = np.max(
         np.where(shares > 0, sizes * math.sqrt(q.shape[-1]) + np.abs(np.where(np.isfinite(scores), scores, 0)), 0),
@@ -268,8 +626,9 @@ def attention(
         keepdims=True,
     )
     terms = k.shape[-2]
-    spread = np.sqrt(np.matmul(shares * shares, v * v))
-    size = spread + np.matmul(shares, np.abs(v)) * shift / math.sqrt(terms) * 2
+    parts = shares.astype(np.float32)
+    spread = np.sqrt(np.matmul(parts * parts, v * v)).astype(np.float64)
+    size = spread + np.matmul(parts, np.abs(v)) * shift / math.sqrt(terms) * 2
     return Expected(result, size, terms, narrow=spread, cast=True)
 
 
@@ -280,7 +639,9 @@ def _turned(array: Array, turn: bool) -> Array:
     return np.swapaxes(array, -1, -2) if turn else array
 
 
-def _matrices(left: Array, right: Array, turns: tuple[Any, Any], bias: Array | None = None) -> ByShape:
+def _matrices(
+    left: Array, right: Array, turns: tuple[Any, Any], bias: Array | None = None, *, exact: bool = False
+) -> ByShape:
     """A product whose operands may be transposed; where that was not recorded, all that fit."""
 
     def made(shape: tuple[int, ...]) -> Any:
@@ -293,7 +654,7 @@ def _matrices(left: Array, right: Array, turns: tuple[Any, Any], bias: Array | N
                 other = _as_matrix(right, shape[1], last=not second)
             one, other = _turned(one, first), _turned(other, second)
             if one.ndim > 1 and other.ndim > 1 and one.shape[-1] == other.shape[-2]:
-                choices.append(product_of(one, other, bias))
+                choices.append(product_of(one, other, bias, exact=exact))
         if not choices:
             raise CannotBindError(f"shapes {left.shape} and {right.shape} cannot be multiplied")
         return choices[0] if len(choices) == 1 else Either(*choices)
@@ -325,7 +686,7 @@ def graph_linear(x1: Array, x2: Array, bias: Array, transpose_a: Any = False, tr
 @graph("linear", "MatMulBiasAddReluFusion")
 def graph_linear_relu(x1: Array, x2: Array, bias: Array, transpose_a: Any = False, transpose_b: Any = None) -> Any:
     """A product of matrices, a bias and a ReLU, fused."""
-    inner = _matrices(x1, x2, (transpose_a, transpose_b), bias)
+    inner = _matrices(x1, x2, (transpose_a, transpose_b), bias, exact=True)
 
     def made(shape: tuple[int, ...]) -> Any:
         found = inner.function(shape)

@@ -5,18 +5,17 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from tui_debugger.arrays import Array, Float64
 from tui_debugger.diagnose.recompute.elementwise import sigmoid_of
-from tui_debugger.diagnose.recompute.judge import Expected, is_float, wide
-from tui_debugger.diagnose.recompute.products import doubles
+from tui_debugger.diagnose.recompute.judge import Expected, Judge, doubles, is_float, wide
+from tui_debugger.diagnose.recompute.products import Probed
+from tui_debugger.diagnose.recompute.quick import USUAL_EPSILONS, VARIANCE_SHARE
 from tui_debugger.diagnose.recompute.table import ByShape, CannotBindError, Either, call, graph, module
-
-_VARIANCE_SHARE = 16
-"""Sums inside a normalisation err by a quarter of what K terms of random sign would."""
+from tui_debugger.stats.kernel import expected, is_known, native
 
 
 def axes_of(dim: Any, ndim: int) -> tuple[int, ...]:
@@ -38,13 +37,17 @@ def total(x: Array, axes: tuple[int, ...], keep: bool) -> Expected:
     terms = _count(x, axes)
     if x.dtype.kind != "f":
         return Expected(np.asarray(np.sum(x, axis=axes, keepdims=keep, dtype=np.int64)), exact=True)
-    value = np.sum(x, axis=axes, keepdims=keep)
-    with np.errstate(all="ignore"):
-        size = np.sqrt(np.sum(x * x, axis=axes, keepdims=keep))
-    return Expected(np.asarray(value), np.nan_to_num(size, posinf=0.0), terms)
+    value = np.asarray(np.sum(x, axis=axes, keepdims=keep))
+
+    def whole() -> Expected:
+        with np.errstate(all="ignore"):
+            size = np.sqrt(np.sum(x * x, axis=axes, keepdims=keep))
+        return Expected(value, np.nan_to_num(size, posinf=0.0), terms)
+
+    return Expected(value, whole=whole)
 
 
-@call("sum", "sum")
+@call("sum", "sum", split="sums", single=True)
 def sum_of(input: Array, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Expected:
     """The sum along dimensions."""
     x = wide(input)
@@ -53,7 +56,7 @@ def sum_of(input: Array, dim: Any = None, keepdim: bool = False, *, dtype: Any =
     return total(x, axes_of(dim, x.ndim), keepdim)
 
 
-@graph("sum", "ReduceSum")
+@graph("sum", "ReduceSum", split="sums", single=True)
 def graph_sum(input_x: Array, dim: Any = None, keepdim: bool = False, skip_mode: bool = False) -> Expected:
     """The sum along dimensions."""
     if skip_mode and dim in (None, ()):
@@ -61,15 +64,20 @@ def graph_sum(input_x: Array, dim: Any = None, keepdim: bool = False, skip_mode:
     return sum_of(input_x, dim, keepdim)
 
 
-@call("mean", "mean")
-@graph("mean", "ReduceMean")
+@call("mean", "mean", split="sums", single=True)
+@graph("mean", "ReduceMean", split="sums", single=True)
 def mean(input: Array, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Expected:
     """The mean along dimensions."""
     del dtype
     x = doubles(input)
     axes = axes_of(dim, x.ndim)
     found, count = total(x, axes, keepdim), _count(x, axes)
-    return Expected(found.value / count, found.size / count, count)
+
+    def whole() -> Expected:
+        every = found.complete()
+        return Expected(every.value / count, every.size / count, count)
+
+    return Expected(found.value / count, whole=whole)
 
 
 @call("prod", "prod")
@@ -118,15 +126,15 @@ def min_of(input: Array, dim: Any = None, keepdim: bool = False, *, other: Any =
     return _extreme(np.min, input, dim, keepdim, dim is not None)
 
 
-@call("max", "amax")
-@graph("max", "ReduceMax")
+@call("max", "amax", split="sums", single=True)
+@graph("max", "ReduceMax", split="sums", single=True)
 def amax(input: Array, dim: Any = None, keepdim: bool = False) -> Any:
     """The largest element along dimensions."""
     return _extreme(np.max, input, dim, keepdim, False)
 
 
-@call("min", "amin")
-@graph("min", "ReduceMin")
+@call("min", "amin", split="sums", single=True)
+@graph("min", "ReduceMin", split="sums", single=True)
 def amin(input: Array, dim: Any = None, keepdim: bool = False) -> Any:
     """The smallest element along dimensions."""
     return _extreme(np.min, input, dim, keepdim, False)
@@ -185,6 +193,43 @@ def std(
     return Expected(value, size, found.terms)
 
 
+class Largest(Probed):
+    """Indices of the largest elements along a dimension: of several that are equal any may be meant."""
+
+    def __init__(self, x: Array, dim: int) -> None:
+        """Along ``dim``, which the output may have or not."""
+        self.x, self.dim = x, dim
+        self.shape = (*x.shape[:dim], *x.shape[dim + 1 :])
+
+    def exact(self) -> Expected:
+        """The first one of each."""
+        return Expected(np.argmax(self.x, axis=self.dim), exact=True)
+
+    def judge(self, judge: Judge, found: Array) -> bool:
+        """Looks whether the elements at the indices are as large as the largest."""
+        if found.dtype.kind not in "iu" or found.size != math.prod(self.shape):
+            return False
+        at = np.expand_dims(found.reshape(self.shape).astype(np.int64), self.dim)
+        if np.any((at < 0) | (at >= self.x.shape[self.dim])):
+            return False
+        chosen = np.take_along_axis(self.x, at, self.dim)
+        most = np.max(self.x, axis=self.dim, keepdims=True)
+        if not np.array_equal(chosen, most):
+            return False  # or NaN among them: the first one of each is looked for
+        judge.take(Expected(found, exact=True), found)
+        return True
+
+
+@call("argmax", "argmax")
+@graph("argmax", "Argmax", "ArgMaxV2")
+def argmax(input: Array, dim: Any = None, keepdim: Any = False) -> Any:
+    """Where the largest element is; the third argument of MindSpore's operator is a type."""
+    del keepdim
+    if dim is None:
+        return Largest(np.reshape(input, -1), 0)
+    return Largest(input, _dim(dim, input.ndim))
+
+
 @call("norm", "norm", "vector_norm", "linalg_norm", "linalg_vector_norm")
 def norm(
     input: Array, p: Any = 2, dim: Any = None, keepdim: bool = False, *, ord: Any = None, dtype: Any = None
@@ -207,12 +252,13 @@ def norm(
 # -- softmax -----------------------------------------------------------------------------------------------
 
 
-def _below_top(x: Float64, dim: int) -> tuple[Float64, Float64]:
-    """What elements are below the largest one, and the sum of the exponentials of that."""
+def _below_top(x: Float64, dim: int) -> tuple[Float64, Float64, Float64]:
+    """What elements are below the largest one, the exponentials of that, and their sum."""
     top = np.max(x, axis=dim, keepdims=True)
     with np.errstate(all="ignore"):
         shifted = x - top
-        return shifted, np.sum(np.exp(shifted), axis=dim, keepdims=True)
+        raised = np.exp(shifted)
+        return shifted, raised, np.sum(raised, axis=dim, keepdims=True)
 
 
 def _dim(dim: Any, ndim: int) -> int:
@@ -222,22 +268,30 @@ def _dim(dim: Any, ndim: int) -> int:
     return dims[0]
 
 
-@call("softmax", "softmax", "_softmax")
-@graph("softmax", "Softmax", "SoftmaxV2")
+@call("softmax", "softmax", "_softmax", split="last", single=True)
+@graph("softmax", "Softmax", "SoftmaxV2", split="last", single=True)
 def softmax(input: Array, dim: Any = None, dtype: Any = None, _stacklevel: int = 3) -> Expected:
     """exp(x) as shares of their sum."""
     del dtype, _stacklevel
     x = doubles(input)
     at = _dim(dim, x.ndim) if x.ndim else 0
-    shifted, sum_ = _below_top(np.atleast_1d(x), at)
+    shifted, raised, sum_ = _below_top(np.atleast_1d(x), at)
     with np.errstate(all="ignore"):
-        value = np.exp(shifted) / sum_
-        size = np.where(value > 0, value * (np.abs(shifted) + 3 + math.sqrt(np.atleast_1d(x).shape[at]) / 4), 0.0)
-    return Expected(value.reshape(x.shape), np.nan_to_num(size).reshape(x.shape))
+        value = np.divide(raised, sum_, out=raised)
+
+    def whole() -> Expected:
+        with np.errstate(all="ignore"):
+            size = np.where(value > 0, value * (np.abs(shifted) + 3 + math.sqrt(value.shape[at]) / 4), 0.0)
+        return Expected(value.reshape(x.shape), np.nan_to_num(size).reshape(x.shape))
+
+    def sized() -> Expected:
+        return Expected(value.reshape(x.shape), (value * (3 - shifted)).reshape(x.shape), whole=whole)
+
+    return Expected(value.reshape(x.shape), whole=sized)
 
 
-@call("log softmax", "log_softmax", "_log_softmax")
-@graph("log softmax", "LogSoftmax")
+@call("log softmax", "log_softmax", "_log_softmax", split="last", single=True)
+@graph("log softmax", "LogSoftmax", split="last", single=True)
 def log_softmax(input: Array, dim: Any = None, dtype: Any = None, _stacklevel: int = 3) -> Expected:
     """The logarithm of softmax."""
     del dtype, _stacklevel
@@ -246,12 +300,17 @@ def log_softmax(input: Array, dim: Any = None, dtype: Any = None, _stacklevel: i
 
 
 def _log_softmax(x: Float64, dim: int) -> Expected:
-    shifted, sum_ = _below_top(x, dim)
+    shifted, _, sum_ = _below_top(x, dim)
     with np.errstate(all="ignore"):
         value = shifted - np.log(sum_)
-        size = np.abs(shifted) + np.abs(np.log(sum_)) + 1 + np.abs(x)
-    # Kernels may keep the sum in 16 bits: its logarithm is off by one unit of that.
-    return Expected(value, np.where(np.isfinite(size), size, 0.0), narrow=np.ones_like(value))
+
+    def whole() -> Expected:
+        with np.errstate(all="ignore"):
+            size = np.abs(shifted) + np.abs(np.log(sum_)) + 1 + np.abs(x)
+        # Kernels may keep the sum in 16 bits: its logarithm is off by one unit of that.
+        return Expected(value, np.where(np.isfinite(size), size, 0.0), narrow=np.ones_like(value))
+
+    return Expected(value, whole=lambda: Expected(value, narrow=np.ones_like(value), whole=whole))
 
 
 @call("logsumexp", "logsumexp")
@@ -288,26 +347,49 @@ def normalised(
         centred: whether the mean is taken off (RMS norms leave it).
         given: mean and variance where they were not computed here.
     """
+    count = _count(x, axes)
     with np.errstate(all="ignore"):
-        power = np.mean(x * x, axis=axes, keepdims=True)
         if given is not None:
             centre, variance = given
+            plain = x - centre
             power = np.maximum(centre * centre, variance)
         else:
-            centre = np.mean(x, axis=axes, keepdims=True) if centred else np.zeros_like(power)
-            variance = np.mean((x - centre) ** 2, axis=axes, keepdims=True)
+            centre = np.mean(x, axis=axes, keepdims=True) if centred else np.zeros_like(x[(slice(0, 1),) * x.ndim])
+            plain = x - centre if centred else x.copy()
+            variance = _mean_square(plain, axes)
+            power = variance + centre * centre
         inverse = 1 / np.sqrt(variance + eps)
-        plain = (x - centre) * inverse
-        value = plain * scale + shift
-        lost = 2 + power * inverse * inverse  # kernels may take the mean of squares and the square of the mean
-        size = ((np.abs(x) + np.sqrt(power)) * inverse + np.abs(plain) * lost) * np.abs(scale) + np.abs(shift)
-    terms = max(_count(x, axes) / _VARIANCE_SHARE, 1.0)
-    peak = float(np.max(power, initial=0.0, where=np.isfinite(power))) * _count(x, axes)
-    rounded = np.abs(np.nan_to_num(value - shift, posinf=0.0, neginf=0.0))
-    return Expected(value, np.nan_to_num(size, posinf=0.0), terms, narrow=rounded, peak=peak), centre, inverse
+        plain *= inverse
+        value = plain * scale
+        if np.ndim(shift) or shift:
+            value += shift
+    terms = max(count / VARIANCE_SHARE, 1.0)
+
+    def sized() -> Expected:
+        return Expected(value, np.sqrt(power) * inverse * np.abs(scale) + np.abs(shift), terms, whole=whole)
+
+    def whole() -> Expected:
+        with np.errstate(all="ignore"):
+            lost = 2 + power * inverse * inverse  # kernels may take the mean of squares and the square of the mean
+            size = ((np.abs(x) + np.sqrt(power)) * inverse + np.abs(plain) * lost) * np.abs(scale) + np.abs(shift)
+            peak = float(np.max(power, initial=0.0, where=np.isfinite(power))) * count
+            rounded = np.abs(np.nan_to_num(value - shift, posinf=0.0, neginf=0.0))
+        return Expected(value, np.nan_to_num(size, posinf=0.0), terms, narrow=rounded, peak=peak)
+
+    return Expected(value, whole=sized), centre, inverse
 
 
-@call("layer norm", "layer_norm", "native_layer_norm", split="rows")
+def _mean_square(x: Float64, axes: tuple[int, ...]) -> Float64:
+    """The mean of squares along dimensions, which stay."""
+    found: Float64
+    if axes == (x.ndim - 1,) and x.ndim == 2:
+        found = np.einsum("ij,ij->i", x, x)[:, None] / max(x.shape[1], 1)
+        return found
+    found = np.mean(x * x, axis=axes, keepdims=True)
+    return found
+
+
+@call("layer norm", "layer_norm", "native_layer_norm", split="rows", single=True)
 def layer_norm(
     input: Array,
     normalized_shape: Any,
@@ -330,7 +412,7 @@ def _or(array: Any, other: float) -> Any:
     return other if array is None else doubles(array)
 
 
-@call("rms norm", "rms_norm", split="rows")
+@call("rms norm", "rms_norm", split="rows", single=True)
 def rms_norm(input: Array, normalized_shape: Any, weight: Array | None = None, eps: float | None = None) -> Expected:
     """Divided by the root of the mean square along the last dimensions."""
     x = doubles(input)
@@ -363,7 +445,26 @@ def graph_layer_norm(
     """MindSpore's form, with means and variances."""
     del begin_params_axis
     if eps is None:
-        raise CannotBindError("epsilon not recorded")
+        forms = [_graph_layer_norm(x, gamma, beta, begin_norm_axis, each).choices for each in USUAL_EPSILONS]
+        return Either(*(choice for form in forms for choice in form), guessed=_NO_EPSILON)
+    return _graph_layer_norm(x, gamma, beta, begin_norm_axis, eps)
+
+
+_NO_EPSILON: Final = "epsilon not recorded, and none of the usual ones fits"
+
+
+@module("layer norm", "LayerNorm")
+def module_layer_norm(
+    input: Array, weight: Any = None, bias: Any = None, gamma: Any = None, beta: Any = None
+) -> Either:
+    """Normalised along the dimensions that its scale has; a module does not say its epsilon."""
+    scale, shift = (weight, bias) if weight is not None else (gamma, beta)
+    if scale is None:
+        raise CannotBindError("no scale: which dimensions are normalised was not recorded")
+    return Either(*(layer_norm(input, scale.shape, scale, shift, each) for each in USUAL_EPSILONS), guessed=_NO_EPSILON)
+
+
+def _graph_layer_norm(x: Array, gamma: Array, beta: Array, begin_norm_axis: int, eps: float) -> Either:
     data = doubles(x)
     axes = tuple(range(begin_norm_axis % data.ndim, data.ndim))
     found, centre, inverse = normalised(data, axes, doubles(gamma), doubles(beta), eps)
@@ -397,7 +498,8 @@ def group_norm(
         found: Float64 = np.broadcast_to(values.reshape(broad), x.shape).reshape(parts.shape)
         return found
 
-    found, _, _ = normalised(parts, (2,), spread(weight, 1.0), spread(bias, 0.0), eps)
+    made, _, _ = normalised(parts, (2,), spread(weight, 1.0), spread(bias, 0.0), eps)
+    found = made.complete()
     return Expected(
         found.value.reshape(x.shape),
         np.reshape(found.size, x.shape),
@@ -518,10 +620,49 @@ def cross_entropy(
     label_smoothing: float = 0.0,
 ) -> Expected:
     """The negative logarithm of the softmax at the wanted classes."""
-    x = doubles(input)
-    logs = _log_softmax(x, 1 if x.ndim > 1 else 0)
     reduction = _reduction(size_average, reduce, reduction)
+    if input.ndim == 2 and input.size > _ROWS_OF and target.dtype.kind in "iu" and not label_smoothing:
+        return _chosen_by_rows(input, target, weight, ignore_index, reduction)
+    x = doubles(input)
+    logs = _log_softmax(x, 1 if x.ndim > 1 else 0).complete()
     return _negative_log(logs, target, weight, ignore_index, reduction, label_smoothing)
+
+
+_ROWS_OF: Final = 1 << 15
+"""Elements of rows that are taken at once: they stay in the cache."""
+
+
+def _chosen_by_rows(input: Array, target: Array, weight: Array | None, ignore_index: int, reduction: str) -> Expected:
+    """The cross entropy of many classes: only the logarithms of the wanted ones are worked out."""
+    rows, classes = input.shape
+    wanted = target.reshape(-1).astype(np.int64)
+    used = wanted != ignore_index
+    safe = np.where(used, wanted, 0)
+    if len(wanted) != rows or np.any((safe < 0) | (safe >= classes)):
+        raise CannotBindError("a class that is not there")
+    top, lost = _log_sums(input)
+    chosen = doubles(input[np.arange(rows), safe])
+    logs = chosen - top - lost
+    size = np.abs(chosen - top) + np.abs(lost) + 1 + np.abs(chosen)
+    each = np.ones(rows) if weight is None else doubles(weight)[safe]
+    value = np.where(used, -logs * each, 0.0)
+    off = np.where(used, np.nan_to_num(size, posinf=0.0) * np.abs(each), 0.0)
+    rounded = np.where(used, np.abs(value) + np.abs(each), 0.0)  # as ``_negative_log`` has it
+    return _reduced(Expected(value, off, narrow=rounded), reduction, np.where(used, each, 0.0))
+
+
+def _log_sums(rows: Array) -> tuple[Float64, Float64]:
+    """Of each row the largest element, and the logarithm of the sum of exp(x - largest)."""
+    if is_known(rows.dtype):
+        return expected.log_sums(native(rows))
+    top, lost = np.empty(len(rows)), np.empty(len(rows))
+    step = max(_ROWS_OF // max(rows.shape[1], 1), 1)
+    for start in range(0, len(rows), step):
+        x = doubles(rows[start : start + step])
+        top[start : start + step] = x.max(axis=1)
+        x -= top[start : start + step, None]
+        lost[start : start + step] = np.log(np.sum(np.exp(x, out=x), axis=1))
+    return top, lost
 
 
 @call("nll loss", "nll_loss")
@@ -627,7 +768,7 @@ def graph_sparse_cross_entropy(features: Array, labels: Array, is_grad: bool = F
     """The mean loss, or its gradient: softmax less one at the wanted class."""
     if not is_grad:
         return cross_entropy(features, labels.reshape(-1))
-    found = softmax(features, 1)
+    found = softmax(features, 1).complete()
     wanted = np.zeros_like(found.value)
     wanted[np.arange(len(features)), labels.reshape(-1).astype(np.int64)] = 1.0
     share = sens / len(features)
@@ -637,7 +778,7 @@ def graph_sparse_cross_entropy(features: Array, labels: Array, is_grad: bool = F
 @graph("cross entropy", "SoftmaxCrossEntropyWithLogits")
 def graph_cross_entropy(logits: Array, labels: Array) -> Any:
     """The loss of every row, and its gradient."""
-    shares, logs = softmax(logits, 1), _log_softmax(doubles(logits), 1)
+    shares, logs = softmax(logits, 1).complete(), _log_softmax(doubles(logits), 1).complete()
     wanted = doubles(labels)
     value = -np.sum(np.where(wanted == 0, 0, wanted * logs.value), axis=1)
     size = np.sqrt(np.sum((wanted * logs.size) ** 2, axis=1)) + np.abs(value)
@@ -688,7 +829,8 @@ def graph_layer_norm_grad(
     del variance, mean  # of the forward: computed anew from its input
     axes = tuple(range(begin_norm_axis % data.ndim, data.ndim))
     rest = tuple(range(begin_norm_axis % data.ndim))
-    found, centre, inverse = normalised(data, axes, 1.0, 0.0, eps)
+    made, centre, inverse = normalised(data, axes, 1.0, 0.0, eps)
+    found = made.complete()
     plain = (data - centre) * inverse
     scaled = came * doubles(gamma)
     first, second = np.mean(scaled, axis=axes, keepdims=True), np.mean(scaled * plain, axis=axes, keepdims=True)
@@ -701,7 +843,7 @@ def graph_layer_norm_grad(
     by_scale = Expected(
         np.sum(came * plain, axis=rest), np.sqrt(np.sum((came * (np.abs(plain) + off)) ** 2, axis=rest)), rows
     )
-    return Expected(value, size, max(count / _VARIANCE_SHARE, 1)), by_scale, total(came, rest, False)
+    return Expected(value, size, max(count / VARIANCE_SHARE, 1)), by_scale, total(came, rest, False)
 
 
 @graph("gradient of softmax", "SoftmaxGradFusion", "SoftmaxGrad")
@@ -743,7 +885,7 @@ def graph_tanh_grad(y: Array, dy: Array) -> Expected:
     return Expected(came * (1 - out * out), 2 * np.abs(came))
 
 
-@module("normalised", "Softmax")
+@module("softmax", "Softmax")
 def module_softmax(input: Array) -> Expected:
     """A module that does not say along which dimension."""
     del input

@@ -33,6 +33,12 @@ IGNORED: Final = frozenset({"inplace", "out", "name", "generator", "layout", "me
 """Arguments that say nothing of the values."""
 
 
+ALL_REDUCE: Final = "all reduce"
+"""The kind of what is computed from the inputs of all ranks: no function of one call."""
+LINEAR_GRADIENT: Final = "gradient of linear"
+"""The kind of the gradient of a module's input: the weight is that of another node."""
+
+
 class CannotBindError(Exception):
     """The call does not fit the operator; the text says why."""
 
@@ -49,11 +55,17 @@ class Missing:
 
 
 class Either:
-    """Several outcomes, of which the dump does not say which was meant: the one that fits best counts."""
+    """Several outcomes, of which the dump does not say which was meant: the one that fits best counts.
 
-    def __init__(self, *choices: Any) -> None:
-        """``choices`` are what an operator may return otherwise."""
+    Attributes:
+        choices: what an operator may return.
+        guessed: what to say where not even most elements fit any of them, because there may be other choices; empty
+            where these are all.
+    """
+
+    def __init__(self, *choices: Any, guessed: str = "") -> None:
         self.choices = choices
+        self.guessed = guessed
 
 
 class ByShape:
@@ -72,11 +84,13 @@ class Operator:
         kind: what it is called in coverage, whatever the framework's name is.
         function: computes it.
         split: how a large one is taken part by part: ``elements``: every element by itself; ``rows``: along all but
-            the last dimension of the first argument; empty: at once.
+            the last dimension of the first argument; ``last``: the same, where the operator goes along that; ``sums``:
+            the same, where that is reduced; ``batches``: along all but the last two; empty: at once.
         graph: its arguments are those of MindSpore's graphs: attributes count.
         module: a module of PyTorch or MindSpore: parameters are arguments by name.
         writes: the inputs that are parameters and written over, in the order of the outputs.
         unneeded: arguments that may be missing, because the output tells as much.
+        single: of values of 16 bits float32 loses next to nothing: no difference of larger numbers is on the way.
     """
 
     kind: str
@@ -86,6 +100,7 @@ class Operator:
     module: bool = False
     writes: tuple[int, ...] = ()
     unneeded: tuple[str, ...] = ()
+    single: bool = False
 
     def bind(
         self,
@@ -148,36 +163,42 @@ MODULES: Final[dict[str, Operator]] = {}
 """Modules whose outputs follow from what is recorded of them, by class."""
 
 
-def call(kind: str, *names: str, split: str = "") -> Callable[[F], F]:
+def call(kind: str, *names: str, split: str = "", single: bool = False) -> Callable[[F], F]:
     """Enters a function of PyTorch under its names."""
 
     def enter(function: F) -> F:
         for name in names or (kind,):
-            CALLS[plain_type(name)] = Operator(kind, function, split)
+            CALLS[plain_type(name)] = Operator(kind, function, split, single=single)
         return function
 
     return enter
 
 
 def graph(
-    kind: str, *names: str, split: str = "", writes: tuple[int, ...] = (), unneeded: tuple[str, ...] = ()
+    kind: str,
+    *names: str,
+    split: str = "",
+    writes: tuple[int, ...] = (),
+    unneeded: tuple[str, ...] = (),
+    single: bool = False,
 ) -> Callable[[F], F]:
     """Enters an operator of MindSpore's graphs under its names."""
 
     def enter(function: F) -> F:
         for name in names:
-            GRAPHS[name.lower()] = Operator(kind, function, split, graph=True, writes=writes, unneeded=unneeded)
+            made = Operator(kind, function, split, graph=True, writes=writes, unneeded=unneeded, single=single)
+            GRAPHS[name.lower()] = made
         return function
 
     return enter
 
 
-def module(kind: str, *names: str, split: str = "") -> Callable[[F], F]:
+def module(kind: str, *names: str, split: str = "", single: bool = False) -> Callable[[F], F]:
     """Enters a module under the names of its classes."""
 
     def enter(function: F) -> F:
         for name in names:
-            MODULES[name] = Operator(kind, function, split, module=True)
+            MODULES[name] = Operator(kind, function, split, module=True, single=single)
         return function
 
     return enter
@@ -190,3 +211,9 @@ def find_operator(op_type: str, *, is_module: bool, is_graph: bool) -> Operator 
     # A function of msprobe's that MindSpore made may be one of its operators: ``Primitive.norm.LayerNorm``.
     found = GRAPHS.get(op_type.lower()) if is_graph or op_type[:1].isupper() else None
     return found or CALLS.get(plain_type(op_type))
+
+
+def kinds() -> tuple[str, ...]:
+    """Every kind of operator that can be recomputed, in the order of the alphabet."""
+    tables = (CALLS, GRAPHS, MODULES)
+    return tuple(sorted({each.kind for table in tables for each in table.values()} | {ALL_REDUCE, LINEAR_GRADIENT}))

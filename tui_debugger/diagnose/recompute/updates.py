@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 
 from tui_debugger.arrays import Array, Float64
-from tui_debugger.diagnose.recompute.judge import Expected
-from tui_debugger.diagnose.recompute.products import doubles
+from tui_debugger.diagnose.recompute.judge import Expected, doubles
 from tui_debugger.diagnose.recompute.table import CannotBindError, Either, graph
 
 

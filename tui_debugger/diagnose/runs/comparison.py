@@ -2,96 +2,374 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
+import numpy as np
+
+from tui_debugger.diagnose.ranks.layout import ParallelLayout, recorded_layout
 from tui_debugger.diagnose.run import Run
-from tui_debugger.diagnose.runs.distance import How
+from tui_debugger.diagnose.runs.distance import Distance, How
 from tui_debugger.diagnose.runs.judge import Earlier, StepJudge
-from tui_debugger.diagnose.runs.results import Finding, Judged, Judgement, Options, Place, RunsReport, StepReport
-from tui_debugger.diagnose.runs.step import RunTensors
+from tui_debugger.diagnose.runs.results import Finding, Judged, Judgement, Kind, Options, Place, RunsReport, StepReport
+from tui_debugger.diagnose.runs.step import Noise, RunTensors
 from tui_debugger.errors import TdbgError
-from tui_debugger.model import Progress, ProgressFn, no_progress
+from tui_debugger.model import PARAMETERS, Progress, ProgressFn, no_progress
+from tui_debugger.text.numbers import plural
+
+Group = tuple[tuple[int, ...], tuple[int, ...]]
+"""Ranks of both runs that are compared with each other: several of one run hold parts of the same tensors."""
 
 _MOST_DOUBTS: Final = 1000
 """Doubts that are kept."""
 
 
-def compare_runs(a: Run, b: Run, options: Options | None = None, progress: ProgressFn = no_progress) -> RunsReport:
+def compare_runs(
+    a: Run,
+    b: Run,
+    options: Options | None = None,
+    progress: ProgressFn = no_progress,
+    *,
+    repeat: Run | None = None,
+    so_far: Callable[[RunsReport], None] = lambda _: None,
+) -> RunsReport:
     """Compares two runs.
+
+    Args:
+        a: the first one.
+        b: the second one.
+        options: what is compared, and how.
+        progress: is told how far it is.
+        repeat: another healthy run of the first one. What differs between these two is noise: as much, and up to
+            ``INTRODUCED`` times as much, is no difference between the others.
+        so_far: gets what is known after each step, of the steps until then.
 
     Raises:
         TdbgError: they have no rank, or no step, in common.
     """
-    return _Comparison(a, b, options or Options(), progress).run()
+    options = options or Options()
+    if repeat is None:
+        return _Comparison(a, b, options, progress).run(so_far)
+    kept = Options(only_steps=options.only_steps, only_ranks=options.only_ranks)
+    floor = _Comparison(a, repeat, kept, progress)
+    floor.run(lambda _: None)
+    comparison = _Comparison(a, b, options, progress, floor.found)
+    comparison.notes += floor.noise_notes()
+    return comparison.run(so_far)
 
 
 class _Comparison:
-    def __init__(self, a: Run, b: Run, options: Options, progress: ProgressFn) -> None:
+    def __init__(self, a: Run, b: Run, options: Options, progress: ProgressFn, noise: Noise | None = None) -> None:
         self.runs = a, b
-        self.options, self.progress = options, progress
+        self.noise = noise
+        self.found: dict[tuple[int, int, int], Distance] = {}
+        self.options, self.progress = options, _Overall(progress)
         self.notes: list[str] = []
         self.doubts: list[str] = []
         self.findings: list[Finding] = []
         self.steps: list[StepReport] = []
+        self.asked = 0
+        self.apart: set[Group] = set()
+        """Groups of which each has nodes of its own, in both runs."""
 
-    def run(self) -> RunsReport:
-        ranks = self._ranks()
-        places = [Place(*pair, *steps) for pair in ranks for steps in self._steps(*pair)]
+    def run(self, so_far: Callable[[RunsReport], None]) -> RunsReport:
+        groups = self._groups()
+        places = {
+            Place(one[0], other[0], *steps): (one, other)
+            for one, other in groups
+            for steps in self._steps(one[0], other[0])
+        }
         if not places:
             raise TdbgError(
                 "the runs have no step in common",
                 where=f"{self.runs[0].info.path} and {self.runs[1].info.path}",
                 hint="pair steps with --map-step A:B",
             )
-        files: dict[tuple[int, int], tuple[RunTensors, RunTensors]] = {}
-        for pair in dict.fromkeys((place.rank_a, place.rank_b) for place in places):
-            steps = [place for place in places if (place.rank_a, place.rank_b) == pair]
-            files[pair] = (
-                RunTensors(self.runs[0], pair[0], [place.step_a for place in steps], self.progress),
-                RunTensors(self.runs[1], pair[1], [place.step_b for place in steps], self.progress),
-            )
-        judges: dict[tuple[int, int], StepJudge] = {}
+        files = {}
+        for group in list(dict.fromkeys(places.values())):
+            steps = [place[2:] for place, of in places.items() if of == group]
+            for each, both in self._staged(group, steps):
+                files[each] = both
+                places.update({Place(each[0][0], each[1][0], *pair): each for pair in steps})
+        self.asked = len(places)
+        judges: dict[Group, StepJudge] = {}
         turn = {place: number for number, place in enumerate(sorted(places, key=lambda each: each.step_a))}
         for number, place in enumerate(sorted(places, key=lambda each: (turn[each], each.rank_a))):
-            self.progress(Progress(number, len(places), f"step {place.step_a}"))
-            before = judges.get((place.rank_a, place.rank_b))
-            others = [each for pair, each in judges.items() if pair != (place.rank_a, place.rank_b)]
-            judge = StepJudge(
-                files[place.rank_a, place.rank_b], place, self.options, Earlier(before, others), self.progress
-            )
-            self.steps.append(judge.report())
+            first = min(self.findings, key=lambda each: (each.place.step_a, each.order), default=None)
+            so_late = f", first difference at step {first.place.step_a}: {first.name}" if first is not None else ""
+            self.progress(Progress(number, len(places), f"step {place.step_a}{so_late}"))
+            group = places[place]
+            others = [each for of, each in judges.items() if of != group]
+            earlier = Earlier(judges.get(group), others, self.noise)
+            files[group] = self._left(files[group], place)
+            judge = StepJudge(files[group], place, self.options, earlier, self.progress)
+            self.steps.append(replace(judge.report(), ranks=group))
             self.findings += judge.findings
-            judges[place.rank_a, place.rank_b] = judge
+            self.found.update(((place.rank_a, *key[0]), found) for key, found in judge.distances.items())
+            judges[group] = judge
             judge.forget()
+            so_far(self._report())
+        self._merge_stages()
         self._doubt()
+        for pair in files.values():
+            self._doubt_mates(pair)
+        return self._report()
+
+    def _report(self) -> RunsReport:
         order = {step.place: number for number, step in enumerate(self.steps)}
         step_order = {place: place.step_a for place in order}
         rank_of = {place: place.rank_a for place in order}
         found = sorted(self.findings, key=lambda each: (step_order[each.place], each.order, rank_of[each.place]))
-        return RunsReport(self.runs, tuple(self.steps), tuple(found), tuple(self.doubts), tuple(self.notes))
+        return RunsReport(self.runs, tuple(self.steps), tuple(found), tuple(self.doubts), tuple(self.notes), self.asked)
 
-    def _ranks(self) -> list[tuple[int, int]]:
+    def noise_notes(self) -> list[str]:
+        """Returns what to know of the noise between a run and its repeat: how much, and where none is known."""
+        path = self.runs[1].info.path
+        worst = max(
+            (judged for step in self.steps for judged in step.judged if math.isfinite(judged.dy)),
+            key=lambda judged: judged.dy,
+            default=None,
+        )
+        if worst is None:
+            return [f"nothing of the first run was compared with its repeat {path}"]
+        rank = self.steps[0].place.rank_a
+        largest = f"up to {worst.dy:.3g}, at {self.runs[0].nodes(rank).names[worst.match.a]}"
+        notes = [f"noise between the first run and its repeat {path}: {largest if worst.dy else 'none'}"]
+        odd = [each for each in self.findings if each.distance is not None and each.distance.odd]
+        if odd:
+            notes.append(f"the repeat has NaN or infinities that the first run does not have, first at {odd[0].name}")
+        return notes + [f"no noise is known there: {doubt}" for doubt in self.doubts[:1]]
+
+    def _staged(
+        self, group: Group, steps: Sequence[tuple[int, int]]
+    ) -> Iterator[tuple[Group, tuple[RunTensors, RunTensors]]]:
+        """Yields a group; and for ranks of it with nodes that its first rank does not have, groups for these nodes.
+
+        Ranks of other stages of a pipeline hold other layers, and those of expert parallelism other experts.
+        """
+        if min(map(len, group)) > 1:
+            yield from self._staged_both(group, steps)
+            return
+        both = (
+            self._tensors(0, group[0], [step for step, _ in steps]),
+            self._tensors(1, group[1], [step for _, step in steps]),
+        )
+        yield group, both
+        side = 0 if len(group[0]) > 1 else 1
+        covered = both[side].named()
+        for number, mate in enumerate(both[side].mates):
+            names = mate.named() - covered
+            if not names or any(pair[side] not in mate.run.steps(mate.rank) for pair in steps):
+                continue
+            covered |= names
+            others = (mate.rank, *(each.rank for each in both[side].mates[number + 1 :]))
+            ranks = (others, group[1]) if side == 0 else (group[0], others)
+            files = [self._tensors(of, each, [pair[of] for pair in steps]) for of, each in enumerate(ranks)]
+            files[side].only = frozenset(names)
+            both[side].others |= names
+            what = f"{plural(len(names), 'node')} that rank {both[side].rank} does not have"
+            self.notes.append(f"rank {mate.rank} of {'AB'[side]} has {what}: another stage, or other experts")
+            yield ranks, (files[0], files[1])
+
+    def _staged_both(
+        self, group: Group, steps: Sequence[tuple[int, int]]
+    ) -> Iterator[tuple[Group, tuple[RunTensors, RunTensors]]]:
+        """Yields what ``_staged`` does where both runs have several ranks: stages of one with stages of the other."""
+        stages = [self._stages(side, group[side], [pair[side] for pair in steps]) for side in (0, 1)]
+        own = [[names for _, names in of] for of in stages]
+        maps = self.options.maps
+        given = [maps.pairs.get(name, maps.apply(name)) for names in own[0] for name in names]
+        spelled = dict(zip((name for names in own[0] for name in names), given, strict=True))
+        of_b = {name: number for number, names in enumerate(own[1]) for name in names}
+        pairs: dict[tuple[int, int], tuple[set[str], set[str]]] = {}
+        left: list[tuple[int, str, int]] = []
+        for number, names in enumerate(own[0]):
+            for name in names:
+                if spelled[name] in of_b:
+                    both = pairs.setdefault((number, of_b[spelled[name]]), (set(), set()))
+                    both[0].add(name)
+                    both[1].add(spelled[name])
+                else:
+                    left.append((0, name, number))
+        known = {name for _, names in pairs.values() for name in names}
+        left += [(1, name, number) for name, number in of_b.items() if name not in known]
+        for side, name, number in left:  # where most of its stage is, it may have a partner of another name
+            beside = [pair for pair in pairs if pair[side] == number]
+            most = max(beside, key=lambda pair: len(pairs[pair][0]), default=(number, 0) if side == 0 else (0, number))
+            pairs.setdefault(most, (set(), set()))[side].add(name)
+        for (one, other), shared in sorted(pairs.items()):
+            ranks = stages[0][one][0], stages[1][other][0]
+            files = [self._tensors(side, ranks[side], [pair[side] for pair in steps]) for side in (0, 1)]
+            if len(pairs) > 1:
+                self.apart.add(ranks)
+                for side in (0, 1):
+                    files[side].only = frozenset(shared[side])
+            yield ranks, (files[0], files[1])
+        for name, of in zip("AB", stages, strict=True):
+            if len(of) > 1:
+                ranks_text = ", ".join(str(ranks[0]) for ranks, _ in of)
+                self.notes.append(f"ranks {ranks_text} of {name} have other nodes: stages, or other experts")
+
+    def _stages(
+        self, side: int, ranks: tuple[int, ...], steps: Sequence[int]
+    ) -> list[tuple[tuple[int, ...], set[str]]]:
+        """Returns ranks with the nodes that no rank before them has, each with the ranks behind it."""
+        files = self._tensors(side, ranks, steps)
+        covered: set[str] = set()
+        found = []
+        for number, each in enumerate((files, *files.mates)):
+            names = each.named() - covered
+            if names and all(step in self.runs[side].steps(each.rank) for step in steps):
+                found.append((ranks[number:], names))
+                covered |= names
+        return found
+
+    def _left(self, files: tuple[RunTensors, RunTensors], place: Place) -> tuple[RunTensors, RunTensors]:
+        """Notes which nodes of a step other stages have already been compared with."""
+        for side, of in enumerate(files):
+            if files[1 - side].only is not None:
+                stages = [step for step in self.steps if (step.place[side], step.place[2:]) == (place[side], place[2:])]
+                of.elsewhere = {
+                    (judged.match.a, judged.match.b)[side]: judged.dy for step in stages for judged in step.judged
+                }
+        return files
+
+    def _merge_stages(self) -> None:
+        """Lets nodes that one stage lacks be those that another one has."""
+        groups: dict[tuple[int, ...], list[int]] = {}
+        for number, step in enumerate(self.steps):
+            for side in (0, 1) if step.ranks not in self.apart else ():
+                groups.setdefault((side, step.place[side], *step.place[2:]), []).append(number)
+        for (side, *_), numbers in groups.items():
+            if len(numbers) < 2:
+                continue
+            matched = [{(each.match.a, each.match.b)[side] for each in self.steps[number].judged} for number in numbers]
+            every = set().union(*matched)
+            for place, number in enumerate(numbers):
+                step = self.steps[number]
+                left = [one for one in step.one_sided if one.side != side or (not place and one.row not in every)]
+                self.steps[number] = replace(step, one_sided=tuple(left))
+                self.findings = [
+                    each
+                    for each in self.findings
+                    if each.place != step.place
+                    or each.kind is not Kind.REGION
+                    or (each.row_a, each.row_b)[side] not in every - matched[place]
+                ]
+
+    def _tensors(self, side: int, ranks: tuple[int, ...], steps: Sequence[int]) -> RunTensors:
+        run = self.runs[side]
+        mates = [
+            RunTensors(run, rank, [step for step in steps if step in run.steps(rank)], self.progress)
+            for rank in ranks[1:]
+        ]
+        return RunTensors(run, ranks[0], steps, self.progress, mates)
+
+    def _groups(self) -> list[Group]:
+        """Returns which ranks are compared: one with one, or one with all that share what it holds."""
         a, b = (list(run.ranks()) for run in self.runs)
         wanted = [rank for rank in a if self.options.only_ranks is None or rank in self.options.only_ranks]
-        given = dict(self.options.ranks)
-        taken = set(given.values())
-        pairs = [(rank, given.get(rank, rank)) for rank in wanted]
-        pairs = [(one, other) for one, other in pairs if other in b and (one in given or other not in taken)]
-        if not pairs and not given and len(wanted) == len(b) == 1:
-            pairs = [(wanted[0], b[0])]
+        given = [pair for pair in self.options.ranks if pair[0] in wanted and pair[1] in b]
+        groups = _grouped(given)
+        taken = {rank for one, _ in groups for rank in one}, {rank for _, other in groups for rank in other}
+        named = {one for one, _ in self.options.ranks}, {other for _, other in self.options.ranks}
+        if not self.options.ranks and self.options.only_ranks is None and (len(a) == 1) != (len(b) == 1):
+            groups = [(tuple(a), tuple(b))]
+            one, many = ("A", "B") if len(a) == 1 else ("B", "A")
+            count = max(len(a), len(b))
+            self.notes.append(f"{one} has one rank, and {many} has {count}: their tensors are put together first")
+            return groups
+        if not self.options.ranks and self.options.only_ranks is None and min(len(a), len(b)) > 1:
+            why = self._why_together(a, b)
+            if why:
+                self.notes.append(f"{why}: tensors of the {len(a)} ranks of A and the {len(b)} of B are put together")
+                return [(tuple(a), tuple(b))]
+        for rank in wanted:
+            if rank not in taken[0] | named[0] and rank in b and rank not in taken[1] | named[1]:
+                groups.append(((rank,), (rank,)))
+        if not groups and not self.options.ranks and len(wanted) == len(b) == 1:
+            groups = [((wanted[0],), (b[0],))]
             self.notes.append(f"rank {wanted[0]} is compared with rank {b[0]}: each run has one")
-        if not pairs:
+        if not groups:
             raise TdbgError(
                 "the runs have no rank in common",
                 where=f"{self.runs[0].info.path} and {self.runs[1].info.path}",
                 hint="pair ranks with --map-rank A:B",
             )
-        left = [("the first", rank) for rank in wanted if rank not in {one for one, _ in pairs}]
+        left = [("the first", rank) for rank in wanted if not any(rank in one for one, _ in groups)]
         if self.options.only_ranks is None:
-            left += [("the second", rank) for rank in b if rank not in {other for _, other in pairs}]
+            left += [("the second", rank) for rank in b if not any(rank in other for _, other in groups)]
         self.doubts += [f"rank {rank} is in {which} run only" for which, rank in left]
-        return pairs
+        return sorted(groups)
+
+    def _why_together(self, a: Sequence[int], b: Sequence[int]) -> str:
+        """Returns why ranks of one number do not hold the same, where both runs have several; empty where they do."""
+        layouts = [
+            recorded_layout(ranks, {rank: run.parallel_places(rank)[0] for rank in ranks}, "")
+            for run, ranks in zip(self.runs, (a, b), strict=True)
+        ]
+        if layouts[0] is not None and layouts[1] is not None:
+            if _sizes(layouts[0]) == _sizes(layouts[1]):
+                return ""
+            return f"{_sizes(layouts[0])} in A, {_sizes(layouts[1])} in B"
+        common = [rank for rank in a if rank in b]
+        if not common:
+            return "no rank has the same number"
+        if unlike := self._unlike_parameter(common[0]):
+            return f"{unlike} is not of one shape on rank {common[0]} of both"
+        if elsewhere := self._on_another_rank(a, b, common[0]):
+            return elsewhere
+        few, most = sorted((len(a), len(b)))
+        return "" if few == most or most % few else "the runs have other numbers of ranks"
+
+    def _unlike_parameter(self, rank: int) -> str:
+        """Returns a parameter that a rank has in another shape in the other run, or that is on another rank there."""
+        steps = self._steps_of_both(rank)
+        if steps is None:
+            return ""
+        files = [RunTensors(run, rank, [step], self.progress) for run, step in zip(self.runs, steps, strict=True)]
+        names = [
+            {
+                of.flow.nodes.names[row]: row
+                for row in np.unique(of.flow.table(step).node).tolist()
+                if of.flow.nodes.category_of(row) in PARAMETERS
+            }
+            for of, step in zip(files, steps, strict=True)
+        ]
+        for name, row in names[0].items():
+            other = names[1].get(self.options.maps.apply(name))
+            if other is None:
+                continue
+            shapes = files[0].shapes(steps[0], row), files[1].shapes(steps[1], other)
+            if None not in shapes and shapes[0] != shapes[1]:
+                return str(name)
+        return ""
+
+    def _on_another_rank(self, a: Sequence[int], b: Sequence[int], rank: int) -> str:
+        """Returns which nodes a rank of one run has, that another rank has in the other one: its stage is elsewhere."""
+        steps = self._steps_of_both(rank)
+        if steps is None:
+            return ""
+        maps = self.options.maps
+        names: list[dict[int, set[str]]] = []
+        for run, ranks, step in zip(self.runs, (a, b), steps, strict=True):
+            files = {each: RunTensors(run, each, [step], self.progress) for each in ranks if step in run.steps(each)}
+            spell = maps.apply if run is self.runs[0] else str
+            names.append({each: {spell(name) for name in of.named()} for each, of in files.items()})
+        for one, other, side in ((0, 1, "A"), (1, 0, "B")):
+            missing = names[other].get(rank, set()) - names[one].get(rank, set())
+            if any(missing & of for each, of in names[one].items() if each != rank):
+                return f"another rank than {rank} has its nodes in {side}"
+        return ""
+
+    def _steps_of_both(self, rank: int) -> tuple[int, int] | None:
+        a, b = (list(run.steps(rank)) for run in self.runs)
+        given = dict(self.options.steps)
+        if given:
+            return next(((step, given[step]) for step in a if given.get(step) in b), None)
+        return next(((step, step) for step in a if step in b), (a[0], b[0]) if a and b else None)
 
     def _steps(self, rank_a: int, rank_b: int) -> list[tuple[int, int]]:
         a, b = list(self.runs[0].steps(rank_a)), list(self.runs[1].steps(rank_b))
@@ -127,15 +405,32 @@ class _Comparison:
                 key = (step.place, one.row, -1) if one.side == 0 else (step.place, -1, one.row)
                 if not one.covered and key not in explained:
                     only = ("first", "second")[one.side]
+                    where = f"rank {step.place[one.side]} step {step.place[2 + one.side]}"
                     self.doubts.append(f"{where}: {one.name} is in the {only} run only, and nothing around it tells")
             for match in step.doubtful:
                 name = self.runs[0].nodes(step.place.rank_a).names[match.a]
                 self.doubts.append(f"{where}: {name} may be another node of the second run")
         if not any(count for how, count in self._compared() if how is not How.NOT):
-            self.doubts.append("no tensor is in both runs")
+            self.doubts.insert(0, "no tensor of both runs could be compared")
         for run in self.runs:
             self.doubts += [f"{part.where} ({part.why})" for part in run.unreadable()]
         del self.doubts[_MOST_DOUBTS:]
+
+    def _doubt_mates(self, files: tuple[RunTensors, RunTensors]) -> None:
+        """Says what only ranks hold that are not the first of their group: it was not looked at."""
+        for side, lead in enumerate(files):
+            for mate in lead.mates:
+                missed = mate.not_seen(lead)
+                if missed:
+                    name, count = missed[0], len(missed)
+                    more = f" and {count - 1} more nodes" if count > 1 else ""
+                    self.doubts.append(f"only rank {mate.rank} of {'AB'[side]} has {name}{more}: not compared")
+            steps = {step.place[2 + side] for step in self.steps if step.place[side] == lead.rank}
+            for mate in lead.mates:
+                for step in sorted(steps - set(mate.run.steps(mate.rank))):
+                    text = f"rank {mate.rank} of {'AB'[side]} has no step {step}"
+                    if text not in self.doubts:
+                        self.doubts.append(text)
 
     def _compared(self) -> Iterator[tuple[How, int]]:
         for step in self.steps:
@@ -143,3 +438,36 @@ class _Comparison:
 
     def _name(self, step: StepReport, judged: Judged) -> str:
         return self.runs[0].nodes(step.place.rank_a).names[judged.match.a]
+
+
+class _Overall:
+    """Progress over all steps, from that of each of them."""
+
+    def __init__(self, progress: ProgressFn) -> None:
+        self._progress = progress
+        self._steps = Progress(0, 0, "")
+
+    def __call__(self, progress: Progress) -> None:
+        if progress.text.startswith("step "):
+            self._steps = progress
+        within = progress.done / progress.total if progress.total and progress is not self._steps else 0.0
+        if self._steps.total:
+            done = int(1000 * (self._steps.done + within))
+            progress = Progress(done, 1000 * self._steps.total, self._steps.text)
+        self._progress(progress)
+
+
+def _sizes(layout: ParallelLayout) -> str:
+    """Returns how many ranks there are along each axis, in a few words."""
+    sizes = {axis: size for places in layout.places.values() for axis, (_, size) in places.items()}
+    return " x ".join(f"{axis} {sizes[axis]}" for axis in layout.axes)
+
+
+def _grouped(pairs: Sequence[tuple[int, int]]) -> list[Group]:
+    """Returns the ranks that pairs of ranks connect."""
+    groups: list[tuple[set[int], set[int]]] = []
+    for one, other in pairs:
+        touched = [each for each in groups if one in each[0] or other in each[1]]
+        groups = [each for each in groups if each not in touched]
+        groups.append(({one}.union(*(each[0] for each in touched)), {other}.union(*(each[1] for each in touched))))
+    return [(tuple(sorted(one)), tuple(sorted(other))) for one, other in groups]

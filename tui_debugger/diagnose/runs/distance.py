@@ -8,25 +8,32 @@ from __future__ import annotations
 
 import math
 import os
-import stat
-from collections.abc import Sequence
+import struct
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from tui_debugger import opener
 from tui_debugger.arrays import Array
-from tui_debugger.errors import TdbgError
+from tui_debugger.errors import CancelledError, TdbgError
 from tui_debugger.model import ReadSpec, TensorStats
 from tui_debugger.opener import open_regular
+from tui_debugger.stats.compare_pairs import exact_difference, needs_halves
 from tui_debugger.stats.dtypes import DType, dtype_of, is_numeric, name_of
+from tui_debugger.stats.kernel import is_known
+from tui_debugger.stats.kernel.pairs import Apart, apart, apart_each
 from tui_debugger.stats.npy import TensorFile
 
 PIECE: Final = 1 << 18
 """Elements that are looked at together: what is made of them stays within a few megabytes."""
+_TOLD: Final = 64
+"""Pieces after which somebody is told that it goes on."""
+_LEAST: Final = 1e-280
+"""Sums of squares below it may have lost some that are too small for float64."""
 _SMALL: Final = 1 << 18
 """Bytes of the largest files that are compared as they are."""
 UNITS: Final = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-12, "bfloat16": 2.0**-9}
@@ -81,6 +88,9 @@ class Distance:
         values: what both have there.
         types, shapes: of both.
         why: what kept them from being compared.
+        joined: how parts of several ranks were put together, a few words; empty where there was one rank on each side.
+        noise: how far the first run is from its own healthy repeat there; ``unit`` holds it.
+        replica: which of several ranks differs most, where all were to have the same; else -1.
     """
 
     how: How
@@ -97,6 +107,9 @@ class Distance:
     types: tuple[str, str] = ("", "")
     shapes: tuple[tuple[int, ...], ...] = ()
     why: str = ""
+    joined: str = ""
+    replica: int = -1
+    noise: float = 0.0
 
     @property
     def compared(self) -> bool:
@@ -109,9 +122,65 @@ class Distance:
         return self.compared and not self.relative
 
 
+_NUMBERS: Final = struct.Struct("<2d3q1d?d2d?q")
+
+
+def pack_distance(found: Distance) -> bytes:
+    """Returns the distance of two files as bytes, for the index."""
+    values = found.values or (0.0, 0.0)
+    numbers = _NUMBERS.pack(
+        *(found.relative, found.element, found.odd, found.differing, found.count, found.unit, found.exact, found.size),
+        *(*values, found.values is not None, len(found.types[0])),
+    )
+    shapes = [value for shape in (found.worst, *found.shapes) for value in (len(shape), *shape)]
+    return numbers + "".join(found.types).encode() + b"\0" + struct.pack(f"<{len(shapes)}q", *shapes)
+
+
+def unpack_distance(payload: bytes) -> Distance | None:
+    """Returns what ``pack_distance`` made bytes of; None where it did not."""
+    try:
+        relative, element, odd, differing, count, unit, exact, size, one, other, told, cut = _NUMBERS.unpack_from(
+            payload
+        )
+        names, _, rest = payload[_NUMBERS.size :].partition(b"\0")
+        numbers = list(struct.unpack(f"<{len(rest) // 8}q", rest))
+        types = names.decode()
+        shapes = []
+        while numbers:
+            length = numbers.pop(0)
+            shapes.append(tuple(numbers[:length]))
+            del numbers[:length]
+        return Distance(
+            *(How.VALUES, relative, element, odd, differing, count, unit, exact, size),
+            worst=shapes[0],
+            values=(one, other) if told else None,
+            types=(types[:cut], types[cut:]),
+            shapes=tuple(shapes[1:]),
+        )
+    except (struct.error, UnicodeDecodeError, IndexError):
+        return None
+
+
 def not_compared(why: str, shapes: tuple[tuple[int, ...], ...] = (), types: tuple[str, str] = ("", "")) -> Distance:
     """Returns the distance of two tensors that cannot be compared."""
     return Distance(How.NOT, why=why, shapes=shapes, types=types)
+
+
+def above_noise(found: Distance, noise: Distance) -> Distance:
+    """Returns a distance that allows for noise: what a healthy repeat differs by is expected, as rounding is.
+
+    Whole numbers that differ between repeats are random ones: of them counts how many differ. NaN against a number is
+    no noise, whatever the repeat has there.
+    """
+    if not noise.compared or not noise.relative or noise.odd:
+        return found
+    if found.exact and noise.exact and found.relative:
+        floor = noise.differing / max(noise.count, 1)
+        share = found.differing / max(found.count, 1)
+        return replace(found, relative=share, element=0.0, exact=False, unit=found.unit + floor, noise=floor)
+    if not math.isfinite(noise.relative):
+        return found
+    return replace(found, unit=found.unit + noise.relative, noise=noise.relative)
 
 
 def unit_of(types: Sequence[str]) -> float:
@@ -131,8 +200,10 @@ def _unit(name: str) -> float:
     return (min(exponents) - 1) / 2
 
 
-def distance_of_files(pair: tuple[ReadSpec, ReadSpec], tolerance: Tolerance | None = None) -> Distance:
-    """Compares two files; what cannot be read is said."""
+def distance_of_files(
+    pair: tuple[ReadSpec, ReadSpec], tolerance: Tolerance | None = None, tell: Callable[[], None] | None = None
+) -> Distance:
+    """Compares two files; what cannot be read is said. ``tell`` is called from time to time."""
     try:
         with TensorFile(pair[0]) as one:
             if _same_bytes(pair):
@@ -147,30 +218,35 @@ def distance_of_files(pair: tuple[ReadSpec, ReadSpec], tolerance: Tolerance | No
                 )
                 if shapes[0] != shapes[1]:
                     return not_compared("shapes differ", shapes, names)
-                return distance(one.array(), other.array(), names, tolerance)
+                return distance(one.array(), other.array(), names, tolerance, tell)
+    except CancelledError:
+        raise
     except (TdbgError, OSError, ValueError, OverflowError, MemoryError) as error:
         return not_compared(str(error))
 
 
 def _same_bytes(pair: tuple[ReadSpec, ReadSpec]) -> bool:
     """Tells whether two files hold the same bytes, and are to be read alike: quicker than unpacking both."""
-    if replace(pair[0], path="") != replace(pair[1], path=""):
+    if _how_to_read(pair[0]) != _how_to_read(pair[1]):
         return False
-    states = [opener.stat(spec.path) for spec in pair]
-    if states[0].st_size != states[1].st_size or not stat.S_ISREG(states[0].st_mode & states[1].st_mode):
-        return False
-    if os.path.samestat(*states):
-        return True
-    if states[0].st_size > _SMALL:
-        return False
-    contents = []
-    for spec in pair:
-        descriptor, _ = open_regular(spec.path)
+    one, state = open_regular(pair[0].path)
+    try:
+        other, others = open_regular(pair[1].path)
         try:
-            contents.append(opener.pread(descriptor, _SMALL + 1, 0))
+            if state.st_size != others.st_size or os.path.samestat(state, others):
+                return state.st_size == others.st_size
+            if state.st_size > _SMALL:
+                return False
+            content = opener.pread(one, _SMALL + 1, 0)
+            return content == opener.pread(other, _SMALL + 1, 0) and len(content) == state.st_size
         finally:
-            opener.close(descriptor)
-    return contents[0] == contents[1] and len(contents[0]) == states[0].st_size
+            opener.close(other)
+    finally:
+        opener.close(one)
+
+
+def _how_to_read(spec: ReadSpec) -> tuple[object, ...]:
+    return spec.format, spec.dtype, spec.shape, spec.offset, spec.member, spec.length
 
 
 def _type_name(declared: str, dtype: DType) -> str:
@@ -187,8 +263,14 @@ def _is_exact(dtype: DType) -> bool:
     return dtype.kind in "biu"
 
 
-def distance(a: Array, b: Array, types: tuple[str, str] = ("", ""), tolerance: Tolerance | None = None) -> Distance:
-    """Compares two arrays."""
+def distance(
+    a: Array,
+    b: Array,
+    types: tuple[str, str] = ("", ""),
+    tolerance: Tolerance | None = None,
+    tell: Callable[[], None] | None = None,
+) -> Distance:
+    """Compares two arrays; ``tell`` is called from time to time."""
     shapes = a.shape, b.shape
     if not types[0]:
         types = name_of(a.dtype), name_of(b.dtype)
@@ -197,14 +279,18 @@ def distance(a: Array, b: Array, types: tuple[str, str] = ("", ""), tolerance: T
     if not (is_numeric(a.dtype) and is_numeric(b.dtype)):
         return not_compared("only numbers can be compared", shapes, types)
     exact = _is_exact(a.dtype) and _is_exact(b.dtype)
-    found = _Sums(a, b)
     limits = tolerance.of(types) if tolerance is not None and not exact else None
-    outside = found.look(limits)
+    found = _Sums(a, b)
+    outside = found.look(limits, tell)
     if not found.differing:
         return _equal(a.dtype, types, shapes)
     size = max(found.squares)
-    relative = math.sqrt(found.square / size) if size else 0.0
-    element = found.element(math.sqrt(size / max(found.count, 1)))
+    if not _LEAST < size < math.inf and found.largest:  # squares that are too small or too large for float64
+        found = _Sums(a, b, math.ldexp(1.0, min(-math.frexp(found.largest)[1], 1000)))
+        found.look(None)
+        size = max(found.squares)
+    relative = max(math.sqrt(found.square / size) if size else 0.0, math.ulp(0.0))  # it differs, by however little
+    element = found.element(math.sqrt(size / max(found.count, 1)) / found.scale)
     if found.odd or exact or limits is not None:
         relative = element = math.inf if found.odd or exact or outside else 0.0
     worst = tuple(int(each) for each in np.unravel_index(found.worst, a.shape)) if a.shape else ()
@@ -218,7 +304,7 @@ def distance(a: Array, b: Array, types: tuple[str, str] = ("", ""), tolerance: T
         found.count,
         unit_of(types),
         exact,
-        math.sqrt(size),
+        math.sqrt(size) / found.scale,
         worst,
         values,
         types,
@@ -231,72 +317,134 @@ def _number(array: Array, index: tuple[int, ...]) -> float:
     return float(abs(value)) if array.dtype.kind == "c" else float(value)
 
 
+def pair_sums(one: Array, other: Array, scale: float = 1.0, limits: tuple[float, float] | None = None) -> Apart:
+    """Compares two stretches of one length, as ``kernel.pairs.apart`` does where there is a kernel.
+
+    Args:
+        one: elements of the first tensor.
+        other: those of the second.
+        scale: what both are multiplied by before they are squared.
+        limits: relative and absolute tolerance.
+    """
+    with np.errstate(all="ignore"):
+        x, y = _wide(one), _wide(other)
+        d = _apart(one, other)
+        differs = (d != 0) if _has_64_bits(one.dtype, other.dtype) else (x != y)
+        unlike = differs & ~(np.isnan(x) & np.isnan(y))
+        finite = np.isfinite(x) & np.isfinite(y)
+        odd = unlike & ~finite
+        if not finite.all():
+            x, y, d = (np.where(finite, each, 0.0) for each in (x, y, d))
+        differing, strange = int(np.count_nonzero(unlike)), int(np.count_nonzero(odd))
+        worst = int(np.argmax(odd if strange else np.where(unlike, d, -1.0))) if differing else 0
+        most = math.inf if strange else float(d[worst]) if differing else -1.0
+        outside = int(np.count_nonzero(d > limits[1] + limits[0] * np.abs(y))) if limits is not None else 0
+        if scale != 1.0:
+            x, y = x * scale, y * scale
+            d = np.abs(x - y)
+        square, own, its = (float(np.dot(each, each)) for each in (d, x, y))
+        largest = max(float(np.abs(each).max(initial=0)) for each in (x, y))
+        return Apart(differing, strange, worst, outside, most, square, own, its, largest)
+
+
+def _apart(one: Array, other: Array) -> npt.NDArray[np.float64]:
+    """Returns |one - other|, rounded once: integers of 64 bits are more exact than float64."""
+    if needs_halves(one, other):
+        return np.abs(exact_difference(one, other))
+    if _has_64_bits(one.dtype, other.dtype):
+        found: npt.NDArray[np.float64] = np.abs(one.astype(np.longdouble) - other.astype(np.longdouble)).astype(float)
+        return found
+    return np.abs(_wide(one) - _wide(other))
+
+
+def _has_64_bits(*dtypes: DType) -> bool:
+    """Tells whether there are integers on one side that float64 does not hold."""
+    return any(dtype.kind in "iu" and dtype.itemsize == 8 for dtype in dtypes)
+
+
 class _Sums:
-    """Goes through two arrays, a piece at a time."""
+    """Goes through two arrays, a piece at a time.
 
-    def __init__(self, a: Array, b: Array) -> None:
-        self.a, self.b = np.ravel(a), np.ravel(b)
-        self.count = int(self.a.size)
-        self.odd = self.differing = 0
-        self.square = 0.0
+    Attributes:
+        count: elements.
+        each: numbers of an element: two of a complex one.
+        differing, odd, square, squares, largest: of all pieces; see ``Apart``.
+        worst: the element that differs most.
+        scale: what all is multiplied by before it is squared.
+    """
+
+    def __init__(self, a: Array, b: Array, scale: float = 1.0) -> None:
+        self.scale = scale
+        complex_ = "c" in (a.dtype.kind, b.dtype.kind)
+        self.each = 2 if complex_ else 1
+        self.a, self.b = (_parts(each) if complex_ else np.ravel(each) for each in (a, b))
+        self.count = int(self.a.size) // self.each
+        self.odd = self.differing = self.worst = 0
+        self.square = self.largest = 0.0
         self.squares = [0.0, 0.0]
-        self.worst = 0
         self._pieces: list[int] = []
+        self._halves = needs_halves(self.a, self.b)
+        types = self.a.dtype, self.b.dtype
+        self._compiled = is_known(*types) and (self._halves or not _has_64_bits(*types))
 
-    def look(self, limits: tuple[float, float] | None) -> int:
+    def look(self, limits: tuple[float, float] | None, tell: Callable[[], None] | None = None) -> int:
         """Adds up all pieces; returns how many elements are outside of limits (relative, absolute)."""
         outside, most = 0, -1.0
-        for first in range(0, self.count, PIECE):
+        for first in range(0, len(self.a), PIECE):
+            if tell is not None and first and not first % (_TOLD * PIECE):
+                tell()
             one, other = self.a[first : first + PIECE], self.b[first : first + PIECE]
-            if one.dtype == other.dtype and one.tobytes() == other.tobytes():
-                x = _wide(one)
-                square = float(np.dot(x[ok], x[ok])) if not (ok := np.isfinite(x)).all() else float(np.dot(x, x))
-                self.squares = [self.squares[0] + square, self.squares[1] + square]
+            found = self._looked_at(one, other, limits)
+            outside += found.outside
+            self.square += found.square
+            self.squares = [self.squares[0] + found.own_squares, self.squares[1] + found.other_squares]
+            self.largest = max(self.largest, found.largest)
+            if not found.differing:
                 continue
-            x, y = _wide(one), _wide(other)
-            with np.errstate(all="ignore"):
-                apart = (x != y) & ~(np.isnan(x) & np.isnan(y))
-                if not apart.any():
-                    continue
-                self._pieces.append(first)
-                self.differing += int(np.count_nonzero(apart))
-                finite = np.isfinite(x) & np.isfinite(y)
-                odd = apart & ~finite
-                if odd.any():
-                    if not self.odd:
-                        self.worst = first + int(np.argmax(odd))
-                    self.odd += int(np.count_nonzero(odd))
-                    x, y = np.where(finite, x, 0.0), np.where(finite, y, 0.0)
-                elif not finite.all():
-                    x, y = np.where(finite, x, 0.0), np.where(finite, y, 0.0)
-                d = np.abs(x - y)
-                greatest = float(d.max())
-                if not self.odd and greatest > most:
-                    most, self.worst = greatest, first + int(np.argmax(d))
-                if limits is not None:
-                    outside += int(np.count_nonzero(d > limits[1] + limits[0] * np.abs(y)))
-                self.square += float(np.dot(d, d))
-                self.squares = [self.squares[0] + float(np.dot(x, x)), self.squares[1] + float(np.dot(y, y))]
+            self._pieces.append(first)
+            self.differing += found.differing
+            if found.most > most:
+                most, self.worst = found.most, (first + found.worst) // self.each
+            self.odd += found.odd
         return outside
+
+    def _looked_at(self, one: Array, other: Array, limits: tuple[float, float] | None) -> Apart:
+        if self._compiled:
+            return apart(one, other, self.scale, limits, halves=self._halves)
+        if one.dtype == other.dtype and one.tobytes() == other.tobytes():
+            with np.errstate(all="ignore"):
+                x = _wide(one)
+                x = (x if (ok := np.isfinite(x)).all() else x[ok]) * self.scale
+                square = float(np.dot(x, x))
+            return Apart(0, 0, 0, 0, -1.0, 0.0, square, square, float(np.abs(x).max(initial=0)))
+        return pair_sums(one, other, self.scale, limits)
 
     def element(self, rms: float) -> float:
         """Returns the largest distance of one element over its own size, or the usual size where it is smaller."""
         found = 0.0
         for first in self._pieces:
-            x, y = _wide(self.a[first : first + PIECE]), _wide(self.b[first : first + PIECE])
+            one, other = self.a[first : first + PIECE], self.b[first : first + PIECE]
+            if self._compiled:
+                found = max(found, apart_each(one, other, rms, halves=self._halves))
+                continue
+            x, y = _wide(one), _wide(other)
             with np.errstate(all="ignore"):
-                ratio = np.abs(x - y) / np.maximum(np.maximum(np.abs(x), np.abs(y)), rms)
+                ratio = _apart(one, other) / np.maximum(np.maximum(np.abs(x), np.abs(y)), rms)
                 ratio = ratio[np.isfinite(ratio)]
             found = max(found, float(ratio.max()) if len(ratio) else 0.0)
         return found
 
 
 def _wide(block: Array) -> npt.NDArray[np.float64]:
-    """Elements as float64; complex ones as twice as many."""
-    if block.dtype.kind == "c":
-        return np.ascontiguousarray(block).view(block.real.dtype).astype(np.float64)
-    found: npt.NDArray[Any] = block.astype(np.float64)
+    found: npt.NDArray[np.float64] = block.astype(np.float64)
     return found
+
+
+def _parts(array: Array) -> Array:
+    """Returns the real and the imaginary parts of complex elements, one after the other, each twice as many."""
+    if array.dtype.kind != "c":
+        return np.ravel(np.stack([np.ravel(array), np.zeros(array.size, array.dtype)], axis=1))
+    return np.ascontiguousarray(array).reshape(-1).view(array.real.dtype)
 
 
 def distance_of_statistics(
@@ -304,8 +452,12 @@ def distance_of_statistics(
     b: TensorStats | None,
     metas: tuple[tuple[str, tuple[int, ...]] | None, tuple[str, tuple[int, ...]] | None],
     hashes: tuple[int, int] = (0, 0),
+    *,
+    sums: bool = False,
 ) -> Distance:
     """Compares what was recorded of two tensors: equal statistics do not prove equal values.
+
+    Hashes that are ``sums`` prove no more: another order has the same.
 
     All numbers are lower bounds of the distance of the values. Hashes (0: none) tell whether they are the same, not
     how far they are apart: where they differ and statistics do not, that may be rounding or anything else.
@@ -314,7 +466,7 @@ def distance_of_statistics(
     if not all(hashes) or (found.compared and found.relative) or len({meta for meta in metas if meta}) > 1:
         return found
     if hashes[0] == hashes[1]:
-        return replace(found, how=How.HASHES, why="")
+        return replace(found, how=How.STATISTICS if sums else How.HASHES, why="")
     return not_compared("hashes differ; how far the values are apart was not recorded", found.shapes, found.types)
 
 
@@ -332,18 +484,32 @@ def _distance_of_statistics(
         return not_compared("shapes differ", shapes, types)
     count = math.prod(shapes[0]) if shapes else max(a.count, b.count)
     unit = max(unit_of(types), UNITS["float32"])
-    if any(bool(one) != bool(other) for one, other in ((a.nan, b.nan), (a.inf, b.inf))):
+    if {_is_bad(a), _is_bad(b)} == {True, False} or _counts_differ(a, b, ("nan", "pos_inf", "neg_inf")):
         return Distance(How.STATISTICS, math.inf, math.inf, 1, 1, count, unit, types=types, shapes=shapes)
-    apart, size = 0.0, 0.0
-    norms = a.norm, b.norm
+    apart, told = 0.0, bool(a.nan or a.inf)
+    root = math.sqrt(max(count, 1))
     largest = max((abs(each) for each in (a.minimum, a.maximum, b.minimum, b.maximum) if each is not None), default=0.0)
-    size = max((each for each in norms if each is not None), default=0.0) or largest * math.sqrt(max(count, 1))
-    if norms[0] is not None and norms[1] is not None:
-        apart = abs(norms[0] - norms[1])
-    for name, weight in (("minimum", 1.0), ("maximum", 1.0), ("mean", math.sqrt(max(count, 1)))):
-        one, other = getattr(a, name), getattr(b, name)
+    average = max((each for each in (a.abs_mean, b.abs_mean) if each is not None and math.isfinite(each)), default=0.0)
+    norms = a.norm, b.norm
+    size = max((each for each in norms if each is not None), default=0.0) or max(largest, average) * root
+    deviations = tuple(None if each.variance is None else math.sqrt(each.variance) for each in (a, b))
+    pairs: tuple[tuple[float | None, float | None, float], ...] = (
+        (*norms, 1.0),
+        (a.minimum, b.minimum, 1.0),
+        (a.maximum, b.maximum, 1.0),
+        (a.mean, b.mean, root),
+        (a.abs_mean, b.abs_mean, root),
+        (deviations[0], deviations[1], root),
+    )
+    for one, other, weight in pairs:
         if one is not None and other is not None and math.isfinite(one) and math.isfinite(other):
+            told = True
             apart = max(apart, abs(one - other) * weight)
+            unit = max(unit, _PRINTED if _is_printed(one) and _is_printed(other) and one != other else 0.0)
+    if not told and not (a.counted and b.counted):
+        return not_compared("no statistic was recorded in both runs", shapes, types)
+    if not apart and _counts_differ(a, b, ("zero", "negative", "positive")):
+        apart = math.ulp(size)  # some element differs, by nobody knows how much
     differs = apart > 0
     return Distance(
         How.STATISTICS,
@@ -356,3 +522,30 @@ def _distance_of_statistics(
         shapes=shapes,
         values=(a.mean, b.mean) if a.mean is not None and b.mean is not None else None,
     )
+
+
+_PRINTED: Final = 5e-7
+"""Half a unit of the last of seven digits: what printing a statistic with so many makes of 1."""
+
+
+def _is_printed(value: float) -> bool:
+    """Tells whether a number has no more than seven digits, as those of logs have."""
+    return float(f"{value:.6e}") == value
+
+
+def _counts_differ(a: TensorStats, b: TensorStats, names: Sequence[str]) -> bool:
+    """Tells whether two tensors certainly have other numbers of such elements: of some there are only lower bounds."""
+    for name in names:
+        one, other = (int(getattr(each, name)) for each in (a, b))
+        bounds = a.is_lower_bound(name), b.is_lower_bound(name)
+        if not all(bounds) and one != other and not (bounds[0] and one < other) and not (bounds[1] and other < one):
+            return True
+    return False
+
+
+def _is_bad(stats: TensorStats) -> bool | None:
+    """Tells whether there is NaN or an infinity; None where it was not recorded."""
+    if stats.bad:
+        return True
+    unsure = stats.is_lower_bound("nan") or stats.is_lower_bound("pos_inf")
+    return None if unsure else False

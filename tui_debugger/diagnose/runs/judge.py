@@ -8,6 +8,7 @@ Modules around other calls are never named for that: parameters of what runs ins
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,6 +23,7 @@ from tui_debugger.diagnose.recompute.check import OperatorCheck, check_operator
 from tui_debugger.diagnose.runs.distance import Distance, How
 from tui_debugger.diagnose.runs.matching import Match
 from tui_debugger.diagnose.runs.results import (
+    NO_OUTPUT,
     Finding,
     Judged,
     Judgement,
@@ -31,9 +33,10 @@ from tui_debugger.diagnose.runs.results import (
     Place,
     StepReport,
 )
-from tui_debugger.diagnose.runs.step import Entry, Feed, RunTensors, StepTensors
+from tui_debugger.diagnose.runs.step import Entry, Feed, Noise, RunTensors
+from tui_debugger.diagnose.runs.unmatched import UnmatchedNodes
 from tui_debugger.graph.categories import PARAMETER_GRADIENTS, gradient_of, is_collective, plain_type, update_of
-from tui_debugger.graph.table import real_consumers
+from tui_debugger.graph.table import NodeFlag
 from tui_debugger.model import ProgressFn, Side, TensorKey
 from tui_debugger.sources.base import Argument
 
@@ -55,6 +58,7 @@ _RANDOM: Final = frozenset(
 
 _SUMS: Final = frozenset({"add", "sub", "rsub", "sum", "reducesum", "mean", "reducemean", "addn", "biasaddgrad"})
 """Operators whose output may be much smaller than what it is made of."""
+_NO_INPUTS: Final = "it differs by more than anything before it; what goes into it was not recorded"
 _PRODUCTS: Final = frozenset({"matmul", "batchmatmul", "matmulv2", "batchmatmulv2", "mm", "bmm"})
 """Of those the ones that multiply their first two inputs."""
 
@@ -65,10 +69,12 @@ class Earlier(NamedTuple):
     Attributes:
         before: the step before of the same rank; None at the first one.
         others: the last judged steps of other ranks.
+        noise: how far the first run is from its repeat.
     """
 
     before: StepJudge | None = None
     others: Sequence[StepJudge] = ()
+    noise: Noise | None = None
 
 
 class _Given(NamedTuple):
@@ -87,7 +93,7 @@ class _Given(NamedTuple):
     unknown: bool
 
 
-class StepJudge(StepTensors):
+class StepJudge(UnmatchedNodes):
     """Judges one step of one rank.
 
     Attributes:
@@ -103,13 +109,14 @@ class StepJudge(StepTensors):
         progress: ProgressFn,
     ) -> None:
         super().__init__(files, place, options, earlier.before, progress)
-        self.before, self.others = earlier
+        self.before, self.others = earlier.before, earlier.others
+        self.noise = earlier.noise or {}
         self.findings: list[Finding] = []
         self.dx_of: dict[int, float] = {}
-        self.dy_of: dict[int, float] = {}
         self.causes: dict[int, bool] = {}
-        self.blamed: set[tuple[int, int]] = set()
+        self._held: tuple[dict[tuple[int, ...], dict[bytes, list[int]]], ...] = {}, {}
         self.most = 0.0
+        self.found_before = False
 
     # -- judging -----------------------------------------------------------------------------------
 
@@ -126,8 +133,30 @@ class StepJudge(StepTensors):
         for distance in self.distances.values():
             compared[distance.how] += 1
         doubtful = tuple(match for match in self.matching.matches if match.doubtful)
-        one_sided = self._one_sided(judged)
-        return StepReport(self.place, tuple(judged), one_sided, dict(compared), self._failed(entries), doubtful)
+        one_sided = self.one_sided(judged)
+        self._name_first_known(judged, entries)
+        failed = self._failed(entries)
+        joined = dict(self.joiner.counts)
+        self.joiner.counts.clear()
+        return StepReport(self.place, tuple(judged), one_sided, dict(compared), failed, doubtful, joined=joined)
+
+    def _name_first_known(self, judged: Sequence[Judged], entries: Sequence[Entry]) -> None:
+        """Makes NaN or infinities of one run only a finding, though not all that went into the node is known.
+
+        They are no rounding of what is unknown. Only the first is named, and only where nothing else was found yet.
+        """
+        before = self.before
+        self.found_before = before is not None and (before.found_before or bool(before.findings))
+        odd = [each for each in judged if each.judgement is Judgement.UNPROVEN and each.worst and each.worst.odd]
+        if self.findings or self.found_before or not odd:
+            return
+        first = odd[0]
+        entry = next(each for each in entries if each.match is first.match)
+        at = next((one, other) for slot, one, other in entry.outputs if slot == first.slot)
+        text = "NaN or infinities in one run only: the first known ones, not all that goes into it was recorded"
+        self.findings.append(
+            self._finding(Kind.INPUT, entry, at, first.worst, given=first.dx, times=first.times, text=text)
+        )
 
     def forget(self) -> None:
         """Lets go of what was judged two steps ago: nothing asks for it any more."""
@@ -179,8 +208,10 @@ class StepJudge(StepTensors):
         if self.sides[0].is_parameter(a):
             given = _Given(max(given.dx, self.dx_of.get(updates[a], math.inf)), given.element, given.unit, False)
         self.dx_of[a] = given.dx
+        outputs, why = self._finish(entry, outputs, given)
+        compared = [(slot, found) for slot, found in outputs if found.compared]
         if not compared:
-            why = outputs[0][1].why if outputs else "not dumped in both runs"
+            why = outputs[0][1].why if outputs else NO_OUTPUT
             return Judged(match, Judgement.NOT_COMPARED, entry.order, given.dx, 0.0, 0.0, None, why=why)
         given = given._replace(unit=max(given.unit, *(found.unit for _, found in compared)))
         slot, worst = max(compared, key=lambda each: self._times(entry, each[1], given))
@@ -188,13 +219,46 @@ class StepJudge(StepTensors):
         times = self._times(entry, worst, given)
         judgement = self._judgement(entry, given, times, worst)
         wrong = -1
-        if times > SUSPICIOUS and self.options.tolerance is None:
+        if (times > SUSPICIOUS or why) and self.options.tolerance is None:
             judgement, wrong = self._recomputed(entry, judgement, slot, worst)
         self.most = max(self.most, dy if math.isfinite(dy) else 0.0)
         if judgement is Judgement.INTRODUCED:
             finding = self._introduced(entry, slot, worst, given.dx, times)
             self.findings.append(replace(finding, side=wrong))
-        return Judged(match, judgement, entry.order, given.dx, dy, times, worst, slot)
+        return Judged(match, judgement, entry.order, given.dx, dy, times, worst, slot, why)
+
+    def _finish(
+        self, entry: Entry, outputs: list[tuple[int, Distance]], given: _Given
+    ) -> tuple[list[tuple[int, Distance]], str]:
+        """Returns the outputs as they are where both runs have done the same.
+
+        One run may finish what the other does in one call by calls that only it has: a bias that is added on its own,
+        the all-reduce behind a row-parallel layer. Then what these make is the output to compare; a sentence says so.
+        """
+        if self.sides[0].is_parameter(entry.match.a) or len(entry.outputs) != 1:
+            return outputs, ""
+        ((slot, *at),) = entry.outputs
+        for _, found in outputs:
+            unit = max(given.unit, found.unit)
+            if found.compared and _ratio(found.relative, given.dx, unit) <= INTRODUCED:
+                return outputs, ""
+        for side, row in enumerate((entry.match.a, entry.match.b)):
+            between: list[int] = []
+            for follower in self.followers(side, row):
+                between.append(follower)
+                made = self.flows[side].located(self.steps[side], follower, Side.OUTPUT, 0, entry.rounds[side])
+                if made.index < 0:
+                    continue
+                found = self.measured(made, at[1]) if side == 0 else self.measured(at[0], made)
+                unit = max(given.unit, found.unit)
+                if found.compared and _ratio(found.relative, given.dx, unit) <= INTRODUCED:
+                    name = self.flows[side].nodes.names[follower]
+                    own = self.flows[1 - side].nodes.names[(entry.match.b, entry.match.a)[side]]
+                    text = f"{own} of {'BA'[side]} makes at once what ends with it"
+                    self.finished.update({(side, each): text for each in between})
+                    self.distances[(at[0].step, at[0].index), (at[1].step, at[1].index)] = found
+                    return [(slot, found)], f"compared with what {name} of {'AB'[side]} makes of it"
+        return outputs, ""
 
     def _judgement(self, entry: Entry, given: _Given, times: float, worst: Distance) -> Judgement:
         if not worst.relative:
@@ -213,19 +277,23 @@ class StepJudge(StepTensors):
         Where one side is wrong the difference begins here, whatever is known of its inputs. Where both are right it
         does not, unless they were asked for something else: other arguments, or random numbers.
         """
-        if judgement in {Judgement.SAME, Judgement.INSIDE} or not self._is_operator(entry):
+        if judgement is Judgement.INSIDE or not self._is_operator(entry):
             return judgement, -1
         checks = [
-            check_operator(files.run, files.rank, step, row, round=of)
-            for files, step, row, of in zip(
-                self.files, self.steps, (entry.match.a, entry.match.b), entry.rounds, strict=True
+            [
+                check_operator(of.run, of.rank, step, at, round=round_)
+                for of, at in files.nodes_like(self.flows[side].nodes, row)
+            ]
+            for side, (files, step, row, round_) in enumerate(
+                zip(self.files, self.steps, (entry.match.a, entry.match.b), entry.rounds, strict=True)
             )
         ]
-        wrong = [isinstance(each, OperatorCheck) and each.wrong for each in checks]
+        wrong = [any(isinstance(each, OperatorCheck) and each.wrong for each in of) for of in checks]
         if wrong[0] != wrong[1]:
             return Judgement.INTRODUCED, wrong.index(True)
         judged = [
-            isinstance(each, OperatorCheck) and slot in {output.slot for output in each.outputs} for each in checks
+            all(isinstance(each, OperatorCheck) and slot in {output.slot for output in each.outputs} for each in of)
+            for of in checks
         ]
         update = update_of(self.flows[0].nodes.op_type(entry.match.a)) is not None  # judged by what it wrote over
         if update or any(wrong) or not all(judged) or self._is_random(entry) or self._other_arguments(entry):
@@ -319,7 +387,20 @@ class StepJudge(StepTensors):
                 if not self.sides[0].backward(row) and not self.sides[0].is_parameter(row)
             ]
             dx = max([dx, *(self.dx_of.get(row, 0.0) for row in forward)])
+        if self._is_without_inputs(entry):
+            dx = max(dx, self.most, self.before.most if self.before is not None else 0.0)
+            ex = math.inf if dx else ex
         return _Given(dx, ex, unit, unknown)
+
+    def _is_without_inputs(self, entry: Entry) -> bool:
+        """Tells whether nobody recorded what goes into a node: what differed before it may be that."""
+        if entry.feeds:
+            return False
+        unsure = int(NodeFlag.INFERRED | NodeFlag.FILE_ONLY | NodeFlag.PARTIAL)
+        return all(
+            int(flow.nodes.flags[row]) & unsure
+            for flow, row in zip(self.flows, (entry.match.a, entry.match.b), strict=True)
+        )
 
     def _matters(self, feed: Feed) -> bool:
         """Tells whether an input that cannot be compared may explain what comes out."""
@@ -345,7 +426,7 @@ class StepJudge(StepTensors):
             if row >= 0 and self.sides[0].is_parameter(row):
                 self._cause_of_parameter(row, distance, entry, feed)
         elif max(holders) < 0:
-            behind = self._parameter_behind(entry, feed)
+            behind = self._parameter_behind(entry, feed, distance)
             if behind >= 0:
                 self._cause_of_parameter(behind, distance, entry, feed)
             else:
@@ -354,24 +435,38 @@ class StepJudge(StepTensors):
             self._cause_between(entry, feed, distance)
         self.most = max(self.most, distance.relative if math.isfinite(distance.relative) else 0.0)
 
-    def _parameter_behind(self, entry: Entry, feed: Feed) -> int:
+    def _parameter_behind(self, entry: Entry, feed: Feed, distance: Distance) -> int:
         """Returns the parameter that has the values of an input in both runs, of those of its module first; else -1.
 
         Parameters that were alike at first cannot be told apart by what they hold: no edge leads to them.
         """
-        arrays = [files.array(at) if at else None for files, at in zip(self.files, feed.at, strict=True)]
-        scope = self.flows[0].nodes.paths[entry.match.a].rpartition("/")[0]
-        parameters = [match for match in self.matching.matches if self.sides[0].is_parameter(match.a)]
-        parameters.sort(key=lambda match: self.flows[0].nodes.paths[match.a].rpartition("/")[0] != scope)
-        for match in parameters:
-            if all(self._holds(side, row, arrays[side]) for side, row in enumerate((match.a, match.b))):
-                return match.a
-        return -1
+        if self.ranks == 1 and len(distance.shapes) == 2 and not all(map(self._held_in, (0, 1), distance.shapes)):
+            return -1  # no parameter has this shape: the values need not be read
+        holding = [
+            self._held_in(side, array.shape).get(_digest(array), [])
+            if at and (array := files.array(at)) is not None
+            else []
+            for side, (files, at) in enumerate(zip(self.files, feed.at, strict=True))
+        ]
+        found = [row for row in holding[0] if self.matching.to_b.get(row, -1) in holding[1]]
+        paths = self.flows[0].nodes.paths
+        scope = paths[entry.match.a].rpartition("/")[0]
+        return min(found, key=lambda row: (paths[row].rpartition("/")[0] != scope, row), default=-1)
 
-    def _holds(self, side: int, row: int, array: Array | None) -> bool:
-        at = self.flows[side].located(self.steps[side], row, Side.OUTPUT, 0)
-        own = self.files[side].array(at) if at.index >= 0 and array is not None else None
-        return own is not None and array is not None and _same(own, array)
+    def _held_in(self, side: int, shape: tuple[int, ...]) -> Mapping[bytes, Sequence[int]]:
+        """Returns the parameters of a run with a shape, by the digests of their values; each is read once a step."""
+        found = self._held[side].get(shape)
+        if found is None:
+            found = self._held[side][shape] = defaultdict(list)
+            for match in self.matching.matches:
+                row = (match.a, match.b)[side]
+                if not self.sides[0].is_parameter(match.a) or self.sides[side].shapes(row) not in {None, (shape,)}:
+                    continue
+                at = self.flows[side].located(self.steps[side], row, Side.OUTPUT, 0)
+                own = self.files[side].array(at) if at.index >= 0 else None
+                if own is not None and own.shape == shape:
+                    found[_digest(own)].append(row)
+        return found
 
     def _cause_of_input(self, entry: Entry, feed: Feed, distance: Distance) -> None:
         """An input that no recorded node made: it is the cause unless something before it differs as much."""
@@ -387,7 +482,7 @@ class StepJudge(StepTensors):
 
     def _cause_between(self, entry: Entry, feed: Feed, distance: Distance) -> None:
         """An input that some node made: what happened between that node and this one."""
-        region, boundary = self._region(feed)
+        region, boundary = self.region(feed)
         if boundary is None:
             boundary = self.most
         allowed = INTRODUCED * max(len(region), 1)
@@ -404,29 +499,6 @@ class StepJudge(StepTensors):
         self.blamed.update(region)
         self.findings.append(self._region_finding(entry, feed, distance, region, times))
 
-    def _region(self, feed: Feed) -> tuple[list[tuple[int, int]], float | None]:
-        """Returns the one-sided nodes (side, row) that made an input, and how far apart what feeds them is.
-
-        None where the runs do not say what feeds them.
-        """
-        region: list[tuple[int, int]] = []
-        boundary: float | None = None
-        waiting = [(side, feed.holders[side]) for side in (0, 1) if feed.holders[side] >= 0]
-        seen = set(waiting)
-        while waiting:
-            side, row = waiting.pop()
-            partner = self.matching.to_b if side == 0 else self.matching.to_a
-            if row in partner or self.sides[side].is_parameter(row):
-                own = row if side == 0 else partner.get(row, -1)
-                boundary = max(boundary or 0.0, self.dy_of.get(own, 0.0))
-                continue
-            region.append((side, row))
-            for made in self.sides[side].producers(row):
-                if (side, made) not in seen:
-                    seen.add((side, made))
-                    waiting.append((side, made))
-        return region, boundary
-
     def _region_finding(
         self, entry: Entry, feed: Feed, distance: Distance, region: Sequence[tuple[int, int]], times: float
     ) -> Finding:
@@ -435,7 +507,7 @@ class StepJudge(StepTensors):
         if not region:
             return replace(base, text="it differs from what its producer made: something in between was not recorded")
         region = sorted(region, key=lambda each: (each[0], int(self.flows[each[0]].nodes.order[each[1]])))
-        side, row = next((each for each in region if self._turned_bad(*each)), region[-1])
+        side, row = next((each for each in region if self.turned_bad(*each)), region[-1])
         name = self.flows[side].nodes.names[row]
         names = ", ".join(self.flows[each].nodes.names[number] for each, number in region)
         key = self.output_key(side, row)
@@ -450,36 +522,13 @@ class StepJudge(StepTensors):
             text=f"only {'AB'[side]} has {names}; what comes out of it differs",
         )
 
-    def _turned_bad(self, side: int, row: int) -> bool:
-        """Tells whether a node made NaN or infinities of finite inputs."""
-        flow, step = self.flows[side], self.steps[side]
-        outputs = [
-            self._is_bad(side, flow.located(step, row, Side.OUTPUT, each))
-            for each in flow.slots(step, row, Side.OUTPUT)
-        ]
-        inputs = [
-            self._is_bad(side, flow.locate_input(step, row, each)) for each in range(max(len(flow.holders(row)), 1))
-        ]
-        return any(outputs) and not any(inputs)
-
-    def _is_bad(self, side: int, at: Located | None) -> bool:
-        array = self.files[side].array(at) if at is not None and at.index >= 0 else None
-        return array is not None and array.dtype.kind not in "biu" and not np.isfinite(array.astype(np.float64)).all()
-
-    def output_key(self, side: int, row: int) -> TensorKey | None:
-        """Returns the first output of a node in one of the runs; None where none was dumped."""
-        slots = self.flows[side].slots(self.steps[side], row, Side.OUTPUT)
-        if not slots:
-            return None
-        return self.flows[side].key(self.flows[side].located(self.steps[side], row, Side.OUTPUT, slots[0]))
-
     # -- parameters --------------------------------------------------------------------------------
 
     def _judge_parameter(self, entry: Entry, compared: Sequence[tuple[int, Distance]]) -> Judged:
         """A parameter is judged where it is read first; what nobody reads is judged here."""
         match, order = entry.match, entry.order
         if not compared:
-            return Judged(match, Judgement.NOT_COMPARED, order, 0.0, 0.0, 0.0, None, why="not dumped in both runs")
+            return Judged(match, Judgement.NOT_COMPARED, order, 0.0, 0.0, 0.0, None, why=NO_OUTPUT)
         slot, worst = compared[0]
         differs = worst.relative > INTRODUCED * worst.unit
         if differs and match.a not in self.causes:
@@ -560,7 +609,9 @@ class StepJudge(StepTensors):
                 f"its gradient at step {self.steps[0]} agrees (distance {far:.2g}): the update is another one",
                 link,
             )
-        if any(judge.findings or judge.most > 0 for judge in (self, *beside)):
+        most = max(judge.most for judge in (self, *beside))
+        lenient = max(INTRODUCED * (most + now.unit), 10 * math.sqrt(most)) if most else 0.0
+        if now.relative <= lenient or any(judge.findings for judge in (self, *beside)):
             return True, "", None
         return False, f"all that was recorded at step {self.steps[0]} agrees: the update is another one", None
 
@@ -665,72 +716,11 @@ class StepJudge(StepTensors):
     def _names(self, rows: Iterable[int]) -> set[str]:
         return {self.flows[0].nodes.names[row] for row in rows}
 
-    def _one_sided(self, judged: Sequence[Judged]) -> tuple[OneSided, ...]:
-        good = {Judgement.SAME, Judgement.ROUNDING, Judgement.INHERITED}
-        agreed = [{each.match.a for each in judged if each.judgement in good}]
-        agreed.append({each.match.b for each in judged if each.judgement in good})
-        found = []
-        for side, rows in ((0, self.matching.only_a), (1, self.matching.only_b)):
-            nodes = self.flows[side].nodes
-            around = defaultdict(list)
-            for container, inner in self.containers[side].items():
-                for row in inner:
-                    around[row].append(container)
-            for row in rows:
-                if self._dumped(side, row):
-                    covered = self._covered(side, row, agreed[side], around[row])
-                    found.append(OneSided(side, row, nodes.names[row], int(nodes.order[row]), covered))
-        return tuple(found)
-
-    def _covered(self, side: int, row: int, agreed: set[int], around: Sequence[int]) -> str:
-        """Returns what tells whether a node without a partner makes a difference; empty where nothing does."""
-        if (side, row) in self.blamed:
-            return "a difference begins here"
-        if row in self.containers[side]:
-            return "a module: what runs inside is compared"
-        if self.sides[side].is_parameter(row):
-            readers = self._readers(side, row)
-            return "nodes that read it agree" if readers and readers <= agreed else ""
-        names = self.flows[side].nodes.names
-        for container in around:
-            if container in agreed:
-                return f"the module around it agrees: {names[container]}"
-        readers = self._readers(side, row)
-        if readers and readers <= agreed:
-            return "what reads its outputs agrees"
-        return "its output is its input" if self._is_identity(side, row) else ""
-
-    def _readers(self, side: int, row: int) -> set[int]:
-        """The nodes with a partner that read what a node made, maybe through others without one."""
-        partner = self.matching.to_b if side == 0 else self.matching.to_a
-        found: set[int] = set()
-        waiting, seen = [row], {row}
-        while waiting:
-            for reader, _ in real_consumers(self.flows[side].nodes, waiting.pop()):
-                if reader in seen:
-                    continue
-                seen.add(reader)
-                if reader in partner:
-                    found.add(reader)
-                elif self._dumped(side, reader):
-                    waiting.append(reader)
-        return found
-
-    def _is_identity(self, side: int, row: int) -> bool:
-        flow, step = self.flows[side], self.steps[side]
-        inputs = [flow.locate_input(step, row, slot) for slot in range(max(len(flow.holders(row)), 1))]
-        arrays = [self.files[side].array(at) for at in inputs if at is not None and at.index >= 0]
-        slots = flow.slots(step, row, Side.OUTPUT)
-        made = [self.files[side].array(flow.located(step, row, Side.OUTPUT, slot)) for slot in slots]
-        return bool(made) and all(
-            any(one is not None and other is not None and _same(one, other) for other in arrays) for one in made
-        )
-
     # -- findings ----------------------------------------------------------------------------------
 
     def _introduced(self, entry: Entry, slot: int, worst: Distance | None, dx: float, times: float) -> Finding:
         at = next((one, other) for number, one, other in entry.outputs if number == slot)
-        kind, text = Kind.INTRODUCED, ""
+        kind, text = Kind.INTRODUCED, _NO_INPUTS if self._is_without_inputs(entry) else ""
         if self._is_random(entry):
             kind, text = Kind.RANDOM, "a random operator whose inputs agree: the runs have other random streams"
         elif arguments := self._other_arguments(entry):
@@ -759,6 +749,15 @@ class StepJudge(StepTensors):
             if one != other and all(_is_plain(each) for each in (one, other))
         )
 
+    def _key(self, side: int, at: Located | None, distance: Distance | None) -> TensorKey | None:
+        """Returns the tensor of a side; of replicas on several ranks the one that differs most."""
+        if at is None:
+            return None
+        files = self.files[side]
+        if files.mates and distance is not None and distance.replica > 0:
+            files, at = files.parts(at)[distance.replica]
+        return files.flow.key(at)
+
     def _finding(
         self,
         kind: Kind,
@@ -772,10 +771,20 @@ class StepJudge(StepTensors):
     ) -> Finding:
         match = entry.match
         names = self.flows[0].nodes.names[match.a], self.flows[1].nodes.names[match.b]
-        keys = [flow.key(each) if each is not None else None for flow, each in zip(self.flows, at, strict=True)]
-        both = keys[0], keys[1]
+        both = self._key(0, at[0], distance), self._key(1, at[1], distance)
         rows = match.a, match.b
+        if distance is not None and distance.joined and kind is Kind.INTRODUCED:
+            text = f"{text or 'its inputs agree and its output does not'} ({self._joined_text(distance, at)})"
         return Finding(kind, self.place, entry.order, *rows, *names, both, distance, given, times, text=text)
+
+    def _joined_text(self, distance: Distance, at: tuple[Located | None, Located | None]) -> str:
+        if all(files.mates for files in self.files):
+            return f"it is of {distance.joined}"
+        side = 0 if self.files[0].mates else 1
+        text, place = f"in {'AB'[side]} it is of {distance.joined}", at[side]
+        if distance.replica < 0 or place is None:
+            return text
+        return f"{text}: rank {self.files[side].parts(place)[distance.replica][0].rank} differs most"
 
 
 def _is_plain(argument: Argument) -> bool:
@@ -792,5 +801,8 @@ def _ratio(made: float, given: float, unit: float) -> float:
     return made / (given + unit) if given + unit else math.inf
 
 
-def _same(one: Array, other: Array) -> bool:
-    return one.shape == other.shape and one.dtype == other.dtype and one.tobytes() == other.tobytes()
+def _digest(array: Array) -> bytes:
+    """Returns what tells an array by its type, its shape and its bytes."""
+    found = hashlib.blake2b(f"{array.dtype} {array.shape}".encode(), digest_size=16)
+    found.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+    return found.digest()

@@ -17,7 +17,7 @@ from functools import cached_property
 from typing import Final
 
 from tui_debugger.errors import TdbgError
-from tui_debugger.graph.categories import BACKWARD, PARAMETER_GRADIENTS, plain_type, update_of
+from tui_debugger.graph.categories import BACKWARD, PARAMETER_GRADIENTS, gradient_of, plain_type, update_of
 from tui_debugger.graph.table import NodeTable, real_consumers, real_inputs
 from tui_debugger.model import PARAMETERS, Category
 
@@ -33,6 +33,8 @@ _EXPANDED = re.compile(r"-(?:expand|meta)$")
 _MOST_CELLS: Final = 400_000
 """Gaps that are larger than so many pairs are aligned by what is unique in them."""
 _MOST_VOTES: Final = 8
+_MOST_BEFORE: Final = 2
+"""Operators of a chain that may run before the one that reads a weight."""
 
 
 class Rule(Enum):
@@ -43,9 +45,15 @@ class Rule(Enum):
     NORMALISED = "normalised name"
     FUSED = "fused operator, by its weight"
     UPDATE = "parameter that it updates"
+    GRADIENT = "parameter whose gradient it is"
     SUFFIX = "end of the name"
     INPUTS = "what feeds it"
     ALIGNED = "place in the order"
+
+    @property
+    def word(self) -> str:
+        """For JSON and tables."""
+        return self.name.lower()
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +164,12 @@ class NodesOfRun:
 
     def is_parameter(self, row: int) -> bool:
         """Tells whether a row is a weight or another parameter."""
-        return self.nodes.category_of(row) in PARAMETERS
+        return self._categories[row] in PARAMETERS
+
+    @cached_property
+    def _categories(self) -> list[Category]:
+        """The category of each row: it is asked for many times for each."""
+        return [Category(number) for number in self.nodes.category.tolist()]
 
     def type_of(self, row: int) -> str:
         """Returns the operator type, spelled as any framework spells it."""
@@ -167,7 +180,7 @@ class NodesOfRun:
 
     def backward(self, row: int) -> bool:
         """Tells whether a node belongs to the backward pass."""
-        return self.nodes.category_of(row) is Category.GRADIENT
+        return self._categories[row] is Category.GRADIENT
 
     def name(self, row: int) -> str:
         """Returns the name, as the user maps it."""
@@ -204,14 +217,21 @@ class NodesOfRun:
         return sorted({node for node, _ in real_consumers(self.nodes, row) if node in self.place})
 
 
-def match_nodes(a: NodesOfRun, b: NodesOfRun, maps: NameMaps | None = None) -> Matching:
-    """Finds out which nodes of two runs are the same."""
-    return _Matcher(a, b, maps or NameMaps()).run()
+def match_nodes(a: NodesOfRun, b: NodesOfRun, maps: NameMaps | None = None, *, ranks: int = 1) -> Matching:
+    """Finds out which nodes of two runs are the same.
+
+    Args:
+        a: nodes of the first run.
+        b: of the second.
+        maps: what the user says of names.
+        ranks: how many ranks of one run share the tensors of one rank of the other: then shapes may differ.
+    """
+    return _Matcher(a, b, maps or NameMaps(), ranks).run()
 
 
 class _Matcher:
-    def __init__(self, a: NodesOfRun, b: NodesOfRun, maps: NameMaps) -> None:
-        self.a, self.b, self.maps = a, b, maps
+    def __init__(self, a: NodesOfRun, b: NodesOfRun, maps: NameMaps, ranks: int) -> None:
+        self.a, self.b, self.maps, self.ranks = a, b, maps, ranks
         self.found: dict[int, Match] = {}
         self.to_b: dict[int, int] = {}
         self.to_a: dict[int, int] = {}
@@ -229,6 +249,7 @@ class _Matcher:
         self._by_key(Rule.NORMALISED, _full_key)
         self._by_key(Rule.NORMALISED, _shaped_key)
         self._take_updates()
+        self._take_gradients()
         self._by_suffix()
         self._by_inputs()
         self._align()
@@ -266,7 +287,9 @@ class _Matcher:
 
     def _same_shapes(self, a: int, b: int) -> bool:
         one, other = self.a.shapes(a), self.b.shapes(b)
-        return one is None or other is None or one == other
+        if one is None or other is None or one == other:
+            return True
+        return self.ranks > 1 and len(one) == len(other) and all(map(_may_be_part, one, other))
 
     # -- rules -------------------------------------------------------------------------------------
 
@@ -326,15 +349,18 @@ class _Matcher:
             return ()
         taken = self.to_a if other is self.b else self.to_b
         for weight in sorted(own.weights(row)):
-            for start in other.consumers(partner[weight]) if weight in partner else ():
+            readers = other.consumers(partner[weight]) if weight in partner else []
+            for start in dict.fromkeys([*readers, *_made_before(other, readers)]):
                 chain = _chain_of(other, start, name, taken)
-                if chain and self._last_fits(own, row, other, chain[-1]):
+                if not set(readers).isdisjoint(chain) and self._last_fits(own, row, other, chain[-1]):
                     return chain
         return ()
 
     def _last_fits(self, own: NodesOfRun, row: int, other: NodesOfRun, last: int) -> bool:
         one, two = own.shapes(row), other.shapes(last)
-        return own.backward(row) == other.backward(last) and (one is None or two is None or one == two)
+        return own.backward(row) == other.backward(last) and (
+            one is None or two is None or self.ranks > 1 or one == two
+        )
 
     def _take_updates(self) -> None:
         """Pairs the update operators of an optimizer by the parameter that they write."""
@@ -344,6 +370,15 @@ class _Matcher:
             other = by_weight.get(self.to_b[weight]) if weight is not None and weight in self.to_b else None
             if other is not None and other not in self.to_a:
                 self._add(Match(row, other, Rule.UPDATE))
+
+    def _take_gradients(self) -> None:
+        """Pairs what was recorded of the gradients of parameters by the parameter that they belong to."""
+        found = [row for row in self.to_b if self.a.is_parameter(row)]
+        for row in found:
+            names = self.a.nodes.names[row], self.b.nodes.names[self.to_b[row]]
+            a, b = self.a.nodes.find(gradient_of(names[0])), self.b.nodes.find(gradient_of(names[1]))
+            if a in self.a.place and b in self.b.place and a not in self.to_b and b not in self.to_a:
+                self._add(Match(a, b, Rule.GRADIENT))
 
     def _by_inputs(self) -> None:
         """Pairs nodes of one type and shape that agreed nodes feed, where only one fits."""
@@ -433,6 +468,14 @@ class _Matcher:
         return fits[0] != fits[1] and max(fits) > 1
 
 
+def _may_be_part(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
+    """Tells whether tensors of two shapes may be a whole and a part of it."""
+    if len(one) != len(other):
+        return 1 in {len(one), len(other)}
+    pairs = [(max(pair), min(pair)) for pair in zip(one, other, strict=True)]
+    return sum(large != small for large, small in pairs) <= 2
+
+
 def _full_key(side: NodesOfRun, row: int) -> Hashable:
     return side.kind(row), side.parts(row), "" if side.is_parameter(row) else side.type_of(row)
 
@@ -501,6 +544,21 @@ def _prefix_changes(
                     votes[parts[:start], other[: len(other) - len(parts) + start]] += 1
                 break
     return [change for change, _ in votes.most_common(_MOST_VOTES)]
+
+
+def _made_before(side: NodesOfRun, rows: Iterable[int]) -> list[int]:
+    """The operators that feed some, and those that feed these: where a chain may begin that reads a weight later."""
+    found: list[int] = []
+    level = list(rows)
+    for _ in range(_MOST_BEFORE):
+        level = [
+            each
+            for row in level
+            for each in sorted(side.producers(row))
+            if each in side.place and not side.is_parameter(each)
+        ]
+        found += level
+    return found
 
 
 def _chain_of(side: NodesOfRun, start: int, name: str, taken: Mapping[int, int]) -> tuple[int, ...]:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from tui_debugger.diagnose.run import Run
 from tui_debugger.diagnose.runs.distance import Distance, How, Tolerance
 from tui_debugger.diagnose.runs.matching import Match, NameMaps
-from tui_debugger.errors import TdbgError
+from tui_debugger.diagnose.runs.shards import Dims
+from tui_debugger.errors import CancelledError, TdbgError
 from tui_debugger.model import TensorKey
+
+NO_OUTPUT: Final = "no output of it was dumped in both runs"
+"""Why a node was not compared that has nothing to compare."""
 
 
 class Judgement(IntEnum):
@@ -56,9 +61,11 @@ class Options:
 
     Attributes:
         maps: what the user says of names.
-        steps, ranks: which of the first run are which of the second; empty: those of one number.
+        steps, ranks: which of the first run are which of the second; empty: those of one number. A rank that is named
+            several times is compared with all of those together.
         only_steps, only_ranks: those of the first run that are asked for; None: all.
         tolerance: replaces the rule of rounding.
+        dims: what the user says of how ranks share tensors.
     """
 
     maps: NameMaps = field(default_factory=NameMaps)
@@ -67,6 +74,7 @@ class Options:
     only_steps: frozenset[int] | None = None
     only_ranks: frozenset[int] | None = None
     tolerance: Tolerance | None = None
+    dims: Dims = field(default_factory=Dims)
 
 
 class Place(NamedTuple):
@@ -170,6 +178,8 @@ class StepReport:
         compared: pairs of tensors that were compared, by what.
         failed: (tensor of the first run, why) of what could not be compared.
         doubtful: pairs of nodes of which others would have fitted as well.
+        ranks: of both runs; several of one of them where they share what one rank of the other holds.
+        joined: tensors that were put together of parts, by how: split, sum, mean, replicated.
     """
 
     place: Place
@@ -178,6 +188,8 @@ class StepReport:
     compared: dict[How, int]
     failed: tuple[tuple[str, str], ...]
     doubtful: tuple[Match, ...]
+    ranks: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
+    joined: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +202,8 @@ class RunsReport:
         findings: where differences begin, earliest first.
         doubts: why "same" could not be said.
         notes: what else to know: steps that were paired by order, ranks left out.
+        asked: steps of ranks that were asked for.
+        cancelled: the comparison was stopped before all of them were compared.
     """
 
     runs: tuple[Run, Run]
@@ -197,6 +211,8 @@ class RunsReport:
     findings: tuple[Finding, ...]
     doubts: tuple[str, ...]
     notes: tuple[str, ...] = ()
+    asked: int = 0
+    cancelled: bool = False
 
     @property
     def headline(self) -> Finding | None:
@@ -205,7 +221,9 @@ class RunsReport:
 
     @property
     def exit_code(self) -> int:
-        """0 the same within what is expected, 1 different, 2 nobody can say."""
+        """0 the same within what is expected, 1 different, 2 nobody can say, 130 interrupted."""
+        if self.cancelled:
+            return CancelledError.exit_code
         if self.findings:
             return 1
         return TdbgError.exit_code if self.doubts else 0

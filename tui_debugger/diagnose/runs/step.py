@@ -2,22 +2,37 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
+import hashlib
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import wait
+from dataclasses import replace
+from functools import cached_property, partial
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from tui_debugger import opener
 from tui_debugger.arrays import Array
+from tui_debugger.cache.store import DiskCache
 from tui_debugger.check.flow import Flow, Located
+from tui_debugger.diagnose.ranks.layout import read_dims
 from tui_debugger.diagnose.run import Run
-from tui_debugger.diagnose.runs.distance import Distance, Tolerance, distance_of_files, distance_of_statistics
+from tui_debugger.diagnose.runs.distance import (
+    Distance,
+    Tolerance,
+    above_noise,
+    distance_of_files,
+    distance_of_statistics,
+    not_compared,
+    pack_distance,
+    unpack_distance,
+)
 from tui_debugger.diagnose.runs.matching import Match, Matching, NodesOfRun, Rule, Shapes, containers, match_nodes
 from tui_debugger.diagnose.runs.results import Options, Place
-from tui_debugger.errors import TdbgError
-from tui_debugger.graph.table import NodeFlag
+from tui_debugger.diagnose.runs.shards import Joiner, Recorded
+from tui_debugger.errors import CancelledError, TdbgError
+from tui_debugger.graph.table import NodeFlag, NodeTable
 from tui_debugger.model import Category, Progress, ProgressFn, ReadSpec, Side, TensorStats, no_progress
 from tui_debugger.sources.base import TensorFlag
 from tui_debugger.stats.npy import open_array, read_meta
@@ -25,18 +40,46 @@ from tui_debugger.stats.workers import Workers
 
 _BATCH: Final = 1 << 24
 """Bytes that are handed to a worker at once."""
+_TOLD_EVERY: Final = 0.25
+"""Seconds after which somebody who waits for workers is told that it goes on."""
+KIND: Final = "distances"
+"""Of entries in the index."""
+_VERSION: Final = 1
+"""Of how distances are measured: another one where they come out otherwise."""
 
 
 class RunTensors:
-    """Tensors of one rank of one run."""
+    """Tensors of one rank of one run.
 
-    def __init__(self, run: Run, rank: int, steps: Iterable[int], progress: ProgressFn) -> None:
+    Attributes:
+        mates: other ranks that hold parts of the same tensors, where one rank of the other run holds all of them.
+        steps: those that are compared.
+        only: names of the nodes that count here; None: all.
+        others: names of nodes that count where another rank is the first one.
+        elsewhere: nodes that were compared with those of other ranks, with how far they are apart.
+        seen: (step, index) of the tensors that were read as parts.
+    """
+
+    def __init__(
+        self, run: Run, rank: int, steps: Iterable[int], progress: ProgressFn, mates: Sequence[RunTensors] = ()
+    ) -> None:
         self.run, self.rank = run, rank
+        self.mates = tuple(mates)
+        self.only: frozenset[str] | None = None
+        self.others: set[str] = set()
+        self.elsewhere: dict[int, float] = {}
+        self.seen: set[tuple[int, int]] = set()
+        self.steps = tuple(steps)
         listed = run.flow(rank, progress)
-        for step in steps:
+        for step in self.steps:
             listed.table(step)  # which may bring nodes that nobody knew: the flow is looked at after that
         self.flow: Flow = run.flow(rank, progress)
         self.sizes: dict[tuple[int, int], float] = {}
+
+    @cached_property
+    def place(self) -> Mapping[str, tuple[int, int]]:
+        """The recorded place of the rank along each axis that has several ranks; empty where nobody wrote it."""
+        return {axis: at for axis, at in self.run.parallel_places(self.rank)[0].items() if at[1] > 1}
 
     def spec(self, at: Located) -> ReadSpec | None:
         """Returns how to read a tensor; None without values."""
@@ -48,8 +91,58 @@ class RunTensors:
         spec = self.spec(at)
         try:
             return open_array(spec) if spec is not None else self.run.read(self.flow.key(at))
+        except CancelledError:
+            raise
         except (TdbgError, OSError, ValueError):
             return None
+
+    def parts(self, at: Located) -> list[tuple[RunTensors, Located]]:
+        """Returns where a tensor stands on this rank, and on those of its mates that have it."""
+        found = [(self, at)]
+        name, graph = self.flow.nodes.names[at.row], self.flow.nodes.graph_of(at.row).name
+        for mate in self.mates:
+            row = mate.flow.nodes.find(name, graph)
+            if at.step not in mate.run.steps(mate.rank):
+                continue
+            there = mate.flow.located(at.step, row, at.side, at.slot, at.round)
+            if there.index >= 0:
+                found.append((mate, there))
+                mate.seen.add((at.step, there.index))
+        return found
+
+    def nodes_like(self, nodes: NodeTable, row: int) -> Iterator[tuple[RunTensors, int]]:
+        """Yields a node of this rank, and the same of its mates."""
+        yield self, row
+        for mate in self.mates:
+            there = mate.flow.nodes.find(nodes.names[row], nodes.graph_of(row).name)
+            if there >= 0:
+                yield mate, there
+
+    def named(self) -> set[str]:
+        """Returns the names of the nodes that have tensors."""
+        nodes = self.flow.nodes
+        rows: set[int] = set()
+        for step in self.steps:
+            table = self.flow.table(step)
+            rows.update(np.unique(table.node[(table.flags & int(TensorFlag.CONSTANT)) == 0]).tolist())
+        return {nodes.names[row] for row in rows}
+
+    def not_seen(self, lead: RunTensors) -> list[str]:
+        """Returns the nodes that have tensors on this rank, and none on the first one of its group."""
+        names, others, only = self.flow.nodes.names, lead.flow.nodes, lead.only
+        found: dict[str, None] = {}
+        for step in self.steps:
+            table = self.flow.table(step)
+            for index in np.flatnonzero((table.flags & int(TensorFlag.CONSTANT)) == 0).tolist():
+                row = int(table.node[index])
+                if (step, index) in self.seen or names[row] in found or names[row] in lead.others:
+                    continue
+                if only is not None and names[row] not in only:
+                    continue
+                there = others.find(names[row], self.flow.nodes.graph_of(row).name)
+                if there < 0 or not len(lead.flow.table(step).of_node(there)):
+                    found[names[row]] = None
+        return list(found)
 
     def statistics(self, at: Located) -> tuple[TensorStats | None, tuple[str, tuple[int, ...]] | None]:
         """Returns the statistics of a tensor, recorded or measured, and (type, shape); None where nobody knows."""
@@ -59,6 +152,8 @@ class RunTensors:
         (row,) = self.run.measure((self.run.row_of(self.flow.key(at)),))
         try:
             meta = read_meta(table.spec(at.index))
+        except CancelledError:
+            raise
         except TdbgError:
             return row.stats, None
         return row.stats, (meta.dtype, meta.shape)
@@ -83,6 +178,8 @@ class RunTensors:
                 meta = table.recorded_meta(index)
                 if meta is None and not int(table.flags[index]) & TensorFlag.STAT_ONLY:
                     meta = "", read_meta(table.spec(index)).shape
+            except CancelledError:
+                raise
             except TdbgError:
                 return None
             if meta is None:
@@ -127,6 +224,8 @@ class Entry(NamedTuple):
     order: float
 
 
+Noise = Mapping[tuple[int, int, int], Distance]
+"""How far tensors of the first run are from those of its repeat, by rank, step and place in the table."""
 PairKey = tuple[tuple[int, int], tuple[int, int]]
 
 
@@ -139,6 +238,9 @@ class StepTensors:
         flows: what feeds what, in each run.
         sides: the nodes of each run.
         matching: which nodes are the same.
+        noise: how far the first run is from its repeat.
+        ranks: how many ranks of one run hold what one of the other does.
+        joiner: puts their parts together.
         distances: of all pairs of tensors that were compared.
     """
 
@@ -151,12 +253,15 @@ class StepTensors:
         progress: ProgressFn,
     ) -> None:
         self.files, self.place, self.options = files, place, options
+        self.noise: Noise = {}
         self.progress = progress
         self.steps = place.step_a, place.step_b
         self.flows = files[0].flow, files[1].flow
         for flow, step in zip(self.flows, self.steps, strict=True):
             flow.table(step)
         self.sides = self._nodes(0), self._nodes(1)
+        self.ranks = max(1 + len(of.mates) for of in files)
+        self.joiner: Joiner = before.joiner if before is not None else Joiner(options.dims, options.tolerance)
         self.matching = self._matching(before)
         self.distances: dict[PairKey, Distance] = {}
 
@@ -171,7 +276,12 @@ class StepTensors:
         rows = [row for row in there | set(from_graph) if nodes.category_of(row) is not Category.CONSTANT]
         rows = [row for row in rows if row in there or not nodes.orders_only(row)]
         scope = files.run.in_scope(files.rank)
-        rows = [row for row in rows if row >= len(scope) or scope[row]]
+        rows = [row for row in rows if (row >= len(scope) or scope[row]) and row not in files.elsewhere]
+        if files.only is not None or files.others:
+            only, others = files.only, files.others
+            rows = [
+                row for row in rows if nodes.names[row] not in others and (only is None or nodes.names[row] in only)
+            ]
         return NodesOfRun(nodes, rows, lambda row: files.shapes(step, row), self.options.maps if side == 0 else None)
 
     def _matching(self, before: StepTensors | None) -> Matching:
@@ -180,7 +290,7 @@ class StepTensors:
             for one, other in zip(self.sides, before.sides, strict=True)
         ):
             return before.matching
-        return match_nodes(*self.sides, self.options.maps)
+        return match_nodes(*self.sides, self.options.maps, ranks=self.ranks)
 
     @cached_property
     def containers(self) -> tuple[dict[int, list[int]], dict[int, list[int]]]:
@@ -247,9 +357,15 @@ class StepTensors:
                 continue  # a flag that versions write down as an input, or the text of a constant
             if any(row >= 0 and flow.nodes.orders_only(row) for flow, row in zip(self.flows, holders, strict=True)):
                 continue
+            if min(holders) >= 0 and self._is_other_input(holders):
+                at = at[0], None
             if any(slot in each for slot, each in zip(slots, own, strict=True)) or max(holders) >= 0:
                 both = all(slot in each for slot, each in zip(slots, own, strict=True))
                 yield Feed(max(slots[0], 0), (at[0], at[1]), (holders[0], holders[1]), both)
+
+    def _is_other_input(self, holders: Sequence[int]) -> bool:
+        """Tells whether a parameter of a module stands where the other run has something else."""
+        return len({of.is_parameter(row) for of, row in zip(self.sides, holders, strict=True)}) > 1
 
     def _paired_slots(self, own: Sequence[set[int]], held: Sequence[Sequence[int]]) -> list[tuple[int, int]]:
         """Returns which inputs are the same: those of one number, unless the nodes take them in another order."""
@@ -300,21 +416,65 @@ class StepTensors:
             if key in known:
                 self.distances[key] = known[key]
                 continue
+            if self.ranks > 1:
+                self.distances[key] = self._of_parts(one, other)
+                continue
             specs = self.files[0].spec(one), self.files[1].spec(other)
             if specs[0] is not None and specs[1] is not None:
                 files[key] = (specs[0], specs[1])
             else:
                 self.distances[key] = self._by_statistics(one, other)
-        self.distances.update(measure(files, self.options.tolerance, self.files[0].run.workers, self.progress))
+        run = self.files[0].run
+        self.distances.update(measure(files, self.options.tolerance, run.workers, self.progress, run.contents.store))
+        if self.noise:
+            for key in wanted:
+                floor = self.noise.get((self.files[0].rank, *key[0]))
+                if floor is not None and key not in known:
+                    self.distances[key] = above_noise(self.distances[key], floor)
+
+    def _of_parts(self, one: Located, other: Located) -> Distance:
+        """Compares a whole with its parts on several ranks."""
+        places = self.files[0].parts(one), self.files[1].parts(other)
+        if all(len(each) == 1 for each in places) and all(
+            files.spec(at) is None for files, at in zip(self.files, (one, other), strict=True)
+        ):
+            return self._by_statistics(one, other)
+        arrays = [[files.array(at) for files, at in each] for each in places]
+        if any(array is None for each in arrays for array in each):
+            return not_compared("not all of its parts on several ranks can be read")
+        name = self.flows[0].nodes.names[one.row]
+        whole = [array for array in arrays[0] if array is not None], [array for array in arrays[1] if array is not None]
+        backward = self.sides[0].backward(one.row)
+        recorded = self._recorded(0, places[0], one), self._recorded(1, places[1], other)
+        tensor = f"{name}:{one.side.name}{one.slot}"
+        return self.joiner.compare(whole, tensor, name, backward=backward, recorded=recorded)
+
+    def _recorded(self, side: int, places: Sequence[tuple[RunTensors, Located]], at: Located) -> Recorded:
+        """Returns what the recorder says of the parts of a tensor."""
+        if len(places) < 2:
+            return Recorded()
+        told = self.files[side].flow.nodes.placements.get(at.row, "")
+        return Recorded([files.place for files, _ in places], read_dims(told) if told.startswith("dims ") else None)
 
     def _by_statistics(self, one: Located, other: Located) -> Distance:
-        stats, metas, hashes = [], [], []
+        stats, metas, hashes, sums = [], [], [], False
         for files, at in zip(self.files, (one, other), strict=True):
             found, meta = files.statistics(at)
             stats.append(found)
             metas.append(meta)
-            hashes.append(files.flow.table(at.step).hashed(at.index))
-        return distance_of_statistics(stats[0], stats[1], (metas[0], metas[1]), (hashes[0], hashes[1]))
+            table = files.flow.table(at.step)
+            hashes.append(table.hashed(at.index))
+            sums = sums or table.hashes_are_sums
+        return distance_of_statistics(stats[0], stats[1], (metas[0], metas[1]), (hashes[0], hashes[1]), sums=sums)
+
+    def measured(self, one: Located, other: Located) -> Distance:
+        """Returns the distance of two tensors of which nobody knows yet that they belong together."""
+        if self.ranks > 1:
+            return self._of_parts(one, other)
+        specs = self.files[0].spec(one), self.files[1].spec(other)
+        if specs[0] is not None and specs[1] is not None:
+            return distance_of_files((specs[0], specs[1]), self.options.tolerance)
+        return self._by_statistics(one, other)
 
     def distance(self, one: Located | None, other: Located | None) -> Distance | None:
         """Returns the distance of two tensors; None where one was not dumped."""
@@ -328,33 +488,51 @@ def measure(
     tolerance: Tolerance | None,
     workers: Workers,
     progress: ProgressFn = no_progress,
+    store: DiskCache | None = None,
 ) -> dict[PairKey, Distance]:
-    """Compares pairs of files, each file once; other processes help where there is much to read."""
-    keys = list(files)
-    sizes = [_bytes(files[key]) for key in keys]
+    """Compares pairs of files, each pair once; other processes help where there is much to read.
+
+    Args:
+        files: the pairs.
+        tolerance: replaces the rule of rounding.
+        workers: who helps.
+        progress: is told how far it is.
+        store: remembers what was found of pairs of files, as long as nobody writes to one of them.
+    """
+    states = {key: _states(files[key]) for key in files}
+    found = recall(store, files, states, tolerance)
+    keys = [key for key in files if key not in found]
+    sizes = [sum(size for size, _ in states[key]) for key in keys]
     executor = workers.executor(sum(sizes))
-    found: dict[PairKey, Distance] = {}
-    if executor is None:
-        for number, key in enumerate(keys):
-            if not number % 64:
-                progress(Progress(number, len(keys), "comparing"))
-            found[key] = distance_of_files(files[key], tolerance)
-        return found
-    batches: list[list[PairKey]] = [[]]
-    full = 0
-    for key, size in zip(keys, sizes, strict=True):
-        if full > _BATCH:
-            batches.append([])
-            full = 0
-        batches[-1].append(key)
-        full += size
-    waiting = [
-        (batch, executor.submit(distances_of_files, [files[key] for key in batch], tolerance)) for batch in batches
-    ]
-    for number, (batch, future) in enumerate(waiting):
-        progress(Progress(number, len(waiting), "comparing"))
-        found.update(zip(batch, future.result(), strict=True))
-    return found
+    fresh: dict[PairKey, Distance] = {}
+    try:
+        if executor is None:
+            for number, key in enumerate(keys):
+                tell = partial(progress, Progress(number, len(keys), "comparing"))
+                if not number % 64 or sizes[number] > _BATCH:
+                    tell()
+                fresh[key] = distance_of_files(files[key], tolerance, tell)
+            return {**found, **fresh}
+        batches: list[list[PairKey]] = [[]]
+        full = 0
+        for key, size in zip(keys, sizes, strict=True):
+            if full > _BATCH:
+                batches.append([])
+                full = 0
+            batches[-1].append(key)
+            full += size
+        waiting = [
+            (batch, executor.submit(distances_of_files, [files[key] for key in batch], tolerance)) for batch in batches
+        ]
+        for number, (batch, future) in enumerate(waiting):
+            tell = partial(progress, Progress(number, len(waiting), "comparing"))
+            tell()
+            while not wait((future,), _TOLD_EVERY).done:
+                tell()
+            fresh.update(zip(batch, future.result(), strict=True))
+        return {**found, **fresh}
+    finally:  # what was finished before somebody stopped it, too
+        remember(store, files, states, tolerance, fresh)
 
 
 def distances_of_files(
@@ -364,9 +542,62 @@ def distances_of_files(
     return [distance_of_files(pair, tolerance) for pair in pairs]
 
 
-def _bytes(pair: tuple[ReadSpec, ReadSpec]) -> int:
-    total = 0
+_State = tuple[int, int]
+"""Size of a file in bytes, and ``opener.state_of``: 0 where that says nothing later."""
+_Pairs = dict[PairKey, tuple[ReadSpec, ReadSpec]]
+
+
+def _states(pair: tuple[ReadSpec, ReadSpec]) -> tuple[_State, ...]:
+    return tuple(map(_state, pair))
+
+
+def _state(spec: ReadSpec) -> _State:
+    try:
+        status = opener.stat(spec.path)
+    except OSError:
+        return 0, 0
+    return status.st_size, opener.state_of(status)
+
+
+def _key_of(pair: tuple[ReadSpec, ReadSpec], states: Sequence[_State], tolerance: Tolerance | None) -> bytes | None:
+    """Returns what a pair of files is known by in the index; None where it would not be known to be the same later."""
+    if not all(state for _, state in states):
+        return None
+    told = hashlib.blake2b(repr((_VERSION, states, tolerance)).encode(), digest_size=16)
     for spec in pair:
-        with contextlib.suppress(OSError):
-            total += opener.stat(spec.path).st_size
-    return total
+        told.update(os.fsencode(os.path.realpath(spec.path)) + b"\0")
+        told.update(repr(replace(spec, path="")).encode("utf-8", "surrogateescape") + b"\0")
+    return told.digest()
+
+
+def recall(
+    store: DiskCache | None,
+    files: _Pairs,
+    states: Mapping[PairKey, Sequence[_State]],
+    tolerance: Tolerance | None,
+) -> dict[PairKey, Distance]:
+    """Returns what the index knows of pairs of files that nobody wrote to since."""
+    if store is None:
+        return {}
+    known = {key: digest for key in files if (digest := _key_of(files[key], states[key], tolerance)) is not None}
+    payloads = store.get_many(KIND, known.values())
+    found = {key: unpack_distance(payloads[digest]) for key, digest in known.items() if digest in payloads}
+    return {key: distance for key, distance in found.items() if distance is not None}
+
+
+def remember(
+    store: DiskCache | None,
+    files: _Pairs,
+    states: Mapping[PairKey, Sequence[_State]],
+    tolerance: Tolerance | None,
+    fresh: Mapping[PairKey, Distance],
+) -> None:
+    """Puts what was found of pairs of files into the index; what could not be compared is tried again."""
+    if store is None:
+        return
+    payloads = {}
+    for key, found in fresh.items():
+        digest = _key_of(files[key], states[key], tolerance)
+        if found.compared and digest is not None:
+            payloads[digest] = pack_distance(found)
+    store.put_many(KIND, payloads)

@@ -1,0 +1,168 @@
+"""What tells whether two tensors hold the same: a digest of their bytes, else one that was recorded, else statistics.
+
+Digests of files are kept in the index, by the state of the file: a tensor is read once.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from hashlib import blake2b
+from typing import Final
+
+import numpy as np
+
+from tui_debugger.arrays import Int64
+from tui_debugger.cache.store import DiskCache
+from tui_debugger.check.flow import Flow
+from tui_debugger.errors import TdbgError
+from tui_debugger.model import Progress, ProgressFn, ReadSpec, TensorStats, no_progress
+from tui_debugger.sources.base import ZEROS_DIGEST, TensorFlag, TensorTable
+from tui_debugger.stats.npy import open_array
+
+
+class KnownBy(IntEnum):
+    """What a content is known by; the greater, the surer is that equal contents are equal tensors."""
+
+    NOTHING = 0
+    """It could not be read, or nothing was recorded of it."""
+    STATISTICS = 1
+    DIGEST = 2
+    """The recorder wrote one."""
+    BYTES = 3
+
+
+BY_WORDS: Final = {
+    KnownBy.STATISTICS: "by their statistics",
+    KnownBy.DIGEST: "by recorded digests",
+    KnownBy.BYTES: "by their bytes",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What a tensor holds, to be compared with another one that is known by the same.
+
+    Attributes:
+        by: what it is known by.
+        value: equal of equal tensors.
+        constant: all elements are the same, or NaN or Inf hides them: that two such tensors are equal says little.
+        error: why nothing is known.
+    """
+
+    by: KnownBy
+    value: bytes = b""
+    constant: bool = False
+    error: str = ""
+
+
+KIND: Final = "contents"
+"""Of entries in the index."""
+_LAYOUT: Final = struct.Struct("<16s?")
+_PIECE: Final = 1 << 22
+"""Elements that are looked at together."""
+_YOUNG_NS: Final = 2 * 10**9
+"""A file written more recently than this may have been written to between looking at its time and reading it."""
+
+
+class Contents:
+    """The contents of a run's tensors, each looked at once."""
+
+    def __init__(self, store: DiskCache | None = None) -> None:
+        """``store`` remembers digests of files for later sessions."""
+        self._store = store
+        self._known: dict[bytes, Content] = {}
+
+    @property
+    def store(self) -> DiskCache | None:
+        """The index, which remembers what files hold; None where nothing is remembered."""
+        return self._store
+
+    def of(
+        self, flow: Flow, step: int, rows: Sequence[int] | Int64, progress: ProgressFn = no_progress
+    ) -> list[Content]:
+        """Returns what some rows of a step's table hold; reads files where neither the dump nor the index says it.
+
+        Raises:
+            CancelledError: from ``progress``.
+        """
+        table, wanted = flow.table(step), np.asarray(rows, np.int64)
+        found: list[Content | None] = [self._recorded(table, index) for index in wanted.tolist()]
+        left = [at for at, each in enumerate(found) if each is None]
+        if left:
+            for at, content in zip(left, self._files(flow, step, wanted[left], progress), strict=True):
+                found[at] = content
+        return [each for each in found if each is not None]
+
+    def _recorded(self, table: TensorTable, index: int) -> Content | None:
+        """Returns what the dump recorded of a tensor; None where there is a file to be read."""
+        valueless = bool(int(table.flags[index]) & int(TensorFlag.STAT_ONLY))
+        digest = table.hashed(index)
+        if not digest and not valueless:
+            return None
+        stats, meta = table.recorded(index), table.recorded_meta(index)
+        constant = digest == ZEROS_DIGEST or (stats is not None and _constant(stats))
+        if digest:
+            return Content(KnownBy.DIGEST, repr((digest, meta)).encode(), constant)
+        if stats is None:
+            return Content(KnownBy.NOTHING, error="nothing of it was recorded")
+        return Content(KnownBy.STATISTICS, repr((stats, meta)).encode(), constant)
+
+    def _files(self, flow: Flow, step: int, rows: Int64, progress: ProgressFn) -> list[Content]:
+        table = flow.table(step)
+        sizes, times = table.file_states(rows)
+        keys = [_key(table.spec(row), *state) for row, state in zip(rows.tolist(), _pairs(sizes, times), strict=True)]
+        self._recall([key for key in keys if key not in self._known])
+        found: list[Content] = []
+        fresh: dict[bytes, bytes] = {}
+        for at, (index, key) in enumerate(zip(rows.tolist(), keys, strict=True)):
+            content = self._known.get(key)
+            if content is None:
+                progress(Progress(at, len(keys), f"comparing ranks: rank {flow.rank} step {step}"))
+                content = _read(table.spec(index))
+                if content.by is KnownBy.BYTES and int(times[at]) > 0:
+                    self._known[key] = content
+                    fresh[key] = _LAYOUT.pack(content.value, content.constant)
+            found.append(content)
+        if self._store is not None and table.digest:
+            self._store.put_many(KIND, fresh)
+        return found
+
+    def _recall(self, keys: Sequence[bytes]) -> None:
+        payloads = self._store.get_many(KIND, keys) if self._store is not None else {}
+        for key, payload in payloads.items():
+            if len(payload) == _LAYOUT.size:
+                value, constant = _LAYOUT.unpack(payload)
+                self._known[key] = Content(KnownBy.BYTES, value, constant)
+
+
+def _pairs(sizes: Int64, times: Int64) -> list[tuple[int, int]]:
+    return list(zip(sizes.tolist(), times.tolist(), strict=True))
+
+
+def _key(spec: ReadSpec, size: int, modified: int) -> bytes:
+    where = os.fsencode(os.path.realpath(spec.path))
+    text = repr((replace(spec, path=""), size, modified)).encode("utf-8", "surrogateescape")
+    return blake2b(where + b"\0" + text, digest_size=16).digest()
+
+
+def _constant(stats: TensorStats) -> bool:
+    return stats.bad or (stats.minimum is not None and stats.minimum == stats.maximum)
+
+
+def _read(spec: ReadSpec) -> Content:
+    try:
+        values = open_array(spec)
+        digest = blake2b(repr((values.dtype.str, values.dtype.name, values.shape)).encode(), digest_size=16)
+        flat = values.reshape(-1)
+        first, constant = flat[:1].tobytes(), len(flat) > 0
+        for start in range(0, len(flat), _PIECE):
+            data = flat[start : start + _PIECE].tobytes()
+            digest.update(data)
+            constant = constant and data == first * (len(data) // len(first))
+    except (TdbgError, OSError, ValueError, TypeError) as error:
+        return Content(KnownBy.NOTHING, error=error.what if isinstance(error, TdbgError) else str(error))
+    return Content(KnownBy.BYTES, digest.digest(), constant)

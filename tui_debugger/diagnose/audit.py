@@ -1,0 +1,671 @@
+"""The audit of a run: is every recorded output what arithmetic makes of the recorded inputs?
+
+No second run is needed. Every operator that is known is computed again from its own recorded inputs (``recompute``);
+where no rounding explains what was recorded, the operator is named, with what is known of how it went wrong: a kernel
+that computed wrong, a tensor that was written over before it was saved, the value of an earlier step, an update that
+is missing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from tui_debugger.arrays import Array
+from tui_debugger.check.flow import Flow
+from tui_debugger.check.types import Pair, TensorRow
+from tui_debugger.diagnose.recompute.check import NotChecked, OperatorCheck, OutputCheck, check_operator
+from tui_debugger.diagnose.recompute.judge import NOT_UPDATED, unit_of
+from tui_debugger.diagnose.recompute.table import kinds
+from tui_debugger.diagnose.run import Run
+from tui_debugger.errors import CancelledError, TdbgError
+from tui_debugger.graph.categories import gradient_of, update_of
+from tui_debugger.graph.table import CONSTANT, PARAMETER
+from tui_debugger.model import Progress, ProgressFn, Side, TensorKey, no_progress
+
+_CHUNK: Final = 64
+"""Operators that are handed over at once."""
+_LOOKED_AT: Final = 64
+"""Nodes before and behind a wrong one whose tensors are tried in place of its own."""
+_MOST_TRIED: Final = 1 << 21
+"""Elements of all tensors that are tried so: each takes as long as the check itself."""
+UPDATE: Final = "update of a parameter"
+"""The kind of operator that stands for updates that no node of the dump makes."""
+
+
+class Fault(Enum):
+    """What went wrong with an output: a word for tables and documents."""
+
+    WRONG = "wrong"
+    """The output is not what the inputs make."""
+    OVERWRITTEN = "overwritten"
+    """The output was written over before it was saved: what read it had the right values."""
+    INPUT_OVERWRITTEN = "input_overwritten"
+    """An input was written over before it was saved: with what its producer made, the output is right."""
+    STALE = "stale"
+    """The output is that of an earlier step."""
+    NOT_UPDATED = "not_updated"
+    """A parameter was not updated."""
+
+
+class Item(NamedTuple):
+    """A node in a run of its graph: ``round`` see ``TensorKey``; the name tells whether the row is still its row."""
+
+    row: int
+    round: int
+    name: str
+
+
+Result = OperatorCheck | NotChecked
+Elsewhere = Callable[[int, int, tuple[Item, ...]], "Future[list[Result] | None] | None"]
+"""Hands items of a rank and step to a worker; None, or None as the result: they are checked right here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """An output that is wrong.
+
+    Attributes:
+        rank, step: where.
+        place: of the node in the order of the audit: steps, then execution order, then ranks.
+        row: of the node in the node table of its rank.
+        name: of the node.
+        kind: of operator.
+        check: how far off it is, and where.
+        key: of the output; None where it is not a tensor of its own.
+        fault: what went wrong.
+        text: the same in a sentence, without the name of the node.
+        sound: no input of the node was made by a node that is wrong itself.
+        shown_by: other nodes of which the same output was recorded: the module around a function.
+    """
+
+    rank: int
+    step: int
+    place: tuple[int, int, int]
+    row: int
+    name: str
+    kind: str
+    check: OutputCheck
+    key: TensorKey | None
+    fault: Fault
+    text: str
+    sound: bool = True
+    shown_by: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class KindCoverage:
+    """How much of one kind of operator was audited.
+
+    Attributes:
+        kind: of operator; for those that are not known the name of their type.
+        known: whether the audit knows how to compute it.
+        checked: runs of nodes.
+        wrong: how many of them are wrong.
+        largest: the largest r among those that are right.
+        left: why others were not checked, with their number.
+    """
+
+    kind: str
+    known: bool = True
+    checked: int = 0
+    wrong: int = 0
+    largest: float = 0.0
+    left: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def not_checked(self) -> int:
+        """How many were not checked."""
+        return sum(self.left.values())
+
+    @property
+    def missing(self) -> int:
+        """How many were not checked that could have been, had more been dumped."""
+        return sum(count for reason, count in self.left.items() if reason not in _NOTHING_MISSING)
+
+
+@dataclass(frozen=True, slots=True)
+class AuditReport:
+    """What the audit found.
+
+    Attributes:
+        pairs: the (rank, step) pairs that were looked at.
+        findings: in order.
+        coverage: by kind of operator; known ones first, then by number.
+        doubts: what keeps a clean audit from being clean.
+        missing: kinds that were asked for and not all of which could be checked, with the reason.
+        nbytes: of the tensors that were read.
+    """
+
+    pairs: tuple[Pair, ...]
+    findings: tuple[Finding, ...]
+    coverage: tuple[KindCoverage, ...]
+    doubts: tuple[str, ...] = ()
+    missing: tuple[tuple[str, str], ...] = ()
+    nbytes: int = 0
+
+    @property
+    def checked(self) -> int:
+        """How many runs of operators were checked."""
+        return sum(each.checked for each in self.coverage)
+
+    @property
+    def not_checked(self) -> int:
+        """How many were not."""
+        return sum(each.not_checked for each in self.coverage)
+
+    @property
+    def headline(self) -> Finding | None:
+        """The first finding whose inputs are sound, else the first one."""
+        return next((each for each in self.findings if each.sound), next(iter(self.findings), None))
+
+    @property
+    def exit_code(self) -> int:
+        """0: nothing is wrong; 1: something is; 2: nothing could be audited, or not all that was asked for."""
+        if self.findings:
+            return 1
+        return 2 if not self.checked or self.doubts or self.missing else 0
+
+
+NO_STEP_BEFORE: Final = "nothing was dumped before the update: the first step"
+_CONTAINER: Final = "contains calls that are audited by themselves"
+_BACKWARD: Final = "backward"
+_NOTHING_MISSING: Final = frozenset({NO_STEP_BEFORE, _CONTAINER, "random"})
+"""Reasons for which no other dump would have told more."""
+_BEFORE: Final = "was before was not dumped"
+
+
+def audit(
+    run: Run,
+    pairs: Sequence[Pair],
+    progress: ProgressFn = no_progress,
+    *,
+    nodes: Collection[str] | None = None,
+    required: Collection[str] = (),
+    elsewhere: Elsewhere | None = None,
+    found: Callable[[Finding], None] | None = None,
+) -> AuditReport:
+    """Audits steps of a run.
+
+    Args:
+        run: the run.
+        pairs: rank and step.
+        progress: told after every few operators.
+        nodes: names of the only nodes to look at; None for all.
+        required: kinds of operators all of which have to be checked.
+        elsewhere: hands work to others.
+        found: told of every finding at once, before it is known whether its inputs are sound.
+
+    Raises:
+        CancelledError: from ``progress``.
+        TdbgError: a kind that is required is not one.
+    """
+    wrong = sorted(set(required) - set(kinds()))
+    if wrong:
+        raise TdbgError(
+            f"no kind of operator is called {wrong[0]!r}",
+            where=f"--require {','.join(required)}",
+            hint="one of " + ", ".join(kinds()),
+        )
+    return _Audit(run, pairs, progress, _Asked(nodes, elsewhere, found)).report(required)
+
+
+def check_items(run: Run, rank: int, step: int, items: Iterable[Item]) -> list[Result] | None:
+    """Checks some nodes; None where a row is not that of the node, because this run lists its nodes otherwise."""
+    run.flow(rank).table(step)
+    found: list[Result] = []
+    for row, of, name in items:
+        nodes = run.nodes(rank)
+        if row >= len(nodes) or nodes.names[row] != name:
+            return None
+        found.append(check_operator(run, rank, step, row, round=of))
+    return found
+
+
+class _Asked(NamedTuple):
+    """What ``audit`` was asked for beyond the steps: see there."""
+
+    nodes: Collection[str] | None
+    elsewhere: Elsewhere | None
+    found: Callable[[Finding], None] | None
+
+
+class _Audit:
+    def __init__(self, run: Run, pairs: Sequence[Pair], progress: ProgressFn, asked: _Asked) -> None:
+        self.run, self.pairs, self.progress = run, tuple(pairs), progress
+        self.only, self.elsewhere, self.found = asked
+        self.coverage: dict[str, KindCoverage] = {}
+        self.findings: list[Finding] = []
+        self.doubts: list[str] = []
+        self.nbytes = 0
+        self.done = self.total = 0
+
+    def report(self, required: Collection[str]) -> AuditReport:
+        work = []
+        for rank, step in self.pairs:
+            items = self._items(rank, step)
+            self.total += len(items)
+            work += [(rank, step, start, items[start : start + _CHUNK]) for start in range(0, len(items), _CHUNK)]
+        for rank, step, start, items, results in self._results(work):
+            self._take((rank, step), start, items, results)
+        if self.only is None:
+            self._updates()
+        for part in self.run.unreadable(self.pairs):
+            self.doubts.append(f"{part.where} ({part.why})")
+        findings = self._ordered()
+        order = sorted(self.coverage.values(), key=lambda each: (not each.known, -each.checked - each.not_checked))
+        return AuditReport(
+            self.pairs, findings, tuple(order), tuple(self.doubts), tuple(self._missing(required)), self.nbytes
+        )
+
+    # -- what there is -----------------------------------------------------------------------------
+
+    def _items(self, rank: int, step: int) -> list[Item]:
+        """The nodes of a step in execution order; those that only write over parameters come last."""
+        table = self.run.flow(rank, self.progress).table(step)
+        nodes, scope = self.run.nodes(rank), self.run.in_scope(rank)
+        places = dict.fromkeys(zip(table.node.tolist(), table.round.tolist(), strict=True))
+        there = {row for row, _ in places}
+        updating = np.isin(
+            nodes.type_id, [at for at, name in enumerate(nodes.types) if update_of(name) or name in _ASSIGN]
+        )
+        late = sorted((int(nodes.order[row]), row) for row in np.flatnonzero(updating).tolist() if row not in there)
+        found = [*places, *((row, 0) for _, row in late)]
+        types = [name in {PARAMETER, CONSTANT} for name in nodes.types]
+        return [
+            Item(row, of, nodes.names[row])
+            for row, of in found
+            if not types[int(nodes.type_id[row])]
+            and (row >= len(scope) or scope[row])
+            and (self.only is None or nodes.names[row] in self.only)
+        ]
+
+    def _results(
+        self, work: Sequence[tuple[int, int, int, list[Item]]]
+    ) -> Iterator[tuple[int, int, int, list[Item], Iterable[Result]]]:
+        """Checks everything; what others do comes back in order."""
+        waiting: deque[tuple[tuple[int, int, int, list[Item]], Future[list[Result] | None] | None]] = deque()
+        most = 2 * self.run.workers.parallel
+        left = deque(work)
+        while left or waiting:
+            while left and len(waiting) < most:
+                rank, step, _, items = left[0]
+                future = self.elsewhere(rank, step, tuple(items)) if self.elsewhere is not None else None
+                waiting.append((left.popleft(), future))
+                if future is None:
+                    break
+            (rank, step, start, items), future = waiting.popleft()
+            results = _answer(future, self._tick) if future is not None else None
+            yield rank, step, start, items, results if results is not None else self._here(rank, step, items)
+
+    def _here(self, rank: int, step: int, items: list[Item]) -> Iterator[Result]:
+        for item in items:
+            self._tick(item.name)
+            yield check_operator(self.run, rank, step, item.row, round=item.round)
+
+    def _tick(self, name: str = "") -> None:
+        self.progress(Progress(self.done, self.total, name.rpartition("/")[2] or "checking operators"))
+
+    # -- what came out -----------------------------------------------------------------------------
+
+    def _take(self, pair: Pair, start: int, items: list[Item], results: Iterable[Result]) -> None:
+        rank, step = pair
+        for at, (item, result) in enumerate(zip(items, results, strict=True), start):
+            self.done += 1
+            if isinstance(result, NotChecked):
+                self._leave(rank, step, item, result)
+                continue
+            self.nbytes += result.nbytes
+            row = self._kind(result.kind)
+            row.checked += 1
+            row.wrong += result.wrong
+            if not result.wrong:
+                row.largest = max([row.largest, *(each.r for each in result.outputs)])
+                continue
+            for output in result.outputs:
+                if output.wrong:
+                    self._find(pair, at, item, result.kind, output)
+
+    def _kind(self, kind: str, *, known: bool = True) -> KindCoverage:
+        return self.coverage.setdefault(kind, KindCoverage(kind, known))
+
+    def _leave(self, rank: int, step: int, item: Item, result: NotChecked) -> None:
+        reason, op_type = result.reason, self.run.nodes(rank).op_type(item.row)
+        if reason.endswith(_BEFORE) and self._is_first(rank, step):
+            reason = NO_STEP_BEFORE
+        if result.failed:
+            self.doubts.append(f"rank {rank} step {step}: {item.name}: {reason}")
+        known = bool(result.kind)
+        if not known and reason.startswith(("module not known", "operator not known")):
+            # A function that is called outside of any module stands beside it, not in it.
+            scope = self.run.nodes(rank).paths[item.row].rpartition("/")[0]
+            inside = reason.startswith("module") and scope in self._scopes(rank)
+            reason = _CONTAINER if inside else "not known"
+        if reason.startswith(_BACKWARD):
+            op_type = "backward"
+        self._kind(result.kind or ("module" if reason == _CONTAINER else op_type), known=known).left[reason] += 1
+
+    def _scopes(self, rank: int) -> set[str]:
+        """Every scope below which there are others, or several nodes: a module there may be made of them."""
+        return self.run.nodes(rank).memo(_inner_scopes)
+
+    def _is_first(self, rank: int, step: int) -> bool:
+        steps = self.run.steps(rank)
+        return bool(steps) and steps[0] == step
+
+    def _find(self, pair: Pair, at: int, item: Item, kind: str, output: OutputCheck) -> None:
+        rank, step = pair
+        for number, other in enumerate(self.findings):
+            same = (other.rank, other.step, other.kind) == (rank, step, kind) and other.name != item.name
+            if same and _is_alike(other.check, output):
+                self.findings[number] = replace(other, shown_by=(*other.shown_by, item.name))
+                return
+        fault, text = _Search(self.run, rank, step, item, output).fault()
+        turn = self._turn(rank, step)
+        finding = Finding(
+            rank,
+            step,
+            (turn, at, rank),
+            item.row,
+            item.name,
+            kind,
+            output,
+            self._key(rank, step, item, output),
+            fault,
+            text,
+        )
+        self.findings.append(finding)
+        if self.found is not None:
+            self.found(finding)
+
+    def _turn(self, rank: int, step: int) -> int:
+        return next((at for at, (of, each) in enumerate(self.pairs) if (of, each) == (rank, step)), 0)
+
+    def _key(self, rank: int, step: int, item: Item, output: OutputCheck) -> TensorKey | None:
+        rows = self.run.tensor_rows(rank, step, item.row, item.round)
+        found = _output_row(self.run, rank, item, rows, output.slot)
+        return found.key if found is not None else None
+
+    def _ordered(self) -> tuple[Finding, ...]:
+        """All findings in order, and whether their inputs are sound."""
+        steps: dict[int, int] = {}
+        for _, step in self.pairs:
+            steps.setdefault(step, len(steps))
+        found = sorted(self.findings, key=lambda each: (steps[each.step], each.place[1], each.rank))
+        wrong = {(each.rank, each.step, each.row) for each in found}
+        return tuple(replace(each, sound=not self._fed(each) & wrong) for each in found)
+
+    def _fed(self, finding: Finding) -> set[tuple[int, int, int]]:
+        held = self.run.flow(finding.rank).holders(finding.row) if finding.row >= 0 else []
+        return {(finding.rank, finding.step, each.row) for each in held if each.row != finding.row}
+
+    def _missing(self, required: Collection[str]) -> Iterator[tuple[str, str]]:
+        for kind in required:
+            row = self.coverage.get(kind)
+            if row is None:
+                yield kind, "none is in what was audited"
+            elif row.missing or not row.checked:
+                worst = row.left.most_common(1)
+                yield kind, f"{row.not_checked} of {row.checked + row.not_checked} not checked: {worst[0][0]}"
+
+    # -- updates that no node makes ------------------------------------------------------------------
+
+    def _updates(self) -> None:
+        """Looks for parameters that stay as they are although others move and their gradient says that they should."""
+        for rank in dict.fromkeys(rank for rank, _ in self.pairs):
+            steps = [step for of, step in self.pairs if of == rank]
+            for step in steps:
+                self.progress(Progress(self.done, self.total, f"updates of step {step}"))
+                moves = list(_moves(self.run, rank, step))
+                if not moves:
+                    continue
+                row = self._kind(UPDATE)
+                row.checked += len(moves)
+                for move in _stuck(moves):
+                    row.wrong += 1
+                    check = OutputCheck(0, math.inf, (), math.inf, move.expected, 0.0, (NOT_UPDATED, ""))
+                    text = (
+                        f"it was not updated: step {move.key.step} has what step {step} had, although its gradient's "
+                        f"norm is {move.gradient:.4g}; parameters beside it moved"
+                    )
+                    at = (self._turn(rank, step), 1 << 30, rank)
+                    node = self.run.nodes(rank).find(move.key.node, move.key.graph)
+                    self.findings.append(
+                        Finding(rank, step, at, node, move.key.node, UPDATE, check, move.key, Fault.NOT_UPDATED, text)
+                    )
+
+
+_ASSIGN: Final = frozenset({"Assign", "AssignAdd", "AssignSub"})
+
+
+def _is_alike(one: OutputCheck, other: OutputCheck) -> bool:
+    """Tells whether two checks are of the same output, recorded twice."""
+    found = one.found == other.found or (math.isnan(one.found) and math.isnan(other.found))
+    return found and (one.worst, one.r, one.expected) == (other.worst, other.r, other.expected)
+
+
+def _inner_scopes(nodes: object) -> set[str]:
+    paths: Sequence[str] = nodes.paths  # type: ignore[attr-defined]  # a node table, as ``memo`` gives it
+    counts: Counter[str] = Counter()
+    for path in paths:
+        scope = path.rpartition("/")[0]
+        counts[scope] += 1
+        while "/" in scope:
+            scope = scope.rpartition("/")[0]
+            counts[scope] += 2
+    return {scope for scope, count in counts.items() if count > 1}
+
+
+def _answer(future: Future[list[Result] | None], tick: Callable[[], None]) -> list[Result] | None:
+    """Waits for an answer; None where there will be none."""
+    while True:
+        tick()
+        try:
+            return future.result(timeout=0.1)
+        except TimeoutError:
+            if future.done():
+                return None
+        except CancelledError:
+            raise
+        except Exception:  # noqa: BLE001 - whatever became of the worker: it is checked right here
+            return None
+
+
+def _output_row(run: Run, rank: int, item: Item, rows: Sequence[TensorRow], slot: int) -> TensorRow | None:
+    """The tensor that an output of a check is: of operators that write over parameters, one of those."""
+    update = update_of(run.nodes(rank).op_type(item.row))
+    outputs = [row for row in rows if row.role == "out" and row.slot == slot and row.has_value]
+    parameters = [row for row in rows if row.role == "param"]
+    if update is not None or (not outputs and parameters):
+        return parameters[min(slot, len(parameters) - 1)] if parameters else None
+    return outputs[0] if outputs else None
+
+
+class _Search:
+    """Looks for what made an output wrong: tensors around it that would make it right."""
+
+    def __init__(self, run: Run, rank: int, step: int, item: Item, output: OutputCheck) -> None:
+        self.run, self.rank, self.step, self.item, self.output = run, rank, step, item, output
+        self.rows = run.tensor_rows(rank, step, item.row, item.round)
+
+    def fault(self) -> tuple[Fault, str]:
+        """Returns what went wrong, and a sentence."""
+        word, text = self.output.difference
+        if word == NOT_UPDATED:
+            return Fault.NOT_UPDATED, f"it was not updated: {text}"
+        row = _output_row(self.run, self.rank, self.item, self.rows, self.output.slot)
+        if row is not None and row.role == "out":
+            try:
+                found = self._stale(row) or self._output_overwritten(row) or self._input_overwritten()
+            except (TdbgError, OSError, ValueError):
+                found = None
+            if found is not None:
+                return found
+        said = f": {text}" if text else ""
+        return Fault.WRONG, f"its output is not what its inputs make{said}"
+
+    def _stale(self, row: TensorRow) -> tuple[Fault, str] | None:
+        before = self.run.before(row.key)
+        if before is None or self.run.spec(before) is None:
+            return None
+        now, then = self.run.read(row.key), self.run.read(before)
+        if now.shape != then.shape or now.size < 2 or not np.array_equal(now, then) or not np.any(now != now.flat[0]):
+            return None
+        return Fault.STALE, f"its output is that of step {before.step}, although its inputs are others"
+
+    def _output_overwritten(self, row: TensorRow) -> tuple[Fault, str] | None:
+        recorded = self.run.read(row.key)
+        for name, other in self._others("in", recorded):
+            if self._may_be_right(other) and self._is_right({("out", self.output.slot): other}):
+                said = f" ({self.output.difference[1]})" if self.output.difference[1] else ""
+                text = f"its output was written over before it was saved{said}: {name} read the right one"
+                return Fault.OVERWRITTEN, text
+        return None
+
+    def _input_overwritten(self) -> tuple[Fault, str] | None:
+        for row in self.rows:
+            if row.role != "in" or not row.has_value:
+                continue
+            recorded = self.run.read(row.key)
+            for name, other in self._others("out", recorded):
+                if self._is_right({("in", row.slot): other}):
+                    made = f"with the output of {name} it is right"
+                    text = f"its input {row.slot} was written over before it was saved: {made}"
+                    return Fault.INPUT_OVERWRITTEN, text
+        return None
+
+    def _may_be_right(self, other: Array) -> bool:
+        """Tells whether a tensor has at least the right element where the output is farthest off: that is quick."""
+        check = self.output
+        if not check.worst and other.ndim:
+            return True
+        off = abs(float(other[check.worst]) - check.expected)
+        return off <= max(
+            64 * (unit_of(other.dtype) or 0.0) * abs(check.expected), abs(check.found - check.expected) / 8
+        )
+
+    def _is_right(self, instead: dict[tuple[str, int], Array]) -> bool:
+        check = check_operator(self.run, self.rank, self.step, self.item.row, round=self.item.round, instead=instead)
+        return isinstance(check, OperatorCheck) and not any(
+            each.wrong for each in check.outputs if each.slot == self.output.slot
+        )
+
+    def _others(self, role: str, like: Array) -> Iterator[tuple[str, Array]]:
+        """Tensors that nodes behind read (``in``), or that nodes before made (``out``), of the same type and shape."""
+        if not 1 < like.size <= _MOST_TRIED or like.dtype.kind in "biu":
+            return
+        flow = self.run.flow(self.rank)
+        table, nodes = flow.table(self.step), flow.nodes
+        mine = np.flatnonzero(table.node == self.item.row)
+        if not len(mine):
+            return
+        side = Side.INPUT if role == "in" else Side.OUTPUT
+        around = np.arange(mine[-1] + 1, len(table)) if role == "in" else np.arange(mine[0] - 1, -1, -1)
+        around = around[table.side[around] == int(side)][:_LOOKED_AT]
+        left = _MOST_TRIED
+        for index in around.tolist():
+            row = int(table.node[index])
+            if row == self.item.row or not flow.has_values(table, index) or nodes.op_type(row) in {PARAMETER, CONSTANT}:
+                continue
+            key = nodes.key(self.rank, self.step, row, side, int(table.slot[index]), round=int(table.round[index]))
+            found = self.run.read(key)
+            if found.shape != like.shape or found.dtype != like.dtype or np.array_equal(found, like):
+                continue
+            yield nodes.names[row], found
+            left -= found.size if role == "out" else 0
+            if left <= 0:
+                return
+
+
+class _Move(NamedTuple):
+    """A parameter between two steps.
+
+    Attributes:
+        key: of the parameter in the later step.
+        moved: root mean square of what it moved by.
+        gradient: norm of its gradient in the earlier step.
+        per_element: the same as a root mean square.
+        unit: what rounding may hide of a move.
+        expected: how far it should have moved, filled for those that did not.
+    """
+
+    key: TensorKey
+    moved: float
+    gradient: float
+    per_element: float
+    unit: float
+    expected: float = 0.0
+
+
+def _moves(run: Run, rank: int, step: int) -> Iterator[_Move]:
+    """Every parameter with a recorded gradient, and how far it moved until the next dumped step."""
+    flow: Flow = run.flow(rank)
+    nodes, steps = flow.nodes, list(run.steps(rank))
+    later = steps[steps.index(step) + 1 :][:1] if step in steps else []
+    if not later or any(update_of(name) for name in nodes.types):
+        return  # the update is a node of its own, and audited as one
+    flow.table(step)
+    flow.table(later[0])
+    for row in np.flatnonzero(nodes.type_id == _type_of(nodes.types, PARAMETER)).tolist():
+        slope = nodes.find(gradient_of(nodes.names[row]), nodes.graph_of(row).name)
+        keys = [nodes.key(rank, at, row, Side.OUTPUT) for at in (step, later[0])]
+        if slope < 0 or any(run.spec(key) is None for key in keys):
+            continue
+        come = nodes.key(rank, step, slope, Side.OUTPUT)
+        if run.spec(come) is None:
+            continue
+        try:
+            before, after, gradient = (np.asarray(run.read(each)) for each in (*keys, come))
+        except (TdbgError, OSError):
+            continue
+        unit = unit_of(before.dtype)
+        if unit is None or before.shape != after.shape or not before.size:
+            continue
+        one, other, came = (each.astype(np.float64) for each in (before, after, gradient))
+        with np.errstate(all="ignore"):
+            moved = math.sqrt(float(np.mean((other - one) ** 2)))
+            size = float(np.linalg.norm(came))
+            hidden = 4 * unit * float(np.max(np.abs(one)))
+        if math.isfinite(moved) and math.isfinite(size):
+            yield _Move(keys[1], moved, size, size / math.sqrt(came.size), hidden)
+
+
+def _type_of(types: Sequence[str], name: str) -> int:
+    return types.index(name) if name in types else -1
+
+
+def _stuck(moves: Sequence[_Move]) -> Iterator[_Move]:
+    """Parameters that stayed although the others tell that they should have moved by more than rounding hides.
+
+    How far they should is taken from the least of the others: both as far as those (optimizers that normalise), and as
+    far for their gradient (those that do not).
+    """
+    went = [each for each in moves if each.moved > 0]
+    if len(went) < 2:
+        return  # nothing moved: no update was made between these steps, or nothing tells what one is
+    least = min(each.moved for each in went)
+    rate = min((each.moved / each.per_element for each in went if each.per_element), default=0.0)
+    for each in moves:
+        expected = min(least, rate * each.per_element) / 4
+        if not each.moved and expected > each.unit:
+            yield each._replace(expected=4 * expected)
+
+
+__all__ = [
+    "UPDATE",
+    "AuditReport",
+    "Elsewhere",
+    "Fault",
+    "Finding",
+    "Item",
+    "KindCoverage",
+    "audit",
+    "check_items",
+]

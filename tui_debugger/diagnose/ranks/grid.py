@@ -1,0 +1,257 @@
+"""The rank grid: ranks across, scopes and nodes down, and in each cell a verdict or a statistic of one step.
+
+Verdicts are those of the health map, and whether ranks that must be equal differ. Numbers are of a node's first output,
+else of its first input; a scope has the one that is largest in magnitude below it (of minima the smallest). What one
+rank has is told from what the others have: a level is the distance from the median of the ranks, as a part of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from tui_debugger.arrays import Int64, Mask
+from tui_debugger.check.plan import RequiredByStep
+from tui_debugger.diagnose.health import HealthMap
+from tui_debugger.diagnose.ranks.replicas import Replicas
+from tui_debugger.diagnose.run import Run
+from tui_debugger.graph.build import together
+from tui_debugger.graph.table import NodeTable
+from tui_debugger.model import Progress, ProgressFn, Side, no_progress
+from tui_debugger.sources.base import TensorFlag
+from tui_debugger.stats.health import Codes
+from tui_debugger.stats.records import RequiredStats, State
+
+Floats = npt.NDArray[np.float64]
+Rows = npt.NDArray[Any]
+
+VERDICT, REPLICAS = "verdict", "replicas"
+"""What the cells show beside statistics."""
+
+
+def _zeros(rows: Rows) -> Floats:
+    shares: Floats = np.divide(100.0 * rows["zero"], rows["count"], out=np.zeros(len(rows)), where=rows["count"] > 0)
+    return shares
+
+
+STATISTICS: Final[dict[str, tuple[str, Callable[[Rows], Floats]]]] = {
+    "norm": ("norm", lambda rows: np.sqrt(rows["sum_squares"])),
+    "mean": ("mean", lambda rows: rows["mean"].astype(np.float64)),
+    "abs_mean": ("mean of magnitudes", lambda rows: rows["abs_mean"].astype(np.float64)),
+    "std": ("standard deviation", lambda rows: np.sqrt(rows["variance"])),
+    "min": ("minimum", lambda rows: rows["minimum"].astype(np.float64)),
+    "max": ("maximum", lambda rows: rows["maximum"].astype(np.float64)),
+    "zero_percentage": ("zeros in percent", _zeros),
+    "nan": ("number of NaN", lambda rows: rows["nan"].astype(np.float64)),
+    "inf": ("number of Inf", lambda rows: (rows["pos_inf"] + rows["neg_inf"]).astype(np.float64)),
+}
+"""What a cell can show of a tensor, in words, and how it follows from records."""
+
+SHOWN: Final = (VERDICT, REPLICAS, *STATISTICS)
+
+ABSENT, NOT_FINITE, NOT_READ = 0, 1, 2
+"""Levels of cells without a number: nothing was dumped; NaN or Inf; it could not be read."""
+LEAST: Final = 3
+"""The level of what is as the median. Each level above stands for a distance ten times as large."""
+LEVELS: Final = 9
+"""Levels of distance: at most 1e-6 of the median, 1e-5 ... 1, 10, more."""
+LEVEL_GLYPHS: Final = " !?·▁▂▃▄▅▆▇█"
+"""Of every level."""
+
+
+@dataclass(frozen=True, eq=False)
+class RankValues:
+    """One statistic of all nodes and scopes at one step.
+
+    Attributes:
+        step: the step.
+        name: of ``STATISTICS``.
+        ranks: of the columns.
+        numbers: [tree index, rank]: NaN where there is none.
+        marks: [tree index, rank]: ``ABSENT``, ``NOT_FINITE``, ``NOT_READ``, or ``LEAST`` of what has a number.
+    """
+
+    step: int
+    name: str
+    ranks: tuple[int, ...]
+    numbers: npt.NDArray[np.float64]
+    marks: Codes
+
+    def levels(self, entries: Int64, ranks: Sequence[int] | None = None) -> Codes:
+        """[entry, rank]: how far each is from the median of the ranks."""
+        columns = self._columns(ranks)
+        numbers, marks = self.numbers[entries], self.marks[entries]
+        if not numbers.shape[1]:
+            return marks
+        known = np.where(np.isfinite(numbers), numbers, np.nan)
+        levels: Codes = marks.copy()
+        some = np.flatnonzero(np.isfinite(known).any(axis=1))
+        if len(some):
+            middle = np.nanmedian(known[some], axis=1, keepdims=True)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                distance = np.abs(known[some] - middle) / np.abs(middle)
+                tens = np.ceil(np.log10(np.where(distance > 0, distance, 1e-99)) + 6.0)
+            steps = np.clip(np.nan_to_num(tens, nan=0.0, posinf=LEVELS - 1), 0, LEVELS - 1).astype(np.uint8)
+            plain = marks[some] == LEAST
+            levels[some] = np.where(plain, LEAST + steps, marks[some])
+        chosen: Codes = levels if columns is None else levels[:, columns]
+        return chosen
+
+    def _columns(self, ranks: Sequence[int] | None) -> list[int] | None:
+        if ranks is None or tuple(ranks) == self.ranks:
+            return None
+        place = {rank: at for at, rank in enumerate(self.ranks)}
+        return [place[rank] for rank in ranks]
+
+
+@dataclass(frozen=True, eq=False)
+class RankColumn:
+    """One statistic of all nodes and scopes of one rank at one step: see ``RankValues``."""
+
+    numbers: npt.NDArray[np.float64]
+    marks: Codes
+
+
+def rank_column(  # noqa: PLR0917 - which one
+    run: Run, map_: HealthMap, rank: int, step: int, name: str, progress: ProgressFn = no_progress
+) -> RankColumn:
+    """Returns a statistic of a step of one rank; measures what is not known.
+
+    Args:
+        run: the run.
+        map_: its nodes.
+        rank: the rank, of which the map knows the nodes.
+        step: the step.
+        name: of ``STATISTICS``.
+        progress: see ``ProgressFn``.
+
+    Raises:
+        CancelledError: from ``progress``; what was measured is kept.
+    """
+    tree = map_.tree
+    numbers, marks = np.full(len(tree), np.nan), np.zeros(len(tree), np.uint8)
+    if step in run.steps(rank):
+        measurements = run.measurements(rank, progress)
+        table = measurements.flow.table(step)
+        index = _first_tensors(table.node, table.side, table.slot, table.round, table.flags)
+        wants = RequiredByStep()
+        wants.ask(step, table, index, RequiredStats())
+        measurements.ensure_all(wants, progress)
+        rows = np.take(measurements.records(step).rows, index)
+        at = _places(map_, measurements.flow.nodes)[table.node[index]]
+        rows, at = rows[at >= 0], at[at >= 0]
+        measured = rows["state"] == State.MEASURED
+        bad = (rows["nan"] + rows["pos_inf"] + rows["neg_inf"]) > 0
+        numbers[at] = np.where(measured, STATISTICS[name][1](rows), np.nan)
+        marks[at] = np.where(measured, np.where(bad, NOT_FINITE, LEAST), NOT_READ)
+        _fill_scopes(numbers, marks, tree.row, tree.size, smallest=name == "min")
+    return RankColumn(numbers, marks)
+
+
+def stacked(step: int, name: str, columns: Mapping[int, RankColumn], entries: int) -> RankValues:
+    """Returns the columns of several ranks side by side; ``entries``: how many there are where there is no rank."""
+    nothing = np.zeros((entries, 0))
+    return RankValues(
+        step,
+        name,
+        tuple(columns),
+        np.stack([each.numbers for each in columns.values()], axis=1) if columns else nothing,
+        np.stack([each.marks for each in columns.values()], axis=1) if columns else nothing.astype(np.uint8),
+    )
+
+
+def rank_values(run: Run, map_: HealthMap, step: int, name: str, progress: ProgressFn = no_progress) -> RankValues:
+    """Returns a statistic of a step on all ranks of a map: see ``rank_column``."""
+    columns: dict[int, RankColumn] = {}
+    for number, rank in enumerate(map_.ranks):
+        progress(Progress(number, len(map_.ranks), f"rank {rank} step {step}"))
+        columns[rank] = rank_column(run, map_, rank, step, name, progress)
+    return stacked(step, name, columns, len(map_.tree))
+
+
+def _places(map_: HealthMap, nodes: NodeTable) -> Int64:
+    """The tree index of every node of a rank; -1 of those that the map does not have."""
+    at = np.full(len(map_.nodes), -1, np.int64)
+    leaves = np.flatnonzero(map_.tree.row >= 0)
+    at[map_.tree.row[leaves]] = leaves
+    _, rows = together({0: map_.nodes, 1: nodes})
+    known = rows[1]
+    own = np.arange(len(nodes)) if known is None else np.asarray(known, np.int64)
+    return np.where(own < len(at), at[np.minimum(own, len(at) - 1)], -1) if len(at) else np.full(len(nodes), -1)
+
+
+def _first_tensors(node: Rows, side: Rows, slot: Rows, round_: Rows, flags: Rows) -> Int64:
+    """The row of the first output (else input) of every node, its newest round; constants are left out."""
+    rows = np.flatnonzero((flags & int(TensorFlag.CONSTANT)) == 0)
+    keys = (-round_[rows].astype(np.int64), slot[rows], side[rows] == int(Side.INPUT), node[rows])
+    ordered = rows[np.lexsort(keys)]
+    first = np.ones(len(ordered), np.bool_)
+    first[1:] = node[ordered[1:]] != node[ordered[:-1]]
+    found: Int64 = np.sort(ordered[first])
+    return found
+
+
+def _fill_scopes(numbers: Floats, marks: Codes, row: Rows, size: Rows, *, smallest: bool) -> None:
+    scopes = np.flatnonzero(row < 0)
+    if not len(scopes):
+        return
+    bounds = np.stack([scopes, scopes + size[scopes]], axis=1).ravel()
+    worth = np.array([0, 3, 2, *([1] * LEVELS)], np.uint8)  # NaN and Inf hide what was not read, that a number
+    ranked = np.maximum.reduceat(np.append(worth[marks], np.uint8(0)), bounds)[::2]
+    values = np.append(np.where(np.isfinite(numbers), numbers, np.nan), np.nan)
+    high, low = np.fmax.reduceat(values, bounds)[::2], np.fmin.reduceat(values, bounds)[::2]
+    marks[scopes] = np.array([ABSENT, LEAST, NOT_READ, NOT_FINITE], np.uint8)[ranked]
+    numbers[scopes] = low if smallest else np.where(np.abs(low) > np.abs(high), low, high)
+
+
+DIFFERS, OUTLIER, EQUAL = 3, 4, 2
+"""Codes of ``replica_codes``: it differs from another rank; more than half of the ranks have another one; equal."""
+REPLICA_GLYPHS: Final = "  ·≠×"
+REPLICA_WORDS: Final = ("", "", "nothing differs", "differs from other ranks", "differs from most ranks")
+
+
+def replica_codes(map_: HealthMap, replicas: Replicas, step: int) -> Codes:
+    """[tree index, rank]: whether a tensor there differs that must be equal on several ranks; scopes have the worst."""
+    tree = map_.tree
+    codes = np.full((len(tree), len(map_.ranks)), EQUAL, np.uint8)
+    column = {rank: at for at, rank in enumerate(map_.ranks)}
+    leaves = np.flatnonzero(tree.row >= 0)
+    at_tree = np.zeros(len(map_.nodes), np.int64)
+    at_tree[tree.row[leaves]] = leaves
+    marked = np.full_like(codes, EQUAL)
+    found = [(each.key, each.outliers or each.group, each.outliers) for each in replicas.differences]
+    found += [(each.key, each.group, ()) for each in replicas.not_reduced]
+    for key, ranks, outliers in found:
+        row = map_.nodes.find(key.node, key.graph) if key.step == step else -1
+        for rank in ranks if row >= 0 else ():
+            if rank in column:
+                place = at_tree[row], column[rank]
+                marked[place] = max(marked[place], OUTLIER if rank in outliers else DIFFERS)
+    for place in np.flatnonzero((marked > EQUAL).any(axis=1)).tolist():
+        around = (np.arange(len(tree)) <= place) & (np.arange(len(tree)) + tree.size > place)
+        codes[around] = np.maximum(codes[around], marked[place])
+    return codes
+
+
+def verdict_codes(map_: HealthMap, entries: Int64, step: int, ranks: Sequence[int]) -> Codes:
+    """[entry, rank]: the health of each at a step."""
+    if not len(ranks):
+        return np.zeros((len(entries), 0), np.uint8)
+    return np.concatenate([map_.cells(entries, (step,), (rank,)) for rank in ranks], axis=1)
+
+
+def noteworthy(map_: HealthMap, replicas: Replicas | None) -> Mask:
+    """Tree indices of nodes with findings, or that differ between ranks, and of the scopes around them."""
+    found = map_.noteworthy(map_.ranks)
+    if replicas is not None:
+        rows = np.zeros(len(map_.nodes), np.bool_)
+        keys = [each.key for each in replicas.differences] + [each.key for each in replicas.not_reduced]
+        for key in keys:
+            row = map_.nodes.find(key.node, key.graph)
+            rows[[row] if row >= 0 else []] = True
+        found |= map_.tree.keep_mask(rows)
+    return found

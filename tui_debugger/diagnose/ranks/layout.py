@@ -1,0 +1,248 @@
+"""How ranks share the work: which of them hold the same weights, which each a part, and who says so.
+
+A layout is *recorded* where the recorder wrote the place of each rank (``tp 0 of 2``) or the processes of a collective
+operation. Else it is *inferred*: ranks whose weights were equal when they were first dumped hold replicas.
+
+``read_dims`` reads what a program says of a tensor that is a part of a larger one, in the words of SGLang's dumper:
+``b s[cp:zigzag] h[tp] d # ep:replicated``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final
+
+from tui_debugger.text.numbers import plural
+
+Place = tuple[int, int]
+"""The number of a rank along an axis, and how many there are."""
+
+DATA: Final = "dp"
+"""The axis along which ranks hold the same weights and read other batches."""
+MODEL: Final = "model parallel"
+"""What an axis is called that was inferred: ranks along it hold other weights, or other parts of them."""
+_SAME_WEIGHTS: Final = frozenset({DATA, "cp", "attn_cp", "sp"})
+"""The axes along which all weights are the same. Sequence-parallel ranks are those of ``tp``."""
+_EXPERTS_ONLY: Final = frozenset({"ep", "moe_ep", "moe_tp", "moe_dp"})
+"""The axes along which nothing but experts is divided."""
+_EXPERT: Final = re.compile(r"(^|[./])(local_|routed_)?experts?(\d+|[._/]|$)")
+_PART_OF: Final[Mapping[str, str]] = {"attn_dp": "tp", "attn_tp": "tp", "moe_tp": "tp", "moe_ep": "ep", "moe_dp": "dp"}
+"""Axes that divide the ranks of another one in another way, and say nothing beside it."""
+_ORDER: Final = (DATA, "pp", "vpp", "tp", "cp", "sp", "ep")
+
+
+def same_ranks(axis: str, others: Collection[str]) -> bool:
+    """Tells whether an axis divides the ranks of one of some others in another way."""
+    return _PART_OF.get(axis) in others or any(_PART_OF.get(other) == axis for other in others)
+
+
+class ToldBy(Enum):
+    """Who says how ranks share the work."""
+
+    RECORDED = "recorded"
+    INFERRED = "inferred"
+    """From which weights are equal."""
+    NOBODY = "not known"
+
+
+@dataclass(frozen=True, slots=True)
+class ParallelLayout:
+    """The places of ranks among those that share the work.
+
+    Attributes:
+        ranks: all of them, ascending.
+        places: by rank its place along each axis that has several ranks: ``{"tp": (0, 2)}``.
+        told_by: who says so.
+        why: what it was recorded in, or inferred from; or why it is not known.
+    """
+
+    ranks: tuple[int, ...]
+    places: Mapping[int, Mapping[str, Place]] = field(default_factory=dict)
+    told_by: ToldBy = ToldBy.NOBODY
+    why: str = ""
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """The axes with several ranks, the outer ones first."""
+        found = {axis for places in self.places.values() for axis in places}
+        return tuple(sorted(found, key=lambda axis: (_ORDER.index(axis) if axis in _ORDER else len(_ORDER), axis)))
+
+    @property
+    def replicas(self) -> tuple[tuple[int, ...], ...]:
+        """The groups of ranks whose weights must all be the same; every rank is in one of them.
+
+        Nothing of that follows where nobody says how ranks share the work: each rank is a group of its own.
+        """
+        if self.told_by is ToldBy.NOBODY:
+            return tuple((rank,) for rank in self.ranks)
+        return self._alike(axis for axis in self.axes if axis not in _SAME_WEIGHTS)
+
+    @property
+    def dense_replicas(self) -> tuple[tuple[int, ...], ...]:
+        """``replicas`` of weights that belong to no expert: all ranks that share experts have the same."""
+        if self.told_by is ToldBy.NOBODY:
+            return self.replicas
+        return self._alike(axis for axis in self.axes if axis not in _SAME_WEIGHTS | _EXPERTS_ONLY)
+
+    def place_text(self, rank: int) -> str:
+        """Returns ``tp 0 of 2, dp 1 of 4``; empty where the place is not known."""
+        places = self.places.get(rank, {})
+        return ", ".join(f"{axis} {places[axis][0]} of {places[axis][1]}" for axis in self.axes if axis in places)
+
+    def __str__(self) -> str:
+        """``dp 2 x tp 4 (recorded: ...)``."""
+        sizes = {axis: size for places in self.places.values() for axis, (_, size) in places.items()}
+        parts = " x ".join(
+            f"{axis} {sizes[axis]}" for axis in self.axes if axis not in _PART_OF or axis == self.axes[0]
+        )
+        return f"{parts or plural(len(self.ranks), 'rank')} ({self.told_by.value}{f': {self.why}' if self.why else ''})"
+
+    def _alike(self, axes: Iterable[str]) -> tuple[tuple[int, ...], ...]:
+        axes = tuple(axes)
+        found: dict[tuple[int, ...], list[int]] = {}
+        for rank in self.ranks:
+            places = self.places.get(rank, {})
+            found.setdefault(tuple(places[axis][0] if axis in places else -1 for axis in axes), []).append(rank)
+        return tuple(tuple(group) for group in found.values())
+
+
+def is_expert(name: str) -> bool:
+    """Tells by its name whether a weight belongs to an expert, and not to one that all ranks share."""
+    return _EXPERT.search(name) is not None
+
+
+def recorded_layout(ranks: Sequence[int], places: Mapping[int, Mapping[str, Place]], why: str) -> ParallelLayout | None:
+    """Returns the layout that a recorder wrote; None where it says nothing of some rank, or contradicts itself.
+
+    Args:
+        ranks: of the run.
+        places: by rank its place along each axis; axes of one rank alone are left out.
+        why: where that stands.
+    """
+    kept = {
+        rank: {axis: (number, size) for axis, (number, size) in places.get(rank, {}).items() if size > 1}
+        for rank in ranks
+    }
+    axes = {frozenset(of) for of in kept.values()}
+    sizes: dict[str, set[int]] = {}
+    for of in kept.values():
+        for axis, (number, size) in of.items():
+            sizes.setdefault(axis, set()).add(size)
+            if not 0 <= number < size:
+                return None
+    if len(axes) != 1 or any(len(each) > 1 for each in sizes.values()) or not sizes:
+        return None
+    return ParallelLayout(tuple(ranks), kept, ToldBy.RECORDED, why)
+
+
+def inferred_layout(
+    ranks: Sequence[int], groups: Sequence[Sequence[int]], why: str, axis: str = MODEL
+) -> ParallelLayout:
+    """Returns the layout in which the ranks of each group hold the same weights.
+
+    Args:
+        ranks: of the run.
+        groups: every rank is in one of them.
+        why: what tells so.
+        axis: what ranks of different groups are along.
+    """
+    places: dict[int, dict[str, Place]] = {rank: {} for rank in ranks}
+    for number, group in enumerate(groups):
+        for at, rank in enumerate(group):
+            if len(group) > 1:
+                places[rank][DATA] = (at, len(group))
+            if len(groups) > 1:
+                places[rank][axis] = (number, len(groups))
+    return ParallelLayout(tuple(ranks), places, ToldBy.INFERRED, why)
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """How one dimension is divided over the ranks along an axis.
+
+    Attributes:
+        axis: ``tp``, ``cp`` ...
+        zigzag: each rank has one piece from the front and one from the back, as context-parallel attention divides a
+            sequence.
+        partial: nothing is divided: every rank has a summand of the whole.
+    """
+
+    axis: str
+    zigzag: bool = False
+    partial: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Dims:
+    """What the dimensions of a tensor are, and which part of each a rank has.
+
+    Attributes:
+        names: of the dimensions that the tensor has, in order.
+        splits: of each dimension, the outermost first.
+        squeezed: places of dimensions of size 1.
+        replicated: axes along which every rank has the same.
+        data_axis: the axis that stands for ``dp``; empty: ``dp`` itself.
+    """
+
+    names: tuple[str, ...]
+    splits: tuple[tuple[Split, ...], ...]
+    squeezed: tuple[int, ...] = ()
+    replicated: frozenset[str] = frozenset()
+    data_axis: str = ""
+
+    @property
+    def split_axes(self) -> frozenset[str]:
+        """The axes along which ranks have different parts, or summands."""
+        return frozenset(split.axis for splits in self.splits for split in splits)
+
+    @property
+    def summed_axes(self) -> frozenset[str]:
+        """The axes along which the whole is the sum over the ranks."""
+        return frozenset(split.axis for splits in self.splits for split in splits if split.partial)
+
+
+_TOKEN: Final = re.compile(r"(?P<name>\([^()\[\]]+\)|[^\s\[\]()]+)(?:\[(?P<splits>[^\[\]]*)\])?")
+_QUALIFIERS: Final = frozenset({"zigzag", "natural", "partial"})
+_PREFIX: Final = "dims "
+
+
+def read_dims(text: str) -> Dims | None:
+    """Returns what a text says of dimensions, with or without ``dims`` before and the place of a rank behind it.
+
+    None where it says nothing, or what cannot be understood.
+    """
+    told = text.removeprefix(_PREFIX).partition(";")[0]
+    told, _, rest = told.partition("#")
+    names, splits, squeezed = list[str](), list[tuple[Split, ...]](), list[int]()
+    for number, token in enumerate(told.split()):
+        match = _TOKEN.fullmatch(token)
+        found = None if match is None else _splits(match["splits"] or "")
+        if match is None or found is None:
+            return None
+        names.append(match["name"].strip("()"))
+        splits.append(found)
+        if match["name"] == "1":
+            squeezed.append(number)
+    replicated, data_axis = set[str](), ""
+    for word in rest.split():
+        axis, _, what = word.partition(":")
+        if what == "replicated":
+            replicated.add(axis)
+        elif axis == DATA and what.startswith("="):
+            data_axis = what[1:]
+        else:
+            return None
+    return Dims(tuple(names), tuple(splits), tuple(squeezed), frozenset(replicated), data_axis) if names else None
+
+
+def _splits(text: str) -> tuple[Split, ...] | None:
+    found = []
+    for part in text.split(",") if text.strip() else ():
+        axis, *qualifiers = (word.strip() for word in part.split(":"))
+        if not axis or not _QUALIFIERS.issuperset(qualifiers):
+            return None
+        found.append(Split(axis, zigzag="zigzag" in qualifiers, partial="partial" in qualifiers))
+    return tuple(found)

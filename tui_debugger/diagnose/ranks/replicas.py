@@ -1,0 +1,476 @@
+"""Tensors that must be equal on several ranks, and the ranks on which one is not.
+
+Weights of data-parallel ranks, gradients after they were reduced, outputs of collective operations, and what a program
+declared to be replicated. Which ranks share the work how is read where it was recorded, else inferred from the weights
+that were equal at first (see ``layout``). Ranks are compared by bytes where there are values, else by recorded digests,
+else by statistics.
+
+No rank is blamed without a majority: of two that differ nobody knows which one is right, only which one changed.
+
+Before the collective operation gradients differ, as they should. Then the tensors that went into collective operations
+tell: a gradient that went into none, where those of the other weights did, was not reduced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from tui_debugger.arrays import UInt8
+from tui_debugger.check.contents import Content, KnownBy
+from tui_debugger.check.types import Pair
+from tui_debugger.diagnose.ranks.layout import (
+    MODEL,
+    ParallelLayout,
+    ToldBy,
+    inferred_layout,
+    is_expert,
+    read_dims,
+    recorded_layout,
+)
+from tui_debugger.diagnose.run import Run
+from tui_debugger.graph.categories import gradient_of, is_collective, plain_type
+from tui_debugger.graph.table import NodeTable
+from tui_debugger.model import TRAINABLE, ProgressFn, Side, TensorKey, no_progress
+
+
+class Kind(IntEnum):
+    """Why a tensor must be the same on several ranks."""
+
+    NONE = 0
+    WEIGHT = 1
+    GRADIENT = 2
+    """Of a weight, after it was reduced."""
+    COLLECTIVE = 3
+    """The output of a collective operation that gives all ranks the same."""
+    DECLARED = 4
+    """The program said so."""
+
+
+KIND_WORDS: Final = {
+    Kind.WEIGHT: "weight",
+    Kind.GRADIENT: "reduced gradient",
+    Kind.COLLECTIVE: "output of a collective operation",
+    Kind.DECLARED: "tensor declared replicated",
+}
+KINDS_WORDS: Final = {
+    Kind.WEIGHT: "weights",
+    Kind.GRADIENT: "reduced gradients",
+    Kind.COLLECTIVE: "outputs of collective operations",
+    Kind.DECLARED: "declared replicated",
+}
+_GRADIENT_TYPES: Final = frozenset({"ParameterGrad", "BiasGrad", "WeightGradient", "BiasGradient"})
+_GIVES_ALL_THE_SAME: Final = frozenset(
+    {"allreduce", "allgather", "allgatherv", "broadcast", "allgatherintotensor", "allreducecoalesced"}
+)
+_REDUCES: Final = frozenset({"allreduce", "reducescatter", "reduce", "allreducecoalesced", "reducescattertensor"})
+_MOST: Final = 0.75
+"""The share of gradients that go into collective operations, from which on one that does not was left out."""
+_FEW: Final = 3
+
+
+class Place(NamedTuple):
+    """A tensor as every rank calls it: the output of a node, in a round of a step."""
+
+    graph: str
+    node: str
+    slot: int
+    round: int
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A tensor that must be equal on some ranks, and is not.
+
+    Attributes:
+        kind: why it must be.
+        key: the tensor, on the first of the ranks that are named, else on the first of the group.
+        group: the ranks that must have the same.
+        parts: those of them that have the same, the largest number first.
+        outliers: ranks that differ from more than half of the group; none where there is no such majority.
+        equal_at: the last step before at which they were equal; None where they never were.
+        changed: the ranks whose tensor changed since that step; None where that is not known.
+        by: what they were compared by.
+        first: no earlier step has this difference.
+    """
+
+    kind: Kind
+    key: TensorKey
+    group: tuple[int, ...]
+    parts: tuple[tuple[int, ...], ...]
+    outliers: tuple[int, ...] = ()
+    equal_at: int | None = None
+    changed: tuple[int, ...] | None = None
+    by: KnownBy = KnownBy.BYTES
+    first: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class NotReduced:
+    """A gradient that went into no collective operation, although those of other weights did.
+
+    Attributes:
+        parameter: the weight.
+        key: its gradient, on the first rank of the group.
+        group: the ranks that have replicas of the weight.
+        others: how many other gradients did, and of how many.
+        by: what the tensors were compared by.
+    """
+
+    parameter: str
+    key: TensorKey
+    group: tuple[int, ...]
+    others: tuple[int, int]
+    by: KnownBy
+
+
+@dataclass(frozen=True, slots=True)
+class Replicas:
+    """What the comparison of ranks came to.
+
+    Attributes:
+        layout: how ranks share the work.
+        differences: in the order of time.
+        not_reduced: in the order of time.
+        compared: how many tensors of how many steps were compared between ranks, by kind.
+        by: the weakest that any of them were compared by; None: nothing was compared.
+        unknown: tensors that must be equal and of which nothing is known, with the reason.
+        apart: weights that differed when they were first dumped, where nobody recorded whether they are shards.
+        notes: what was not compared, and why, one sentence each.
+    """
+
+    layout: ParallelLayout
+    differences: tuple[Difference, ...] = ()
+    not_reduced: tuple[NotReduced, ...] = ()
+    compared: Mapping[Kind, int] = field(default_factory=dict)
+    by: KnownBy | None = None
+    unknown: tuple[tuple[TensorKey, str], ...] = ()
+    apart: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def found(self) -> bool:
+        """Tells whether ranks differ where they must not."""
+        return bool(self.differences or self.not_reduced)
+
+    @property
+    def firsts(self) -> tuple[Difference, ...]:
+        """The differences, each at its first step only."""
+        return tuple(each for each in self.differences if each.first)
+
+
+def compare_ranks(run: Run, pairs: Sequence[Pair] | None = None, progress: ProgressFn = no_progress) -> Replicas:
+    """Compares the ranks of a run with each other.
+
+    Args:
+        run: the run.
+        pairs: which (rank, step); None: all.
+        progress: see ``ProgressFn``.
+
+    Raises:
+        CancelledError: from ``progress``.
+    """
+    return _Comparison(run, run.pairs() if pairs is None else tuple(pairs), progress).result()
+
+
+Held = dict[int, Content]
+"""What each rank holds."""
+Groups = tuple[tuple[int, ...], ...]
+"""Ranks that must have the same."""
+_LEFT_OUT: Final = {
+    Kind.GRADIENT: "gradients were recorded before they were reduced: they are not compared with each other",
+    Kind.COLLECTIVE: "most outputs of collective operations differ: other ranks take part, or they were recorded "
+    "before the operations were done; they are not compared",
+}
+
+
+class _Compared(NamedTuple):
+    """A tensor of a step on ranks that must have the same; ``telling``: it is not the same all over."""
+
+    kind: Kind
+    place: Place
+    step: int
+    group: tuple[int, ...]
+    parts: Groups
+    by: KnownBy
+    telling: bool
+
+
+class _Nodes:
+    """The nodes of a rank that are of interest."""
+
+    def __init__(self, nodes: NodeTable, *, dims: bool) -> None:
+        self.nodes = nodes
+        collective = [is_collective(each) for each in nodes.types]
+        plain = [plain_type(each).removeprefix("hcom").removeprefix("inner") for each in nodes.types]
+        self.reduces = np.array([each in _REDUCES for each in plain] or [False], np.bool_)
+        same = np.array([one and each in _GIVES_ALL_THE_SAME for one, each in zip(collective, plain, strict=True)])
+        gradient = np.array([each in _GRADIENT_TYPES for each in nodes.types])
+        kinds: UInt8 = np.zeros(len(nodes), np.uint8)
+        if len(nodes):
+            kinds[same[nodes.type_id]] = Kind.COLLECTIVE
+            kinds[gradient[nodes.type_id]] = Kind.GRADIENT
+        weight = np.isin(nodes.category, [int(each) for each in TRAINABLE])
+        kinds[weight] = Kind.WEIGHT
+        for row in np.flatnonzero(weight).tolist():
+            own = nodes.find(gradient_of(nodes.names[row]))
+            if own >= 0:
+                kinds[own] = Kind.GRADIENT
+        for row, text in nodes.placements.items():
+            told = read_dims(text) if text.startswith("dims ") else None
+            if told is None or told.split_axes:
+                kinds[row] = Kind.NONE  # a part of a larger tensor
+            if dims and told is not None and told.replicated:
+                kinds[row] = Kind.DECLARED
+        self.kinds = kinds
+
+
+class _Comparison:
+    """See ``compare_ranks``."""
+
+    def __init__(self, run: Run, pairs: Sequence[Pair], progress: ProgressFn) -> None:
+        self._run, self._pairs, self._progress = run, pairs, progress
+        self._ranks = tuple(sorted({rank for rank, _ in pairs}))
+        self._steps = tuple(dict.fromkeys(step for _, step in pairs))
+        self._nodes: dict[int, _Nodes] = {}
+        self._kinds: dict[Place, Kind] = {}
+        self._told: dict[Place, set[tuple[int, ...]]] = {}
+        """The groups of ranks that take part in a collective operation, as far as the run says."""
+        self._dims: dict[Place, str] = {}
+        self._held: dict[int, dict[Place, Held]] = {}
+        """By step."""
+        self._fed: dict[int, dict[int, set[tuple[KnownBy, bytes]]]] = {}
+        """By step and rank what went into collective operations that reduce."""
+        self._notes: list[str] = []
+        self._compared: dict[Kind, int] = {}
+        self._by: KnownBy | None = None
+        self._unknown: dict[TensorKey, str] = {}
+
+    def result(self) -> Replicas:
+        recorded = self._recorded_layout()
+        for rank, step in self._pairs:
+            self._take_in(rank, step, dims=recorded is not None)
+        layout = recorded or self._inferred_layout()
+        own = self._equal_at_first(layout)
+        differences = self._differences(own)
+        not_reduced = [each for step in self._steps for each in self._not_reduced(step, own)]
+        self._note_counts()
+        return Replicas(
+            layout,
+            tuple(differences),
+            tuple(not_reduced),
+            self._compared,
+            self._by,
+            tuple(self._unknown.items()),
+            self._apart(layout),
+            tuple(dict.fromkeys(self._notes)),
+        )
+
+    # -- what there is -----------------------------------------------------------------------------
+
+    def _recorded_layout(self) -> ParallelLayout | None:
+        told = {rank: self._run.parallel_places(rank) for rank in self._ranks}
+        why = next((why for places, why in told.values() if places), "")
+        return recorded_layout(self._ranks, {rank: places for rank, (places, _) in told.items()}, why)
+
+    def _take_in(self, rank: int, step: int, *, dims: bool) -> None:
+        flow = self._run.flow(rank, self._progress)
+        table = flow.table(step)
+        known = self._nodes.get(rank)
+        if known is None or known.nodes is not flow.nodes:
+            known = self._nodes[rank] = _Nodes(flow.nodes, dims=dims)
+        kinds = known.kinds[table.node]
+        rows = np.flatnonzero((kinds != Kind.NONE) & (table.side == int(Side.OUTPUT)))
+        held = self._held.setdefault(step, {})
+        for row, content in zip(rows.tolist(), self._run.contents.of(flow, step, rows, self._progress), strict=True):
+            node = int(table.node[row])
+            graph, name = flow.nodes.graph_of(node).name, flow.nodes.names[node]
+            place = Place(graph, name, int(table.slot[row]), int(table.round[row]))
+            held.setdefault(place, {})[rank] = content
+            kind = Kind(int(kinds[row]))
+            if place not in self._kinds:
+                self._kinds[place] = kind
+                self._dims[place] = flow.nodes.placements.get(node, "")
+            if kind is Kind.COLLECTIVE and node in flow.nodes.group_ranks:
+                self._told.setdefault(place, set()).add(tuple(sorted(flow.nodes.group_ranks[node])))
+            if content.by is KnownBy.NOTHING:
+                self._unknown[self._key(place, rank, step)] = content.error
+        fed = np.flatnonzero(known.reduces[flow.nodes.type_id[table.node]] & (table.side == int(Side.INPUT)))
+        if len(fed):
+            contents = self._run.contents.of(flow, step, fed, self._progress)
+            self._fed.setdefault(step, {})[rank] = {(each.by, each.value) for each in contents if each.by}
+
+    @staticmethod
+    def _key(place: Place, rank: int, step: int) -> TensorKey:
+        return TensorKey(rank, place.graph, place.node, Side.OUTPUT, place.slot, step, place.round)
+
+    # -- which ranks must have the same --------------------------------------------------------------
+
+    def _first(self, kind: Kind) -> dict[Place, Held]:
+        """What each rank held when a tensor was first dumped, at a step at which most ranks did."""
+        found: dict[Place, Held] = {}
+        for step in self._steps:
+            for place, held in self._held.get(step, {}).items():
+                if self._kinds[place] is kind and len(held) > len(found.get(place, ())):
+                    found[place] = held
+        return found
+
+    def _inferred_layout(self) -> ParallelLayout:
+        first = self._first(Kind.WEIGHT)
+        telling = {place: held for place, held in first.items() if not all(each.constant for each in held.values())}
+        telling = {place: held for place, held in telling.items() if all(each.by for each in held.values())}
+        if len(self._ranks) < 2:
+            return ParallelLayout(self._ranks, why="there is one rank")
+        if not any(len(held) > 1 for held in telling.values()):
+            why = "no weight was dumped by two ranks" if first else "no weights were dumped"
+            return ParallelLayout(self._ranks, why=why)
+        signatures: dict[tuple[object, ...], list[int]] = {}
+        for rank in self._ranks:
+            held = (telling[place].get(rank) for place in sorted(telling))
+            signature = tuple(None if each is None else (each.by, each.value) for each in held)
+            signatures.setdefault(signature, []).append(rank)
+        names = {tuple(each is not None for each in held) for held in signatures}
+        axis = "pp" if len(names) == len(signatures) > 1 else MODEL
+        apart = "" if len(signatures) == 1 else ", and those that differ from the start"
+        why = f"from the weights that are equal{apart}"
+        return inferred_layout(self._ranks, tuple(signatures.values()), why, axis)
+
+    def _equal_at_first(self, layout: ParallelLayout) -> dict[Place, Groups]:
+        """The ranks that must have the same, for every tensor of which that does not change with the step."""
+        found: dict[Place, Groups] = {}
+        weights = self._first(Kind.WEIGHT)
+        # Where experts are called so, all other weights are the same on the ranks that share them.
+        named = any(is_expert(place.node) for place in weights)
+        for place, held in weights.items():
+            told = layout.dense_replicas if named and not is_expert(place.node) else layout.replicas
+            found[place] = _united([*told, *_classes(held, telling=True)], held)
+        by_gradient = {gradient_of(place.node): place for place in weights}
+        for place, held in self._first(Kind.GRADIENT).items():
+            weight = by_gradient.get(place.node)
+            groups = found[weight] if weight is not None else [*layout.replicas, *_classes(held, telling=True)]
+            found[place] = _united(groups, held)
+        for place, kind in self._kinds.items():
+            if kind is Kind.DECLARED and (dims := read_dims(self._dims[place])) is not None:
+                alike: dict[tuple[int, ...], list[int]] = {}
+                for rank in layout.ranks:
+                    where = layout.places.get(rank, {})
+                    at = tuple(where[axis][0] for axis in layout.axes if axis in where and axis not in dims.replicated)
+                    alike.setdefault(at, []).append(rank)
+                found[place] = tuple(tuple(each) for each in alike.values())
+            elif kind is Kind.COLLECTIVE:
+                members = self._told.get(place)
+                found[place] = tuple(sorted(members)) if members else layout.replicas
+        return found
+
+    def _apart(self, layout: ParallelLayout) -> tuple[str, ...]:
+        if layout.told_by is ToldBy.RECORDED:
+            return ()
+        first = self._first(Kind.WEIGHT).items()
+        return tuple(dict.fromkeys(place.node for place, held in first if len(_classes(held)) > 1))
+
+    # -- where they have not ---------------------------------------------------------------------------
+
+    def _differences(self, own: Mapping[Place, Groups]) -> list[Difference]:
+        compared = [each for step in self._steps for each in self._compare(step, own)]
+        for kind, left_out in _LEFT_OUT.items():
+            # Gradients differ before they are reduced, outputs before an operation that nobody waits for is done, and
+            # those who take part in one may be others: most must be equal, and say something, for the rest to be wrong.
+            of = [each for each in compared if each.kind is kind]
+            differing = sum(len(each.parts) > 1 for each in of)
+            if differing and sum(each.telling for each in of) - differing <= differing:
+                self._notes.append(left_out)
+                compared = [each for each in compared if each.kind is not kind]
+        for each in compared:
+            self._by = each.by if self._by is None else min(self._by, each.by)
+            self._compared[each.kind] = self._compared.get(each.kind, 0) + 1
+        return [self._difference(each) for each in compared if len(each.parts) > 1]
+
+    def _compare(self, step: int, own: Mapping[Place, Groups]) -> Iterable[_Compared]:
+        for place, held in self._held.get(step, {}).items():
+            for group in own.get(place, ()):
+                known = {rank: held[rank] for rank in group if rank in held and held[rank].by}
+                if len(known) > 1 and len({each.by for each in known.values()}) == 1:
+                    by, telling = next(iter(known.values())).by, not all(each.constant for each in known.values())
+                    yield _Compared(self._kinds[place], place, step, tuple(known), _classes(known), by, telling)
+
+    def _difference(self, found: _Compared) -> Difference:
+        group, parts, place = found.group, found.parts, found.place
+        majority = 2 * len(parts[0]) > len(group)
+        outliers = tuple(sorted(rank for part in parts[1:] for rank in part)) if majority else ()
+        earlier = [each for each in self._steps[: self._steps.index(found.step)] if place in self._held.get(each, {})]
+        known: list[tuple[int, Held]] = []
+        for step in reversed(earlier):
+            held = self._held[step][place]
+            if all(rank in held and held[rank].by is found.by for rank in group):
+                known.append((step, {rank: held[rank] for rank in group}))
+        equal_at = next((step for step, held in known if len(_classes(held)) == 1), None)
+        changed = None
+        if equal_at is not None:
+            then, now = self._held[equal_at][place], self._held[found.step][place]
+            changed = tuple(rank for rank in group if then[rank].value != now[rank].value)
+        first = all(len(_classes(held)) == 1 for _, held in known)
+        at = outliers[0] if outliers else changed[0] if changed else group[0]
+        key = self._key(place, at, found.step)
+        return Difference(found.kind, key, group, parts, outliers, equal_at, changed, found.by, first)
+
+    def _not_reduced(self, step: int, own: Mapping[Place, Groups]) -> Iterable[NotReduced]:
+        """The gradients of replicas that went into no collective operation of the step."""
+        fed = self._fed.get(step, {})
+        replicas = {gradient_of(place.node): place for place in own if self._kinds[place] is Kind.WEIGHT}
+        reduced: dict[tuple[str, tuple[int, ...]], bool] = {}
+        keys: dict[str, tuple[Place, KnownBy]] = {}
+        for place, held in self._held.get(step, {}).items():
+            weight = replicas.get(place.node)
+            if self._kinds[place] is not Kind.GRADIENT or weight is None:
+                continue
+            for group in own[weight]:
+                ranks = [rank for rank in group if rank in fed and rank in held and held[rank].by]
+                if len(ranks) < 2:
+                    continue
+                went = any((held[rank].by, held[rank].value) in fed[rank] for rank in ranks)
+                at = (place.node, group)
+                reduced[at] = reduced.get(at, False) or went
+                keys[place.node] = (place, held[ranks[0]].by)
+        done = sum(reduced.values())
+        if done < max(_FEW, _MOST * len(reduced)):
+            return
+        for (node, group), went in reduced.items():
+            if not went:
+                place, by = keys[node]
+                key = self._key(place, group[0], step)
+                yield NotReduced(replicas[node].node, key, group, (done, len(reduced) - 1), by)
+
+    def _note_counts(self) -> None:
+        """Says where ranks ran different numbers of collective operations: numbers then do not tell which is which."""
+        for step in self._steps:
+            counts: dict[int, int] = {}
+            for place, held in self._held.get(step, {}).items():
+                if self._kinds[place] is Kind.COLLECTIVE:
+                    for rank in held:
+                        counts[rank] = counts.get(rank, 0) + 1
+            if len(set(counts.values())) > 1:
+                said = ", ".join(f"rank {rank} {count}" for rank, count in sorted(counts.items())[:8])
+                self._notes.append(f"ranks recorded different numbers of collective operations at step {step}: {said}")
+
+
+def _classes(held: Held, *, telling: bool = False) -> tuple[tuple[int, ...], ...]:
+    """The ranks that hold the same, the largest number first; with ``telling`` not those of constant tensors."""
+    found: dict[tuple[KnownBy, bytes], list[int]] = {}
+    for rank, content in held.items():
+        if content.by and not (telling and content.constant):
+            found.setdefault((content.by, content.value), []).append(rank)
+    return tuple(tuple(sorted(ranks)) for ranks in sorted(found.values(), key=lambda each: (-len(each), min(each))))
+
+
+def _united(groups: Iterable[Iterable[int]], held: Held) -> tuple[tuple[int, ...], ...]:
+    """The groups, those with a rank in common as one, without ranks that do not have the tensor."""
+    found: list[set[int]] = []
+    for group in groups:
+        own = {rank for rank in group if rank in held}
+        apart = [each for each in found if not each & own]
+        found = [*apart, own.union(*(each for each in found if each & own))]
+    return tuple(tuple(sorted(each)) for each in found if len(each) > 1)

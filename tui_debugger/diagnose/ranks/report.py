@@ -1,0 +1,343 @@
+"""What many ranks come to: which broke first, which differ where they must not, which read another batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+import numpy as np
+
+from tui_debugger.check.contents import BY_WORDS, KnownBy
+from tui_debugger.check.types import CheckResult, Pair
+from tui_debugger.check.verdicts import Judgement, Outcome
+from tui_debugger.diagnose.ranks.replicas import KIND_WORDS, KINDS_WORDS, Difference, NotReduced, Replicas
+from tui_debugger.diagnose.run import Run
+from tui_debugger.model import PARAMETERS, Hit, ProgressFn, Side, TensorKey, Verdict, no_progress
+from tui_debugger.text.clean import clean
+from tui_debugger.text.hits import contents, said_words
+from tui_debugger.text.numbers import named, plural
+from tui_debugger.text.tensors import place_text
+
+_MOST: Final = 6
+"""Findings of a kind that are told one by one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Other:
+    """The first tensor of a rank that another run holds differently.
+
+    Attributes:
+        key: the tensor.
+        batch: it is what the rank was given to work on, such as ids of tokens.
+    """
+
+    key: TensorKey
+    batch: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Against:
+    """What a second run has at the same ranks.
+
+    Attributes:
+        path: where it is.
+        first: by rank the first tensor that differs; None: none of the compared ones.
+        compared: how many tensors of each rank were compared, up to that.
+        missing: ranks that the other run does not have.
+    """
+
+    path: str
+    first: dict[int, Other | None]
+    compared: dict[int, int]
+    missing: tuple[int, ...] = ()
+
+
+def compare_with(run: Run, other: Run, path: str, pairs: Sequence[Pair], progress: ProgressFn = no_progress) -> Against:
+    """Looks on every rank for the first tensor that another run holds differently, step by step in execution order.
+
+    Raises:
+        CancelledError: from ``progress``.
+    """
+    there = set(other.ranks())
+    first: dict[int, Other | None] = {}
+    compared: dict[int, int] = {}
+    for rank, step in pairs:
+        if rank not in there or first.get(rank) is not None:
+            continue
+        found, count = _first_other(run, other, rank, step, progress)
+        first[rank] = found
+        compared[rank] = compared.get(rank, 0) + count
+    missing = sorted({rank for rank, _ in pairs} - there)
+    return Against(path, first, compared, tuple(missing))
+
+
+_TOGETHER: Final = 64
+"""Tensors that are compared before the next are looked at."""
+
+
+def _first_other(run: Run, other: Run, rank: int, step: int, progress: ProgressFn) -> tuple[Other | None, int]:
+    here, there = run.flow(rank, progress), other.flow(rank, progress)
+    table, their = here.table(step), there.table(step)
+    rows, partners = [], []
+    for row in range(len(table)):
+        node = int(table.node[row])
+        of = there.nodes.find(here.nodes.names[node], here.nodes.graph_of(node).name)
+        at = their.find(of, Side(int(table.side[row])), int(table.slot[row]), int(table.round[row])) if of >= 0 else -1
+        if at >= 0:
+            rows.append(row)
+            partners.append(at)
+    count = 0
+    for start in range(0, len(rows), _TOGETHER):
+        part = slice(start, start + _TOGETHER)
+        ours = run.contents.of(here, step, rows[part], progress)
+        others = other.contents.of(there, step, partners[part], progress)
+        for row, one, two in zip(rows[part], ours, others, strict=True):
+            if not one.by or one.by is not two.by:
+                continue
+            count += 1
+            if one.value != two.value:
+                node, side = int(table.node[row]), Side(int(table.side[row]))
+                key = here.nodes.key(rank, step, node, side, int(table.slot[row]), round=int(table.round[row]))
+                return Other(key, _is_batch(run, key, here.nodes.category_of(node) in PARAMETERS)), count
+    return None, count
+
+
+def _is_batch(run: Run, key: TensorKey, parameter: bool) -> bool:
+    meta = run.measure([run.row_of(key)])[0].meta
+    return not parameter and meta is not None and meta.dtype.startswith(("int", "uint"))
+
+
+class Story(Enum):
+    """What a headline speaks of; of one step the first comes first."""
+
+    BATCH = "another batch"
+    BROKE = "broke first"
+    NOT_REDUCED = "not reduced"
+    DIFFERS = "ranks differ"
+    OTHER = "differs from the other run"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is wrong.
+
+    Attributes:
+        story: what.
+        step: where it shows first.
+        ranks: the ranks that are named.
+        key: the tensor.
+        text: all of it in a sentence.
+    """
+
+    story: Story
+    step: int
+    ranks: tuple[int, ...]
+    key: TensorKey
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class RankReport:
+    """See ``rank_report``.
+
+    Attributes:
+        findings: the earliest first.
+        first_bad: by rank the first tensor with a finding.
+        replicas: how the ranks compare with each other.
+        against: how they compare with those of another run.
+        doubts: why nobody can say that all is well.
+        outcome: of everything.
+        headline: that in one line.
+    """
+
+    findings: tuple[Finding, ...]
+    first_bad: dict[int, Hit]
+    replicas: Replicas
+    against: Against | None
+    doubts: tuple[str, ...]
+    outcome: Outcome
+    headline: str
+
+
+def rank_report(
+    result: CheckResult, judgement: Judgement, replicas: Replicas, against: Against | None = None
+) -> RankReport:
+    """Puts together what is wrong with the ranks of a run, the earliest first.
+
+    Args:
+        result: of a check of all of them.
+        judgement: of it.
+        replicas: what the comparison of ranks came to.
+        against: what that with another run came to.
+    """
+    first_bad = _first_bad(result)
+    findings = [*_broke(first_bad), *_not_reduced(replicas), *_differ(replicas), *_others(against)]
+    findings.sort(key=lambda each: (each.step, list(Story).index(each.story)))
+    doubts = [doubt.text for doubt in judgement.doubts]
+    ranks = replicas.layout.ranks
+    if len(ranks) < 2:
+        doubts.append("there is one rank: nothing to compare")
+    elif not sum(replicas.compared.values()):
+        doubts.append(f"no tensor was dumped that must be equal on several ranks ({replicas.layout.why})")
+    if replicas.unknown:
+        key, why = replicas.unknown[0]
+        doubts.append(f"{plural(len(replicas.unknown), 'tensor')} could not be compared, first {_place(key)}: {why}")
+    if against is not None and against.missing:
+        doubts.append(f"{named('rank', against.missing)}: not in {against.path}")
+    if against is not None and not sum(against.compared.values()):
+        doubts.append(f"no tensor could be compared with {against.path}")
+    if judgement.outcome is Outcome.INTERRUPTED:
+        outcome = Outcome.INTERRUPTED
+    elif findings:
+        outcome = Outcome.FINDING
+    else:
+        outcome = Outcome.CANNOT_JUDGE if doubts else Outcome.CLEAN
+    return RankReport(
+        tuple(findings),
+        first_bad,
+        replicas,
+        against,
+        tuple(doubts),
+        outcome,
+        _headline(outcome, findings, doubts, result, replicas),
+    )
+
+
+def _first_bad(result: CheckResult) -> dict[int, Hit]:
+    """The first finding of every rank, origins before what follows from them in the same step."""
+    found = result.hits.chosen(result.hits.verdict == Verdict.FINDING)
+    first: dict[int, Hit] = {}
+    for rank in np.unique(found.rank).tolist():
+        own = found.chosen(found.rank == rank)
+        earliest = own.chosen(own.step == own.step[0])
+        origins = np.flatnonzero(earliest.origin)
+        first[rank] = earliest[int(origins[0]) if len(origins) else 0]
+    return first
+
+
+def _broke(first_bad: dict[int, Hit]) -> list[Finding]:
+    if not first_bad:
+        return []
+    ordered = sorted(first_bad.values(), key=lambda hit: (*hit.order, hit.key.rank))
+    first = ordered[0]
+    begins = [hit for hit in ordered if hit.order == first.order]
+    follow = [hit for hit in ordered if hit.order != first.order]
+    ranks = tuple(hit.key.rank for hit in begins)
+    what = contents(first.stats) or said_words(first)
+    text = f"{_who(ranks)} broke first: step {first.key.step}, {_place(first.key)}, {what}"
+    if follow:
+        at = follow[0]
+        behind = sorted(hit.key.rank for hit in follow)
+        text += f"; {named('rank', behind)} from step {at.key.step} on, first {_place(at.key)}"
+    return [Finding(Story.BROKE, first.key.step, ranks, first.key, text)]
+
+
+def _who(ranks: Sequence[int]) -> str:
+    return named("Rank", sorted(ranks))
+
+
+def _place(key: TensorKey) -> str:
+    return clean(place_text(key))
+
+
+def _not_reduced(replicas: Replicas) -> list[Finding]:
+    first: dict[str, NotReduced] = {}
+    for each in replicas.not_reduced:
+        first.setdefault(each.parameter, each)
+    found = []
+    for name, each in first.items():
+        later = next((d for d in replicas.firsts if d.key.node == name and d.key.step >= each.key.step), None)
+        text = (
+            f"The gradient of {clean(name)} was not reduced over {named('rank', each.group)} at step {each.key.step}: "
+            f"it went into no collective operation, {each.others[0]} of {each.others[1]} others did"
+        )
+        if later is not None:
+            text += f"; the weight differs between ranks from step {later.key.step} on"
+        found.append(Finding(Story.NOT_REDUCED, each.key.step, each.group, each.key, text))
+    return found
+
+
+def _differ(replicas: Replicas) -> list[Finding]:
+    told = {each.parameter for each in replicas.not_reduced}
+    return [
+        Finding(Story.DIFFERS, each.key.step, each.outliers or each.group, each.key, difference_text(each))
+        for each in replicas.firsts
+        if each.key.node not in told
+    ]
+
+
+def difference_text(found: Difference) -> str:
+    """Returns a sentence: which ranks differ in what, and whose tensor changed."""
+    what = f"{KIND_WORDS[found.kind]} {_place(found.key)} at step {found.key.step}"
+    if found.outliers:
+        most = len(found.parts[0])
+        who = f"{_who(found.outliers)} {'differs' if len(found.outliers) == 1 else 'differ'}"
+        text = f"{who} from {most} other ranks: {what}"
+    else:
+        text = f"{_who(found.group)} differ: {what}"
+    if found.equal_at is None:
+        return f"{text}, from the first dumped step on"
+    text += f", equal at step {found.equal_at}"
+    if found.changed is None or found.outliers:
+        return text
+    if len(found.changed) == len(found.group):
+        return f"{text}; it changed on all of them since"
+    return f"{text}; it changed on {named('rank', found.changed)} only"
+
+
+def _others(against: Against | None) -> list[Finding]:
+    if against is None:
+        return []
+    found = {rank: other for rank, other in against.first.items() if other is not None}
+    if not found:
+        return []
+    step = min(other.key.step for other in found.values())
+    begins = {rank: other for rank, other in found.items() if other.key.step == step}
+    batches = {rank: other for rank, other in begins.items() if other.batch}
+    told = batches or begins
+    ranks, key = tuple(told), next(iter(told.values())).key
+    rest = sorted(set(against.first) - set(begins))
+    who = _who(ranks)
+    if batches:
+        text = f"{who} {'reads' if len(ranks) == 1 else 'read'} another batch than in {clean(against.path)}"
+    else:
+        text = f"{who} {'differs' if len(ranks) == 1 else 'differ'} from {clean(against.path)} first"
+    text += f": step {step}, {_place(key)}"
+    if rest:
+        text += f"; {named('rank', rest)} {'is' if len(rest) == 1 else 'are'} equal there"
+    return [Finding(Story.BATCH if batches else Story.OTHER, step, ranks, key, text)]
+
+
+def _headline(
+    outcome: Outcome, findings: Sequence[Finding], doubts: Sequence[str], result: CheckResult, replicas: Replicas
+) -> str:
+    if findings:
+        more = len(findings) - 1
+        return findings[0].text + (f" · {plural(more, 'more finding')}" if more else "")
+    if outcome is Outcome.CANNOT_JUDGE:
+        return f"Cannot judge: {'; '.join(map(clean, doubts))}"
+    if outcome is Outcome.INTERRUPTED:
+        return "Interrupted: no finding so far"
+    return f"Clean: {compared_text(replicas)}; {plural(result.coverage.checked, 'tensor')} looked at"
+
+
+def compared_text(replicas: Replicas) -> str:
+    """``4 ranks, 74 tensors compared between them by their bytes (74 weights)``."""
+    total = sum(replicas.compared.values())
+    kinds = ", ".join(f"{KINDS_WORDS[kind]} {count:,}" for kind, count in sorted(replicas.compared.items()) if count)
+    by = f" {BY_WORDS[replicas.by]}" if replicas.by not in (None, KnownBy.NOTHING) else ""
+    ranks = plural(len(replicas.layout.ranks), "rank")
+    return f"{ranks}, {plural(total, 'tensor')} compared between them{by}" + (f" ({kinds})" if kinds else "")
+
+
+def finding_lines(report: RankReport) -> list[str]:
+    """Returns all findings below the headline, many of one kind as one line."""
+    lines: list[str] = []
+    for story in Story:
+        of = [each for each in report.findings if each.story is story]
+        lines += [each.text for each in of[:_MOST]]
+        if len(of) > _MOST:
+            lines.append(f"... and {len(of) - _MOST} more: {story.value}")
+    return lines

@@ -1,0 +1,489 @@
+"""A first look at outputs, by the compiled kernel: most of them are surely right, and numpy need not compute them.
+
+Each operator here is computed by a function of this package as well, which decides whatever the kernel is not sure of
+and does all the work where there is no kernel. Both explain the same differences by rounding.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from tui_debugger.arrays import Array, Float32, Float64
+from tui_debugger.diagnose.recompute.judge import ACCUMULATED, SURE, smallest, unit_of
+from tui_debugger.diagnose.recompute.table import Operator
+from tui_debugger.stats.kernel import available, expected, kind_of, native
+from tui_debugger.stats.kernel.expected import PROBES, ByRow, Call, Elementwise, Limits, Operand, Scaled
+
+_LIMIT: Final = SURE[np.dtype(np.float64)]
+USUAL_EPSILONS: Final = (1e-5, 1e-6, 1e-12, 1e-7, 1e-8, 1e-4, 1e-3)
+"""Of layer norms whose epsilon was not recorded."""
+
+
+class Seen(NamedTuple):
+    """What a look at a part of an output tells.
+
+    Attributes:
+        right: whether the part is surely right.
+        worst: where it is not, how far off an element is; inf where that is no number.
+        norms: of the part, as ``Judge.take_norms`` has them.
+    """
+
+    right: bool
+    worst: float
+    norms: tuple[float, float, float, float, tuple[float, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """An operator whose output can be looked at part by part.
+
+    Attributes:
+        call: of the kernel.
+        unit: of rounding of the output.
+        width: elements of the output that the kernel counts as one: those of a row.
+    """
+
+    call: Call
+    unit: float
+    width: int = 1
+
+    def look(self, start: int, count: int) -> Seen:
+        """Looks at some elements of the output."""
+        found = self.call.look(start // self.width, count // self.width)
+        known = math.isfinite(found.error) and math.isfinite(found.inside) and math.isfinite(found.value)
+        error, value, inside = (math.sqrt(each) if known else 0.0 for each in (found.error, found.value, found.inside))
+        value *= self.unit
+        size = inside / _LIMIT if found.state != 1 else 0.0
+        tiny = self.call.limits.tiny * math.sqrt(count)
+        pair = (found.first, found.recorded)
+        return Seen(known and found.state > 0, found.worst if known else math.inf, (error, value, size, tiny, pair))
+
+
+def looks_at(
+    operator: Operator, args: Sequence[Any], named: Mapping[str, Any], out: Array
+) -> Sequence[Look | AttentionLook]:
+    """Returns how to look at an output; several where several forms may have been meant, none where it cannot be."""
+    unit = unit_of(out.dtype)
+    describe = DESCRIBED.get(operator.kind)
+    if describe is None or not args or unit is None or out.dtype.itemsize > 4 or not out.size or not available():
+        return ()
+    if not _is_plain(out):
+        return ()
+    return describe(_Given(operator, args, named, out, unit))
+
+
+def _is_plain(array: Array) -> bool:
+    """Tells whether the kernel reads an array as it is."""
+    return array.flags.c_contiguous and kind_of(array.dtype) is not None
+
+
+class _Given:
+    """A call and its output."""
+
+    def __init__(
+        self, operator: Operator, args: Sequence[Any], named: Mapping[str, Any], out: Array, unit: float
+    ) -> None:
+        self.operator, self.args, self.named, self.out, self.unit = operator, args, named, out, unit
+
+    def argument(self, at: int, name: str, default: Any = None) -> Any:
+        """An argument by its place or its name."""
+        return self.args[at] if len(self.args) > at else self.named.get(name, default)
+
+    def limits(self, terms: float = 1.0) -> Limits:
+        """What rounding explains."""
+        inside = min(ACCUMULATED, self.unit) * math.sqrt(max(terms, 1.0))
+        value = _LIMIT * self.unit - expected.ERROR
+        return Limits(value, _LIMIT * inside, _LIMIT * self.unit, smallest(self.out.dtype))
+
+    def operand(self, value: Any) -> Operand | None:
+        """An input by element."""
+        if isinstance(value, (bool, complex)) or not isinstance(value, (int, float, np.ndarray)):
+            return None
+        array = np.asarray(value, np.float64).reshape(1) if not isinstance(value, np.ndarray) else value
+        if not _is_plain(array) or (unit_of(array.dtype) is None and array.dtype != np.bool_):
+            return None
+        if array.shape == self.out.shape:
+            return Operand(array)
+        if array.size == 1:
+            return Operand(array.reshape(1), 1, 1)
+        shape, whole = [1] * (self.out.ndim - array.ndim) + list(array.shape), self.out.shape
+        inner = [at for at, size in enumerate(shape) if size != 1]
+        if len(shape) != len(whole) or tuple(shape[inner[0] : inner[-1] + 1]) != whole[inner[0] : inner[-1] + 1]:
+            return None
+        return Operand(array, math.prod(whole[inner[-1] + 1 :]), array.size)
+
+    def elementwise(
+        self,
+        operator: Elementwise,
+        values: Sequence[Any],
+        limits: Limits | None = None,
+        bounds: tuple[float, float] = (0.0, 0.0),
+    ) -> tuple[Look, ...]:
+        """An operator by element."""
+        operands = [self.operand(each) for each in values]
+        found = [each for each in operands if each is not None]
+        if len(found) < len(operands) or not any(isinstance(each, np.ndarray) for each in values):
+            return ()
+        limits = limits or self.limits()
+        return (Look(expected.elementwise(operator, found, self.out, limits, bounds), self.unit),)
+
+
+Looks = Sequence["Look | AttentionLook"]
+Described = Callable[[_Given], Looks]
+
+
+def _unary(operator: Elementwise) -> Described:
+    def describe(given: _Given) -> tuple[Look, ...]:
+        return given.elementwise(operator, given.args[:1]) if np.shape(given.args[0]) == given.out.shape else ()
+
+    return describe
+
+
+def _binary(operator: Elementwise) -> Described:
+    def describe(given: _Given) -> tuple[Look, ...]:
+        if len(given.args) != 2 or given.named:
+            return ()
+        turned = given.operator.function.__name__ == "rdiv"
+        return given.elementwise(operator, given.args[::-1] if turned else given.args)
+
+    return describe
+
+
+def _sum_of_two(given: _Given, sign: int = 1) -> tuple[Look, ...]:
+    if len(given.args) != 2 or set(given.named) - {"alpha"}:
+        return ()
+    sign *= given.named.get("alpha", 1) if given.named.get("alpha", 1) in {1, -1} else 0
+    one, other = given.args
+    if given.operator.function.__name__ == "rsub":
+        one, other = other, one
+    if not sign:
+        return ()
+    scalar = not isinstance(other, np.ndarray) or not other.ndim  # may be rounded to the type of the tensor first
+    limits = given.limits()
+    limits = limits._replace(size=limits.narrow if scalar else 0.0)
+    return given.elementwise(Elementwise.ADD if sign > 0 else Elementwise.SUBTRACT, (one, other), limits)
+
+
+def _difference_of_two(given: _Given) -> tuple[Look, ...]:
+    return _sum_of_two(given, -1)
+
+
+def _gelu(given: _Given) -> Looks:
+    if given.operator.function.__name__ != "gelu":  # the form was not recorded
+        return (*_unary(Elementwise.GELU)(given), *_unary(Elementwise.GELU_TANH)(given))
+    form = given.argument(1, "approximate", "none")
+    operators = {"none": Elementwise.GELU, "tanh": Elementwise.GELU_TANH}
+    return _unary(operators[form])(given) if form in operators else ()
+
+
+def _clamp(given: _Given) -> tuple[Look, ...]:
+    cut = given.operator.kind == "hardtanh"
+    low = given.argument(1, "min_val" if cut else "min", -1.0 if cut else None)
+    high = given.argument(2, "max_val" if cut else "max", 1.0 if cut else None)
+    low, high = -math.inf if low is None else low, math.inf if high is None else high
+    if not all(isinstance(each, (int, float)) for each in (low, high)) or low > high:
+        return ()
+    return given.elementwise(Elementwise.CLAMP, given.args[:1], None, (float(low), float(high)))
+
+
+def _leaky_relu(given: _Given) -> tuple[Look, ...]:
+    slope = given.argument(1, "negative_slope", 0.01)
+    if not isinstance(slope, (int, float)):
+        return ()
+    return given.elementwise(Elementwise.LEAKY_RELU, given.args[:1], None, (float(slope), 0.0))
+
+
+def _dropout(given: _Given) -> tuple[Look, ...]:
+    chance, training = given.argument(1, "p", 0.5), given.argument(2, "training", True)
+    if not isinstance(chance, (int, float)) or not 0 <= chance < 1:
+        return ()
+    if not training or not chance:
+        return given.elementwise(Elementwise.SAME, given.args[:1])
+    return given.elementwise(Elementwise.DROPOUT, given.args[:1], None, (1.0 - chance, 0.0))
+
+
+def _where(given: _Given) -> tuple[Look, ...]:
+    if len(given.args) != 3:
+        return ()
+    condition, one, other = given.args
+    if getattr(one, "dtype", None) == np.bool_ and getattr(condition, "dtype", None) != np.bool_:
+        condition, one = one, condition
+    return _chosen(given, condition, one, other)
+
+
+def _masked_fill(given: _Given) -> tuple[Look, ...]:
+    return _chosen(given, given.args[1], given.args[2], given.args[0]) if len(given.args) == 3 else ()
+
+
+def _chosen(given: _Given, condition: Any, one: Any, other: Any) -> tuple[Look, ...]:
+    if getattr(condition, "dtype", None) != np.bool_:
+        return ()
+    return given.elementwise(Elementwise.WHERE, (one, other, condition))
+
+
+def _along(given: _Given, axes: Sequence[int]) -> tuple[Array, int] | None:
+    """The input of an operator along its last dimensions, and how many elements these have."""
+    values = given.args[0]
+    if not isinstance(values, np.ndarray) or not _is_plain(values) or unit_of(values.dtype) is None or not values.size:
+        return None
+    if sorted(axes) != list(range(values.ndim - len(axes), values.ndim)):
+        return None
+    return values, math.prod(values.shape[values.ndim - len(axes) :])
+
+
+def _axes(dim: Any, ndim: int) -> tuple[int, ...] | None:
+    dim = tuple(dim.reshape(-1).tolist()) if isinstance(dim, np.ndarray) else dim
+    dims = dim if isinstance(dim, tuple) else (dim,)
+    if not all(isinstance(each, int) and -ndim <= each < ndim for each in dims):
+        return None
+    return tuple(each % ndim for each in dims)
+
+
+def _softmax(operator: ByRow) -> Described:
+    def describe(given: _Given) -> tuple[Look, ...]:
+        values = given.args[0]
+        axes = _axes(given.argument(1, "dim"), np.ndim(values))
+        found = _along(given, axes) if axes is not None and len(axes) == 1 else None
+        if found is None or values.shape != given.out.shape:
+            return ()
+        return (_rows(given, operator, found, given.limits()),)
+
+    return describe
+
+
+def _rows(
+    given: _Given,
+    operator: ByRow,
+    found: tuple[Array, int],
+    limits: Limits,
+    scaled: Scaled | None = None,
+) -> Look:
+    call = expected.by_row(operator, found, given.out, limits, scaled)
+    return Look(call, given.unit, found[1] if operator < ByRow.SUM else 1)
+
+
+def _layer_norm(given: _Given) -> tuple[Look, ...]:
+    name = given.operator.function.__name__
+    if name == "layer_norm":
+        shape, factors = given.argument(1, "normalized_shape"), _scale_and_shift(given, 2)
+        return _normalised(given, ByRow.LAYER_NORM, shape, factors, (given.argument(4, "eps", 1e-5),))
+    if name == "module_layer_norm":
+        scale, shift = _scale_and_shift(given, 1)
+        if scale is None:
+            scale, shift = given.argument(3, "gamma"), given.argument(4, "beta")
+        shape = scale.shape if isinstance(scale, np.ndarray) else None
+        return _normalised(given, ByRow.LAYER_NORM, shape, (scale, shift), USUAL_EPSILONS)
+    return ()
+
+
+def _scale_and_shift(given: _Given, at: int) -> tuple[Any, Any]:
+    return given.argument(at, "weight"), given.argument(at + 1, "bias")
+
+
+def _rms_norm(given: _Given) -> tuple[Look, ...]:
+    if given.operator.function.__name__ != "rms_norm":
+        return ()
+    shape, scale = given.argument(1, "normalized_shape"), given.argument(2, "weight")
+    return _normalised(given, ByRow.RMS_NORM, shape, (scale, None), (given.argument(3, "eps"),))
+
+
+def _normalised(
+    given: _Given, operator: ByRow, shape: Any, scale_and_shift: tuple[Any, Any], epsilons: Sequence[Any]
+) -> tuple[Look, ...]:
+    values = given.args[0]
+    shape = (shape,) if isinstance(shape, int) else shape
+    if not isinstance(shape, tuple) or not shape or np.shape(values)[-len(shape) :] != shape:
+        return ()
+    found = _along(given, tuple(range(values.ndim - len(shape), values.ndim)))
+    pairs = zip(scale_and_shift, (1.0, 0.0), strict=True)
+    factors = [np.full(1, default) if each is None else np.asarray(each) for each, default in pairs]
+    if found is None or values.shape != given.out.shape or not all(isinstance(each, float) for each in epsilons):
+        return ()
+    if any(each.shape not in {shape, (1,)} or unit_of(each.dtype) is None for each in factors):
+        return ()
+    one, other = (np.ascontiguousarray(np.broadcast_to(each, shape)) for each in factors)
+    limits = given.limits(found[1] / VARIANCE_SHARE)
+    return tuple([_rows(given, operator, found, limits, Scaled(one, other, each)) for each in epsilons])
+
+
+VARIANCE_SHARE: Final = 16
+"""Sums inside a normalisation err by a quarter of what K terms of random sign would."""
+
+
+def _reduced(operator: ByRow) -> Described:
+    def describe(given: _Given) -> tuple[Look, ...]:
+        values, dim = given.args[0], given.argument(1, "dim")
+        every = dim is None or np.size(dim) == 0
+        axes = tuple(range(np.ndim(values))) if every else _axes(dim, np.ndim(values))
+        found = _along(given, axes) if axes else None
+        if found is None or given.out.size * found[1] != values.size or given.argument(3, "skip_mode", False):
+            return ()
+        return (_rows(given, operator, found, given.limits(found[1])),)
+
+    return describe
+
+
+# -- attention ---------------------------------------------------------------------------------------------
+
+_ROWS: Final = 1 << 18
+"""Scores that are made at once."""
+_LONGEST: Final = 512
+"""Elements of a head."""
+_PASSED: Final = 2.0
+"""What rounding explains, so often, is right: errors of rows are known by random vectors only."""
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionLook:
+    """An attention that is held against random vectors, with a bound of what rounding explains.
+
+    Every score is needed. What is saved are the products with the values: of these a few sums are multiplied. All of it
+    is in float32: its sums err as those that are looked at, which is a part of what is explained.
+
+    Attributes:
+        given: query, key, value, in heads; mask or None; whether a row sees only those before it; factor of scores.
+        out: what was recorded.
+        unit: of its rounding.
+    """
+
+    given: tuple[Array, Array, Array, Array | None, bool, float]
+    out: Array
+    unit: float
+
+    def look(self, start: int, count: int) -> Seen:
+        """Looks at some heads of the output."""
+        head = math.prod(self.out.shape[-2:])
+        found = [self._head(number) for number in range(start // head, (start + count) // head)]
+        worst = max((each[0] for each in found), default=0.0)
+        known = math.isfinite(worst)
+        error, explained = (math.sqrt(sum(each[at] for each in found)) if known else 0.0 for at in (1, 2))
+        return Seen(worst <= _PASSED, worst, (error, explained, 0.0, 0.0, (0.0, 0.0)))
+
+    def _head(self, number: int) -> tuple[float, float, float]:
+        """How far a row of a head is off, in what explains it, and the squared norms of both for the head."""
+        query, key, value, mask, causal, factor = self.given
+        before = self.out.shape[:-2]
+        at = np.unravel_index(number, before) if before else ()
+        seen = self.out[at]
+        own = None if mask is None else np.broadcast_to(mask, (*before, len(seen), key.shape[-2]))[at]
+        q, k, v = (single(each[at]) for each in (query, key, value))
+        width = seen.shape[1]
+        signs = signs_of(width)
+        sums, squares = expected.signed_rows(np.ascontiguousarray(v), width, signs)
+        root = np.sqrt(squares)
+        size = np.abs(v).sum(axis=1, keepdims=True) / math.sqrt(width)
+        columns = np.concatenate([sums, root, size], axis=1).astype(np.float32)
+        q *= np.float32(factor)
+        turned, norms, worst = np.ascontiguousarray(k.T), np.zeros(2), 0.0
+        step = max(_ROWS // max(len(k), 1), 16)
+        inside = min(ACCUMULATED, self.unit)
+        for begin in range(0, len(q), step):
+            end = min(begin + step, len(q))
+            keys = min(end, len(k)) if causal else len(k)
+            scores = q[begin:end] @ turned[:, :keys]
+            if causal:
+                hidden = np.arange(begin, keys)[None, :] > np.arange(begin, end)[:, None]
+                np.copyto(scores[:, begin:], np.float32(-np.inf), where=hidden)
+            if own is not None:
+                part = own[begin:end, :keys]
+                if part.dtype == np.bool_:
+                    np.copyto(scores, np.float32(-np.inf), where=~part)
+                else:
+                    scores += part.astype(np.float32)
+            top = scores.max(axis=1, keepdims=True)
+            scores -= top
+            np.exp(scores, out=scores)
+            total = scores.sum(axis=1, dtype=np.float64)[:, None]
+            made = (scores @ columns[:keys]).astype(np.float64) / total
+            recorded, square = expected.signed_rows(np.ascontiguousarray(seen[begin:end]), width, signs)
+            error = made[:, :PROBES] - recorded
+            error = np.einsum("ij,ij->i", error, error) / PROBES
+            root, size = made[:, PROBES], made[:, PROBES + 1]
+            # The norms of shares and of what they are off by, from below: see ``products.attention``.
+            explained = self.unit * (np.sqrt(square[:, 0]) + root / math.sqrt(len(k)))
+            explained += inside * (root + 2 * size * np.minimum(2 * np.abs(top[:, 0]), 1e4))
+            explained *= explained
+            norms += error.sum(), explained.sum()
+            with np.errstate(all="ignore"):
+                ratio = float(np.max(np.sqrt(error / explained), initial=0.0, where=(error > 0) | ~(explained >= 0)))
+            worst = max(worst, ratio) if ratio == ratio else math.inf  # noqa: PLR0124 - NaN
+        return (worst if np.isfinite(norms).all() else math.inf), float(norms[0]), float(norms[1])
+
+
+def single(array: Array) -> Float32:
+    """A copy in float32."""
+    return array.copy() if array.dtype == np.float32 else expected.singles(native(array))
+
+
+@lru_cache(maxsize=8)
+def signs_of(width: int) -> Float64:
+    """Random vectors of signs, in rows: the same every time."""
+    signs: Float64 = np.random.default_rng(width).integers(0, 2, (PROBES, width)) * np.float64(2) - 1
+    signs.flags.writeable = False
+    return signs
+
+
+def _attention(given: _Given) -> tuple[AttentionLook, ...]:
+    names = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa")
+    query, key, value, mask, chance, causal, scale, grouped = (
+        given.argument(at, name) for at, name in enumerate(names)
+    )
+    heads = (query, key, value)
+    if chance or grouped or not all(isinstance(each, np.ndarray) and _is_plain(each) for each in heads):
+        return ()
+    if any(unit_of(each.dtype) is None or each.dtype.itemsize > 4 or each.ndim < 2 for each in heads):
+        return ()
+    before, (rows, width) = query.shape[:-2], query.shape[-2:]
+    inner, made = key.shape[-2], value.shape[-1]
+    shapes = (*before, rows, made), (*before, inner, width), (*before, inner, made)
+    if (given.out.shape, key.shape, value.shape) != shapes or not 0 < made <= _LONGEST or not inner:
+        return ()
+    if mask is not None and (not isinstance(mask, np.ndarray) or mask.ndim > query.ndim or mask.dtype.kind in "iu"):
+        return ()
+    factor = 1 / math.sqrt(width) if scale is None else scale
+    if not isinstance(factor, (int, float)):
+        return ()
+    return (AttentionLook((query, key, value, mask, bool(causal), float(factor)), given.out, given.unit),)
+
+
+DESCRIBED: Final[dict[str, Described]] = {
+    "cast": _unary(Elementwise.SAME),
+    "neg": _unary(Elementwise.NEGATIVE),
+    "abs": _unary(Elementwise.MAGNITUDE),
+    "relu": _unary(Elementwise.RELU),
+    "exp": _unary(Elementwise.EXP),
+    "tanh": _unary(Elementwise.TANH),
+    "sigmoid": _unary(Elementwise.SIGMOID),
+    "silu": _unary(Elementwise.SILU),
+    "sqrt": _unary(Elementwise.SQRT),
+    "rsqrt": _unary(Elementwise.RSQRT),
+    "reciprocal": _unary(Elementwise.RECIPROCAL),
+    "square": _unary(Elementwise.SQUARE),
+    "gelu": _gelu,
+    "clamp": _clamp,
+    "hardtanh": _clamp,
+    "leaky relu": _leaky_relu,
+    "dropout": _dropout,
+    "add": _sum_of_two,
+    "sub": _difference_of_two,
+    "mul": _binary(Elementwise.MULTIPLY),
+    "div": _binary(Elementwise.DIVIDE),
+    "maximum": _binary(Elementwise.LARGER),
+    "minimum": _binary(Elementwise.SMALLER),
+    "where": _where,
+    "masked fill": _masked_fill,
+    "softmax": _softmax(ByRow.SOFTMAX),
+    "log softmax": _softmax(ByRow.LOG_SOFTMAX),
+    "layer norm": _layer_norm,
+    "rms norm": _rms_norm,
+    "sum": _reduced(ByRow.SUM),
+    "mean": _reduced(ByRow.MEAN),
+    "attention": _attention,
+}
+"""How operators are described to the kernel, by kind."""

@@ -1,0 +1,796 @@
+"""Parts of one tensor on several ranks, put together before they are compared with the whole that the other run has.
+
+What parts make is found out from their shapes and proven by what they hold. Parts of the whole's own shape are
+replicas, or terms of a sum or a mean (what a row-parallel layer makes before its all-reduce, gradients of shares of a
+batch). Smaller parts are slices along dimensions: one after the other by rank (tensor-, sequence-, expert- and
+data-parallel), zigzag (the causal form of context-parallel), fused (each part has its slice of the query, the key and
+the value, or of the gate and the up projection), or of all values in one row, with a padded end (FSDP). Where ranks are
+more than slices, those of one slice are replicas or terms.
+
+A layout is proven where the whole that it makes is near the other run's, and no other layout's is. A layout that was
+proven for some tensor is believed for others of the same shapes, where values differ too much to tell. Where nothing is
+proven the tensor is not compared, which is a doubt.
+
+Where both runs have several ranks nobody has the whole: then the layouts of both that make wholes of one shape are held
+against each other. What a recorder says of dimensions and of the places of ranks is used before anything is tried.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from fnmatch import fnmatchcase
+from itertools import combinations, permutations, product
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tui_debugger.arrays import Array
+from tui_debugger.diagnose.ranks.layout import Dims as RecordedDims
+from tui_debugger.diagnose.ranks.layout import Place, Split, same_ranks
+from tui_debugger.diagnose.runs.distance import Distance, Tolerance, distance, not_compared
+from tui_debugger.errors import TdbgError
+from tui_debugger.stats.dtypes import name_of
+
+NEAR: Final = 0.02
+"""A layout is proven where what it makes is so near the whole: a wrong one is about as far as the whole is large."""
+_CLEARER: Final = 0.2
+"""Or where all others are five times as far."""
+_ROUNDING: Final = 1e-3
+"""A less likely layout is taken where it leaves so little of what the likely one leaves."""
+_FUSED: Final = (2, 3)
+"""How many projections one fused weight holds: gate and up; query, key and value."""
+_MOST: Final = 1 << 22
+"""Elements of larger wholes, of which no more layouts are tried once one fits."""
+_MOST_DIMENSIONS: Final = 2
+"""Dimensions that are split at once."""
+_SAMPLED: Final = 2048
+"""Elements by which layouts of both runs are held against each other first."""
+_MOST_PAIRS: Final = 12
+"""Pairs of layouts that are looked at whole."""
+_MOST_AXES: Final = 3
+"""Axes of the places of ranks in whose order parts are tried."""
+
+
+class Among(Enum):
+    """What parts are that belong to the same slice."""
+
+    REPLICAS = "replicated"
+    SUM = "sum"
+    MEAN = "mean"
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How parts of several ranks make a whole.
+
+    Attributes:
+        axes: the dimensions along which it is cut; empty: each part has the whole shape.
+        groups: along the first of them every part has a slice of so many equal stretches: 1 for a plain cut.
+        zigzag: each part has two slices: the n-th and the n-th but last.
+        flat: it is cut in one row of all values, and the end may be padded.
+        among: what parts of the same slice are.
+        strided: ranks that follow each other hold the same slice; else different ones.
+        factor: parts are so many times as large: gradients of a loss that each rank divides by its own share.
+    """
+
+    axes: tuple[int, ...] = ()
+    groups: int = 1
+    zigzag: bool = False
+    flat: bool = False
+    among: Among = Among.REPLICAS
+    strided: bool = False
+    factor: int = 1
+
+    @property
+    def cut(self) -> bool:
+        """Whether parts are smaller than the whole."""
+        return bool(self.axes) or self.flat
+
+    @property
+    def word(self) -> str:
+        """One word, for counts and JSON."""
+        return "split" if self.axes or self.flat else self.among.value
+
+    def text(self, ranks: int) -> str:
+        """A few words, for people, of so many ranks."""
+        return f"{ranks} ranks, {self.words}"
+
+    @property
+    def words(self) -> str:
+        """A few words, for people."""
+        words = []
+        if self.flat:
+            words.append("one row of all values, cut by rank")
+        elif self.axes:
+            dimensions = " and ".join(map(str, self.axes))
+            how = ", zigzag" if self.zigzag else f", in {self.groups} stretches" if self.groups > 1 else ""
+            words.append(f"cut along dimension {dimensions}{how}")
+        if not words or self.among is not Among.REPLICAS:
+            words.append({Among.REPLICAS: "replicas", Among.SUM: "added up", Among.MEAN: "averaged"}[self.among])
+        if self.factor > 1:
+            words.append(f"divided by {self.factor}")
+        return "; ".join(words)
+
+
+class Recorded(NamedTuple):
+    """What the recorder says of the parts of a tensor.
+
+    Attributes:
+        places: the place of the rank of each part, along each axis of the parallel layout; empty: it does not say.
+        dims: how the dimensions are divided; None: it does not say.
+    """
+
+    places: Sequence[Mapping[str, Place]] = ()
+    dims: RecordedDims | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Dims:
+    """What the user says of layouts.
+
+    Attributes:
+        rules: patterns of node names, each with a layout. The first one that fits counts.
+    """
+
+    rules: tuple[tuple[str, Layout], ...] = ()
+
+    def of(self, name: str) -> Layout | None:
+        """Returns the layout of a node's tensors; None where nothing is said."""
+        return next((layout for pattern, layout in self.rules if fnmatchcase(name, pattern)), None)
+
+
+_HOW: Final = re.compile(r"(replicated|sum|mean|flat|(\d)(?::(zigzag|\d+))?)")
+
+
+def parse_dims(text: str) -> tuple[str, Layout]:
+    """Parses ``PATTERN=HOW``: ``replicated``, ``sum``, ``mean``, ``flat``, ``0``, ``1:zigzag`` or ``0:3``.
+
+    Raises:
+        TdbgError: it is not of that form.
+    """
+    pattern, equals, how = text.rpartition("=")
+    found = _HOW.fullmatch(how)
+    if not equals or not pattern or found is None or found[3] == "0":
+        hint = (
+            "such as '*/mlp/fc1/*=0', '*/attn*=1:zigzag', '*qkv*=0:3', '*/fc2/*=sum', or 'replicated', 'mean', 'flat'"
+        )
+        raise TdbgError(f"{text!r} does not say how ranks share a tensor", where=f"--dims {text}", hint=hint)
+    if found[2] is None:
+        return pattern, Layout(flat=True) if how == "flat" else Layout(among=Among(how))
+    if found[3] == "zigzag":
+        return pattern, Layout((int(found[2]),), zigzag=True)
+    return pattern, Layout((int(found[2]),), groups=int(found[3] or 1))
+
+
+class Joiner:
+    """Compares wholes with parts, and remembers which layouts were proven.
+
+    Attributes:
+        counts: how many tensors were put together, by ``Layout.word``.
+    """
+
+    def __init__(self, dims: Dims, tolerance: Tolerance | None = None) -> None:
+        self._dims, self._tolerance = dims, tolerance
+        self.counts: Counter[str] = Counter()
+        self._proven: Counter[tuple[Any, Layout]] = Counter()
+        self._of_tensor: dict[tuple[str, Any], Layout] = {}
+        self._proven_both: Counter[tuple[Any, _Option]] = Counter()
+        self._of_both_sides: dict[tuple[str, Any], _Option] = {}
+
+    def compare(
+        self,
+        sides: tuple[Sequence[Array], Sequence[Array]],
+        tensor: str,
+        node: str,
+        *,
+        backward: bool,
+        recorded: tuple[Recorded, Recorded] = (Recorded(), Recorded()),
+    ) -> Distance:
+        """Compares the parts that ranks of both runs have of one tensor.
+
+        Args:
+            sides: the arrays of both runs, by rank.
+            tensor: its name: at all steps it has the same layout.
+            node: the name of its node, for which the user may say the layout.
+            backward: it is a gradient.
+            recorded: what the recorder says of the parts, in both runs.
+        """
+        if all(len(each) == 1 for each in sides):
+            return distance(sides[0][0], sides[1][0], tolerance=self._tolerance)
+        both = name_of(sides[0][0].dtype), name_of(sides[1][0].dtype)
+        shapes = tuple(each[0].shape for each in sides)
+        if any(len({str(part.dtype) for part in parts}) > 1 for parts in sides):
+            return not_compared("parts of one tensor have other types", shapes, both)
+        given = self._dims.of(node)
+        made = [
+            put_together_as_recorded(own, of) if given is None else None
+            for own, of in zip(sides, recorded, strict=True)
+        ]
+        parts = [_Parts(list(own)) if put is None else put for own, put in zip(sides, made, strict=True)]
+        if not any(made):
+            for each, of in zip(parts, recorded, strict=True):
+                each.places = of.places
+        if all(len(each.arrays) == 1 for each in parts):
+            found = self._apart(parts[0].arrays[0], parts[1].arrays[0], both)
+        elif 1 in (len(parts[0].arrays), len(parts[1].arrays)):
+            found = self._with_whole((parts[0], parts[1]), tensor, given, both, backward=backward)
+        else:
+            found = self._of_both((parts[0], parts[1]), tensor, given, both, backward=backward)
+        texts = [
+            f"{len(own)} ranks{f' of {name}' if len(sides[0]) > 1 < len(sides[1]) else ''}, {each.how}"
+            for name, own, each in zip("AB", sides, parts, strict=True)
+            if each.how
+        ]
+        if not found.compared:
+            return replace(found, shapes=shapes)
+        for each in parts:
+            if each.word:
+                self.counts[each.word] += 1
+        told = bool(texts) and all(each.replicas or len(each.arrays) == 1 for each in parts)
+        joined = "; ".join([*texts, *([found.joined] if found.joined and not told else [])])
+        return replace(found, joined=joined, shapes=shapes, replica=-1 if texts else found.replica)
+
+    def _with_whole(
+        self,
+        sides: tuple[_Parts, _Parts],
+        tensor: str,
+        given: Layout | None,
+        both: tuple[str, str],
+        *,
+        backward: bool,
+    ) -> Distance:
+        """Compares one whole with parts: one of both sides has one array, the other one by rank."""
+        many = 0 if len(sides[0].arrays) > 1 else 1
+        whole, parts = sides[1 - many].arrays[0], sides[many].arrays
+        known = whole.shape, tuple(part.shape for part in parts)
+        given = Layout() if given is None and sides[many].replicas else given
+        layouts = [given] if given is not None else list(_layouts(*known, backward=backward))
+        made = {layout: wholes for layout in layouts if (wholes := _wholes(layout, parts, whole.shape)) is not None}
+        if not made:
+            why = "given with --dims, does not fit" if given is not None else "that fits"
+            return not_compared(f"of parts of {len(parts)} ranks no layout {why}", (), both)
+        layout = given or self._best(whole, made, (tensor, known))
+        if layout is None:
+            why = f"how the parts of {len(parts)} ranks make the whole is not proven (--dims may say it)"
+            return not_compared(why, (), both)
+        self.counts[layout.word] += 1
+        found = [
+            self._apart(each, whole, both) if many == 0 else self._apart(whole, each, both) for each in made[layout]
+        ]
+        worst = max(range(len(found)), key=lambda at: found[at].relative)
+        result = _of_terms(found[worst], layout, parts)
+        replica = worst if layout == Layout() else -1
+        return replace(result, joined=layout.text(len(parts)), replica=replica)
+
+    def _of_both(
+        self,
+        sides: tuple[_Parts, _Parts],
+        tensor: str,
+        given: Layout | None,
+        both: tuple[str, str],
+        *,
+        backward: bool,
+    ) -> Distance:
+        """Compares parts with parts: of neither side a rank has the whole."""
+        key = (tensor, tuple(tuple(part.shape for part in side.arrays) for side in sides))
+        counts = tuple(len(side.arrays) for side in sides)
+        options = list(_options(sides, given, backward=backward))
+        if not options:
+            why = "given with --dims, fits both" if given is not None else "fits both"
+            return not_compared(f"no layout of parts of {counts[0]} and of {counts[1]} ranks {why}", (), both)
+        found = self._best_of_both(sides, options, key, given=given is not None)
+        if found is None:
+            why = f"how the parts of {counts[0]} ranks and of {counts[1]} make one whole is not proven"
+            return not_compared(f"{why} (--dims may say it)", (), both)
+        option, wholes = found
+        self.counts[option.words] += 1
+        pairs = [(0, at) for at in range(len(wholes[1]))] + [(at, 0) for at in range(1, len(wholes[0]))]
+        apart = [self._apart(wholes[0][one], wholes[1][other], both) for one, other in pairs]
+        worst = max(range(len(apart)), key=lambda at: apart[at].relative)
+        result = apart[worst]
+        for layout, side in zip(option.layouts, sides, strict=True):
+            result = _of_terms(result, layout, side.arrays)
+        texts = (layout.text(count) for layout, count in zip(option.layouts, counts, strict=True))
+        joined = "; ".join(
+            text.replace(" ranks", f" ranks of {name}", 1) for text, name in zip(texts, "AB", strict=True)
+        )
+        return replace(result, joined=joined)
+
+    def _best_of_both(
+        self, sides: tuple[_Parts, _Parts], options: Sequence[_Option], key: tuple[str, Any], *, given: bool
+    ) -> tuple[_Option, tuple[list[Array], list[Array]]] | None:
+        """Returns the layouts that are proven, or believed, with the wholes; None where nobody can tell."""
+        known = self._of_both_sides.get(key)
+        made = _Wholes(sides)
+        if known is not None and known in options and (wholes := made.of(known)) is not None:
+            return known, wholes  # another order at a later step is a difference, not another layout
+        believed = [option for option in options if self._proven_both[key[1], option]]
+        for option in believed:
+            wholes = made.of(option)
+            if wholes is not None and _far_apart(*wholes) <= _ROUNDING**2:
+                self._of_both_sides[key] = option
+                return option, wholes
+        near = made.nearest(options)
+        if given and near:
+            return near[0][1], near[0][2]
+        near = [each for each in near if not (each[1].both_terms and made.are_permuted(each[1]))]
+        scores = {option: far for far, option, _ in near}
+        good = [option for option in options if scores.get(option, math.inf) <= NEAR]
+        if good:
+            best, nearest = good[0], min(good, key=lambda each: scores[each])
+            if scores[nearest] <= _ROUNDING * scores[best]:
+                best = nearest  # as for one whole: the likely one with an error, not one that halves it
+            self._proven_both[key[1], best] += 1
+            if best.tells(sides) and (len(good) == 1 or scores[best] <= _ROUNDING**2):
+                self._of_both_sides[key] = best
+            return best, next(wholes for _, option, wholes in near if option == best)
+        replicas = next((option for option in options if option.layouts == (Layout(), Layout())), None)
+        wholes = made.of(replicas) if replicas is not None else None
+        if wholes is not None and all(_far(of[0], each) <= NEAR for of in wholes for each in of[1:]):
+            assert replicas is not None  # noqa: S101 - there are wholes of it
+            return replicas, wholes
+        cuts = [option for option in believed if not option.both_terms and any(each.cut for each in option.layouts)]
+        wholes = made.of(cuts[0]) if len(cuts) == 1 else None
+        return (cuts[0], wholes) if wholes is not None else None
+
+    def _apart(self, one: Array, other: Array, types: tuple[str, str]) -> Distance:
+        return distance(one, other, types, self._tolerance)
+
+    def _best(self, whole: Array, made: dict[Layout, list[Array]], key: tuple[str, Any]) -> Layout | None:
+        """Returns the layout that is proven, or believed; None where nobody can tell."""
+        if not whole.size:
+            return next(iter(made))
+        if key in self._of_tensor and self._of_tensor[key] in made:
+            return self._of_tensor[key]  # another order at a later step is a difference, not another layout
+        scores: dict[Layout, float] = {}
+        for layout in sorted(made, key=lambda each: -self._proven[key[1], each]):
+            scores[layout] = max(_far(whole, each) for each in made[layout])
+            if scores[layout] <= NEAR and whole.size > _MOST:
+                break
+        order = sorted(scores, key=lambda each: scores[each])
+        near = [layout for layout in made if scores.get(layout, math.inf) <= NEAR]
+        clear = len(order) > 1 and scores[order[0]] < _CLEARER * scores[order[1]]
+        if not near and not clear:
+            return self._believed(made, key)
+        best = order[0]
+        if near and scores[best] > _ROUNDING * scores[near[0]]:
+            best = near[0]  # the likely one with an error, not one that halves it: a mean is near replicas
+        self._proven[key[1], best] += 1
+        if len(near) == 1 or (clear and best is order[0]):
+            self._of_tensor[key] = best
+        return best
+
+    def _believed(self, made: dict[Layout, list[Array]], key: tuple[str, Any]) -> Layout | None:
+        """Returns the layout of a tensor that is far from the whole in every one: by its ranks, or by other tensors."""
+        replicas = made.get(Layout(), ())
+        if replicas and all(_far(replicas[0], each) <= NEAR for each in replicas[1:]):
+            return Layout()
+        if len(made) == 1 and self._of_ranks(next(iter(made))):
+            return next(iter(made))
+        cuts = [layout for layout in made if layout.axes or layout.flat]  # shapes do not tell replicas from terms
+        proven = [layout for layout in cuts if self._proven[key[1], layout]]
+        return proven[0] if len(proven) == 1 else None
+
+    def _of_ranks(self, layout: Layout) -> bool:
+        """Tells whether some tensor was proven to be put together in the order of ranks, and none in another one."""
+        plain = {each for (_, each), _ in self._proven.items() if each.axes}
+        return layout.axes != () and bool(plain) and all(not each.zigzag and each.groups == 1 for each in plain)
+
+
+def _square(part: Array) -> float:
+    wide = np.abs(part).astype(np.float64).reshape(-1)
+    wide = wide[np.isfinite(wide)]
+    return float(np.dot(wide, wide))
+
+
+def _far(whole: Array, joined: Array) -> float:
+    """Returns how far two arrays of one shape are apart over what is finite in both; 0 where they are the same."""
+    if whole.dtype.kind in "biu" and joined.dtype.kind in "biu":
+        return float(np.count_nonzero(whole != joined)) / max(whole.size, 1)
+    x, y = (each.astype(np.complex128 if each.dtype.kind == "c" else np.float64) for each in (whole, joined))
+    with np.errstate(all="ignore"):
+        finite = np.isfinite(x) & np.isfinite(y)
+        size = max(float(np.linalg.norm(x[finite])), float(np.linalg.norm(y[finite])))
+        return float(np.linalg.norm((x - y)[finite])) / size if size else 0.0
+
+
+def _layouts(whole: tuple[int, ...], parts: Sequence[tuple[int, ...]], *, backward: bool) -> Iterator[Layout]:
+    """Yields the layouts that shapes allow, likely ones first."""
+    ranks = len(parts)
+    if all(part == whole for part in parts):
+        yield from (Layout(among=among) for among in Among)
+        return
+    if len({len(part) for part in parts}) == 1 and len(parts[0]) == len(whole):
+        yield from _cuts(whole, parts, ranks, backward=backward)
+    if all(len(part) == 1 for part in parts):
+        total = sum(part[0] for part in parts)
+        if math.prod(whole) <= total < math.prod(whole) + max(part[0] for part in parts) * ranks:
+            yield Layout(flat=True)
+
+
+def _cuts(whole: tuple[int, ...], parts: Sequence[tuple[int, ...]], ranks: int, *, backward: bool) -> Iterator[Layout]:
+    axes = tuple(axis for axis, size in enumerate(whole) if any(part[axis] != size for part in parts))
+    if not 0 < len(axes) <= _MOST_DIMENSIONS:
+        return
+    if len(set(parts)) > 1:
+        if len(axes) == 1 and sum(part[axes[0]] for part in parts) == whole[axes[0]]:
+            yield Layout(axes)
+        return
+    counts = [whole[axis] // parts[0][axis] if parts[0][axis] else 0 for axis in axes]
+    even = all(count * parts[0][axis] == whole[axis] for axis, count in zip(axes, counts, strict=True))
+    slices = math.prod(counts)
+    if not even or not slices or ranks % slices:
+        return
+    factors = [each for each in range(1, slices + 1) if not slices % each] if backward else [1]
+    for factor in factors:
+        for among in Among if ranks > slices else (Among.REPLICAS,):
+            for strided in (False, True) if ranks > slices else (False,):
+                yield Layout(axes, among=among, strided=strided, factor=factor)
+                if len(axes) == 1:
+                    width = parts[0][axes[0]]
+                    if not width % 2 and slices > 1:
+                        yield Layout(axes, zigzag=True, among=among, strided=strided, factor=factor)
+                    groups = [each for each in (*_FUSED, width) if each > 1 and not width % each]
+                    for each in dict.fromkeys(groups):
+                        yield Layout(axes, groups=each, among=among, strided=strided, factor=factor)
+
+
+def _wholes(layout: Layout, parts: Sequence[Array], shape: tuple[int, ...]) -> list[Array] | None:
+    """Returns what parts make: of replicas one array each; None where they do not fit."""
+    if layout.flat:
+        row = np.concatenate([part.reshape(-1) for part in parts])
+        size = math.prod(shape)
+        return [row[:size].reshape(shape)] if len(row) >= size and not np.any(row[size:]) else None
+    if not layout.axes:
+        slices = [list(parts)]
+    else:
+        if any(part.ndim != len(shape) for part in parts) or max(layout.axes) >= len(shape):
+            return None
+        count = _count(layout, parts, shape)
+        if not count or len(parts) % count:
+            return None
+        each = len(parts) // count
+        slices = [
+            [part for n, part in enumerate(parts) if (n // each if layout.strided else n % count) == number]
+            for number in range(count)
+        ]
+    if layout.among is Among.REPLICAS:
+        copies = [[of[number] for of in slices] for number in range(len(slices[0]))]
+    else:
+        divided = len(slices[0]) if layout.among is Among.MEAN else 1
+        copies = [[_sum(of) / divided for of in slices]]
+    found = [_put_together(layout, each, shape) for each in copies]
+    if any(each is None or each.shape != shape for each in found):
+        return None
+    whole = [each for each in found if each is not None]
+    return [each.astype(np.float64) / layout.factor for each in whole] if layout.factor > 1 else whole
+
+
+def _count(layout: Layout, parts: Sequence[Array], shape: tuple[int, ...]) -> int:
+    """Returns how many slices a whole has; 0 where parts are no slices of it."""
+    if len({part.shape for part in parts}) > 1:
+        return len(parts)
+    sizes = [(shape[axis], parts[0].shape[axis]) for axis in layout.axes]
+    return 0 if any(not part or whole % part for whole, part in sizes) else math.prod(a // b for a, b in sizes)
+
+
+def _sum(terms: Sequence[Array]) -> npt.NDArray[Any]:
+    complex_ = terms[0].dtype.kind == "c"
+    total = terms[0].astype(np.complex128 if complex_ else np.float64)
+    for term in terms[1:]:
+        total = total + term
+    return total
+
+
+def _put_together(layout: Layout, slices: Sequence[Array], shape: tuple[int, ...]) -> Array | None:
+    if not layout.axes:
+        return slices[0]
+    if len(layout.axes) == 2:
+        inner = shape[layout.axes[1]] // slices[0].shape[layout.axes[1]]
+        rows = [np.concatenate(slices[n : n + inner], layout.axes[1]) for n in range(0, len(slices), inner)]
+        return np.concatenate(rows, layout.axes[0])
+    axis, pieces = layout.axes[0], 2 if layout.zigzag else layout.groups
+    if any(each.shape[axis] % pieces for each in slices):
+        return None
+    cut = [np.split(each, pieces, axis) for each in slices]
+    turns = [cut[::-1] if layout.zigzag and number else cut for number in range(pieces)]
+    return np.concatenate([of[number] for number, turn in enumerate(turns) for of in turn], axis)
+
+
+def _of_terms(found: Distance, layout: Layout, parts: Sequence[Array]) -> Distance:
+    """Returns a distance of what was summed up, by the size of the terms where that is larger: they may cancel."""
+    if layout.among is Among.REPLICAS or not math.isfinite(found.relative) or not found.size:
+        return found
+    terms = math.sqrt(sum(_square(part) for part in parts)) / (len(parts) if layout.among is Among.MEAN else 1)
+    return replace(found, relative=found.relative * min(1.0, found.size / terms if terms else 1.0))
+
+
+# -- what the recorder says ---
+
+
+@dataclass(slots=True)
+class _Parts:
+    """The arrays of one side.
+
+    Attributes:
+        arrays: of ranks, or of what the recorder says that they make.
+        places: of the ranks; empty where that is not known, or used already.
+        replicas: the recorder says that all are the same.
+        how: what was put together as the recorder says, in words; empty: nothing.
+        word: the same for counts.
+    """
+
+    arrays: list[Array]
+    places: Sequence[Mapping[str, Place]] = ()
+    replicas: bool = False
+    how: str = ""
+    word: str = ""
+
+
+def put_together_as_recorded(parts: Sequence[Array], recorded: Recorded) -> _Parts | None:
+    """Returns what parts make by what was recorded of them; None where that does not say it, or does not fit.
+
+    What is left are replicas, and what ranks have of which nothing was recorded: shares of a batch.
+    """
+    dims, places = recorded.dims, recorded.places
+    if dims is None or len(parts) < 2 or len(places) != len(parts) or not all(places):
+        return None
+    if len(dims.names) != parts[0].ndim or len({part.shape for part in parts}) > 1:
+        return None
+    sizes = {axis: size for each in places for axis, (_, size) in each.items()}
+    splits = [
+        (number, _axis_of(split, sizes), split)
+        for number, own in enumerate(dims.splits)
+        for split in reversed(own)
+        if _axis_of(split, sizes) in sizes
+    ]
+    cut = {axis for _, axis, _ in splits}
+    others = sorted(set(sizes) - cut - {axis for axis in sizes if same_ranks(axis, cut)})
+    groups: dict[tuple[int, ...], dict[tuple[int, ...], Array]] = {}
+    order = sorted(cut)
+    for part, each in zip(parts, places, strict=True):
+        group = groups.setdefault(tuple(each.get(axis, (-1, 0))[0] for axis in others), {})
+        group.setdefault(tuple(each.get(axis, (-1, 0))[0] for axis in order), part)
+    whole = math.prod(sizes[axis] for axis in order)
+    if any(len(group) != whole for group in groups.values()) or whole * len(groups) != len(parts):
+        return None
+    arrays = [_along_axes(group, order, splits) for group in groups.values()]
+    if any(array is None for array in arrays):
+        return None
+    partial = any(split.partial for _, _, split in splits)
+    return _Parts(
+        [array for array in arrays if array is not None],
+        replicas=all(axis in dims.replicated for axis in others),
+        how="as recorded",
+        word=("sum" if partial else "split") if splits else "replicated",
+    )
+
+
+def _axis_of(split: Split, sizes: Mapping[str, int]) -> str:
+    """Returns the axis of the places that a split is along: ranks of a sequence are those of tensor-parallel layers."""
+    return "tp" if split.axis == "sp" and "sp" not in sizes else split.axis
+
+
+def _along_axes(
+    group: Mapping[tuple[int, ...], Array], order: Sequence[str], splits: Sequence[tuple[int, str, Split]]
+) -> Array | None:
+    """Puts parts together along one axis after the other, the innermost first."""
+    left = dict(group)
+    axes = list(order)
+    for dimension, axis, split in splits:
+        if axis not in axes:
+            return None  # one axis divides two dimensions
+        at = axes.index(axis)
+        lines: dict[tuple[int, ...], list[tuple[int, Array]]] = {}
+        for place, array in left.items():
+            lines.setdefault((*place[:at], *place[at + 1 :]), []).append((place[at], array))
+        left = {}
+        for rest, line in lines.items():
+            slices = [array for _, array in sorted(line, key=lambda each: each[0])]
+            if split.partial:
+                left[rest] = _sum(slices)
+                continue
+            shape = list(slices[0].shape)
+            shape[dimension] *= len(slices)
+            joined = _put_together(Layout((dimension,), zigzag=split.zigzag), slices, tuple(shape))
+            if joined is None:
+                return None
+            left[rest] = joined
+        del axes[at]
+    return left.get(())
+
+
+# -- parts against parts ---
+
+
+@dataclass(frozen=True, slots=True)
+class _Option:
+    """How the parts of both sides may make one whole.
+
+    Attributes:
+        shape: of the whole.
+        layouts: of both sides.
+        orders: in which order the parts of both are taken.
+    """
+
+    shape: tuple[int, ...]
+    layouts: tuple[Layout, Layout]
+    orders: tuple[tuple[int, ...], tuple[int, ...]]
+
+    @property
+    def both_terms(self) -> bool:
+        """Whether parts of both sides are terms: what they make is on no rank, and only sums agree."""
+        return all(layout.among is not Among.REPLICAS for layout in self.layouts)
+
+    @property
+    def words(self) -> str:
+        """One word, for counts."""
+        found = {layout.word for layout in self.layouts}
+        return next(word for word in ("split", "sum", "mean", "replicated") if word in found)
+
+    def tells(self, sides: tuple[_Parts, _Parts]) -> bool:
+        """Tells whether ranks hold so different values that another layout would have made another whole."""
+        return any(
+            _far(side.arrays[0], each) > NEAR
+            for side in sides
+            for each in side.arrays[1:]
+            if each.shape == side.arrays[0].shape
+        )
+
+    @property
+    def unlikely(self) -> int:
+        """A larger number where another one is taken first."""
+        terms = sum(layout.among is not Among.REPLICAS for layout in self.layouts)
+        odd = sum(layout.zigzag or layout.groups > 1 or layout.factor > 1 for layout in self.layouts)
+        return 4 * terms + 2 * odd + any(layout.cut for layout in self.layouts)
+
+
+def _options(sides: tuple[_Parts, _Parts], given: Layout | None, *, backward: bool) -> Iterator[_Option]:
+    """Yields how parts of both sides may make wholes of one shape, likely ones first."""
+    shapes = [[part.shape for part in side.arrays] for side in sides]
+    found: list[_Option] = []
+    for shape in dict.fromkeys(each for own in shapes for each in _shapes_of_wholes(own)):
+        own = []
+        for side, parts in zip(sides, shapes, strict=True):
+            layouts: Sequence[Layout] = (
+                [given] if given is not None else list(_layouts(shape, parts, backward=backward))
+            )
+            if given is None and side.replicas:
+                layouts = [layout for layout in layouts if layout == Layout()]
+            orders = _orders(side)
+            own.append(
+                [
+                    (layout, order)
+                    for layout in layouts
+                    for order in (orders if layout.cut and not layout.flat else orders[:1])
+                    if _fits(layout, side.arrays, shape)
+                ]
+            )
+        for one, other in product(*own):
+            option = _Option(shape, (one[0], other[0]), (one[1], other[1]))
+            if not option.both_terms or one[0].among is other[0].among:
+                found.append(option)
+    yield from sorted(found, key=lambda each: each.unlikely)
+
+
+def _fits(layout: Layout, parts: Sequence[Array], shape: tuple[int, ...]) -> bool:
+    if layout.flat:
+        return all(part.ndim == 1 for part in parts)
+    if not layout.cut:
+        return all(part.shape == shape for part in parts)
+    count = _count(layout, parts, shape) if max(layout.axes) < len(shape) == parts[0].ndim else 0
+    return bool(count) and not len(parts) % count
+
+
+def _shapes_of_wholes(parts: Sequence[tuple[int, ...]]) -> Iterator[tuple[int, ...]]:
+    """Yields the shapes that wholes of parts may have."""
+    first = parts[0]
+    if len({len(part) for part in parts}) > 1:
+        return
+    if len(set(parts)) > 1:
+        axes = [axis for axis in range(len(first)) if len({part[axis] for part in parts}) > 1]
+        if len(axes) == 1:
+            whole = list(first)
+            whole[axes[0]] = sum(part[axes[0]] for part in parts)
+            yield tuple(whole)
+        return
+    yield first
+    counts = [count for count in range(2, len(parts) + 1) if not len(parts) % count]
+    for count in counts:
+        for axis in range(len(first)):
+            yield tuple(size * count if at == axis else size for at, size in enumerate(first))
+    for one, other in product(counts, counts):
+        if not len(parts) % (one * other):
+            for pair in combinations(range(len(first)), 2):
+                yield tuple(
+                    size * (one if at == pair[0] else other if at == pair[1] else 1) for at, size in enumerate(first)
+                )
+
+
+def _orders(side: _Parts) -> list[tuple[int, ...]]:
+    """Returns the orders in which ranks may follow each other: by number, and by their places along each axis."""
+    count = len(side.arrays)
+    found = {tuple(range(count)): None}
+    if len(side.places) == count and all(side.places):
+        axes = sorted({axis for each in side.places for axis in each})[:_MOST_AXES]
+        for order in permutations(axes):
+            places = [tuple(each.get(axis, (-1, 0))[0] for axis in order) for each in side.places]
+            found[tuple(sorted(range(count), key=lambda at: (places[at], at)))] = None
+    return list(found)
+
+
+class _Wholes:
+    """What parts of both sides make, by layout."""
+
+    def __init__(self, sides: tuple[_Parts, _Parts]) -> None:
+        self._sides = sides
+        self._samples: dict[tuple[int, tuple[int, ...], Layout, tuple[int, ...]], Array | None] = {}
+
+    def of(self, option: _Option) -> tuple[list[Array], list[Array]] | None:
+        """Returns the wholes of both sides; None where parts do not fit."""
+        found = []
+        for number, side in enumerate(self._sides):
+            parts = [side.arrays[at] for at in option.orders[number]]
+            wholes = _wholes(option.layouts[number], parts, option.shape)
+            if wholes is None:
+                return None
+            found.append(wholes)
+        return found[0], found[1]
+
+    def are_permuted(self, option: _Option) -> bool:
+        """Tells whether terms of one side are terms of the other one.
+
+        Then they are no terms of a sum that both make, but parts of one whole, maybe in another order.
+        """
+        one, other = (replace(layout, among=Among.REPLICAS) for layout in option.layouts)
+        terms = self.of(replace(option, layouts=(one, other)))
+        if terms is None or all(_far(terms[0][0], each) <= NEAR for each in terms[0][1:]):
+            return False
+        return any(own.any() and _far(own, its) <= NEAR for own in terms[0] for its in terms[1])
+
+    def nearest(self, options: Sequence[_Option]) -> list[tuple[float, _Option, tuple[list[Array], list[Array]]]]:
+        """Returns those that are nearest to each other, by some elements first, with how far their wholes are apart."""
+        scores: list[tuple[float, _Option]] = []
+        for option in options:
+            one, other = self._sample(0, option), self._sample(1, option)
+            if one is None or other is None:
+                continue
+            far = _far_apart(list(one), list(other))
+            scores.append((far, option))
+            if far <= _ROUNDING**2 and not option.both_terms and (wholes := self.of(option)) is not None:
+                whole = _far_apart(*wholes)
+                if whole <= _ROUNDING**2:
+                    return [(whole, option, wholes)]
+        best = sorted(range(len(scores)), key=lambda at: scores[at][0])[:_MOST_PAIRS]
+        likely = [at for at in range(len(scores)) if scores[at][0] <= NEAR][:_MOST_PAIRS]
+        found = []
+        for at in dict.fromkeys((*likely, *best)):
+            wholes = self.of(scores[at][1])
+            if wholes is not None:
+                found.append((_far_apart(*wholes), scores[at][1], wholes))
+        return found
+
+    def _sample(self, number: int, option: _Option) -> Array | None:
+        """Returns some elements of each whole of a side, the same ones for all layouts of a shape."""
+        key = number, option.shape, option.layouts[number], option.orders[number]
+        if key not in self._samples:
+            parts = [self._sides[number].arrays[at] for at in key[3]]
+            wholes = _wholes(key[2], parts, option.shape)
+            size = math.prod(option.shape)
+            step = max(size // _SAMPLED, 1) | 1  # odd: it meets all rows and columns of what is a power of two
+            self._samples[key] = None if wholes is None else np.stack([each.reshape(-1)[::step] for each in wholes])
+        return self._samples[key]
+
+
+def _far_apart(ones: Sequence[Array], others: Sequence[Array]) -> float:
+    """Returns how far apart the wholes of both sides are, that of the replicas that differ most."""
+    if not ones[0].size:
+        return 0.0
+    far = [_far(ones[0], each) for each in others] + [_far(each, others[0]) for each in ones[1:]]
+    return max(far)

@@ -1,0 +1,318 @@
+"""What a comparison of two runs says, in sentences and tables: the same on screen, in commands and in reports."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from tui_debugger.arrays import Array
+from tui_debugger.diagnose.runs.distance import Distance, How
+from tui_debugger.diagnose.runs.kinds import kind_of_difference, kind_of_update
+from tui_debugger.diagnose.runs.results import (
+    NO_OUTPUT,
+    Finding,
+    Judged,
+    Judgement,
+    Kind,
+    Options,
+    RunsReport,
+    StepReport,
+)
+from tui_debugger.errors import CancelledError, TdbgError
+from tui_debugger.text import markdown
+from tui_debugger.text.clean import clean
+from tui_debugger.text.documents import plain
+from tui_debugger.text.numbers import NONE, number, plural
+from tui_debugger.text.tables import Column, Cut
+from tui_debugger.text.tensors import shape_text, stack_text
+
+FEW: Final = 10
+"""Doubts and nodes of one run only that are listed for people."""
+DESCRIBED: Final = 20
+"""Findings whose values are looked at to tell what kind of difference they have."""
+
+_WHAT: Final = {
+    Kind.INTRODUCED: "its inputs agree and its output does not",
+    Kind.RANDOM: "its inputs agree and its output does not",
+    Kind.ARGUMENT: "it is called with other arguments",
+    Kind.PARAMETER: "a parameter differs",
+    Kind.INPUT: "an input differs that no recorded node made",
+    Kind.UPDATE: "a parameter was updated differently",
+    Kind.MISSING: "one run leaves out a call",
+    Kind.REGION: "what one run has in between makes the difference",
+}
+
+
+def headline_text(finding: Finding, kind: tuple[str, str]) -> str:
+    """Returns the answer in a sentence."""
+    place = finding.place
+    rank = f"rank {place.rank_a} " if place.rank_a else ""
+    step = f"{rank}step {place.step_a}"
+    words = [finding.text or _WHAT[finding.kind]]
+    if kind[1]:
+        words.append(kind[1])
+    if finding.side >= 0:
+        words.append(f"{'AB'[finding.side]} is wrong")
+    return f"{finding.name} at {step}: {'; '.join(words)}"
+
+
+def times_text(times: float) -> str:
+    """Returns error over what is expected."""
+    return NONE if not times else "inf" if times == float("inf") else f"{number(float(f'{times:.3g}'))}×"
+
+
+def counts_text(report: RunsReport) -> str:
+    """Returns how many nodes were compared, and with what result."""
+    counts = Counter(judged.judgement for step in report.steps for judged in step.judged)
+    words = {
+        Judgement.SAME: "the same",
+        Judgement.ROUNDING: "differ by rounding",
+        Judgement.INHERITED: "pass a difference on",
+        Judgement.INSIDE: "differ by what runs inside",
+        Judgement.INTRODUCED: "introduce one",
+        Judgement.UNPROVEN: "differ, inputs not known",
+        Judgement.NOT_COMPARED: "not compared",
+    }
+    total = plural(sum(counts.values()), "node")
+    told = sum(
+        judged.judgement is Judgement.SAME and judged.worst is not None and judged.worst.how is How.STATISTICS
+        for step in report.steps
+        for judged in step.judged
+    )
+    counts[Judgement.SAME] -= told
+    none = sum(judged.why == NO_OUTPUT for step in report.steps for judged in step.judged)
+    counts[Judgement.NOT_COMPARED] -= none
+    parts = [f"{counts[each]} {text}" for each, text in words.items() if counts[each]]
+    parts += [f"{told} with the same statistics"] if told else []
+    parts += [f"{none} without an output that both dumped"] if none else []
+    return f"{total}: {', '.join(parts)}" if parts else total
+
+
+def coverage_text(report: RunsReport) -> str:
+    """Returns what was compared."""
+    compared = report.compared
+    values, statistics = compared.get(How.VALUES, 0), compared.get(How.STATISTICS, 0)
+    pairs = sorted({(step.place.rank_a, step.place.step_a) for step in report.steps})
+    text = f"compared {plural(values, 'pair')} of tensors by their values"
+    if statistics:
+        text += f", {statistics} by statistics only (equal statistics do not prove equal values)"
+    if compared.get(How.HASHES):
+        text += f", {compared[How.HASHES]} by hashes"
+    if compared.get(How.NOT):
+        text += f", {compared[How.NOT]} could not be compared"
+    one_sided = Counter(one.side for step in report.steps for one in step.one_sided)
+    if one_sided:
+        text += f"; only in A: {one_sided[0]}, only in B: {one_sided[1]}"
+    return f"{text}; {plural(len(pairs), 'step')} of {plural(len({rank for rank, _ in pairs}), 'rank')}"
+
+
+def verdict_text(report: RunsReport) -> str:
+    """Returns the verdict in a line."""
+    if report.cancelled:
+        found = plural(len(report.findings), "difference") if report.findings else "no difference"
+        return f"interrupted: {len(report.steps)} of {plural(report.asked, 'step')} compared; {found} so far"
+    if report.findings:
+        return f"different: {plural(len(report.findings), 'difference')} not passed on"
+    if report.doubts:
+        return f"cannot judge: {report.doubts[0]}"
+    by_statistics = report.compared.get(How.STATISTICS, 0)
+    if by_statistics:
+        return (
+            f"no difference beyond what is expected; {plural(by_statistics, 'pair')} of tensors by statistics only, "
+            "which do not prove that the values are the same"
+        )
+    return "the same, within what is expected"
+
+
+def options_text(options: Options, repeat: str = "") -> str:
+    """Returns what was asked for beside the two runs, in a line: names that are mapped, tolerances; empty: nothing."""
+    words = [f"names by s/{old.pattern}/{new}/" for old, new, _ in options.maps.substitutions]
+    words += [f"node {one} is {other}" for one, other in options.maps.pairs.items()]
+    words += [f"step {one} is {other}" for one, other in options.steps]
+    words += [f"rank {one} is with {other}" for one, other in options.ranks]
+    words += [f"dims {pattern}: {layout.words}" for pattern, layout in options.dims.rules]
+    if options.tolerance is not None:
+        kinds = [("", options.tolerance.relative, options.tolerance.absolute)]
+        kinds += [(f" of {name}", relative, absolute) for name, relative, absolute in options.tolerance.by_type]
+        words += [f"rtol{of} {number(relative)}, atol {number(absolute)}" for of, relative, absolute in kinds]
+    if repeat:
+        words.append(f"noise as in {repeat}")
+    return clean("; ".join(words))
+
+
+def difference_words(report: RunsReport, finding: Finding) -> tuple[str, str]:
+    """Returns what kind of difference a finding has: a word and a sentence."""
+    if finding.keys[0] is None or finding.keys[1] is None or finding.distance is None:
+        return "", ""
+    if finding.distance.how is not How.VALUES or (finding.distance.joined and finding.distance.replica < 0):
+        return "", ""  # no two tensors are what differs: parts of several ranks are
+    try:
+        arrays = [run.read(key) for run, key in zip(report.runs, finding.keys, strict=True) if key is not None]
+    except CancelledError:
+        raise
+    except (TdbgError, OSError):
+        return "", ""
+    unit = finding.distance.unit
+    if finding.kind is Kind.UPDATE and (update := _update_words(report, finding, arrays, unit))[0]:
+        return update
+    return kind_of_difference(arrays[0], arrays[1], unit)
+
+
+def _update_words(report: RunsReport, finding: Finding, now: Sequence[Array], unit: float) -> tuple[str, str]:
+    """What kind of difference there is between the steps that a parameter made."""
+    then = []
+    for run, key in zip(report.runs, finding.keys, strict=True):
+        before = run.before(key) if key is not None else None
+        try:
+            then.append(run.read(before) if before is not None else None)
+        except CancelledError:
+            raise
+        except (TdbgError, OSError):
+            return "", ""
+    if then[0] is None or then[1] is None:
+        return "", ""
+    return kind_of_update((then[0], then[1]), (now[0], now[1]), unit)
+
+
+# -- for people ---
+
+FINDING_COLUMNS: Final = (
+    Column("step", right=True, weight=9),
+    Column("rank", right=True),
+    Column("kind", weight=8),
+    Column("distance", right=True, weight=7),
+    Column("of inputs", right=True),
+    Column("error/expected", right=True, weight=8),
+    Column("node", cut=Cut.MIDDLE, weight=10),
+)
+
+
+def headline_lines(report: RunsReport, kinds: Sequence[tuple[str, str]]) -> list[str]:
+    """Returns the first difference: what, by how much, both values, where in the program."""
+    finding = report.headline
+    if finding is None:
+        return []
+    lines = [headline_text(finding, kinds[0])]
+    distance = finding.distance
+    if distance is not None and distance.compared:
+        lines.append(
+            f"  distance {number(distance.relative)}, of its inputs {number(finding.given)}, "
+            f"error / expected {times_text(finding.times)}"
+        )
+        if distance.values is not None and distance.worst:
+            index = ", ".join(map(str, distance.worst))
+            lines.append(f"  at [{index}]: {distance.values[0]:.9g} in A, {distance.values[1]:.9g} in B")
+    if finding.consumer:
+        lines.append(f"  read first by {clean(finding.consumer)}")
+    side, row = (0, finding.row_a) if finding.row_a >= 0 else (1, finding.row_b)
+    nodes = report.runs[side].nodes(finding.place[side])
+    lines += [f"  {text}" for text in stack_text(nodes.stack(row))]
+    return [clean(line) for line in lines]
+
+
+def finding_cells(finding: Finding) -> tuple[str, ...]:
+    """Returns the cells of ``FINDING_COLUMNS``."""
+    distance = finding.distance
+    return (
+        str(finding.place.step_a),
+        str(finding.place.rank_a),
+        finding.kind.word,
+        number(distance.relative) if distance is not None else NONE,
+        number(finding.given),
+        times_text(finding.times),
+        finding.name,
+    )
+
+
+def one_sided_lines(report: RunsReport) -> Iterator[str]:
+    """Yields what only one run has, and what tells whether it matters."""
+    for side, name in ((0, "A"), (1, "B")):
+        found: dict[str, list[int]] = {}
+        covered: dict[str, str] = {}
+        for step in report.steps:
+            for one in step.one_sided:
+                if one.side == side:
+                    found.setdefault(one.name, []).append(step.place[2 + side])
+                    covered[one.name] = one.covered
+        for text in list(found)[:FEW]:
+            steps = ", ".join(map(str, dict.fromkeys(found[text])))
+            yield clean(f"only in {name}: {text} (step {steps}): {covered[text] or 'nothing around it tells'}")
+        if len(found) > FEW:
+            yield f"only in {name}: {len(found) - FEW} more (--json lists them)"
+
+
+# -- tables ---
+
+ROW_TITLES: Final = (
+    *("rank", "step", "node", "there_node", "matched_by", "doubtful", "judgement", "slot"),
+    *("dtype", "there_dtype", "shape", "distance", "input_distance", "times_expected", "noise", "differing", "count"),
+    *("here_value", "there_value", "why"),
+)
+"""The columns of the table of nodes, and keys of its rows."""
+
+
+def node_rows(report: RunsReport) -> Iterator[dict[str, Any]]:
+    """Yields a row for every pair of nodes and step."""
+    for step in report.steps:
+        tables = [run.nodes(rank) for run, rank in zip(report.runs, step.place[:2], strict=True)]
+        for judged in step.judged:
+            names = tables[0].names[judged.match.a], tables[1].names[judged.match.b]
+            yield dict(zip(ROW_TITLES, node_cells(step, judged, names), strict=True))
+
+
+def node_cells(step: StepReport, judged: Judged, names: tuple[str, str]) -> tuple[Any, ...]:
+    """Returns the cells of ``ROW_TITLES``; ``names`` of the node in both runs."""
+    worst = judged.worst or Distance(How.NOT)
+    values = worst.values or (None, None)
+    return (
+        step.place.rank_a,
+        step.place.step_a,
+        *names,
+        judged.match.rule.word,
+        judged.match.doubtful,
+        judged.judgement.name.lower(),
+        judged.slot,
+        *worst.types,
+        shape_text(worst.shapes[0]) if worst.shapes else None,
+        plain(judged.dy),
+        plain(judged.dx),
+        plain(judged.times),
+        plain(worst.noise),
+        worst.differing,
+        worst.count,
+        plain(values[0]),
+        plain(values[1]),
+        judged.why or None,
+    )
+
+
+def markdown_lines(report: RunsReport, kinds: Sequence[tuple[str, str]], paths: tuple[str, str]) -> Iterator[str]:
+    """Yields a report in Markdown, for an issue or a chat; ``paths`` as the user knows the runs."""
+    yield "# Two runs compared"
+    yield ""
+    for name, path in zip("AB", paths, strict=True):
+        yield f"* {name}: {markdown.code(markdown.without_homes(path))}"
+    yield ""
+    yield f"**{markdown.prose(verdict_text(report))}**"
+    yield ""
+    yield from markdown.fenced(headline_lines(report, kinds)) if report.findings else ()
+    yield ""
+    if report.findings:
+        titles = [column.title for column in FINDING_COLUMNS]
+        cells = (finding_cells(each) for each in report.findings[:DESCRIBED])
+        rows = ([*map(markdown.prose, row[:-1]), markdown.code(row[-1])] for row in cells)
+        yield from markdown.table(titles, rows, right=("step", "rank", "distance", "of inputs", "error/expected"))
+        yield ""
+    yield markdown.prose(counts_text(report))
+    yield ""
+    yield markdown.prose(coverage_text(report))
+    for title, lines in (
+        ("Only in one run", list(one_sided_lines(report))),
+        ("Doubts", list(report.doubts[:DESCRIBED])),
+    ):
+        if lines:
+            yield ""
+            yield f"## {title}"
+            yield ""
+            yield from (f"* {markdown.prose(line)}" for line in lines)

@@ -1,0 +1,170 @@
+"""Nodes that only one of two runs has: what tells whether they make a difference, and what they made."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from tui_debugger.arrays import Array
+from tui_debugger.check.flow import Located
+from tui_debugger.diagnose.runs.results import Judged, Judgement, OneSided, Options, Place
+from tui_debugger.diagnose.runs.step import Feed, RunTensors, StepTensors
+from tui_debugger.graph.table import real_consumers
+from tui_debugger.model import ProgressFn, Side, TensorKey
+
+_MOST_FOLLOWERS: Final = 8
+"""Calls of one run only that are looked at behind a node whose outputs differ."""
+
+
+class UnmatchedNodes(StepTensors):
+    """The nodes of a step that have no partner, and those around them.
+
+    Attributes:
+        dy_of: how far the outputs of nodes are apart, by rows of the first run, as far as they are judged.
+        blamed: (side, row) of nodes at which a difference begins.
+        finished: (side, row) of nodes that finish what the other run does in one call, with a sentence.
+    """
+
+    def __init__(
+        self,
+        files: tuple[RunTensors, RunTensors],
+        place: Place,
+        options: Options,
+        before: StepTensors | None,
+        progress: ProgressFn,
+    ) -> None:
+        super().__init__(files, place, options, before, progress)
+        self.dy_of: dict[int, float] = {}
+        self.blamed: set[tuple[int, int]] = set()
+        self.finished: dict[tuple[int, int], str] = {}
+
+    def one_sided(self, judged: Sequence[Judged]) -> tuple[OneSided, ...]:
+        """Returns the dumped nodes of one run only, with what covers them."""
+        good = {Judgement.SAME, Judgement.ROUNDING, Judgement.INHERITED}
+        agreed = [{each.match.a for each in judged if each.judgement in good}]
+        agreed.append({each.match.b for each in judged if each.judgement in good})
+        found = []
+        for side, rows in ((0, self.matching.only_a), (1, self.matching.only_b)):
+            nodes = self.flows[side].nodes
+            around = defaultdict(list)
+            for container, inner in self.containers[side].items():
+                for row in inner:
+                    around[row].append(container)
+            for row in rows:
+                if self._dumped(side, row):
+                    covered = self._covered(side, row, agreed[side], around[row])
+                    found.append(OneSided(side, row, nodes.names[row], int(nodes.order[row]), covered))
+        return tuple(found)
+
+    def _covered(self, side: int, row: int, agreed: set[int], around: Sequence[int]) -> str:
+        """Returns what tells whether a node without a partner makes a difference; empty where nothing does."""
+        told = "a difference begins here" if (side, row) in self.blamed else self.finished.get((side, row), "")
+        if told or row in self.containers[side]:
+            return told or "a module: what runs inside is compared"
+        if self.sides[side].is_parameter(row):
+            readers = self._readers(side, row)
+            return "nodes that read it agree" if readers and readers <= agreed else ""
+        names = self.flows[side].nodes.names
+        for container in around:
+            if container in agreed:
+                return f"the module around it agrees: {names[container]}"
+        readers = self._readers(side, row)
+        if readers and readers <= agreed:
+            return "what reads its outputs agrees"
+        return "its output is its input" if self._is_identity(side, row) else ""
+
+    def _readers(self, side: int, row: int) -> set[int]:
+        """The nodes with a partner that read what a node made, maybe through others without one."""
+        partner = self.matching.to_b if side == 0 else self.matching.to_a
+        found: set[int] = set()
+        waiting, seen = [row], {row}
+        while waiting:
+            for reader, _ in real_consumers(self.flows[side].nodes, waiting.pop()):
+                if reader in seen:
+                    continue
+                seen.add(reader)
+                if reader in partner:
+                    found.add(reader)
+                elif self._dumped(side, reader):
+                    waiting.append(reader)
+        return found
+
+    def _is_identity(self, side: int, row: int) -> bool:
+        flow, step = self.flows[side], self.steps[side]
+        inputs = [flow.locate_input(step, row, slot) for slot in range(max(len(flow.holders(row)), 1))]
+        arrays = [self.files[side].array(at) for at in inputs if at is not None and at.index >= 0]
+        slots = flow.slots(step, row, Side.OUTPUT)
+        made = [self.files[side].array(flow.located(step, row, Side.OUTPUT, slot)) for slot in slots]
+        return bool(made) and all(
+            any(one is not None and other is not None and are_same(one, other) for other in arrays) for one in made
+        )
+
+    def followers(self, side: int, row: int) -> list[int]:
+        """Returns the calls that only one run has and that run right behind a node."""
+        rows, place = self.sides[side].rows, self.sides[side].place
+        partner = self.matching.to_b if side == 0 else self.matching.to_a
+        found: list[int] = []
+        for each in rows[place[row] + 1 :]:
+            if each in self.containers[side] or self.sides[side].is_parameter(each):
+                continue
+            if each in partner or len(found) == _MOST_FOLLOWERS:
+                break
+            found.append(each)
+        return found
+
+    def region(self, feed: Feed) -> tuple[list[tuple[int, int]], float | None]:
+        """Returns the one-sided nodes (side, row) that made an input, and how far apart what feeds them is.
+
+        None where the runs do not say what feeds them.
+        """
+        region: list[tuple[int, int]] = []
+        boundary: float | None = None
+        waiting = [(side, feed.holders[side]) for side in (0, 1) if feed.holders[side] >= 0]
+        seen = set(waiting)
+        while waiting:
+            side, row = waiting.pop()
+            partner = self.matching.to_b if side == 0 else self.matching.to_a
+            if row in partner or self.sides[side].is_parameter(row):
+                own = row if side == 0 else partner.get(row, -1)
+                boundary = max(boundary or 0.0, self.dy_of.get(own, 0.0))
+                continue
+            if row in self.files[side].elsewhere:
+                boundary = max(boundary or 0.0, self.files[side].elsewhere[row])
+                continue
+            region.append((side, row))
+            for made in self.sides[side].producers(row):
+                if (side, made) not in seen:
+                    seen.add((side, made))
+                    waiting.append((side, made))
+        return region, boundary
+
+    def turned_bad(self, side: int, row: int) -> bool:
+        """Tells whether a node made NaN or infinities of finite inputs."""
+        flow, step = self.flows[side], self.steps[side]
+        outputs = [
+            self._is_bad(side, flow.located(step, row, Side.OUTPUT, each))
+            for each in flow.slots(step, row, Side.OUTPUT)
+        ]
+        inputs = [
+            self._is_bad(side, flow.locate_input(step, row, each)) for each in range(max(len(flow.holders(row)), 1))
+        ]
+        return any(outputs) and not any(inputs)
+
+    def _is_bad(self, side: int, at: Located | None) -> bool:
+        array = self.files[side].array(at) if at is not None and at.index >= 0 else None
+        return array is not None and array.dtype.kind not in "biu" and not np.isfinite(array.astype(np.float64)).all()
+
+    def output_key(self, side: int, row: int) -> TensorKey | None:
+        """Returns the first output of a node in one of the runs; None where none was dumped."""
+        slots = self.flows[side].slots(self.steps[side], row, Side.OUTPUT)
+        if not slots:
+            return None
+        return self.flows[side].key(self.flows[side].located(self.steps[side], row, Side.OUTPUT, slots[0]))
+
+
+def are_same(one: Array, other: Array) -> bool:
+    """Tells whether two arrays have the same bytes, shape and type."""
+    return one.shape == other.shape and one.dtype == other.dtype and one.tobytes() == other.tobytes()

@@ -1,0 +1,69 @@
+"""Audits a session with its workers: every worker opens the run once, and checks what it is handed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import BrokenExecutor, Future
+from pathlib import Path
+from typing import Final
+
+from tui_debugger.check.types import Pair
+from tui_debugger.diagnose.audit import AuditReport, Finding, Item, Result, audit, check_items
+from tui_debugger.errors import TdbgError
+from tui_debugger.model import ProgressFn, no_progress
+from tui_debugger.session.opening import open_dump
+from tui_debugger.session.session import Session
+from tui_debugger.stats.workers import Workers
+
+_COST: Final = 1 << 24
+"""What a few operators cost at least, as ``measure.costs`` counts it: arithmetic is slower than reading."""
+
+
+class _Opened(threading.local):
+    """The run that a worker has open, by path."""
+
+    def __init__(self) -> None:
+        self.sessions: dict[str, Session] = {}
+
+
+_opened: Final = _Opened()
+
+
+def audit_session(
+    session: Session,
+    pairs: Sequence[Pair],
+    progress: ProgressFn = no_progress,
+    *,
+    nodes: Collection[str] | None = None,
+    required: Collection[str] = (),
+    found: Callable[[Finding], None] | None = None,
+) -> AuditReport:
+    """Audits steps of a run, see ``diagnose.audit.audit``, with the workers of the session once that is worth it."""
+    path = Path(session.info.path)
+
+    def elsewhere(rank: int, step: int, items: tuple[Item, ...]) -> Future[list[Result] | None] | None:
+        executor = session.workers.executor(_COST * len(items))
+        if executor is None or getattr(executor, "remote", True) or not path.is_dir():
+            return None
+        try:
+            return executor.submit(checked_there, str(path), rank, step, items)
+        except BrokenExecutor:
+            return None
+
+    return audit(session, pairs, progress, nodes=nodes, required=required, elsewhere=elsewhere, found=found)
+
+
+def checked_there(path: str, rank: int, step: int, items: Sequence[Item]) -> list[Result] | None:
+    """Checks some nodes in a worker; None where the run is not to be had there, or lists its nodes otherwise."""
+    opened = _opened.sessions
+    if path not in opened:
+        try:
+            session = open_dump(Path(path), workers=Workers(jobs=1), remember=False)
+            session.open()
+        except (TdbgError, OSError):
+            return None
+        for other in list(opened):
+            opened.pop(other).close()
+        opened[path] = session
+    return check_items(opened[path], rank, step, items)
