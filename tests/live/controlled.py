@@ -48,6 +48,10 @@ class Server(Generic[T]):
         self._listeners: list[Listener] = []
 
     @property
+    def encrypted(self) -> bool:
+        return False
+
+    @property
     def refusals(self) -> Sequence[str]:
         return tuple(self.refused)
 

@@ -20,6 +20,7 @@ from tui_debugger.live.wire import Event, Phase, Stop, Training, Trainings, Unre
 from tui_debugger.model import GraphRun, ProgressFn, ReadSpec, RunInfo, UnreadablePart, no_progress, turns
 from tui_debugger.notes import NO_NOTES, RunNotes
 from tui_debugger.sources.base import Capability, Changes, TensorTable
+from tui_debugger.text.numbers import plural
 
 if TYPE_CHECKING:
     from tui_debugger.graph.messages import ParsedGraph
@@ -167,6 +168,9 @@ class LiveSource:
         ranks = self.all()
         first = ranks[0].training.info if ranks else None
         notices = [rank.training.info.warning for rank in ranks] + list(self._notices)
+        notices += [
+            f"values of {plural(count, 'tensor')} were not kept: {why}" for why, count in self.spool.lost.items()
+        ]
         return RunInfo(
             path=str(self.spool.path),
             layout="live training",

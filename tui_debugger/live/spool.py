@@ -43,12 +43,16 @@ class Kept:
     nbytes: int
 
 
+NO_ROOM: Final = "there was no room within --spool-limit"
+
+
 class Spool:
     """Files by (rank, step). Safe to use from several threads.
 
     Attributes:
         path: the directory.
         limit: most bytes.
+        lost: tensors whose values were not kept, or had to go, by the reason in words.
     """
 
     def __init__(self, limit: int = LIMIT, on_drop: Dropped | None = None, parent: Path | None = None) -> None:
@@ -70,6 +74,7 @@ class Spool:
         self._bytes: dict[Key, int] = {}
         self._written: Counter[Key] = Counter()
         """Steps of which files are being written: they stay."""
+        self.lost: Counter[str] = Counter()
         self._number = 0
         self._closed = False
         self.path, self._owner = _made(place)
@@ -89,6 +94,7 @@ class Spool:
         """A file for values that come now; None when they cannot be kept: no such type, or never enough room."""
         nbytes = size_of(dtype, shape)
         if nbytes is None or nbytes + 2 * _BLOCK > self.limit:
+            self._lose(f"{dtype} values are not stored" if nbytes is None else NO_ROOM)
             return None
         with self._lock:
             if self._closed:
@@ -96,10 +102,12 @@ class Spool:
             self._number += 1
             path = self.path / f"rank_{key[0]}" / str(key[1]) / f"{self._number}.npy"
             if not self._make_room(key, _BLOCK):
+                self._lose(NO_ROOM)
                 return None
             try:
                 file = NpyFile(path, dtype, shape)
-            except (OSError, ValueError):
+            except (OSError, ValueError) as error:
+                self.lose(error)
                 self.give_back(key, _BLOCK)
                 return None
             self._written[key] += 1
@@ -118,6 +126,14 @@ class Spool:
                 self._bytes[key] = left
             else:
                 self._bytes.pop(key, None)
+
+    def lose(self, error: Exception | None) -> None:
+        """Counts a tensor whose values were not kept; None: there was no room for them."""
+        self._lose(NO_ROOM if error is None else getattr(error, "strerror", None) or str(error))
+
+    def _lose(self, why: str, count: int = 1) -> None:
+        with self._lock:
+            self.lost[why] += count
 
     def remove(self, key: Key, kept: Kept) -> None:
         """Removes one file."""
@@ -148,6 +164,12 @@ class Spool:
             shutil.rmtree(self.path, ignore_errors=True)
             os.close(self._owner)
 
+    def _kept_of(self, key: Key) -> int:
+        try:
+            return len(os.listdir(self.path / f"rank_{key[0]}" / str(key[1])))  # noqa: PTH208 - names are counted
+        except OSError:
+            return 0
+
     def _make_room(self, key: Key, nbytes: int) -> bool:
         """Counts bytes for a step, and lets the steps that came first go until they fit."""
         self._bytes.setdefault(key, 0)
@@ -155,6 +177,7 @@ class Spool:
             oldest = next((each for each in self._bytes if each != key and not self._written[each]), None)
             if oldest is None:
                 return False
+            self._lose(NO_ROOM, self._kept_of(oldest))
             self.drop(oldest)
             if self._on_drop is not None:
                 self._on_drop(oldest)
@@ -177,11 +200,13 @@ class SpoolFile:
         if self._ended:
             return False
         if not self._spool.take(self._key, len(chunk)):
+            self._spool.lose(None)
             return self._fail()
         self._taken += len(chunk)
         try:
             self._file.write(chunk)
-        except (OSError, ValueError):
+        except (OSError, ValueError) as error:
+            self._spool.lose(error)
             return self._fail()
         return True
 
@@ -191,7 +216,8 @@ class SpoolFile:
             return None
         try:
             whole = complete and self._file.close()
-        except OSError:
+        except OSError as error:
+            self._spool.lose(error)
             whole = False
         if not whole:
             self._fail()

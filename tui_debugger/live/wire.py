@@ -422,6 +422,10 @@ class Trainings(Protocol):
         """The address of the server: ``127.0.0.1:50051`` (with the port it got for 0), ``unix:/run/...``."""
 
     @property
+    def encrypted(self) -> bool:
+        """Whether nobody between a training and the server can read what is sent: TLS."""
+
+    @property
     def refusals(self) -> Sequence[str]:
         """The reasons why clients were turned away, the newest last; bounded."""
 

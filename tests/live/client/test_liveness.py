@@ -44,6 +44,7 @@ def test_a_debugger_that_accepts_connections_and_says_nothing() -> None:
     assert all("no debugger at" in line for line in lines)
 
 
+@pytest.mark.turns("blow")
 @DEATHS
 def test_while_it_waits_for_a_command(blow: signal.Signals) -> None:
     server, address = debugger()
@@ -57,6 +58,7 @@ def test_while_it_waits_for_a_command(blow: signal.Signals) -> None:
     assert ("gives no sign of life" if blow is signal.SIGSTOP else "is gone") in lines[1]
 
 
+@pytest.mark.turns("blow")
 @DEATHS
 @pytest.mark.parametrize("call", ["SendMetadata", "SendGraph"])
 def test_in_the_middle_of_the_introduction(call: str, blow: signal.Signals) -> None:
@@ -69,6 +71,7 @@ def test_in_the_middle_of_the_introduction(call: str, blow: signal.Signals) -> N
     assert "training goes on" in lines[0]
 
 
+@pytest.mark.turns("blow")
 @DEATHS
 def test_between_two_steps(blow: signal.Signals) -> None:
     server, address = debugger()
@@ -84,6 +87,7 @@ def test_between_two_steps(blow: signal.Signals) -> None:
     assert "training goes on after step 1" in lines[-1]
 
 
+@pytest.mark.turns("blow")
 @DEATHS
 def test_while_it_sends_values(blow: signal.Signals) -> None:
     """They do not fit into what the system keeps for a connection."""
@@ -97,6 +101,7 @@ def test_while_it_sends_values(blow: signal.Signals) -> None:
     assert "detached" in lines[-1]
 
 
+@pytest.mark.turns("blow")
 @DEATHS
 def test_while_it_sends_hits(blow: signal.Signals) -> None:
     server, address = debugger(hold="SendWatchpointHits")

@@ -17,7 +17,7 @@ from tui_debugger.live.server import Server
 from tui_debugger.live.server.identity import Admission, judge
 from tui_debugger.live.wire import Event, Phase, TrainingInfo
 
-TOKEN = "secret"  # noqa: S105 - of these tests
+TOKEN = "a-secret-of-these-tests"  # noqa: S105 - of these tests
 EVERYBODY = "0.0.0.0"  # noqa: S104 - that is what is tested
 OWN = {"client": "PyTorch 2.13.0 (tdbg 0.5)", "session": "s1", "pid": 4711, "host": "node7"}
 

@@ -19,6 +19,9 @@ from tui_debugger.live.server import Server, serve
 from tui_debugger.live.server.service import Gate, is_private
 from tui_debugger.live.wire import Event, Phase
 
+TOKEN = "a-secret-of-these-tests"  # noqa: S105 - of these tests
+EVERYBODY = "0.0.0.0"  # noqa: S104 - that is what is tested
+
 
 def complaint(call: Callable[[], object]) -> TdbgError:
     with pytest.raises(TdbgError) as caught:
@@ -47,7 +50,7 @@ def test_a_port_that_somebody_else_took() -> None:
 
 @pytest.mark.parametrize("host", ["", "no.such.host.invalid", "203.0.113.7", "not a host", "ü" * 80])
 def test_hosts_that_are_not_here(host: str) -> None:
-    complaint(lambda: serve(host, 0, token="t"))  # noqa: S106 - of this test
+    complaint(lambda: serve(host, 0, token=TOKEN))
 
 
 @pytest.mark.parametrize("port", [-1, 65536])
@@ -61,6 +64,17 @@ def test_other_machines_need_a_token_or_a_decision() -> None:
         serve(token="")
     with pytest.raises(TdbgError):
         serve(token="line\nline")  # noqa: S106 - of this test
+
+
+@pytest.mark.parametrize("length", [1, 8, 15])
+def test_a_token_that_can_be_guessed_is_refused_where_others_may_guess(length: int) -> None:
+    refused = complaint(lambda: serve(EVERYBODY, 0, token="x" * length))
+    assert f"a token of {length} characters" in refused.what
+    assert "--new-token" in refused.hint
+
+
+def test_a_short_token_is_enough_where_nobody_else_comes() -> None:
+    serve("127.0.0.1", 0, token="x").close()  # noqa: S106 - of this test
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.1.2.3", "localhost", "::1", "[::1]", "unix:/tmp/x"])

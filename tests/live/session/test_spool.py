@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 
 from tests.thorough import examples
 from tui_debugger.arrays import Array
-from tui_debugger.live.spool import Kept, Spool, remove_abandoned
+from tui_debugger.live.spool import NO_ROOM, Kept, Spool, remove_abandoned
 from tui_debugger.model import ReadSpec
 from tui_debugger.stats.npy import open_array
 
@@ -51,6 +52,31 @@ def test_what_is_kept_can_be_read(spool: Spool, dtype: str) -> None:
     kept = keep(spool, 0, values)
     assert kept is not None
     np.testing.assert_array_equal(open_array(ReadSpec(str(kept.path), dtype=kept.dtype)), values)
+
+
+def test_what_the_disk_refuses_is_counted_with_its_reason_and_leaves_nothing(spool: Spool) -> None:
+    """A real refusal: files of this process may not grow beyond a limit for a while, as on a disk that is full."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, before[1]))
+    try:
+        assert keep(spool, 0, np.zeros(10_000, np.float32)) is None
+        assert keep(spool, 0, np.zeros(1_000, np.float32)) is not None
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert spool.lost == {"File too large": 1}
+    assert used(spool.path) < 20_000
+    assert not list(spool.path.rglob("*.part*"))
+    assert keep(spool, 0, np.zeros(10_000, np.float32)) is not None
+
+
+def test_what_finds_no_room_or_has_to_go_is_counted(tmp_path: Path) -> None:
+    spool = Spool(3 * (BLOCK + 40_000), parent=tmp_path)
+    for step in range(5):
+        keep(spool, step, np.zeros(10_000, np.float32))
+    assert spool.lost == {NO_ROOM: 2}
+    assert keep(spool, 9, np.zeros(1_000_000, np.float32)) is None
+    assert spool.lost == {NO_ROOM: 3}
+    spool.close()
 
 
 def test_the_oldest_steps_go_first(tmp_path: Path) -> None:

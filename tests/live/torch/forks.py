@@ -30,9 +30,9 @@ _MESSAGE = 1 << 20
 class Fork:
     """A process, as ``subprocess.Popen`` gives one with pipes for what it says."""
 
-    def __init__(self, pid: int, parent: Parent, stdout: IO[str], stderr: IO[str]) -> None:
+    def __init__(self, pid: int, parent: Parent, stdout: IO[str], stderr: IO[str], stdin: IO[str] | None) -> None:
         self.pid = pid
-        self.stdout, self.stderr = stdout, stderr
+        self.stdout, self.stderr, self.stdin = stdout, stderr, stdin
         self._parent = parent
 
     @property
@@ -47,7 +47,7 @@ class Fork:
         if self.poll() is None:
             os.kill(self.pid, signal.SIGKILL)
 
-    def wait(self, timeout: float) -> int:
+    def wait(self, timeout: float = 60.0) -> int:
         status = self._parent.status(self.pid, timeout)
         if status is None:
             raise subprocess.TimeoutExpired("a training", timeout)
@@ -67,6 +67,14 @@ class Fork:
         for reader in readers:
             reader.join(timeout)
         return said["stdout"], said["stderr"]
+
+    def end(self) -> None:
+        """Ends the process, however, and closes its pipes."""
+        self.kill()
+        for pipe in (self.stdin, self.stdout, self.stderr):
+            if pipe is not None:
+                pipe.close()
+        self.wait()
 
 
 class Parent:
@@ -88,18 +96,26 @@ class Parent:
         self._socket.shutdown(socket.SHUT_RDWR)
         self._process.wait()
 
-    def fork(self, module: str, arguments: Sequence[str]) -> Fork:
-        """A new process that runs a module, with this process' environment."""
+    def fork(self, module: str, arguments: Sequence[str], *, stdin: bool = False, stderr: int | None = None) -> Fork:
+        """A new process that runs a module, with this process' environment.
+
+        Args:
+            stdin: it is written to.
+            stderr: a file for what it says there, instead of a pipe.
+        """
         out, out_there = os.pipe()
         err, err_there = os.pipe()
+        pipes = [out_there, err_there if stderr is None else stderr]
+        in_there, write = os.pipe() if stdin else (None, None)
         asked = json.dumps({"module": module, "arguments": list(arguments), "environment": dict(os.environ)})
-        socket.send_fds(self._socket, [asked.encode()], [out_there, err_there])
-        os.close(out_there)
-        os.close(err_there)
+        socket.send_fds(self._socket, [asked.encode()], [*pipes, *([] if in_there is None else [in_there])])
+        for each in (out_there, err_there, in_there):
+            if each is not None:
+                os.close(each)
         with self._changed:
             assert self._changed.wait_for(lambda: self._pids, 60), "PyTorch is still not imported"
             pid = self._pids.pop()
-        return Fork(pid, self, os.fdopen(out), os.fdopen(err))
+        return Fork(pid, self, os.fdopen(out), os.fdopen(err), None if write is None else os.fdopen(write, "w"))
 
     def status(self, pid: int, timeout: float) -> int | None:
         with self._changed:
@@ -115,6 +131,16 @@ class Parent:
                 else:
                     self._ended[number] = status
                 self._changed.notify_all()
+
+
+def finished(module: str, *arguments: object, timeout: float = 60.0) -> subprocess.CompletedProcess[str]:
+    """Runs a module to its end, in a process of its own."""
+    fork = parent().fork(module, [str(each) for each in arguments])
+    try:
+        out, err = fork.communicate(timeout)
+        return subprocess.CompletedProcess([module, *map(str, arguments)], fork.wait(timeout), out, err)
+    finally:
+        fork.end()
 
 
 @cache
@@ -137,7 +163,7 @@ def serve(asking: socket.socket) -> tuple[str, list[str]]:
             while (ended := _ended()) is not None:
                 asking.send(json.dumps(ended).encode())
         if asking in ready:
-            message, pipes, _, _ = socket.recv_fds(asking, _MESSAGE, 2)
+            message, pipes, _, _ = socket.recv_fds(asking, _MESSAGE, 3)
             if not message:
                 os._exit(0)
             asked = json.loads(message)
@@ -145,7 +171,7 @@ def serve(asking: socket.socket) -> tuple[str, list[str]]:
             if not pid:
                 signal.set_wakeup_fd(-1)
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-                for pipe, number in zip(pipes, (1, 2), strict=True):
+                for pipe, number in zip(pipes, (1, 2, 0), strict=False):
                     os.dup2(pipe, number)
                 for each in (asking, woken, wakes):
                     each.close()

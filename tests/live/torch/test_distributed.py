@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -15,8 +13,7 @@ from typing import Any
 import pytest
 
 from tests.cli.running import run
-from tests.live.torch.driving import ROOT
-from tests.thorough import few
+from tests.live.torch.forks import parent
 from tui_debugger.diagnose.origin.upstream import trace
 from tui_debugger.graph.categories import is_collective
 from tui_debugger.graph.table import real_inputs
@@ -72,15 +69,10 @@ class Trainings:
         self._ranks = ranks
         self._number = 0
         self._said = [(folder / f"stderr{rank}").open("w+") for rank in range(ranks)]
-        command = [sys.executable, "-m", "tests.live.torch.distributed_programs", f"--store=file://{folder}/store"]
+        given = [f"--store=file://{folder}/store", f"--ranks={ranks}"]
         self._processes = [
-            subprocess.Popen(
-                [*command, f"--ranks={ranks}", f"--rank={rank}"],
-                cwd=ROOT,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=said,
-                text=True,
+            parent().fork(
+                "tests.live.torch.distributed_programs", [*given, f"--rank={rank}"], stdin=True, stderr=said.fileno()
             )
             for rank, said in enumerate(self._said)
         ]
@@ -106,7 +98,6 @@ class Trainings:
 
     def _answers(self) -> Iterator[str]:
         for process, said in zip(self._processes, self._said, strict=True):
-            assert process.stdout is not None
             line = process.stdout.readline()
             said.seek(0)
             text = said.read()
@@ -116,11 +107,7 @@ class Trainings:
 
     def end(self) -> None:
         for process in self._processes:
-            process.kill()
-            for pipe in (process.stdin, process.stdout):
-                if pipe is not None:
-                    pipe.close()
-            process.wait()
+            process.end()
         for said in self._said:
             said.close()
 
@@ -151,7 +138,8 @@ def gradient(kind: str) -> str:
     return "Gradients/_flat_param" if kind == "fsdp1_flat" else "Gradients/head/weight"
 
 
-@pytest.mark.parametrize("kind", few(KINDS, 4))
+@pytest.mark.turns("kind")
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_bad_batch_of_one_process_is_the_only_origin(
     two: Trainings, capsys: Capture, kind: str, tmp_path: Path
 ) -> None:
@@ -175,6 +163,7 @@ def test_a_bad_batch_of_one_process_is_the_only_origin(
         assert (path.end.tensor.key.rank, path.end.tensor.key.node) == (1, "inputs.x")
 
 
+@pytest.mark.turns("kind")
 @pytest.mark.parametrize("kind", [each for each in KINDS if each not in ("bucket_views", "manual")])
 def test_a_bad_weight_of_one_process_is_the_only_origin(
     two: Trainings, capsys: Capture, kind: str, tmp_path: Path
@@ -246,8 +235,9 @@ def looked_at_all(found: Watched) -> bool:
     return not (found.rows[-1]["unrecorded"] or found.rows[-1]["reasons"]) and not found.rows[-1]["coverage"]["skipped"]
 
 
+@pytest.mark.turns("kind")
 @pytest.mark.parametrize("level", ["module", "op"])
-@pytest.mark.parametrize("kind", few(["ddp", "fsdp1", "fsdp2", "tensor_parallel"], 2))
+@pytest.mark.parametrize("kind", ["ddp", "fsdp1", "fsdp2", "tensor_parallel"])
 def test_a_healthy_training_is_clean(two: Trainings, capsys: Capture, kind: str, level: str, tmp_path: Path) -> None:
     """Also where weights are put together, and sums made, in memory that held NaN before."""
     found = two.watch(capsys, tmp_path, kind, MORE, level=level, steps=4)
@@ -255,7 +245,8 @@ def test_a_healthy_training_is_clean(two: Trainings, capsys: Capture, kind: str,
     assert looked_at_all(found)
 
 
-@pytest.mark.parametrize("kind", few(["ddp", "fsdp1", "fsdp2", "tensor_parallel"], 2))
+@pytest.mark.turns("kind")
+@pytest.mark.parametrize("kind", ["ddp", "fsdp1", "fsdp2", "tensor_parallel"])
 def test_among_all_operators_a_bad_batch_is_the_only_origin(
     two: Trainings, capsys: Capture, kind: str, tmp_path: Path
 ) -> None:
@@ -268,6 +259,7 @@ def test_among_all_operators_a_bad_batch_is_the_only_origin(
         assert unwatched == attached
 
 
+@pytest.mark.turns("kind")
 @pytest.mark.parametrize("kind", ["fsdp1", "fsdp2"])
 def test_among_all_operators_a_bad_weight_is_found_where_it_was_gathered(
     two: Trainings, capsys: Capture, kind: str, tmp_path: Path

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -14,13 +12,13 @@ from typing import Any
 import pytest
 
 from tests.cli.running import run
+from tests.live.torch.forks import parent
 from tests.thorough import few
 
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install tui_debugger[torch-tests]")
 
 from tests.live.torch.spoiling import FORWARD, STEPS, Plant
 
-ROOT = Path(__file__).resolve().parents[3]
 PARAMETERS = ("embed.weight", "embed.bias", "head.weight", "head.bias")
 Capture = pytest.CaptureFixture[str]
 
@@ -30,15 +28,11 @@ class Trainings:
 
     def __init__(self, folder: Path, ranks: int) -> None:
         self.ranks = ranks
+        self._said = (folder / "stderr").open("w")
         store = [f"--store=file://{folder}/store"] if ranks > 1 else []
         self._processes = [
-            subprocess.Popen(
-                [sys.executable, "-m", "tests.live.torch.spoiling", *store, f"--rank={rank}"],
-                cwd=ROOT,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                text=True,
+            parent().fork(
+                "tests.live.torch.spoiling", [*store, f"--rank={rank}"], stdin=True, stderr=self._said.fileno()
             )
             for rank in range(ranks)
         ]
@@ -56,18 +50,14 @@ class Trainings:
         options = ["--no-screen", "--watch", "TO", "--json", "--timeout", "60", "--ranks", str(self.ranks)]
         answer = run(capsys, "listen", "--host", made.address, *options)
         for process in self._processes:
-            assert process.stdout is not None
             assert process.stdout.readline() == "done\n"
         rows = [json.loads(line) for line in answer.lines]
         return answer.code, [row for row in rows if row["event"] == "hit"], rows[-1]
 
     def end(self) -> None:
         for process in self._processes:
-            process.kill()
-            for pipe in (process.stdin, process.stdout):
-                if pipe is not None:
-                    pipe.close()
-            process.wait()
+            process.end()
+        self._said.close()
 
 
 @pytest.fixture(scope="module", params=[1, 2], ids=["one process", "two processes"])
@@ -100,6 +90,7 @@ def bad_at(hits: Sequence[dict[str, Any]], node: str) -> set[tuple[int, int]]:
     return {(hit["rank"], hit["step"]) for hit in hits if hit["node"] == node}
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("blocks", [False, True], ids=["optimizer", "blocks"])
 def test_nothing_bad_is_clean_and_every_step_counts(trainings: Trainings, capsys: Capture, blocks: bool) -> None:
     code, hits, summary = trainings.verdict(capsys, blocks=blocks)
@@ -107,6 +98,7 @@ def test_nothing_bad_is_clean_and_every_step_counts(trainings: Trainings, capsys
     assert summary["steps"] == [{"rank": rank, "steps": STEPS} for rank in range(trainings.ranks)]
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize(("how", "where", "step"), few(positions(), 12))
 def test_a_bad_tensor_is_found_where_it_is(
     trainings: Trainings, capsys: Capture, how: str, where: str, step: int
@@ -119,6 +111,7 @@ def test_a_bad_tensor_is_found_where_it_is(
     assert summary["steps"] == [{"rank": each, "steps": STEPS} for each in range(trainings.ranks)]
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("step", [0, STEPS - 1])
 @pytest.mark.parametrize("how", ["forward", "backward", "evaluation", "inference", "gradient", "weight"])
 def test_steps_may_be_blocks(trainings: Trainings, capsys: Capture, how: str, step: int) -> None:
@@ -129,6 +122,7 @@ def test_steps_may_be_blocks(trainings: Trainings, capsys: Capture, how: str, st
     assert summary["steps"] == [{"rank": each, "steps": STEPS} for each in range(trainings.ranks)]
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("where", FORWARD)
 @pytest.mark.parametrize("how", ["after", "unfinished"])
 def test_what_follows_the_last_step_is_judged(trainings: Trainings, capsys: Capture, how: str, where: str) -> None:
@@ -139,7 +133,8 @@ def test_what_follows_the_last_step_is_judged(trainings: Trainings, capsys: Capt
     assert (0, STEPS) in bad_at(hits, node_of("forward" if how == "unfinished" else "evaluation", where))
 
 
-@pytest.mark.parametrize("step", few(range(STEPS), 1))
+@pytest.mark.covering
+@pytest.mark.parametrize("step", range(STEPS))
 @pytest.mark.parametrize("how", ["forward", "backward", "evaluation", "inference", "gradient", "weight"])
 def test_every_operator_is_judged(trainings: Trainings, capsys: Capture, how: str, step: int) -> None:
     where = "head.weight" if how in ("gradient", "weight") else "act"

@@ -18,6 +18,7 @@ import tui_debugger.torch as tdbg  # noqa: E402 - imports torch
 from tests.live.torch import programs  # noqa: E402
 from tests.live.torch.driving import PATIENCE, ROOT  # noqa: E402
 from tests.live.torch.flights import BAD, STATUS, Net  # noqa: E402
+from tests.live.torch.forks import finished  # noqa: E402
 from tests.live.torch.test_harmless import hooks_of, hooks_of_optimizers, one_step  # noqa: E402
 from tests.live.torch.watching import recommended_watchpoints  # noqa: E402
 from tests.zoo.trainings import HEALTHY, SICK  # noqa: E402
@@ -74,8 +75,7 @@ def test_an_exception_leaves_a_dump(tmp_path: Path) -> None:
 
 
 def test_an_exception_that_ends_the_program_leaves_a_dump_without_a_line_about_it(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "tests.live.torch.programs", "plain", "--fail=2", f"--flight={tmp_path}"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    done = finished("tests.live.torch.programs", "plain", "--fail=2", f"--flight={tmp_path}")
     assert done.returncode == 1
     assert "ValueError: the data ended" in done.stderr
     (dump,) = dumps_in(tmp_path)
@@ -90,13 +90,8 @@ Ends = dict[str, tuple[int, str, list[Path]]]
 def ended(tmp_path_factory: pytest.TempPathFactory) -> Ends:
     """Exit status, standard error and dumps of real trainings, by how they ended."""
     places = {how: tmp_path_factory.mktemp("ended") for how in STATUS}
-    command = [sys.executable, "-m", "tests.live.torch.flights"]
-    processes = {
-        how: subprocess.Popen([*command, how, str(place)], cwd=ROOT, stderr=subprocess.PIPE, text=True)
-        for how, place in places.items()
-    }
-    errors = {how: process.communicate(timeout=3 * PATIENCE)[1] for how, process in processes.items()}
-    return {how: (processes[how].returncode, errors[how], dumps_in(places[how])) for how in STATUS}
+    done = {how: finished("tests.live.torch.flights", how, place, timeout=PATIENCE) for how, place in places.items()}
+    return {how: (done[how].returncode, done[how].stderr, dumps_in(places[how])) for how in STATUS}
 
 
 @pytest.mark.parametrize("how", STATUS)

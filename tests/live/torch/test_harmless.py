@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.live.torch.driving import PATIENCE, ROOT, Driven
+from tests.live.torch.forks import finished, parent
 from tests.live.torch.watching import recommended_watchpoints
 from tests.thorough import later
 from tui_debugger.errors import TdbgError
@@ -145,6 +146,7 @@ def test_wrong_arguments_are_refused_at_once() -> None:
             tdbg.attach(model, **arguments)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("level", ["module", later("op")])
 @pytest.mark.parametrize("command", ["run(1)", "run_to_node('blocks/0/feed/1/ReLU')", later("run_to_node('')")])
 def test_a_debugger_that_is_killed_lets_the_training_go_on(level: str, command: str) -> None:
@@ -153,18 +155,15 @@ def test_a_debugger_that_is_killed_lets_the_training_go_on(level: str, command: 
     with subprocess.Popen(serve, cwd=ROOT, stdout=subprocess.PIPE, text=True) as debugger:
         assert debugger.stdout is not None
         address = debugger.stdout.readline().strip()
-        program = [sys.executable, "-m", "tests.live.torch.programs", "plain", f"--address={address}"]
-        with subprocess.Popen(
-            [*program, f"--level={level}", "--steps=6"],
-            cwd=ROOT,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        ) as training:
+        given = ["plain", f"--address={address}", f"--level={level}", "--steps=6"]
+        training = parent().fork("tests.live.torch.programs", given)
+        try:
             assert debugger.stdout.readline() == "stopped\n"
             debugger.send_signal(signal.SIGKILL)
-            out, err = training.communicate(timeout=PATIENCE)
-        assert training.returncode == 0
+            out, err = training.communicate(PATIENCE)
+            assert training.returncode == 0
+        finally:
+            training.end()
         assert [line.split()[1] for line in out.splitlines()] == [str(step) for step in range(6)]
         assert "detached" in err
 
@@ -222,8 +221,8 @@ def test_the_training_itself_is_not_changed(train: Train) -> None:
     run = train("plain", steps=4)
     run.watch(more=run.recommended())
     _, out, _ = run.run(2, stop_on_hit=False).finish()
-    command = [sys.executable, "-m", "tests.live.torch.programs", "plain", "--address=", "--steps=4"]
-    alone = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    alone = finished("tests.live.torch.programs", "plain", "--address=", "--steps=4")
+    assert alone.returncode == 0
     assert out == alone.stdout
 
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import pytest
 
-from tests.live.torch.driving import PATIENCE, ROOT
+from tests.live.torch.driving import PATIENCE
+from tests.live.torch.forks import parent
 from tui_debugger.live.server import Server, serve
 from tui_debugger.model import NodeKind, NodeSelection, NodeSelector
 from tui_debugger.session.live import LiveEvent, LiveKind, LiveSession
@@ -84,25 +83,17 @@ class Watching:
 def watched(server: Server, names: Sequence[str], level: str = "module") -> dict[str, Said]:
     """What a session says of some trainings."""
     session = LiveSession(server)
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.live.torch.nets", server.address, level, *names],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+    process = parent().fork("tests.live.torch.nets", [server.address, level, *names])
     try:
         watching = Watching(session)
         for rank in range(len(names)):
             watching.follow(rank, nets.STEPS)
-        out, _ = process.communicate(timeout=PATIENCE)
+        out = "".join(process.communicate(PATIENCE))
         assert process.returncode == 0, out
         assert "switched off" not in out
         return {name: watching.said[rank] for rank, name in enumerate(names)}
     finally:
-        if process.poll() is None:
-            process.kill()
-            process.communicate()
+        process.end()
         session.close()
 
 

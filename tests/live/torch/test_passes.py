@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable
 
 import pytest
 
 from tests.live.conftest import Happened
-from tests.live.torch.driving import ROOT, Driven
+from tests.live.torch.driving import Driven
+from tests.live.torch.forks import finished
 from tests.thorough import few, later
 from tui_debugger.live.wire import Event, Phase
 
@@ -138,8 +137,8 @@ def test_an_unfinished_step_without_hits_ends_silently(train: Train) -> None:
 
 
 def test_nothing_that_the_debugger_does_is_recorded(train: Train) -> None:
-    command = [sys.executable, "-m", "tests.live.torch.programs", "counting", "--steps=3"]
-    alone = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    alone = finished("tests.live.torch.programs", "counting", "--steps=3")
+    assert alone.returncode == 0
     run = train("counting", steps=4)
     run.watch(OVERFLOW, ("weight_change_too_large", {"abs_mean_update_ratio_gt": 1e9}, "weight$"))
     run.run(2)

@@ -155,6 +155,7 @@ def test_the_verdicts_on_a_step_are_those_of_offline_checks(
     assert {hit.result.watchpoint for hit in judge_step(step, judge, recheck=True)} == expected
 
 
+@pytest.mark.covering
 @pytest.mark.usefixtures("_place")
 @pytest.mark.parametrize("watchpoint", WATCHPOINTS[-3:], ids=lambda each: each.condition)
 def test_weights_are_followed_over_many_steps(watchpoint: Watchpoint) -> None:

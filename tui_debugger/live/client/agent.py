@@ -135,7 +135,8 @@ class Keeper:
         link.close()
         if error is not None and not self._stop.is_set() and (error.refused or not self._tried.is_set()):
             refusal = f"the debugger at {self._settings.address} {error}"
-            absent = f"no debugger at {self._settings.address}"
+            vouched = "" if self._settings.trusted is None else " whose certificate TDBG_TLS_CA vouches for"
+            absent = f"no debugger at {self._settings.address}{vouched}"
             self._say(f"{refusal if error.refused else absent}; training goes on, it is looked for in the background")
         return None
 

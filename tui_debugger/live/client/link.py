@@ -16,7 +16,8 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Final
 
@@ -44,6 +45,10 @@ class Notice:
 HOST: Final = "TDBG_HOST"
 PORT: Final = "TDBG_PORT"
 TOKEN: Final = "TDBG_TOKEN"  # noqa: S105 - the name of the variable
+TLS_CA: Final = "TDBG_TLS_CA"
+TLS_NAME: Final = "TDBG_TLS_NAME"
+SYSTEM: Final = "system"
+"""The certificate authorities that gRPC knows by itself, in place of a file."""
 DEFAULT_PORT: Final = 50051
 DEFAULT_HOST: Final = "127.0.0.1"
 TIMEOUT: Final = 5.0
@@ -59,11 +64,15 @@ class Settings:
         address: ``host:port`` or ``unix:/path``; empty: there is none, and nothing is started.
         token: shown to the debugger with every call; may be empty.
         timeout: seconds after which a debugger that cannot be reached, or gives no sign of life, is given up.
+        trusted: certificates in PEM that vouch for the debugger; empty: those that gRPC knows; None: not encrypted.
+        tls_name: the name in its certificate, where that is not the address.
     """
 
     address: str = ""
     token: str = ""
     timeout: float = TIMEOUT
+    trusted: bytes | None = None
+    tls_name: str = ""
 
 
 def settings(
@@ -72,7 +81,7 @@ def settings(
     """The address given, else that of the environment (``TDBG_HOST``, ``TDBG_PORT``), else none.
 
     Either variable alone is enough: the port is 50051 and the host 127.0.0.1 unless given. ``TDBG_HOST`` may be
-    ``unix:/path``. ``TDBG_TOKEN`` is the token.
+    ``unix:/path``. ``TDBG_TOKEN`` is the token; ``TDBG_TLS_CA`` and ``TDBG_TLS_NAME`` are about TLS.
 
     Args:
         address: ``host:port``, ``host``, ``[::1]:port`` or ``unix:/path``; empty: off, whatever the environment says.
@@ -88,13 +97,36 @@ def settings(
     if timeout <= 0:
         raise TdbgError(f"the time-out must be above 0, not {timeout}", hint=f"{TIMEOUT:g} seconds is usual")
     token = variables.get(TOKEN, "")
+    found = Settings("", token, timeout, tls_name=variables.get(TLS_NAME, ""))
     if address is not None:
-        return Settings(_checked(address.strip()), token, timeout)
+        return replace(found, address=_checked(address.strip()), trusted=_trusted(variables))
     try:
-        return Settings(_checked(_from_environment(variables)), token, timeout)
+        return replace(found, address=_checked(_from_environment(variables)), trusted=_trusted(variables))
     except TdbgError as error:  # set for a whole cluster, perhaps: no reason for a training not to start
-        Notice()(f"{HOST} and {PORT} are {error.what} ({error.where}); training goes on without a debugger")
-        return Settings("", token, timeout)
+        about = "" if error.what.startswith(TLS_CA) else f"{HOST} and {PORT} are "
+        Notice()(f"{about}{error.what} ({error.where}); training goes on without a debugger")
+        return found
+
+
+def _trusted(variables: Mapping[str, str]) -> bytes | None:
+    """Returns the certificates that vouch for the debugger; empty: those that gRPC knows; None: not encrypted.
+
+    Raises:
+        TdbgError: they cannot be read. Nothing is ever sent openly that should have been encrypted.
+    """
+    path = variables.get(TLS_CA, "")
+    if not path:
+        return None
+    if path == SYSTEM:
+        return b""
+    try:
+        found = Path(path).read_bytes()
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        raise TdbgError(f"{TLS_CA} cannot be read: {why}", where=path, hint="name a file in PEM, or `system`") from None
+    if b"-----BEGIN CERTIFICATE-----" not in found:
+        raise TdbgError(f"{TLS_CA} holds no certificate", where=path, hint="name a file in PEM, or `system`")
+    return found
 
 
 def _from_environment(variables: Mapping[str, str]) -> str:
@@ -253,6 +285,14 @@ _OPTIONS: Final = (
 )
 
 
+def _channel(grpc: Any, settings: Settings) -> Any:
+    if settings.trusted is None or settings.address.startswith(_UNIX):
+        return grpc.insecure_channel(settings.address, options=_OPTIONS)
+    name = [("grpc.ssl_target_name_override", settings.tls_name)] if settings.tls_name else []
+    credentials = grpc.ssl_channel_credentials(root_certificates=settings.trusted or None)
+    return grpc.secure_channel(settings.address, credentials, options=(*_OPTIONS, *name))
+
+
 class LinkLostError(Exception):
     """The debugger is gone, frozen, or says things that make no sense.
 
@@ -298,7 +338,7 @@ class Link:
         self._headers = [(SESSION_HEADER, session)]
         if settings.token:
             self._headers.append((wire.TOKEN_HEADER, settings.token))
-        self._channel = grpc.insecure_channel(settings.address, options=_OPTIONS)
+        self._channel = _channel(grpc, settings)
         self._calls = {name: self._method(name) for name in (*wire.UNARY, *wire.STREAMS)}
         self._work: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._hands = threading.Thread(target=self._run, name="tdbg-calls", daemon=True)

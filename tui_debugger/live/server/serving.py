@@ -3,9 +3,7 @@
 gRPC tells a server nothing of a connection that closes while no call is open, and MindSpore's client has none while it
 trains. Linux lists connections; elsewhere only heartbeats tell.
 
-Calls run in daemon threads, so that a call that waits never holds up the end of the program.
-
-``ThreadPoolExecutor`` would be joined at exit, where a training that waits for its next command blocks one for good.
+Calls run in daemon threads, so that a training that waits for its next command never holds up the end of the program.
 """
 
 from __future__ import annotations
@@ -19,11 +17,10 @@ import stat
 import sys
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Executor, Future
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import Final
 from urllib.parse import unquote
 
 import grpc
@@ -33,6 +30,7 @@ from tui_debugger.live.server.identity import Limits, Memory
 from tui_debugger.live.server.service import UNIX, Gate, Patience, Service, is_private
 from tui_debugger.live.server.training import Registry, RemoteTraining
 from tui_debugger.live.wire import Listener
+from tui_debugger.stats.workers import DaemonThreads, named_daemon
 
 _TABLES: Final = (Path("/proc/self/net/tcp"), Path("/proc/self/net/tcp6"))
 _MOST: Final = 16 << 20
@@ -113,86 +111,6 @@ def _text_of(path: Path) -> str | None:
         return None
 
 
-P = ParamSpec("P")
-T = TypeVar("T")
-
-_IDLE_SECONDS: Final = 10.0
-
-_Work = Callable[[], None]
-
-
-class DaemonThreads(Executor):
-    """Runs work in daemon threads that are started when needed and end when idle.
-
-    Work that waits for a thread waits only when there are as many as allowed: a thread may be held for hours, so none
-    is counted on that is not free for certain. The queue is not bounded here: gRPC's ``maximum_concurrent_rpcs``
-    bounds the calls, and so the work.
-    """
-
-    def __init__(self, most: int, name: str) -> None:
-        """At most ``most`` threads at a time."""
-        self._most, self._name = most, name
-        self._changed = threading.Condition(threading.Lock())
-        self._work: deque[_Work] = deque()
-        self._threads = self._waiting = 0
-        self._ended = False
-
-    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Runs a function in one of the threads.
-
-        Raises:
-            RuntimeError: after ``shutdown``.
-        """
-        future: Future[T] = Future()
-
-        def work() -> None:
-            if not future.set_running_or_notify_cancel():
-                return
-            try:
-                future.set_result(fn(*args, **kwargs))
-            except BaseException as error:  # noqa: BLE001 - the future carries it to whoever asks
-                future.set_exception(error)
-
-        with self._changed:
-            if self._ended:
-                msg = "no work is taken any more"
-                raise RuntimeError(msg)
-            self._work.append(work)
-            if len(self._work) <= self._waiting:
-                self._changed.notify()
-            elif self._threads < self._most:
-                self._threads += 1
-                named_daemon(self._run, f"{self._name}-{self._threads}")
-        return future
-
-    def shutdown(self, wait: bool = False, *, cancel_futures: bool = False) -> None:  # noqa: ARG002 - as Executor has it
-        """Takes no more work; threads end after what is queued. Never waits."""
-        with self._changed:
-            self._ended = True
-            self._changed.notify_all()
-
-    def _run(self) -> None:
-        while (work := self._next()) is not None:
-            work()
-
-    def _next(self) -> _Work | None:
-        with self._changed:
-            self._waiting += 1
-            self._changed.wait_for(lambda: self._work or self._ended, _IDLE_SECONDS)
-            self._waiting -= 1
-            if self._work:
-                return self._work.popleft()
-            self._threads -= 1
-            return None
-
-
-def named_daemon(target: Callable[[], Any], name: str) -> threading.Thread:
-    """Starts a daemon thread."""
-    thread = threading.Thread(target=target, name=name, daemon=True)
-    thread.start()
-    return thread
-
-
 _TICK_SECONDS: Final = 0.25
 _LOOK_SECONDS: Final = 2.0
 """Between two looks at the connections of clients that have no call open."""
@@ -200,6 +118,8 @@ _GOODBYE_SECONDS: Final = 2.0
 """Seconds that a server that closes waits for trainings to take their last commands."""
 _GRACE_SECONDS: Final = 0.5
 _LONGEST_UNIX_PATH: Final = 100
+_LEAST_TOKEN: Final = 16
+"""Characters of a token that others than this machine may guess at."""
 _MOST_TOKEN: Final = 4096
 
 _OPTIONS: Final = (
@@ -220,10 +140,32 @@ _OPTIONS: Final = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """What a server shows to prove that it is the one, and what connections are encrypted with.
+
+    Attributes:
+        chain: certificates in PEM, its own first.
+        key: its private key in PEM.
+    """
+
+    chain: bytes
+    key: bytes = field(repr=False)
+
+
 class Server:
     """A server that listens: ``control.Trainings``."""
 
-    def __init__(self, host: str, port: int, gate: Gate, limits: Limits, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        gate: Gate,
+        limits: Limits,
+        clock: Callable[[], float],
+        *,
+        certificate: Certificate | None = None,
+    ) -> None:
         """Listens at once.
 
         Raises:
@@ -246,12 +188,18 @@ class Server:
         )
         self._server.add_generic_rpc_handlers((self._service.handlers(),))
         self._unix: Path | None = None
+        self._certificate = certificate
         self.address = self._bind(host, port)
         self._server.start()
         self._ended = threading.Event()
         self._closing = threading.Lock()
         self._closed = False
         named_daemon(self._tick, "tdbg-tick")
+
+    @property
+    def encrypted(self) -> bool:
+        """Whether connections are encrypted by TLS."""
+        return self._certificate is not None
 
     @property
     def refusals(self) -> Sequence[str]:
@@ -328,14 +276,26 @@ class Server:
 
     def _add(self, address: str, where: str) -> int:
         try:
-            port: int = self._server.add_insecure_port(address)
+            port: int = self._open(address)
         except RuntimeError:
             port = 0  # older versions of gRPC return 0 instead
+        if not port and self._certificate is not None:
+            raise TdbgError(
+                f"cannot listen on {where} with this certificate",
+                where=where,
+                hint="see that certificate and key are PEM and belong together (`openssl x509 -in FILE -noout -text`)",
+            )
         if not port:
             raise TdbgError(
                 f"cannot listen on {where}", where=where, hint="see that nothing else listens there, or name another"
             )
         return port
+
+    def _open(self, address: str) -> int:
+        if self._certificate is None:
+            return int(self._server.add_insecure_port(address))
+        pair = self._certificate.key, self._certificate.chain
+        return int(self._server.add_secure_port(address, grpc.ssl_server_credentials([pair])))
 
 
 def serve(
@@ -344,6 +304,7 @@ def serve(
     *,
     token: str | None = None,
     allow_unauthenticated: bool = False,
+    certificate: Certificate | None = None,
     limits: Limits | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Server:
@@ -354,6 +315,7 @@ def serve(
         port: 0 takes any that is free; see ``Server.address``. Not used for a Unix socket.
         token: what our own clients have to show when others than this machine can reach the server.
         allow_unauthenticated: lets clients in that show none, such as MindSpore's.
+        certificate: encrypts connections by TLS; clients that do not speak it, such as MindSpore's, stay out.
         limits: what clients may do.
         clock: seconds that only grow.
 
@@ -367,9 +329,21 @@ def serve(
         raise TdbgError(
             f"{host} can be reached from other machines, and there is no token",
             where=host,
-            hint="set TDBG_TOKEN here and where the training runs; MindSpore's client needs --allow-unauthenticated",
+            hint="set TDBG_TOKEN here and where the training runs, to what `tdbg listen --new-token` prints; "
+            "MindSpore's client needs --allow-unauthenticated",
         )
-    return Server(host, port, Gate(token, private, allow_unauthenticated), limits or Limits(), clock)
+    if not private and token is not None and len(token) < _LEAST_TOKEN:
+        raise TdbgError(
+            f"a token of {len(token)} characters can be guessed, and others than this machine may try",
+            where=host,
+            hint=f"take {_LEAST_TOKEN} at least: `tdbg listen --new-token` prints one",
+        )
+    if certificate is not None and host.startswith(UNIX):
+        raise TdbgError(
+            "a Unix socket is not encrypted: nobody but you can read it", where=host, hint="leave --tls-cert out"
+        )
+    gate = Gate(token, private, allow_unauthenticated)
+    return Server(host, port, gate, limits or Limits(), clock, certificate=certificate)
 
 
 def _check_address(host: str, port: int) -> None:
