@@ -101,6 +101,12 @@ class Program:
         for key in keys:
             os.write(self.master, KEYS.get(key, key).encode())
 
+    def hang_up(self) -> None:
+        """Takes the terminal away, as a connection that is lost does."""
+        os.close(self.master)
+        os.close(self._slave)
+        self.master, self._slave = os.open(os.devnull, os.O_RDWR), os.open(os.devnull, os.O_RDWR)
+
     def wait_exit(self, timeout: float = 30) -> int:
         """Waits for the program to end and returns its exit code."""
         return self.process.wait(timeout)

@@ -77,6 +77,7 @@ def of_nan(dumps: Dumps, line: tuple[str, ...]) -> list[object]:
     return [line[0], dumps(NAN), *line[1:]]
 
 
+@pytest.mark.turns("columns")
 @pytest.mark.parametrize("columns", [80, 200])
 def test_no_line_of_any_command_is_wider_than_the_terminal(dumps: Dumps, columns: int) -> None:
     graphs = [(command, dumps(GRAPHS)) for command in ("check", "steps", "origin", "health")]
@@ -114,6 +115,7 @@ def test_a_narrow_check_keeps_operators_and_names_the_columns_that_it_leaves_out
     assert "more columns: watch, found" in " ".join(results(narrow))
 
 
+@pytest.mark.turns("columns")
 @pytest.mark.parametrize("columns", [80, 200])
 def test_whoever_judges_says_the_answer_first_and_last(dumps: Dumps, columns: int) -> None:
     said = {

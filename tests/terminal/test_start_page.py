@@ -11,11 +11,12 @@ from tests.linked import linked
 from tests.sources.writer import write_dump
 from tests.terminal.terminal import Terminal
 from tests.terminal.test_terminal import restored
+from tests.thorough import later
 
 pytestmark = pytest.mark.terminal
 
 
-@pytest.mark.parametrize(("columns", "rows"), [(80, 24), (120, 40), (200, 50)])
+@pytest.mark.parametrize(("columns", "rows"), [(80, 24), later(120, 40), later(200, 50)])
 def test_a_dump_is_chosen_and_found_again_with_its_verdict(
     dumps: Callable[[str], Path], tmp_path: Path, columns: int, rows: int
 ) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 from textual.pilot import Pilot
 
+from tests.tui.idle import PATIENCE
 from tui_debugger.check.records import StatsCache
 from tui_debugger.model import ProgressFn, RunInfo
 from tui_debugger.session import Session
@@ -22,9 +23,6 @@ from tui_debugger.sources.registry import open_source
 from tui_debugger.tui.app import TdbgApp
 from tui_debugger.tui.main_screen import MainScreen
 from tui_debugger.tui.widgets.virtual_table import VirtualTable
-
-PATIENCE = 20.0
-"""Seconds a condition may take on a slow machine."""
 
 
 class Driver:

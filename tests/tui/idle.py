@@ -10,15 +10,18 @@ import asyncio
 
 from textual._context import active_app
 
+PATIENCE = 60.0
+"""Seconds. The second that Textual waits is not enough for a first screen on a busy machine."""
 
-async def wait_for_idle(_least: float = 0, most: float = 1) -> None:
+
+async def wait_for_idle(_least: float = 0, _most: float = 1) -> None:
     """Waits until the loop has nothing that it could run now, and no screen anything that it has yet to draw.
 
     In the place of ``textual._wait.wait_for_idle``. Timers that are due later are not waited for, and neither is what
     other threads do: whoever needs that waits on a condition of its own.
     """
     loop = asyncio.get_running_loop()
-    end = loop.time() + most
+    end = loop.time() + PATIENCE
     while loop.time() < end:
         await asyncio.sleep(0)  # lets everything run that is ready, and looks what has come in from other threads
         if not loop._ready and not drawn():  # type: ignore[attr-defined]  # asyncio has no public name for it

@@ -22,6 +22,8 @@ SAFE = re.compile(r"[!-~]|up|down|left|right|pageup|pagedown|home|end|enter|esca
 ALSO_SAFE = {"ctrl+p", "ctrl+c", "ctrl+l", "ctrl+z", "comma"}
 PRODUCER_OVER_UNDO = {"u"}
 """In the tensors ``u`` goes to the producer; undo, which every other pane has, is one key away."""
+DELETE_OVER_TWO_RUNS = {"D"}
+"""In the watchpoints ``D`` deletes all of them, as ever; the view of two runs is one key away."""
 TREE_OVER_LIST = {"left", "right", "h", "l"}
 """The tree opens and closes where a list moves text sideways."""
 
@@ -30,7 +32,8 @@ TREE_OVER_LIST = {"left", "right", "h", "l"}
 def test_no_key_means_two_things_in_one_pane(pane: str) -> None:
     keys = Counter(key for a in actions.ACTIONS if a.where in actions.WHERE[pane] for key in a.keys)
     twice = {key for key, count in keys.items() if count > 1}
-    assert twice == {"nodes": TREE_OVER_LIST, "tensors": PRODUCER_OVER_UNDO}.get(pane, set())
+    kept = {"nodes": TREE_OVER_LIST, "tensors": PRODUCER_OVER_UNDO, "watchpoints": DELETE_OVER_TWO_RUNS}
+    assert twice == kept.get(pane, set())
 
 
 def test_only_keys_that_survive_tmux_are_used() -> None:
@@ -111,6 +114,7 @@ async def test_keys_that_drive_trainings_do_nothing_on_a_dump(open_screen: OpenS
         assert not actions.LIVE_ONLY & {action.id for action in screen.main.keys_here()}
 
 
+@pytest.mark.turns("size")
 @pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 50)])
 @pytest.mark.parametrize("pane", [pane for pane, _ in actions.PANES])
 async def test_help_begins_with_the_keys_of_the_pane_then_with_what_leads_to_the_cause(

@@ -190,6 +190,7 @@ async def test_a_path_into_a_step_starts_there(open_screen: OpenScreen, dumps: C
         assert screen.main.state.step == 3
 
 
+@pytest.mark.turns("size")
 @pytest.mark.parametrize("size", [(200, 50), (80, 24)])
 async def test_names_from_hell_are_shown_literally_and_safely(size: tuple[int, int]) -> None:
     ops = [Op(f"Default/{name}/Op-op{i}", path=f"Default/{name}/Op-op{i}") for i, name in enumerate(HOSTILE)]

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
+from textual.events import Callback
+from textual.geometry import Region
+from textual.message import Message
+from textual.message_pump import MessagePump
+from textual.strip import Strip
 
 from tests.terminal.large import open_large
 from tests.tui.meter import Cost, metered
+from tui_debugger.tui.widgets.line_window import CachedLines
 
 SMALL, LARGE = 1_000, 20_000
 STEPS = 3
@@ -46,6 +54,37 @@ async def test_a_cursor_key_draws_two_lines_and_sends_less_than_a_kilobyte(monke
             cost = await screen.cost(key)
             assert cost.lines["hit-table"] == 2
             assert 0 < cost.bytes <= KILOBYTE
+
+
+async def test_a_cursor_key_asks_no_widget_that_it_leaves_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with metered(LARGE, STEPS, monkeypatch) as screen:
+        await screen.cost("4", "down")
+        monkeypatch.setattr(screen.main.inspector, "show_node", lambda _: None)
+        asked = set[object]()
+        ask = CachedLines.render_lines
+
+        def counted(self: CachedLines, crop: Region) -> list[Strip]:
+            asked.add(self)
+            return ask(self, crop)
+
+        monkeypatch.setattr(CachedLines, "render_lines", counted)
+        await screen.cost("down")
+        assert asked == {screen.main.hits_pane.table, screen.main.hits_pane._lower}
+
+
+async def test_a_cursor_key_sends_few_messages_although_four_panes_follow(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with metered(LARGE, STEPS, monkeypatch) as screen:
+        await screen.cost("4", "down")
+        sent = Counter[str]()
+        dispatch = MessagePump._dispatch_message
+
+        async def counted(self: MessagePump, message: Message) -> None:
+            sent[type(message).__name__] += not isinstance(message, Callback)  # by which a test waits
+            await dispatch(self, message)
+
+        monkeypatch.setattr(MessagePump, "_dispatch_message", counted)
+        await screen.cost("down", "down", "up", "up")
+        assert sum(sent.values()) <= 4 * 16, sent
 
 
 async def test_a_page_draws_every_line_once_and_sends_less_than_16_kilobytes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,6 +38,7 @@ def overflow_only(path: Path, size: tuple[int, int]) -> AbstractAsyncContextMana
     return opened_by(open_session, size=size, title=str(path), recommended=False)
 
 
+@pytest.mark.covering
 @every_size
 @pytest.mark.parametrize(("key", "view"), [("o", OriginView), ("E", ExplainView)])
 async def test_one_key_leads_from_the_first_screen_to_the_reason(
@@ -72,6 +73,7 @@ async def test_frozen_weights_and_dead_units_are_told_on_the_first_screen(
         assert screen.main.tensors_pane.current is not None
 
 
+@pytest.mark.turns("size")
 @every_size
 async def test_a_clean_run_says_so_and_how_much_was_looked_at(tmp_path: Path, size: tuple[int, int]) -> None:
     write_dump(tmp_path)
@@ -83,6 +85,7 @@ async def test_a_clean_run_says_so_and_how_much_was_looked_at(tmp_path: Path, si
         assert "goes on to the next step" not in screen.text
 
 
+@pytest.mark.turns("size")
 @every_size
 async def test_of_several_ranks_the_first_screen_names_the_one_that_broke(
     tmp_path: Path, size: tuple[int, int]
@@ -96,6 +99,7 @@ async def test_of_several_ranks_the_first_screen_names_the_one_that_broke(
         assert (screen.main.state.rank, screen.main.state.step) == (1, 1)
 
 
+@pytest.mark.turns("size")
 @every_size
 async def test_recorded_statistics_are_enough_for_the_first_screen(tmp_path: Path, size: tuple[int, int]) -> None:
     writer = write_dump(tmp_path, steps=(0,))
@@ -106,6 +110,7 @@ async def test_recorded_statistics_are_enough_for_the_first_screen(tmp_path: Pat
         assert screen.lines[1].startswith(" First known bad at step 0: ReLU-op")
 
 
+@pytest.mark.turns("size")
 @every_size
 async def test_what_cannot_be_judged_is_the_answer(tmp_path: Path, size: tuple[int, int]) -> None:
     writer = write_dump(tmp_path, steps=(0, 1))
@@ -114,6 +119,7 @@ async def test_what_cannot_be_judged_is_the_answer(tmp_path: Path, size: tuple[i
         assert screen.lines[1].startswith(" Cannot judge: 1 tensor cannot be read")
 
 
+@pytest.mark.turns("size")
 @every_size
 async def test_a_stop_of_a_training_with_a_hit_says_so_and_leads_there(size: tuple[int, int]) -> None:
     async with attached(size=size) as screen:

@@ -68,6 +68,51 @@ async def test_a_single_key_is_followed_soon_and_a_held_one_once_it_rests(monkey
     assert not follower.pending
 
 
+async def test_what_is_quick_follows_a_single_key_at_once_and_a_held_one_once_it_rests(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(inspector, "QUIET", AN_HOUR)
+    clock, followed, at_once = Clock(), list[str](), list[Callable[[], None]]()
+    context = cast("Context", SimpleNamespace(call_in=clock.call_in, call_next=at_once.append))
+    follower = CursorFollower(context, lambda: followed.append("here"), at_once=True)
+    follower.moved()
+    follower.moved()  # of one key, which moved several things
+    assert follower.pending
+    assert len(at_once) == 1
+    at_once.pop()()
+    assert followed == ["here"]
+    assert not follower.pending
+    for _ in range(5):
+        follower.moved()
+    assert clock.delays == [AN_HOUR] * 5
+    assert not at_once
+    clock.ring()
+    assert followed == ["here"] * 2
+
+
+async def test_tensors_that_are_known_come_to_the_screen_in_the_same_frame_as_the_cursor(
+    open_screen: OpenScreen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inspector, "WAIT", 30.0)  # however busy the machine is
+    async with open_screen(NAN, size=(120, 40)) as screen:
+        await screen.press("4", "home", "down", "down", "up", "up")
+        await screen.settled()
+        frames = list[tuple[object, ...]]()
+        display = screen.app._display
+
+        def noted(*arguments: Any) -> None:
+            if arguments[1] is not None:
+                frames.append(following(screen))
+            display(*arguments)
+
+        monkeypatch.setattr(screen.app, "_display", noted)
+        for key in ("down", "down", "up"):
+            frames.clear()
+            await screen.press(key)
+            await screen.settled()
+            assert frames == [await expected(screen)]
+
+
 def following(screen: Driver) -> tuple[object, ...]:
     """What the panes that follow show."""
     main = screen.main

@@ -79,6 +79,7 @@ def current(screen: Driver) -> tuple[int, int, str]:
     return hit.key.rank, hit.key.step, hit.key.node.rpartition("/")[2]
 
 
+@pytest.mark.turns("size")
 @SIZES
 async def test_ranks_are_one_row_that_unfolds(size: tuple[int, int]) -> None:
     async with eight_ranks(size) as screen:
@@ -102,6 +103,7 @@ async def test_ranks_are_one_row_that_unfolds(size: tuple[int, int]) -> None:
         assert listed(screen) == folded
 
 
+@pytest.mark.turns("size")
 @SIZES
 async def test_n_and_enter_go_to_the_rank_that_is_shown_where_it_is_among_them(size: tuple[int, int]) -> None:
     async with eight_ranks(size) as screen:
@@ -121,6 +123,7 @@ async def test_n_and_enter_go_to_the_rank_that_is_shown_where_it_is_among_them(s
         assert (state.rank, current(screen)) == (3, (3, 1, "Add-op10")), "a row below leads to its own rank"
 
 
+@pytest.mark.turns("size")
 @SIZES
 async def test_filters_say_what_they_are_and_how_they_go(size: tuple[int, int]) -> None:
     async with eight_ranks(size) as screen:
@@ -147,6 +150,7 @@ async def test_filters_say_what_they_are_and_how_they_go(size: tuple[int, int]) 
         assert pane.count == "26 in 4 rows · at step 0: 8 · by step"
 
 
+@pytest.mark.turns("size")
 @SIZES
 async def test_the_list_is_sorted_and_n_walks_it_as_it_is(size: tuple[int, int]) -> None:
     async with eight_ranks(size) as screen:
@@ -169,6 +173,7 @@ async def test_the_list_is_sorted_and_n_walks_it_as_it_is(size: tuple[int, int])
             assert "hit 4 of 4" in screen.main.footer.notice
 
 
+@pytest.mark.turns("size")
 @SIZES
 async def test_what_nan_kept_from_being_judged_stands_apart(size: tuple[int, int]) -> None:
     async with eight_ranks(size) as screen:
@@ -189,6 +194,7 @@ async def test_what_nan_kept_from_being_judged_stands_apart(size: tuple[int, int
             assert screen.app.screen is screen.main, "a heading stands for nothing"
 
 
+@pytest.mark.turns("size")
 @SIZES
 async def test_every_count_on_the_screen_is_of_the_same_findings(
     open_screen: OpenScreen, size: tuple[int, int]

@@ -55,6 +55,7 @@ def test_a_filter_keeps_what_all_its_parts_keep(hits: HitList, quiet: bool) -> N
                 assert [rows.hit(index) for index in range(rows.row_count)] == kept
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize(
     "text", ["log", "TO", "op3", "e-op", "-op38 ", "weight wcl", "~Log|Div", "~^Default.*TO$", "zz"]
 )

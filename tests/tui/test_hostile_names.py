@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 from textual.content import Content
 
@@ -12,9 +14,11 @@ from tests.thorough import few
 from tests.tui.driver import Driver, opened
 from tests.tui.live_driver import listening
 from tui_debugger.live.client.messages import GraphBuilder
+from tui_debugger.session.comparison import Against
 from tui_debugger.tui.dialogs.modal import Line
 from tui_debugger.tui.values.screen import ValuesScreen
 from tui_debugger.tui.views.registry import VIEWS
+from tui_debugger.tui.views.runs import RunsView
 
 
 @pytest.fixture(scope="module")
@@ -42,6 +46,7 @@ async def to_node(screen: Driver, name: str) -> None:
     await screen.settled()
 
 
+@pytest.mark.turns("size")
 @pytest.mark.parametrize("size", [(200, 50), (80, 24)])
 async def test_no_pane_draws_them(hostile: Path, size: tuple[int, int]) -> None:
     async with opened(hostile, size=size) as screen:
@@ -162,3 +167,21 @@ async def test_the_screen_of_a_live_training_draws_none_of_what_it_says() -> Non
             assert safe(screen)
             met += "aGFjaw==" in screen.text
         assert met
+
+
+@pytest.mark.parametrize("size", [(80, 24), (200, 50)])
+async def test_two_runs_do_not_draw_them(hostile: Path, tmp_path: Path, size: tuple[int, int]) -> None:
+    other = tmp_path / "\x1b[31mother"
+    shutil.copytree(hostile, other)
+    for file in sorted(other.rglob("ReLU*output*"))[:1]:
+        np.save(file, np.load(file) + np.float32(1))
+    async with opened(hostile, size=size, against=Against(str(other))) as screen:
+        assert isinstance(screen.app.screen, RunsView)
+        for key in ("n", "down", "3", "end", "tab", "down", "t", "down", "escape", "2", "!", "escape", "Y", "U", "w"):
+            await screen.press("exclamation_mark" if key == "!" else key)
+            await screen.settled()
+            assert safe(screen)
+            assert not UNSAFE.search(screen.app.clipboard)
+        await screen.press("escape", "1", "enter")
+        await screen.settled()
+        assert safe(screen)

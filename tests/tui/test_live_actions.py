@@ -42,6 +42,7 @@ async def test_every_action_has_a_handler_and_every_handler_an_action() -> None:
         assert set(screen.main.handlers) == listed
 
 
+@pytest.mark.turns("size")
 @pytest.mark.parametrize("size", [(80, 24), (200, 50)])
 async def test_the_footer_names_what_drives_the_training_and_always_help(size: tuple[int, int]) -> None:
     async with attached(size=size) as screen:

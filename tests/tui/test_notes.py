@@ -13,6 +13,7 @@ from tests.tui.live_driver import attached
 SIZES = [(80, 24), (120, 40), (200, 50)]
 
 
+@pytest.mark.turns("size")
 @pytest.mark.parametrize("size", SIZES)
 async def test_the_loss_of_a_dump_stands_beside_the_step(open_screen: OpenScreen, size: tuple[int, int]) -> None:
     async with open_screen("mindspore-2.0-nan", size=size) as screen:
@@ -23,6 +24,7 @@ async def test_the_loss_of_a_dump_stands_beside_the_step(open_screen: OpenScreen
         assert "step 2 of 0–5  loss 1.3859 (recognised)" in screen.text.splitlines()[0]
 
 
+@pytest.mark.turns("size")
 @pytest.mark.parametrize("size", SIZES)
 async def test_what_a_training_notes_stands_beside_the_step(size: tuple[int, int]) -> None:
     async with attached(size=size) as screen:

@@ -283,6 +283,7 @@ async def test_the_stack_of_the_node_and_the_lines_of_the_run(open_screen: OpenS
         assert screen.main.state.query.line is None
 
 
+@pytest.mark.turns("size")
 @pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 50)])
 async def test_lines_say_how_many_findings_their_nodes_have(open_screen: OpenScreen, size: tuple[int, int]) -> None:
     async with open_screen(NAN, size=size) as screen:
@@ -577,6 +578,7 @@ async def test_a_pane_that_was_away_shows_what_came_meanwhile(open_screen: OpenS
         assert first.rstrip() in screen.text
 
 
+@pytest.mark.turns("size")
 @pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 50)])
 async def test_the_path_below_the_stack_is_that_of_its_first_line_whatever_was_shown_before(
     open_screen: OpenScreen, size: tuple[int, int]

@@ -29,6 +29,7 @@ def message(screen: Driver) -> str:
     return str(screen.app.screen.query_one("#message", Line).render())
 
 
+@pytest.mark.turns("size")
 @pytest.mark.parametrize("size", [(200, 50), (80, 24)])
 async def test_the_report_of_the_hit_list_is_written_without_checking_again(
     open_screen: OpenScreen, tmp_path: Path, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch

@@ -287,6 +287,7 @@ async def test_esc_returns_nothing_from_anywhere() -> None:
             assert view.result is None
 
 
+@pytest.mark.turns("size")
 @pytest.mark.parametrize("size", [(80, 24), (40, 12)])
 @pytest.mark.parametrize("name", HOSTILE, ids=range(len(HOSTILE)))
 async def test_hostile_nodes_and_names(name: str, size: tuple[int, int]) -> None:
@@ -332,6 +333,7 @@ class TestDraft:
         assert default_text(CONDITIONS["tensor_too_large"].param("max_gt")) == ""
 
 
+@pytest.mark.turns("size")
 @pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 50)])
 async def test_a_condition_of_ones_own_is_checked_while_typed(size: tuple[int, int]) -> None:
     async with opened(form(), size=size) as view:

@@ -157,6 +157,7 @@ class TestNodeFilter:
             await view.press("space", "escape")
             assert view.result is None
 
+    @pytest.mark.turns("size")
     @SIZES
     async def test_hostile_names(self, size: tuple[int, int]) -> None:
         nodes = nodes_of(graphs=HOSTILE, types=HOSTILE)
@@ -250,6 +251,7 @@ class TestHistory:
             await view.press("enter")
             assert view.result.step == 150_000
 
+    @pytest.mark.turns("size")
     @SIZES
     async def test_hostile_names(self, size: tuple[int, int]) -> None:
         runs = [GraphRun(0, i, name, has_data=False) for i, name in enumerate(HOSTILE)]
@@ -303,6 +305,7 @@ class TestHelp:
             await view.type("zzzzz")
             assert "nothing matches" in view.text
 
+    @pytest.mark.turns("size")
     @SIZES
     async def test_wraps_to_any_width(self, size: tuple[int, int]) -> None:
         async with opened(HelpScreen(ACTIONS), size) as view:
@@ -312,6 +315,7 @@ class TestHelp:
 
 
 class TestNotices:
+    @pytest.mark.turns("size")
     @SIZES
     async def test_shows_every_sentence_in_full(self, size: tuple[int, int]) -> None:
         async with opened(NoticesScreen(["first [b]notice[/b]", *HOSTILE]), size) as view:
@@ -343,6 +347,7 @@ class TestError:
             await view.press(key)
             assert view.result is None
 
+    @pytest.mark.turns("size")
     @SIZES
     @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
     async def test_hostile_and_long_text(self, text: str, size: tuple[int, int]) -> None:
@@ -425,6 +430,7 @@ class TestSource:
             await view.pilot.pause()
             assert "/root/train.py:3" in view.text
 
+    @pytest.mark.turns("size")
     @SIZES
     async def test_hostile_stacks(self, size: tuple[int, int], tmp_path: Path) -> None:
         frames = tuple(Frame(f"{tmp_path}/{name}", 1, name) for name in HOSTILE)

@@ -64,6 +64,7 @@ def marked(screen: Driver, widget: VirtualTable) -> set[str]:
     return found
 
 
+@pytest.mark.turns("size")
 @pytest.mark.parametrize("size", SIZES)
 async def test_in_nodes_the_cursor_goes_to_the_first_node_that_matches(
     open_screen: OpenScreen, size: tuple[int, int]
@@ -94,6 +95,7 @@ async def test_in_nodes_the_cursor_goes_to_the_first_node_that_matches(
         assert "Mul-op4" not in screen.main.nodes_pane.count
 
 
+@pytest.mark.turns("size")
 @pytest.mark.parametrize("size", SIZES)
 async def test_the_next_key_acts_on_the_match(open_screen: OpenScreen, size: tuple[int, int]) -> None:
     async with open_screen(NAN, size=size) as screen:
@@ -109,6 +111,7 @@ async def test_the_next_key_acts_on_the_match(open_screen: OpenScreen, size: tup
         assert screen.main.tensors_pane.count.endswith("Div-op385")
 
 
+@pytest.mark.turns("size")
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize(
     ("pane", "text", "marks"),
@@ -148,6 +151,7 @@ async def test_every_pane_searches_alike(
         assert not bar.size.height
 
 
+@pytest.mark.turns("size")
 @pytest.mark.parametrize("size", SIZES)
 async def test_esc_in_the_box_takes_everything_back(open_screen: OpenScreen, size: tuple[int, int]) -> None:
     async with open_screen(NAN, size=size) as screen:
@@ -252,10 +256,20 @@ async def test_a_walk_through_found_hits_shows_their_tensors(open_screen: OpenSc
 
 # -- views -----------------------------------------------------------------------------------------
 
-VIEW_TEXTS = {"origin": "e", "explain": "tensor", "relations": "e", "trend": ".", "health": "mul"}
+VIEW_TEXTS = {
+    "origin": "e",
+    "explain": "tensor",
+    "relations": "e",
+    "trend": ".",
+    "trajectory": "e",
+    "health": "mul",
+    "ranks": "mul",
+    "audit": "mul",
+}
 """What is found in the list of each view that has one."""
 
 
+@pytest.mark.turns("size")
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("kind", VIEW_TEXTS)
 async def test_views_mark_the_rows_and_the_cursor_walks_them(

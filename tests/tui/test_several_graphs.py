@@ -122,6 +122,7 @@ async def test_hits_say_their_graph_and_round_and_lead_to_the_row_of_that_round(
         assert "#1 of 2 in step 4" in screen.text
 
 
+@pytest.mark.turns("size")
 @pytest.mark.parametrize("size", [(80, 24), (200, 50)])
 async def test_braces_restrict_nodes_and_hits_and_backspace_shows_all(
     open_screen: OpenScreen, size: tuple[int, int]

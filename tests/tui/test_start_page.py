@@ -19,7 +19,7 @@ from textual.pilot import Pilot
 from tests.hostile import EVIL, EVIL_FILE, UNSAFE, write_hostile_dump
 from tests.linked import linked
 from tests.sources.writer import write_dump
-from tests.tui.driver import PATIENCE
+from tests.tui.idle import PATIENCE
 from tests.unprivileged import forbidden, unprivileged
 from tui_debugger.config import Config, parse
 from tui_debugger.model import Progress, ProgressFn
@@ -195,6 +195,7 @@ async def test_a_verdict_of_before_says_so(runs: Path) -> None:
 # -- where one gets from there -------------------------------------------------------------------------
 
 
+@pytest.mark.turns("size")
 @pytest.mark.parametrize("size", SIZES)
 async def test_enter_opens_the_dump_and_q_leaves_the_program(runs: Path, size: tuple[int, int]) -> None:
     judged: list[tuple[str, str]] = []
@@ -350,6 +351,7 @@ async def test_the_footer_can_be_clicked(runs: Path) -> None:
 # -- names that do harm --------------------------------------------------------------------------------
 
 
+@pytest.mark.turns("size")
 @pytest.mark.parametrize("size", SIZES)
 async def test_no_name_commands_the_terminal(tmp_path: Path, size: tuple[int, int]) -> None:
     write_hostile_dump(tmp_path / "runs")

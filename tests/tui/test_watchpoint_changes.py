@@ -48,6 +48,7 @@ async def select(screen: Driver, condition: str) -> Watchpoint:
 # -- Space -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.turns("size")
 @SIZES
 async def test_space_says_what_it_does_before_and_after(open_screen: OpenScreen, size: tuple[int, int]) -> None:
     async with open_screen(NAN, size=size) as screen:
@@ -70,6 +71,7 @@ async def test_space_says_what_it_does_before_and_after(open_screen: OpenScreen,
         assert "Space takes 4 nodes out of TO #4" in screen.text
 
 
+@pytest.mark.turns("size")
 @SIZES
 async def test_space_asks_before_nodes_of_another_kind_come_in(open_screen: OpenScreen, size: tuple[int, int]) -> None:
     async with open_screen(NAN, size=size) as screen:
@@ -192,6 +194,7 @@ CHANGES = {
 }
 
 
+@pytest.mark.turns("size")
 @SIZES
 async def test_every_change_says_what_it_did_and_is_undone_and_done_again(
     open_screen: OpenScreen, size: tuple[int, int]
@@ -313,6 +316,7 @@ def test_no_expression_is_shown_raw(pattern: str) -> None:
         assert not set("()[]{}\\*+?$^|") & set(words)
 
 
+@pytest.mark.turns("size")
 @SIZES
 async def test_counts_stand_at_once_and_whole(open_screen: OpenScreen, size: tuple[int, int]) -> None:
     async with open_screen(NAN, size=size) as screen:
@@ -354,6 +358,7 @@ async def test_what_could_not_be_judged_is_told_below_where_there_is_no_column_f
 # -- hits ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.turns("size")
 @SIZES
 async def test_the_numbers_of_a_search_in_the_hits_add_up(open_screen: OpenScreen, size: tuple[int, int]) -> None:
     async with open_screen(NAN, size=size) as screen:
@@ -372,6 +377,7 @@ async def test_the_numbers_of_a_search_in_the_hits_add_up(open_screen: OpenScree
         assert f"{more} without a finding" in hits.count
 
 
+@pytest.mark.turns("size")
 @SIZES
 async def test_the_hit_under_the_cursor_says_its_conditions_in_words(
     open_screen: OpenScreen, size: tuple[int, int]

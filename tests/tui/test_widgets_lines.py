@@ -9,12 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.segment import Segment
 from rich.style import Style
+from rich.text import Text
 from textual.app import App, ComposeResult
 from textual.containers import Vertical
 from textual.strip import Strip
 from textual.widgets import Input
 
 from tests.tui.test_widgets_table import COLUMNS, CountedRows
+from tui_debugger.tui import theme
+from tui_debugger.tui.widgets.bars import HeaderBar
 from tui_debugger.tui.widgets.line_window import row_at, thumb
 from tui_debugger.tui.widgets.text import changed_until, joined
 from tui_debugger.tui.widgets.virtual_table import ListRows, VirtualTable
@@ -188,3 +191,26 @@ def _event(name: str) -> type:
 
     found: type = getattr(events, name)
     return found
+
+
+async def test_the_state_of_the_hits_and_its_keys_stay_and_details_beside_it_go_where_there_is_little_room() -> None:
+    class Bars(App[None]):
+        def compose(self) -> ComposeResult:
+            yield HeaderBar()
+
+    covered = Text("921 findings").append(" · 4,149 checked", theme.DIM).append(" · 30 Inf by design", theme.DIM)
+    covered.append("  ! 2 notices", theme.DOUBT)
+    state, nothing = Text("◐ 3 of 9 steps checked: R goes on"), Text()
+    for width, right in (
+        (110, covered.plain),
+        (80, "921 findings · 4,149 checked  ! 2 notices"),
+        (62, "921 findings  ! 2 notices"),
+    ):
+        app = Bars()
+        async with app.run_test(size=(width, 24)) as pilot:
+            header = app.query_one(HeaderBar)
+            header.show((nothing, nothing), (nothing, nothing), (state, covered))
+            await pilot.pause()
+            line = header.render_line(2).text
+            assert line.startswith(f" {state.plain}  ")
+            assert line.endswith(f" {right} ")

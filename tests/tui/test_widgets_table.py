@@ -9,7 +9,7 @@ from rich.text import Text
 from textual.app import App, ComposeResult
 
 from tui_debugger.tui.widgets.text import Cell
-from tui_debugger.tui.widgets.virtual_table import Column, ListRows, VirtualTable
+from tui_debugger.tui.widgets.virtual_table import Column, LazyRows, ListRows, VirtualTable
 
 COLUMNS = (
     Column("step", 4, right=True, frozen=True),
@@ -194,3 +194,49 @@ async def test_it_survives_any_size() -> None:
             await pilot.pause()
         assert app.table.cursor_row == 50
         assert any("node/50" in line for line in lines(app.table))
+
+
+@pytest.mark.parametrize("shown", [True, False], ids=["in sight", "before it has a size"])
+async def test_the_cursor_can_be_brought_near_the_first_line(shown: bool) -> None:
+    app = TableApp(VirtualTable(COLUMNS, CountedRows(1_000)))
+    async with app.run_test(size=(60, 20)) as pilot:
+        table = app.table
+        table.display = shown
+        await pilot.pause()
+        table.move_to(500)
+        table.show_above(2)
+        table.display = True
+        await pilot.pause()
+        assert table.cursor_row == 500
+        assert [line.split()[-2] for line in lines(table)[1:5]] == [f"node/{row}" for row in range(498, 502)]
+        table.move_to(999)
+        table.show_above(2)
+        assert "node/999" in lines(table)[-1], "no line stays empty"
+
+
+async def test_a_row_that_looks_like_one_that_was_drawn_is_not_drawn_again() -> None:
+    drawn = list[str]()
+
+    def rows(*names: str) -> LazyRows[str]:
+        def cells(name: str) -> Sequence[Cell]:
+            drawn.append(name)
+            return "1", name, ""
+
+        return LazyRows(names, cells, lambda name: name, lambda name: name)
+
+    app = TableApp(VirtualTable(COLUMNS, rows("a", "b")))
+    async with app.run_test(size=(60, 20)) as pilot:
+        table = app.table
+        for names, new in ((("c", "a", "b"), {"c", "a"}), (("b", "d", "b", "b"), {"d", "b"}), (("c", "a", "b"), set())):
+            drawn.clear()
+            table.set_rows(rows(*names), keep=False)
+            await pilot.pause()
+            assert [line.split()[-1] for line in lines(table)[1 : len(names) + 1]] == list(names)
+            assert set(drawn) <= new  # the row under the cursor looks different
+        table.set_rows(ListRows([("1", "x", ""), ("1", "y", "")]), keep=False)
+        await pilot.pause()
+        assert [line.split()[-1] for line in lines(table)[1:3]] == ["x", "y"]
+        drawn.clear()
+        table.set_rows(rows("a"), keep=False)
+        await pilot.pause()
+        assert drawn == ["a"], "what other rows looked like is forgotten"

@@ -100,6 +100,23 @@ def test_partial_results_come_before_the_last_one(inbox: Inbox) -> None:
     inbox.workers.close()
 
 
+def test_who_waits_gets_what_is_there_in_time_before_the_call_returns(inbox: Inbox) -> None:
+    inbox.run(lambda _: "quick", wait=WAIT)
+    assert inbox.results == ["quick"]
+    inbox.run(lambda _: 1 / 0, wait=WAIT)
+    assert [type(error) for error in inbox.errors] == [ZeroDivisionError]
+    assert inbox.messages == []
+    gate = threading.Event()
+    inbox.run(lambda _: gate.wait(WAIT) and "slow", wait=0.001)
+    assert inbox.results == ["quick"]
+    gate.set()
+    inbox.until(lambda: len(inbox.messages) == 1)
+    inbox.deliver()
+    assert inbox.results == ["quick", "slow"]
+    assert inbox.workers.idle
+    inbox.workers.close()
+
+
 def test_esc_cancels_and_the_work_says_so(inbox: Inbox) -> None:
     started = threading.Event()
 

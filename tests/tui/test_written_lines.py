@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pyte
@@ -12,16 +12,21 @@ from rich.cells import cell_len, set_cell_size
 from rich.color import ColorSystem
 from rich.segment import Segment
 from rich.style import Style
+from textual import events
+from textual.app import App, ComposeResult
 from textual.drivers.headless_driver import HeadlessDriver
+from textual.widgets import Static
 
+from tests.thorough import later
 from tests.tui.driver import Driver, Measured
 from tests.tui.meter import in_256_colours
 from tui_debugger.model import ProgressFn
 from tui_debugger.session import Session
 from tui_debugger.tui.app import TdbgApp
-from tui_debugger.tui.written_lines import Pen, differences, divided
+from tui_debugger.tui.views.registry import VIEWS, ViewKind
+from tui_debugger.tui.written_lines import ExactCompositor, Pen, differences, divided
 
-SIZES = ((80, 24), (120, 40), (200, 50))
+SIZES = ((80, 24), later((120, 40)), (200, 50))
 TOUR = (
     *("down", "pagedown", "4", "down", "pagedown", "right_square_bracket", "n", "n", "N", "o", "down", "escape"),
     *(
@@ -106,15 +111,65 @@ def program(dump: Path) -> TdbgApp:
 async def test_after_every_key_the_terminal_shows_what_a_whole_paint_would(
     dumps: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch, size: tuple[int, int]
 ) -> None:
+    await press_and_look(dumps("mindspore-2.0-nan"), monkeypatch, size, (*TOUR, *TOUR[::-3]))
+
+
+IN_A_VIEW = (
+    *("down", "down", "pagedown", "up", "right", "left", "tab", "down", "end", "home"),
+    *("slash", "1", "enter", "escape", "question_mark", "pagedown", "escape"),
+)
+DIALOGS = (("w", ("down", "tab", "x")), ("s", ("2", "backspace")), ("1", ("f", "down", "space")), ("F", ("2",)))
+
+
+@pytest.mark.parametrize("size", [SIZES[0], later((120, 40)), later((200, 50))])
+@pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.id)
+async def test_after_every_key_of_a_view_the_terminal_shows_what_a_whole_paint_would(
+    dumps: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch, view: ViewKind, size: tuple[int, int]
+) -> None:
+    await press_and_look(dumps("mindspore-2.0-nan"), monkeypatch, size, ("4", view.key, *IN_A_VIEW))
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_after_every_key_of_a_dialog_the_terminal_shows_what_a_whole_paint_would(
+    dumps: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch, size: tuple[int, int]
+) -> None:
+    keys = [key for first, inside in DIALOGS for key in (first, *inside, "escape", "escape")]
+    await press_and_look(dumps("mindspore-2.0-nan"), monkeypatch, size, keys)
+
+
+async def press_and_look(
+    dump: Path, monkeypatch: pytest.MonkeyPatch, size: tuple[int, int], keys: Sequence[str]
+) -> None:
+    """Presses keys, and goes back to the main screen; looks at the terminal after each."""
     in_256_colours(monkeypatch)
-    app = program(dumps("mindspore-2.0-nan"))
+    app = program(dump)
     async with app.run_test(headless=False, size=size) as pilot:
         driver = Driver(app, pilot)
         await driver.until(lambda: app.main.session is not None)
         await driver.settled()
-        for key in (*TOUR, *TOUR[::-3]):
+        for key in (*keys, *["escape"] * 4):
             await driver.press(key)
             await driver.settled()
+            assert cells(Emulated.last.screen) == cells(painted_whole(app)), key
+        assert app.screen is app.main
+
+
+async def test_what_changes_below_a_notification_stays_below_it(
+    dumps: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_256_colours(monkeypatch)
+    app = program(dumps("mindspore-2.0-nan"))
+    async with app.run_test(headless=False, size=(120, 40), notifications=True) as pilot:
+        driver = Driver(app, pilot)
+        await driver.until(lambda: app.main.session is not None)
+        await driver.settled()
+        app.notify("above the panes " * 4, timeout=600)
+        await driver.until(lambda: any("above the panes" in line for line in Emulated.last.screen.display))
+        await driver.settled()
+        for key in ("4", "down", "down", "pagedown", "5", "down", "2", "down", "1", "down"):
+            await driver.press(key)
+            await driver.settled()
+            assert any("above the panes" in line for line in Emulated.last.screen.display), key
             assert cells(Emulated.last.screen) == cells(painted_whole(app)), key
 
 
@@ -143,6 +198,41 @@ STYLES = tuple(
     Style.parse(text)
     for text in ("", "red", "on blue", "bold red on blue", "dim", "bold", "italic on green", "reverse red", "underline")
 )
+
+
+class Sized(Static):
+    """Notes every size that it hears of."""
+
+    def __init__(self) -> None:
+        super().__init__("text")
+        self.display = False
+        self.heard: list[int] = []
+
+    def on_resize(self, event: events.Resize) -> None:
+        self.heard.append(event.size.width)
+
+
+@pytest.mark.parametrize("exact", [True, False], ids=["exact", "Textual's own"])
+async def test_a_widget_that_comes_hears_of_its_size_although_someone_asked_where_another_is(exact: bool) -> None:
+    """Textual's own way is the counterexample: without it this test would not show anything."""
+
+    class Asked(App[None]):
+        def compose(self) -> ComposeResult:
+            yield Sized()
+
+    app = Asked()
+    async with app.run_test(size=(80, 24)) as pilot:
+        if exact:
+            app.screen._compositor = ExactCompositor()
+            app.screen.refresh(layout=True)
+            await pilot.pause()
+        new = app.query_one(Sized)
+        new.display = True
+        app.screen._compositor.update_widgets({new})  # has the map made anew for whoever asks next
+        assert app.screen._compositor.full_map[new].region.width == 80
+        await pilot.pause()
+        assert new.size.width == 80
+        assert new.heard == ([80] if exact else [])
 
 
 def random_line(dice: random.Random, width: int) -> list[Segment]:

@@ -475,7 +475,7 @@ VIEW_ACTIONS: tuple[Action, ...] = (
     view_action("cancel", "Back", "escape q", "Stops what is running, else goes back to where one came from."),
     view_action("copy", "Copy", "Y", "Copies what is under the cursor to the clipboard, through the terminal."),
     view_action("copy_all", "Copy all", "U", "Copies everything that the view says."),
-    view_action("export", "Export", "e", "Writes the view to a file: .npy, .csv, .txt or .svg, by its name."),
+    view_action("export", "Export", "e", "Writes the view to a file: .npy, .csv, .txt, .md or .svg, by its name."),
     view_action("screenshot", "Screenshot", "P", "Writes a picture (.svg) of the screen into the working directory."),
     view_action("keys", "Keys", "? f1", "All keys of this view."),
 )

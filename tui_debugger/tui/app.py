@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -21,11 +23,12 @@ from textual.driver import Driver
 
 from tui_debugger.config import Config
 from tui_debugger.errors import CancelledError, TdbgError
+from tui_debugger.signals import ENDING, exit_code
 from tui_debugger.text.writer import error_stream
 from tui_debugger.tui import actions, settings, theme
 from tui_debugger.tui.main_screen import MainScreen
 from tui_debugger.tui.work import presentable
-from tui_debugger.tui.written_lines import ScreenDifference, WrittenLines
+from tui_debugger.tui.written_lines import PartsUpdate, ScreenDifference, WrittenLines
 
 if TYPE_CHECKING:
     from textual.await_remove import AwaitRemove
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
     from tui_debugger.diagnose.headline import Headline
     from tui_debugger.model import ProgressFn
     from tui_debugger.session import Session
+    from tui_debugger.session.comparison import Against
     from tui_debugger.session.live import LiveSession
     from tui_debugger.sources.base import Changes
     from tui_debugger.tui.live import LiveControl
@@ -167,6 +171,7 @@ class TdbgApp(App[int]):
         freeze: Callable[[], None] | None = None,
         config: Config | None = None,
         judged: Callable[[str, Headline], None] | None = None,
+        against: Against | None = None,
     ) -> None:
         """Reads nothing before the first frame.
 
@@ -183,6 +188,7 @@ class TdbgApp(App[int]):
                 see ``freeze_objects``.
             config: the user's; None: every default.
             judged: takes the path of a dump and what was said of it, when the screen is left.
+            against: another run that it is compared with at once, and how.
 
         Raises:
             ConfigError: a key in it is taken twice, or for no action.
@@ -200,6 +206,7 @@ class TdbgApp(App[int]):
         self._written = WrittenLines()
         self._open_session = None if isinstance(open_session, Start) else open_session
         self._judged = judged
+        self._against = against
         self._live = live
         self._make_follower = follow
         self._follower: Runnable | None = None
@@ -242,6 +249,17 @@ class TdbgApp(App[int]):
         elif self.screen is self.main:
             self.main.say("there is no shell to go back to", bad=True)
 
+    def on_load(self) -> None:
+        """Before the terminal is taken: who ends this process from outside leaves the screen as ``q`` does."""
+        loop = asyncio.get_running_loop()
+        for number in ENDING:
+            with suppress(NotImplementedError, RuntimeError, ValueError):  # no signals there, or not the main thread
+                if signal.getsignal(number) is not signal.SIG_IGN:
+                    loop.add_signal_handler(number, self._end, exit_code(number))
+
+    def _end(self, code: int) -> None:
+        self.exit(code, return_code=code)
+
     def on_mount(self) -> None:
         """Starts after the first frame."""
         self.call_after_refresh(self._start)
@@ -272,6 +290,8 @@ class TdbgApp(App[int]):
         if self._make_follower is not None:
             self._follower = self._make_follower(session, self._changed)
             self._follower.start()
+        if self._against is not None:
+            self.main.views.compare_with(self._against)
 
     def _changed(self, changes: Changes) -> None:
         """Called in the follower's thread."""
@@ -290,7 +310,7 @@ class TdbgApp(App[int]):
 
     def _display(self, screen: Screen[object], renderable: RenderableType | None) -> None:
         """Writes what differs from what stands on the terminal."""
-        if isinstance(renderable, LayoutUpdate | ChopsUpdate):
+        if isinstance(renderable, LayoutUpdate | ChopsUpdate | PartsUpdate):
             renderable = cast("RenderableType", ScreenDifference(renderable, self._written))
         super()._display(screen, renderable)
 
@@ -332,6 +352,7 @@ class TdbgApp(App[int]):
         elif self.main.session is not None:
             if self._judged is not None and self.main.state.headline is not None:
                 self._judged(self.main.session.info.path, self.main.state.headline)
+            self.main.views.close()
             self.main.session.close()
 
     async def on_unmount(self) -> None:
@@ -364,6 +385,7 @@ def run_app(
     step: int | None = None,
     config: Config | None = None,
     judged: Callable[[str, Headline], None] | None = None,
+    against: Against | None = None,
 ) -> int:
     """Runs the screen and returns the exit code: 0, or 2 when the run could not be opened or the screen broke.
 
@@ -379,9 +401,15 @@ def run_app(
         freeze=freeze_objects,
         config=config,
         judged=judged,
+        against=against,
     )
     app.run(mouse=config is None or config.mouse)
     return _exit_code(app)
+
+
+def _ended(app: TdbgApp) -> bool:
+    """Tells whether a signal ended the screen."""
+    return (app.return_code or 0) in map(exit_code, ENDING)
 
 
 def _exit_code(app: TdbgApp) -> int:
@@ -419,7 +447,7 @@ def run_live(
         started(app)
     try:
         app.run(mouse=config is None or config.mouse)
-        if stay is not None and live.staying:
+        if stay is not None and live.staying and not _ended(app):
             stay(session)
     finally:
         session.close()

@@ -17,7 +17,7 @@ from tui_debugger.tui.cells import ResultCounts
 from tui_debugger.tui.header import Status
 from tui_debugger.tui.panes.hit_rows import HitFilter
 from tui_debugger.tui.views.view import ViewChanges, notify_views
-from tui_debugger.tui.work import MIN_INTERVAL, Report, one_line
+from tui_debugger.tui.work import MIN_INTERVAL, QUICK, QUICK_PAIRS, Report, one_line
 
 if TYPE_CHECKING:
     from tui_debugger.arrays import Mask
@@ -28,11 +28,6 @@ if TYPE_CHECKING:
     from tui_debugger.tui.context import Context, NodeFilter
     from tui_debugger.tui.inspector import Inspector
     from tui_debugger.tui.watcher import Watcher
-
-QUICK = 64 << 20
-"""Bytes: a step reset checks by itself up to this much."""
-QUICK_PAIRS = 64
-"""(rank, step) pairs: on opening, everything is checked by itself up to this many."""
 
 
 _ABBREVIATION = 3
@@ -412,7 +407,7 @@ class Checker:
             if state.query.hit:
                 self._node_filter.apply_query()
             if state.row >= 0:
-                self._inspector.show_node(state.row)
+                self._inspector.show_anew()
         if changed and found.final and found.headline is not None and found.headline.hit is not None:
             self._ask_reason(found.headline)
 

@@ -110,6 +110,7 @@ class Context:
         update_header: draws header and tabs again, where they changed.
         settled: called when much was made that stays.
         call_in: see ``CallIn``.
+        call_next: calls something once the message at hand is done, before what it changed is drawn.
         set_timer, set_interval: see ``SetTimer``.
         current_pane: returns the id of the pane that has the focus.
         focus_pane: goes to a pane.
@@ -131,6 +132,7 @@ class Context:
     update_header: Callable[[], None]
     settled: Callable[[], None]
     call_in: CallIn
+    call_next: Callable[[Callable[[], None]], None]
     set_timer: SetTimer
     set_interval: SetTimer
     current_pane: Callable[[], str]
@@ -173,9 +175,11 @@ class NodeFilter:
 
     def set_query(self, query: NodeQuery) -> None:
         """Replaces the query."""
-        self._context.state.query = query
+        state = self._context.state
+        named, state.query = state.query.graphs, query
         self.apply_query()
-        self._context.update_header()
+        if query.graphs != named:  # of a query the header says the graph
+            self._context.update_header()
 
     def search(self, text: str) -> None:
         """Takes the text that is searched; a leading ~ means a regular expression."""
@@ -218,7 +222,7 @@ class NodeFilter:
             keep = None if bool(rows.all()) else session.tree(rank).keep_mask(rows)
             return _KeptNodes(keep, int(rows.sum()))
 
-        context.work.run("filter", work, self._filtered, self._bad_query)
+        context.work.run("filter", work, self._filtered, self._bad_query, in_header=False)
 
     def _filtered(self, kept: _KeptNodes) -> None:
         pane, tree = self._context.nodes_pane, self._context.nodes_pane.scopes

@@ -50,6 +50,7 @@ class Extract:
         header, rows: a table for .csv; no header means that there is no table. Numbers stay numbers: they are written
             with all their digits. ``rows`` may be lazy.
         array: values for .npy; None where the view shows none.
+        markdown: the text is Markdown.
     """
 
     stem: str
@@ -58,6 +59,7 @@ class Extract:
     header: tuple[str, ...] = ()
     rows: Sequence[Cells] = ()
     array: Callable[[], npt.NDArray[Any]] | None = None
+    markdown: bool = False
 
 
 def file_stem(key: TensorKey, view: str = "") -> str:
@@ -232,7 +234,13 @@ def screenshot(app: App[object], name: str, dump: Path, say: Say, failed: Say | 
 
 def suffixes(extract: Extract) -> tuple[str, ...]:
     """Returns the forms of a view's content, the most telling one first."""
-    has = {".csv": bool(extract.header), ".npy": extract.array is not None, ".txt": True, ".svg": True}
+    has = {
+        ".md": extract.markdown,
+        ".csv": bool(extract.header),
+        ".npy": extract.array is not None,
+        ".txt": not extract.markdown,
+        ".svg": True,
+    }
     return tuple(suffix for suffix, there in has.items() if there)
 
 

@@ -50,6 +50,8 @@ SOON = 0.005
 """Seconds until the rest follows a single key: the cursor is on the screen by then, and all of it in the next frame."""
 SLOW = 0.02
 """Seconds of measuring after which a node's tensors are shown without their statistics."""
+WAIT = 0.004
+"""Seconds that the cursor waits for the tensors of its node: what is in memory comes to the screen together with it."""
 
 
 class CursorFollower:
@@ -58,34 +60,49 @@ class CursorFollower:
     Holding a key must stay cheap over a slow line: only what is under the cursor is drawn.
     """
 
-    def __init__(self, context: Context, follow: Callable[[], None]) -> None:
-        """``follow`` is called on the event loop."""
+    def __init__(self, context: Context, follow: Callable[[], None], *, at_once: bool = False) -> None:
+        """Calls nothing yet.
+
+        Args:
+            context: see ``Context``.
+            follow: called on the event loop.
+            at_once: after a single key in the same frame as the cursor, for what is quick.
+        """
         self._context = context
         self._follow = follow
+        self._at_once = at_once
+        self._next = False
         self._due: asyncio.TimerHandle | None = None
         self._moved = -math.inf
 
     def moved(self) -> None:
         """The cursor moved."""
+        if self._next:
+            return
         now = asyncio.get_running_loop().time()
         held = now - self._moved < QUIET
         self._moved = now
         self.stop()
-        self._due = self._context.call_in(QUIET if held else min(SOON, QUIET), self._call)
+        if self._at_once and not held:
+            self._next = True
+            self._context.call_next(self._call)
+        else:
+            self._due = self._context.call_in(QUIET if held else min(SOON, QUIET), self._call)
 
     @property
     def pending(self) -> bool:
         """Tells whether it is still to be called."""
-        return self._due is not None
+        return self._next or self._due is not None
 
     def stop(self) -> None:
         """Does not call it any more."""
+        self._next = False
         if self._due is not None:
             self._due.cancel()
             self._due = None
 
     def _call(self) -> None:
-        if self._due is not None:  # nobody stopped it
+        if self.pending:  # nobody stopped it
             self.stop()
             self._follow()
 
@@ -95,13 +112,14 @@ class Inspector:
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._follower = CursorFollower(context, self._load)
+        self._follower = CursorFollower(context, self._load, at_once=True)
         self._counter = CursorFollower(context, self.count_hits)
         self._slow: asyncio.TimerHandle | None = None
         self._listing: _Listing | None = None
         self._shown: tuple[int, int] | None = None
         self._stack_of: tuple[NodeTable, int] | None = None
         self._listed: tuple[int, int | None, int] | None = None
+        self._asked: tuple[int, int | None, int] | None = None
         self.wanted_slot: tuple[str, int, int] | None = None
 
     def handlers(self) -> dict[str, Callable[[], None]]:
@@ -121,8 +139,15 @@ class Inspector:
 
     def show_node(self, row: int) -> None:
         """Selects a node; the panes follow, see ``CursorFollower``."""
-        self._context.state.row = row
-        self._follower.moved()
+        state = self._context.state
+        state.row = row
+        if self._follower.pending or self._asked != (state.rank, state.step, row) or self.wanted_slot is not None:
+            self._follower.moved()
+
+    def show_anew(self) -> None:
+        """Shows the selected node once more: its tensors are others, or other hits are known of them."""
+        self._asked = None
+        self.show_node(self._context.state.row)
 
     @property
     def pending(self) -> bool:
@@ -138,7 +163,7 @@ class Inspector:
     def forget(self) -> None:
         """The rank changed: no node is selected."""
         self._follower.stop()
-        self._shown = self._stack_of = self._listed = None
+        self._shown = self._stack_of = self._listed = self._asked = None
         self._context.tensors_pane.show("", (), measured=True, empty="no node selected")
         self._context.stack_pane.show_node((), "no node selected")
 
@@ -148,6 +173,7 @@ class Inspector:
         rank, step, row = state.rank, state.step, state.row
         if nodes is None or not 0 <= row < len(nodes):
             return
+        self._asked = rank, step, row
         self._show_stack(row)
         if step is None:
             context.tensors_pane.show(self._named(nodes, row), (), measured=True, empty=f"no step is {context.kept}")
@@ -171,7 +197,7 @@ class Inspector:
         self._listing = listing
         if (rank, row) != self._shown:
             self._slow = context.call_in(SLOW, slow)
-        context.work.run("tensors", work, self._show_tensors, in_header=False)
+        context.work.run("tensors", work, self._show_tensors, in_header=False, wait=WAIT)
 
     def _measured(self) -> None:
         """Nobody waits any more for what is being measured."""

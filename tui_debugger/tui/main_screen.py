@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import BindingType
+from textual.geometry import Size
 from textual.reactive import Reactive
 from textual.screen import Screen
 from textual.widget import Widget
@@ -25,9 +26,12 @@ from tui_debugger.tui.panes.watchpoints import WatchpointsPane
 from tui_debugger.tui.widgets.bars import FooterBar, HeaderBar, TabStrip, opening_lines
 from tui_debugger.tui.widgets.line_window import CachedColumn, CachedLines, CachedRow
 from tui_debugger.tui.work import Delivery, Workers
+from tui_debugger.tui.written_lines import PartsCompositor
 
 if TYPE_CHECKING:
     from rich.text import Text
+    from textual.binding import BindingsMap
+    from textual.dom import DOMNode
 
     from tui_debugger.diagnose.headline import Headline
     from tui_debugger.model import Hit
@@ -96,6 +100,7 @@ class MainScreen(CachedLines, Screen[None]):
             forget: has the next whole screen written, whatever stands on the terminal.
         """
         super().__init__()
+        self._compositor = PartsCompositor()
         self.run_title = title
         self.session: Session | None = None
         self.live = live
@@ -119,6 +124,7 @@ class MainScreen(CachedLines, Screen[None]):
         self._forget = forget
         self._shared: Context | None = None
         self._header_due = False
+        self._chain: tuple[Widget | None, list[tuple[DOMNode, BindingsMap]]] | None = None
         self._run_cell: Text | None = None
         self._run_cell_of: Headline | None = None
         self.handlers: dict[str, Handler] = self._own_handlers()
@@ -222,6 +228,7 @@ class MainScreen(CachedLines, Screen[None]):
                 update_header=self.update_header,
                 settled=self._has_settled,
                 call_in=self._call_in,
+                call_next=self.call_next,
                 set_timer=self.set_timer,
                 set_interval=self.set_interval,
                 current_pane=lambda: self.current_pane,
@@ -322,6 +329,17 @@ class MainScreen(CachedLines, Screen[None]):
 
     # -- layout and focus ------------------------------------------------------------------------
 
+    def _refresh_layout(self, size: Size | None = None, scroll: bool = False) -> None:
+        """Textual forgets which widgets changed when it lays the screen out: they are drawn in the next frame."""
+        changed = set(self._dirty_widgets)
+        super()._refresh_layout(size, scroll)
+        if changed:
+            self.call_next(self._draw_changed, changed)
+
+    def _draw_changed(self, changed: set[Widget]) -> None:
+        self._dirty_widgets |= changed
+        self.check_idle()
+
     def on_resize(self, event: events.Resize) -> None:
         """Five panes or one, by size."""
         self._lay_out(event.size.width, event.size.height)
@@ -395,6 +413,16 @@ class MainScreen(CachedLines, Screen[None]):
             self.action_act(event.action)
 
     # -- keys ------------------------------------------------------------------------------------
+
+    @property
+    def _binding_chain(self) -> list[tuple[DOMNode, BindingsMap]]:
+        """Returns who answers keys, from the widget with the focus on.
+
+        Textual copies all bindings and applies the keys of a configuration to them twice a key. Neither changes here.
+        """
+        if self._chain is None or self._chain[0] is not self.focused:
+            self._chain = self.focused, super()._binding_chain
+        return self._chain[1]
 
     def _own_handlers(self) -> dict[str, Handler]:
         panes: dict[str, Handler] = {f"pane_{name}": partial(self.focus_pane, name) for name in TITLES}
@@ -515,6 +543,7 @@ class MainScreen(CachedLines, Screen[None]):
 
     def on_nodes_pane_node_highlighted(self, event: NodesPane.NodeHighlighted) -> None:
         """The selected node's tensors and stack follow."""
+        event.stop()
         if event.row >= 0:
             self.inspector.show_node(event.row)
         if event.opened:

@@ -30,6 +30,10 @@ if TYPE_CHECKING:
     from tui_debugger.tui.watcher import Watcher
 
 
+_BEFORE_ANSWER = 2
+"""Rows of the hit list that are left above the one that the answer speaks of: what follows from it stands below."""
+
+
 @dataclass(frozen=True, eq=False)
 class _Nodes:
     """The nodes of a rank.
@@ -143,7 +147,8 @@ class Navigator:
         if pending is not None and pending[1] < len(loaded.nodes):
             self.go_to_tensor(*pending)
         elif context.nodes_pane.current_row >= 0:
-            self._inspector.show_node(context.nodes_pane.current_row)
+            context.state.row = context.nodes_pane.current_row
+            self._inspector.show_anew()
         self._inspector.search_stack()
         context.settled()
 
@@ -170,7 +175,7 @@ class Navigator:
             self._checker.opened()
             return
         if (state.rank, state.step) in changes.grown_steps and state.row >= 0:
-            self._inspector.show_node(state.row)
+            self._inspector.show_anew()
         self._checker.changed()
 
     # -- steps, ranks, graphs --------------------------------------------------------------------
@@ -343,6 +348,7 @@ class Navigator:
         row = pane.rows.find(hit.key) if pane.rows is not None else -1
         if row >= 0:
             pane.table.move_to(row)
+            pane.table.show_above(_BEFORE_ANSWER)
         if self._context.one_pane():
             self._context.focus_pane("hits")
 

@@ -17,6 +17,7 @@ from tui_debugger.tui.views.view import View
 if TYPE_CHECKING:
     from tui_debugger.model import Hit, Progress, ProgressFn
     from tui_debugger.session import Session, TensorRow
+    from tui_debugger.session.comparison import Against, Comparison
     from tui_debugger.tui.context import Context
     from tui_debugger.tui.inspector import Inspector
     from tui_debugger.tui.navigator import Navigator
@@ -32,6 +33,7 @@ class ViewOpener:
         self._context = context
         self._inspector = inspector
         self._navigator = navigator
+        self.comparison: Comparison | None = None
 
     def handlers(self) -> dict[str, Callable[[], None]]:
         """Returns actions by id."""
@@ -117,6 +119,18 @@ class ViewOpener:
             self._context.say("no tensor under the cursor: choose a node, a hit or a tensor", bad=True)
             return
         self.open(view, target or ViewTarget(NOWHERE, -1))
+
+    def compare_with(self, against: Against) -> None:
+        """Opens the view of this run and another one."""
+        from tui_debugger.session import comparison  # not before one is asked for
+
+        self.comparison = comparison.Comparison(self.session, against)
+        self.open("runs", ViewTarget(NOWHERE, -1))
+
+    def close(self) -> None:
+        """Closes the other run."""
+        if self.comparison is not None:
+            self.comparison.close()
 
     # -- values --------------------------------------------------------------------------------------
 

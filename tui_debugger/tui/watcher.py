@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from tui_debugger.check.hits import overflowed_nodes
 from tui_debugger.model import NodeKind, NodeSelection, NodeSelector, Watchpoint
+from tui_debugger.sources.base import Capability
 from tui_debugger.text.hits import long_watchpoint_name, selection_words, watchpoint_name
 from tui_debugger.text.numbers import plural
 from tui_debugger.tui.actions import key_of
@@ -175,9 +176,16 @@ class Watcher:
             watchpoints.offered = True
             if added := self._session.add_recommended():
                 words = plural(added, "recommended watchpoint")
-                self._context.say(f"{words} added; {key_of('undo')} takes them away")
+                later = f"; {key_of('add_recommended')} adds those of nodes that come later" if self._may_grow() else ""
+                self._context.say(f"{words} added; {key_of('undo')} takes them away{later}")
             self.show_list()
         then()
+
+    def _may_grow(self) -> bool:
+        """Tells whether later steps may have nodes that nobody has seen: no graph lists all of them."""
+        session = self._session
+        some = any(len(session.steps(rank)) > 1 for rank in session.ranks()[:1])
+        return some and not session.capabilities & Capability.GRAPH
 
     def add_recommended(self) -> None:
         """Adds those that are missing."""

@@ -25,6 +25,10 @@ MIN_INTERVAL = 0.25
 """Seconds between progress messages of one lane (4 Hz: counters must not flood a slow line)."""
 FIRST_AFTER = 0.3
 """Seconds of work before the first progress message: quick work shows no bar."""
+QUICK = 64 << 20
+"""Bytes: up to so much is read unasked."""
+QUICK_PAIRS = 64
+"""(rank, step) pairs: up to so many are looked at unasked."""
 ALWAYS_STOPPABLE = frozenset({"check", "open"})
 """Lanes that Esc stops even before they say how far they are."""
 
@@ -41,7 +45,7 @@ class Report(Protocol):
         """Gives a result to the callback before the job ends, unless the request was replaced."""
 
 
-class Delivery(Message):
+class Delivery(Message, bubble=False):
     """Something that a thread hands to the event loop."""
 
     def __init__(self, deliver: Callable[[], None], replaces: object = None) -> None:
@@ -64,6 +68,9 @@ class _Request:
     progressed: Callable[[Progress], None] | None
     in_header: bool
     stop: threading.Event = field(default_factory=threading.Event)
+    awaited: threading.Lock | None = None
+    """Held while somebody waits for the outcome."""
+    outcome: tuple[str, Any] | None = None
 
 
 class Workers:
@@ -101,6 +108,7 @@ class Workers:
         progressed: Callable[[Progress], None] | None = None,
         *,
         in_header: bool = True,
+        wait: float = 0,
     ) -> int:
         """Asks for work and returns the number of the request.
 
@@ -111,10 +119,15 @@ class Workers:
             failed: called on the event loop with what ``job`` raises.
             progressed: called on the event loop with how far the job is; without it the header shows that.
             in_header: whether the header may say something else after a result.
+            wait: seconds that the caller waits; what is there by then is handed to the callback before this returns.
         """
         if lane not in self._lanes:
             self._lanes[lane] = _Lane(lane, self._hand_over)
-        return self._lanes[lane].submit(job, done, failed or self._failed, progressed, in_header=in_header)
+        own = self._lanes[lane]
+        request = own.submit(job, done, failed or self._failed, progressed, in_header=in_header, wait=wait > 0)
+        if wait > 0 and (outcome := own.outcome(request, wait)) is not None:
+            self._deliver(own, request, *outcome)
+        return request.number
 
     def call(self, callback: Callable[[], None], replaces: object = None) -> None:
         """Calls something on the event loop; for threads that belong to others, such as a follower of a directory.
@@ -202,17 +215,30 @@ class _Lane:
         progressed: Callable[[Progress], None] | None,
         *,
         in_header: bool,
-    ) -> int:
+        wait: bool,
+    ) -> _Request:
         with self._wake:
             self.newest += 1
             if self._running is not None:
                 self._running.stop.set()
-            self._waiting = _Request(self.newest, job, done, failed, progressed, in_header)
+            request = self._waiting = _Request(self.newest, job, done, failed, progressed, in_header)
+            if wait:
+                request.awaited = threading.Lock()
+                request.awaited.acquire()
             if self._thread is None:
                 self._thread = threading.Thread(target=self._loop, name=f"tdbg-{self.name}", daemon=True)
                 self._thread.start()
             self._wake.notify()
-            return self.newest
+            return request
+
+    def outcome(self, request: _Request, seconds: float) -> tuple[str, Any] | None:
+        """Waits for what comes of a request; None where that takes longer: then it is handed over."""
+        if request.awaited is None:
+            return None
+        request.awaited.acquire(timeout=seconds)
+        with self._wake:
+            request.awaited = None
+            return request.outcome
 
     def cancel(self) -> bool:
         with self._wake:
@@ -248,6 +274,10 @@ class _Lane:
                 kind, value = "error", error
             with self._wake:
                 self._running = None
+                if request.awaited is not None and not self._stopped:
+                    request.outcome = kind, value
+                    request.awaited.release()
+                    continue
             self.answer(request, kind, value)
 
     def answer(self, request: _Request, kind: str, value: Any) -> None:

@@ -6,18 +6,20 @@ contents. It says every colour anew for every piece of text. Over a slow line ea
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import lru_cache
 from os.path import commonprefix
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 from rich.cells import cell_len
 from rich.color import ColorSystem
 from rich.console import Console
 from rich.segment import Segment
 from rich.style import Style
-from textual._compositor import ChopsUpdate, CompositorUpdate, LayoutUpdate
+from textual._compositor import ChopsUpdate, Compositor, CompositorUpdate, LayoutUpdate, ReflowResult
+from textual.geometry import Region, Size
 from textual.strip import Strip
+from textual.widget import Widget
 
 from tui_debugger.tui.widgets.text import changed_cells, same_blank
 
@@ -27,6 +29,11 @@ Line = Sequence[Segment]
 """A line of the screen, or a part of one."""
 Span = tuple[int, int]
 """The first cell of a part of a line, and the one after the last."""
+Part = tuple[int, int, int, Line]
+"""A part of a line of the screen: line, first cell, the one after the last, what is to stand there."""
+_Parts = dict[int, tuple[int, Line]]
+"""The parts of a line from left to right: end and contents by first cell. Widgets that are drawn for themselves have
+parts of their own."""
 
 
 class WrittenLines:
@@ -34,20 +41,22 @@ class WrittenLines:
 
     def __init__(self) -> None:
         """Nobody knows what stands there."""
-        self._lines: list[Line] = []
+        self._lines: list[_Parts] = []
         self._width = 0
 
     def forget(self) -> None:
         """Something else may have been written: all of the next whole screen is written again."""
         self._lines = []
 
-    def write(self, update: LayoutUpdate | ChopsUpdate, console: Console) -> str:
+    def write(self, update: LayoutUpdate | ChopsUpdate | PartsUpdate, console: Console) -> str:
         """Returns what has to be written for an update, and takes it as written."""
         pen = Pen(console._color_system or ColorSystem.TRUECOLOR)  # noqa: SLF001 - as Textual asks
         if isinstance(update, LayoutUpdate):
             self._write_screen(update, pen)
-        elif len(update.chops) == len(self._lines):
-            self._write_parts(update, pen)
+        elif isinstance(update, PartsUpdate) and update.height == len(self._lines):
+            self._write_parts(update.parts, pen)
+        elif isinstance(update, ChopsUpdate) and len(update.chops) == len(self._lines):
+            self._write_parts(_parts_of(update), pen)
         else:
             self.forget()
             return update.render_segments(console)
@@ -57,40 +66,193 @@ class WrittenLines:
         region = update.region
         lines: list[Line] = [[segment for strip in line for segment in strip] for line in update.strips]
         known = len(lines) == len(self._lines) and region.width == self._width
-        old, self._lines, self._width = self._lines, lines, region.width
+        old, self._width = self._lines, region.width
+        self._lines = [{0: (region.width, line)} for line in lines]
         if not known or region.offset.x | region.offset.y:
             for y, line in enumerate(lines):
                 pen.write(region.x, region.y + y, line)
             return
         for y, (before, line) in enumerate(zip(old, lines, strict=True)):
-            for first, last in differences(before, line):
-                pen.write(first, y, divided(line, first, last)[1])
+            _write_differences(0, y, _whole(before), line, pen)
 
-    def _write_parts(self, update: ChopsUpdate, pen: Pen) -> None:
-        for y, start, stop in update.spans:
-            for end, (x, strip) in zip(update.chop_ends[y], update.chops[y].items(), strict=False):
-                if strip is None or x > stop or end <= start:  # what Textual itself would not write
-                    continue
-                upto = min(end, stop)
-                left, before, right = divided(self._lines[y], x, upto)
-                now = list(strip) if upto == end else divided(list(strip), 0, upto - x)[1]
-                spans = differences(before, now)
-                for first, last in spans:
-                    pen.write(x + first, y, divided(now, first, last)[1])
-                if spans:
-                    self._lines[y] = [*left, *now, *right]
+    def _write_parts(self, parts: Iterable[Part], pen: Pen) -> None:
+        for y, x, end, now in parts:
+            line = self._lines[y]
+            if x not in line or line[x][0] != end:
+                line = self._lines[y] = _with_part(line, x, end)
+            if _write_differences(x, y, line[x][1], now, pen):
+                line[x] = end, now
+
+
+def _whole(parts: _Parts) -> Line:
+    """Returns all of a line."""
+    return [segment for _, part in parts.values() for segment in part]
+
+
+def _with_part(parts: _Parts, first: int, last: int) -> _Parts:
+    """Returns a line divided so that some cells of it are a part of their own; what they cut is put together."""
+    cut = {x: (end, part) for x, (end, part) in parts.items() if x < last and end > first}
+    start, stop = min(cut, default=first), max((end for end, _ in cut.values()), default=last)
+    left, middle, right = divided(_whole(cut), first - start, last - start)
+    made = {start: (first, left), first: (last, middle), last: (stop, right)}
+    kept = {x: part for x, part in parts.items() if x not in cut}
+    return {x: part for x, part in sorted((kept | made).items()) if x < part[0]}
+
+
+def _write_differences(x: int, y: int, before: Line, now: Line, pen: Pen) -> bool:
+    """Makes one line another; False where it is the same."""
+    alike, end = _alike(before, now)
+    changed = now[alike : len(now) - end]
+    spans = differences(before[alike : len(before) - end], changed)
+    start = x + _cells(now[:alike]) if spans else x
+    for first, last in spans:
+        pen.write(start + first, y, divided(changed, first, last)[1])
+    return bool(spans)
+
+
+def _alike(one: Line, other: Line) -> tuple[int, int]:
+    """Returns how many pieces of two lines are the same, from the left, and from the right."""
+    most = min(len(one), len(other))
+    first = next((at for at in range(most) if one[at] != other[at]), most)
+    most -= first
+    return first, next((at for at in range(most) if one[-1 - at] != other[-1 - at]), most)
+
+
+def _parts_of(update: ChopsUpdate) -> Iterator[Part]:
+    """Yields what an update of Textual changes."""
+    for y, start, stop in update.spans:
+        for end, (x, strip) in zip(update.chop_ends[y], update.chops[y].items(), strict=False):
+            if strip is None or x > stop or end <= start:  # what Textual itself would not write
+                continue
+            upto = min(end, stop)
+            if x < upto:
+                yield y, x, upto, list(strip) if upto == end else divided(list(strip), 0, upto - x)[1]
 
 
 class ScreenDifference(CompositorUpdate):
     """The part of an update that differs from what stands on the terminal, worked out when it is written."""
 
-    def __init__(self, update: LayoutUpdate | ChopsUpdate, written: WrittenLines) -> None:
+    def __init__(self, update: LayoutUpdate | ChopsUpdate | PartsUpdate, written: WrittenLines) -> None:
         self._update = update
         self._written = written
 
     def render_segments(self, console: Console) -> str:
         """Returns what is written."""
         return self._written.write(self._update, console)
+
+
+class PartsUpdate(CompositorUpdate):
+    """Parts of lines.
+
+    Attributes:
+        parts: from the top to the bottom of a widget.
+        height: lines of the screen.
+    """
+
+    def __init__(self, parts: Sequence[Part], height: int) -> None:
+        self.parts = parts
+        self.height = height
+
+    def render_segments(self, console: Console) -> str:
+        """Returns what is written where nobody knows what stands on the terminal."""
+        pen = Pen(console._color_system or ColorSystem.TRUECOLOR)  # noqa: SLF001 - as Textual asks
+        for y, x, _, line in self.parts:
+            pen.write(x, y, line)
+        return pen.written()
+
+
+class ExactCompositor(Compositor):
+    """Tells every widget that came of its size."""
+
+    def __init__(self) -> None:
+        """Nothing is laid out."""
+        super().__init__()
+        self._laid_out = self._full_map
+
+    def reflow(self, parent: Widget, size: Size) -> ReflowResult:
+        """Lays the screen out, and returns the widgets that came, went, or have another size since it last was.
+
+        Textual compares with a map that it may have made anew in between, for someone who asked where a widget is. A
+        widget that had come by then would never hear of its size.
+        """
+        self._full_map = self._laid_out
+        result = super().reflow(parent, size)
+        self._laid_out = self._full_map
+        return result
+
+
+class PartsCompositor(ExactCompositor):
+    """Asks only widgets that changed what stands in them, where nothing lies above them.
+
+    Textual asks all widgets between the first and the last that changed, and cuts all of their lines into pieces.
+    """
+
+    def __init__(self) -> None:
+        """Nothing changed."""
+        super().__init__()
+        self._changed: list[tuple[Widget, Region, Region]] = []
+        self._in_front: dict[Widget, bool] = {}
+        self._of: object = None
+
+    def reflow(self, parent: Widget, size: Size) -> ReflowResult:
+        """Lays the screen out: what was to be drawn may stand elsewhere now."""
+        self._changed = []
+        return super().reflow(parent, size)
+
+    def update_widgets(self, widgets: set[Widget]) -> None:
+        """Notes what widgets have to have drawn again."""
+        self._changed = []
+        if self._dirty_regions or not all(map(self._is_in_front, widgets)):
+            super().update_widgets(widgets)
+            return
+        for widget in widgets:
+            region, clip = self.visible_widgets[widget]
+            for dirty in widget._exchange_repaint_regions():  # noqa: SLF001 - as Textual does
+                if area := clip.intersection(dirty.translate(region.offset)):
+                    self._changed.append((widget, region, area))
+        self._dirty_regions.update(area for _, _, area in self._changed)
+
+    def render_partial_update(self) -> ChopsUpdate | None:
+        """Returns what changed on the screen; None for nothing."""
+        changed, self._changed = self._changed, []
+        if not changed or {area for _, _, area in changed} != self._dirty_regions:
+            return super().render_partial_update()
+        self._dirty_regions.clear()
+        update: Any = PartsUpdate(self._parts(changed), self.size.height)
+        return cast("ChopsUpdate", update)
+
+    @staticmethod
+    def _parts(changed: Collection[tuple[Widget, Region, Region]]) -> list[Part]:
+        """Returns the lines of widgets with something that changed, whole: what differs is found out later anyway."""
+        lines: dict[tuple[int, int, int], Line] = {}
+        for widget, region, area in changed:
+            drawn = widget.render_lines(Region(0, 0, *region.size))
+            for y in area.line_range:
+                lines[y, region.x, region.right] = drawn[y - region.y]._segments  # noqa: SLF001 - not copied
+        return [(*place, lines[place]) for place in sorted(lines)]
+
+    def _is_in_front(self, widget: Widget) -> bool:
+        """Tells whether all of a widget is on the screen, and nothing above it."""
+        visible = self.visible_widgets
+        if self._of is not visible:
+            self._of = visible
+            self._in_front.clear()
+        found = self._in_front.get(widget)
+        if found is None:
+            found = self._in_front[widget] = self._is_uncovered(widget, visible)
+        return found
+
+    @staticmethod
+    def _is_uncovered(widget: Widget, visible: dict[Widget, tuple[Region, Region]]) -> bool:
+        own, clip = visible.get(widget, (Region(), Region()))
+        if not clip.contains_region(own):
+            return False
+        for other, (region, clip) in visible.items():  # from the front to the back, containers behind what is in them
+            if other is widget:
+                return True
+            if clip.intersection(region).overlaps(own):
+                return False
+        return False
 
 
 # -- what differs ----------------------------------------------------------------------------------
@@ -103,7 +265,7 @@ def divided(line: Line, first: int, last: int) -> tuple[list[Segment], list[Segm
     right: list[Segment] = []
     place = 0
     for segment in line:
-        end = place + cell_len(segment.text)
+        end = place + _cells_of(segment.text)
         if end <= first:
             left.append(segment)
         elif place >= last:
@@ -119,6 +281,14 @@ def divided(line: Line, first: int, last: int) -> tuple[list[Segment], list[Segm
             middle.append(inside)
         place = end
     return left, middle, right
+
+
+def _cells_of(text: str) -> int:
+    return len(text) if text.isascii() else cell_len(text)
+
+
+def _cells(line: Line) -> int:
+    return sum([_cells_of(segment.text) for segment in line])
 
 
 def differences(old: Line, new: Line) -> list[Span]:
@@ -139,8 +309,10 @@ def differences(old: Line, new: Line) -> list[Span]:
 
 def _is_narrow(line: Line) -> bool:
     """Tells whether each character takes one cell."""
-    text = "".join([segment.text for segment in line])
-    return text.isascii() or cell_len(text) == len(text)
+    for text, _, _ in line:  # noqa: SIM110 - a generator takes twice as long
+        if not text.isascii() and cell_len(text) != len(text):
+            return False
+    return True
 
 
 def _changed_pieces(old: Line, new: Line) -> Iterator[Span]:

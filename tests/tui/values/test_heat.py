@@ -193,6 +193,7 @@ async def test_x_and_m_go_to_the_extremes() -> None:
         assert where(screen) == (321, 65)
 
 
+@pytest.mark.turns("size")
 @pytest.mark.parametrize(
     "array",
     [
@@ -318,6 +319,7 @@ async def test_the_mouse_puts_the_cursor_on_a_cell() -> None:
 class TestBytes:
     """What a page of noise, the worst case, and a key cost."""
 
+    @pytest.mark.covering
     @pytest.mark.parametrize("system", ["truecolor", "256"])
     @pytest.mark.parametrize("array", [noise(4096, 2048), noise(64, 32), noise(100_000), np.eye(500)], ids=np.shape)
     async def test_the_cells_of_a_page_cost_little_until_one_asks_for_more(

@@ -648,6 +648,7 @@ class TestHandingOut:
             assert len(given.rows) == 100_000
 
 
+@pytest.mark.turns("size")
 @pytest.mark.parametrize("name", HOSTILE, ids=range(len(HOSTILE)))
 @pytest.mark.parametrize("size", [(80, 24), (200, 50), (20, 6)])
 async def test_names_are_shown_literally_and_never_reach_the_terminal_raw(name: str, size: tuple[int, int]) -> None:

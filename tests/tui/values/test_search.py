@@ -158,6 +158,7 @@ class TestWhereItIs:
         assert find_element(elements, (0, 0), 1, test) == Found((2, 1))
 
 
+@pytest.mark.turns("size")
 @pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 50)])
 async def test_enter_goes_to_the_next_one_n_and_N_go_on_and_esc_goes_back(size: tuple[int, int]) -> None:  # noqa: N802
     array = counted(2, 3, 40, 60)

@@ -84,6 +84,7 @@ def small(tmp_path: Path) -> Session:
 # -- what it says ----------------------------------------------------------------------------------
 
 
+@pytest.mark.turns("size")
 @pytest.mark.parametrize("size", [(200, 50), (80, 24)])
 async def test_against_the_previous_step_at_once(nan: Session, size: tuple[int, int]) -> None:
     async with comparing(nan, DIV, 3, size) as view:
@@ -411,6 +412,7 @@ async def test_a_path_that_cannot_be_is_refused_while_it_is_typed(small: Session
         assert "not a usable path" in view.text
 
 
+@pytest.mark.turns("size")
 @pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 50)])
 async def test_a_search_walks_the_difference_or_the_tensor_that_is_shown(nan: Session, size: tuple[int, int]) -> None:
     async with comparing(nan, DIV, 3, size) as view:

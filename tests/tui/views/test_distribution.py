@@ -54,6 +54,7 @@ def bin_line(screen: Opened) -> str:
     return screen.lines[-2].strip()
 
 
+@pytest.mark.turns("size")
 @SIZES
 async def test_all_numbers_and_the_bars_stand_on_one_screen(size: tuple[int, int], session: Session) -> None:
     view = view_of(session, DIV, 3)
@@ -192,6 +193,7 @@ async def test_percentiles_of_a_large_tensor_come_on_demand(monkeypatch: pytest.
         assert "50 %: 499.5" in screen.text
 
 
+@pytest.mark.turns("size")
 @SIZES
 async def test_statistics_without_values_say_what_is_missing(size: tuple[int, int], tmp_path: Path) -> None:
     writer = DumpWriter(tmp_path, Generation.V2_0)

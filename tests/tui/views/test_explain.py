@@ -47,6 +47,7 @@ async def explained(
         yield screen, host, view
 
 
+@pytest.mark.turns("size")
 @pytest.mark.parametrize("size", [WIDE, NARROW])
 async def test_the_cause_its_evidence_and_the_advice_are_on_the_first_screen(
     session: Session, size: tuple[int, int]

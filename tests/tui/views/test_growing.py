@@ -23,6 +23,7 @@ from tui_debugger.tui.views.view import View, ViewChanges, notify_views
 # -- what comes by itself ---------------------------------------------------------------------------
 
 
+@pytest.mark.turns("size")
 @pytest.mark.parametrize("size", [WIDE, NARROW])
 async def test_new_steps_appear_in_a_history_and_nothing_moves(tmp_path: Path, size: tuple[int, int]) -> None:
     writer = write_dump(tmp_path, steps=range(40))
@@ -112,6 +113,7 @@ async def test_the_map_fills_while_the_main_screen_checks(tmp_path: Path) -> Non
 # -- what says that it is outdated ------------------------------------------------------------------
 
 
+@pytest.mark.turns("size")
 @pytest.mark.parametrize("size", [WIDE, NARROW])
 async def test_a_path_is_outdated_when_what_is_upstream_changed_and_is_found_again_in_place(
     tmp_path: Path, size: tuple[int, int]

@@ -54,6 +54,7 @@ def bad_run(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.turns("size")
 @pytest.mark.parametrize("size", [WIDE, NARROW])
 async def test_one_look_shows_when_and_where(dumps: Callable[[str], Path], size: tuple[int, int]) -> None:
     session = opened_session(dumps("mindspore-2.0-nan"), "TO")
@@ -185,6 +186,7 @@ async def test_esc_shows_what_was_finished(bad_run: Path) -> None:
         assert not screen.open
 
 
+@pytest.mark.turns("size")
 @pytest.mark.parametrize("size", [WIDE, NARROW, (40, 10)])
 async def test_names_of_any_kind_are_shown_safely(size: tuple[int, int]) -> None:
     tensors = {0: {(name, 1, 0): np.array([np.nan]) for name in HOSTILE}}

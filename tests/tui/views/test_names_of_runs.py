@@ -53,6 +53,7 @@ def rounds() -> MemorySource:
     return MemorySource({0: steps}, ops=[Op("net/Log-op1", "Log")], history=runs)
 
 
+@pytest.mark.turns("size")
 @pytest.mark.parametrize("size", SIZES)
 async def test_a_path_says_graph_and_run(gan: Callable[[], Session], size: tuple[int, int]) -> None:
     session = gan()
@@ -115,6 +116,7 @@ async def test_two_runs_of_a_step_are_told_apart_in_a_distribution() -> None:
         assert found.header[-2:] == ("count step 1#3", "count step 1#2")
 
 
+@pytest.mark.turns("size")
 @pytest.mark.parametrize("size", SIZES)
 async def test_every_run_of_a_step_has_a_line_of_its_own_in_a_trend(size: tuple[int, int]) -> None:
     session = Session(rounds())

@@ -54,6 +54,7 @@ def marks(screen: Opened) -> list[str]:
     return [str(rows.cells(at)[0]) for at in range(rows.row_count)]
 
 
+@pytest.mark.turns("size")
 @pytest.mark.parametrize("size", [WIDE, NARROW])
 async def test_the_answer_stands_above_and_the_cursor_on_the_origin(
     size: tuple[int, int], checked: Callable[[], tuple[Session, list[Hit]]]
@@ -243,6 +244,7 @@ async def test_o_opens_it_from_the_hits_and_enter_leads_back_to_the_panes(open_s
         assert isinstance(screen.main.tensors_pane.table, VirtualTable)
 
 
+@pytest.mark.turns("size")
 @pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 50)])
 async def test_the_end_of_the_path_says_how_far_it_spread_where_the_step_was_checked(
     dumps: Callable[[str], Path], size: tuple[int, int]

@@ -16,6 +16,7 @@ from tui_debugger.tui.views.distribution import DistributionView
 from tui_debugger.tui.views.view import View
 
 
+@pytest.mark.turns("size")
 @pytest.mark.parametrize("size", [WIDE, NARROW])
 async def test_values_that_were_written_over_in_place_are_not_silently_old(
     tmp_path: Path, size: tuple[int, int]

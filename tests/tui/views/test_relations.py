@@ -238,6 +238,7 @@ def under_cursor(screen: Opened) -> str:
     return related.key.node.rpartition("/")[2]
 
 
+@pytest.mark.turns("size")
 @pytest.mark.parametrize("size", [WIDE, (120, 40), NARROW])
 async def test_a_key_shows_the_graph_as_boxes_and_lines(size: tuple[int, int], session: Callable[[], Session]) -> None:
     async with opened(RelationsView(PlainHost(session()), focus_on(session(), "Log-op381", 3)), size) as screen:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from tests.sources.writer import write_dump
 from tests.tui.driver import Driver, opened
 from tests.tui.views.growing import RELU, look
+from tui_debugger.session.comparison import Against, Comparison
 from tui_debugger.tui.view_opener import load_view
 from tui_debugger.tui.views.registry import VIEWS, ViewKind
 
@@ -17,8 +20,7 @@ SIZES = ((200, 50), (60, 15), (20, 5), (140, 40), (80, 24))
 
 @pytest.mark.parametrize("kind", VIEWS, ids=lambda kind: kind.id)
 async def test_a_view_comes_back_from_every_size_as_it_was(kind: ViewKind, tmp_path: Path) -> None:
-    write_dump(tmp_path)
-    async with opened(tmp_path, size=(80, 24)) as screen:
+    async with _two_runs(tmp_path) as screen:
         await look(screen, load_view(kind), kind.id)
         before = screen.text
         await _through_sizes(screen)
@@ -27,8 +29,7 @@ async def test_a_view_comes_back_from_every_size_as_it_was(kind: ViewKind, tmp_p
 
 @pytest.mark.parametrize("kind", VIEWS, ids=lambda kind: kind.id)
 async def test_a_view_that_works_keeps_saying_so_and_esc_stops_it(kind: ViewKind, tmp_path: Path) -> None:
-    write_dump(tmp_path)
-    async with opened(tmp_path, size=(80, 24)) as screen:
+    async with _two_runs(tmp_path) as screen:
         run = screen.main.views.run
         screen.main.views.run = lambda *_: None  # type: ignore[method-assign]
         view = await look(screen, load_view(kind), kind.id)
@@ -41,10 +42,20 @@ async def test_a_view_that_works_keeps_saying_so_and_esc_stops_it(kind: ViewKind
         assert screen.app.screen is view
         await screen.press("r")
         await screen.settled()
-        assert RELU.rpartition("/")[2] in screen.text
+        assert ("weight" if kind.id == "trajectory" else RELU.rpartition("/")[2]) in screen.text
         assert "stopped" not in screen.text
         await screen.press("escape")
         assert len(screen.app.screen_stack) == 1
+
+
+@asynccontextmanager
+async def _two_runs(path: Path) -> AsyncIterator[Driver]:
+    """The screen of a run, and another one that it can be compared with."""
+    write_dump(path / "this")
+    write_dump(path / "other")
+    async with opened(path / "this", size=(80, 24)) as screen:
+        screen.main.views.comparison = Comparison(screen.session, Against(str(path / "other")))
+        yield screen
 
 
 async def _through_sizes(screen: Driver) -> None:

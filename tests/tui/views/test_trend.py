@@ -53,6 +53,7 @@ def session(dumps: Callable[[str], Path]) -> Session:
     return found
 
 
+@pytest.mark.turns("size")
 @pytest.mark.parametrize("size", [WIDE, NARROW])
 async def test_plots_table_and_cursor_belong_together(session: Session, size: tuple[int, int]) -> None:
     view, _ = view_of(session, LOG, 3)
@@ -212,6 +213,7 @@ async def test_two_thousand_steps() -> None:
         assert view.step == 1999
 
 
+@pytest.mark.turns("size")
 @pytest.mark.parametrize("size", [WIDE, NARROW, (40, 10)])
 async def test_names_of_any_kind_are_shown_safely(size: tuple[int, int]) -> None:
     tensors = {step: {(name, 1, 0): np.array([1.0, step]) for name in HOSTILE} for step in range(3)}
@@ -252,6 +254,7 @@ async def test_from_a_hit_and_to_its_values(open_screen: OpenScreen) -> None:
         assert screen.app.screen is screen.main
 
 
+@pytest.mark.turns("size")
 @pytest.mark.parametrize("size", [WIDE, (120, 40), NARROW])
 async def test_counts_of_nan_are_bars_at_their_steps(session: Session, size: tuple[int, int]) -> None:
     view, _ = view_of(session, "Default/network-WithLossCell/_backbone-Net/norm-RowNorm/Div-op385", 3)

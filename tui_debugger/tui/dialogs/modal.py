@@ -18,6 +18,7 @@ from textual.widgets import Input, Static
 from tui_debugger.errors import TdbgError
 from tui_debugger.text.clean import clean, clean_lines
 from tui_debugger.tui.theme import GREY
+from tui_debugger.tui.written_lines import PartsCompositor
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 _FRAME = 4
@@ -136,6 +137,7 @@ class Modal(ModalScreen[ResultT]):
 
     def __init__(self) -> None:
         super().__init__(classes="-full" if self.FULL else None)
+        self._compositor = PartsCompositor()
 
     def compose(self) -> ComposeResult:
         """Title and hints are the frame's own lines: they cost no row."""

@@ -244,7 +244,7 @@ class TextPrompt(Modal[str]):
     """Asks for a line of text, checked while it is typed."""
 
     DEFAULT_CSS = "TextPrompt #note { color: $text-muted; }"
-    hints = (("Enter", "accept"), ("Esc", "back"))
+    hints: Sequence[tuple[str, str]] = (("Enter", "accept"), ("Esc", "back"))
 
     def __init__(
         self, title: str, value: str = "", check: Callable[[str], str | None] = lambda _: None, *, note: str = ""
@@ -425,7 +425,7 @@ class PathPrompt(TextPrompt):
     """See ``TextPrompt``; Tab and the right arrow take the completion that is shown."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("tab", "complete", show=False, priority=True)]
-    hints = (("Tab Enter", "complete, accept"), ("Esc", "back"))
+    hints: Sequence[tuple[str, str]] = (("Tab Enter", "complete, accept"), ("Esc", "back"))
 
     def __init__(self, title: str, check: Callable[[str], str | None], *, suffix: str, note: str = "") -> None:
         """Starts empty.

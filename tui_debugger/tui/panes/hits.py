@@ -40,7 +40,7 @@ class HitsPane(Pane):
             super().__init__()
             self.hit = hit
 
-    class HitHighlighted(Message):
+    class HitHighlighted(Message, bubble=False):
         """The cursor came to a hit."""
 
         def __init__(self, hit: Hit) -> None:

@@ -37,7 +37,7 @@ class Pane(CachedColumn, can_focus=False):
     CLEARS_SEARCH: ClassVar[bool] = False
     table: VirtualTable
 
-    class Searched(Message):
+    class Searched(Message, bubble=False):
         """The list should show what matches ``search_text``: call ``asked`` first, and ``searched`` when it does."""
 
         def __init__(self, pane: Pane) -> None:
@@ -77,11 +77,6 @@ class Pane(CachedColumn, can_focus=False):
         """First title."""
         self.table.moved_to = self.row_highlighted
         self.set_count("")
-
-    def on_virtual_table_row_highlighted(self, event: VirtualTable.RowHighlighted) -> None:
-        """Other rows came below the cursor."""
-        event.stop()
-        self.row_highlighted(event.row)
 
     def row_highlighted(self, row: int) -> None:
         """Says what is under the cursor."""
@@ -182,7 +177,7 @@ class Pane(CachedColumn, can_focus=False):
     def ask(self) -> None:
         """Asks for the rows that match."""
         self._unasked += 1
-        self.post_message(self.Searched(self))
+        self.screen.post_message(self.Searched(self))
 
     def asked(self) -> None:
         """Somebody works on the answer."""

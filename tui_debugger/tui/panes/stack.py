@@ -15,7 +15,7 @@ from tui_debugger.text.clean import clean
 from tui_debugger.text.numbers import plural
 from tui_debugger.tui import theme
 from tui_debugger.tui.panes.pane import Pane, pane_bindings
-from tui_debugger.tui.widgets.virtual_table import Column, ListRows, VirtualTable
+from tui_debugger.tui.widgets.virtual_table import Column, LazyRows, VirtualTable
 
 if TYPE_CHECKING:
     from tui_debugger.graph.stacks import SourceFile, StackIndex
@@ -163,9 +163,13 @@ def frame_cells(frame: Frame, hits: LineHits) -> Sequence[Cell]:
         code.append("in ", theme.DIM)
         style = theme.DIM
     code.append(clean(frame.code), style)
-    # An enclosing function spans lines, and has none of its own.
-    counts = hits.text(frame.path, 0 if frame.context else frame.line)
+    counts = hits.text(*_line_of(frame))
     return [name, Text(str(frame.line), theme.DIM), *([counts] if hits.width else []), code]
+
+
+def _line_of(frame: Frame) -> tuple[str, int]:
+    """Returns path and line; an enclosing function spans lines, and has none of its own."""
+    return frame.path, 0 if frame.context else frame.line
 
 
 def _with_hits(columns: tuple[Column, ...], at: int, hits: LineHits) -> tuple[Column, ...]:
@@ -174,6 +178,7 @@ def _with_hits(columns: tuple[Column, ...], at: int, hits: LineHits) -> tuple[Co
     return (*columns[:at], *found, *columns[at:])
 
 
+_OF_THE_NODE = "of the node"
 _COLUMNS = (
     Column("line", 6, right=True, frozen=True),
     Column("code", 20, elastic=3),
@@ -238,8 +243,10 @@ class StackPane(Pane):
 
     def show_node(self, frames: tuple[Frame, ...], reason: str) -> None:
         """Shows the stack of the selected node; ``reason`` says why it is empty."""
+        at_first = self.count == _OF_THE_NODE and not self.table.cursor_row and not self.table.top
+        same = at_first and (frames, reason) == (self._frames, self._reason)
         self._frames, self._reason = frames, reason
-        if not self.whole_run:
+        if not self.whole_run and not same:
             self._draw(keep=False)
 
     @property
@@ -290,8 +297,15 @@ class StackPane(Pane):
 
         self._set_columns(_with_hits(_FRAME_COLUMNS, 2, self._hits))
         self.table.set_empty(self._reason)
-        self.table.set_rows(ListRows([frame_cells(frame, self._hits) for frame in self._frames]), keep=keep)
-        self.set_count("of the node")
+        hits = self._hits
+        rows = LazyRows(
+            list(enumerate(self._frames)),
+            lambda each: frame_cells(each[1], hits),
+            lambda each: each[0],
+            lambda each: (each[1], hits.counts.get(_line_of(each[1])), bool(hits.width)),
+        )
+        self.table.set_rows(rows, keep=keep)
+        self.set_count(_OF_THE_NODE)
         self._show_path()  # the first row of another stack is no other row for the table
 
     def _set_columns(self, columns: tuple[Column, ...]) -> None:

@@ -15,7 +15,7 @@ from tui_debugger.text.tensors import round_text, shape_text, step_text
 from tui_debugger.tui import theme
 from tui_debugger.tui.panes.pane import Pane, pane_bindings
 from tui_debugger.tui.widgets.text import Cell, ScopedName
-from tui_debugger.tui.widgets.virtual_table import Column, ListRows, VirtualTable
+from tui_debugger.tui.widgets.virtual_table import Column, LazyRows, VirtualTable
 
 if TYPE_CHECKING:
     from tui_debugger.model import TensorStats
@@ -81,8 +81,13 @@ class TensorsPane(Pane):
         if (rounds, overflows) != self._wide:
             self._wide = rounds, overflows
             self.table.set_columns(_columns(rounds=rounds, overflows=overflows))
-        keys = [(row.role, row.slot, row.key.node, row.key.round) for row in self._shown]
-        self.table.set_rows(ListRows([self._cells(row, statistic_cells) for row in self._shown], keys))
+        rows = LazyRows(
+            self._shown,
+            lambda row: self._cells(row, statistic_cells),
+            lambda row: (row.role, row.slot, row.key.node, row.key.round),
+            lambda row: (row, self._measured, self.absent),
+        )
+        self.table.set_rows(rows)
         self.set_count(f"· {self._node_name}" if self._node_name else "")
         self._detail()
 

@@ -20,6 +20,7 @@ from tui_debugger.model import Progress, ProgressFn, no_progress
 from tui_debugger.stats.compare_pairs import Pairs
 from tui_debugger.stats.dtypes import DType
 from tui_debugger.stats.heat import Kind, Window, next_bad
+from tui_debugger.stats.kernel import cells, is_known
 from tui_debugger.text.heat_map import HeatTable, Zoom
 from tui_debugger.text.values import Family, Index, ValueTable, family
 
@@ -45,6 +46,10 @@ class Found:
 def not_finite(block: Array) -> npt.NDArray[np.bool_]:
     """NaN and Inf."""
     return ~np.isfinite(block)
+
+
+_KINDS: Final[Mapping[Bad, int]] = {not_finite: cells.NAN | cells.INF, np.isnan: cells.NAN, np.isinf: cells.INF}
+"""What the kernel looks for."""
 
 
 class Elements(Protocol):
@@ -128,7 +133,14 @@ def find_bad(
     """
     if not array.size or not can_be_bad(array):
         return None
-    return find_element(_Flat(array), origin, direction, lambda block: bad(_numbers(block)), progress=progress)
+    kinds = _KINDS.get(bad)
+    if kinds is None or not is_known(array.dtype):
+        return find_element(_Flat(array), origin, direction, lambda block: bad(_numbers(block)), progress=progress)
+
+    def place(block: Array) -> int | None:
+        return cells.find_bad(block, kinds, last=direction < 0)
+
+    return _find(_Flat(array), origin, direction, place, progress)
 
 
 def find_element(
@@ -143,6 +155,19 @@ def find_element(
         test: tells elements of a block.
         progress: called between blocks; may raise to stop.
     """
+
+    def place(block: Array) -> int | None:
+        with np.errstate(all="ignore"):
+            places = np.flatnonzero(test(block))
+        return int(places[0 if direction > 0 else -1]) if places.size else None
+
+    return _find(elements, origin, direction, place, progress)
+
+
+def _find(
+    elements: Elements, origin: Index, direction: int, place: Callable[[Array], int | None], progress: ProgressFn
+) -> Found | None:
+    """See ``find_element``; ``place`` returns which element of a block it is, None for none."""
     here = elements.position(origin)
     ahead, behind = (here + 1, elements.size), (0, here + 1)
     if direction < 0:
@@ -151,10 +176,9 @@ def find_element(
     for wrapped, (start, stop) in enumerate((ahead, behind)):
         for low, high in _spans(start, stop, direction):
             progress(Progress(looked, elements.size))
-            with np.errstate(all="ignore"):
-                places = np.flatnonzero(test(elements.read(low, high)))
-            if places.size:
-                return Found(elements.index(low + int(places[0 if direction > 0 else -1])), bool(wrapped))
+            found = place(elements.read(low, high))
+            if found is not None:
+                return Found(elements.index(low + found), bool(wrapped))
             looked += high - low
     return None
 

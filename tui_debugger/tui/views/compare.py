@@ -445,10 +445,13 @@ class CompareView(WindowView):
             yield LargestPane()
 
     def on_mount(self) -> None:
-        """Against the previous step."""
+        """Against what was asked for, else the previous step."""
         self.table.front.focus()
         self.largest.show(None)
-        self.work("looking", lambda _: self.comparer.previous(self.about.key), self._against)
+        if self.about.against is not None:
+            self._against(self.about.against)
+        else:
+            self.work("looking", lambda _: self.comparer.previous(self.about.key), self._against)
         self._draw_head()
 
     def on_unmount(self) -> None:

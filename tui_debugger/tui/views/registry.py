@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from tui_debugger.config import in_use
 
 if TYPE_CHECKING:
+    from tui_debugger.diagnose.compare import Side
     from tui_debugger.model import Hit, TensorKey
 
 
@@ -79,6 +80,14 @@ VIEWS: tuple[ViewKind, ...] = (
         ("trend", "TrendView"),
     ),
     ViewKind(
+        "trajectory",
+        "J",
+        "Weights over the steps",
+        "How far every weight moves at each step: which never do, which grow, lose rank, or are unlike their kind.",
+        About.RUN,
+        ("trajectory", "TrajectoryView"),
+    ),
+    ViewKind(
         "compare",
         "C",
         "Compare",
@@ -102,6 +111,30 @@ VIEWS: tuple[ViewKind, ...] = (
         About.RUN,
         ("health", "HealthView"),
     ),
+    ViewKind(
+        "runs",
+        "D",
+        "Two runs",
+        "Compares this run with another one: where the first real difference begins, and where it goes.",
+        About.RUN,
+        ("runs", "RunsView"),
+    ),
+    ViewKind(
+        "ranks",
+        "K",
+        "Ranks",
+        "Ranks across, scopes down: a statistic or a verdict of one step, which rank broke first, which differ.",
+        About.RUN,
+        ("ranks", "RanksView"),
+    ),
+    ViewKind(
+        "audit",
+        "Q",
+        "Audit",
+        "Computes every known operator again from its recorded inputs: which output is wrong, and how far off.",
+        About.RUN,
+        ("audit", "AuditView"),
+    ),
 )
 VIEW_BY_ID: dict[str, ViewKind] = {view.id: view for view in VIEWS}
 
@@ -115,12 +148,14 @@ class ViewTarget:
         row: the node's row in the node table of the tensor's rank.
         hit: what the watchpoints found on it, when it was reached from the hit list.
         at: full index of the element to look at; None for none in particular.
+        against: what a comparison begins with; None: the previous step.
     """
 
     key: TensorKey
     row: int
     hit: Hit | None = None
     at: tuple[int, ...] | None = None
+    against: Side | None = None
 
     @classmethod
     def of_hit(cls, hit: Hit) -> ViewTarget:

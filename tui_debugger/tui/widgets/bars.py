@@ -17,7 +17,7 @@ from textual.strip import Strip
 from tui_debugger.text.clean import clean
 from tui_debugger.tui import theme
 from tui_debugger.tui.widgets.line_window import PaintedLines
-from tui_debugger.tui.widgets.text import changed_until, fit, segments_of, shorten, width_of
+from tui_debugger.tui.widgets.text import fit, segments_of, shorten, width_of
 
 if TYPE_CHECKING:
     from tui_debugger.model import Progress
@@ -59,14 +59,15 @@ def progress_line(progress: Mapping[str, Progress]) -> Text:
 
 
 _GAP = 2
-_ANSWER = 1
-"""The line of the answer."""
+_ANSWER, _STATE = 1, 2
+"""The lines of the answer, and of the state of the hits."""
 
 
 class HeaderBar(PaintedLines):
     """Three lines, each with a left and a right part.
 
-    The right part is kept when there is little room, but for the answer in the second line: there it goes.
+    The right part is kept when there is little room, but for the answer in the second line: there it goes. In the third
+    line what is dim there goes first, so that the keys that it names on the left stay.
     """
 
     DEFAULT_CSS = "HeaderBar { height: 3; background: $panel; }"
@@ -93,8 +94,11 @@ class HeaderBar(PaintedLines):
         width = self.size.width
         if y >= len(self._lines):
             return Strip.blank(width, base)
-        answer, right = self._lines[y][0], segments_of(self._lines[y][1], base)
         room = width - 2
+        answer, beside = self._lines[y]
+        if y == _STATE:
+            beside = _without_details(beside, room - _GAP - answer.cell_len)
+        right = segments_of(beside, base)
         left = segments_of(_whole_parts(answer, room) if y == _ANSWER else answer, base)
         tail = width_of(right)
         if y == _ANSWER and width_of(left) + _GAP + tail > room:
@@ -111,6 +115,13 @@ def _whole_parts(answer: Text, room: int) -> Text:
     """Returns an answer without its last part where that would be cut: a number that is cut says something else."""
     end = answer.plain.rfind(" · ")
     return answer[:end] + Text(" …", theme.DIM) if end > 0 and answer.cell_len > room else answer
+
+
+def _without_details(text: Text, room: int) -> Text:
+    """Returns a text without as many of its dim parts as it has to lose to fit, the last ones first."""
+    while text.cell_len > room and (details := [span for span in text.spans if span.style == theme.DIM]):
+        text = text[: details[-1].start] + text[details[-1].end :]
+    return text
 
 
 class FrameLine(PaintedLines):
@@ -133,15 +144,17 @@ class FrameLine(PaintedLines):
     def show(self, title: str, text: str) -> None:
         """Shows bold title and plain text; cut in the middle when there is little room."""
         if (title, text) != (self._title, self._text):
-            before = self._line()
             self._title, self._text = title, text
-            self.refresh(Region(0, 0, changed_until(before, self._line()), 1))
+            self._refresh()
 
     def set_look(self, *, active: bool, corners: bool) -> None:
         """Heavy when the pane has the focus; corners when it has sides."""
         if (active, corners) != (self._active, self._corners):
             self._active, self._corners = active, corners
-            self.refresh()
+            self._refresh()
+
+    def _refresh(self) -> None:
+        self.refresh(Region(0, 0, max(self.size.width, 1), 1))  # without a region Textual works all effects out anew
 
     def render_line(self, y: int) -> Strip:
         """Draws the edge."""

@@ -10,21 +10,24 @@ and hands out the lines it drew last, until something about it changes.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Any
 
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
+from textual.color import Color
 from textual.containers import Horizontal, Vertical
+from textual.dom import NoScreen
 from textual.geometry import Offset, Region, Size
 from textual.strip import Strip
 from textual.widget import Widget
 
 from tui_debugger.tui import theme
-from tui_debugger.tui.widgets.text import changed_until
 
 if TYPE_CHECKING:
     from textual.widget import Widget as _Base
+    from typing_extensions import Self
 else:
     # Styles are inherited from the first base that is a widget: this must not stand before the class that it is put to.
     _Base = object
@@ -59,6 +62,7 @@ class PaintedLines(CachedLines, Widget):
         self._painted: list[Strip] = []
         self._stale: set[int] = set()
         self._base: Style | None = None
+        self._background: Color | None = None
         self._left = self._right = Strip([])
         super().__init__(id=id, classes=classes)
 
@@ -75,7 +79,47 @@ class PaintedLines(CachedLines, Widget):
     def notify_style_update(self) -> None:
         """Colours changed."""
         super().notify_style_update()
-        self._base = None
+        self._base = self._background = None
+
+    def refresh(self, *regions: Region, repaint: bool = True, layout: bool = False, recompose: bool = False) -> Self:
+        """Has lines drawn in the next frame.
+
+        Textual sends two messages for that, from the widget to itself and to the screen. A key changes many widgets.
+        """
+        if layout or recompose or not repaint or not self._is_mounted:
+            return super().refresh(*regions, repaint=repaint, layout=layout, recompose=recompose)
+        self._layout_cache.clear()
+        self._set_dirty(*regions)
+        self.clear_cached_dimensions()
+        self.draw_in_next_frame()
+        return self
+
+    def draw_in_next_frame(self) -> None:
+        """Has the screen ask this widget what changed."""
+        if self._parent is None or self._closing or not self.display:
+            return
+        try:
+            screen = self.screen
+        except NoScreen:  # it is being taken away
+            return
+        if screen in screen._compositor:  # noqa: SLF001 - as Textual asks
+            screen._dirty_widgets.add(self)  # noqa: SLF001 - likewise
+            due: Any = screen._update_timer._active  # noqa: SLF001 - the next frame
+            if not due.is_set():
+                screen.check_idle()
+
+    def call_next(self, callback: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+        """Calls something once the message at hand is done.
+
+        Textual looks anew each time which arguments a callback of its own making takes: not those of a method.
+        """
+        if args or kwargs:
+            super().call_next(callback, *args, **kwargs)
+            return
+        message = events.Callback(callback=callback)
+        message._prevent.update(self._get_prevented_messages())  # noqa: SLF001 - as Textual does
+        self._next_callbacks.append(message)
+        self.check_idle()
 
     def _set_dirty(self, *regions: Region) -> None:
         """Notes the lines that are no longer as they were painted."""
@@ -97,14 +141,18 @@ class PaintedLines(CachedLines, Widget):
             first = super().drawn_lines(Region(0, 0, crop.width, 1))[0]
             self._left, self._right = first.crop(0, sides.left), first.crop(crop.width - sides.right)
             self._painted, self._stale = [first] * height, set(range(1, height))
-        filters, (_, background) = self.get_line_filters(), self.background_colors
-        for y in sorted(self._stale):
-            if y < height:
-                line = self.render_line(y)
-                for line_filter in filters:
-                    line = line.apply_filter(line_filter, background)
-                self._painted[y] = Strip([*self._left, *line, *self._right], crop.width)
-        self._stale.clear()
+        if self._stale:
+            filters = self.get_line_filters()
+            if self._background is None:
+                _, self._background = self.background_colors
+            background = self._background
+            for y in sorted(self._stale):
+                if y < height:
+                    line = self.render_line(y)
+                    for line_filter in filters:
+                        line = line.apply_filter(line_filter, background)
+                    self._painted[y] = Strip([*self._left, *line, *self._right], crop.width) if sides else line
+            self._stale.clear()
         return list(self._painted)
 
 
@@ -220,6 +268,10 @@ class LineWindow(PaintedLines):
         self._strips.clear()
         self.refresh_changed()
 
+    def forget_rows(self) -> None:
+        """Forgets what depends on the rows: the line above them and those below look as before."""
+        self._strips = {key: strip for key, strip in self._strips.items() if key[0] in {HEADER, BLANK}}
+
     def _forget(self, line_key: int) -> None:
         for key in [key for key in self._strips if key[0] == line_key]:
             del self._strips[key]
@@ -234,12 +286,24 @@ class LineWindow(PaintedLines):
             self.refresh(Region(0, line, width, 1))
 
     def refresh_changed(self) -> None:
-        """Draws the lines that are not what they were, once, however much is being changed now."""
-        if not self._comparing:
-            self._comparing = True
-            self.call_next(self._compare)
+        """Draws the lines that are not what they were: which, is found out when the next frame is drawn."""
+        self._comparing = True
+        if self._is_mounted:
+            self.draw_in_next_frame()
+
+    def _exchange_repaint_regions(self) -> Collection[Region]:
+        """Returns what has to be drawn again."""
+        self._compare()
+        return super()._exchange_repaint_regions()
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """Returns the lines that were drawn last, or draws them."""
+        self._compare()
+        return super().render_lines(crop)
 
     def _compare(self) -> None:
+        if not self._comparing:
+            return
         self._comparing = False
         self._look()
         if not self._height:
@@ -247,16 +311,9 @@ class LineWindow(PaintedLines):
             # show what it drew before.
             self._set_dirty()
             return
-        regions = []
-        first, until = 0, 0
-        for y in range(self._height + 1):
-            cells = changed_until(self._drawn.get(y), self._line(y)) if y < self._height else 0
-            if cells != until:
-                if until:
-                    regions.append(Region(0, first, until, y - first))
-                first, until = y, cells
-        if regions:
-            self.refresh(*regions)
+        changed = [y for y in range(self._height) if self._line(y) != self._drawn.get(y)]
+        if changed:
+            self._set_dirty(*(Region(0, y, self._width, 1) for y in changed))
 
     def on_resize(self) -> None:
         """There may be room for more now."""
@@ -284,6 +341,14 @@ class LineWindow(PaintedLines):
         self.refresh_changed()
         if isinstance(self.parent, Widget):
             self.parent.post_message(events.DescendantBlur(self))
+
+    def on_key(self, event: events.Key) -> None:
+        """Lines answer keys by bindings only, and so do the containers around them: the screen is asked next."""
+        event.stop()
+        event.prevent_default()
+        key = events.Key(event.key, event.character)
+        key._set_forwarded()  # noqa: SLF001 - as Textual marks a key that has been to the widget with the focus
+        self.screen.post_message(key)
 
     def watch_has_focus(self, _has_focus: bool) -> None:
         """No style depends on the focus: there is nothing to work out anew."""

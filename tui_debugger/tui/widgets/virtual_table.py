@@ -139,11 +139,25 @@ T = TypeVar("T")
 class LazyRows(Generic[T]):
     """See ``widgets.rows.Rows``."""
 
-    def __init__(self, items: Sequence[T], cells: Callable[[T], Sequence[Cell]], key: Callable[[T], Hashable]) -> None:
-        """``cells`` and ``key`` make the cells of an item, and what identifies it."""
+    def __init__(
+        self,
+        items: Sequence[T],
+        cells: Callable[[T], Sequence[Cell]],
+        key: Callable[[T], Hashable],
+        look: Callable[[T], Hashable] | None = None,
+    ) -> None:
+        """Draws nothing yet.
+
+        Args:
+            items: one for each row.
+            cells: makes the cells of an item.
+            key: makes what identifies it.
+            look: makes what its cells depend on: a row that was drawn before for an equal one is not drawn again.
+        """
         self._items = items
         self._cells = cells
         self._key = key
+        self._look = look
 
     @property
     def row_count(self) -> int:
@@ -162,11 +176,26 @@ class LazyRows(Generic[T]):
         """Returns the row of a key, or -1."""
         return self._places.get(key, -1)
 
+    @property
+    def has_looks(self) -> bool:
+        """Tells whether rows are known by what they look like."""
+        return self._look is not None
+
+    def look(self, index: int) -> Hashable:
+        """Returns what the cells of a row depend on."""
+        return self._look(self._items[index]) if self._look is not None else None
+
     @cached_property
     def _places(self) -> dict[Hashable, int]:
         return {self._key(item): at for at, item in enumerate(self._items)}
 
 
+def _has_looks(rows: Rows) -> bool:
+    return isinstance(rows, LazyRows) and rows.has_looks
+
+
+_MOST_LOOKS = 4096
+"""Different rows after which a table begins to remember anew."""
 PAN_STEP = 8
 """Cells that one press of left or right moves long text."""
 
@@ -178,8 +207,8 @@ class VirtualTable(LineWindow, can_focus=True):
 
     Attributes:
         search: the search in it, once one was opened.
-        moved_to: called when a key moves the cursor, with the row, in place of ``RowHighlighted``: what it draws comes
-            to the terminal together with the cursor.
+        moved_to: called in place of ``RowHighlighted``, with the row: at once when a key moves the cursor, so that what
+            it draws comes to the terminal together with the cursor; else once the rows are as they should be.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings_for("list"), *bindings_for(SEARCH)]
@@ -226,7 +255,9 @@ class VirtualTable(LineWindow, can_focus=True):
         self._keyed = False
         self.search: Search | None = None
         self.moved_to: Callable[[int], None] | None = None
+        self._telling = False
         self._pattern: Pattern | None = None
+        self._looks: dict[Hashable, int] = {}
 
     # -- what it shows ---------------------------------------------------------------------------
 
@@ -273,9 +304,11 @@ class VirtualTable(LineWindow, can_focus=True):
         """
         old_row, old_key, had = self.cursor_row, self._key, self._keyed
         as_many = rows.row_count == self._rows.row_count
+        known = _has_looks(rows) and _has_looks(self._rows) and len(self._looks) <= _MOST_LOOKS
         self._rows = rows
-        if not alike:
-            self._strips.clear()
+        if not alike and not known:
+            self._looks.clear()
+            self.forget_rows()
         found = rows.find(old_key) if keep and had else -1
         row = found if found >= 0 else (min(old_row, rows.row_count - 1) if keep else 0)
         self._place(max(row, 0), shift_view=(row - old_row) if found >= 0 else 0)
@@ -302,16 +335,31 @@ class VirtualTable(LineWindow, can_focus=True):
             self._keyed, self._key = True, key
             if force and self.moved_to is not None:
                 self.moved_to(self.cursor_row)
+            elif self.moved_to is not None:
+                if not self._telling:
+                    self._telling = True
+                    self.call_next(self._tell)
             else:
                 self.post_message(self.RowHighlighted(self, self.cursor_row, key))
             if self.search is not None:
                 self.search.moved()
+
+    def _tell(self) -> None:
+        self._telling = False
+        if self.moved_to is not None and self.row_count:
+            self.moved_to(self.cursor_row)
 
     # -- moving ----------------------------------------------------------------------------------
 
     def move_to(self, row: int) -> None:
         """Moves the cursor to a row, within bounds, and brings it into sight."""
         self.cursor_row = max(0, min(row, self.row_count - 1))
+
+    def show_above(self, rows: int) -> None:
+        """Brings the cursor near the first line: so many rows are left above it, also once the table has a size."""
+        self._top = max(self.cursor_row - rows, 0)
+        self.show_from(self._top)
+        self.refresh_changed()
 
     def move_to_key(self, key: Hashable) -> bool:
         """Moves the cursor to a key; False when it is not there."""
@@ -472,6 +520,13 @@ class VirtualTable(LineWindow, can_focus=True):
         """0 for a row, 1 and 2 for that under the cursor, without and with the focus."""
         return 0 if row != self.cursor_row else 2 if self.has_focus else 1
 
+    def line_key(self, row: int) -> int:
+        """Returns the number of what the row looks like, where that is known; else of the row."""
+        rows = self._rows
+        if not isinstance(rows, LazyRows) or not rows.has_looks:
+            return row
+        return self._looks.setdefault(rows.look(row), len(self._looks))
+
     def fit_to(self, width: int) -> None:
         """Columns share the new width."""
         self._measure(width)
@@ -532,7 +587,7 @@ class VirtualTable(LineWindow, can_focus=True):
         frozen: list[Segment] = [Segment("▌", base + theme.WATCHED) if state else Segment(" ", base)]
         moving: list[Segment] = []
         gap = Segment(" ", base)
-        place = 0
+        place = drawn = 0
         pattern = self._pattern if row >= 0 else None
         for column, size, cell in self._laid_out(cells):
             spans = self.match_spans(row, column, cell, pattern) if pattern is not None else []
@@ -549,10 +604,11 @@ class VirtualTable(LineWindow, can_focus=True):
             if not column.frozen and self._overflow and self._is_cut(column, place, size, line_shift, width):
                 segments = []  # the end of a number reads as another number
             place += 0 if column.frozen else size + 1
+            drawn += max(size, 0) + 1
             target += fit(segments, size, base, right=column.right)
             target.append(gap)
         line = (frozen + shift(moving, line_shift))[:-1]  # no gap after the last column
-        return Strip(joined(line)).adjust_cell_length(width, base)
+        return Strip(joined(line), None if line_shift else drawn).adjust_cell_length(width, base)
 
     def _is_cut(self, column: Column, place: int, size: int, shifted: int, width: int) -> bool:
         """Tells whether only a part of a column is in sight, and that part may be taken for the whole."""

@@ -1,0 +1,241 @@
+"""Computes the operators of the run again: which are wrong, how far off, and how much was looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import ClassVar
+
+from rich.text import Text
+from textual import on
+from textual.binding import BindingType
+from textual.widget import Widget
+
+from tui_debugger.diagnose.audit import AuditReport, Finding
+from tui_debugger.diagnose.audit_text import (
+    check_text,
+    coverage_cells,
+    coverage_text,
+    finding_cells,
+    headline_lines,
+    verdict_text,
+)
+from tui_debugger.diagnose.recompute.check import check_operator
+from tui_debugger.model import ProgressFn
+from tui_debugger.session.auditing import audit_session
+from tui_debugger.tui import theme
+from tui_debugger.tui.actions import LOOK_AGAIN, SEARCH_VIEW, Action, bindings, view_action
+from tui_debugger.tui.dialogs.modal import Line
+from tui_debugger.tui.export import Extract
+from tui_debugger.tui.views.registry import ViewTarget
+from tui_debugger.tui.views.view import RUN_CHANGED, View, ViewChanges, ViewHost
+from tui_debugger.tui.widgets.virtual_table import Column, ListRows, VirtualTable
+
+FINDINGS: tuple[Column, ...] = (
+    Column("step", 5, right=True),
+    Column("rank", 4, right=True),
+    Column("kind", 10, elastic=1),
+    Column("r", 9, right=True),
+    Column("expected", 12, right=True),
+    Column("found", 12, right=True),
+    Column("node", 12, elastic=4),
+)
+_SHOWN = (0, 1, 2, 3, 5, 6, 8)
+"""The cells of a finding that the list has; the others are said of the one under the cursor."""
+COVERAGE: tuple[Column, ...] = (
+    Column("operator", 16, elastic=1),
+    Column("checked", 8, right=True),
+    Column("wrong", 6, right=True),
+    Column("largest r", 9, right=True),
+    Column("not checked", 11, right=True),
+    Column("why", 12, elastic=4),
+)
+_GROUP = "Audit"
+OWN: tuple[Action, ...] = (
+    LOOK_AGAIN,
+    SEARCH_VIEW,
+    view_action("of_kind", "One kind", "f", "Only findings of the kind under the cursor, or all again.", _GROUP),
+    view_action("values", "Values", "v", "Opens the values of the wrong output, at the element that is worst.", _GROUP),
+)
+
+
+class AuditView(View):
+    """Audits the whole run, the node under the cursor first. Enter goes to a wrong output on the main screen."""
+
+    BINDINGS: ClassVar[list[BindingType]] = list(bindings(OWN))
+    OWN_ACTIONS: ClassVar[tuple[Action, ...]] = OWN
+    DEFAULT_CSS = """
+    AuditView {
+        #here { color: $text-muted; text-wrap: nowrap; text-overflow: ellipsis; height: 1; }
+        #answer { max-height: 5; }
+        #findings { height: 2fr; min-height: 3; }
+        #finding { height: 1; text-wrap: nowrap; text-overflow: ellipsis; }
+        #coverage { height: 3fr; min-height: 3; }
+        #covered { color: $text-muted; max-height: 2; }
+    }
+    """
+    heading = "Audit: is every output what its inputs make?"
+    hints = (
+        *(("Enter", "go there"), ("v", "values"), ("f", "one kind"), ("Tab", "coverage"), ("r", "anew")),
+        *(("?", "keys"), ("Esc", "back")),
+    )
+
+    def __init__(self, host: ViewHost, about: ViewTarget) -> None:
+        """Computes once it shows."""
+        super().__init__(host, about)
+        self.report: AuditReport | None = None
+        self.kind = ""
+        self._findings: tuple[Finding, ...] = ()
+
+    def body(self) -> Iterable[Widget]:
+        """Lays out the node that was under the cursor, the answer, findings and coverage."""
+        yield Line(id="here")
+        yield Line(id="answer")
+        yield VirtualTable(FINDINGS, empty="", id="findings")
+        yield Line(id="finding")
+        yield VirtualTable(COVERAGE, empty="", id="coverage")
+        yield Line(id="covered")
+
+    @property
+    def findings(self) -> VirtualTable:
+        """The list of what is wrong."""
+        return self.query_one("#findings", VirtualTable)
+
+    @property
+    def coverage(self) -> VirtualTable:
+        """The list of kinds of operators."""
+        return self.query_one("#coverage", VirtualTable)
+
+    def on_mount(self) -> None:
+        """The node under the cursor first, then all."""
+        self.findings.focus()
+        if self.about.row < 0:
+            self._audit()
+            return
+        key = self.about.key
+        job = partial(check_operator, self.host.session, key.rank, key.step, self.about.row, round=key.round)
+        self.work("computing this node again", lambda _: check_text(job()), self._show_here)
+
+    def _show_here(self, text: str) -> None:
+        key = self.about.key
+        self._line("here", f"{key.node.rpartition('/')[2] or key.node} at step {key.step}: {text}")
+        self._audit()
+
+    def look_again(self) -> None:
+        """Audits again."""
+        self._audit()
+
+    def _audit(self) -> None:
+        session = self.host.session
+
+        def job(progress: ProgressFn) -> AuditReport:
+            return audit_session(session, session.pairs(), progress)
+
+        self.work_anew("auditing", job, self._show)
+
+    def outdated_by(self, changes: ViewChanges) -> str:
+        """Any tensor counts."""
+        return RUN_CHANGED if changes.pairs or changes.ranks else ""
+
+    # -- showing -----------------------------------------------------------------------------------
+
+    def _line(self, name: str, text: str) -> None:
+        self.query_one(f"#{name}", Line).show(text)
+
+    def _show(self, report: AuditReport) -> None:
+        self.report = report
+        answer = [verdict_text(report), *headline_lines(report, self.host.session)]
+        self._line("answer", "\n".join(answer))
+        self._line("covered", coverage_text(report))
+        rows = [tuple(Text(cell) for cell in coverage_cells(each)) for each in report.coverage]
+        self.coverage.set_rows(ListRows(rows, [each.kind for each in report.coverage]))
+        self._show_findings()
+        if not report.findings:
+            self.coverage.focus()
+
+    def _show_findings(self) -> None:
+        report = self.report
+        if report is None:
+            return
+        self._findings = tuple(each for each in report.findings if self.kind in {"", each.kind})
+        rows = []
+        for each in self._findings:
+            cells = finding_cells(each)
+            style = theme.FINDING if each is report.headline else theme.NORMAL if each.sound else theme.DIM
+            rows.append(tuple(Text(cells[at], style) for at in _SHOWN))
+        keys = [(each.rank, each.step, each.name, each.check.slot) for each in self._findings]
+        self.findings.set_rows(ListRows(rows, keys))
+        self._show_finding()
+
+    def _show_finding(self) -> None:
+        finding = self.finding
+        self._line("finding", "" if finding is None else f"{finding.fault.value}: {finding.text}")
+
+    @property
+    def finding(self) -> Finding | None:
+        """The finding under the cursor."""
+        row = self.findings.cursor_row
+        return self._findings[row] if 0 <= row < len(self._findings) else None
+
+    @property
+    def target_here(self) -> ViewTarget:
+        """The wrong output under the cursor, else what the view was opened on."""
+        finding = self.finding
+        if finding is None or finding.key is None:
+            return self.about
+        return ViewTarget(finding.key, finding.row, at=finding.check.worst or None)
+
+    @on(VirtualTable.RowHighlighted)
+    def _moved(self, event: VirtualTable.RowHighlighted) -> None:
+        event.stop()
+        self._show_finding()
+
+    @on(VirtualTable.RowSelected)
+    def _chosen(self, event: VirtualTable.RowSelected) -> None:
+        event.stop()
+        if event.control is self.coverage:
+            self.action_of_kind()
+        elif self.finding is not None:
+            self._with_tensor(self.host.go_to)
+
+    def action_values(self) -> None:
+        """Opens the values of the tensor under the cursor."""
+        self._with_tensor(partial(self.host.open, "values"))
+
+    def _with_tensor(self, do: Callable[[ViewTarget], None]) -> None:
+        target = self.target_here
+        if target.row < 0:
+            self.say("no tensor under the cursor", note=True)
+            return
+        do(target)
+
+    def action_of_kind(self) -> None:
+        """Leaves out findings of other kinds than the one under the cursor, or shows all again."""
+        if self.kind:
+            self.kind = ""
+        elif self.coverage.has_focus:
+            self.kind = str(self.coverage.cursor_key)
+        elif self.finding is not None:
+            self.kind = self.finding.kind
+        self.say(f"only {self.kind}: f shows all again" if self.kind else "", note=True)
+        self._show_findings()
+
+    # -- handing out -------------------------------------------------------------------------------
+
+    def extract(self) -> Extract | None:
+        """Returns what the view says; the findings as a table, or the coverage where there are none."""
+        report = self.report
+        if report is None:
+            return None
+        found = [finding_cells(each) for each in report.findings]
+        covered = [coverage_cells(each) for each in report.coverage]
+        lines = [verdict_text(report), *headline_lines(report, self.host.session), ""]
+        lines += ["  ".join(row) for row in (*found, *covered)]
+        titles = ("step", "rank", "kind", "r", "at", "expected", "found", "fault", "node")
+        return Extract(
+            stem="audit",
+            text="\n".join([*lines, coverage_text(report)]),
+            one=self.finding.name if self.finding is not None else verdict_text(report),
+            header=titles if found else tuple(each.title for each in COVERAGE),
+            rows=found or covered,
+        )

@@ -1,0 +1,231 @@
+"""The heat map of two runs: nodes down, steps across, error over what is expected in colours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, ClassVar, Final
+
+import numpy as np
+from textual import events, on
+from textual.binding import BindingType
+from textual.content import Content
+from textual.widget import Widget
+
+from tui_debugger.diagnose.runs.results import Place, RunsReport
+from tui_debugger.diagnose.runs.text import times_text
+from tui_debugger.diagnose.runs.tree import TimesMap, pair_text, steps_of
+from tui_debugger.text.clean import clean
+from tui_debugger.text.heat_map import HeatTable
+from tui_debugger.text.numbers import plural
+from tui_debugger.tui.actions import Action, bindings, fine, moves, view_action
+from tui_debugger.tui.dialogs.modal import Line
+from tui_debugger.tui.export import Extract
+from tui_debugger.tui.values.heat_map import HeatMap, legend_of
+from tui_debugger.tui.views.view import View
+from tui_debugger.tui.widgets.text import shorten
+
+if TYPE_CHECKING:
+    from tui_debugger.tui.views.registry import ViewTarget
+    from tui_debugger.tui.views.view import ViewHost
+
+GROUP: Final = "Heat map of two runs (t there)"
+ACTIONS: Final[tuple[Action, ...]] = (
+    *(action for action in moves(GROUP) if action.id not in {"page(0,-1)", "page(0,1)"}),
+    view_action("zoom(1)", "Zoom in", "+ =", "Larger cells.", GROUP),
+    view_action("zoom(-1)", "Zoom out", "-", "Smaller cells.", GROUP),
+    view_action("strongest(1)", "Next", "n", "To the next node and step with more error than is expected.", GROUP),
+    view_action("strongest(-1)", "Before", "N", "To the one before.", GROUP),
+    view_action("rank(-1)", "Previous rank", "<", "One compared rank back.", GROUP),
+    view_action("rank(1)", "Next rank", ">", "One compared rank on.", GROUP),
+    fine(GROUP),
+    view_action("choose", "Go there", "enter", "Back to both trees, to this node and step.", GROUP),
+)
+EXPECTED: Final = 3.0
+"""Error over what is expected, above which a cell is gone to: see ``diagnose.runs.judge.INTRODUCED``."""
+
+
+class RunsMapView(View):
+    """All steps at once."""
+
+    OWN_ACTIONS: ClassVar[tuple[Action, ...]] = ACTIONS
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings(ACTIONS)]
+    DEFAULT_CSS = """
+    RunsMapView {
+        #where { height: 1; color: $text-muted; }
+        #map { height: 1fr; }
+        #cell { height: 1; text-style: bold; }
+        #legend { height: 1; }
+    }
+    """
+    heading = "Two runs: error ÷ expected"
+    hints = (
+        *(("Enter", "go there"), ("n", "next"), ("+ -", "zoom"), ("d", "fine"), ("< >", "rank")),
+        *(("?", "keys"), ("Esc", "back")),
+    )
+
+    def __init__(  # noqa: PLR0917 - what a view is opened with, and where its cursor starts
+        self,
+        host: ViewHost,
+        about: ViewTarget,
+        report: RunsReport,
+        place: Place,
+        node: int,
+        chosen: Callable[[Place, int], None],
+    ) -> None:
+        """``chosen`` gets the step and the node (a row of the first run) that Enter takes."""
+        super().__init__(host, about)
+        self.report = report
+        self.times: TimesMap | None = None
+        self._place = place
+        self._node = node
+        self._chosen = chosen
+
+    def body(self) -> Iterable[Widget]:
+        """Lays out the map, the cell under the cursor, the colours."""
+        yield Line(id="where")
+        yield HeatMap(self.work, id="map")
+        yield Line(id="cell")
+        yield Line(id="legend")
+
+    def on_mount(self) -> None:
+        """Collects what is shown."""
+        self.map.focus()
+        self._load(self._place[:2])
+
+    @property
+    def map(self) -> HeatMap:
+        """The cells."""
+        return self.query_one(HeatMap)
+
+    def take_in(self, changes: object) -> None:
+        """The comparison is as old as it is."""
+
+    def _load(self, ranks: tuple[int, int]) -> None:
+        report = self.report
+        self.work("collecting", lambda _: TimesMap.of(report, ranks), self._show)
+
+    def _show(self, times: TimesMap) -> None:
+        self.times = times
+        levels = np.nan_to_num(times.levels, nan=0.0, posinf=np.inf)
+        width = max(min(self.size.width // 3, 40), 12)
+        if not levels.size:
+            self._line("cell", "no node was compared")
+            return
+        row = times.nodes.index(self._node) if self._node in times.nodes else 0
+        column = next((at for at, place in enumerate(times.places) if place.step_a == self._place.step_a), 0)
+        table = HeatTable(
+            lambda rows, columns: levels[rows.start : rows.stop, columns.start : columns.stop],
+            (len(times.nodes), len(times.places)),
+            row_name=lambda at: shorten(times.names[at], width).ljust(width),
+            column_name=lambda at: str(times.places[at].step_a),
+        )
+        self.map.set_table(table, (row, column))
+        rank = f"{pair_text('rank', *times.places[0][:2])}  ·  " if len(steps_of(self.report)) > 1 else ""
+        size = f"{plural(len(times.nodes), 'node')} down, {plural(len(times.places), 'step')} across"
+        self._line("where", f"{rank}{size}  ·  colours are powers of ten above what is expected")
+        self._show_cell()
+
+    def _line(self, name: str, content: Content | str) -> None:
+        self.query_one(f"#{name}", Line).show(content)
+
+    @on(HeatMap.CursorMoved)
+    def _moved(self, event: HeatMap.CursorMoved) -> None:
+        event.stop()
+        self._show_cell()
+
+    def on_resize(self, _: events.Resize) -> None:
+        """The name takes the room there is."""
+        self._show_cell()
+
+    @property
+    def here(self) -> tuple[int, int] | None:
+        """The node and the step under the cursor: in a cell of several those with the largest error."""
+        times, cell = self.times, self.map.cell
+        if times is None or cell is None or not times.times.size:
+            return None
+        rows, columns = cell
+        if self.map.element[0] in rows and self.map.element[1] in columns and len(rows) == len(columns) == 1:
+            return self.map.element
+        part = np.nan_to_num(times.times[rows.start : rows.stop, columns.start : columns.stop], nan=-1.0)
+        down, across = np.unravel_index(int(np.argmax(part)), part.shape)
+        return rows.start + int(down), columns.start + int(across)
+
+    def _show_cell(self) -> None:
+        times, here, cell = self.times, self.here, self.map.cell
+        if times is None or here is None or cell is None:
+            return
+        many = len(cell[0]) * len(cell[1])
+        worst = f"worst of {many}: " if many > 1 else ""
+        value, step = float(times.times[here]), times.places[here[1]].step_a
+        how = "not compared" if np.isnan(value) else f"error ÷ expected {times_text(value)}"
+        head = f"{worst}step {step}  {how}  "
+        self._line("cell", clean(head) + shorten(times.names[here[0]], max(self.size.width - len(head) - 4, 12)))
+        self._line("legend", legend_of(self.map))
+
+    # -- keys ----------------------------------------------------------------------------------------
+
+    def action_move(self, rows: int, columns: int) -> None:
+        """Moves the cursor."""
+        self.map.move_by(rows, columns)
+
+    def action_page(self, rows: int, columns: int) -> None:
+        """Moves by pages."""
+        self.map.page(rows, columns)
+
+    def action_to_end(self, axis: int, last: bool) -> None:
+        """To the first or last node or step."""
+        self.map.to_end(axis, last)
+
+    def action_zoom(self, by: int) -> None:
+        """Larger or smaller cells."""
+        self.map.zoom_by(by)
+
+    def action_fine(self) -> None:
+        """The smallest cells, or those that cost little."""
+        self.map.toggle_fine()
+
+    @on(HeatMap.Chosen)
+    def _zoomed_in(self, event: HeatMap.Chosen) -> None:
+        event.stop()
+
+    def action_strongest(self, by: int) -> None:
+        """To the next cell with more error than is expected, step by step."""
+        times, here = self.times, self.here
+        if times is None or here is None:
+            return
+        found = [(int(column), int(row)) for column, row in np.argwhere((times.times > EXPECTED).T)]
+        if not found:
+            self.say("nothing is above what is expected", note=True)
+            return
+        at = (here[1], here[0])
+        rest = [each for each in found if (each > at if by > 0 else each < at)]
+        column, row = (rest or found)[0 if by > 0 else -1]
+        self.map.go_to(row, column)
+
+    def action_rank(self, by: int) -> None:
+        """Another rank."""
+        ranks = sorted(steps_of(self.report))
+        if len(ranks) < 2 or self.times is None or not self.times.places:
+            self.say("one rank only is compared", note=True)
+            return
+        now = self.times.places[0][:2]
+        self._load(ranks[(ranks.index(now) + by) % len(ranks)])
+
+    def action_choose(self) -> None:
+        """Back to both trees, to what is under the cursor."""
+        times, here = self.times, self.here
+        if times is not None and here is not None:
+            place, node = times.places[here[1]], times.nodes[here[0]]
+            self.dismiss(None)
+            self._chosen(place, node)
+
+    def extract(self) -> Extract | None:
+        """Returns all of it as a table and as an array."""
+        times, here = self.times, self.here
+        if times is None or here is None:
+            return None
+        header = ("node", *(f"step {place.step_a}" for place in times.places))
+        rows = [(name, *values) for name, values in zip(times.names, times.times.tolist(), strict=True)]
+        one = times.cell_text(*here)
+        text = "\n".join(times.cell_text(row, column) for row, column in np.argwhere(times.times > EXPECTED).tolist())
+        return Extract("tdbg-diff-map", clean(one) + "\n" + text, clean(one), header, rows, array=lambda: times.times)
