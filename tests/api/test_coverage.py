@@ -75,6 +75,7 @@ def test_what_was_not_dumped_and_what_is_broken_is_not_checked(tmp_path: Path) -
     assert told.coverage == cover
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("where", ["rank_1", "rank_0/Net/0/1", "rank_0/Net", "rank_0/graphs"])
 @pytest.mark.parametrize("kind", WOUNDS)
 def test_what_cannot_be_listed_is_in_the_coverage_and_told(

@@ -19,6 +19,7 @@ from tui_debugger.api.statistic import export_graphs
 from tui_debugger.errors import TdbgError
 from tui_debugger.graph.messages import read_graph
 from tui_debugger.session import export_graph
+from tui_debugger.text.csv_table import cell_text
 
 Dumps = Callable[[str], Path]
 COLUMNS = {
@@ -153,7 +154,7 @@ def test_without_openpyxl_every_sheet_is_a_csv(tmp_path: Path, monkeypatch: pyte
         with (path.parent / f"{stem}_{name}.csv").open(newline="") as file:
             reader = csv.DictReader(file)
             assert reader.fieldnames == COLUMNS[name]
-            texts = [{k: "" if v is None else str(v) for k, v in row.items()} for row in rows]
+            texts = [{k: cell_text(v) for k, v in row.items()} for row in rows]  # no cell is a formula
             assert list(reader) == texts
 
 

@@ -36,6 +36,8 @@ from tui_debugger import (
     WatchpointHit,
 )
 
+pytestmark = pytest.mark.usefixtures("measured_by")
+
 Golden = Callable[[str], dict[str, Any]]
 Analyzers = Callable[[str], DumpAnalyzer]
 

@@ -6,11 +6,14 @@ from pathlib import Path
 
 COMMANDS: dict[str, tuple[str, ...]] = {
     "check": ("check", "PATH"),
+    "audit": ("audit", "PATH"),
     "origin": ("origin", "PATH"),
     "explain": ("explain", "PATH", "ReLU-op2"),
     "report": ("report", "PATH"),
     "health": ("health", "PATH"),
+    "ranks": ("ranks", "PATH"),
     "trend": ("trend", "PATH", "ReLU-op2"),
+    "trajectory": ("trajectory", "PATH"),
     "relations": ("relations", "PATH", "ReLU-op2"),
     "ls": ("ls", "PATH"),
     "show": ("show", "PATH", "ReLU-op2"),

@@ -15,6 +15,9 @@ import pytest
 from tests.cli.every import COMMANDS, words
 from tests.cli.running import run
 from tests.sources.writer import MLP, DumpWriter, Generation, Graph, Node, write_dump, write_step
+from tui_debugger.cli.main import EPILOG, FINDING_COMMANDS, build_parser
+from tui_debugger.session import opening
+from tui_debugger.signals import ENDING
 
 Capsys = pytest.CaptureFixture[str]
 Dumps = Callable[[str], Path]
@@ -36,6 +39,7 @@ def test_a_document_says_schema_command_path_and_exit_code(capsys: Capsys, dump:
     assert answer.err == ""
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize(
     ("more", "what"),
@@ -65,6 +69,7 @@ def test_a_path_without_a_dump_is_a_document_too(capsys: Capsys, tmp_path: Path,
     assert "No dump found" in answer.json["error"]["what"]
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize(
     ("more", "what"), [(("--step", "x"), "'x' is not a list of numbers"), (("--nosuch",), "unrecognized arguments")]
@@ -80,6 +85,31 @@ def test_a_wrong_argument_is_a_document_too(
     assert (plain.code, plain.out) == (2, "")
 
 
+def test_an_option_of_others_is_named_with_the_commands_that_have_it(capsys: Capsys, dump: Path) -> None:
+    said = run(capsys, "ls", dump, "--jobs", "2")
+    assert said.code == 2
+    assert "--jobs is an option of open, check" in said.err
+    assert "`tdbg ls --help`" in said.err
+
+
+def test_an_export_says_that_the_path_comes_first(capsys: Capsys, dump: Path) -> None:
+    said = run(capsys, "export", "graph", dump, "-o", "x.csv")
+    assert said.code == 2
+    assert "PATH comes first: tdbg export DUMP graph" in said.err
+
+
+def test_the_help_names_every_command_whose_exit_code_1_is_a_finding() -> None:
+    """Said where one looks first, and true: it is what the commands say of themselves."""
+    finding = [
+        name
+        for name, parser in build_parser().commands.items()
+        if re.search(r"^  1 {3,}|exit codes: as of tdbg check", parser.format_help(), re.MULTILINE)
+    ]
+    assert sorted(finding) == sorted({name.partition(" ")[0] for name in FINDING_COMMANDS})
+    assert all(re.search(rf"\b{name}\b", EPILOG) for name in FINDING_COMMANDS)
+
+
+@pytest.mark.covering
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, "signal"])
 def test_ctrl_c_while_opening_is_130_and_a_document(
@@ -94,6 +124,37 @@ def test_ctrl_c_while_opening_is_130_and_a_document(
     answer = run(capsys, *words(command, dump, "--json"))
     assert (answer.code, answer.json["exit_code"]) == (130, 130)
     assert "Traceback" not in answer.err
+
+
+@pytest.mark.covering
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("number", ENDING)
+def test_a_signal_ends_a_command_as_ctrl_c_does_with_its_own_exit_code(
+    capsys: Capsys, monkeypatch: pytest.MonkeyPatch, dump: Path, command: str, number: int
+) -> None:
+    before = signal.getsignal(number)
+    with monkeypatch.context() as patch:
+        patch.setattr("tui_debugger.session.opening.open_source", lambda *_, **__: os.kill(os.getpid(), number))
+        answer = run(capsys, *words(command, dump, "--json"))
+    assert (answer.code, answer.json["exit_code"]) == (128 + number, 128 + number)
+    assert "Traceback" not in answer.err
+    assert signal.getsignal(number) is before
+    assert run(capsys, *words(command, dump, "--rank", "7", "--json")).code == 2, "the next one is not ended"
+
+
+def test_what_nohup_ignores_stays_ignored(capsys: Capsys, monkeypatch: pytest.MonkeyPatch, dump: Path) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    real = opening.open_source
+
+    def hung_up(*given: Any, **named: Any) -> Any:
+        os.kill(os.getpid(), signal.SIGHUP)
+        return real(*given, **named)
+
+    monkeypatch.setattr("tui_debugger.session.opening.open_source", hung_up)
+    try:
+        assert run(capsys, "ls", dump).code == 0
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 @pytest.mark.parametrize("command", COMMANDS)

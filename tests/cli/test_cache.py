@@ -41,6 +41,12 @@ def filled(place: Path, monkeypatch: Env) -> DiskCache:
     return store
 
 
+def aged(dump: Path) -> None:
+    """Lets the files of a dump be older than what is not believed yet."""
+    for path in dump.rglob("*.npy"):
+        os.utime(path, (LAST, LAST))
+
+
 def on_disk(place: Path) -> int:
     return sum(path.stat().st_size for path in place.iterdir())
 
@@ -213,3 +219,21 @@ def test_ctrl_c_is_130_and_a_document(capsys: Capsys, place: Path, monkeypatch: 
     monkeypatch.setattr(DiskCache, "info", pressed)
     answer = run(capsys, "cache", "--json")
     assert (answer.code, answer.json["exit_code"], answer.json["path"]) == (130, 130, str(place))
+
+
+@pytest.mark.usefixtures("place")
+def test_verify_of_a_dump_that_was_checked(capsys: Capsys, dump: Path) -> None:
+    aged(dump)
+    assert run(capsys, "cache", "verify", dump).out == "nothing is remembered of this dump as it is now\n"
+    assert run(capsys, "check", dump, "--watch", "TO").code == 0
+    said = run(capsys, "cache", "verify", dump, "--json")
+    assert (said.code, said.json["unread"], said.json["lie"]) == (0, 0, "")
+    assert said.json["right"] > 0
+    assert "the index is right" in run(capsys, "cache", "verify", dump).out
+
+
+@pytest.mark.parametrize("words", [("verify",), ("clear", "{dump}"), ("info", "{dump}")])
+def test_verify_is_about_a_dump_and_nothing_else_is(capsys: Capsys, dump: Path, words: tuple[str, ...]) -> None:
+    said = run(capsys, "cache", *(word.format(dump=dump) for word in words))
+    assert said.code == 2
+    assert "tdbg cache verify DUMP" in said.err

@@ -82,6 +82,20 @@ def test_the_origin_leads_to_its_source_line(dump: DeviceDump, capsys: Capture) 
     assert "/root/net/train.py:31" in text
 
 
+def test_where_no_value_shows_an_overflow_the_origin_names_the_record(tmp_path: Path, capsys: Capture) -> None:
+    """A device that cuts off what is too large writes neither NaN nor Inf."""
+    recorded = write_device_dump(tmp_path)
+    assert "device" not in ask(capsys, "origin", tmp_path)[1]
+    recorded.overflow(1, overflow_bytes({"AI Core": Overflow(task_of(RELU), 2, 0x20)}))
+    code, text = ask(capsys, "origin", tmp_path)
+    assert code == 0
+    assert f"the device recorded an overflow of an operator, such as {RELU} at step 1 of rank 0" in text
+    assert f"tdbg origin {tmp_path} --watch OO" in text
+    code, text = ask(capsys, "origin", tmp_path, "--watch", "OO")
+    assert code == 1
+    assert "origin: rank 0, step 1  (ReLU)" in text
+
+
 def test_what_overflowed_without_infinity_is_explained_with_its_source_line(dump: DeviceDump, capsys: Capture) -> None:
     _, text = ask(capsys, "explain", dump.writer.root, RELU, "--step", "1", "--rank", "0", "--watch", "OO")
     words = " ".join(text.split())

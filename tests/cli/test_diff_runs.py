@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import csv
 import io
+import json
+import os
 import re
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,9 +16,17 @@ import numpy as np
 import pytest
 
 from tests.cli.running import Answer, file_of, run
+from tests.cli.terminals import Terminal
 from tests.json_page import assert_described
 from tests.linked import linked, own
-from tui_debugger.cli.diff_runs import ROW_TITLES
+from tests.sources.writer import huge_file, write_dump
+from tui_debugger.cli import open_
+from tui_debugger.cli.diff_runs import how_compared
+from tui_debugger.cli.main import build_parser
+from tui_debugger.diagnose.runs import step
+from tui_debugger.diagnose.runs.text import ROW_TITLES
+from tui_debugger.errors import TdbgError
+from tui_debugger.session.comparison import Against
 
 Capsys = pytest.CaptureFixture[str]
 Dumps = Callable[[str], Path]
@@ -160,3 +171,129 @@ def test_other_digests_of_the_same_statistics_are_not_the_same_values(
     assert answer.json["coverage"]["not_compared"] == 1
     assert "hashes differ; how far the values are apart was not recorded" in answer.json["reasons"][0]["text"]
     assert diff(capsys, dump, dump).code == 0
+
+
+def test_a_repeat_of_the_first_run_gives_the_noise(capsys: Capsys, dumps: Dumps, faulty: Path) -> None:
+    """What it differs by is none, and is said."""
+    hidden = diff(capsys, dumps(MLP), faulty, "--noise", faulty)
+    assert hidden.code == 0
+    assert "noise between the first run and its repeat" in hidden.err
+    assert diff(capsys, dumps(MLP), faulty, "--noise", dumps(MLP)).code == 1
+
+
+def test_ranks_that_share_tensors_are_compared_together(capsys: Capsys, dumps: Dumps) -> None:
+    pair = dumps("msprobe-pairs-tp") / "l_tp"
+    answer = diff(capsys, pair / "A", pair / "B", "--json")
+    found = answer.json
+    assert_described(found, "diff")
+    assert (answer.code, found["verdict"], found["headline"]) == (0, "same", None)
+    assert set(found["coverage"]["joined"]) == {"split", "sum", "replicated"}
+    assert found["coverage"]["steps"][0]["there_ranks"] == [0, 1]
+    wrong = diff(capsys, pair / "A", pair / "B", "--dims", "b/0/mlp/fc1/*=sum")
+    assert wrong.code != 0
+    assert "no layout given with --dims, does not fit" in wrong.out
+
+
+def test_a_file_can_say_which_ranks_share_what(capsys: Capsys, dumps: Dumps, tmp_path: Path) -> None:
+    pair = dumps("msprobe-pairs-tp") / "l_tp"
+    mapping = tmp_path / "map.json"
+    mapping.write_text('{"ranks": {"0": [0, 1]}, "dims": {"b/0/mlp/fc1/*": "2", "b/0/mlp/act/*": "2"}}', "utf-8")
+    answer = diff(capsys, pair / "A", pair / "B", "--map-file", mapping, "--json")
+    assert answer.json["coverage"]["steps"][0]["there_ranks"] == [0, 1]
+    mapping.write_text('{"dims": {"b/0": "q"}}', "utf-8")
+    refused = diff(capsys, pair / "A", pair / "B", "--map-file", mapping)
+    assert (refused.code, "does not say how ranks share" in refused.err) == (2, True)
+    mapping.write_text('{"ranks": {"0": ["x"]}}', "utf-8")
+    assert "no mapping can be read" in diff(capsys, pair / "A", pair / "B", "--map-file", mapping).err
+
+
+def test_what_says_no_layout_is_refused(capsys: Capsys, dumps: Dumps) -> None:
+    answer = diff(capsys, dumps(MLP), dumps(MLP), "--dims", "x")
+    assert answer.code == 2
+    assert "does not say how ranks share" in answer.err
+
+
+# -- long comparisons ----------------------------------------------------------------------------------
+
+
+def huge_pair(root: Path) -> tuple[Path, Path]:
+    """Two dumps that differ at step 0 and whose step 2 nobody can wait for."""
+    for name in "AB":
+        write_dump(root / name, steps=range(5))
+        huge_file(next((root / name).glob("rank_0/Net/0/2/ReLU*output*")))
+    file = next((root / "B").glob("rank_0/Net/0/0/ReLU*output*"))
+    np.save(file, np.load(file) * np.float32(2))
+    return root / "A", root / "B"
+
+
+def test_ctrl_c_says_how_far_it_came(tmp_path: Path) -> None:
+    shell = Terminal(200, "diff", *huge_pair(tmp_path), "--jobs", "1")
+    shell.until("step 2, first difference at step 0")
+    began = time.monotonic()
+    assert shell.interrupt() == 130
+    assert time.monotonic() - began < 10, "it does not wait for the file"
+    last = shell.out.splitlines()[-1]
+    assert last.startswith("interrupted: 2 of 5 steps compared; ")
+    assert last.endswith(" so far")
+    assert "Traceback" not in shell.err
+
+
+def test_ctrl_c_leaves_one_json_document(tmp_path: Path) -> None:
+    shell = Terminal(200, "diff", *huge_pair(tmp_path), "--json")
+    shell.until("step 2")
+    assert shell.interrupt() == 130
+    found = json.loads(shell.out)
+    assert (found["verdict"], found["exit_code"], found["cancelled"]) == ("interrupted", 130, True)
+    assert (len(found["coverage"]["steps"]), found["coverage"]["steps_asked"]) == (2, 5)
+    assert found["headline"]["step"] == 0
+
+
+def test_what_was_compared_is_not_read_again(
+    capsys: Capsys, dumps: Dumps, faulty: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TDBG_CACHE_DIR", str(tmp_path / "cache"))
+    copy = linked(dumps(MLP), tmp_path / "copy")
+    wrong = file_of(next(faulty.rglob("2/Tanh*.output.*")).parent, "Tanh*Tanh-op88*.output.0.*")
+    os.utime(wrong, (1.6e9, 1.6e9))  # nobody relies on what was written a moment ago
+    first = diff(capsys, copy, faulty, "--jobs", "1", "--json").json
+    monkeypatch.setattr(step, "distance_of_files", lambda *_: pytest.fail("a file is read again"))
+    assert diff(capsys, copy, faulty, "--jobs", "1", "--json").json == first
+
+
+def test_what_was_written_since_is_read_again(
+    capsys: Capsys, dumps: Dumps, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TDBG_CACHE_DIR", str(tmp_path / "cache"))
+    copy = linked(dumps(MLP), tmp_path / "copy")
+    assert diff(capsys, dumps(MLP), copy).code == 0
+    file = own(file_of(next(copy.rglob("2/Tanh*.output.*")).parent, "Tanh*Tanh-op88*.output.0.*"))
+    state = file.stat()
+    np.save(file, np.load(file) * np.float32(1.01))
+    os.utime(file, ns=(state.st_atime_ns, state.st_mtime_ns))
+    assert diff(capsys, dumps(MLP), copy).code == 1
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_any_number_of_workers_says_the_same(
+    capsys: Capsys, dumps: Dumps, faulty: Path, jobs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tui_debugger.stats.workers.WORTH_HANDING_OVER", 1)
+    found = diff(capsys, dumps(MLP), faulty, "--jobs", jobs, "--json").json
+    monkeypatch.undo()
+    assert found == diff(capsys, dumps(MLP), faulty, "--jobs", 1, "--json").json
+
+
+def test_the_screen_compares_as_the_command_does(dumps: Dumps, tmp_path: Path) -> None:
+    mapping = tmp_path / "map.json"
+    mapping.write_text('{"nodes": {"a": "b"}, "dims": {"fc*": "0"}}', "utf-8")
+    words = ["--map-name", "s/x/y/", "--map-step", "0:1", "--map-rank", "0:1", "--map-file", str(mapping)]
+    words += ["--dims", "*=sum", "--noise", str(dumps(MLP)), "--rtol", "0.1", "--atol", "0.2"]
+    words += ["--type-tolerance", "float16=1,2"]
+    a = str(dumps(MLP))
+    diffed = build_parser("diff").parse_args(["diff", a, a, *words])
+    shown = build_parser("open").parse_args(["open", a, "--against", a, *words])
+    against = open_._against(shown)
+    assert against == Against(a, how_compared(diffed), a)
+    assert [pattern for pattern, _ in against.options.dims.rules] == ["*", "fc*"]
+    with pytest.raises(TdbgError, match="--dims is for two runs"):
+        open_._against(build_parser("open").parse_args(["open", a, "--dims", "*=sum"]))

@@ -342,7 +342,7 @@ def test_json_says_what_was_written(capsys: Capsys, dump: Path, tmp_path: Path) 
     assert list(document)[:3] == ["schema", "command", "path"]
     assert (document["output"], document["tensors"], document["nbytes"]) == (str(out), 21, 21 * 24)
     assert [(row["node"], row["error"]) for row in document["left_out"]] == [(RELU, "is empty")]
-    assert main(["export", str(dump), "hits", "-o", str(tmp_path / "h.csv"), "--json"]) == 0
+    assert main(["export", str(dump), "hits", "-o", str(tmp_path / "h.csv"), "--json"]) == 2
     assert json.loads(capsys.readouterr().out)["coverage"]["unreadable"] == 1
     assert main(["export", str(dump), "graph", "-o", str(tmp_path / "g.csv"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["nodes"] == 12

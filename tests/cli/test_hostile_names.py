@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,7 +20,21 @@ LINES: dict[str, tuple[tuple[str, ...], ...]] = {
         ("--no-screen", "--timeout", "0.1", "--host", f"unix:{EVIL}"),
         ("--no-screen", "--watch", f"TO @ {EVIL}x("),
     ),
-    "check": (("PATH",), ("PATH", "--watch", "TO @ type=Log"), ("PATH", "--filter", f"{EVIL}(")),
+    "merge": (("PATH", f"./{EVIL}"), ("PATH", "PATH")),
+    "check": (
+        ("PATH",),
+        ("PATH", "--shard", "1/2", "--part", "OUT"),
+        ("PATH", "--watch", "TO @ type=Log"),
+        ("PATH", "--filter", f"{EVIL}("),
+    ),
+    "audit": (
+        ("PATH",),
+        ("PATH", "--csv"),
+        ("PATH", "--node", "ReLU-op2"),
+        ("PATH", "--node", EVIL),
+        ("PATH", "--require", EVIL),
+        ("PATH", "--markdown", "OUT.md"),
+    ),
     "origin": (("PATH",), ("PATH", "--from", "ReLU-op2"), ("PATH", "--from", EVIL)),
     "relations": (
         ("PATH", "ReLU-op2"),
@@ -33,7 +46,15 @@ LINES: dict[str, tuple[tuple[str, ...], ...]] = {
     "explain": (("PATH", "ReLU-op2"), ("PATH", "Log"), ("PATH",)),
     "report": (("PATH",), ("PATH", "--full-paths")),
     "health": (("PATH",), ("PATH", "--nodes"), ("PATH", "--bad")),
+    "ranks": (
+        ("PATH",),
+        ("PATH", "PATH"),
+        ("PATH", "--nodes", "--stat", "norm"),
+        ("PATH", "--csv"),
+        ("PATH", "--against", "PATH"),
+    ),
     "trend": (("PATH", "ReLU-op2"), ("PATH", LOG, "--log"), ("PATH", "fc")),
+    "trajectory": (("PATH",), ("PATH", "--remarks"), ("PATH", "--csv"), ("PATH", "--json"), ("PATH", "--filter", EVIL)),
     "ls": (("PATH",), ("PATH", "--filter", "."), ("PATH", "--type", EVIL), (), ("--type", EVIL)),
     "show": (
         ("PATH", LOG),
@@ -101,9 +122,7 @@ WITHOUT_A_DUMP = {"open", "listen", "demo", "cache", "config", "dump-config", "c
 
 def commands() -> Iterator[str]:
     """The commands of the program, from its parser."""
-    for action in build_parser()._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            yield from action.choices
+    yield from build_parser().commands
 
 
 @pytest.fixture(scope="module")

@@ -26,8 +26,10 @@ from tests.live.session.doubles import LOSS, NET, WEIGHT, graph, ones
 from tui_debugger.cli import listen as listen_common
 from tui_debugger.cli import listen_batch
 from tui_debugger.live import wire
+from tui_debugger.live.server import serve
 from tui_debugger.session.live import LiveSession, LiveState
 from tui_debugger.session.opening import open_dump
+from tui_debugger.signals import ENDING
 
 Hits = Callable[[int, Mapping[int, Message]], Sequence[Message]]
 EVERYWHERE = "0.0.0.0"  # noqa: S104 - what the warning is about
@@ -226,6 +228,19 @@ def test_what_could_not_be_saved_is_a_reason_not_to_say_clean(
     assert reason["text"].endswith("No space left on device")
 
 
+def test_values_that_find_no_room_are_a_reason_and_the_training_goes_on(
+    capsys: Capture, address: str, tmp_path: Path
+) -> None:
+    training = train(address, nan_at(3))
+    answer = listen(capsys, address, "--watch", "TO", "--save", tmp_path / "dump", "--spool-limit", "8k", "--json")
+    _, summary = rows(answer)
+    training.join()
+    assert not training.exited
+    assert answer.code == 1
+    assert [reason["kind"] for reason in summary["reasons"]] == ["unsaved"]
+    assert "not saved: there was no room within --spool-limit" in summary["reasons"][0]["text"]
+
+
 def test_what_was_not_recorded_is_a_doubt_and_a_finding_outranks_it(capsys: Capture, address: str) -> None:
     lost = wire.message("Unrecorded")(what=b"modules inside torch.compile", count=3, example=b"blocks.1", step=2)
     fields = {"client": "PyTorch 2.13.0", "unrecorded": [lost]}
@@ -341,15 +356,25 @@ def test_a_wrong_value_is_refused(capsys: Capture, option: list[str]) -> None:
 
 
 def test_another_address_than_this_machine_is_warned_of(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MY_TOKEN", "secret")
+    monkeypatch.setenv("MY_TOKEN", "secret-of-this-test")
     options = ["--no-screen", "--host", EVERYWHERE, "--port", "0", "--token-from", "MY_TOKEN", "--timeout", "0.1"]
     answer = run(capsys, "listen", *options)
     assert "not at this machine alone" in answer.err
     assert "secret" not in answer.err
+    assert "what trainings send is not encrypted" in answer.err
     assert "TDBG_TOKEN=..." in answer.err
 
 
-def test_ctrl_c_sums_up_and_lets_the_training_go(address: str) -> None:
+def test_a_new_token_is_another_one_each_time_and_long_enough(capsys: Capture) -> None:
+    tokens = [run(capsys, "listen", "--new-token").out for _ in range(3)]
+    assert len(set(tokens)) == 3
+    for text in tokens:
+        server = serve(EVERYWHERE, 0, token=text.rstrip("\n"))
+        server.close()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, *ENDING])
+def test_a_signal_sums_up_and_lets_the_training_go(address: str, number: int) -> None:
     command = [
         sys.executable,
         "-m",
@@ -379,11 +404,12 @@ def test_ctrl_c_sums_up_and_lets_the_training_go(address: str) -> None:
     training.start()
     assert json.loads(process.stdout.readline())["step"] == 3  # while it runs, not at the end
     assert reached.wait(20)
-    os.kill(process.pid, signal.SIGINT)
+    os.kill(process.pid, number)
     held.set()
     out, err = process.communicate(timeout=30)
     summary = json.loads(out.splitlines()[-1])
-    assert (process.returncode, summary["verdict"], summary["exit_code"]) == (130, "interrupted", 130), err
+    code = 128 + number
+    assert (process.returncode, summary["verdict"], summary["exit_code"]) == (code, "interrupted", code), err
     assert not training.exited
 
 

@@ -117,6 +117,7 @@ def rows(answer: Answer) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     return hits, summary
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("begin", [{}, {"begin": 1}], ids=["attached-after-the-first-step", "before-it"])
 @pytest.mark.parametrize("bad", few(["", "0", "3", "5", "0,1,2,3,4,5"], 2))
 def test_every_step_is_judged_once(listen: Listen, begin: dict[str, int], bad: str) -> None:

@@ -124,3 +124,15 @@ def test_a_check_of_all_steps_has_no_other_origin_and_no_finding_in_healthy_step
     hits = [hit for hit in answer.json["hits"] if hit["verdict"] != "by_design"]
     assert [(hit["rank"], hit["step"], hit["node"]) for hit in hits if hit["origin"]] == found
     assert min(hit["step"] for hit in hits) == begin
+
+
+@pytest.mark.parametrize("command", ["check", "health", "report"])
+def test_a_dump_whose_only_file_is_damaged_is_said_to_be_so(
+    capsys: Capsys, dumps: Dumps, tmp_path: Path, command: str
+) -> None:
+    (whole,) = (dumps(HASHES) / "good").glob("*.json")
+    (tmp_path / whole.name).write_bytes(whole.read_bytes()[:100_000])
+    said = run(capsys, command, tmp_path)
+    assert said.code == 2
+    assert f"1 part of the dump cannot be listed: {whole.name}" in said.out + said.err
+    assert "no watchpoint is recommended" not in said.err

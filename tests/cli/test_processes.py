@@ -51,6 +51,7 @@ def test_stderr_has_no_say_in_the_result(dump: Path, stderr: str) -> None:
     assert (mistake.returncode, mistake.stdout) == (2, "")
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("stdout", [">/dev/full", ">&-"])
 @pytest.mark.parametrize("command", [CHECK, "--help", "--version", "check --help", "help check", "completion bash"])
 def test_a_result_that_cannot_be_written_is_none(dump: Path, command: str, stdout: str) -> None:
@@ -128,6 +129,7 @@ def test_ctrl_c_while_the_program_is_still_being_read(dump: Path, module: str) -
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "tdbg: interrupted\n")
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("module", ["numpy", "datetime", "_multiarray_umath"])
 def test_ctrl_c_while_numpy_is_being_read(dump: Path, command: str, module: str) -> None:

@@ -10,6 +10,26 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.running import run
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--map-step", "0:1"), "--map-step is for two runs"),
+        (("--against", "/does/not/exist"), "/does/not/exist"),
+        (("--against", "PATH", "--map-name", "nonsense"), "is no substitution"),
+        (("--against", "PATH", "--map-rank", "x"), "is not two numbers"),
+    ],
+)
+def test_another_run_that_cannot_be_compared_is_refused_in_the_shell(
+    capsys: pytest.CaptureFixture[str], dumps: Callable[[str], Path], words: tuple[str, ...], says: str
+) -> None:
+    dump = str(dumps("mindspore-2.0-mlp"))
+    answer = run(capsys, "open", dump, *(dump if word == "PATH" else word for word in words))
+    assert answer.code == 2
+    assert says in answer.err
+
 
 @pytest.mark.parametrize("redirected", ["stdin", "stdout", "stderr"])
 def test_a_stream_that_is_no_terminal_is_refused_in_the_shell(dumps: Callable[[str], Path], redirected: str) -> None:

@@ -292,17 +292,26 @@ def test_an_unreadable_tensor_says_why(capsys: Capsys, dumps: Dumps, tmp_path: P
     (broken,) = copy.glob("rank_0/*/0/3/Log.Log-op381.*.output.0.*")
     own(broken).write_bytes(broken.read_bytes()[:-4])
     some = run(capsys, "show", copy, "Log-op381", "--step", "3")
-    assert some.code == 0
+    assert some.code == 2
     assert some.lines[-1] == "out:0 is truncated: 4 of 16 bytes of values are missing"
     only = run(capsys, "show", copy, "Log-op381:0", "--step", "3")
     assert only.code == 2
     assert only.lines[-1] == some.lines[-1]
     assert "nothing of what was asked for can be shown" in only.err
     history = run(capsys, "show", copy, "Log-op381:0", "--step", "2-4")
-    assert history.code == 0
+    assert history.code == 2
     assert history.lines[-2] == "3    is truncated: 4 of 16 bytes of values are missing"
     stat = run(capsys, "show", copy, "Log-op381:0", "--stat")
-    assert (stat.code, stat.lines[-1]) == (0, f"out:0 step 3 {only.lines[-1].removeprefix('out:0 ')}")
+    assert (stat.code, stat.lines[-1]) == (2, f"out:0 step 3 {only.lines[-1].removeprefix('out:0 ')}")
+    for others in (
+        ("trend", "--step", "2-4"),
+        ("relations", "--step", "3"),
+        ("show", "--step", "2-4", "--distribution"),
+    ):
+        command, *options = others
+        answer = run(capsys, command, copy, "Log-op381:out:0", *options)
+        assert answer.code == 2, f"{command} looked at everything but one, which is not everything"
+        assert answer.lines
     document = run(capsys, "show", copy, "Log-op381:0", "--step", "3", "--json")
     assert document.code == 2
     (tensor,) = document.json["tensors"]

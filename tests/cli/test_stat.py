@@ -173,14 +173,14 @@ def test_an_unreadable_tensor_is_a_row_with_its_reason(capsys: Capsys, dump: Pat
     file_of(dump / "rank_0/Net/0/1", "ReLU.*.output.*").write_bytes(b"\x93NUMPY")
     where = (dump, "--rank", "0", "--step", "1")
     code, rows, err = rows_of(capsys, *where)
-    assert code == 0
+    assert code == 2
     assert err == "tdbg: 11 tensors, 1 unreadable\n"
     (row,) = [row for row in rows if row["error"]]
     assert (row["node"], row["side"], row["dtype"], row["shape"], row["max"]) == (RELU, "output", "", "", "")
     assert row["error"] == "ends inside its header"
     code, document, _ = document_of(capsys, *where)
-    assert (code, document["coverage"]["unreadable"]) == (0, 1)
-    assert main(["stat", *map(str, where)]) == 0
+    assert (code, document["coverage"]["unreadable"]) == (2, 1)
+    assert main(["stat", *map(str, where)]) == 2
     out = capsys.readouterr().out
     assert f"{RELU}:out:0  ! ends inside its header" in out
     assert out.splitlines()[-1] == "11 tensors, 1 unreadable"

@@ -68,6 +68,7 @@ def document(command: str, root: Path, *more: str, run: Run = here) -> tuple[int
     return code, found
 
 
+@pytest.mark.turns("command")
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_step_that_is_something_else(copy: Callable[[str], Path], command: str) -> None:
     root = copy(ONE)
@@ -80,6 +81,7 @@ def test_a_step_that_is_something_else(copy: Callable[[str], Path], command: str
         assert [pair["step"] for pair in found["coverage"]["pairs"]] == [0, 1, 2, 4, 5]
 
 
+@pytest.mark.turns("command")
 @pytest.mark.skipif(sys.platform != "linux" and os.geteuid() == 0, reason="root may read everything")
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_step_that_may_not_be_read(copy: Callable[[str], Path], command: str) -> None:

@@ -264,6 +264,7 @@ WRITES = {
     "text/writer.py": "the writer",
     "cli/start.py": "one constant line, when nothing is imported yet",
     "cli/help.py": "a console that captures what it prints",
+    "stats/kernel/build.py": "a tool for builders, which runs before anything is installed",
 }
 """Files that may write to stdout or stderr, and why."""
 CONSOLES = {
@@ -281,6 +282,12 @@ ENCODES = {
     "sources/tensor_files/converted_nodes.py": "a file beside the steps of a converted dump, for its reader",
 }
 """Files that may write JSON, and why."""
+WRITES_CSV = {
+    "text/csv_table.py": "the tables for people",
+    "live/dump_writer.py": "statistic.csv of a dump, as MindSpore writes it",
+    "session/convert.py": "the index of a converted dump, which its reader reads back name by name",
+}
+"""Files that may write .csv, and why."""
 
 
 def calls(tree: ast.AST) -> Iterator[str]:
@@ -348,3 +355,7 @@ def test_nothing_of_the_user_goes_through_markup() -> None:
 
 def test_only_one_place_makes_json() -> None:
     assert found_in(("json.dumps", "json.dump", "JSONEncoder"), ENCODES) == ([], [])
+
+
+def test_only_one_place_makes_tables_for_spreadsheets() -> None:
+    assert found_in(("csv.writer", "csv.DictWriter"), WRITES_CSV) == ([], [])

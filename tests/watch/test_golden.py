@@ -24,6 +24,8 @@ from tui_debugger.stats.records import Record, Records, RequiredStats
 from tui_debugger.watch.condition_table import validate
 from tui_debugger.watch.evaluate import ColumnEvaluator, needs
 
+pytestmark = pytest.mark.usefixtures("measured_by")
+
 Place = tuple[str, int, int]
 """(last component of the node's name, output slot, step)."""
 Files = dict[Place, ReadSpec]

@@ -125,6 +125,7 @@ def findings(dumps: Callable[[str], Path]) -> Callable[[str, int], Found]:
     return find
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("name", ["mindspore-2.0-nan", "mindspore-2.10-nan"])
 @pytest.mark.parametrize("step", [0, 1, 2])
 def test_healthy_steps_of_a_real_transformer_are_silent(
@@ -163,6 +164,7 @@ def test_a_learning_rate_of_0_is_all_that_is_found(name: str, step: int, finding
     assert findings(name, step) == {"_backbone.fc2.weight": {"weight_not_changed"}}
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("name", ["mindspore-2.0-mlp", "mindspore-2.10-mlp"])
 @pytest.mark.parametrize("step", range(1, 6))
 def test_only_what_is_wrong_is_named_in_a_healthy_training_with_two_faults(
@@ -172,6 +174,7 @@ def test_only_what_is_wrong_is_named_in_a_healthy_training_with_two_faults(
     assert conditions == {"weight_not_changed", "activation_range", "tensor_all_zero", "gradient_vanishing"}
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("name", ["mindspore-2.0-mlp", "mindspore-2.10-mlp"])
 @pytest.mark.parametrize("step", range(1, 6))
 def test_frozen_weights_and_a_dead_relu_are_named(name: str, step: int, findings: Callable[[str, int], Found]) -> None:
@@ -182,6 +185,7 @@ def test_frozen_weights_and_a_dead_relu_are_named(name: str, step: int, findings
     assert [node.split("/")[-2] for node in dead] == ["act3-ReLU"]
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("name", ["mindspore-2.0-mlp", "mindspore-2.10-mlp"])
 @pytest.mark.parametrize("step", range(6))
 def test_optimizer_state_and_frozen_learning_rates_are_not_named(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import logging
 import math
 import os
@@ -18,6 +17,7 @@ from tui_debugger.model import ProgressFn, TensorStats, no_progress
 from tui_debugger.session import Session
 from tui_debugger.session.export_files import checked_target, fresh_text
 from tui_debugger.session.export_graph import has_openpyxl, rank_graphs, write_sheets_csv, write_workbook
+from tui_debugger.text.csv_table import CsvTable
 
 
 def made(directory: Path, parameter: str) -> None:
@@ -172,9 +172,9 @@ def summary_statistics(
     checked_target(directory / SUMMARY_FILE, dump or nowhere, force=True)
     made(directory, "out_path")
     with fresh_text(directory / SUMMARY_FILE, dump or nowhere, force=True) as file:
-        writer = csv.writer(file)
-        writer.writerow([field.name for field in fields(SummaryStatistic)])
-        writer.writerows(map(astuple, summary.values()))
+        table = CsvTable(file)
+        table.row(field.name for field in fields(SummaryStatistic))
+        table.rows(map(astuple, summary.values()))
 
 
 def _rows_of(session: Session, rank: int, step: int, progress: ProgressFn) -> Iterator[dict[str, str]]:

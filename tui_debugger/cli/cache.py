@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tui_debugger.cli.output import documented, print_json, print_table
+from tui_debugger.cli.options import open_session
+from tui_debugger.cli.output import documented, interruptible, print_json, print_table, progress_bar
 from tui_debugger.errors import TdbgError
-from tui_debugger.text.numbers import moment
+from tui_debugger.text.numbers import moment, plural
 from tui_debugger.text.writer import write_lines
 
 if TYPE_CHECKING:
@@ -18,9 +19,13 @@ if TYPE_CHECKING:
     from tui_debugger.cache.store import StoreInfo
 
 DESCRIPTION = """Tells what is remembered between runs, or forgets it.
-statistics of tensors, listings of directories and digests of contents are kept in the
+statistics of tensors, listings, digests and what two runs differ by are kept in the
 user's cache directory, so that what was read once is not read again; values of tensors
-never are, and nothing is written into a dump
+never are, and nothing is written into a dump. A file is the same one while its size,
+number, and times of modification and change are; some of what is remembered is measured
+again by every command, and a difference empties the index
+
+exit codes: 0 done, or the index is right; 1 verify: it was wrong; 2 cannot judge
 
 TDBG_CACHE_DIR    where (default: $XDG_CACHE_HOME/tdbg or ~/.cache/tdbg); empty: nowhere
 TDBG_CACHE_LIMIT  bytes at most, as 500M or 2 GiB (default: 1G); what was not used for
@@ -39,13 +44,16 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument(
         "action",
         nargs="?",
-        choices=("info", "clear"),
+        choices=("info", "clear", "verify"),
         default="info",
         metavar="ACTION",
-        help="info: where it lies, how large it is, what is in it (default); clear: forget all of it",
+        help="info: where it lies, how large it is, what is in it (default); clear: forget all of it; verify: measure "
+        "again what it says of DUMP, and forget all of it where that differs",
     )
+    parser.add_argument("dump", nargs="?", type=Path, metavar="DUMP", help="with verify: where the dump is")
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout instead of a table")
-    parser.set_defaults(run=_run, path=None)
+    whole = {"rank": None, "step": None, "filter": None, "graph": None, "jobs": None, "executor": None}
+    parser.set_defaults(run=_run, path=None, no_cache=False, **whole)
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -54,6 +62,14 @@ def _run(arguments: argparse.Namespace) -> int:
     with documented("cache", arguments):
         directory, why = default_directory()
         arguments.path = directory
+        if (arguments.action == "verify") != (arguments.dump is not None):
+            raise TdbgError(
+                "verify is about a dump, and nothing else is",
+                where=f"tdbg cache {arguments.action}",
+                hint="tdbg cache verify DUMP",
+            )
+        if arguments.action == "verify":
+            return _verify(arguments)
         return _clear(directory, why, arguments) if arguments.action == "clear" else _info(directory, why, arguments)
 
 
@@ -95,6 +111,26 @@ def _clear(directory: Path | None, why: str, arguments: argparse.Namespace) -> i
     else:
         write_lines(f"{size(cleared.freed)} freed" if cleared.freed else "nothing was remembered")
     return 0
+
+
+def _verify(arguments: argparse.Namespace) -> int:
+    arguments.path = arguments.dump
+    with progress_bar() as bar, interruptible(bar) as progress:
+        found = open_session(arguments.dump, arguments, progress).verify_index(progress)
+    code = 1 if found.lie else TdbgError.exit_code if found.unread else 0
+    if arguments.json:
+        print_json({**_head(arguments), "exit_code": code, **found._asdict()})
+        return code
+    known = plural(found.right + found.unread, "tensor")
+    if found.lie:
+        write_lines(f"the index is wrong about {found.lie}: it was emptied; check the dump again")
+    elif found.unread:
+        write_lines(f"cannot judge: of {known} that are remembered {found.unread:,} cannot be read any more")
+    elif found.right:
+        write_lines(f"the index is right: {known} measured again")
+    else:
+        write_lines("nothing is remembered of this dump as it is now")
+    return code
 
 
 def _head(arguments: argparse.Namespace) -> dict[str, Any]:

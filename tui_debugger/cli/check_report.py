@@ -12,7 +12,6 @@ from tui_debugger import __version__
 from tui_debugger.check.by_design import by_design_text
 from tui_debugger.check.types import CheckResult, Pair
 from tui_debugger.check.verdicts import (
-    EXIT_CODES,
     Doubt,
     Judgement,
     Outcome,
@@ -87,7 +86,7 @@ class Report:
     @property
     def exit_code(self) -> int:
         """0 clean, 1 a finding, 2 cannot judge, 130 interrupted."""
-        return EXIT_CODES[self.judgement.outcome]
+        return self.judgement.outcome.exit_code
 
 
 def print_report(report: Report, arguments: argparse.Namespace) -> int:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tui_debugger.cli.options import (
     add_command,
+    add_comparison,
     add_node,
     add_where,
     add_work,
+    at_least_zero,
     chosen,
     open_session,
     several_graphs,
@@ -102,11 +103,11 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
         help="step=N, rank=N, tensor=NODE[:slot], a file of tensors (FILE[:NAME]), or the directory of another run "
         "(may be repeated: what is not named stays as it is; default: the previous step)",
     )
-    parser.add_argument("--rtol", type=_number(math.inf), default=0.0, metavar="X", help="relative tolerance")
-    parser.add_argument("--atol", type=_number(math.inf), default=0.0, metavar="X", help="absolute tolerance")
+    parser.add_argument("--rtol", type=at_least_zero(math.inf), default=0.0, metavar="X", help="relative tolerance")
+    parser.add_argument("--atol", type=at_least_zero(math.inf), default=0.0, metavar="X", help="absolute tolerance")
     parser.add_argument(
         "--tolerance",
-        type=_number(100),
+        type=at_least_zero(100),
         default=0.0,
         metavar="PCT",
         help="0 to 100: percent of the greatest difference up to which elements count as equal",
@@ -139,48 +140,10 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
 def _add_runs(parser: argparse.ArgumentParser) -> None:
     """The options that only two runs have."""
     group = parser.add_argument_group("two runs")
-    group.add_argument(
-        "--map-name",
-        action="append",
-        default=[],
-        metavar="s/OLD/NEW/",
-        help="nodes of the first run by the names they have in the second (may be repeated)",
-    )
-    group.add_argument(
-        "--map-step", action="append", default=[], type=_pair, metavar="A:B", help="steps that are the same one"
-    )
-    group.add_argument(
-        "--map-rank", action="append", default=[], type=_pair, metavar="A:B", help="ranks that are the same one"
-    )
-    group.add_argument(
-        "--map-file",
-        type=Path,
-        metavar="FILE",
-        help='JSON: {"nodes": {A: B}, "names": [...], "steps": {}, "ranks": {}}',
-    )
-    group.add_argument(
-        "--type-tolerance",
-        action="append",
-        default=[],
-        type=_type_tolerance,
-        metavar="TYPE=R,A",
-        help="relative and absolute tolerance for one type, for example bfloat16=1e-2,1e-3 (may be repeated)",
-    )
+    add_comparison(group)
     group.add_argument("--csv", action="store_true", help="a row for every pair of nodes on stdout")
     group.add_argument("--xlsx", type=Path, metavar="FILE", help="the same as a workbook")
     group.add_argument("--markdown", type=Path, metavar="FILE", help="a report for an issue or a chat")
-
-
-def _pair(text: str) -> tuple[int, int]:
-    from tui_debugger.cli.diff_runs import number_pair
-
-    return number_pair(text)
-
-
-def _type_tolerance(text: str) -> tuple[str, float, float]:
-    from tui_debugger.cli.diff_runs import type_tolerance
-
-    return type_tolerance(text)
 
 
 def _are_runs(arguments: argparse.Namespace) -> bool:
@@ -196,7 +159,18 @@ def _are_runs(arguments: argparse.Namespace) -> bool:
         exists = False
     if not exists and text.startswith(("./", "../", "~")):
         raise TdbgError("no such file or directory", where=text, hint="name a run, or a node of the first one")
-    only_runs = ("map_name", "map_step", "map_rank", "map_file", "type_tolerance", "csv", "xlsx", "markdown")
+    only_runs = (
+        "map_name",
+        "map_step",
+        "map_rank",
+        "map_file",
+        "dims",
+        "noise",
+        "type_tolerance",
+        "csv",
+        "xlsx",
+        "markdown",
+    )
     given = [name for name in only_runs if getattr(arguments, name)]
     if not exists and given:
         raise TdbgError(
@@ -211,20 +185,6 @@ def _are_runs(arguments: argparse.Namespace) -> bool:
     if arguments.csv and arguments.json:
         raise TdbgError("--csv and --json exclude each other", where="--csv --json", hint="choose one")
     return exists
-
-
-def _number(most: float) -> Callable[[str], float]:
-    def parse(text: str) -> float:
-        try:
-            value = float(text)
-        except ValueError:
-            value = -1.0
-        if not (0 <= value <= most and value < math.inf):
-            msg = f"{text!r} is not a number from 0 to {most:g}" if most < math.inf else f"{text!r} is not 0 or more"
-            raise argparse.ArgumentTypeError(msg)
-        return value
-
-    return parse
 
 
 def _run(arguments: argparse.Namespace) -> int:

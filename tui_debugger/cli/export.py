@@ -89,7 +89,9 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
         DESCRIPTION,
         EPILOG,
     )
-    parser.add_argument("what", choices=tuple(FORMATS), metavar="{tensors,hits,graph}", help="what to write")
+    parser.add_argument(
+        "what", type=_what, choices=tuple(FORMATS), metavar="{tensors,hits,graph}", help="what to write"
+    )
     parser.add_argument("-o", "--output", required=True, metavar="OUT", help="file or directory to write")
     parser.add_argument("--force", action="store_true", help="replace what is there already")
     add_where(parser)
@@ -117,6 +119,13 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.set_defaults(run=_run)
 
 
+def _what(text: str) -> str:
+    if text in FORMATS:
+        return text
+    msg = f"{text!r} is none of {', '.join(FORMATS)}; PATH comes first: tdbg export DUMP graph -o OUT"
+    raise argparse.ArgumentTypeError(msg)
+
+
 def _run(arguments: argparse.Namespace) -> int:
     with documented("export", arguments):
         _check_options(arguments)
@@ -125,7 +134,7 @@ def _run(arguments: argparse.Namespace) -> int:
             session = open_session(arguments.path, arguments, progress)
             writer = {"tensors": _tensors, "hits": _hits, "graph": _graph}[arguments.what]
             report = writer(session, target, arguments, progress)
-            missing = unseen(session, graph=arguments.what != "tensors")
+            missing = unseen(session)
     report["exit_code"] = missing.code(report["exit_code"])
     missing.print_note()
     notes = report.pop("notes")
@@ -271,7 +280,7 @@ def _hits(session: Session, target: Path, arguments: argparse.Namespace, progres
 
     given = given_watchpoints(arguments)
     pairs = pairs_of(session, arguments)
-    add_watchpoints(session, given, recommended=not given)
+    add_watchpoints(session, given, pairs, progress, recommended=not given)
     result = session.check(pairs, progress)
     if result.cancelled:
         raise CancelledError("interrupted: nothing is written")
@@ -284,7 +293,7 @@ def _hits(session: Session, target: Path, arguments: argparse.Namespace, progres
         )
     _write_hits(session, result, target, arguments)
     return {
-        "exit_code": 0,
+        "exit_code": TdbgError.exit_code if result.coverage.unreadable else 0,
         "output": str(target),
         "hits": len(result.hits),
         "coverage": coverage_row(result.coverage),
@@ -293,18 +302,17 @@ def _hits(session: Session, target: Path, arguments: argparse.Namespace, progres
 
 
 def _write_hits(session: Session, result: CheckResult, target: Path, arguments: argparse.Namespace) -> None:
-    import csv
-
     from tui_debugger.session.export_files import fresh_text
+    from tui_debugger.text.csv_table import CsvTable
     from tui_debugger.text.rows import FLAT_HIT_COLUMNS, coverage_row, flat_hit_rows, hit_row, watch_row
 
     watched = dict(result.coverage.watched)
     with fresh_text(target, Path(session.info.path), force=arguments.force) as file:
         if target.suffix.lower() == ".csv":
-            writer = csv.DictWriter(file, FLAT_HIT_COLUMNS)
-            writer.writeheader()
+            table = CsvTable(file)
+            table.row(FLAT_HIT_COLUMNS)
             for hit in result.hits:
-                writer.writerows(flat_hit_rows(hit))
+                table.rows([row.get(name) for name in FLAT_HIT_COLUMNS] for row in flat_hit_rows(hit))
             return
         document = {
             "command": "export",
@@ -383,7 +391,7 @@ def _drawing(
             "maxTextSize are raised: --around and --scope draw less, and graphviz draws any number"
         )
     return {
-        "exit_code": 0,
+        "exit_code": TdbgError.exit_code if result is not None and result.coverage.unreadable else 0,
         "output": str(target),
         "nodes": drawing.nodes,
         "edges": drawing.edges,
@@ -400,9 +408,9 @@ def _found(session: Session, arguments: argparse.Namespace, progress: ProgressFn
     """
     given = given_watchpoints(arguments)
     pairs = pairs_of(session, arguments)
-    if not given and (not pairs or not session.recommended()):
+    if not given and (not pairs or not session.recommended(pairs, progress)):
         return None
-    add_watchpoints(session, given, recommended=not given)
+    add_watchpoints(session, given, pairs, progress, recommended=not given)
     result = session.check(pairs, progress)
     if result.cancelled:
         raise CancelledError("interrupted: nothing is written")

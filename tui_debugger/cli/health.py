@@ -8,7 +8,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tui_debugger.cli.options import (
+    MAP_NAMES,
+    MAP_ROWS,
     add_command,
+    add_map_rows,
     add_recommended,
     add_watches,
     add_watchpoints,
@@ -54,10 +57,6 @@ exit codes: as of tdbg check
 Where there are more steps than columns, neighbouring steps share one: the worst
 stands, so that no NaN is hidden. Several ranks are merged in the same way.
 """
-ROWS = 40
-"""Without --depth scopes are opened as long as there are no more rows than this."""
-NAMES = 40
-"""Cells that are left for names at the end of a line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,15 +79,7 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
         DESCRIPTION,
         EPILOG,
     )
-    rows = parser.add_mutually_exclusive_group()
-    rows.add_argument(
-        "--depth",
-        type=whole("a number of levels from 1 to 99", 1, 99),
-        metavar="N",
-        help=f"open scopes down to level N (default: as far as there are {ROWS} rows)",
-    )
-    rows.add_argument("--nodes", action="store_true", help="a row per node, in execution order")
-    parser.add_argument("--bad", action="store_true", help="only rows in which something was found")
+    add_map_rows(parser)
     parser.add_argument(
         "--width",
         type=whole("a number of cells from 20 to 100000", 20, 100_000),
@@ -108,9 +99,8 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
 def _run(arguments: argparse.Namespace) -> int:
     with documented("health", arguments, undecided):
         report = _made(arguments)
-    from tui_debugger.check.verdicts import EXIT_CODES
 
-    code = EXIT_CODES[report.judgement.outcome]
+    code = report.judgement.outcome.exit_code
     for notice in report.notices:
         note(notice)
     entries = _entries(report.map, arguments)
@@ -131,7 +121,7 @@ def _made(arguments: argparse.Namespace) -> Report:
         pairs = pairs_of(session, arguments)
         rules: frozenset[int] = frozenset()
         if given or arguments.recommended:
-            rules = add_watchpoints(session, given, recommended=arguments.recommended)
+            rules = add_watchpoints(session, given, pairs, progress, recommended=arguments.recommended)
         checks = HealthChecks(session)
         result = checks.check(pairs, progress)
     # What was finished is shown, also after Ctrl-C.
@@ -144,11 +134,11 @@ def _entries(map_: HealthMap, arguments: argparse.Namespace) -> npt.NDArray[np.i
     from tui_debugger.diagnose.health import rows_of
 
     shown = map_.noteworthy(map_.ranks) if arguments.bad else map_.shown
-    return rows_of(map_, shown, depth=arguments.depth, flat=arguments.nodes, most=ROWS)
+    return rows_of(map_, shown, depth=arguments.depth, flat=arguments.nodes, most=MAP_ROWS)
 
 
 def _print(report: Report, entries: npt.NDArray[np.int64], arguments: argparse.Namespace) -> None:
-    from tui_debugger.check.verdicts import EXIT_CODES, Outcome
+    from tui_debugger.check.verdicts import Outcome
     from tui_debugger.cli.check_report import OUTCOMES
     from tui_debugger.diagnose.health import map_parts, watched_lines
     from tui_debugger.text.health import glyph_pieces, legend_text
@@ -156,20 +146,20 @@ def _print(report: Report, entries: npt.NDArray[np.int64], arguments: argparse.N
     from tui_debugger.text.writer import Meaning, meant, terminal_of
 
     map_, outcome, terminal = report.map, report.judgement.outcome, terminal_of()
-    covered, code = map_.covered_text(), EXIT_CODES[outcome]
+    covered, code = map_.covered_text(), outcome.exit_code
     doubts = [meant(f"cannot judge: {doubt.text}", Meaning.DOUBT) for doubt in report.judgement.doubts]
     if terminal is not None:
         verdict = {Outcome.FINDING: "FINDINGS", Outcome.CANNOT_JUDGE: "cannot judge"}.get(outcome, outcome.value)
         covered = meant(f"{verdict}: {covered}", OUTCOMES[outcome])
         print_above(covered, *doubts, code=code)
-    room = max((arguments.width or shutil.get_terminal_size().columns) - NAMES, 10)
+    room = max((arguments.width or shutil.get_terminal_size().columns) - MAP_NAMES, 10)
     lines: list[Pieces] = []
     for cells, name in map_parts(map_, entries, map_.ranks, room, flat=arguments.nodes):
         left = terminal.columns - width_of(cells + GAP) if terminal is not None and not arguments.width else None
         shown = name if left is None else cut_middle(name, left)
         lines.append((*(glyph_pieces(cells) if lines else (cells,)), GAP, shown))
     write_lines(*(lines or [("no row to show" + (": nothing was found" if arguments.bad else ""),)]))
-    legend = legend_text(room + NAMES if terminal is None else min(room + NAMES, terminal.columns))
+    legend = legend_text(room + MAP_NAMES if terminal is None else min(room + MAP_NAMES, terminal.columns))
     write_lines("", glyph_pieces(legend))
     print_text(*watched_lines(map_), covered)
     if map_.coverage.by_design:

@@ -22,8 +22,19 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 TOPICS: Final = (
-    *("screen", "keys", "configuration", "commands", "conditions", "verdicts", "live", "formats", "dump-config"),
-    *("ci", "json", "python-api", "mindinsight", "performance", "troubleshooting", "contributing"),
+    *(
+        "screen",
+        "keys",
+        "configuration",
+        "commands",
+        "conditions",
+        "verdicts",
+        "audit",
+        "live",
+        "formats",
+        "dump-config",
+    ),
+    *("ci", "json", "python-api", "mindinsight", "performance", "reliability", "troubleshooting", "contributing"),
 )
 """The pages, in the order of the list. Each is ``docs/TOPIC.md``."""
 PAGES: Final = Path(__file__).parents[1] / "docs"
@@ -118,10 +129,9 @@ def _topics(commands: Sequence[str]) -> RenderableType:
     ways = Table.grid(padding=(0, 2))
     ways.add_column(style="bold", no_wrap=True)
     ways.add_row("tdbg help TOPIC", "shows a page; other words are searched for in all pages")
-    own = ", ".join(command for command in commands if command not in TOPICS)  # a topic of that name has a page
+    own = " ".join(command for command in commands if command not in TOPICS)  # a topic of that name has a page
     ways.add_row("tdbg help COMMAND", f"its options: {own}")
-    ways.add_row("tdbg demo", "opens an example")
-    return Group(Text("topics:"), topics, Text(), ways)
+    return Group(Text("topics:"), topics, ways)
 
 
 def _summary(topic: str) -> str:

@@ -6,6 +6,7 @@ import argparse
 import gc
 import os
 import re
+import secrets
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,12 +15,13 @@ from typing import TYPE_CHECKING, Final
 from tui_debugger.cli.open_ import add_common, require_terminal
 from tui_debugger.cli.options import add_judging, configured, given_watchpoints, screen_config, whole
 from tui_debugger.errors import TdbgError
-from tui_debugger.text.writer import write_lines
+from tui_debugger.text.writer import write_data, write_lines
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
 
     from tui_debugger.config import Config
+    from tui_debugger.live.server.serving import Certificate
     from tui_debugger.model import Watchpoint
     from tui_debugger.session.live import LiveSession
     from tui_debugger.tui.app import TdbgApp
@@ -40,6 +42,7 @@ def open_live(arguments: argparse.Namespace) -> LiveSession:
         arguments.port,
         token=arguments.token,
         allow_unauthenticated=arguments.allow_unauthenticated,
+        certificate=_certificate(arguments.tls_cert, arguments.tls_key),
     )
     try:
         session = LiveSession(trainings, spool_limit=arguments.spool_limit, source_map=arguments.source_map)
@@ -51,6 +54,34 @@ def open_live(arguments: argparse.Namespace) -> LiveSession:
     return session
 
 
+def _certificate(chain: Path | None, key: Path | None) -> Certificate | None:
+    """Reads what ``--tls-cert`` and ``--tls-key`` name.
+
+    Raises:
+        TdbgError: one is missing, or cannot be read.
+    """
+    if chain is None and key is None:
+        return None
+    from tui_debugger.live.server.serving import Certificate
+
+    if chain is None or key is None:
+        there, missing = ("--tls-key", "--tls-cert") if chain is None else ("--tls-cert", "--tls-key")
+        raise TdbgError(f"{there} needs {missing}, too", where=str(key or chain), hint=f"add {missing} FILE")
+    return Certificate(_pem(chain, "CERTIFICATE"), _pem(key, "PRIVATE KEY"))
+
+
+def _pem(path: Path, kind: str) -> bytes:
+    try:
+        found = path.read_bytes()
+    except OSError as error:
+        raise TdbgError(
+            f"cannot be read: {error.strerror}", where=str(path), hint=f"name a file in PEM with a {kind.lower()}"
+        ) from None
+    if f"{kind}-----".encode() not in found:
+        raise TdbgError(f"holds no {kind.lower()}", where=str(path), hint="name a file in PEM")
+    return found
+
+
 def exposed(arguments: argparse.Namespace) -> str:
     """Returns what to warn of when others than this machine can reach the server; empty when they cannot."""
     host: str = arguments.host
@@ -58,7 +89,8 @@ def exposed(arguments: argparse.Namespace) -> str:
         return ""
     open_to_all = arguments.allow_unauthenticated or not arguments.token
     who = ", and anybody who reaches this port can pose as a training" if open_to_all else ""
-    return f"listens at {host}, not at this machine alone: what trainings send is not encrypted{who}"
+    sent = "encrypted" if arguments.tls_cert is not None else "not encrypted"
+    return f"listens at {host}, not at this machine alone: what trainings send is {sent}{who}"
 
 
 LOOK: Final = 1.0
@@ -182,7 +214,7 @@ every step with findings one on stderr, and the training is let go at the end.
 EPILOG = """\
 how a training finds its way here:
   MindSpore          ENABLE_MS_DEBUGGER=1 MS_DEBUGGER_HOST=... MS_DEBUGGER_PORT=...
-  PyTorch and others TDBG_HOST=... TDBG_PORT=... (TDBG_TOKEN=...)
+  PyTorch and others TDBG_HOST=... TDBG_PORT=... (TDBG_TOKEN=... TDBG_TLS_CA=...)
 
 exit codes with --no-screen:
   0    clean: no finding in what was judged, and something was
@@ -251,6 +283,15 @@ def _add_address(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="let clients in that show no token, such as MindSpore's, although others can reach the port",
     )
+    address.add_argument("--new-token", action="store_true", help="print a token that nobody guesses, and end")
+    address.add_argument(
+        "--tls-cert",
+        type=Path,
+        metavar="FILE",
+        help="encrypt connections by TLS: the certificate in PEM (with those that signed it); our clients find what "
+        "vouches for it by TDBG_TLS_CA, MindSpore's client cannot",
+    )
+    address.add_argument("--tls-key", type=Path, metavar="FILE", help="its private key in PEM")
 
 
 def _add_batch(parser: argparse.ArgumentParser) -> None:
@@ -303,6 +344,9 @@ def seconds(text: str) -> float:
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    if arguments.new_token:
+        write_data(f"{secrets.token_urlsafe(24)}\n")
+        return 0
     arguments.token = os.environ.get(arguments.token_from) or None
     if arguments.no_screen:
         from tui_debugger.cli.listen_batch import run_batch

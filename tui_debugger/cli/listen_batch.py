@@ -198,7 +198,7 @@ class Log:
         self, session: LiveSession, rules: Collection[int], fail_on: frozenset[str], batch: Batch, saved: str
     ) -> int:
         """Prints what it all comes to; returns the exit code."""
-        from tui_debugger.check.verdicts import EXIT_CODES, Doubt
+        from tui_debugger.check.verdicts import Doubt
 
         for rank in list(self._open):
             self._sum_up(rank)
@@ -208,7 +208,7 @@ class Log:
         judgement = self._judged(result, rules, fail_on, doubts)
         if not any(steps.values()):
             judgement = _doubted(judgement, Doubt("nothing", "no step was judged"))
-        code = EXIT_CODES[judgement.outcome]
+        code = judgement.outcome.exit_code
         for notice in session.info.notices:
             note(notice)
         if self._json:
@@ -639,7 +639,12 @@ class Batch:
         if directory is None or not self.session.ranks():
             return ""
         try:
-            return f"{self.session.save(directory)} in {directory}"
+            saved = f"{self.session.save(directory)} in {directory}"
+            from tui_debugger.text.numbers import plural
+
+            lost = self.session.live.spool.lost.items()
+            self.unsaved += [f"values of {plural(count, 'tensor')} were not saved: {why}" for why, count in lost]
+            return saved
         except TdbgError as error:
             self.unsaved.append(f"not everything was saved in {directory}: {error.what}")
             return ""

@@ -6,14 +6,15 @@ import argparse
 import errno
 import io
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from importlib import import_module
 from typing import Any, NoReturn
 
 from tui_debugger import __version__
-from tui_debugger.cli.output import failure, print_json
-from tui_debugger.errors import TdbgError
+from tui_debugger.cli.output import failure, print_json, unusable
+from tui_debugger.errors import CancelledError, TdbgError
+from tui_debugger.signals import as_ctrl_c
 from tui_debugger.text.clean import clean
 from tui_debugger.text.writer import abandon, open_streams, write_errors, write_traceback, write_usage
 
@@ -24,12 +25,22 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, **named: Any) -> None:
         super().__init__(**named)
         self._given: list[str] = []
+        self.commands: Mapping[str, argparse.ArgumentParser] = {}
 
     # Its overloads say no more than this, at the length of this file.
     def parse_known_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
         """Remembers what was given."""
         self._given = list(sys.argv[1:] if args is None else args)
         return super().parse_known_args(args, namespace)
+
+    # As above.
+    def parse_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
+        """Refuses what no option takes, and says whose option it is."""
+        arguments, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            command = next((word for word in self._given if word in COMMANDS), "")
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{_owners(unknown, command)}")
+        return arguments
 
     def error(self, message: str) -> NoReturn:
         """Says what is wrong and leaves with 2."""
@@ -47,10 +58,24 @@ class Parser(argparse.ArgumentParser):
             write_usage(message, file or sys.stderr)
 
 
-EPILOG = """\
+FINDING_COMMANDS = (
+    "check",
+    "audit",
+    "origin",
+    "explain",
+    "report",
+    "health",
+    "ranks",
+    "diff",
+    "listen --no-screen",
+    "dump-config --check",
+)
+"""Commands whose exit code 1 is a finding; the others have none."""
+EPILOG = f"""\
 exit codes:
   0    done, or clean
-  1    a finding (check, origin)
+  1    a finding, of these commands: {", ".join(FINDING_COMMANDS[:5])},
+       {", ".join(FINDING_COMMANDS[5:])}
   2    cannot judge: nothing recognisable at the path, a wrong argument, nothing
        matched or could be compared, or tensors that could not be read
   130  interrupted
@@ -60,8 +85,9 @@ tdbg help shows the manual.
 COMMANDS = {
     "open": "open_",
     "listen": "listen",
-    **{name: name for name in ("check", "origin", "relations", "explain", "report", "health", "trend", "ls")},
-    **{name: name for name in ("show", "diff", "stat", "export", "convert", "formats", "steps", "cache")},
+    **{name: name for name in ("check", "audit", "origin", "relations", "explain", "report", "health", "ranks")},
+    **{name: name for name in ("trend", "trajectory", "ls")},
+    **{name: name for name in ("show", "diff", "stat", "export", "convert", "formats", "steps", "cache", "merge")},
     "config": "config",
     "dump-config": "dump_config",
     **{name: name for name in ("completion", "demo", "help")},
@@ -71,7 +97,18 @@ BROKEN_PIPE = 141
 """128 + SIGPIPE: who read our output has left, as ``head`` does."""
 
 
-def build_parser(command: str | None = None) -> argparse.ArgumentParser:
+class _Version(argparse.Action):
+    """Prints the version, and whether statistics are made by compiled code or by numpy."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from tui_debugger.stats import kernel
+
+        made = "compiled" if kernel.available() else "numpy"
+        write_usage(f"tdbg {__version__} ({made})\n", sys.stdout)
+        parser.exit()
+
+
+def build_parser(command: str | None = None) -> Parser:
     """The parser with every command, or with one only: the others' modules need not be loaded to run it."""
     parser = Parser(
         prog="tdbg",
@@ -79,12 +116,23 @@ def build_parser(command: str | None = None) -> argparse.ArgumentParser:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--version", action="version", version=f"tdbg {__version__}")
+    parser.add_argument("--version", action=_Version, nargs=0, help="show program's version number and exit")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    parser.commands = commands.choices
     for name, module in COMMANDS.items():
         if command in (None, name):
             import_module(f"tui_debugger.cli.{module}").register(commands)
     return parser
+
+
+def _owners(unknown: Sequence[str], command: str) -> str:
+    """Says which commands have an option that this one has not."""
+    option = next((word.partition("=")[0] for word in unknown if word.startswith("--")), "")
+    if not option:
+        return ""
+    owners = [name for name, parser in build_parser().commands.items() if option in parser.format_help().split()]
+    of = f"; {option} is an option of {', '.join(owners)}" if owners else ""
+    return f"{of}; `tdbg {command} --help` lists those of {command}"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -98,6 +146,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):  # a terminal that cannot show a sign shows its number instead
             stream.reconfigure(errors="backslashreplace")
     words = sys.argv[1:] if argv is None else list(argv)
+    with as_ctrl_c():
+        return _answered(words)
+
+
+def _answered(words: list[str]) -> int:
+    """Runs a command; whatever happens to it is an exit code and a line."""
     try:
         return _run(words)
     except BrokenPipeError:
@@ -108,17 +162,24 @@ def main(argv: Sequence[str] | None = None) -> int:
         return error.exit_code
     except KeyboardInterrupt:
         write_errors("tdbg: interrupted")
-        return 130
+        return CancelledError.exit_code
     except Exception as error:  # noqa: BLE001 - our own mistake, whatever it is, must not leave with Python's 1: that is a finding
-        if isinstance(error, OSError) and error.filename is None:  # no file of ours: stdout, such as on a full disk
-            abandon(sys.stdout)
-            why = "stdout is closed" if error.errno == errno.EBADF else error.strerror
-            what = f"the output could not be written: {why}"
-            _write_error(TdbgError(what, where="stdout", hint="make room, or send it somewhere else"))
+        if isinstance(error, OSError):
+            _write_error(_refused(error))
             return TdbgError.exit_code
         write_traceback()
         write_errors("tdbg: internal error: nothing was judged. Please report the lines above.")
         return TdbgError.exit_code
+
+
+def _refused(error: OSError) -> TdbgError:
+    """Returns what to say when the system refuses something that nobody else answered for."""
+    if error.filename is not None:
+        return unusable(error)
+    abandon(sys.stdout)  # no file of ours: stdout, such as on a full disk
+    why = "stdout is closed" if error.errno == errno.EBADF else error.strerror
+    what = f"the output could not be written: {why}"
+    return TdbgError(what, where="stdout", hint="make room, or send it somewhere else")
 
 
 def _run(words: list[str]) -> int:

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import argparse
 import gc
+import math
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tui_debugger.cli.options import (
     add_command,
+    add_comparison,
     add_config,
     add_look,
     add_memory,
     add_watches,
     add_work,
+    at_least_zero,
     given_watchpoints,
     screen_config,
     workers_of,
@@ -31,6 +34,13 @@ if TYPE_CHECKING:
     from tui_debugger.diagnose.headline import Headline
     from tui_debugger.model import ProgressFn, Watchpoint
     from tui_debugger.session import Session
+    from tui_debugger.session.comparison import Against
+
+
+_HOW_COMPARED: Final = (
+    *("map_name", "map_step", "map_rank", "map_file", "dims", "noise", "type_tolerance", "rtol", "atol"),
+)
+"""Options that only a comparison with another run has."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -99,7 +109,9 @@ def run(path: Path | None, arguments: argparse.Namespace, *, remember: bool = Fa
     """
     config = screen_config(arguments)
     watches = given_watchpoints(arguments)
-    there = _the_one_dump(path)
+    more: Sequence[Path] = getattr(arguments, "more", ())
+    there = _the_one_dump(path, more)
+    against = _against(arguments)
     require_terminal()
     opening = partial(opener, arguments=arguments, watches=watches, config=config, remember=remember)
     gc.disable()  # until the first frame: everything made before it stays, and looking for garbage takes its time
@@ -111,18 +123,19 @@ def run(path: Path | None, arguments: argparse.Namespace, *, remember: bool = Fa
             if there is not None
             else Start(path or working_directory(), opening, with_recent=path is None),
             title=str(path or ""),
-            judged=_remember_verdict if remember else None,
+            judged=_remember_verdict if remember and not more else None,
             recommended=arguments.recommended,
             rank=arguments.rank,
             step=arguments.step,
             config=config,
+            against=against,
         )
     finally:
         gc.enable()
 
 
-def _the_one_dump(path: Path | None) -> Path | None:
-    """Returns the path if it holds one dump; None where somebody has to choose one on the screen.
+def _the_one_dump(path: Path | None, more: Sequence[Path] = ()) -> Path | None:
+    """Returns the path if it holds one dump, as ``more`` must; None where somebody has to choose one on the screen.
 
     Looks at a few directories only: a wrong path is answered in the shell.
 
@@ -135,12 +148,40 @@ def _the_one_dump(path: Path | None) -> Path | None:
     if path is None:
         return None
     try:
-        find_run(path)
+        for each in (path, *more):
+            find_run(each)
     except SeveralDumpsError:
-        if on_terminal():
+        if on_terminal() and not more:
             return None
         raise
     return path
+
+
+def _against(arguments: argparse.Namespace) -> Against | None:
+    """Returns the other run, and how this one is compared with it; None where none is named.
+
+    Raises:
+        TdbgError: there is no dump, or several; a name is mapped and no other run is named.
+    """
+    other: Path | None = getattr(arguments, "against", None)
+    if other is None:
+        given = [name for name in _HOW_COMPARED if getattr(arguments, name, None)]
+        if given:
+            raise TdbgError(
+                f"--{given[0].replace('_', '-')} is for two runs",
+                where=f"--{given[0].replace('_', '-')}",
+                hint="name the other one with --against",
+            )
+        return None
+    from tui_debugger.cli.diff_runs import how_compared
+    from tui_debugger.session.comparison import Against
+    from tui_debugger.sources.registry import find_run
+
+    find_run(other)
+    if arguments.noise is not None:
+        find_run(arguments.noise)
+    repeat = str(arguments.noise) if arguments.noise is not None else ""
+    return Against(str(other), how_compared(arguments), repeat)
 
 
 def on_terminal() -> bool:
@@ -173,11 +214,12 @@ def opener(
             remember=not arguments.no_cache,
             keep_watchpoints=not arguments.no_state,
             source_map=arguments.source_map,
+            more=getattr(arguments, "more", ()),
         )
         session.recommended_changes = config.recommended
         session.open(progress)
         session.watchpoints.add_missing(watches)
-        if remember:
+        if remember and not getattr(arguments, "more", ()):
             from tui_debugger.session.dumps import RecentDumps
 
             RecentDumps().opened(session.info.path)
@@ -202,8 +244,16 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
         "or any directory inside it (rank, net, graph, step). Where several dumps lie below PATH, a page lists them; "
         "without PATH it lists the dumps that were opened before and those below the working directory.",
         without_path="a page lists dumps",
+        several=True,
     )
     add_options(parser)
+    runs = parser.add_argument_group("two runs")
+    runs.add_argument(
+        "--against", type=Path, metavar="B", help="compare with this run at once, as D does on the screen (tdbg diff)"
+    )
+    add_comparison(runs)
+    runs.add_argument("--rtol", type=at_least_zero(math.inf), default=0.0, metavar="X", help="relative tolerance")
+    runs.add_argument("--atol", type=at_least_zero(math.inf), default=0.0, metavar="X", help="absolute tolerance")
     parser.set_defaults(run=_run)
 
 

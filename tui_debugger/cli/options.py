@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -165,8 +166,41 @@ def _disabled() -> TdbgError:
     )
 
 
-def add_watchpoints(session: Session, given: Sequence[Watchpoint], *, recommended: bool) -> frozenset[int]:
+MAP_ROWS: Final = 40
+"""Without --depth the scopes of a map are opened as long as there are no more rows than this."""
+MAP_NAMES: Final = 40
+"""Cells that are left for names at the end of its lines."""
+
+
+def add_map_rows(parser: argparse.ArgumentParser) -> None:
+    """Adds what chooses the rows of a map of scopes and nodes."""
+    rows = parser.add_mutually_exclusive_group()
+    rows.add_argument(
+        "--depth",
+        type=whole("a number of levels from 1 to 99", 1, 99),
+        metavar="N",
+        help=f"open scopes down to level N (default: as far as there are {MAP_ROWS} rows)",
+    )
+    rows.add_argument("--nodes", action="store_true", help="a row per node, in execution order")
+    parser.add_argument("--bad", action="store_true", help="only rows in which something was found")
+
+
+def add_watchpoints(
+    session: Session,
+    given: Sequence[Watchpoint],
+    pairs: Sequence[Pair] = (),
+    progress: ProgressFn | None = None,
+    *,
+    recommended: bool,
+) -> frozenset[int]:
     """Fills the list of a session; returns the ids of the given ones.
+
+    Args:
+        session: the session.
+        given: what the user asked for.
+        pairs: what is to be judged: its nodes decide what is recommended.
+        progress: told how far that is.
+        recommended: add what is recommended.
 
     Raises:
         TdbgError: no enabled watchpoint is left.
@@ -177,13 +211,17 @@ def add_watchpoints(session: Session, given: Sequence[Watchpoint], *, recommende
     if recommended:
         if session.recommended_changes:
             note("the recommended watchpoints are those of the configuration (see tdbg config)")
-        session.add_recommended()
+        _ = session.add_recommended() if progress is None else session.add_recommended(pairs, progress)
     if not len(session.watchpoints):
         if not recommended:
             raise _disabled()
+        why = "".join(f". {limit}" for limit in session.info.limits[:1])
+        if parts := session.unreadable():  # not that there is nothing to watch: it is not known
+            from tui_debugger.check.results import ADVICE, parts_text
+
+            raise TdbgError(f"nothing can be judged: {parts_text(parts)}{why}", where=session.info.path, hint=ADVICE)
         raise TdbgError(
-            "no watchpoint is recommended for this dump: it has no tensors to watch"
-            + "".join(f". {limit}" for limit in session.info.limits[:1]),
+            f"no watchpoint is recommended for this dump: it has no tensors to watch{why}",
             where=session.info.path,
             hint="`tdbg ls` lists the nodes",
         )
@@ -263,6 +301,7 @@ def add_command(
     epilog: str | None = None,
     *,
     without_path: str = "",
+    several: bool = False,
     **more: Any,
 ) -> argparse.ArgumentParser:
     """A command on a dump; texts of several lines are laid out already.
@@ -274,6 +313,7 @@ def add_command(
         description: for its own help.
         epilog: what stands below the options there.
         without_path: what it does without PATH; empty where it needs one.
+        several: it takes more directories with ranks of the same run.
         more: what argparse takes else.
     """
     laid_out = epilog is not None or "\n" in description
@@ -287,6 +327,10 @@ def add_command(
     )
     says = "where the dump is" + (f" (default: {without_path})" if without_path else "")
     parser.add_argument("path", type=Path, metavar="PATH", help=says, nargs="?" if without_path else None)
+    if several:
+        parser.add_argument(
+            "more", type=Path, metavar="MORE", nargs="*", help="where more ranks of the same run are, of other hosts"
+        )
     return parser
 
 
@@ -315,6 +359,90 @@ def add_node(parser: argparse.ArgumentParser, without: str = "", nargs: str | No
         "inputs; also :out, :param; #1 at the end is the first of several runs within a step (default: the newest)"
     )
     parser.add_argument("node", nargs=nargs, metavar="NODE[:slot]", help=says)
+
+
+def add_maps(parser: argparse._ActionsContainer) -> None:
+    """What of one run is what of another one: ``--map-name``, ``--map-step``, ``--map-rank``."""
+    parser.add_argument(
+        "--map-name",
+        action="append",
+        default=[],
+        metavar="s/OLD/NEW/",
+        help="nodes of the first run by the names they have in the second (may be repeated)",
+    )
+    for word, more in (("step", ""), ("rank", "; 0:0 and 0:1: what ranks 0 and 1 share")):
+        parser.add_argument(
+            f"--map-{word}",
+            action="append",
+            default=[],
+            type=number_pair,
+            metavar="A:B",
+            help=f"{word}s that are the same one (may be repeated){more}",
+        )
+
+
+def add_comparison(parser: argparse._ActionsContainer) -> None:
+    """How two runs are compared: what of one is what of the other, and what is no difference."""
+    add_maps(parser)
+    parser.add_argument(
+        "--dims",
+        action="append",
+        default=[],
+        metavar="NODES=HOW",
+        help="how ranks share tensors of some nodes: replicated, sum, mean, flat, the dimension that is cut, 1:zigzag, "
+        "or 0:3 of three fused weights (may be repeated; default: found out by values)",
+    )
+    parser.add_argument(
+        "--noise",
+        type=Path,
+        metavar="DIR",
+        help="a healthy repeat of the first run: up to 3 times as much as these two differ by is no difference",
+    )
+    parser.add_argument(
+        "--map-file",
+        type=Path,
+        metavar="FILE",
+        help='JSON: {"nodes": {A: B}, "names": [...], "steps": {}, "ranks": {}, "dims": {}}',
+    )
+    parser.add_argument(
+        "--type-tolerance",
+        action="append",
+        default=[],
+        type=_type_tolerance,
+        metavar="TYPE=R,A",
+        help="relative and absolute tolerance for one type, for example bfloat16=1e-2,1e-3 (may be repeated)",
+    )
+
+
+def _type_tolerance(text: str) -> tuple[str, float, float]:
+    from tui_debugger.cli.diff_runs import type_tolerance
+
+    return type_tolerance(text)
+
+
+def at_least_zero(most: float) -> Callable[[str], float]:
+    """A parser of numbers from 0 to ``most``."""
+
+    def parse(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = -1.0
+        if not (0 <= value <= most and value < math.inf):
+            msg = f"{text!r} is not a number from 0 to {most:g}" if most < math.inf else f"{text!r} is not 0 or more"
+            raise argparse.ArgumentTypeError(msg)
+        return value
+
+    return parse
+
+
+def number_pair(text: str) -> tuple[int, int]:
+    """Parses ``0:1``."""
+    one, colon, other = text.partition(":")
+    if not colon or not all(each.isascii() and each.isdecimal() and len(each) < 10 for each in (one, other)):
+        msg = f"{text!r} is not two numbers such as 0:1"
+        raise argparse.ArgumentTypeError(msg)
+    return int(one), int(other)
 
 
 def add_limit(parser: argparse.ArgumentParser, what: str) -> None:
@@ -355,9 +483,9 @@ def add_work(parser: argparse.ArgumentParser) -> None:
     work = parser.add_argument_group("who does the work")
     work.add_argument(
         "--jobs",
-        type=whole("a number of processes from 1 to 999", 1, 999),
+        type=whole("a number of threads from 1 to 999", 1, 999),
         metavar="N",
-        help="measure with N processes; 1 starts none (default: one per core, up to 8)",
+        help="measure with N threads; 1 starts none (default: one per core, up to 8)",
     )
     work.add_argument(
         "--executor", metavar="WHERE", help="measure on the dask cluster whose scheduler this is: dask:tcp://HOST:PORT"
@@ -418,7 +546,8 @@ def open_session(path: Path, arguments: argparse.Namespace, progress: ProgressFn
     from tui_debugger.graph.search import NodeQuery
     from tui_debugger.session.opening import open_dump
 
-    session = open_dump(path, workers=workers_of(arguments), remember=not arguments.no_cache)
+    more = getattr(arguments, "more", ())
+    session = open_dump(path, workers=workers_of(arguments), remember=not arguments.no_cache, more=more)
     arguments.at_exit.callback(session.close)
     session.asked = Asked(arguments.rank, arguments.step)
     if "no_config" in arguments:
@@ -480,7 +609,7 @@ def workers_of(arguments: argparse.Namespace) -> Workers:
         return Workers(arguments.jobs)
     if arguments.jobs is not None:
         raise TdbgError(
-            "--jobs is about local processes",
+            "--jobs is about threads of this program",
             where=f"--jobs {arguments.jobs} --executor {arguments.executor}",
             hint="the cluster has as many workers as it has: leave --jobs out",
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from typing import TYPE_CHECKING
 
 from tui_debugger.cli.options import (
@@ -19,8 +20,12 @@ from tui_debugger.cli.output import documented, interruptible, progress_bar, und
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
+    from collections.abc import Sequence
+    from pathlib import Path
 
+    from tui_debugger.check.types import Pair
     from tui_debugger.cli.origin_report import Answer
+    from tui_debugger.diagnose.run import Run
 
 DESCRIPTION = """\
 Finds the first node, in step and execution order, whose inputs are clean and
@@ -63,6 +68,7 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
         "find where a NaN or Inf starts",
         DESCRIPTION,
         EPILOG,
+        several=True,
     )
     add_watches(
         parser,
@@ -107,10 +113,32 @@ def _search(arguments: argparse.Namespace) -> Answer:
         session = open_session(arguments.path, arguments, progress)
         pairs = pairs_of(session, arguments)
         report = session.find_origin(pairs, watchpoints, progress, arguments.spread)
+        recorded = () if watchpoints else _recorded(session, sorted(set(pairs) - set(report.left)), arguments.path)
     return Answer(
         path=arguments.path,
         report=report,
         judgement=judge(report.check, rules=frozenset(watch.id for watch in watchpoints)),
         notices=session.info.notices,
-        limits=session.info.limits,
+        limits=(*session.info.limits, *recorded),
     )
+
+
+def _recorded(session: Run, pairs: Sequence[Pair], path: Path) -> tuple[str, ...]:
+    """Says that the device recorded overflows, where values alone were asked for: those may have been cut off."""
+    import numpy as np
+
+    from tui_debugger.check.hits import overflowed_nodes
+
+    nodes, first = 0, ""
+    for rank, step in pairs:
+        flow = session.flow(rank)
+        marked = overflowed_nodes(flow.table(step), len(flow.nodes))
+        if marked is None or not marked.any():
+            continue
+        nodes += int(marked.sum())
+        first = first or f"{flow.nodes.names[int(np.argmax(marked))]} at step {step} of rank {rank}"
+    if not nodes:
+        return ()
+    command = shlex.join(("tdbg", "origin", str(path), "--watch", "OO"))
+    times = "an operator" if nodes == 1 else f"{nodes} runs of operators"
+    return (f"the device recorded an overflow of {times}, such as {first}, whatever the values show: {command}",)

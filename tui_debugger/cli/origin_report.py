@@ -15,7 +15,7 @@ from tui_debugger.check.origins import State
 from tui_debugger.check.progress import retry_when_renumbered
 from tui_debugger.check.provenance import Start
 from tui_debugger.check.results import parts_text
-from tui_debugger.check.verdicts import EXIT_CODES, Judgement, Outcome, coverage_line
+from tui_debugger.check.verdicts import Judgement, Outcome, coverage_line
 from tui_debugger.cli.check_report import OUTCOMES
 from tui_debugger.cli.options import chosen, open_session, pairs_of
 from tui_debugger.cli.output import (
@@ -98,7 +98,7 @@ class Answer:
     @property
     def exit_code(self) -> int:
         """0 nothing bad, 1 something bad, 2 cannot judge, 130 interrupted."""
-        return EXIT_CODES[self.judgement.outcome]
+        return self.judgement.outcome.exit_code
 
     @property
     def overflow(self) -> bool:

@@ -64,6 +64,15 @@ def failure(command: str, path: object, error: TdbgError) -> dict[str, Any]:
     }
 
 
+def unusable(error: OSError) -> TdbgError:
+    """Returns what to say when the system refuses a path that nobody else answered for, such as on a broken disk."""
+    return TdbgError(
+        f"the path cannot be used: {error.strerror or error}",
+        where=os.fsdecode(error.filename) if isinstance(error.filename, (str, bytes)) else str(error.filename),
+        hint="look whether the file system is there and works, and whether you may use the path",
+    )
+
+
 def undecided(command: str, path: object, error: TdbgError) -> dict[str, Any]:
     """The JSON document of a command that judges and could not begin: ``failure``, and what its other documents share.
 
@@ -110,10 +119,14 @@ def documented(
         told = error
     except KeyboardInterrupt:
         told = CancelledError("interrupted")
-    except Exception:
+    except Exception as error:
         if not pressed.is_set():
-            raise
-        told = CancelledError("interrupted")  # which an import of numpy makes an ImportError
+            if isinstance(error, OSError) and error.filename is not None:
+                told = unusable(error)
+            else:
+                raise
+        else:
+            told = CancelledError("interrupted")  # which an import of numpy makes an ImportError
     if arguments.json:
         print_json(document(command, arguments.path, told))
     raise told
@@ -147,7 +160,6 @@ _EXITS: Final = {
     0: "clean",
     1: "a finding",
     TdbgError.exit_code: "cannot judge",
-    CancelledError.exit_code: "interrupted",
 }
 
 
@@ -168,7 +180,7 @@ def print_above(*lines: Line, code: int, words: str = "") -> None:
 def print_exit(code: int, words: str = "") -> None:
     """Writes what the exit code means, on a terminal: there nobody sees the code itself."""
     if terminal_of() is not None:
-        print_text(f"exit code {code}: {words or _EXITS.get(code, 'failed')}")
+        print_text(f"exit code {code}: {words or _EXITS.get(code, 'interrupted' if code > 128 else 'failed')}")
 
 
 def note(text: str, meaning: Meaning | None = None) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
@@ -51,7 +51,7 @@ EPILOG = """\
 exit codes:
   0    shown, whatever was found on the tensors
   2    no dump at the path, no such node or tensor, a part of the dump that cannot
-       be listed, a wrong argument
+       be listed, a tensor that cannot be read, a wrong argument
   130  interrupted
 
 examples:
@@ -119,22 +119,23 @@ def _shown(arguments: argparse.Namespace) -> int:
         up = _further(session, found.producers, hops, producers, progress)
         down = _further(session, found.consumers, hops, consumers, progress)
         missing = unseen(session, from_on(session, [(key.rank, key.step)]))
+        code = missing.code(TdbgError.exit_code if _unreadable(found, up, down) else 0)
     missing.print_note()
     for notice in session.info.notices:
         note(notice)
     if around is not None:
         _print_sketch(around)
-        return missing.code(0)
+        return code
     if not arguments.json:
         print_table(*relations_table(found, up, down))
-        return missing.code(0)
+        return code
     from tui_debugger.diagnose.relations import RelatedTree
 
     print_json(
         {
             "command": "relations",
             "path": str(arguments.path),
-            "exit_code": missing.code(0),
+            "exit_code": code,
             "maker": found.maker or None,
             "tensor": related_row(RelatedTree(found.centre)),
             "other_outputs": [related_row(RelatedTree(each)) for each in found.siblings],
@@ -143,7 +144,18 @@ def _shown(arguments: argparse.Namespace) -> int:
             **missing.rows,
         }
     )
-    return missing.code(0)
+    return code
+
+
+def _unreadable(found: Relations, up: Iterable[RelatedTree], down: Iterable[RelatedTree]) -> bool:
+    """Tells whether a tensor of the picture is there and cannot be read."""
+    waiting = [*up, *down]
+    seen = [found.centre, *found.siblings]
+    while waiting:
+        tree = waiting.pop()
+        seen.append(tree.related)
+        waiting += tree.beyond
+    return any(each.tensor.error and each.tensor.index >= 0 for each in seen)
 
 
 _COLUMNS = 10_000

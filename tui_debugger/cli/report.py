@@ -88,7 +88,7 @@ def _gathered(arguments: argparse.Namespace) -> Material:
             hint = "choose another name, or --force to replace it"
             checked_target(arguments.output, Path(session.info.path), force=arguments.force, hint=hint)
         pairs = pairs_of(session, arguments)
-        rules = add_watchpoints(session, given, recommended=arguments.recommended or not given)
+        rules = add_watchpoints(session, given, pairs, progress, recommended=arguments.recommended or not given)
         result = session.check(pairs, progress)
         given_scope = (("--filter", arguments.filter), ("--graph", arguments.graph))
         scope = [word for pair in given_scope if pair[1] is not None for word in pair]
@@ -97,11 +97,10 @@ def _gathered(arguments: argparse.Namespace) -> Material:
 
 def _write(material: Material, arguments: argparse.Namespace) -> int:
     from tui_debugger import __version__
-    from tui_debugger.check.verdicts import EXIT_CODES
     from tui_debugger.diagnose.report import Style, markdown, material_row
     from tui_debugger.session.export_files import fresh_text
 
-    code = EXIT_CODES[material.judgement.outcome]
+    code = material.judgement.outcome.exit_code
     written = None
     if arguments.output is not None or not arguments.json:
         text = markdown(material, Style(arguments.max_hits, arguments.full_paths))

@@ -124,7 +124,7 @@ def _shown(arguments: argparse.Namespace) -> int:
     if arguments.distribution:
         return print_spreads(session, found, distributions, arguments, missing)
     answered = any(each.answers for each in shown)
-    code = missing.code(0 if answered else 2)
+    code = missing.code(0 if answered and not any(each.unreadable for each in shown) else 2)
     if arguments.json:
         document = {**show_report.values_document(session, found, shown), **missing.rows}
         print_json({"command": "show", "path": str(arguments.path), "exit_code": code, **document})

@@ -336,6 +336,7 @@ class Shown:
         text: values for people.
         cells: a heat map for JSON.
         error: why the tensor, or the values that were asked for, cannot be shown.
+        unreadable: whether that is because its file cannot be read.
     """
 
     row: TensorRow
@@ -346,6 +347,7 @@ class Shown:
     text: str = ""
     cells: dict[str, Any] | None = None
     error: str = ""
+    unreadable: bool = False
 
     @property
     def constant(self) -> str:
@@ -380,7 +382,7 @@ def look(
         try:
             shown.append(_look_at(session, row, step, options))
         except UnreadableTensorError as error:
-            shown.append(Shown(row, step, error=error.what))
+            shown.append(Shown(row, step, error=error.what, unreadable=True))
         except BadSliceError as error:
             refused.append(error)
             shape = row.meta.shape if row.meta is not None else ()
@@ -421,7 +423,7 @@ def _look_at(session: Session, row: TensorRow, step: int, options: ShowOptions) 
         BadSliceError: the slice does not fit.
     """
     if row.index < 0 or row.error:
-        return Shown(row, step, error=row.error or "not dumped")
+        return Shown(row, step, error=row.error or "not dumped", unreadable=row.index >= 0)
     if not row.has_value:
         wanted = options.slice is not None or options.heat is not None
         return Shown(row, step, error="only statistics were dumped, no values" if wanted else "")
@@ -720,7 +722,7 @@ def print_spreads(
 ) -> int:
     """Prints them, or the document, and returns the exit code: 2 when there is nothing to show, or more is missing."""
     answered = any(each.distribution is not None for each in seen)
-    code = missing.code(0 if answered else 2)
+    code = missing.code(0 if answered and not any(each.shown.unreadable for each in seen) else 2)
     rows = [each.shown for each in seen]
     if arguments.json:
         document = values_document(session, found, rows)
@@ -746,7 +748,7 @@ def _distribution_at(session: Session, shown: Shown, arguments: argparse.Namespa
         bins = choose_bins([distribution], arguments.bins, log=arguments.log)
         return Seen(shown, distribution, bars(session, distribution, bins, progress, log=arguments.log))
     except UnreadableTensorError as error:
-        return Seen(shown, error=error.what)
+        return Seen(replace(shown, unreadable=True), error=error.what)
 
 
 # -- for people ------------------------------------------------------------------------------------

@@ -75,7 +75,7 @@ statistics in JSON and CSV:
 
 exit codes:
   0    done
-  2    nothing matched, every tensor was unreadable, a part of the dump could not be
+  2    nothing matched, a tensor was unreadable or a part of the dump could not be
        listed (the rows of the rest are printed), or a wrong argument
   130  interrupted: the rows so far are printed
 """
@@ -197,7 +197,7 @@ class _Seen:
         """See ``EPILOG``."""
         if self.interrupted:
             return CancelledError.exit_code
-        return 2 if self.failure is not None or self.tensors == self.unreadable else self.unseen.code(0)
+        return 2 if self.failure is not None or self.unreadable or not self.tensors else self.unseen.code(0)
 
     @property
     def exit_words(self) -> str:
@@ -206,7 +206,7 @@ class _Seen:
             return "interrupted: these are the rows so far"
         if self.exit_code:
             return "not everything that was asked for could be read"
-        return "every tensor that was asked for is here" if not self.unreadable else "done"
+        return "every tensor that was asked for is here"
 
     def line(self) -> str:
         """``1,141 tensors, 3 unreadable``."""
@@ -240,7 +240,7 @@ def _measured(arguments: argparse.Namespace, seen: _Seen, progress: ProgressFn) 
     try:
         session = open_session(arguments.path, arguments, progress)
         pairs = pairs_of(session, arguments)
-        seen.about = session, pairs, bool(arguments.filter or arguments.graph or arguments.category)
+        seen.about = session, pairs, True  # rows are named, and ordered, by what the graph says
         seen.graphs = several_graphs(session)
         for tensor in session.sweep(pairs, choice_of(arguments)).measured(progress):
             seen.tensors += 1
@@ -272,25 +272,22 @@ def _sorted(rows: Iterable[dict[str, Any]], name: str, limit: int | None, smalle
 
 
 def _write_csv(rows: Iterable[dict[str, Any]]) -> None:
-    import csv
-
-    from tui_debugger.text.clean import clean
+    from tui_debugger.text.csv_table import CsvTable
 
     line = io.StringIO()
-    writer = csv.writer(line, lineterminator="\n")
+    table = CsvTable(line, for_lines=True)
 
     def write(cells: Iterable[object]) -> None:
-        writer.writerow(cells)
+        table.row(cells)
         write_data(line.getvalue())
         line.seek(0)
         line.truncate()
 
     write(COLUMNS)
     for row in rows:
-        texts = {name: clean(text) for name, text in row.items() if isinstance(text, str)}
         shape = "" if row["shape"] is None else str(tuple(row["shape"]))
         bounds = " ".join(row.get("at_least", ()))
-        cells = {**row, **texts, "shape": shape, "recorded": int(row["recorded"]), "at_least": bounds}
+        cells = {**row, "shape": shape, "recorded": int(row["recorded"]), "at_least": bounds}
         write(cells[name] for name in COLUMNS)
 
 

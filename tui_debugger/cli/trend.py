@@ -50,7 +50,7 @@ its axis, and a table. Means, deviation and norm are over finite values.
 EPILOG = """\
 exit codes:
   0    done
-  2    nothing matched, or no step has a value that could be read
+  2    nothing matched, a step that cannot be read, or none that has a value
   130  interrupted
 
 examples:
@@ -120,13 +120,16 @@ def _metrics(text: str) -> tuple[str, ...]:
 def _run(arguments: argparse.Namespace) -> int:
     with documented("trend", arguments):
         with progress_bar() as bar, interruptible(bar) as progress:
+            from tui_debugger.diagnose.trend import State
+
             session, series = _read(arguments, progress)
             notes, graphs = _notes(session, series), several_graphs(session)
             notes_of = _noted(session, arguments, series, progress) if arguments.notes else {}
             missing = unseen(session, graph=False)
         missing.print_note()
         known = sum(each.known for each in series) + sum(len(each.curves()) for each in notes_of.values())
-        code = missing.code(0 if known else 2)
+        unreadable = sum(each.count(State.UNREADABLE) for each in series)
+        code = missing.code(0 if known and not unreadable else 2)
         if arguments.json:
             print_json({**_document(arguments, series, notes_of, code), **missing.rows})
         else:

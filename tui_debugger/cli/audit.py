@@ -1,0 +1,378 @@
+"""``tdbg audit``: every known operator is computed again from its recorded inputs; what is wrong is named."""
+
+from __future__ import annotations
+
+import argparse
+import io
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from tui_debugger.cli.options import add_command, add_where, add_work, open_session, pairs_of, whole
+from tui_debugger.cli.output import (
+    documented,
+    interruptible,
+    note,
+    print_above,
+    print_exit,
+    print_json,
+    print_table,
+    print_text,
+    progress_bar,
+    undecided,
+)
+
+if TYPE_CHECKING:
+    from argparse import _SubParsersAction
+
+    from tui_debugger.diagnose.audit import AuditReport, Finding
+    from tui_debugger.session import Session
+    from tui_debugger.text.tables import Column
+
+DESCRIPTION = """\
+Computes every known operator again, in float64 from its own recorded inputs, and
+names each whose recorded output no rounding explains: a kernel that computes wrong,
+silent corruption, a tensor that was written over before it was saved, a value of an
+earlier step, a missing update. No second run is needed. r is the distance in what
+rounding explains: up to 3 in healthy runs, wrong from 6 on.
+"""
+EPILOG = """\
+exit codes:
+  0    no known operator is wrong
+  1    an operator is wrong
+  2    nothing could be audited, not all of what --require names, or a part of the
+       dump could not be read
+  130  interrupted
+
+examples:
+  tdbg audit DUMP
+  tdbg audit DUMP --step 3 --filter attention
+  tdbg audit DUMP --require matmul,linear --json
+
+tdbg help audit says what is computed for each kind of operator.
+"""
+_EXITS: Final = {
+    0: "no known operator is wrong",
+    1: "an operator is wrong",
+    2: "cannot judge",
+}
+_FEW: Final = 20
+"""Findings and doubts that are listed for people."""
+
+
+def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the command."""
+    parser = add_command(commands, "audit", "compute every operator again: which is wrong", DESCRIPTION, EPILOG)
+    parser.add_argument("--node", metavar="NODE", help="only this node: its id, the end of it, or a part only it has")
+    parser.add_argument(
+        "--require",
+        metavar="KINDS",
+        default="",
+        help="kinds of operators, for example matmul,linear, all of which must be checked: else the exit code is 2",
+    )
+    parser.add_argument(
+        "--top",
+        type=whole("a number of findings such as 20, or 0 for all"),
+        default=_FEW,
+        metavar="K",
+        help=f"findings that are listed (default: {_FEW}; 0: all)",
+    )
+    parser.add_argument("--csv", action="store_true", help="a row for every finding on stdout")
+    parser.add_argument("--xlsx", type=Path, metavar="FILE", help="findings and coverage as a workbook")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="a report for an issue or a chat")
+    add_where(parser)
+    add_work(parser)
+    parser.set_defaults(run=_run)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    with documented("audit", arguments, undecided):
+        return _audited(arguments)
+
+
+def _audited(arguments: argparse.Namespace) -> int:
+    from tui_debugger.errors import TdbgError
+    from tui_debugger.session.auditing import audit_session
+
+    if arguments.executor is not None:
+        raise TdbgError(
+            "the audit does not work on a cluster",
+            where=f"--executor {arguments.executor}",
+            hint="--jobs says how many threads work; --rank and --step divide the run among machines",
+        )
+    if arguments.csv and arguments.json:
+        raise TdbgError("--csv and --json exclude each other", where="tdbg audit --csv --json", hint="leave one out")
+    with progress_bar() as bar, interruptible(bar) as progress:
+        session = open_session(arguments.path, arguments, progress)
+        pairs = pairs_of(session, arguments)
+        nodes = None
+        if arguments.node is not None:
+            from tui_debugger.session.naming import find_in
+
+            nodes = {find_in(session, dict.fromkeys(rank for rank, _ in pairs), arguments.node, progress).node}
+        required = tuple(dict.fromkeys(each.strip() for each in arguments.require.split(",") if each.strip()))
+        report = audit_session(session, pairs, progress, nodes=nodes, required=required)
+        for notice in session.info.notices:
+            note(notice)
+    if arguments.xlsx is not None:
+        write_workbook(report, session, arguments.xlsx)
+    if arguments.markdown is not None:
+        from tui_debugger.session.export_graph import write_text
+
+        write_text(markdown_lines(report, session, arguments), arguments.markdown, Path(session.info.path))
+    if arguments.json:
+        print_json({"command": "audit", "path": str(arguments.path), **document(report, session)})
+    elif arguments.csv:
+        write_csv(report, session)
+    else:
+        print_report(report, session, arguments)
+    return report.exit_code
+
+
+# -- for people --------------------------------------------------------------------------------------
+
+
+def _finding_columns() -> tuple[Column, ...]:
+    from tui_debugger.text.tables import Column, Cut
+
+    return (
+        Column("step", right=True, weight=9),
+        Column("rank", right=True),
+        Column("kind", weight=8),
+        Column("r", right=True, weight=8),
+        Column("at", weight=4),
+        Column("expected", right=True, weight=6),
+        Column("found", right=True, weight=6),
+        Column("fault", weight=7),
+        Column("node", cut=Cut.MIDDLE, weight=10),
+    )
+
+
+def _coverage_columns() -> tuple[Column, ...]:
+    from tui_debugger.text.tables import Column
+
+    return (
+        Column("operator", weight=9),
+        Column("checked", right=True, weight=9),
+        Column("wrong", right=True, weight=8),
+        Column("largest r", right=True, weight=5),
+        Column("not checked", right=True, weight=9),
+        Column("why", weight=6),
+    )
+
+
+def print_report(report: AuditReport, session: Session, arguments: argparse.Namespace) -> None:
+    """Prints everything, from the answer down."""
+    from tui_debugger.diagnose.audit_text import (
+        coverage_cells,
+        coverage_text,
+        finding_cells,
+        headline_lines,
+        verdict_text,
+    )
+    from tui_debugger.text.writer import Meaning, meant
+
+    code = report.exit_code
+    meaning = {0: Meaning.CLEAN, 1: Meaning.FINDING, 2: Meaning.DOUBT}[code]
+    verdict, lines = meant(verdict_text(report), meaning), headline_lines(report, session)
+    print_above(verdict, *lines, code=code, words=_EXITS[code])
+    if report.findings:
+        print_text("operators whose output is wrong, in execution order:")
+        shown = report.findings[: arguments.top or None]
+        print_table(_finding_columns(), (finding_cells(each) for each in shown))
+        if len(report.findings) > len(shown):
+            print_text(f"{len(report.findings) - len(shown)} more (--top 0 lists all)")
+        print_text("")
+    if report.coverage:
+        print_table(_coverage_columns(), (coverage_cells(each) for each in report.coverage))
+        print_text("")
+    for kind, why in report.missing:
+        print_text(meant(f"required: {kind}: {why}", Meaning.DOUBT))
+    for doubt in report.doubts[:_FEW]:
+        print_text(meant(f"doubt: {doubt}", Meaning.DOUBT))
+    if len(report.doubts) > _FEW:
+        print_text(f"{len(report.doubts) - _FEW} more doubts (--json lists them)")
+    print_text(coverage_text(report), *lines, verdict)
+    print_exit(code, _EXITS[code])
+
+
+# -- for machines ------------------------------------------------------------------------------------
+
+
+def document(report: AuditReport, session: Session) -> dict[str, Any]:
+    """The JSON document."""
+    from tui_debugger import __version__
+    from tui_debugger.text.documents import plain
+    from tui_debugger.text.rows import part_rows
+
+    code, pairs = report.exit_code, report.pairs
+    findings = [finding_row(each, session) for each in report.findings]
+    headline = report.headline
+    reasons = [{"kind": "uncomparable", "text": f"{kind}: {why}"} for kind, why in report.missing]
+    reasons += [{"kind": "unreadable", "text": text} for text in report.doubts]
+    if not report.checked:
+        reasons.append({"kind": "nothing", "text": "no operator could be checked"})
+    return {
+        "verdict": {0: "clean", 1: "finding", 2: "cannot_judge"}[code],
+        "exit_code": code,
+        "headline": findings[report.findings.index(headline)] if headline is not None else None,
+        "findings": findings,
+        "coverage": {
+            "checked": report.checked,
+            "not_checked": report.not_checked,
+            "nbytes": report.nbytes,
+            "ranks": sorted({rank for rank, _ in pairs}),
+            "steps": sorted({step for _, step in pairs}),
+            "operators": [
+                {
+                    "kind": each.kind,
+                    "known": each.known,
+                    "checked": each.checked,
+                    "wrong": each.wrong,
+                    "largest_r": plain(each.largest),
+                    "not_checked": each.not_checked,
+                    "why": [{"text": reason, "count": count} for reason, count in each.left.most_common()],
+                }
+                for each in report.coverage
+            ],
+        },
+        "required": [{"kind": kind, "text": why} for kind, why in report.missing],
+        "reasons": reasons,
+        "unreadable": part_rows(session.unreadable(pairs)),
+        "notices": list(session.info.notices),
+        "limits": list(session.info.limits),
+        "version": __version__,
+    }
+
+
+def finding_row(finding: Finding, session: Session) -> dict[str, Any]:
+    """A finding for JSON."""
+    from tui_debugger.diagnose.audit_text import headline_text
+    from tui_debugger.text.documents import plain
+    from tui_debugger.text.rows import key_row
+    from tui_debugger.text.tensors import stack_text
+
+    check = finding.check
+    return {
+        "node": finding.name,
+        "rank": finding.rank,
+        "step": finding.step,
+        "kind": finding.kind,
+        "fault": finding.fault.value,
+        "difference_kind": check.difference[0] or None,
+        "text": headline_text(finding),
+        "tensor": key_row(finding.key) if finding.key is not None else None,
+        "slot": check.slot,
+        "r": plain(check.r),
+        "element_r": plain(check.element_r),
+        "index": list(check.worst),
+        "expected": plain(check.expected),
+        "found": plain(check.found),
+        "inputs_sound": finding.sound,
+        "shown_by": list(finding.shown_by),
+        "stack": list(stack_text(session.nodes(finding.rank).stack(finding.row))),
+    }
+
+
+TITLES: Final = (
+    *("rank", "step", "node", "kind", "fault", "slot", "r", "element_r", "index", "expected", "found"),
+    *("inputs_sound", "difference_kind", "text"),
+)
+"""The columns of the table of findings, and keys of its rows."""
+COVERAGE_TITLES: Final = ("operator", "known", "checked", "wrong", "largest_r", "not_checked", "why")
+"""The columns of the table of coverage."""
+
+
+def _rows(report: AuditReport, session: Session) -> Iterator[list[Any]]:
+    from tui_debugger.diagnose.audit_text import index_text
+
+    for finding in report.findings:
+        row = {**finding_row(finding, session), "index": index_text(finding.check.worst)}
+        yield [row[title] for title in TITLES]
+
+
+def write_csv(report: AuditReport, session: Session) -> None:
+    """Writes the findings to stdout as CSV."""
+    from tui_debugger.text.csv_table import CsvTable
+    from tui_debugger.text.writer import write_data
+
+    text = io.StringIO()
+    table = CsvTable(text, for_lines=True)
+    table.row(TITLES)
+    table.rows(_rows(report, session))
+    write_data(text.getvalue(), flush=True)
+
+
+def write_workbook(report: AuditReport, session: Session, path: Path) -> None:
+    """Writes findings and coverage as the sheets of a workbook.
+
+    Raises:
+        TdbgError: openpyxl is missing; the file exists, lies inside the run, or cannot be written.
+    """
+    from tui_debugger.diagnose.audit_text import coverage_cells
+    from tui_debugger.errors import TdbgError
+    from tui_debugger.session.export_files import fresh_file
+    from tui_debugger.session.export_graph import has_openpyxl
+    from tui_debugger.text.csv_table import cell_text
+
+    if not has_openpyxl():
+        raise TdbgError(
+            "writing .xlsx needs openpyxl, which is not installed",
+            where=str(path),
+            hint="pip install 'tui_debugger[xlsx]', or use --csv",
+        )
+    from openpyxl import Workbook
+
+    coverage = (
+        [each.kind, each.known, each.checked, each.wrong, each.largest, each.not_checked, coverage_cells(each)[-1]]
+        for each in report.coverage
+    )
+    with fresh_file(path, Path(session.info.path), what="the workbook") as file:
+        book = Workbook(write_only=True)
+        for name, titles, rows in (
+            ("findings", TITLES, _rows(report, session)),
+            ("coverage", COVERAGE_TITLES, coverage),
+        ):
+            page = book.create_sheet(name)
+            page.append(list(titles))
+            for row in rows:
+                page.append([cell_text(each) if isinstance(each, str) else each for each in row])
+        book.save(file)
+
+
+def markdown_lines(report: AuditReport, session: Session, arguments: argparse.Namespace) -> Iterator[str]:
+    """Yields a report in Markdown, for an issue or a chat."""
+    from tui_debugger.diagnose.audit_text import (
+        coverage_cells,
+        coverage_text,
+        finding_cells,
+        headline_lines,
+        verdict_text,
+    )
+    from tui_debugger.text import markdown
+
+    yield "# Audit"
+    yield ""
+    yield f"{markdown.code(markdown.without_homes(str(arguments.path)))}"
+    yield ""
+    yield f"**{markdown.prose(verdict_text(report))}**"
+    yield ""
+    if report.findings:
+        yield from markdown.fenced(headline_lines(report, session))
+        yield ""
+        titles = [column.title for column in _finding_columns()]
+        rows = (finding_cells(each) for each in report.findings[: arguments.top or None])
+        cells = ([*map(markdown.prose, row[:-1]), markdown.code(row[-1])] for row in rows)
+        yield from markdown.table(titles, cells, right=("step", "rank", "r", "expected", "found"))
+        yield ""
+    yield markdown.prose(coverage_text(report))
+    yield ""
+    titles = [column.title for column in _coverage_columns()]
+    coverage = ([markdown.prose(cell) for cell in coverage_cells(each)] for each in report.coverage)
+    yield from markdown.table(titles, coverage, right=("checked", "wrong", "largest r", "not checked"))
+    doubts = [*(f"required: {kind}: {why}" for kind, why in report.missing), *report.doubts[:_FEW]]
+    if doubts:
+        yield ""
+        yield "## Doubts"
+        yield ""
+        yield from (f"* {markdown.prose(each)}" for each in doubts)

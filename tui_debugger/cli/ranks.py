@@ -1,0 +1,407 @@
+"""``tdbg ranks``: ranks across, scopes down: which rank broke first, and which differ where they must not."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tui_debugger.cli.options import (
+    MAP_NAMES,
+    MAP_ROWS,
+    add_command,
+    add_map_rows,
+    add_watches,
+    add_watchpoints,
+    add_where,
+    add_work,
+    given_watchpoints,
+    open_session,
+    pairs_of,
+)
+from tui_debugger.cli.output import (
+    documented,
+    interruptible,
+    note,
+    print_above,
+    print_exit,
+    print_json,
+    print_text,
+    progress_bar,
+    undecided,
+)
+from tui_debugger.errors import TdbgError
+from tui_debugger.text.writer import write_data, write_lines
+
+if TYPE_CHECKING:
+    from argparse import _SubParsersAction
+    from collections.abc import Sequence
+
+    import numpy as np
+    import numpy.typing as npt
+
+    from tui_debugger.diagnose.health import HealthMap
+    from tui_debugger.diagnose.ranks.grid import RankValues
+    from tui_debugger.diagnose.ranks.report import RankReport
+    from tui_debugger.text.writer import Pieces
+
+DESCRIPTION = """\
+Compares the ranks of a run: which one broke first and where, which weights,
+reduced gradients and outputs of collective operations differ that must be
+equal, and which gradient was not reduced. Ranks are across, scopes down.
+
+How ranks share the work is read where it was recorded, else inferred from
+which weights are equal; the answer says which of the two. Of two ranks that
+differ none is blamed: it says which one changed since they were equal.
+"""
+EPILOG = """\
+exit codes:
+  0    clean: ranks were compared, nothing differs, no NaN or Inf
+  1    a finding: NaN or Inf, ranks that differ where they must not, or, with
+       --against, ranks that differ from another run
+  2    cannot judge: one rank, nothing that must be equal was dumped, tensors
+       that could not be read; a wrong argument
+  130  interrupted
+
+examples:
+  tdbg ranks DUMP
+  tdbg ranks DUMP --stat norm --step 3 --nodes --filter 'layers\\.0'
+  tdbg ranks DUMP --against OLD_DUMP
+  tdbg ranks hostA/dump hostB/dump
+"""
+SHOWN = ("verdict", "replicas", "norm", "mean", "abs_mean", "std", "min", "max", "zero_percentage", "nan", "inf")
+"""See ``diagnose.ranks.grid.SHOWN``, which needs numpy."""
+FEW = 8
+"""So many ranks are shown in numbers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What is printed.
+
+    Attributes:
+        report: what the ranks come to.
+        map: the nodes and what was found on them.
+        shown: what the cells are: see ``SHOWN``.
+        step: whose numbers they are; None: the worst of all steps.
+        values: the numbers.
+        notices, limits: of the dump.
+        hosts: by rank the directory that it lies in, where there are several.
+    """
+
+    report: RankReport
+    map: HealthMap
+    shown: str
+    step: int | None
+    values: RankValues | None
+    notices: tuple[str, ...]
+    limits: tuple[str, ...]
+    hosts: dict[int, str]
+
+
+def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the command."""
+    parser = add_command(
+        commands, "ranks", "many ranks: which broke first, which differ", DESCRIPTION, EPILOG, several=True
+    )
+    parser.add_argument(
+        "--stat",
+        choices=SHOWN,
+        default="verdict",
+        metavar="NAME",
+        help=f"what cells show: {', '.join(SHOWN)} (default: verdict)",
+    )
+    parser.add_argument(
+        "--against", type=Path, metavar="DUMP", help="also look on every rank for the first tensor that differs there"
+    )
+    add_map_rows(parser)
+    parser.add_argument("--csv", action="store_true", help="a row for every node and scope on stdout")
+    add_watches(
+        parser,
+        "look for this instead of NaN and Inf, for example 'TL max_gt=100 @ category=gradient' (may be repeated)",
+    )
+    add_where(parser)
+    add_work(parser)
+    parser.set_defaults(run=_run)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    with documented("ranks", arguments, undecided):
+        if arguments.csv and arguments.json:
+            raise TdbgError("--csv and --json exclude each other", where="--csv --json", hint="choose one")
+        answer = _made(arguments)
+    code = answer.report.outcome.exit_code
+    for notice in answer.notices:
+        note(notice)
+    entries = _entries(answer, arguments)
+    if arguments.json:
+        print_json(_document(answer, entries, arguments, code))
+    elif arguments.csv:
+        _write_csv(answer, entries)
+    else:
+        _print(answer, entries, arguments, code)
+    return code
+
+
+def _made(arguments: argparse.Namespace) -> Answer:
+    from tui_debugger.check.verdicts import judge
+    from tui_debugger.diagnose.health import HealthChecks, health
+    from tui_debugger.diagnose.ranks.grid import STATISTICS, rank_values
+    from tui_debugger.diagnose.ranks.replicas import compare_ranks
+    from tui_debugger.diagnose.ranks.report import compare_with, rank_report
+
+    given = given_watchpoints(arguments)
+    with progress_bar() as bar, interruptible(bar) as progress:
+        session = open_session(arguments.path, arguments, progress)
+        pairs = pairs_of(session, arguments)
+        rules = add_watchpoints(session, given, recommended=False) if given else frozenset[int]()
+        checks = HealthChecks(session)
+        result = checks.check(pairs, progress)
+        replicas = compare_ranks(session, pairs, progress)
+        against = None
+        if arguments.against is not None:
+            other = session.another(arguments.against)
+            arguments.at_exit.callback(other.close)
+            against = compare_with(session, other, str(arguments.against), pairs, progress)
+        report = rank_report(result, judge(result, rules=rules), replicas, against)
+        made = health(session, checks, pairs)
+        step, values = None, None
+        if arguments.stat != "verdict":
+            steps = [finding.step for finding in report.findings if finding.step in made.steps]
+            step = (steps or made.steps)[0]
+        if arguments.stat in STATISTICS and step is not None:
+            values = rank_values(session, made, step, arguments.stat, progress)
+    info, hosts = session.info, session.hosts()
+    return Answer(report, made, arguments.stat, step, values, info.notices, info.limits, hosts)
+
+
+def _entries(answer: Answer, arguments: argparse.Namespace) -> npt.NDArray[np.int64]:
+    """Tree indices of the rows."""
+    from tui_debugger.diagnose.health import rows_of
+    from tui_debugger.diagnose.ranks.grid import noteworthy
+
+    map_ = answer.map
+    shown = noteworthy(map_, answer.report.replicas) & map_.shown if arguments.bad else map_.shown
+    every = arguments.csv and arguments.depth is None
+    return rows_of(map_, shown, depth=99 if every else arguments.depth, flat=arguments.nodes, most=MAP_ROWS)
+
+
+def _codes(answer: Answer, entries: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
+    """[entry, rank] of what is shown."""
+    import numpy as np
+
+    from tui_debugger.diagnose.ranks.grid import replica_codes
+
+    map_ = answer.map
+    if answer.values is not None:
+        return answer.values.levels(entries)
+    if answer.shown == "replicas":
+        return replica_codes(map_, answer.report.replicas, answer.step or 0)[entries]
+    codes: npt.NDArray[np.uint8] = np.concatenate(
+        [map_.cells(entries, map_.steps, (rank,)).max(axis=1, keepdims=True) for rank in map_.ranks], axis=1
+    )
+    return codes
+
+
+def _words(answer: Answer, entries: npt.NDArray[np.int64]) -> list[list[str | float | None]]:
+    """The cells for programs: numbers, or words."""
+    from tui_debugger.diagnose.ranks.grid import NOT_FINITE, REPLICA_WORDS
+    from tui_debugger.stats.health import Health
+    from tui_debugger.text.documents import plain
+
+    if answer.values is not None:
+        numbers, marks = answer.values.numbers[entries].tolist(), answer.values.marks[entries].tolist()
+        return [
+            [
+                plain(None if math.isnan(number) and mark != NOT_FINITE else number)
+                for number, mark in zip(*row, strict=True)
+            ]
+            for row in zip(numbers, marks, strict=True)
+        ]
+    codes = _codes(answer, entries).tolist()
+    if answer.shown == "replicas":
+        return [[REPLICA_WORDS[code] for code in row] for row in codes]
+    return [[Health(code).name.lower() for code in row] for row in codes]
+
+
+def _print(answer: Answer, entries: npt.NDArray[np.int64], arguments: argparse.Namespace, code: int) -> None:
+    from tui_debugger.check.verdicts import Outcome
+    from tui_debugger.cli.check_report import OUTCOMES
+    from tui_debugger.diagnose.health import watched_lines
+    from tui_debugger.diagnose.ranks.report import compared_text, finding_lines
+    from tui_debugger.text.clean import clean
+    from tui_debugger.text.writer import Meaning, meant, terminal_of
+
+    report, map_ = answer.report, answer.map
+    headline = meant(report.headline, OUTCOMES[report.outcome])
+    print_above(headline, code=code)
+    findings = finding_lines(report)
+    if terminal_of() is None or len(findings) < 2:
+        print_text(headline)
+    if len(findings) > 1:
+        print_text(*findings)
+    print_text(f"layout: {report.replicas.layout}")
+    for rank in map_.ranks[:MAP_ROWS] if answer.hosts or report.replicas.layout.told_by.value == "recorded" else ():
+        where = [clean(answer.hosts[rank])] if rank in answer.hosts else []
+        print_text(f"  rank {rank}: {', '.join(filter(None, (*where, report.replicas.layout.place_text(rank))))}")
+    write_lines("")
+    write_lines(*_grid_lines(answer, entries, flat=arguments.nodes))
+    write_lines("")
+    print_text(*watched_lines(map_), map_.covered_text(), compared_text(report.replicas))
+    print_text(*(f"note: {each}" for each in report.replicas.notes))
+    if report.replicas.apart:
+        apart = ", ".join(map(clean, report.replicas.apart[:4])) + (", …" if len(report.replicas.apart) > 4 else "")
+        print_text(f"note: {apart} differ from the start: parts of a larger weight, or wrong; nobody recorded which")
+    if report.outcome is not Outcome.CLEAN:
+        print_text(*(meant(f"cannot judge: {clean(doubt)}", Meaning.DOUBT) for doubt in report.doubts))
+    print_exit(code)
+
+
+def _grid_lines(answer: Answer, entries: npt.NDArray[np.int64], *, flat: bool) -> list[Pieces]:
+    """The grid: cells first, so that names are never cut."""
+    import numpy as np
+
+    from tui_debugger.diagnose.health import entry_name
+    from tui_debugger.diagnose.ranks.grid import LEVEL_GLYPHS, REPLICA_GLYPHS
+    from tui_debugger.stats.health import Health, even_bounds, worst_of_groups
+    from tui_debugger.text.health import GLYPHS, column_width, glyph_pieces, header, legend_text, span_text
+    from tui_debugger.text.numbers import number
+
+    map_, ranks = answer.map, answer.map.ranks
+    names = [
+        ("" if flat else "  " * int(map_.tree.depth[entry])) + entry_name(map_, entry, flat=flat)
+        for entry in entries.tolist()
+    ]
+    if not len(entries):
+        return [("no row to show",)]
+    step = "" if answer.step is None else f" at step {answer.step}"
+    if answer.values is not None and len(ranks) <= FEW:
+        texts = [[number(each) for each in row] for row in answer.values.numbers[entries].tolist()]
+        width = max(len(text) for row in texts for text in row) + 2
+        lines: list[Pieces] = [
+            ("".join(f"rank {rank}".rjust(max(width, 8)) for rank in ranks) + f"  {answer.shown}{step}",)
+        ]
+        lines += [
+            ("".join(t.rjust(max(width, 8)) for t in row) + f"  {name}",)
+            for row, name in zip(texts, names, strict=True)
+        ]
+        return lines
+    room = max(shutil.get_terminal_size().columns - MAP_NAMES, 10)
+    bounds = even_bounds(len(ranks), room)
+    groups = [ranks[first:stop] for first, stop in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True)]
+    labels = [span_text(group) for group in groups]
+    width = column_width(labels, room)
+    labels = labels if width > 2 else [str(group[0]) for group in groups]
+    merged = worst_of_groups(_codes(answer, entries), np.asarray(bounds))
+    if answer.values is not None:
+        glyphs = list(LEVEL_GLYPHS)
+        legend = "off the median of the ranks by: · nothing  ▂ 1e-4  ▄ 0.01  ▆ all of it  █ more  ! NaN/Inf  ? not read"
+    elif answer.shown == "replicas":
+        glyphs = list(REPLICA_GLYPHS)
+        legend = "· nothing differs  ≠ differs from other ranks  × differs from most ranks"
+    else:
+        glyphs = [GLYPHS[health] for health in Health]
+        legend = legend_text()
+    title = f"rank: {answer.shown}{step}" + (
+        " (several in a column, the worst is shown)" if len(groups) < len(ranks) else ""
+    )
+    across = width * len(labels)
+    found: list[Pieces] = [(header(labels, width, across).ljust(across) + f"  {title}",)]
+    for row, name in zip(merged.tolist(), names, strict=True):
+        cells = "".join(glyphs[code].ljust(width) for code in row)
+        found.append((*glyph_pieces(cells), f"  {name}"))
+    return [*found, (), glyph_pieces(legend)]
+
+
+def _write_csv(answer: Answer, entries: npt.NDArray[np.int64]) -> None:
+    import io
+
+    from tui_debugger.text.csv_table import CsvTable
+
+    text, tree = io.StringIO(), answer.map.tree
+    table = CsvTable(text, for_lines=True)
+    table.row(("path", "scope", "shown", "step", *(f"rank {rank}" for rank in answer.map.ranks)))
+    for entry, cells in zip(entries.tolist(), _words(answer, entries), strict=True):
+        table.row((tree.path(entry), tree.is_scope(entry), answer.shown, answer.step, *cells))
+    write_data(text.getvalue(), flush=True)
+
+
+def _document(
+    answer: Answer, entries: npt.NDArray[np.int64], arguments: argparse.Namespace, code: int
+) -> dict[str, Any]:
+    from tui_debugger import __version__
+    from tui_debugger.text.rows import coverage_row, hit_row, key_row, part_rows
+
+    report, map_ = answer.report, answer.map
+    replicas, layout = report.replicas, report.replicas.layout
+    return {
+        "command": "ranks",
+        "path": str(arguments.path),
+        "exit_code": code,
+        "verdict": report.outcome.value,
+        "headline": report.headline,
+        "reasons": list(report.doubts),
+        "layout": {
+            "told_by": layout.told_by.value,
+            "why": layout.why,
+            "axes": list(layout.axes),
+            "places": [
+                {"rank": rank, "axis": axis, "place": place, "size": size}
+                for rank in layout.ranks
+                for axis, (place, size) in layout.places.get(rank, {}).items()
+            ],
+            "replicas": _lists(layout.replicas),
+        },
+        "hosts": [{"rank": rank, "host": host} for rank, host in answer.hosts.items()],
+        "findings": [
+            {
+                "kind": each.story.value,
+                "ranks": list(each.ranks),
+                **{f"tensor_{name}": value for name, value in key_row(each.key).items()},
+                "text": each.text,
+            }
+            for each in report.findings
+        ],
+        "differences": [
+            {
+                **key_row(each.key),
+                "kind": each.kind.name.lower(),
+                "group": list(each.group),
+                "parts": _lists(each.parts),
+                "outliers": list(each.outliers),
+                "equal_at": each.equal_at,
+                "changed": None if each.changed is None else list(each.changed),
+                "compared_by": each.by.name.lower(),
+            }
+            for each in replicas.differences
+        ],
+        "not_reduced": [
+            {**key_row(each.key), "parameter": each.parameter, "group": list(each.group)}
+            for each in replicas.not_reduced
+        ],
+        "compared": [{"kind": kind.name.lower(), "count": count} for kind, count in replicas.compared.items()],
+        "compared_by": None if replicas.by is None else replicas.by.name.lower(),
+        "differ_from_the_start": list(replicas.apart),
+        "notes": list(replicas.notes),
+        "first_bad": [hit_row(hit) for hit in report.first_bad.values()],
+        "coverage": coverage_row(map_.coverage),
+        "unreadable": part_rows(map_.parts),
+        "ranks": list(map_.ranks),
+        "steps": list(map_.steps),
+        "shown": answer.shown,
+        "step": answer.step,
+        "rows": [
+            {"path": map_.tree.path(entry), "scope": map_.tree.is_scope(entry), "cells": cells}
+            for entry, cells in zip(entries.tolist(), _words(answer, entries), strict=True)
+        ],
+        "notices": list(answer.notices),
+        "limits": list(answer.limits),
+        "version": __version__,
+    }
+
+
+def _lists(groups: Sequence[Sequence[int]]) -> list[list[int]]:
+    return [list(group) for group in groups]

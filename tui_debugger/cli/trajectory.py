@@ -1,0 +1,203 @@
+"""``tdbg trajectory``: the weights of a run over its steps, or over its checkpoints."""
+
+from __future__ import annotations
+
+import argparse
+import io
+from typing import TYPE_CHECKING, Any, Final
+
+from tui_debugger.cli.options import add_command, add_where, add_work, open_session, pairs_of, whole
+from tui_debugger.cli.output import (
+    documented,
+    interruptible,
+    note,
+    print_above,
+    print_exit,
+    print_json,
+    print_table,
+    print_text,
+    progress_bar,
+    unseen,
+)
+from tui_debugger.text.tables import Column, Cut
+
+if TYPE_CHECKING:
+    from argparse import _SubParsersAction
+
+    from tui_debugger.cli.output import Unseen
+    from tui_debugger.diagnose.trajectory import Trajectory
+
+DESCRIPTION = """\
+Follows every weight over the dumped steps, or over a directory of checkpoints: how
+its norm grows, how far it moves at a step (|update| / |weight|), whether it keeps its
+direction, its effective rank; which weights never move, and which move much more or
+less than others of their kind.
+"""
+EPILOG = """\
+exit codes:
+  0    done: these are facts, no verdict
+  2    no weight has two steps to compare, or a part of the dump could not be read
+  130  interrupted
+
+examples:
+  tdbg trajectory DUMP
+  tdbg trajectory CHECKPOINTS --remarks
+  tdbg trajectory DUMP --filter attn --step 0-100 --csv
+
+growth      last norm / first norm
+update      |update| / |weight| of a step: the median over the steps, and the last one
+cosine      between successive updates, median: 1 the same way on and on, -1 back and
+            forth
+eff. rank   exp of the entropy of the normalised singular values, first and last; of
+            a larger matrix from 256 of its rows and 1,024 of its columns
+remarks     never moves; grows or shrinks 2 times; moves 3 times more or less than the
+            median of its kind (robust z of the logarithm from 3.5 on); loses half its
+            effective rank; NaN or Inf
+"""
+_EXITS: Final = {0: "done", 2: "cannot judge"}
+_ROWS: Final = 100
+"""Weights that are listed for people."""
+_BARS: Final = 20
+"""Cells of a bar for every step."""
+
+
+def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the command."""
+    parser = add_command(
+        commands, "trajectory", "weights over the steps: who moves, grows, loses rank", DESCRIPTION, EPILOG
+    )
+    parser.add_argument("--remarks", action="store_true", help="only weights that something sets apart")
+    parser.add_argument(
+        "--top",
+        type=whole("a number of weights such as 20, or 0 for all"),
+        default=_ROWS,
+        metavar="K",
+        help=f"weights that are listed (default: {_ROWS}; 0: all)",
+    )
+    parser.add_argument("--csv", action="store_true", help="a row for every weight on stdout")
+    add_where(parser)
+    add_work(parser)
+    parser.set_defaults(run=_run)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    with documented("trajectory", arguments):
+        return _followed(arguments)
+
+
+def _followed(arguments: argparse.Namespace) -> int:
+    from tui_debugger.diagnose.trajectory import trajectory
+    from tui_debugger.errors import TdbgError
+
+    if arguments.csv and arguments.json:
+        raise TdbgError(
+            "--csv and --json exclude each other", where="tdbg trajectory --csv --json", hint="leave one out"
+        )
+    with progress_bar() as bar, interruptible(bar) as progress:
+        session = open_session(arguments.path, arguments, progress)
+        pairs = pairs_of(session, arguments)
+        found = trajectory(session, pairs, progress)
+        missing = unseen(session, pairs)
+        for notice in session.info.notices:
+            note(notice)
+    missing.print_note()
+    code = missing.code(found.exit_code)
+    places = list(range(len(found.weights)))
+    if arguments.remarks:
+        places = [place for place in places if found.remarks_of(place)]
+    if arguments.json:
+        print_json(_document(found, places, arguments, missing, code))
+    elif arguments.csv:
+        _write_csv(found, places)
+    else:
+        _print(found, places, arguments.top, code)
+    return code
+
+
+_COLUMNS: Final = (
+    Column("weight", cut=Cut.MIDDLE, weight=10),
+    Column("shape", weight=1),
+    Column("first norm", right=True, weight=4),
+    Column("last norm", right=True, weight=6),
+    Column("growth", right=True, weight=8),
+    Column("update", right=True, weight=9),
+    Column("last update", right=True, weight=3),
+    Column("cosine", right=True, weight=2),
+    Column("eff. rank", weight=5),
+    Column("steps", weight=7),
+    Column("remarks", cut=Cut.END, weight=7),
+)
+
+
+def _print(found: Trajectory, places: list[int], top: int, code: int) -> None:
+    from tui_debugger.diagnose.trajectory import LEGEND, cells, coverage_text, doubts, headline
+    from tui_debugger.text.writer import Meaning, meant
+
+    answer, covered = headline(found), coverage_text(found)
+    print_above(answer, covered, code=code, words=_EXITS[code])
+    shown = places[: top or None]
+    if shown:
+        print_table(_COLUMNS, (cells(found, place, _BARS) for place in shown))
+        if len(places) > len(shown):
+            print_text(f"{len(places) - len(shown):,} more (--top 0 lists all)")
+        print_text(LEGEND, "")
+    print_text(*(meant(f"cannot judge: {doubt}", Meaning.DOUBT) for doubt in doubts(found)))
+    print_text(covered, answer)
+    print_exit(code, _EXITS[code])
+
+
+def _write_csv(found: Trajectory, places: list[int]) -> None:
+    from tui_debugger.diagnose.trajectory import SUMMARY, summary
+    from tui_debugger.text.csv_table import CsvTable
+    from tui_debugger.text.tensors import shape_text
+    from tui_debugger.text.writer import write_data
+
+    text = io.StringIO()
+    table = CsvTable(text, for_lines=True)
+    table.row(SUMMARY)
+    for place in places:
+        row = summary(found, place)
+        row["shape"] = shape_text(row["shape"]) if row["shape"] is not None else None
+        row["effective_rank_of"] = (
+            shape_text(row["effective_rank_of"]) if row["effective_rank_of"] is not None else None
+        )
+        row["remarks"] = "; ".join(row["remarks"])
+        table.row(row.values())
+    write_data(text.getvalue(), flush=True)
+
+
+def _document(
+    found: Trajectory, places: list[int], arguments: argparse.Namespace, missing: Unseen, code: int
+) -> dict[str, Any]:
+    from tui_debugger import __version__
+    from tui_debugger.diagnose.trajectory import coverage_text, doubts, headline, row
+
+    unreadable = missing.rows
+    reasons = [*unreadable["reasons"], *({"kind": "unreadable", "text": text} for text in doubts(found))]
+    return {
+        "command": "trajectory",
+        "path": str(arguments.path),
+        "exit_code": code,
+        "headline": headline(found),
+        "weights": [row(found, place) for place in places],
+        "remarks": [
+            {
+                "kind": each.about.value,
+                "rank": found.weights[each.weight].key.rank,
+                "node": found.weights[each.weight].key.node,
+                "text": each.text,
+            }
+            for each in found.remarks
+        ],
+        "coverage": {
+            "text": coverage_text(found),
+            "steps": found.steps,
+            "ranks": sorted({rank for rank, _ in found.pairs}),
+            "weights": len(found.weights),
+            "with_values": sum(each.with_values > 1 for each in found.weights),
+            "not_dumped": [{"rank": rank, "node": name} for rank, name in found.absent],
+        },
+        "reasons": reasons,
+        "unreadable": unreadable["unreadable"],
+        "version": __version__,
+    }
