@@ -7,6 +7,7 @@ import html
 import os
 import re
 import sys
+import tarfile
 import tempfile
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
@@ -18,6 +19,7 @@ from tests.tui.driver import Driver, opened  # noqa: E402 - the checkout comes b
 from tests.tui.test_live_demo import demo  # noqa: E402
 from tui_debugger.cli.demo import TRAINED_IN  # noqa: E402
 from tui_debugger.demo import DEMO, unpack  # noqa: E402
+from tui_debugger.diagnose.runs.results import Options  # noqa: E402
 
 WIDE, SMALL = (200, 50), (80, 24)
 Scene = Callable[[Driver], Awaitable[None]]
@@ -118,6 +120,12 @@ async def health(screen: Driver) -> None:
     await opened_by(screen, "M")
 
 
+async def runs(screen: Driver) -> None:
+    """Where one of two runs is wrong first, and where that goes."""
+    await screen.until(lambda: "166000" in screen.text)
+    await screen.settled()
+
+
 async def watchpoint(screen: Driver) -> None:
     """The form for a new watchpoint."""
     await screen.press("w")
@@ -206,6 +214,14 @@ def _placed(frame: str, number: int, start: str) -> str:
     return frame if not number else re.sub(r"@font-face \{.*?\}\s*", "", frame, flags=re.DOTALL)
 
 
+def two_runs(folder: Path) -> dict[str, Path]:
+    """Two runs of one program: an activation of the second one is off by 1 %."""
+    with tarfile.open(HERE.parent / "tests/data/msprobe-pairs.tar.xz") as archive:
+        archive.extractall(folder, filter="data")
+    pair = folder / "msprobe-pairs" / "e_mul"
+    return {"fine": pair / "A", "faulty": pair / "B"}
+
+
 async def main() -> None:
     """Every scene in a fresh program, written beside this file."""
     os.environ |= {"TERM": "xterm-256color", "COLORTERM": "truecolor"}  # whatever terminal this runs in
@@ -218,6 +234,14 @@ async def main() -> None:
                 picture = screen.app.export_screenshot(title="tdbg demo")
                 (HERE / f"{name}.svg").write_text(picture.replace(scratch, "~/.cache/tdbg"), "utf-8")
                 print(f"{name}.svg")  # noqa: T201 - a script that says what it made
+        for run, path in two_runs(Path(scratch)).items():
+            path.rename(path.parents[2] / run)
+        fine, faulty = (Path(scratch) / name for name in ("fine", "faulty"))
+        async with opened(fine, size=(130, 40), against=(str(faulty), Options())) as screen:
+            await runs(screen)
+            picture = screen.app.export_screenshot(title="tdbg open fine --against faulty")
+            (HERE / "runs.svg").write_text(picture.replace(scratch, "~/runs"), "utf-8")
+            print("runs.svg")  # noqa: T201
         async with opened(dump, size=TOUR_SIZE, source_map=((TRAINED_IN, str(dump)),), title="demo") as screen:
             (HERE / "tour.svg").write_text((await tour(screen)).replace(scratch, "~/.cache/tdbg"), "utf-8")
             print("tour.svg")  # noqa: T201

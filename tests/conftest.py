@@ -10,6 +10,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import cache
 from itertools import count
 from pathlib import Path
@@ -20,6 +21,8 @@ import pytest
 from tests import thorough
 from tests.linked import GUARDED
 from tui_debugger.demo import DEMO, unpack
+from tui_debugger.stats import kernel
+from tui_debugger.stats.kernel import build
 
 DATA = Path(__file__).with_name("data")
 
@@ -28,12 +31,22 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell without job control lets what it starts in the background ignore Ctrl-C, and programs hand that on: the
     # tests of Ctrl-C, and the programs that they start, are to be as they are in front.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGQUIT) is signal.SIG_IGN:
+    signal.signal(signal.SIGQUIT, signal.SIG_DFL)  # as above
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup ignores it
 
 
 # Containers often forbid it: then each worker, and each of the hundreds of programs that the tests start, would compile
 # this package and the tests anew, which takes longer than what is tested.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+
+# Each worker has a core. Threads of a library would wait for each other in a loop, which takes the core from the other
+# worker and from the programs that the tests start (they inherit this).
+for _library in ("OMP", "OPENBLAS", "MKL"):
+    os.environ.setdefault(f"{_library}_NUM_THREADS", "1")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -69,16 +82,33 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     thorough.choose(config.getoption("--thorough"))
+    wanted = os.environ.get(kernel.SWITCH, "").lower() != "off" and not hasattr(config, "workerinput")
+    if wanted and not kernel.available():  # workers of xdist find what is there
+        with suppress(build.NoCompilerError, OSError):  # then the tests of the kernel are left out
+            build.build()
+            kernel.forget()
+
+
+@pytest.fixture(params=["compiled", "numpy"], scope="module")
+def measured_by(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The kernel measures, then numpy does."""
+    if request.param == "compiled" and not kernel.available():
+        pytest.skip("the kernel is not built, and there is no C compiler")
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "numpy":
+            patch.setenv(kernel.SWITCH, "off")
+        yield str(request.param)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What is marked as thorough runs with ``--thorough``, and where it is asked for by its whole name."""
+    """What is left to a thorough run runs with ``--thorough``, and where it is asked for by its whole name."""
     if config.getoption("--thorough"):
         return
-    left_out = [item for item in items if item.get_closest_marker("thorough") and item.nodeid not in config.args]
+    left_out = {item for item in thorough.left_to_thorough(items) if item.nodeid not in config.args}
+    config.stash[thorough.LEFT] = [item for item in items if item in left_out]
     if left_out:
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if item not in set(left_out)]
+        config.hook.pytest_deselected(items=config.stash[thorough.LEFT])
+        items[:] = [item for item in items if item not in left_out]
 
 
 @pytest.hookimpl(trylast=True)

@@ -7,6 +7,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from tui_debugger.check import records
+
 _listeners: list[list[str]] = []
 _installed: list[bool] = []
 
@@ -21,13 +23,15 @@ def _listen(event: str, arguments: tuple[object, ...]) -> None:
 
 @contextmanager
 def opened_tensor_files() -> Iterator[list[str]]:
-    """The paths of all ``.npy`` files that are opened in the block."""
+    """The paths of all ``.npy`` files that are opened in the block, by sessions that take no sample of the index."""
     if not _installed:
         sys.addaudithook(_listen)  # cannot be taken away again: it idles when nobody listens
         _installed.append(True)
     opened: list[str] = []
     _listeners.append(opened)
+    sampled, records.SAMPLED = records.SAMPLED, 0  # type: ignore[misc]  # a constant, but for here
     try:
         yield opened
     finally:
+        records.SAMPLED = sampled  # type: ignore[misc]  # as above
         _listeners.remove(opened)

@@ -18,11 +18,14 @@ from tui_debugger.cli.help import PAGES, TOPICS
 from tui_debugger.cli.main import build_parser, main
 from tui_debugger.config import THEMES, column_names, tables
 from tui_debugger.demo import DEMO, unpack
+from tui_debugger.diagnose.recompute import check as _  # noqa: F401 - it fills the table of operators
+from tui_debugger.diagnose.recompute.floors import floor_lines
 from tui_debugger.sources.registry import READERS, own_reader, shows_of
 from tui_debugger.tui.actions import ACTIONS, LIVE_ACTIONS, START_ACTIONS, VALUE_ACTIONS, VIEW_ACTIONS
 from tui_debugger.tui.settings import ADJUSTABLE
 from tui_debugger.tui.view_opener import load_view
 from tui_debugger.tui.views.registry import VIEWS
+from tui_debugger.tui.views.runs_map import RunsMapView
 from tui_debugger.watch.condition_table import CONDITIONS, ParamSpec
 from tui_debugger.watch.recommended import built_in
 from tui_debugger.watch.text import format_value
@@ -39,6 +42,7 @@ def keys() -> str:
     own = [
         replace(action, group=f"{view.title} ({view.key})") for view in VIEWS for action in load_view(view).OWN_ACTIONS
     ]
+    own += RunsMapView.OWN_ACTIONS
     for action in (*ACTIONS, *LIVE_ACTIONS, *START_ACTIONS, *VIEW_ACTIONS, *VALUE_ACTIONS, *own):
         if action.group != group:
             group = action.group
@@ -78,8 +82,7 @@ def commands() -> str:
 
 def subparsers() -> dict[str, argparse.ArgumentParser]:
     """The parser of every command by name."""
-    (found,) = [action for action in build_parser()._actions if isinstance(action.choices, dict)]
-    return dict(found.choices)
+    return dict(build_parser().commands)
 
 
 def described(parser: argparse.ArgumentParser) -> list[str]:
@@ -191,6 +194,7 @@ BLOCKS = {
     "formats": Block(PAGES / "formats.md", formats),
     "settings": Block(PAGES / "configuration.md", settings),
     "conditions": Block(PAGES / "conditions.md", conditions),
+    "floors": Block(PAGES / "audit.md", lambda: "\n".join(floor_lines())),
 }
 """Every part that is written by the program, by the name in its markers."""
 

@@ -92,6 +92,7 @@ def import_statements(node: ast.AST, *, every: bool) -> Iterator[ast.Import | as
             yield from import_statements(child, every=every)
 
 
+@cache
 def imports(*, every: bool) -> dict[str, set[str]]:
     """What each module imports of the program."""
     graph: dict[str, set[str]] = {}

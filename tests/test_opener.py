@@ -16,7 +16,16 @@ import pytest
 import tui_debugger
 from tests.cli.running import run
 from tests.sources.writer import Generation, write_dump
-from tui_debugger.opener import LINE_LIMIT, NotRegularError, TooLargeError, open_regular, read_lines, read_regular
+from tui_debugger.opener import (
+    LINE_LIMIT,
+    NotRegularError,
+    TooLargeError,
+    close,
+    open_regular,
+    pread,
+    read_lines,
+    read_regular,
+)
 
 PACKAGE = Path(tui_debugger.__file__).parent
 ROOMS = (
@@ -36,6 +45,8 @@ ROOMS = (
 )
 """Packages that may look at a dump; those that are not there (yet) are left out."""
 ELSEWHERE = {
+    "stats/kernel/__init__.py:shared_library_path": "the sources of the kernel, which are part of this package",
+    "stats/kernel/build.py:oldest_glibc": "the library that it has just made",
     # What is opened there is no file of a dump. Function or class: why.
     "sources/base.py:directory_states": "a directory, for the states of the files in it",
     "sources/follow.py:sends_no_events": "/proc/mounts",
@@ -47,11 +58,14 @@ ELSEWHERE = {
     "tui/job_control.py:stand_in_has_stopped": "/proc",
     "cli/completion.py": "a file that comes with the package",
     "cli/config.py:_init": "a new configuration",
+    "cli/listen.py:_pem": "a certificate that the user names",
     "cli/diff_runs.py:_mapping_file": "a file of names that the user names",
     "cli/dump_config.py:_save": "a new configuration of a recorder",
     "cli/help.py": "a page of the manual, which comes with the package",
     "text/writer.py:open_streams": "/dev/null, for a stream that the process was not given",
     "text/writer.py:abandon": "/dev/null, for an output that is gone",
+    "stats/kernel/__init__.py": "a library that comes with the package",
+    "stats/kernel/build.py": "the sources of that library",
     "stats/archive.py:MemberFile": "maps a temporary file of its own",
     "mounts/remote.py:RemoteFile": "maps a temporary file of its own",
     "stats/archive.py:temporary_array": "maps a temporary file of its own",
@@ -63,6 +77,9 @@ LOOKS = {
     *(f"os.path.{name}" for name in ("exists", "lexists", "isdir", "isfile", "islink", "getsize", "getmtime")),
 }
 LOOKS_ELSEWHERE = {
+    "stats/kernel/__init__.py:shared_library_path": "the sources of the kernel, which are part of this package",
+    "stats/kernel/build.py:sources": "the same",
+    "stats/kernel/build.py:build": "libraries that were made of older ones",
     "sources/base.py:_states": "through the descriptor of a local directory, which is quicker",
     "sources/follow.py:Follower": "only what the operating system has sends events",
 }
@@ -213,6 +230,7 @@ FILES = {
 LIMITED = "import resource; resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30)); "
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("what", FILES)
 @pytest.mark.parametrize("kind", ["fifo", "zero", "sparse"])
 def test_what_stands_in_place_of_a_file_is_a_doubt_and_costs_neither_time_nor_memory(
@@ -254,3 +272,15 @@ def test_a_graph_that_would_not_fit_is_refused_before_it_is_read(tmp_path: Path)
     )
     done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True)
     assert "1,099,511,627,776 bytes" in done.stdout
+
+
+def test_a_read_that_stops_early_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Network file systems and signals cut reads short, which they may; only a read of nothing is the end."""
+    path = tmp_path / "x"
+    path.write_bytes(bytes(range(100)))
+    real = os.pread
+    monkeypatch.setattr(os, "pread", lambda file, size, first: real(file, min(size, 7), first))
+    descriptor, _ = open_regular(path)
+    assert pread(descriptor, 1000, 3) == bytes(range(3, 100))
+    assert pread(descriptor, 20, 40) == bytes(range(40, 60))
+    close(descriptor)

@@ -107,13 +107,16 @@ def test_every_piece_of_python_is_python(code: str) -> None:
 
 DOCUMENTS = {
     "check": ["check", "PATH"],
+    "audit": ["audit", "PATH"],
     "origin": ["origin", "PATH"],
     "origin --from NODE": ["origin", "PATH", "--from", "moment2.head.bias"],
     "relations": ["relations", "PATH", "Log-op381", "--hops", "2", "--watch", "TO"],
     "explain": ["explain", "PATH", "Log-op381"],
     "report": ["report", "PATH"],
     "health": ["health", "PATH"],
+    "ranks": ["ranks", "PATH"],
     "trend": ["trend", "PATH", "Div-op385"],
+    "trajectory": ["trajectory", "PATH"],
     "ls": ["ls", "PATH", "--files", "--stack"],
     "show": ["show", "PATH", "Div-op385:0"],
     "show --distribution": ["show", "PATH", "Div-op385:0", "--distribution"],
@@ -162,7 +165,7 @@ def test_the_file_of_exported_hits_is_described(capsys: pytest.CaptureFixture[st
 
 
 def test_every_command_with_documents_has_a_section() -> None:
-    parsers = next(action.choices for action in build_parser()._actions if isinstance(action.choices, dict))
+    parsers = build_parser().commands
     with_documents = {name for name, parser in parsers.items() if "--json" in parser._option_string_actions}
     assert with_documents == {name for name in sections() if name in COMMANDS}
 

@@ -1,11 +1,19 @@
-"""What runs every time, and what runs only with ``pytest --thorough``: nothing is left out of both.
+"""What runs every day, and what runs only with ``pytest --thorough``: nothing is left out of both.
 
-Of a long list of parameters a few run every time, spread over the list; properties are tried with fewer examples.
+A test of several lists (dump x command, layout x operation) says ``@pytest.mark.covering``: every day it runs on a
+part of the combinations in which every value of every list occurs, and on all of them in a thorough run.
+``@pytest.mark.covering("dump", "command")`` keeps every pair of these two lists as well. On a class it is said of each
+test. Where the tests of a file share a list (the sizes of a terminal), ``@pytest.mark.turns("size")`` lets them take
+turns: every day each test runs with one of them, and all of them occur in the file. A test that expects something else
+of each size is not marked so. ``tests/test_thorough.py`` proves that no value is lost. Of a long list of numbers
+(seeds, places) ``few`` run every day, spread over the list; properties are tried with fewer examples.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from itertools import combinations
 from typing import Any
 
 import pytest
@@ -13,6 +21,11 @@ from hypothesis import settings
 
 SHARE = 8
 """How many times as many examples a thorough run tries."""
+LEFT = pytest.StashKey[list[pytest.Item]]()
+"""The tests of this run that are left to a thorough one."""
+ALTERNATING = ("measured_by",)
+"""Fixtures whose values take turns among the combinations of a test. That both ways give the same bits, for each type
+and length, has tests of its own."""
 _thorough = False
 
 
@@ -35,6 +48,97 @@ def few(values: Iterable[Any], count: int) -> list[Any]:
     every = list(values)
     kept = {round(i * (len(every) - 1) / max(count - 1, 1)) for i in range(count)} if every else set()
     return [value if i in kept else _later(value) for i, value in enumerate(every)]
+
+
+Part = tuple[tuple[str, Hashable], ...]
+"""One value of one list, or a value of each of two lists."""
+
+
+def parts(combination: Mapping[str, Hashable], pair: Sequence[str] = ()) -> set[Part]:
+    """Returns what a combination shows: each of its values, and each two of the lists of which every pair is wanted."""
+    together = [tuple((name, combination[name]) for name in two) for two in combinations(pair, 2)]
+    return {(value,) for value in combination.items()} | set(together)
+
+
+def covering(every: Sequence[Mapping[str, Hashable]], pair: Sequence[str] = (), start: int = 0) -> list[int]:
+    """Returns which combinations run every day: in them every value occurs, and every pair of the lists of ``pair``.
+
+    Takes the combination that shows most of what is not shown yet, again and again; of several the one with values that
+    were taken least, and the first of them from ``start`` on, so that the tests of a file do not all take the same.
+    """
+    shown = [parts(combination, pair) for combination in every]
+    missing = set().union(*shown)
+    first = start % max(len(every), 1)
+    order = [*range(first, len(every)), *range(first)]
+    taken: Counter[Part] = Counter()
+    kept = []
+    while missing:
+        best = max(order, key=lambda at: (len(missing & shown[at]), -sum(taken[part] for part in shown[at])))
+        kept.append(best)
+        missing -= shown[best]
+        taken.update(shown[best])
+    return sorted(kept)
+
+
+def left_to_thorough(items: Sequence[pytest.Item]) -> list[pytest.Item]:
+    """Returns the tests that run in a thorough run only: those marked so, and combinations that ``covering`` leaves."""
+    left = [item for item in items if item.get_closest_marker("thorough")]
+    every: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if not item.get_closest_marker("thorough") and (group := group_of(item)):
+            every.setdefault(group, []).append(item)
+    number: Counter[str] = Counter()
+    for group, those in every.items():
+        file = group.partition("::")[0]
+        kept = set(covering([values_of(item) for item in those], pair_of(those[0]), number[file]))
+        number[file] += 1
+        left += [item for at, item in enumerate(those) if at not in kept]
+    return left
+
+
+def group_of(item: pytest.Item) -> str:
+    """Returns a name for all the tests of which a part runs every day together; nothing where all of them run."""
+    if item.get_closest_marker("turns"):
+        return item.nodeid.partition("::")[0]
+    return item.nodeid.partition("[")[0] if item.get_closest_marker("covering") or alternating(item) else ""
+
+
+def alternating(item: pytest.Item) -> tuple[str, ...]:
+    """Returns the fixtures of a test whose values take turns, where no mark says otherwise."""
+    call = getattr(item, "callspec", None)
+    marked = item.get_closest_marker("turns") or item.get_closest_marker("covering")
+    return tuple(name for name in ALTERNATING if call and name in call.params and not marked)
+
+
+def pair_of(item: pytest.Item) -> tuple[str, ...]:
+    """Returns the lists of which a test wants every pair, by the names that ``values_of`` gives them."""
+    marker = item.get_closest_marker("covering")
+    return tuple(
+        next(name for name in values_of(item) if word in name.split(",")) for word in (marker.args if marker else ())
+    )
+
+
+def values_of(item: pytest.Item) -> dict[str, Hashable]:
+    """Returns which value of each list a test has, of parameters and of fixtures; parameters of one list are one.
+
+    Lists of a test whose sizes take turns are its own, all but the list of sizes; the test itself is a value of a list.
+    """
+    call = getattr(item, "callspec", None)
+    given = {name: id(value) for name, value in call.params.items()} if call else {}
+    lists = [mark.args[0] for mark in item.iter_markers("parametrize")]
+    names = [[name.strip() for name in each.split(",")] if isinstance(each, str) else list(each) for each in lists]
+    alone = sorted(given.keys() - {name for those in names for name in those})
+    values = {",".join(those): tuple(given[name] for name in those) for those in [*names, *([name] for name in alone)]}
+    if ways := alternating(item):
+        own = tuple((name, value) for name, value in values.items() if name not in ways)
+        return {"its own": own, **{name: values[name] for name in ways}}
+    shared = item.get_closest_marker("turns")
+    if not shared:
+        return values
+    test = item.nodeid.partition("[")[0]
+    own = {f"{test} {name}": value for name, value in values.items() if name not in shared.args}
+    taking = {name: tuple(call.params[each] for each in name.split(",")) for name in shared.args if call}
+    return {"test": test, **own, **taking}
 
 
 def later(*values: Any, id: str | None = None) -> Any:  # noqa: A002 - as pytest.param has it

@@ -20,7 +20,10 @@ One way through the house (imports point one way, checked in CI)::
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from tui_debugger.version import __version__
+
+TYPE_CHECKING = False
+"""Checkers take it for true. ``typing`` would be read before ``cli.start`` can answer Ctrl-C."""
 
 if TYPE_CHECKING:
     from tui_debugger.api import (
@@ -43,7 +46,6 @@ if TYPE_CHECKING:
         WatchpointHit,
     )
 
-from tui_debugger.version import __version__
 
 __all__ = [
     "ConditionBase",

@@ -127,6 +127,6 @@ class VersionNotMatchError(TdbgError):
 
 
 class CancelledError(TdbgError):
-    """The user pressed Esc or Ctrl-C; what was done so far stands."""
+    """The user pressed Esc or Ctrl-C, or a signal ended the process; what was done so far stands."""
 
     exit_code = 130

@@ -16,6 +16,7 @@ import io
 import mmap
 import os
 import stat as modes
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from itertools import count
@@ -117,6 +118,25 @@ class Mount(Protocol):
         """
 
 
+_NOTHING_THERE: Final = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
+"""Errors that say that a path leads nowhere, rather than that it cannot be told what lies there."""
+
+_refusals = 0
+
+
+def refusals() -> int:
+    """Returns how often the system could not tell what lies at a path, or list a directory, since the program began.
+
+    The functions here that never raise say False then: a search that meets such a refusal has not looked everywhere.
+    """
+    return _refusals
+
+
+def _refused() -> None:
+    global _refusals  # noqa: PLW0603 - a count for the whole process, as file systems are
+    _refusals += 1
+
+
 _mounts: Final[dict[str, Mount]] = {}
 _files: Final[dict[int, MountedFile]] = {}
 _numbers: Final = count(-2, -1)
@@ -206,7 +226,12 @@ def scandir(path: AnyStr | os.PathLike[AnyStr]) -> AbstractContextManager[Iterat
             mount, inside = found
             entries = (_Entry(mount, given, inside, name, directory) for name, directory in mount.entries(inside))
             return cast("AbstractContextManager[Iterator[os.DirEntry[AnyStr]]]", _Scan(entries))
-    return os.scandir(path)
+    try:
+        return cast("AbstractContextManager[Iterator[os.DirEntry[AnyStr]]]", _Listing(os.scandir(path)))
+    except OSError as error:
+        if error.errno not in _NOTHING_THERE:
+            _refused()
+        raise
 
 
 def listdir(path: AnyStr | os.PathLike[AnyStr]) -> list[AnyStr]:
@@ -223,7 +248,7 @@ def listdir(path: AnyStr | os.PathLike[AnyStr]) -> list[AnyStr]:
 
 def exists(path: AnyPath) -> bool:
     """Tells whether something lies at a path; never raises."""
-    return _has(path) if is_mounted(path) else os.path.exists(path)  # noqa: PTH110 - never raises
+    return _has(path)
 
 
 def lexists(path: AnyPath) -> bool:
@@ -233,12 +258,12 @@ def lexists(path: AnyPath) -> bool:
 
 def isdir(path: AnyPath) -> bool:
     """Tells whether a directory lies at a path; never raises."""
-    return _has(path, modes.S_ISDIR) if is_mounted(path) else os.path.isdir(path)  # noqa: PTH112 - never raises
+    return _has(path, modes.S_ISDIR)
 
 
 def isfile(path: AnyPath) -> bool:
     """Tells whether a file lies at a path; never raises."""
-    return _has(path, modes.S_ISREG) if is_mounted(path) else os.path.isfile(path)  # noqa: PTH113 - never raises
+    return _has(path, modes.S_ISREG)
 
 
 def islink(path: AnyPath) -> bool:
@@ -254,15 +279,51 @@ def may_list(path: AnyPath) -> bool:
 def _has(path: AnyPath, is_kind: Any = None) -> bool:
     try:
         status = stat(path)
-    except (FileNotFoundError, NotADirectoryError, ValueError):
+    except ValueError:  # a path that no file can have
         return False
-    except OSError:  # what is listed is there, although more about it cannot be had
+    except OSError as error:  # what is listed is there, although more about it cannot be had
+        if error.errno in _NOTHING_THERE:
+            return False
+        _refused()
+        if not is_mounted(path):
+            return False
         folder, _, name = os.fsdecode(path).rstrip("/").rpartition("/")
         try:
             return is_kind is None and name in listdir(folder)
         except OSError:
             return False
     return is_kind is None or bool(is_kind(status.st_mode))
+
+
+class _Listing(Generic[AnyStr]):
+    """The entries of a directory of the operating system; a refusal in the middle is noted."""
+
+    __slots__ = ("_entries", "_listing")
+
+    def __init__(self, listing: Any) -> None:
+        self._listing = self._entries = listing
+
+    def __iter__(self) -> Iterator[os.DirEntry[AnyStr]]:
+        return self  # not a generator over the entries: one that is given up closes them, and the rest would be lost
+
+    def __next__(self) -> os.DirEntry[AnyStr]:
+        try:
+            return cast("os.DirEntry[AnyStr]", next(self._entries))
+        except OSError:
+            _refused()
+            raise
+
+    def __enter__(self) -> _Listing[AnyStr]:
+        self._entries = self._listing.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._listing.__exit__(kind, error, trace)
+
+    def close(self) -> None:
+        self._listing.close()
 
 
 class _Scan:
@@ -316,6 +377,53 @@ class _Entry(Generic[AnyStr]):
         return self._mount.stat(self._inside)
 
 
+SETTLED: Final = 2_000_000_000
+"""Nanoseconds after which a file that is written again has another time, whatever the file system."""
+_TIMES_BEGIN: Final = 315_619_200_000_000_000
+"""1980-01-02 in ns: stores that keep no times say 0, 1, or the first day of a ZIP's calendar."""
+_SECOND: Final = 1_000_000_000
+_STATE_BITS: Final = (1 << 62) - 1
+
+
+def state_of(status: os.stat_result, now: int | None = None) -> int:
+    """Returns a number for what a file is: another one when it was written again, or another one is in its place.
+
+    It stands for the times of modification and of change and for the number of the file; compare its size, too. 0 where
+    nothing can be relied on later: it was written a moment ago, or what it lies on keeps no times.
+
+    Args:
+        status: of the file, from before it was read.
+        now: ``time.time_ns()``, if known.
+    """
+    return state_of_times(status.st_mtime_ns, status.st_ctime_ns, status.st_ino, time.time_ns() if now is None else now)
+
+
+def state_of_times(modified: int, changed: int, number: int, now: int) -> int:
+    """Returns ``state_of`` a file with these times (ns) and this number."""
+    if modified > now - SETTLED or max(modified, changed) < _TIMES_BEGIN:
+        return 0
+    return hash((modified, changed, number)) & _STATE_BITS or 1
+
+
+def states_of(statuses: Sequence[os.stat_result | None]) -> list[int]:
+    """Returns ``state_of`` of files that lie together; 0 for one that is not there.
+
+    0 for all of them when all have one and the same time: a store says when it was asked, or filled.
+    """
+    now = time.time_ns()
+    there = [status for status in statuses if status is not None]
+    first = there[0] if len(there) > 1 else None
+    alike = first is not None and made_up(first.st_mtime_ns, first.st_ctime_ns)
+    if alike and len({status.st_mtime_ns for status in there}) == 1:
+        return [0] * len(statuses)
+    return [0 if status is None else state_of(status, now) for status in statuses]
+
+
+def made_up(modified: int, changed: int) -> bool:
+    """Tells whether times (ns) look as those of a store that makes them up: a whole second, the same for both."""
+    return modified < _TIMES_BEGIN or (modified == changed and not modified % _SECOND)
+
+
 def open_regular(path: AnyPath) -> tuple[int, os.stat_result]:
     """Opens a regular file for reading; the caller closes the descriptor. Never waits for somebody who writes.
 
@@ -356,7 +464,15 @@ def pread(descriptor: int, size: int, first: int) -> bytes:
     Raises:
         OSError: they cannot be had.
     """
-    return os.pread(descriptor, size, first) if descriptor >= 0 else _files[descriptor].read(first, size)
+    if descriptor < 0:
+        return _files[descriptor].read(first, size)
+    found = os.pread(descriptor, size, first)
+    while found and len(found) < size:  # a read may stop anywhere, as network file systems do: only nothing is the end
+        more = os.pread(descriptor, size - len(found), first + len(found))
+        if not more:
+            break
+        found += more
+    return found
 
 
 def waits(descriptor: int) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -10,10 +11,11 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from tests.ascend_files import Written, block_of, file_bytes, to_device, write
+from tests.ascend_files import BITS, Written, block_of, file_bytes, numpy_type, to_device, write
 from tests.benchmarks.timing import Result, best_of_each
 from tui_debugger.model import ReadSpec
-from tui_debugger.stats.ascend_file import device_order
+from tui_debugger.stats import kernel
+from tui_debugger.stats.ascend_file import SharedBytes, device_order
 from tui_debugger.stats.measure import read_all
 from tui_debugger.stats.npy import TensorFile
 from tui_debugger.stats.records import ReadRequests, RequiredStats, Specs
@@ -22,14 +24,20 @@ Shape = tuple[int, ...]
 CASES: Final[tuple[tuple[str, str, Shape], ...]] = (
     ("NC1HWC0", "float32", (32, 250, 56, 56)),
     ("NC1HWC0", "float16", (32, 250, 56, 56)),
-    ("NC1HWC0", "int8", (32, 250, 56, 56)),
+    *(("NC1HWC0", dtype, (32, 250, 56, 56)) for dtype in ("int8", "int4", "int2", "uint1")),
     ("NC1HWC0_C04", "float32", (32, 3, 224, 224)),
+    ("NC1HWC0_C04", "int8", (128, 3, 224, 224)),
     ("NDC1HWC0", "float32", (4, 64, 16, 56, 56)),
+    ("NDC1HWC0", "int4", (8, 64, 16, 56, 56)),
     ("FRACTAL_NZ", "float32", (4000, 4000)),
     ("FRACTAL_NZ", "float16", (4000, 4000)),
+    *(("FRACTAL_NZ", dtype, (4000, 8000)) for dtype in ("int8", "int4", "int2", "uint1")),
     ("FRACTAL_Z", "float32", (1024, 1000, 3, 3)),
     ("FRACTAL_Z", "float16", (2048, 2000, 1, 1)),
+    *(("FRACTAL_Z", dtype, (2048, 1000, 3, 3)) for dtype in ("int8", "int4", "int2", "uint1")),
+    *(("FRACTAL_Z", dtype, (4096, 2000, 1, 3)) for dtype in ("float16", "int8", "int4", "int2", "uint1")),
     ("FRACTAL_Z_3D", "float32", (512, 256, 3, 3, 3)),
+    *(("FRACTAL_Z_3D", dtype, (1024, 512, 3, 3, 3)) for dtype in ("int8", "int4", "int2", "uint1")),
     ("C1HWNCoC0", "float32", (64, 2048, 7, 7)),
 )
 """Format, type and shape."""
@@ -40,24 +48,29 @@ each line of the cache is wanted: there the bytes of the file count, of the othe
 
 def run(scale: float, folder: Path) -> list[Result]:
     """Conversions in memory; then a long file: all of its statistics, and a slice."""
-    results = [conversion(*case, scale) for case in CASES]
+    results = [conversion(*case, scale) for case in CASES if kernel.available() or case[1] not in BITS]
     return results + long_file(folder, scale)
 
 
 def conversion(fmt: str, dtype: str, shape: Shape, scale: float) -> Result:
     """One tensor in memory."""
     shape = (max(1, round(shape[0] * scale)), *shape[1:])
-    values = np.zeros(shape, dtype)
+    values = np.zeros(shape, numpy_type(dtype))
     device = np.ascontiguousarray(to_device(values, fmt, block_of(dtype, fmt)))
     order = device_order(fmt, device.shape, shape, dtype)
     assert order is not None
-    buffer, target = (each.reshape(-1).view(f"u{values.itemsize}") for each in (device, values))
+    stored, target = (each.reshape(-1).view(f"u{values.itemsize}") for each in (device, values))
+    bits = BITS.get(dtype)
+    stored = np.zeros(stored.size * bits // 8, np.uint8) if bits else stored
+    buffer = SharedBytes(stored, bits, signed=dtype.startswith("int")) if bits else stored
     source = target.copy()
-    copied, converted = best_of_each(lambda: np.copyto(target, source), lambda: order.copy(buffer, 0, target), repeat=7)
+    copied, converted = best_of_each(
+        lambda: np.copyto(target, source), lambda: order.copy(buffer, 0, target), repeat=9, clock=time.process_time
+    )
     of_tensor = copied / converted
-    of_file = of_tensor * device.nbytes / values.nbytes
+    of_file = of_tensor * stored.nbytes / values.nbytes
     note = (
-        f"{values.nbytes / converted / 1e9:.1f} GB/s; {values.nbytes / 1e6:.0f} MB of {device.nbytes / 1e6:.0f} MB, "
+        f"{values.nbytes / converted / 1e9:.1f} GB/s; {values.nbytes / 1e6:.0f} MB of {stored.nbytes / 1e6:.0f} MB, "
         f"of whose bytes {of_file:.2f}"
     )
     name = f"{fmt} of {dtype} {'x'.join(map(str, shape))} / memory copy"

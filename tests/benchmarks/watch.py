@@ -105,7 +105,6 @@ def prepare(session: Session) -> None:
 def engine(root: Path) -> float:
     """Seconds of a check alone: the session is open, and its workers are there."""
     workers = Workers(JOBS)
-    workers.prestart()
     with closing(open_dump(root, workers=workers, remember=False)) as session:
         prepare(session)
         executor = workers.executor(1 << 62)

@@ -1,0 +1,51 @@
+"""Signals that end a process from outside: a command ends as after Ctrl-C, a screen as after ``q``, both with 128 + n.
+
+So whatever cleans up does so: the terminal is given back, unfinished files and spools go, trainings are let go.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Final
+
+from tui_debugger.errors import CancelledError
+
+ENDING: Final = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP", "SIGQUIT") if hasattr(signal, name))
+
+
+def exit_code(number: int) -> int:
+    """Returns what a shell says of a process that a signal ended."""
+    return 128 + number
+
+
+@contextmanager
+def as_ctrl_c() -> Iterator[None]:
+    """Lets every ending signal do what Ctrl-C does at that moment, whoever handles it then, with its own exit code."""
+    usual = CancelledError.exit_code
+
+    def end(number: int, frame: FrameType | None) -> None:
+        CancelledError.exit_code = exit_code(number)
+        handler = signal.getsignal(signal.SIGINT)
+        if callable(handler):
+            handler(signal.SIGINT, frame)
+        else:  # ignored, as of a job in the background of a script
+            raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    # One that is ignored stays so: nohup asks for that.
+    before = {number: signal.getsignal(number) for number in ENDING}
+    mine = [number for number in ENDING if before[number] == signal.SIG_DFL]
+    for number in mine:
+        signal.signal(number, end)
+    try:
+        yield
+    finally:
+        CancelledError.exit_code = usual
+        for number in mine:
+            signal.signal(number, before[number])
