@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -187,6 +188,20 @@ async def test_backspace_in_the_list_shows_all_and_the_cursor_stays(open_screen:
             await screen.settled()
             assert current(screen) == match
             assert len(screen.pane(pane)) > few
+
+
+async def test_the_cursor_stays_in_hits_that_came_part_by_part(open_screen: OpenScreen) -> None:
+    async with open_screen(NAN) as screen:
+        pane, result = screen.main.hits_pane, screen.main.state.result
+        assert result is not None
+        for part, final in ((replace(result), False), (result, True)):
+            pane.show(part, place=(0, 3), state="", empty="", final=final)
+        await typed(screen, "hits", "op442")
+        match = current(screen)
+        await screen.press("enter", "backspace")
+        await screen.settled()
+        assert "op442" in match
+        assert current(screen) == match
 
 
 @pytest.mark.parametrize("pane", NUMBERS)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from textual._context import NoActiveAppError
 from textual.message import Message
 
 from tui_debugger.errors import CancelledError
@@ -86,6 +87,33 @@ def test_a_result_that_was_overtaken_on_the_way_is_dropped(inbox: Inbox) -> None
     inbox.deliver()
     assert inbox.results == [2]
     inbox.workers.close()
+
+
+def test_it_is_idle_only_once_the_results_are_handed_over(inbox: Inbox) -> None:
+    workers = inbox.workers
+    seen: list[bool] = []
+    workers.run("lane", lambda report: report.partial(1), lambda _: seen.append(workers.idle))
+    inbox.until(lambda: len(inbox.messages) == 2)
+    assert not workers.busy("lane")
+    assert not workers.idle
+    inbox.deliver()
+    assert seen == [False, False]
+    assert workers.idle
+    workers.close()
+
+
+def test_a_screen_that_is_gone_gets_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def post(_: Message) -> None:
+        sent.set()
+        raise NoActiveAppError
+
+    sent, raised = threading.Event(), []
+    monkeypatch.setattr(threading, "excepthook", raised.append)
+    workers = Workers(post, lambda _: None)
+    workers.run("lane", lambda _: 1, lambda _: None)
+    assert sent.wait(WAIT)
+    workers.close(WAIT)
+    assert raised == []
 
 
 def test_partial_results_come_before_the_last_one(inbox: Inbox) -> None:

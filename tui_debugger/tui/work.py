@@ -11,9 +11,11 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from textual._context import NoActiveAppError
 from textual.message import Message
 
 from tui_debugger.errors import CancelledError, TdbgError
@@ -136,7 +138,7 @@ class Workers:
             callback: what to call.
             replaces: of several calls with an equal one only the last is made.
         """
-        self._post(Delivery(callback, replaces))
+        self._send(Delivery(callback, replaces))
 
     def show_progress(self, lane: str, progress: Progress) -> None:
         """Shows a lane in the header, so that Esc stops it; its end takes that back."""
@@ -150,8 +152,8 @@ class Workers:
 
     @property
     def idle(self) -> bool:
-        """Tells whether no job runs or waits."""
-        return not any(lane.busy for lane in self._lanes.values())
+        """Tells whether no job runs or waits, and no result is on its way to its callback."""
+        return not any(lane.busy or lane.on_the_way for lane in self._lanes.values())
 
     def cancel(self, lane: str) -> bool:
         """Asks the job of a lane to stop; False when there is none. Its callback is still called."""
@@ -173,8 +175,21 @@ class Workers:
 
     def _hand_over(self, lane: _Lane, request: _Request, kind: str, value: Any) -> None:
         """Called in the lane's thread."""
-        replaces = (lane.name, request.number) if kind == "progress" else None
-        self._post(Delivery(lambda: self._deliver(lane, request, kind, value), replaces))
+        if kind == "progress":
+            self._send(Delivery(lambda: self._deliver(lane, request, kind, value), (lane.name, request.number)))
+            return
+
+        def deliver() -> None:
+            try:
+                self._deliver(lane, request, kind, value)
+            finally:
+                lane.arrived()
+
+        self._send(Delivery(deliver))
+
+    def _send(self, delivery: Delivery) -> None:
+        with suppress(NoActiveAppError):  # the screen is gone: nobody waits for it
+            self._post(delivery)
 
     def _deliver(self, lane: _Lane, request: _Request, kind: str, value: Any) -> None:
         if request.number != lane.newest:
@@ -201,6 +216,8 @@ class _Lane:
         self._running: _Request | None = None
         self._stopped = False
         self._thread: threading.Thread | None = None
+        self.on_the_way = 0
+        """Results that were not handed to a callback yet."""
 
     @property
     def busy(self) -> bool:
@@ -278,13 +295,28 @@ class _Lane:
                     request.outcome = kind, value
                     request.awaited.release()
                     continue
-            self.answer(request, kind, value)
+                wanted = self._is_wanted(request, kind)
+            if wanted:
+                self._hand_over(self, request, kind, value)
 
     def answer(self, request: _Request, kind: str, value: Any) -> None:
+        """Hands something over while the job goes on."""
         with self._wake:
-            if self._stopped or request.number != self.newest:
-                return
-        self._hand_over(self, request, kind, value)
+            wanted = self._is_wanted(request, kind)
+        if wanted:
+            self._hand_over(self, request, kind, value)
+
+    def _is_wanted(self, request: _Request, kind: str) -> bool:
+        """Tells whether to hand something over; a result counts as on its way from here on."""
+        if self._stopped or request.number != self.newest:
+            return False
+        self.on_the_way += kind != "progress"
+        return True
+
+    def arrived(self) -> None:
+        """A result was handed to its callback."""
+        with self._wake:
+            self.on_the_way -= 1
 
 
 class _Reporter:

@@ -251,6 +251,7 @@ class HitsPane(Pane):
                 self._set_columns()
             # Nobody has moved the cursor from the first hit yet: an earlier one that is found later takes its place.
             self.table.set_rows(self.rows, keep=not (self._grows and self.table.cursor_row == 0))
+            self._grows = False
         self._title()
 
     def _title(self) -> None:
