@@ -73,7 +73,11 @@ class Page:
 
     async def press(self, *keys: str) -> None:
         await self.pilot.press(*keys)
-        await self.until(lambda: not any(lane.busy for name, lane in self.page.work._lanes.items() if name != "dumps"))
+        await self.until(
+            lambda: (
+                not any(lane.busy or lane.on_the_way for name, lane in self.page.work._lanes.items() if name != "dumps")
+            )
+        )
 
     async def opened(self) -> None:
         await self.until(lambda: self.app.main.session is not None)
