@@ -14,7 +14,7 @@ from tests.sources.memory import MemorySource
 from tests.sources.writer import write_dump
 from tui_debugger.errors import NotADumpError, TdbgError
 from tui_debugger.model import Side
-from tui_debugger.sources.registry import find_run, open_source
+from tui_debugger.sources.registry import contents_text, find_run, open_source
 
 READER = """
 from pathlib import Path
@@ -44,7 +44,7 @@ def test_a_reader_of_another_package_opens_what_it_recognises(tmp_path: Path, in
     assert isinstance(source, MemorySource)
     assert source.steps(0) == [3]
     assert source.tensors(0, 3).find(0, Side.OUTPUT, 0) == 0
-    with pytest.raises(NotADumpError, match=r"Looked for .*rank_0.*; .*\.npz.*; a file called theirs\.txt"):
+    with pytest.raises(NotADumpError, match="Looked for MindSpore, .*, tensor files, theirs"):
         find_run(tmp_path)
 
 
@@ -94,3 +94,13 @@ def test_nobody_is_asked_where_a_reader_here_is_sure(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "False"]
+
+
+def test_a_directory_without_files_says_so_and_what_cannot_be_listed_says_nothing(tmp_path: Path) -> None:
+    (tmp_path / "a/b").mkdir(parents=True)
+    with pytest.raises(NotADumpError, match="above. It holds no files. Looked for MindSpore,"):
+        find_run(tmp_path)
+    assert contents_text(tmp_path / "gone") == ""
+    (tmp_path / "a/b/notes.h5").touch()
+    assert contents_text(tmp_path) == "It holds 1 .h5 file (not read; .npy or .npz would be)"
+    assert contents_text(tmp_path / "a/b/notes.h5") == ""

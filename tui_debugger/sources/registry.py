@@ -474,13 +474,13 @@ class _Search:
     Attributes:
         best: the surest so far.
         choices: all that recognised something.
-        looked_for: by all of them.
+        asked: the names of all of them.
         problems: what is wrong with readers of other packages.
     """
 
     best: _Choice | None = None
     choices: list[_Choice] = field(default_factory=list)
-    looked_for: list[str] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
     @property
@@ -489,7 +489,7 @@ class _Search:
 
     def ask(self, reader: Reader, path: Path, foreign: str = "") -> None:
         found = reader.recognises(path)
-        self.looked_for.append(reader.looked_for)
+        self.asked.append(reader.name)
         if found is None:
             return
         choice = _Choice(reader, found, foreign)
@@ -561,12 +561,11 @@ def _is_within(inner: str, outer: str) -> bool:
 def _nothing(path: Path, search: _Search) -> NotADumpError:
     parts = contents_text(path)
     return NotADumpError(
-        f"No dump found. Looked for {'; '.join(search.looked_for)} (here, up to two levels below, and above)"
-        + (f". {parts}" if parts else "")
-        + "".join(f". {each}" for each in search.problems),
+        f"No dump found here, up to two levels below, or above. {f'{parts}. ' if parts else ''}"
+        f"Looked for {', '.join(search.asked)}" + "".join(f". {each}" for each in search.problems),
         where=str(path),
         hint="name the directory that training dumped to (the path in its dump configuration) or one inside it; "
-        "`tdbg formats` lists what is read",
+        "`tdbg formats` lists what is read, with the name of a layout also by which files it is recognised",
     )
 
 
@@ -582,12 +581,12 @@ _SHOWN_KINDS: Final = 4
 
 
 def contents_text(path: Path) -> str:
-    """Returns what lies in a directory that no reader recognises, by kind; empty where there are no files.
+    """Returns what lies in a directory that no reader recognises, by kind; empty where nobody can list it.
 
     ``It holds 12 .h5 files (not read; .npy or .npz would be), 3 .log files``.
     """
     counts: dict[str, int] = {}
-    waiting, looked = [os.fspath(path)], 0
+    waiting, looked, refused = [os.fspath(path)], 0, False
     while waiting and looked < _LOOKED_AT:
         try:
             with opener.scandir(waiting.pop(0)) as entries:
@@ -603,7 +602,9 @@ def contents_text(path: Path) -> str:
                         kind = ".tfevents" if ".tfevents." in entry.name else suffix
                         counts[kind] = counts.get(kind, 0) + 1
         except OSError:
-            continue
+            refused = True
+    if not counts and not refused and looked < _LOOKED_AT:
+        return "It holds no files"
     ordered = sorted(counts.items(), key=lambda each: (each[0] not in _READ_INSTEAD, -each[1], each[0]))
     parts = []
     for kind, number in ordered[:_SHOWN_KINDS]:
