@@ -44,7 +44,7 @@ def test_a_reader_of_another_package_opens_what_it_recognises(tmp_path: Path, in
     assert isinstance(source, MemorySource)
     assert source.steps(0) == [3]
     assert source.tensors(0, 3).find(0, Side.OUTPUT, 0) == 0
-    with pytest.raises(NotADumpError, match="Looked for MindSpore, .*, tensor files, theirs"):
+    with pytest.raises(NotADumpError, match=r"Looked for MindSpore, .*, tensor files, theirs"):
         find_run(tmp_path)
 
 
@@ -98,7 +98,7 @@ def test_nobody_is_asked_where_a_reader_here_is_sure(tmp_path: Path) -> None:
 
 def test_a_directory_without_files_says_so_and_what_cannot_be_listed_says_nothing(tmp_path: Path) -> None:
     (tmp_path / "a/b").mkdir(parents=True)
-    with pytest.raises(NotADumpError, match="above. It holds no files. Looked for MindSpore,"):
+    with pytest.raises(NotADumpError, match=r"above\. It holds no files\. Looked for MindSpore,"):
         find_run(tmp_path)
     assert contents_text(tmp_path / "gone") == ""
     (tmp_path / "a/b/notes.h5").touch()

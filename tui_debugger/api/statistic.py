@@ -16,8 +16,9 @@ from tui_debugger.errors import TdbgError
 from tui_debugger.model import ProgressFn, TensorStats, no_progress
 from tui_debugger.session import Session
 from tui_debugger.session.export_files import checked_target, fresh_text
-from tui_debugger.session.export_graph import has_openpyxl, rank_graphs, write_sheets_csv, write_workbook
+from tui_debugger.session.export_graph import rank_graphs, write_sheets_csv, write_workbook
 from tui_debugger.text.csv_table import CsvTable
+from tui_debugger.text.workbook import has_openpyxl
 
 
 def made(directory: Path, parameter: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import io
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -13,7 +12,9 @@ from tui_debugger.cli.output import (
     documented,
     interruptible,
     note,
+    one_format,
     print_above,
+    print_csv,
     print_exit,
     print_json,
     print_table,
@@ -100,8 +101,7 @@ def _audited(arguments: argparse.Namespace) -> int:
             where=f"--executor {arguments.executor}",
             hint="--jobs says how many threads work; --rank and --step divide the run among machines",
         )
-    if arguments.csv and arguments.json:
-        raise TdbgError("--csv and --json exclude each other", where="tdbg audit --csv --json", hint="leave one out")
+    one_format(arguments)
     with progress_bar() as bar, interruptible(bar) as progress:
         session = open_session(arguments.path, arguments, progress)
         pairs = pairs_of(session, arguments)
@@ -123,7 +123,7 @@ def _audited(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json({"command": "audit", "path": str(arguments.path), **document(report, session)})
     elif arguments.csv:
-        write_csv(report, session)
+        print_csv(TITLES, _rows(report, session))
     else:
         print_report(report, session, arguments)
     return report.exit_code
@@ -291,18 +291,6 @@ def _rows(report: AuditReport, session: Session) -> Iterator[list[Any]]:
         yield [row[title] for title in TITLES]
 
 
-def write_csv(report: AuditReport, session: Session) -> None:
-    """Writes the findings to stdout as CSV."""
-    from tui_debugger.text.csv_table import CsvTable
-    from tui_debugger.text.writer import write_data
-
-    text = io.StringIO()
-    table = CsvTable(text, for_lines=True)
-    table.row(TITLES)
-    table.rows(_rows(report, session))
-    write_data(text.getvalue(), flush=True)
-
-
 def write_workbook(report: AuditReport, session: Session, path: Path) -> None:
     """Writes findings and coverage as the sheets of a workbook.
 
@@ -310,33 +298,17 @@ def write_workbook(report: AuditReport, session: Session, path: Path) -> None:
         TdbgError: openpyxl is missing; the file exists, lies inside the run, or cannot be written.
     """
     from tui_debugger.diagnose.audit_text import coverage_cells
-    from tui_debugger.errors import TdbgError
     from tui_debugger.session.export_files import fresh_file
-    from tui_debugger.session.export_graph import has_openpyxl
-    from tui_debugger.text.csv_table import cell_text
+    from tui_debugger.text.workbook import Workbook, require_openpyxl
 
-    if not has_openpyxl():
-        raise TdbgError(
-            "writing .xlsx needs openpyxl, which is not installed",
-            where=str(path),
-            hint="pip install 'tui_debugger[xlsx]', or use --csv",
-        )
-    from openpyxl import Workbook
-
-    coverage = (
-        [each.kind, each.known, each.checked, each.wrong, each.largest, each.not_checked, coverage_cells(each)[-1]]
-        for each in report.coverage
-    )
+    require_openpyxl(path, "use --csv")
     with fresh_file(path, Path(session.info.path), what="the workbook") as file:
-        book = Workbook(write_only=True)
-        for name, titles, rows in (
-            ("findings", TITLES, _rows(report, session)),
-            ("coverage", COVERAGE_TITLES, coverage),
-        ):
-            page = book.create_sheet(name)
-            page.append(list(titles))
-            for row in rows:
-                page.append([cell_text(each) if isinstance(each, str) else each for each in row])
+        book = Workbook({"findings": TITLES, "coverage": COVERAGE_TITLES})
+        for row in _rows(report, session):
+            book.append("findings", row)
+        for each in report.coverage:
+            counts = (each.known, each.checked, each.wrong, each.largest, each.not_checked)
+            book.append("coverage", (each.kind, *counts, coverage_cells(each)[-1]))
         book.save(file)
 
 

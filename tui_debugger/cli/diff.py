@@ -25,6 +25,7 @@ from tui_debugger.cli.output import (
     documented,
     from_on,
     interruptible,
+    one_format,
     print_json,
     progress_bar,
     undecided,
@@ -182,8 +183,7 @@ def _are_runs(arguments: argparse.Namespace) -> bool:
             where=text,
             hint="leave them out, or name a tensor in place of the second run",
         )
-    if arguments.csv and arguments.json:
-        raise TdbgError("--csv and --json exclude each other", where="--csv --json", hint="choose one")
+    one_format(arguments)
     return exists
 
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import io
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -17,6 +16,7 @@ from tui_debugger.cli.output import (
     interruptible,
     note,
     print_above,
+    print_csv,
     print_exit,
     print_json,
     print_table,
@@ -47,13 +47,13 @@ from tui_debugger.diagnose.runs.text import (
 from tui_debugger.errors import CancelledError, TdbgError
 from tui_debugger.model import ProgressFn, TensorKey
 from tui_debugger.session.export_files import fresh_file
-from tui_debugger.session.export_graph import has_openpyxl, write_text
+from tui_debugger.session.export_graph import write_text
 from tui_debugger.stats.dtypes import canonical_name
-from tui_debugger.text.csv_table import CsvTable, cell_text
 from tui_debugger.text.documents import plain
 from tui_debugger.text.rows import key_row
 from tui_debugger.text.tensors import stack_text
-from tui_debugger.text.writer import Meaning, meant, write_data
+from tui_debugger.text.workbook import Workbook, require_openpyxl
+from tui_debugger.text.writer import Meaning, meant
 
 if TYPE_CHECKING:
     from tui_debugger.diagnose.run import Run
@@ -92,7 +92,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json({"command": "diff", "path": str(arguments.path), **document(report, kinds, arguments)})
     elif arguments.csv:
-        write_csv(report)
+        print_csv(ROW_TITLES, _rows(report))
     else:
         print_report(report, kinds, arguments)
     return report.exit_code
@@ -313,14 +313,8 @@ def _one_sided_rows(step: StepReport, side: int) -> Iterator[dict[str, Any]]:
             yield {**place, "node": one.name, "covered_by": one.covered or None}
 
 
-def write_csv(report: RunsReport) -> None:
-    """Writes the table of nodes to stdout as CSV."""
-    text = io.StringIO()
-    table = CsvTable(text, for_lines=True)
-    table.row(ROW_TITLES)
-    for row in node_rows(report):
-        table.row(row[title] for title in ROW_TITLES)
-    write_data(text.getvalue(), flush=True)
+def _rows(report: RunsReport) -> Iterator[Iterable[object]]:
+    return ([row[title] for title in ROW_TITLES] for row in node_rows(report))
 
 
 def write_workbook(report: RunsReport, path: Path) -> None:
@@ -329,19 +323,9 @@ def write_workbook(report: RunsReport, path: Path) -> None:
     Raises:
         TdbgError: openpyxl is missing; the file exists, lies inside the run, or cannot be written.
     """
-    if not has_openpyxl():
-        raise TdbgError(
-            "writing .xlsx needs openpyxl, which is not installed",
-            where=str(path),
-            hint="pip install 'tui_debugger[xlsx]', or use --csv",
-        )
-    from openpyxl import Workbook
-
+    require_openpyxl(path, "use --csv")
     with fresh_file(path, Path(report.runs[0].info.path), what="the workbook") as file:
-        book = Workbook(write_only=True)
-        page = book.create_sheet("nodes")
-        page.append(list(ROW_TITLES))
-        for row in node_rows(report):
-            cells = [row[title] for title in ROW_TITLES]
-            page.append([cell_text(each) if isinstance(each, str) else each for each in cells])
+        book = Workbook({"nodes": ROW_TITLES})
+        for row in _rows(report):
+            book.append("nodes", row)
         book.save(file)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import sys
@@ -10,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 from tui_debugger import __version__
@@ -51,6 +53,26 @@ def print_json(document: dict[str, Any]) -> None:
 
     with _handler(stop):
         write_data(text, flush=True)
+
+
+def one_format(arguments: argparse.Namespace) -> None:
+    """Raises TdbgError where --csv and --json are given: stdout takes one of them."""
+    if arguments.csv and arguments.json:
+        raise TdbgError("--csv and --json exclude each other", where="--csv --json", hint="leave one out")
+
+
+def print_csv(titles: Iterable[str], rows: Iterable[Iterable[object]]) -> None:
+    """Writes a table to stdout as CSV, row by row."""
+    from tui_debugger.text.csv_table import CsvTable
+
+    line = io.StringIO()
+    table = CsvTable(line, for_lines=True)
+    for row in chain([titles], rows):
+        table.row(row)
+        write_data(line.getvalue())
+        line.seek(0)
+        line.truncate()
+    write_data("", flush=True)
 
 
 def failure(command: str, path: object, error: TdbgError) -> dict[str, Any]:

@@ -26,15 +26,16 @@ from tui_debugger.cli.output import (
     documented,
     interruptible,
     note,
+    one_format,
     print_above,
+    print_csv,
     print_exit,
     print_json,
     print_text,
     progress_bar,
     undecided,
 )
-from tui_debugger.errors import TdbgError
-from tui_debugger.text.writer import write_data, write_lines
+from tui_debugger.text.writer import write_lines
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -130,8 +131,7 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def _run(arguments: argparse.Namespace) -> int:
     with documented("ranks", arguments, undecided):
-        if arguments.csv and arguments.json:
-            raise TdbgError("--csv and --json exclude each other", where="--csv --json", hint="choose one")
+        one_format(arguments)
         answer = _made(arguments)
     code = answer.report.outcome.exit_code
     for notice in answer.notices:
@@ -140,7 +140,7 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json(_document(answer, entries, arguments, code))
     elif arguments.csv:
-        _write_csv(answer, entries)
+        _print_csv(answer, entries)
     else:
         _print(answer, entries, arguments, code)
     return code
@@ -316,17 +316,15 @@ def _grid_lines(answer: Answer, entries: npt.NDArray[np.int64], *, flat: bool) -
     return [*found, (), glyph_pieces(legend)]
 
 
-def _write_csv(answer: Answer, entries: npt.NDArray[np.int64]) -> None:
-    import io
-
-    from tui_debugger.text.csv_table import CsvTable
-
-    text, tree = io.StringIO(), answer.map.tree
-    table = CsvTable(text, for_lines=True)
-    table.row(("path", "scope", "shown", "step", *(f"rank {rank}" for rank in answer.map.ranks)))
-    for entry, cells in zip(entries.tolist(), _words(answer, entries), strict=True):
-        table.row((tree.path(entry), tree.is_scope(entry), answer.shown, answer.step, *cells))
-    write_data(text.getvalue(), flush=True)
+def _print_csv(answer: Answer, entries: npt.NDArray[np.int64]) -> None:
+    tree = answer.map.tree
+    print_csv(
+        ("path", "scope", "shown", "step", *(f"rank {rank}" for rank in answer.map.ranks)),
+        (
+            (tree.path(entry), tree.is_scope(entry), answer.shown, answer.step, *cells)
+            for entry, cells in zip(entries.tolist(), _words(answer, entries), strict=True)
+        ),
+    )
 
 
 def _document(

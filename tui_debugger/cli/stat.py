@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import heapq
-import io
 import itertools
 import os
 import stat
@@ -35,7 +34,9 @@ from tui_debugger.cli.output import (
     failure,
     interruptible,
     note,
+    one_format,
     print_above,
+    print_csv,
     print_exit,
     print_table,
     print_text,
@@ -107,8 +108,7 @@ def _run(arguments: argparse.Namespace) -> int:
     seen = _Seen()
     held: list[dict[str, Any]] = []
     with documented("stat", arguments):
-        if arguments.csv and arguments.json:
-            raise TdbgError("--csv and --json exclude each other", where="--csv --json", hint="choose one")
+        one_format(arguments)
         if arguments.reverse and not arguments.sort:
             raise TdbgError("--reverse needs --sort", where="--reverse", hint="for example --sort max --reverse")
         table = configured(arguments).table("stat")
@@ -140,7 +140,7 @@ def _show(
         return
     with seen.stopped():
         if arguments.csv:
-            _write_csv(rows)
+            print_csv(COLUMNS, _csv_rows(rows))
         else:
             held.extend(rows)
 
@@ -271,24 +271,12 @@ def _sorted(rows: Iterable[dict[str, Any]], name: str, limit: int | None, smalle
     return sorted(rows, key=key) if limit is None else heapq.nsmallest(limit, rows, key=key)
 
 
-def _write_csv(rows: Iterable[dict[str, Any]]) -> None:
-    from tui_debugger.text.csv_table import CsvTable
-
-    line = io.StringIO()
-    table = CsvTable(line, for_lines=True)
-
-    def write(cells: Iterable[object]) -> None:
-        table.row(cells)
-        write_data(line.getvalue())
-        line.seek(0)
-        line.truncate()
-
-    write(COLUMNS)
+def _csv_rows(rows: Iterable[dict[str, Any]]) -> Iterator[Iterable[object]]:
     for row in rows:
         shape = "" if row["shape"] is None else str(tuple(row["shape"]))
         bounds = " ".join(row.get("at_least", ()))
         cells = {**row, "shape": shape, "recorded": int(row["recorded"]), "at_least": bounds}
-        write(cells[name] for name in COLUMNS)
+        yield [cells[name] for name in COLUMNS]
 
 
 def _write_json(rows: Iterable[dict[str, Any]], path: Path, seen: _Seen) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import io
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from tui_debugger.cli.options import add_command, add_where, add_work, open_session, pairs_of, whole
@@ -11,7 +11,9 @@ from tui_debugger.cli.output import (
     documented,
     interruptible,
     note,
+    one_format,
     print_above,
+    print_csv,
     print_exit,
     print_json,
     print_table,
@@ -86,13 +88,9 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _followed(arguments: argparse.Namespace) -> int:
-    from tui_debugger.diagnose.trajectory import trajectory
-    from tui_debugger.errors import TdbgError
+    from tui_debugger.diagnose.trajectory import SUMMARY, trajectory
 
-    if arguments.csv and arguments.json:
-        raise TdbgError(
-            "--csv and --json exclude each other", where="tdbg trajectory --csv --json", hint="leave one out"
-        )
+    one_format(arguments)
     with progress_bar() as bar, interruptible(bar) as progress:
         session = open_session(arguments.path, arguments, progress)
         pairs = pairs_of(session, arguments)
@@ -108,7 +106,7 @@ def _followed(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json(_document(found, places, arguments, missing, code))
     elif arguments.csv:
-        _write_csv(found, places)
+        print_csv(SUMMARY, _csv_rows(found, places))
     else:
         _print(found, places, arguments.top, code)
     return code
@@ -146,15 +144,10 @@ def _print(found: Trajectory, places: list[int], top: int, code: int) -> None:
     print_exit(code, _EXITS[code])
 
 
-def _write_csv(found: Trajectory, places: list[int]) -> None:
-    from tui_debugger.diagnose.trajectory import SUMMARY, summary
-    from tui_debugger.text.csv_table import CsvTable
+def _csv_rows(found: Trajectory, places: list[int]) -> Iterator[Iterable[object]]:
+    from tui_debugger.diagnose.trajectory import summary
     from tui_debugger.text.tensors import shape_text
-    from tui_debugger.text.writer import write_data
 
-    text = io.StringIO()
-    table = CsvTable(text, for_lines=True)
-    table.row(SUMMARY)
     for place in places:
         row = summary(found, place)
         row["shape"] = shape_text(row["shape"]) if row["shape"] is not None else None
@@ -162,8 +155,7 @@ def _write_csv(found: Trajectory, places: list[int]) -> None:
             shape_text(row["effective_rank_of"]) if row["effective_rank_of"] is not None else None
         )
         row["remarks"] = "; ".join(row["remarks"])
-        table.row(row.values())
-    write_data(text.getvalue(), flush=True)
+        yield row.values()
 
 
 def _document(

@@ -14,12 +14,10 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, BinaryIO
 
 import numpy as np
 
 from tui_debugger.arrays import Mask
-from tui_debugger.errors import TdbgError
 from tui_debugger.graph.messages import ParsedConstant, ParsedGraph, ParsedNode, ParsedParameter, SlotType
 from tui_debugger.graph.table import CONSTANT, PARAMETER, NodeTable, edges, real_consumers, real_inputs
 from tui_debugger.model import Progress, ProgressFn, no_progress
@@ -29,6 +27,7 @@ from tui_debugger.text.clean import clean
 from tui_debugger.text.csv_table import CsvTable
 from tui_debugger.text.documents import document_of_rows
 from tui_debugger.text.rows import Row, frame_row
+from tui_debugger.text.workbook import Workbook, require_openpyxl
 
 _ROWS = 4096
 """Rows between two looks at whether anybody still waits."""
@@ -421,21 +420,6 @@ SHEETS = (
 )
 """The sheets that MindInsight's ``export_graphs`` writes, in its order and with its column names."""
 
-MOST_ROWS = 1_048_575
-"""Rows of a sheet below its titles; what is more goes on in a second sheet."""
-_MOST_CHARACTERS = 32_767
-"""The most that a cell holds."""
-_HEAD_FILL = "D9D9D9"
-
-
-def has_openpyxl() -> bool:
-    """Tells whether workbooks can be written."""
-    try:
-        import openpyxl  # noqa: F401
-    except ImportError:
-        return False
-    return True
-
 
 def write_workbook(graphs: Iterable[RankGraph], path: Path, dump: Path, *, force: bool = False) -> int:
     """Writes the sheets of ``graph_table`` as .xlsx, row by row, and returns how many nodes.
@@ -443,15 +427,13 @@ def write_workbook(graphs: Iterable[RankGraph], path: Path, dump: Path, *, force
     Raises:
         TdbgError: openpyxl is missing; the file exists, lies inside the dump, or cannot be written.
     """
-    if not has_openpyxl():
-        raise TdbgError(
-            "writing .xlsx needs openpyxl, which is not installed",
-            where=str(path),
-            hint="pip install 'tui_debugger[xlsx]', or choose a name that ends with .csv or .json",
-        )
+    require_openpyxl(path, "choose a name that ends with .csv or .json")
     with fresh_file(path, dump, force=force, what="the workbook") as file:
-        book = _Book()
-        number = fill_sheets(graphs, str(dump), book.append)
+        book = Workbook(
+            {sheet.name: [title for title, _ in sheet.columns] for sheet in SHEETS},
+            {sheet.name: [width for _, width in sheet.columns] for sheet in SHEETS},
+        )
+        number = fill_sheets(graphs, str(dump), lambda sheet, row: book.append(sheet.name, row))
         book.save(file)
     return number
 
@@ -508,65 +490,3 @@ def write_nodes_json(graphs: Iterable[RankGraph], path: Path, dump: Path, *, for
             file.write(piece)
             number += 1
     return number - _AROUND
-
-
-class _Book:
-    """A workbook whose sheets are filled side by side; a sheet that is full goes on in another one."""
-
-    def __init__(self) -> None:
-        from openpyxl import Workbook
-
-        self._book = Workbook(write_only=True)
-        self._pages = {sheet.name: self._page(sheet, sheet.name) for sheet in SHEETS}
-        self._rows = Counter[str]()
-
-    def append(self, sheet: Sheet, row: Sequence[object]) -> None:
-        """Adds a row to a sheet."""
-        full, rest = divmod(self._rows[sheet.name], MOST_ROWS)
-        if full and not rest:
-            self._pages[sheet.name] = self._page(sheet, f"{sheet.name}_{full + 1}")
-        self._rows[sheet.name] += 1
-        page = self._pages[sheet.name]
-        page.append([_cell(page, value) for value in row])
-
-    def save(self, file: BinaryIO) -> None:
-        """Writes the workbook."""
-        self._book.save(file)
-
-    def _page(self, sheet: Sheet, name: str) -> Any:
-        from openpyxl.utils import get_column_letter
-
-        page = self._book.create_sheet(name)
-        page.freeze_panes = "B2"
-        for at, (_, width) in enumerate(sheet.columns, 1):
-            page.column_dimensions[get_column_letter(at)].width = width
-        page.auto_filter.ref = f"A1:{get_column_letter(len(sheet.columns))}1"
-        page.append(list(_titles(page, sheet)))
-        return page
-
-
-def _titles(page: Any, sheet: Sheet) -> Iterator[Any]:
-    from openpyxl.cell import WriteOnlyCell
-    from openpyxl.styles import Font, PatternFill
-
-    for title, _ in sheet.columns:
-        cell = WriteOnlyCell(page, title)
-        cell.font = Font(bold=True)
-        cell.fill = PatternFill("solid", fgColor=_HEAD_FILL)
-        yield cell
-
-
-def _cell(page: Any, value: object) -> object:
-    """A value as a cell: text stays text, whatever it begins with."""
-    if not isinstance(value, str):
-        return value
-    text = "\n".join(map(clean, value.split("\n"))).replace("\ufffe", "�").replace("\uffff", "�")
-    if len(text) > _MOST_CHARACTERS:
-        text = text[: _MOST_CHARACTERS - 1] + "…"
-    if not text.startswith(("=", "#", "+", "-", "@")):
-        return text
-    from openpyxl.cell import WriteOnlyCell
-
-    cell = WriteOnlyCell(page, text)
-    cell.data_type = "s"
-    return cell

@@ -1,0 +1,116 @@
+"""Workbooks (.xlsx) that are filled row by row: the one place that writes them, and that needs openpyxl."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+from tui_debugger.errors import TdbgError
+from tui_debugger.text.clean import clean
+
+MOST_ROWS = 1_048_575
+"""Rows of a sheet below its titles; what is more goes on in a second sheet."""
+_MOST_CHARACTERS: Final = 32_767
+"""The most that a cell holds."""
+_HEAD_FILL: Final = "D9D9D9"
+
+
+def has_openpyxl() -> bool:
+    """Tells whether workbooks can be written."""
+    try:
+        import openpyxl  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+def require_openpyxl(path: Path, instead: str) -> None:
+    """Raises TdbgError where workbooks cannot be written.
+
+    Args:
+        path: the workbook.
+        instead: what works without it, such as ``use --csv``.
+    """
+    if not has_openpyxl():
+        raise TdbgError(
+            "writing .xlsx needs openpyxl, which is not installed",
+            where=str(path),
+            hint=f"pip install 'tui_debugger[xlsx]', or {instead}",
+        )
+
+
+class Workbook:
+    """A workbook whose sheets are filled side by side; a sheet that is full goes on in another one.
+
+    Args:
+        sheets: the titles of the columns of each sheet, by its name.
+        widths: the widths of its columns in characters, likewise; openpyxl's own without.
+    """
+
+    def __init__(self, sheets: Mapping[str, Sequence[str]], widths: Mapping[str, Sequence[int]] | None = None) -> None:
+        from openpyxl import Workbook as Book
+
+        self._book = Book(write_only=True)
+        self._titles = sheets
+        self._widths = widths or {}
+        self._pages = {name: self._page(name, name) for name in sheets}
+        self._rows = Counter[str]()
+
+    def append(self, sheet: str, row: Iterable[object]) -> None:
+        """Adds a row to a sheet."""
+        full, rest = divmod(self._rows[sheet], MOST_ROWS)
+        if full and not rest:
+            self._pages[sheet] = self._page(sheet, f"{sheet}_{full + 1}")
+        self._rows[sheet] += 1
+        page = self._pages[sheet]
+        page.append([_cell(page, value) for value in row])
+
+    def save(self, file: BinaryIO) -> None:
+        """Writes the workbook."""
+        self._book.save(file)
+
+    def _page(self, sheet: str, name: str) -> Any:
+        from openpyxl.utils import get_column_letter
+
+        page = self._book.create_sheet(name)
+        page.freeze_panes = "B2"
+        titles = self._titles[sheet]
+        for at, width in enumerate(self._widths.get(sheet, ()), 1):
+            page.column_dimensions[get_column_letter(at)].width = width
+        page.auto_filter.ref = f"A1:{get_column_letter(len(titles))}1"
+        page.append(list(_title_cells(page, titles)))
+        return page
+
+
+def _title_cells(page: Any, titles: Sequence[str]) -> Iterator[Any]:
+    from openpyxl.cell import WriteOnlyCell
+    from openpyxl.styles import Font, PatternFill
+
+    for title in titles:
+        cell = WriteOnlyCell(page, title)
+        cell.font = Font(bold=True)
+        cell.fill = PatternFill("solid", fgColor=_HEAD_FILL)
+        yield cell
+
+
+def _cell(page: Any, value: object) -> object:
+    """A value as a cell: text stays text, whatever it begins with; no cell holds NaN or Inf as a number."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Inf" if value > 0 else _as_text(page, "-Inf")
+    if not isinstance(value, str):
+        return value
+    text = "\n".join(map(clean, value.split("\n"))).replace("\ufffe", "�").replace("\uffff", "�")
+    if len(text) > _MOST_CHARACTERS:
+        text = text[: _MOST_CHARACTERS - 1] + "…"
+    return _as_text(page, text) if text.startswith(("=", "#", "+", "-", "@")) else text
+
+
+def _as_text(page: Any, text: str) -> object:
+    from openpyxl.cell import WriteOnlyCell
+
+    cell = WriteOnlyCell(page, text)
+    cell.data_type = "s"
+    return cell
