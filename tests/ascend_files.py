@@ -24,6 +24,7 @@ import pytest
 
 from tests.sources.writer import MLP, DumpWriter, Generation, Graph, Node
 from tui_debugger.stats import ascend_file
+from tui_debugger.stats.device_order import DeviceOrder
 
 Array = npt.NDArray[Any]
 Shape = tuple[int, ...]
@@ -72,6 +73,11 @@ FORMATS: dict[str, int] = {
 }
 CONVERTED = ("NC1HWC0", "NC1HWC0_C04", "FRACTAL_Z", "FRACTAL_NZ", "NDC1HWC0", "FRACTAL_Z_3D", "C1HWNCoC0")
 BITS = {"int4": 4, "uint1": 1, "int2": 2, "uint2": 2}
+
+
+def bits_of(dtype: str) -> int:
+    """Bits of an element."""
+    return BITS.get(dtype, 8 * numpy_type(dtype).itemsize)
 
 
 def block_of(dtype: str, fmt: str = "") -> int:
@@ -597,18 +603,18 @@ class Converted:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Counts from now on."""
         self.pieces: list[int] = []
-        copy, places = ascend_file.DeviceOrder.copy, ascend_file.DeviceOrder.places
+        copy, places = DeviceOrder.copy, DeviceOrder.places
 
-        def counted(order: ascend_file.DeviceOrder, buffer: Array, start: int, target: Array) -> None:
+        def counted(order: DeviceOrder, buffer: Array, start: int, target: Array) -> None:
             self.pieces.append(len(target))
             copy(order, buffer, start, target)
 
-        def found(order: ascend_file.DeviceOrder, elements: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        def found(order: DeviceOrder, elements: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
             self.pieces.append(elements.size)
             return places(order, elements)
 
-        monkeypatch.setattr(ascend_file.DeviceOrder, "copy", counted)
-        monkeypatch.setattr(ascend_file.DeviceOrder, "places", found)
+        monkeypatch.setattr(DeviceOrder, "copy", counted)
+        monkeypatch.setattr(DeviceOrder, "places", found)
 
     @property
     def most(self) -> int:

@@ -45,10 +45,11 @@ from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.model import ReadSpec, Side, TensorMeta, TensorStats
 from tui_debugger.stats import ascend_file, npy
 from tui_debugger.stats.archive import FileBytes
-from tui_debugger.stats.ascend_file import BadHeaderError, device_order, is_converted, read_header
+from tui_debugger.stats.ascend_file import BadHeaderError, is_converted, read_header
 from tui_debugger.stats.blocks import measure_stats
 from tui_debugger.stats.compare import compare as compare_tensors
 from tui_debugger.stats.compare_pairs import Pairs
+from tui_debugger.stats.device_order import device_order
 from tui_debugger.stats.distribution import count_classes, histogram
 from tui_debugger.stats.heat import shrink, whole
 from tui_debugger.stats.npy import TensorFile, open_array, open_lazily, open_window, read_meta
@@ -549,7 +550,7 @@ def test_orders_stay_inside_the_buffer() -> None:
         host = (2, 3, 5, 17) if fmt == "FRACTAL_NZ" else (3, 5, 2, 2) + (() if fmt not in FIVE else (2,))
         block = block_of("float32", fmt)
         device = to_device(np.zeros(host, np.float32), fmt, block)
-        order = device_order(fmt, device.shape, host, "float32")
+        order = device_order(fmt, device.shape, host, 32)
         assert order is not None
         buffer, found = np.arange(order.count, dtype=np.uint32), np.empty(math.prod(host), np.uint32)
         order.copy(buffer, 0, found)
