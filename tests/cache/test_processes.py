@@ -122,6 +122,10 @@ def test_two_stores_of_one_process(store: DiskCache) -> None:
 def test_a_forked_process_opens_it_anew(store: DiskCache) -> None:
     program = """
 import threading
+def answered(store):
+    while not (found := store.get_many("records", RECORDS)):
+        pass  # somebody writes, and waiting took too long
+    return found
 store.put_many("records", RECORDS)
 busy = threading.Event()
 def write():
@@ -133,7 +137,7 @@ thread.start()
 for number in range(10):
     child = os.fork()
     if child == 0:
-        good = store.get_many("records", RECORDS) == RECORDS
+        good = answered(store) == RECORDS
         store.put("listing", f"child {number}".encode(), b"1")
         store.close()
         os._exit(0 if good else 1)
@@ -150,6 +154,10 @@ print(store.get_many("records", RECORDS) == RECORDS, store.trouble == "")
 def test_threads_that_fork_at_once_with_several_stores(store: DiskCache) -> None:
     program = """
 import threading
+def answered(store):
+    while not (found := store.get_many("records", RECORDS)):
+        pass  # somebody writes, and waiting took too long
+    return found
 stores = [DiskCache(store.path) for _ in range(4)]
 for each in stores:
     each.put_many("records", RECORDS)
@@ -158,7 +166,7 @@ def fork():
     for _ in range(10):
         child = os.fork()
         if child == 0:
-            os._exit(0 if all(each.get_many("records", RECORDS) == RECORDS for each in stores) else 1)
+            os._exit(0 if all(answered(each) == RECORDS for each in stores) else 1)
         codes.append(os.waitpid(child, 0)[1])
         stores[0].put("listing", b"x", bytes(50_000))
 threads = [threading.Thread(target=fork) for _ in range(3)]

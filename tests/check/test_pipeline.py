@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.patience import PATIENCE
 from tests.sources.memory import MemorySource
 from tui_debugger.check import measure, pipeline
 from tui_debugger.check.measure import Measurements
@@ -30,7 +31,6 @@ from tui_debugger.stats.scan import scan
 from tui_debugger.stats.workers import Workers
 from tui_debugger.watch.text import parse_watch
 
-PATIENCE = 30.0
 STEPS = 25
 """Read as 0, 1 to 4, 5 to 20, and the rest."""
 BAD = 7

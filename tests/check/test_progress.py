@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.patience import PATIENCE
 from tests.sources.memory import MemorySource
 from tui_debugger.check.progress import ListingAhead
 from tui_debugger.check.types import Pair
@@ -19,8 +20,6 @@ from tui_debugger.model import Progress, ProgressFn, Side
 from tui_debugger.session import Session
 from tui_debugger.stats.workers import Workers
 from tui_debugger.watch.text import parse_watch
-
-PATIENCE = 30.0
 
 
 def test_what_comes_next_is_listed_in_the_background() -> None:

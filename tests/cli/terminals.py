@@ -43,7 +43,7 @@ class Terminal:
 
     def end(self) -> int:
         """Waits for the end; the exit code."""
-        out, _ = self.process.communicate(timeout=30)
+        out, _ = self.process.communicate(timeout=60)
         self.out = (out or b"").decode()
         try:
             while data := os.read(self.master, 4096):

@@ -49,7 +49,7 @@ def on_terminal(*arguments: str, rows: int = 24) -> str:
     except OSError:  # the other end is closed: Linux says EIO
         pass
     os.close(master)
-    assert process.wait(timeout=30) == 0
+    assert process.wait(timeout=60) == 0
     return shown.decode().replace("\r\n", "\n")
 
 

@@ -406,7 +406,7 @@ def test_a_signal_sums_up_and_lets_the_training_go(address: str, number: int) ->
     assert reached.wait(20)
     os.kill(process.pid, number)
     held.set()
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=60)
     summary = json.loads(out.splitlines()[-1])
     code = 128 + number
     assert (process.returncode, summary["verdict"], summary["exit_code"]) == (code, "interrupted", code), err

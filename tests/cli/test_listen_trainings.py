@@ -17,6 +17,7 @@ import pytest
 
 from tests.cli.running import Answer, run
 from tests.live.torch.forks import Fork, parent
+from tests.patience import PATIENCE
 from tests.thorough import few
 from tui_debugger.cli import listen as listen_common
 from tui_debugger.demo.live import RecordedTraining, Recording, demo_dump
@@ -24,7 +25,6 @@ from tui_debugger.session.live import LiveSession
 from tui_debugger.sources.registry import open_source
 
 ROOT = Path(__file__).resolve().parents[2]
-PATIENCE = 60.0
 NODES = 5
 """Of ``recorder_program``: three operators, a weight, and what changes it."""
 Listen = Callable[..., Answer]

@@ -10,10 +10,9 @@ import pytest
 
 from tests.live.recordings import RecordedCall
 from tests.live.recordings import recording as _recording
+from tests.patience import PATIENCE
 from tui_debugger.live.server import Server, serve
 from tui_debugger.live.wire import Event, Training
-
-_PATIENCE = 20.0
 
 
 class Happened:
@@ -32,7 +31,7 @@ class Happened:
     def wait(self, event: Event, times: int = 1) -> Training | None:
         """Waits until something has happened so many times in all; the training of the last time."""
         with self._changed:
-            arrived = self._changed.wait_for(lambda: self.count(event) >= times, _PATIENCE)
+            arrived = self._changed.wait_for(lambda: self.count(event) >= times, PATIENCE)
             assert arrived, f"{event} did not happen {times} times: {[each for _, each in self.events]}"
             return [training for training, each in self.events if each is event][times - 1]
 
@@ -45,7 +44,7 @@ class Happened:
     def until(self, reached: Callable[[], bool]) -> None:
         """Waits until something holds, which is asked whenever something happened."""
         with self._changed:
-            assert self._changed.wait_for(reached, _PATIENCE), [each for _, each in self.events]
+            assert self._changed.wait_for(reached, PATIENCE), [each for _, each in self.events]
 
     def count(self, event: Event) -> int:
         """How many times it happened so far."""

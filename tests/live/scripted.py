@@ -15,9 +15,9 @@ from typing import Any
 import grpc
 import numpy as np
 
+from tests.patience import PATIENCE
 from tui_debugger.live import wire
 
-_PATIENCE = 20.0
 _TYPES = {
     "bool": 1, "int8": 2, "int16": 3, "int32": 4, "int64": 5, "uint8": 6, "uint16": 7, "uint32": 8, "uint64": 9,
     "float16": 10, "float32": 11, "float64": 12, "bfloat16": 46, **wire.OWN_TYPES,
@@ -99,7 +99,7 @@ class ScriptedClient:
         """Breaks the connection, as a process that is killed does."""
         self._channel.close()
 
-    def raw(self, name: str, requests: Iterable[bytes] | bytes, timeout: float = _PATIENCE) -> bytes:
+    def raw(self, name: str, requests: Iterable[bytes] | bytes, timeout: float = PATIENCE) -> bytes:
         """A call with messages that are serialized already."""
         if isinstance(requests, bytes):
             call: Any = self._channel.unary_unary(wire.method(name))
@@ -107,7 +107,7 @@ class ScriptedClient:
         call = self._channel.stream_unary(wire.method(name))
         return bytes(call(iter(requests), timeout=timeout, metadata=self._headers))
 
-    def call(self, name: str, *messages: Message, timeout: float = _PATIENCE) -> Message:
+    def call(self, name: str, *messages: Message, timeout: float = PATIENCE) -> Message:
         """A call with messages; the reply."""
         if name in wire.UNARY:
             reply = self.raw(name, messages[0].SerializeToString(), timeout)
@@ -115,7 +115,7 @@ class ScriptedClient:
             reply = self.raw(name, (message.SerializeToString() for message in messages), timeout)
         return wire.message("EventReply").FromString(reply)
 
-    def stream(self, name: str, messages: Iterable[Message], timeout: float = _PATIENCE) -> Message:
+    def stream(self, name: str, messages: Iterable[Message], timeout: float = PATIENCE) -> Message:
         """A call with a stream that is made while it is sent."""
         return wire.message("EventReply").FromString(
             self.raw(name, (message.SerializeToString() for message in messages), timeout)
@@ -140,14 +140,14 @@ class ScriptedClient:
         """A heartbeat."""
         return self.call("SendHeartbeat", wire.message("Heartbeat")(message=b"Debugger is alive", period=period))
 
-    def wait(self, step: int = 0, timeout: float = _PATIENCE, **fields: Any) -> Message:
+    def wait(self, step: int = 0, timeout: float = PATIENCE, **fields: Any) -> Message:
         """Waits for a command."""
         return self.call("WaitCMD", metadata(step, **fields), timeout=timeout)
 
     def wait_later(self, step: int = 0, **fields: Any) -> Any:
         """Begins to wait for a command: the call as a future, whose result are bytes."""
         call = self._channel.unary_unary(wire.method("WaitCMD"))
-        future = call.future(metadata(step, **fields).SerializeToString(), timeout=_PATIENCE, metadata=self._headers)
+        future = call.future(metadata(step, **fields).SerializeToString(), timeout=PATIENCE, metadata=self._headers)
         self._waiting.append(future)  # a call that nobody holds on to is cancelled
         return future
 
@@ -208,7 +208,7 @@ class ScriptedTraining:
 
     def join(self) -> None:
         """Waits for its end."""
-        assert self.ended.wait(_PATIENCE), "the scripted training does not end"
+        assert self.ended.wait(PATIENCE), "the scripted training does not end"
 
     def _main(self) -> None:
         try:

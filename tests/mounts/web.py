@@ -105,9 +105,9 @@ class _Handler(http.server.SimpleHTTPRequestHandler):
             if _named(server.cut, path):
                 end = first + (end - first) // 2
                 self.close_connection = True
-            self.wfile.write(whole[first:end])
-            if not listed:
+            if not listed:  # counted before it arrives
                 server.sent[path] = server.sent.get(path, 0) + end - first
+            self.wfile.write(whole[first:end])
 
     def _listing(self, folder: Path) -> bytes:
         names = sorted(f"{each.name}{'/' * each.is_dir()}" for each in folder.iterdir())

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.patience import PATIENCE
 from tests.sources.memory import MemorySource
 from tests.sources.writer import MLP, DumpWriter, Generation, write_dump, write_step
 from tui_debugger.graph.table import NodeFlag
@@ -15,9 +16,6 @@ from tui_debugger.model import Side
 from tui_debugger.sources import open_source
 from tui_debugger.sources.base import Changes
 from tui_debugger.sources.follow import Follower, sends_no_events
-
-PATIENCE = 20.0
-"""Seconds a follower may take on a busy machine; tests wait for its event, not for the clock."""
 
 
 def test_new_steps_are_found_and_listed(tmp_path: Path) -> None:

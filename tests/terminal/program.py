@@ -16,6 +16,8 @@ from types import TracebackType
 
 from typing_extensions import Self
 
+from tests.patience import PATIENCE
+
 TREE = Path(__file__).parents[2]
 KEYS = {
     "enter": "\r",
@@ -107,7 +109,7 @@ class Program:
         os.close(self._slave)
         self.master, self._slave = os.open(os.devnull, os.O_RDWR), os.open(os.devnull, os.O_RDWR)
 
-    def wait_exit(self, timeout: float = 30) -> int:
+    def wait_exit(self, timeout: float = PATIENCE) -> int:
         """Waits for the program to end and returns its exit code."""
         return self.process.wait(timeout)
 

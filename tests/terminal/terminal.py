@@ -12,6 +12,7 @@ from types import TracebackType
 
 import pyte
 
+from tests.patience import PATIENCE
 from tests.terminal.program import Program
 
 
@@ -71,7 +72,7 @@ class Terminal(Program):
             self.screen.resize(rows, columns)
         fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
-    def wait_for(self, wanted: str | Callable[[str], bool], timeout: float = 30) -> str:
+    def wait_for(self, wanted: str | Callable[[str], bool], timeout: float = PATIENCE) -> str:
         """Waits until the screen shows a text (or a predicate holds) and returns the screen."""
         holds = (lambda text: wanted in text) if isinstance(wanted, str) else wanted
         deadline = time.monotonic() + timeout

@@ -102,7 +102,7 @@ def test_a_wrong_directory_is_answered_in_the_shell(tmp_path: Path) -> None:
     (tmp_path / "notes").mkdir()
     with Terminal(["open", str(tmp_path)], columns=120) as terminal:
         assert terminal.wait_exit() == 2
-        screen = terminal.wait_for("rank_")
+        screen = terminal.wait_for("Looked for MindSpore")
         assert "tdbg:" in screen
         assert "Traceback" not in screen
         assert b"\x1b[?1049h" not in terminal.output

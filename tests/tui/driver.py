@@ -13,7 +13,7 @@ from typing import Any
 
 from textual.pilot import Pilot
 
-from tests.tui.idle import PATIENCE
+from tests.patience import PATIENCE
 from tui_debugger.check.records import StatsCache
 from tui_debugger.model import ProgressFn, RunInfo
 from tui_debugger.session import Session

@@ -10,8 +10,7 @@ import asyncio
 
 from textual._context import active_app
 
-PATIENCE = 60.0
-"""Seconds. The second that Textual waits is not enough for a first screen on a busy machine."""
+from tests.patience import PATIENCE
 
 
 async def wait_for_idle(_least: float = 0, _most: float = 1) -> None:

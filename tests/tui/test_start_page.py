@@ -18,8 +18,8 @@ from textual.pilot import Pilot
 
 from tests.hostile import EVIL, EVIL_FILE, UNSAFE, write_hostile_dump
 from tests.linked import linked
+from tests.patience import PATIENCE
 from tests.sources.writer import write_dump
-from tests.tui.idle import PATIENCE
 from tests.unprivileged import forbidden, unprivileged
 from tui_debugger.config import Config, parse
 from tui_debugger.model import Progress, ProgressFn

@@ -11,12 +11,11 @@ import pytest
 from textual._context import NoActiveAppError
 from textual.message import Message
 
+from tests.patience import PATIENCE
 from tui_debugger.errors import CancelledError
 from tui_debugger.model import Progress
 from tui_debugger.tui import work as work_module
 from tui_debugger.tui.work import Delivery, Report, Workers
-
-WAIT = 10.0
 
 
 class Inbox:
@@ -37,7 +36,7 @@ class Inbox:
 
     def until(self, condition: Callable[[], bool]) -> None:
         with self._changed:
-            assert self._changed.wait_for(condition, WAIT)
+            assert self._changed.wait_for(condition, PATIENCE)
 
     def run(self, job: Callable[[Report], Any], **options: Any) -> int:
         return self.workers.run("lane", job, self.results.append, **options)
@@ -67,7 +66,7 @@ def test_newer_work_replaces_what_waits_and_cancels_what_runs(inbox: Inbox) -> N
             raise
 
     inbox.run(long)
-    assert started.wait(WAIT)
+    assert started.wait(PATIENCE)
     numbers = [inbox.run(lambda _, number=number: number) for number in range(50)]
     assert numbers == sorted(set(numbers))
     inbox.until(lambda: bool(inbox.messages))
@@ -111,8 +110,8 @@ def test_a_screen_that_is_gone_gets_nothing(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(threading, "excepthook", raised.append)
     workers = Workers(post, lambda _: None)
     workers.run("lane", lambda _: 1, lambda _: None)
-    assert sent.wait(WAIT)
-    workers.close(WAIT)
+    assert sent.wait(PATIENCE)
+    workers.close(PATIENCE)
     assert raised == []
 
 
@@ -129,13 +128,13 @@ def test_partial_results_come_before_the_last_one(inbox: Inbox) -> None:
 
 
 def test_who_waits_gets_what_is_there_in_time_before_the_call_returns(inbox: Inbox) -> None:
-    inbox.run(lambda _: "quick", wait=WAIT)
+    inbox.run(lambda _: "quick", wait=PATIENCE)
     assert inbox.results == ["quick"]
-    inbox.run(lambda _: 1 / 0, wait=WAIT)
+    inbox.run(lambda _: 1 / 0, wait=PATIENCE)
     assert [type(error) for error in inbox.errors] == [ZeroDivisionError]
     assert inbox.messages == []
     gate = threading.Event()
-    inbox.run(lambda _: gate.wait(WAIT) and "slow", wait=0.001)
+    inbox.run(lambda _: gate.wait(PATIENCE) and "slow", wait=0.001)
     assert inbox.results == ["quick"]
     gate.set()
     inbox.until(lambda: len(inbox.messages) == 1)
@@ -156,7 +155,7 @@ def test_esc_cancels_and_the_work_says_so(inbox: Inbox) -> None:
     workers = inbox.workers
     mine: list[Exception] = []
     inbox.run(long, failed=mine.append, progressed=lambda _: None)
-    assert started.wait(WAIT)
+    assert started.wait(PATIENCE)
     assert workers.cancel("lane")
     inbox.until(lambda: not workers.busy("lane") and bool(inbox.messages))
     inbox.deliver()
@@ -211,7 +210,7 @@ def test_progress_comes_at_most_four_times_a_second_and_replaces_itself(
 def test_a_lane_shows_how_far_it_is_until_it_ends(inbox: Inbox) -> None:
     gate = threading.Event()
     workers = inbox.workers
-    inbox.run(lambda _: gate.wait(WAIT))
+    inbox.run(lambda _: gate.wait(PATIENCE))
     workers.show_progress("lane", Progress(1, 2))
     assert workers.cancel_shown()
     gate.set()
@@ -225,7 +224,7 @@ def test_a_lane_shows_how_far_it_is_until_it_ends(inbox: Inbox) -> None:
 def test_threads_of_others_reach_the_event_loop_the_same_way(inbox: Inbox) -> None:
     thread = threading.Thread(target=lambda: inbox.workers.call(lambda: inbox.results.append("called"), "what"))
     thread.start()
-    thread.join(WAIT)
+    thread.join(PATIENCE)
     inbox.workers.call(lambda: None, "what")
     inbox.workers.call(lambda: None)
     called, same, other = inbox.messages
@@ -245,7 +244,7 @@ def test_leaving_does_not_wait_for_work_that_never_ends(inbox: Inbox) -> None:
         return "too late"
 
     inbox.run(deaf)
-    assert started.wait(WAIT)
+    assert started.wait(PATIENCE)
     begin = time.monotonic()
     workers.close(timeout=0.05)
     assert time.monotonic() - begin < 5
@@ -253,5 +252,5 @@ def test_leaving_does_not_wait_for_work_that_never_ends(inbox: Inbox) -> None:
     assert all(t.daemon for t in threads)
     gate.set()
     for thread in threads:
-        thread.join(WAIT)
+        thread.join(PATIENCE)
     assert inbox.messages == []

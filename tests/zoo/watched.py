@@ -12,13 +12,13 @@ from functools import partial
 import torch
 
 import tui_debugger.torch as tdbg
+from tests.patience import PATIENCE
 from tui_debugger.diagnose.explain.explain import explain
 from tui_debugger.diagnose.explain.guidance import Standing
 from tui_debugger.live.server import serve
 from tui_debugger.model import Hit, Verdict
 from tui_debugger.session.live import LiveEvent, LiveKind, LiveSession
 
-PATIENCE = 60.0
 STOPS = 6
 """So many stops at findings are looked at closely; after that the training runs on."""
 

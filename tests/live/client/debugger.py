@@ -13,11 +13,8 @@ from typing import Any
 import grpc
 from typing_extensions import Self
 
+from tests.patience import PATIENCE
 from tui_debugger.live import wire
-
-PATIENCE = 30.0
-"""Seconds until a test gives up waiting for something that must come."""
-
 
 _HANDLERS = {"SendHeartbeat": "heartbeat", "SendMetadata": "metadata", "WaitCMD": "wait"}
 

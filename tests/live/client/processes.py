@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from typing_extensions import Self
 
-from tests.live.client.debugger import PATIENCE
+from tests.patience import PATIENCE
 
 ENDED = "<ended>"
 

@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.live.client.debugger import PATIENCE, Debugger, run, view, watch
+from tests.live.client.debugger import Debugger, run, view, watch
 from tests.live.client.processes import Process
 from tests.live.client.test_recorder import Loop
+from tests.patience import PATIENCE
 from tui_debugger.errors import TdbgError
 from tui_debugger.live import wire
 from tui_debugger.live.client import Recorder, TrainingTerminated

@@ -12,9 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.live.client.debugger import PATIENCE, Debugger, run, watch
+from tests.live.client.debugger import Debugger, run, watch
 from tests.live.client.ending import BAD, STATUS
 from tests.live.client.training import Network
+from tests.patience import PATIENCE
 from tui_debugger.errors import BadWatchpointError, TdbgError
 from tui_debugger.live.client import Flight, Recorder
 from tui_debugger.live.client.flight import LINE, REASON, ROW_BYTES, FlightRecorder, Row, _begin, _finish

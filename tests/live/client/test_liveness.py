@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.live.client.debugger import PATIENCE, Debugger, run, view
+from tests.live.client.debugger import Debugger, run, view
 from tests.live.client.processes import Process, debugger, training
+from tests.patience import PATIENCE
 from tui_debugger.live import wire
 
 WIDE = ("--width", "150000", "--steps", "1")

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.live.client.debugger import PATIENCE, Debugger, run, unwatch, view, watch
+from tests.live.client.debugger import Debugger, run, unwatch, view, watch
 from tests.live.client.training import Network
+from tests.patience import PATIENCE
 from tui_debugger.graph.build import build_table
 from tui_debugger.graph.messages import parse_graph
 from tui_debugger.graph.table import NodeTable

@@ -6,14 +6,13 @@ import threading
 import time
 from collections.abc import Callable
 
+from tests.patience import PATIENCE
 from tui_debugger.live.server import Server
-
-_PATIENCE = 20.0
 
 
 def wait_until(holds: Callable[[], bool]) -> None:
     """Waits for something that nobody announces."""
-    until = time.monotonic() + _PATIENCE
+    until = time.monotonic() + PATIENCE
     while not holds():
         assert time.monotonic() < until, "it did not happen"
         threading.Event().wait(0.005)

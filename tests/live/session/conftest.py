@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from tests.live.session.doubles import ScriptedTraining, ScriptedTrainings
+from tests.patience import PATIENCE
 from tui_debugger.live.wire import Trainings
 from tui_debugger.session.live import LiveEvent, LiveKind, LiveSession
-
-_PATIENCE = 20.0
 
 
 class Told:
@@ -31,7 +30,7 @@ class Told:
     def wait(self, kind: LiveKind, times: int = 1) -> LiveEvent:
         """Waits until something was told so many times; the event of the last time."""
         with self._changed:
-            arrived = self._changed.wait_for(lambda: self.count(kind) >= times, _PATIENCE)
+            arrived = self._changed.wait_for(lambda: self.count(kind) >= times, PATIENCE)
             assert arrived, f"{kind} was not told {times} times: {self.events}"
             return [event for event in self.events if event.kind is kind][times - 1]
 

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from tests.live.conftest import Happened
 from tests.live.torch.forks import parent
 from tests.live.torch.watching import recommended_watchpoints
+from tests.patience import PATIENCE
 from tui_debugger.graph.build import build_table
 from tui_debugger.graph.messages import parse_graph
 from tui_debugger.graph.table import NodeTable
@@ -30,7 +31,6 @@ from tui_debugger.stats.dtypes import dtype_of
 from tui_debugger.watch.condition_table import CONDITIONS, validate
 
 ROOT = Path(__file__).resolve().parents[3]
-PATIENCE = 60.0
 
 
 class Values:

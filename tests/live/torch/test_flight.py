@@ -16,11 +16,12 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip insta
 
 import tui_debugger.torch as tdbg  # noqa: E402 - imports torch
 from tests.live.torch import programs  # noqa: E402
-from tests.live.torch.driving import PATIENCE, ROOT  # noqa: E402
+from tests.live.torch.driving import ROOT  # noqa: E402
 from tests.live.torch.flights import BAD, STATUS, Net  # noqa: E402
 from tests.live.torch.forks import finished  # noqa: E402
 from tests.live.torch.test_harmless import hooks_of, hooks_of_optimizers, one_step  # noqa: E402
 from tests.live.torch.watching import recommended_watchpoints  # noqa: E402
+from tests.patience import PATIENCE  # noqa: E402
 from tests.zoo.trainings import HEALTHY, SICK  # noqa: E402
 from tui_debugger.api import DumpAnalyzer  # noqa: E402
 from tui_debugger.live.client.flight import REASON  # noqa: E402

@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
-from tests.live.torch.driving import PATIENCE, ROOT, Driven
+from tests.live.torch.driving import ROOT, Driven
 from tests.live.torch.forks import finished, parent
 from tests.live.torch.watching import recommended_watchpoints
+from tests.patience import PATIENCE
 from tests.thorough import later
 from tui_debugger.errors import TdbgError
 from tui_debugger.graph.messages import parse_graph

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from tests.live.torch.driving import PATIENCE
 from tests.live.torch.forks import parent
+from tests.patience import PATIENCE
 from tui_debugger.live.server import Server, serve
 from tui_debugger.model import NodeKind, NodeSelection, NodeSelector
 from tui_debugger.session.live import LiveEvent, LiveKind, LiveSession

@@ -15,10 +15,10 @@ import pytest
 from textual.widgets import Input
 
 from tests.linked import linked, own
+from tests.patience import PATIENCE
 from tests.sources.writer import DumpWriter, write_dump, write_step
 from tests.terminal.large import open_large
 from tests.tui.driver import Driver, opened, opened_by
-from tests.tui.idle import PATIENCE
 from tests.tui.screens_host import HOSTILE
 from tests.tui.test_live_demo import demo
 from tests.tui.views.growing import MARK, changed
