@@ -357,7 +357,9 @@ class _Batch:
             return 0, {}
         table = read_files([self._paths[row] for row in rows], FIRST_READ, buffer)
         view, first, files = buffer.data, address(buffer), dict[int, SmallFile]()
-        for row, (start, size, modified, changed, number) in zip(rows, table, strict=False):
+        starts, sizes, modified, changed, numbers = table.T
+        states = opener.state_of_times(modified, changed, numbers, self._began).tolist()
+        for row, start, size, state in zip(rows, starts.tolist(), sizes.tolist(), states, strict=False):
             if size <= 10:
                 continue
             kind = self._kind[row]
@@ -365,7 +367,6 @@ class _Batch:
             key, known = view[start : start + min(length, size)].tobytes(), self._headers[kind]
             header = known[key] if key in known else self._new_header(kind, key)
             if header is not None and size >= header.end:
-                state = opener.state_of_times(modified, changed, number, self._began)
                 seen = (size, state) if state else UNSURE
                 files[row] = (header, first + start + header.start, *seen)
         return len(table), files
