@@ -17,7 +17,7 @@ import mmap
 import os
 import stat as modes
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from itertools import count
 from pathlib import Path
@@ -188,6 +188,11 @@ def mount_of(path: AnyPath) -> Mount | None:
 def is_mounted(path: AnyPath) -> bool:
     """Tells whether a mount answers for a path."""
     return bool(_mounts) and _found(path) is not None
+
+
+def is_any_mounted(paths: Iterable[AnyPath]) -> bool:
+    """Tells whether a mount answers for one of some paths."""
+    return bool(_mounts) and any(map(is_mounted, paths))
 
 
 def _found(path: AnyPath | int) -> tuple[Mount, str] | None:

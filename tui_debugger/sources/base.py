@@ -421,7 +421,7 @@ States = tuple[Int64, Int64]
 def file_states(paths: Iterable[bytes]) -> States:
     """States of files anywhere; symbolic links are followed."""
     every = list(paths)
-    return _states(every, None, mounted=any(map(opener.is_mounted, every)))
+    return _states(every, None, mounted=opener.is_any_mounted(every))
 
 
 def directory_states(directory: bytes, names: Sequence[bytes]) -> States:

@@ -51,7 +51,7 @@ def read_files(paths: Sequence[bytes], most: int, buffer: UInt8) -> Int64:
         [file, 5] of the first files, at least one: where each begins in the buffer, its bytes (-1: it is not to be
         had this way), times of modification and of change (ns), number.
     """
-    if any(opener.is_mounted(path) or b"\0" in path for path in paths):
+    if opener.is_any_mounted(paths) or b"".join(paths).count(b"\0"):
         return np.tile(np.array([0, -1, 0, 0, 0]), (len(paths), 1))
     for path in paths:
         sys.audit("open", path, None, opener.OPEN_FLAGS)  # as os.open does
