@@ -17,12 +17,16 @@ import mmap
 import os
 import stat as modes
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from itertools import count
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, AnyStr, Final, Generic, Protocol, cast
+from typing import IO, TYPE_CHECKING, Any, AnyStr, Final, Generic, Protocol, TypeVar, cast
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 OPEN_FLAGS: Final = (
     os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
@@ -184,6 +188,11 @@ def mount_of(path: AnyPath) -> Mount | None:
 def is_mounted(path: AnyPath) -> bool:
     """Tells whether a mount answers for a path."""
     return bool(_mounts) and _found(path) is not None
+
+
+def is_any_mounted(paths: Iterable[AnyPath]) -> bool:
+    """Tells whether a mount answers for one of some paths."""
+    return bool(_mounts) and any(map(is_mounted, paths))
 
 
 def _found(path: AnyPath | int) -> tuple[Mount, str] | None:
@@ -383,6 +392,8 @@ _TIMES_BEGIN: Final = 315_619_200_000_000_000
 """1980-01-02 in ns: stores that keep no times say 0, 1, or the first day of a ZIP's calendar."""
 _SECOND: Final = 1_000_000_000
 _STATE_BITS: Final = (1 << 62) - 1
+_FACTOR: Final = 0x1E3779B97F4A7C15
+"""Odd, below 2⁶²: every bit of what is multiplied by it reaches the bits above."""
 
 
 def state_of(status: os.stat_result, now: int | None = None) -> int:
@@ -398,25 +409,21 @@ def state_of(status: os.stat_result, now: int | None = None) -> int:
     return state_of_times(status.st_mtime_ns, status.st_ctime_ns, status.st_ino, time.time_ns() if now is None else now)
 
 
-def state_of_times(modified: int, changed: int, number: int, now: int) -> int:
-    """Returns ``state_of`` a file with these times (ns) and this number."""
-    if modified > now - SETTLED or max(modified, changed) < _TIMES_BEGIN:
-        return 0
-    return hash((modified, changed, number)) & _STATE_BITS or 1
+Numbers = TypeVar("Numbers", int, "npt.NDArray[np.int64]")
 
 
-def states_of(statuses: Sequence[os.stat_result | None]) -> list[int]:
-    """Returns ``state_of`` of files that lie together; 0 for one that is not there.
+def state_of_times(modified: Numbers, changed: Numbers, number: Numbers, now: int) -> Numbers:
+    """Returns ``state_of`` a file with these times (ns) and this number; columns of many files give a column."""
+    relied = (modified <= now - SETTLED) & ((modified >= _TIMES_BEGIN) | (changed >= _TIMES_BEGIN))
+    mixed = _mixed(_mixed(_mixed(modified) ^ changed) ^ number)
+    state: Numbers = (mixed | (mixed == 0)) * relied
+    return state
 
-    0 for all of them when all have one and the same time: a store says when it was asked, or filled.
-    """
-    now = time.time_ns()
-    there = [status for status in statuses if status is not None]
-    first = there[0] if len(there) > 1 else None
-    alike = first is not None and made_up(first.st_mtime_ns, first.st_ctime_ns)
-    if alike and len({status.st_mtime_ns for status in there}) == 1:
-        return [0] * len(statuses)
-    return [0 if status is None else state_of(status, now) for status in statuses]
+
+def _mixed(value: Numbers) -> Numbers:
+    """Returns another number for every number of 62 bits; what is beyond them does not count."""
+    mixed = (value * _FACTOR) & _STATE_BITS
+    return mixed ^ (mixed >> 31)
 
 
 def made_up(modified: int, changed: int) -> bool:

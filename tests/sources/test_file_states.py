@@ -7,16 +7,17 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tui_debugger import opener
 from tui_debugger.sources import base as module
-from tui_debugger.sources.base import directory_states, file_states
+from tui_debugger.sources.base import directory_states, file_states, states_of
 
 
 @pytest.fixture(params=["descriptor", "path"], autouse=True)
-def _way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on systems that know files relative to a directory, and on others."""
+def _way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, measured_by: str) -> None:  # noqa: ARG001
+    """As on systems that know files relative to a directory, and on others; with the kernel and without it."""
     if request.param == "path":
         monkeypatch.setattr(module.os, "supports_dir_fd", set())
     elif os.stat not in os.supports_dir_fd:
@@ -145,12 +146,34 @@ def test_times_that_stores_make_up_say_nothing(seconds: int) -> None:
     assert opener.state_of(of(seconds * 10**9, OLD + 1)) > 0, "the time of change is one of a real file system"
 
 
+def states_together(statuses: Sequence[os.stat_result]) -> list[int]:
+    rows = [(each.st_size, each.st_mtime_ns, each.st_ctime_ns, each.st_ino) for each in statuses]
+    sizes, modified, changed, numbers = np.array(rows).T
+    return states_of(sizes, modified, changed, numbers, time.time_ns()).tolist()
+
+
 def test_one_time_for_all_says_nothing() -> None:
     alike = [of(OLD, number=number) for number in range(4)]
-    assert opener.states_of(alike) == [0] * 4
-    assert 0 not in opener.states_of([*alike, of(OLD + 10**9)]), "times that differ are kept by somebody"
-    assert 0 not in opener.states_of([of(OLD, OLD + 5, number=number) for number in range(4)])
-    assert 0 not in opener.states_of([of(OLD + 5, number=number) for number in range(4)])
+    assert states_together(alike) == [0] * 4
+    assert states_together([of(0, size=-1), *alike]) == [0] * 5, "a file that is not there has no time"
+    assert 0 not in states_together([*alike, of(OLD + 10**9)]), "times that differ are kept by somebody"
+    assert 0 not in states_together([of(OLD, OLD + 5, number=number) for number in range(4)])
+    assert 0 not in states_together([of(OLD + 5, number=number) for number in range(4)])
+    assert 0 not in states_together([of(OLD)]), "one file alone says nothing of others"
+
+
+def test_columns_say_of_each_file_what_is_said_of_it_alone() -> None:
+    random = np.random.default_rng(0)
+    modified, changed = random.integers(-(10**18), 3 * 10**18, (2, 1000))
+    numbers = random.integers(0, 1 << 63, 1000, np.uint64)
+    found = opener.state_of_times(modified, changed, numbers.view(np.int64), OLD)
+    alone = [
+        opener.state_of_times(*times, OLD)
+        for times in zip(modified.tolist(), changed.tolist(), numbers.tolist(), strict=True)
+    ]
+    assert found.tolist() == alone
+    assert 0 in alone
+    assert len({each for each in alone if each}) == sum(each > 0 for each in alone) > 100
 
 
 def test_a_time_of_a_moment_ago_says_nothing() -> None:

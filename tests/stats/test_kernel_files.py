@@ -15,7 +15,7 @@ from tests.stats.kernels import needs_kernel
 from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.model import ReadSpec
 from tui_debugger.stats import kernel, side_by_side
-from tui_debugger.stats.kernel.files import Stored, StoredSums, read_files
+from tui_debugger.stats.kernel.files import Stored, StoredSums, look_at_files, read_files
 from tui_debugger.stats.npy import TensorFile
 from tui_debugger.stats.records import RequiredStats
 from tui_debugger.stats.side_by_side import HeldValues, OtherUnreadableError, measure_span
@@ -26,7 +26,7 @@ pytestmark = needs_kernel
 def contents(paths: list[Path], most: int, room: int) -> list[bytes | None]:
     buffer = np.zeros(room, np.uint8)
     table = read_files([os.fsencode(path) for path in paths], most, buffer)
-    return [None if size < 0 else buffer[start : start + size].tobytes() for start, size, *_ in table]
+    return [None if size < 0 else buffer[start : start + size].tobytes() for start, size, *_ in table.tolist()]
 
 
 def test_small_files_are_read_one_behind_the_other(tmp_path: Path) -> None:
@@ -41,8 +41,37 @@ def test_times_and_numbers_are_those_of_the_files(tmp_path: Path) -> None:
     path.write_bytes(b"x")
     os.utime(path, ns=(1, 1_700_000_000_123_456_789))
     status = path.stat()
-    [[_, size, *state]] = read_files([os.fsencode(path)], 10, np.zeros(10, np.uint8))
+    [[_, size, *state]] = read_files([os.fsencode(path)], 10, np.zeros(10, np.uint8)).tolist()
     assert (size, state) == (1, [status.st_mtime_ns, status.st_ctime_ns, status.st_ino])
+
+
+def test_looks_are_those_of_the_files(tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(b"xyz")
+    (tmp_path / "link").symlink_to("x")
+    os.utime(tmp_path / "x", ns=(1, 1_700_000_000_123_456_789))
+    status = (tmp_path / "x").stat()
+    look = [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino]
+    paths = [os.fsencode(tmp_path / name) for name in ("x", "missing", "x/below", "link")]
+    found = look_at_files([*paths, b""])
+    assert found is not None
+    assert [row if row[0] >= 0 else None for row in found.tolist()] == [look, None, None, look, None]
+    directory = os.open(tmp_path, os.O_RDONLY)
+    try:
+        within = look_at_files([b"missing", b"x"], directory)
+    finally:
+        os.close(directory)
+    assert within is not None
+    assert within[1].tolist() == look
+    assert look_at_files([paths[0] + b"\0more"]) is None
+
+
+def test_names_that_do_not_end_are_not_read_on() -> None:
+    call = kernel.function("look_at_files", "qpqip", "i")
+    found = np.zeros((3, 4), np.int64)
+    assert call(2, b"a\0bc", 4, -1, kernel.address(found)) == -1
+    assert call(1, b"", 0, -1, kernel.address(found)) == -1
+    assert call(-1, b"a\0", 2, -1, kernel.address(found)) == -1
+    assert call(0, None, 0, -1, None) == 0
 
 
 def test_a_full_buffer_leaves_the_rest_for_the_next_call(tmp_path: Path) -> None:

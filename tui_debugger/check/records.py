@@ -247,7 +247,7 @@ class StoredStats:
         valued = self._store is not None and bool(((kept.table.flags & int(TensorFlag.STAT_ONLY)) == 0).any())
         if self._store is not None and valued and kept.table.digest and not self.lie:
             self._recall(self._store, kept, _Now(step, befores, states))
-            self._sample(kept, states(step))
+            self._sample(kept, lambda: states(step))
         kept.remembered = True
 
     def verified(self, kept: StepStats, rows: Int64, states: tuple[Int64, Int64]) -> Iterator[bool | None]:
@@ -266,10 +266,12 @@ class StoredStats:
             if self.lie:
                 return
 
-    def _sample(self, kept: StepStats, states: tuple[Int64, Int64]) -> None:
-        if self._left <= 0:
+    def _sample(self, kept: StepStats, states_now: Callable[[], tuple[Int64, Int64]]) -> None:
+        measured = kept.records.rows["state"] == State.MEASURED
+        if self._left <= 0 or not measured.any():
             return
-        known = np.flatnonzero((kept.records.rows["state"] == State.MEASURED) & (states[0] <= SAMPLED_BYTES))
+        states = states_now()
+        known = np.flatnonzero(measured & (states[0] <= SAMPLED_BYTES))
         some = self._random.sample(known.tolist(), min(2, self._left, len(known)))
         self._left -= len(some)
         for _ in self.verified(kept, np.array(some, np.int64), states):

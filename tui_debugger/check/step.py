@@ -79,7 +79,8 @@ class DuplicateInputs:
         """Subjects that a watchpoint leaves to another file; ``evaluated``: what it says of each."""
         subjects, watchpoint = self._plan.subjects, self._watchpoints[number]
         watch = subjects.watch[number]
-        finding = evaluated.finding if judging_plan(watchpoint).beyond_values else None
+        found_here = evaluated.finding
+        finding = found_here if judging_plan(watchpoint).beyond_values else None
         answered = np.zeros(len(subjects), np.bool_)
         if judging_plan(watchpoint).condition.wire == WIRE_OPERATOR_OVERFLOW:
             return answered  # it is about the operator that wrote a file, and not about values
@@ -87,7 +88,7 @@ class DuplicateInputs:
             use = subjects.covered_holder[number][subject] & watch[subject]
             inputs = use & subjects.input[subject]
             if finding is None:
-                inputs[inputs] = self._answers_here(watchpoint, evaluated, step, subject[inputs], row[inputs])
+                inputs[inputs] = self._answers_here(watchpoint, found_here, step, subject[inputs], row[inputs])
             self._answer(answered, watchpoint, (step, subject[inputs], row[inputs]), finding)
             if finding is not None:  # a weight that this graph only reads: that it did not change says nothing
                 answered[subject[use & ~inputs]] = True
@@ -100,18 +101,17 @@ class DuplicateInputs:
         answered &= watch
         return answered
 
-    def _answers_here(
-        self, watchpoint: Watchpoint, evaluated: Evaluated, step: int, subject: Int64, row: Int64
-    ) -> Mask:
+    def _answers_here(self, watchpoint: Watchpoint, finding: Int16, step: int, subject: Int64, row: Int64) -> Mask:
         """Tells which equal files answer for an input within its own step and graph.
 
         What was left by another step, or by another graph's run, may not be asked for: a finding is left to it only
         where the file of the tensor itself, written by this run, is one as well.
         """
-        foreign = self._measurements.flow.table(step).node[row] != self._plan.subjects.holder[subject]
-        foreign |= step != self._plan.step
-        doubtful = np.flatnonzero(foreign & (evaluated.finding[subject] >= 0))
         answers = np.ones(len(subject), np.bool_)
+        doubtful = np.flatnonzero(finding[subject] >= 0)
+        if len(doubtful) and step == self._plan.step:
+            holder = self._plan.subjects.holder[subject[doubtful]]
+            doubtful = doubtful[self._measurements.flow.table(step).node[row[doubtful]] != holder]
         if len(doubtful):
             current = self._current_rows[subject[doubtful]]
             found = (
@@ -132,10 +132,15 @@ class DuplicateInputs:
         made a step ago, and one whose shape changed can hold the same elements.
         """
         step, subject, row = pairs
-        if finding is not None and len(subject):
+        if finding is not None:
+            found = finding[subject] >= 0
+            answered[subject[~found]] = True
+            subject, row = subject[found], row[found]
+            if not len(subject):
+                return
             evaluator = evaluator_of(self._measurements, step, row)
             other = evaluator.evaluate(watchpoint, np.zeros(len(row), np.bool_)).finding
-            subject = subject[(finding[subject] < 0) | (finding[subject] == other)]
+            subject = subject[finding[subject] == other]
         answered[subject] = True
 
     def _answer_repeats(self, answered: Mask, watch: Mask, finding: Int16 | None) -> None:

@@ -11,9 +11,10 @@ import math
 import re
 from typing import TYPE_CHECKING, Final
 
+from tui_debugger.check.tensors import tensor_row
 from tui_debugger.errors import TdbgError
 from tui_debugger.graph.table import NodeTable, real_consumers
-from tui_debugger.model import PARAMETERS, Category, ProgressFn, Side, TensorMeta, TensorStats, no_progress
+from tui_debugger.model import PARAMETERS, Category, ProgressFn, Side, TensorKey, TensorMeta, TensorStats, no_progress
 from tui_debugger.notes import ShownNote
 
 if TYPE_CHECKING:
@@ -89,16 +90,21 @@ def _scope_word(node: str) -> str:
 
 def _value(run: Run, rank: int, step: int, row: int, progress: ProgressFn) -> float | None:
     try:
-        rows = [each for each in run.tensor_rows(rank, step, row) if each.key.side is Side.OUTPUT and each.index >= 0]
-        own = [each for each in rows if each.role == "out" and each.slot == 0]
-        if len(own) != 1:
+        flow = run.flow(rank)
+        at = flow.located(step, row, Side.OUTPUT, 0)
+        if at.index < 0:
             return None
-        meta, stats = _known(run, own[0], progress)
+        meta, stats = _known(run, tensor_row(flow, at, (Side.OUTPUT.label, 0, ""), _asks_no_check), progress)
     except TdbgError:
         return None
     if meta is None or stats is None or meta.shape not in _SCALARS or "float" not in meta.dtype:
         return None
     return scalar_of(stats)
+
+
+def _asks_no_check(_key: TensorKey) -> bool:
+    """A value is the same with a finding and without."""
+    return False
 
 
 def _known(run: Run, row: TensorRow, progress: ProgressFn) -> tuple[TensorMeta | None, TensorStats | None]:

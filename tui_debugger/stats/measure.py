@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tui_debugger import opener
-from tui_debugger.arrays import Array, Int64
+from tui_debugger.arrays import Array, Int32, Int64
 from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.model import ReadSpec
 from tui_debugger.stats import kernel
@@ -83,43 +83,59 @@ class Header:
     end: int
 
 
-SmallFile = tuple[Header, int, int, int]
-"""A small file in memory: header, where its elements are, size and modification time."""
+@dataclass(frozen=True, slots=True)
+class SmallFiles:
+    """Small files in memory, as columns.
+
+    Attributes:
+        header: the number of each one's header; -1 for a file that is not small, or odd.
+        place: where its elements are.
+        size, state: see ``FileState``.
+    """
+
+    header: Int64
+    place: Int64
+    size: Int64
+    state: Int64
+
+    @classmethod
+    def none(cls, count: int) -> SmallFiles:
+        """Returns room for so many."""
+        return cls(np.full(count, -1, np.int64), *(np.zeros(count, np.int64) for _ in range(3)))
+
+    def __getitem__(self, at: Int64) -> SmallFiles:
+        """Some of them."""
+        return SmallFiles(self.header[at], self.place[at], self.size[at], self.state[at])
+
+    def put(self, at: Int64, files: SmallFiles) -> None:
+        """Puts files in."""
+        self.header[at], self.place[at], self.size[at], self.state[at] = (
+            files.header,
+            files.place,
+            files.size,
+            files.state,
+        )
 
 
 class SmallTensors:
-    """The small tensors of a window that wait to be measured, all of them in one call."""
+    """Measures many small tensors in one call, and puts what it finds in as columns."""
 
-    def __init__(self, records: Records) -> None:
-        """``records`` says what was asked of each row."""
+    def __init__(self, records: Records, headers: Sequence[Header]) -> None:
+        """``records`` says what was asked of each row, ``headers`` are those of the files by number."""
         self._records = records
+        self._headers = headers
         self._bounds, self._tests = tuple(records.ranges), tuple(records.close)
-        self._tensors: list[tuple[int, SmallFile]] = []
-        self._pairs: list[tuple[int, SmallFile, SmallFile]] = []
 
-    def add(self, row: int, file: SmallFile) -> None:
-        """Lets a tensor wait."""
-        self._tensors.append((row, file))
-
-    def compare(self, row: int, file: SmallFile, other: SmallFile) -> None:
-        """Lets a tensor wait for being compared with another one of its shape, type and order of elements."""
-        self._pairs.append((row, file, other))
-
-    def measure(self) -> None:
-        """Measures all that wait."""
-        if self._tensors:
-            self._measure(*zip(*self._tensors, strict=True))
-        if self._pairs:
-            self._compare(*zip(*self._pairs, strict=True))
-        self._tensors, self._pairs = [], []
-
-    def _measure(self, numbers: Sequence[int], files: Sequence[SmallFile]) -> None:
-        headers, places, sizes, times = zip(*files, strict=True)
-        rows, table = np.array(numbers), self._records.rows
+    def measure(self, rows: Int64, files: SmallFiles) -> None:
+        """Measures tensors."""
+        if not len(rows):
+            return
+        headers, table = [self._headers[number] for number in files.header.tolist()], self._records.rows
         nbytes, kinds = [each.end - each.start for each in headers], [each.kind for each in headers]
+        places = files.place.tolist()
         sums, inside = moments_of_each(places, nbytes, kinds, self._bounds)
         table["state"][rows], table["meta"][rows] = State.MEASURED, [each.meta for each in headers]
-        table["size"][rows], table["identity"][rows] = sizes, times
+        table["size"][rows], table["identity"][rows] = files.size, files.state
         for name, column in columns_of(sums).items():
             table[name][rows] = column
         for bounds, counts in zip(self._bounds, inside.T, strict=True):
@@ -131,13 +147,15 @@ class SmallTensors:
             for (name, _), column in zip(OTHERS, np.array(others).T, strict=True):
                 table[name][rows] = column
 
-    def _compare(self, numbers: Sequence[int], files: Sequence[SmallFile], others: Sequence[SmallFile]) -> None:
-        headers, places, _, _ = zip(*files, strict=True)
-        _, before, sizes, times = zip(*others, strict=True)
-        rows, table = np.array(numbers), self._records.rows
+    def compare(self, rows: Int64, files: SmallFiles, others: SmallFiles) -> None:
+        """Compares tensors with others of their shape, type and order of elements."""
+        if not len(rows):
+            return
+        headers, table = [self._headers[number] for number in files.header.tolist()], self._records.rows
         counts, kinds = [each.layout.count for each in headers], [each.kind for each in headers]
-        sums, close = changes(places, before, counts, kinds, self._tests)
-        table["before"][rows], table["before_size"][rows], table["before_identity"][rows] = Before.OK, sizes, times
+        sums, close = changes(files.place.tolist(), others.place.tolist(), counts, kinds, self._tests)
+        table["before"][rows] = Before.OK
+        table["before_size"][rows], table["before_identity"][rows] = others.size, others.state
         table["asked"][rows] |= CHANGE_KNOWN
         count = np.array(counts)
         table["difference"][rows], table["reference"][rows] = (sums / count[:, None]).T
@@ -294,107 +312,127 @@ class _Batch:
         self._requests = requests
         self._checkpoint = checkpoint
         self._paths = requests.specs.paths
-        self._kind: list[int] = requests.specs.kind.tolist()
-        self._raw = [spec.format == "raw" for spec in requests.specs.kinds]
-        self._plain = [spec.format in _PLAIN for spec in requests.specs.kinds]
-        self._headers: list[dict[bytes, Header | None]] = [{} for _ in requests.specs.kinds]
-        self._windows: tuple[dict[int, SmallFile], dict[int, SmallFile]] = {}, {}
-        self._window_end = 0
-        self._singles: list[Bytes] = []
+        self._kind = requests.specs.kind
+        self._raw = np.array([spec.format == "raw" for spec in requests.specs.kinds], np.bool_)
+        self._plain = np.array([spec.format in _PLAIN for spec in requests.specs.kinds], np.bool_)
+        self._headers: list[Header] = []
+        self._header_numbers: list[dict[bytes, int]] = [{} for _ in requests.specs.kinds]
+        self._files = SmallFiles.none(len(requests))
         self._held: tuple[int, Other] | None = None
         self._began = time.time_ns()
-        self._before = compared_with(requests).tolist()
-        self._again = set(self._before)
+        self._before = compared_with(requests)
+        self._again = np.zeros(len(requests), np.bool_)
+        self._again[self._before[self._before >= 0]] = True
         for number, need in enumerate(requests.needs):
             put_asked(self.records, requests.need == number, need)
-        self._small = SmallTensors(self.records) if kernel.available() else None
 
     def run(self) -> None:
         """Measures everything."""
-        small = self._small
-        for row, (need, before) in enumerate(zip(self._requests.need.tolist(), self._before, strict=True)):
-            if small is not None and row == self._window_end:
-                self._next_window(small)
-            if need == ONLY_COMPARED:
-                continue
-            file = self._windows[0].get(row)
-            if file is None or small is None:
-                self._measure_big(row, before)
-                continue
-            small.add(row, file)
-            if before >= 0:
-                self._compare_small(small, row, file, before)
+        asked = self._requests.need != ONLY_COMPARED
+        if not kernel.available():
+            self._measure_others(np.flatnonzero(asked))
+        else:
+            small = SmallTensors(self.records, self._headers)
+            kept = start = 0
+            while start < len(asked):
+                self._check()
+                end = self._read_window(start)
+                rows = start + np.flatnonzero(asked[start:end])
+                among = self._files.header[rows] >= 0
+                small.measure(rows[among], self._files[rows[among]])
+                self._compare_small(small, rows[among & (self._before[rows] >= 0)], kept)
+                self._measure_others(rows[~among])
+                kept, start = start, end
         self._check()
-        if small is not None:
-            small.measure()
 
     def _check(self) -> None:
         if self._checkpoint is not None:
             self._checkpoint()
 
     def _spec(self, row: int) -> ReadSpec:
-        return replace(self._requests.specs.kinds[self._kind[row]], path=os.fsdecode(self._paths[row]))
+        return replace(self._requests.specs.kinds[int(self._kind[row])], path=os.fsdecode(self._paths[row]))
 
     # -- small tensors -----------------------------------------------------------------------------
 
-    def _next_window(self, small: SmallTensors) -> None:
-        """Reads the next small files, into the memory of those before the last ones."""
-        self._check()
-        small.measure()
-        self._singles.clear()
-        end = min(self._window_end + AHEAD, len(self._paths))
-        rows = [row for row in range(self._window_end, end) if self._plain[self._kind[row]] and self._is_needed(row)]
-        looked, files = self._read_small(rows, _buffers.window())
-        self._window_end = rows[looked] if looked < len(rows) else end
-        self._windows = files, self._windows[0]
+    def _read_window(self, start: int) -> int:
+        """Reads the small files of some rows, into the memory of those before the last ones; returns where they end."""
+        end = min(start + AHEAD, len(self._paths))
+        window = slice(start, end)
+        needed = self._again[window] | (self._requests.need[window] != ONLY_COMPARED)
+        rows = start + np.flatnonzero(needed & self._plain[self._kind[window]])
+        files = self._read_small(rows, _buffers.window())
+        self._files.put(rows[: len(files.header)], files)
+        return int(rows[len(files.header)]) if len(files.header) < len(rows) else end
 
-    def _is_needed(self, row: int) -> bool:
-        return row in self._again or self._requests.need[row] != ONLY_COMPARED
+    def _read_small(self, rows: Int64, buffer: Bytes) -> SmallFiles:
+        """Reads files until a buffer is full; returns those that were looked at."""
+        if not len(rows):
+            return SmallFiles.none(0)
+        table = read_files([self._paths[row] for row in rows.tolist()], FIRST_READ, buffer)
+        start, size, modified, changed, number = table.T
+        there, kind = size > 10, self._kind[rows[: len(table)]]
+        at = np.where(there, start, 0)
+        length = 10 + buffer[at + 8].astype(np.int64) + (buffer[at + 9].astype(np.int64) << 8)
+        header = self._numbers(buffer, kind, start, np.where(there, np.minimum(length * ~self._raw[kind], size), -1))
+        found = np.flatnonzero(header >= 0)
+        first, last = np.array([(each.start, each.end) for each in self._headers], np.int64).reshape(-1, 2).T
+        header[found[size[found] < last[header[found]]]] = -1
+        place = start + address(buffer)
+        place[found] += first[header[found]]
+        state = opener.state_of_times(modified, changed, number, self._began)
+        sure = state > 0
+        return SmallFiles(header, place, np.where(sure, size, UNSURE[0]), np.where(sure, state, UNSURE[1]))
 
-    def _read_small(self, rows: Sequence[int], buffer: Bytes) -> tuple[int, dict[int, SmallFile]]:
-        """Reads files until a buffer is full; returns how many were looked at, and those that are small and right."""
-        if not rows:
-            return 0, {}
-        table = read_files([self._paths[row] for row in rows], FIRST_READ, buffer)
-        view, first, files = buffer.data, address(buffer), dict[int, SmallFile]()
-        for row, (start, size, modified, changed, number) in zip(rows, table, strict=False):
-            if size <= 10:
-                continue
-            kind = self._kind[row]
-            length = 0 if self._raw[kind] else 10 + view[start + 8] + (view[start + 9] << 8)
-            key, known = view[start : start + min(length, size)].tobytes(), self._headers[kind]
-            header = known[key] if key in known else self._new_header(kind, key)
-            if header is not None and size >= header.end:
-                state = opener.state_of_times(modified, changed, number, self._began)
-                seen = (size, state) if state else UNSURE
-                files[row] = (header, first + start + header.start, *seen)
-        return len(table), files
+    def _numbers(self, buffer: Bytes, kind: Int32, start: Int64, length: Int64) -> Int64:
+        """Returns the numbers of headers of so many bytes; -1 for what is none, or where the length is less than 0."""
+        numbers = np.full(len(kind), -1, np.int64)
+        end = start + length
+        content = buffer[: int(end.max(initial=0))].tobytes()
+        for each in np.unique(kind).tolist():
+            mine, known = np.flatnonzero((kind == each) & (length >= 0)), self._header_numbers[each]
+            keys = [content[first:last] for first, last in zip(start[mine].tolist(), end[mine].tolist(), strict=True)]
+            for key in dict.fromkeys(keys):
+                if key not in known:
+                    known[key] = self._new_header(each, key)
+            numbers[mine] = [known[key] for key in keys]
+        return numbers
 
-    def _new_header(self, kind: int, key: bytes) -> Header | None:
+    def _new_header(self, kind: int, key: bytes) -> int:
+        """Returns the number of a header that is new; -1 where the kernel does not measure what it describes."""
         spec = self._requests.specs.kinds[kind]
         layout = raw_layout(spec) if self._raw[kind] else header_layout(key, spec.dtype)
-        header = None
-        if layout is not None and is_numeric(layout.dtype) and (elements := kind_of(layout.dtype)) is not None:
-            number = self.records.meta_number(layout.meta)
-            header = Header(layout, number, elements, layout.offset, layout.offset + layout.nbytes)
-        self._headers[kind][key] = header
-        return header
+        if layout is None or not is_numeric(layout.dtype) or (elements := kind_of(layout.dtype)) is None:
+            return -1
+        number = self.records.meta_number(layout.meta)
+        self._headers.append(Header(layout, number, elements, layout.offset, layout.offset + layout.nbytes))
+        return len(self._headers) - 1
 
-    def _compare_small(self, small: SmallTensors, row: int, file: SmallFile, before: int) -> None:
-        other = self._windows[0].get(before) or self._windows[1].get(before)
-        if other is None and self._plain[self._kind[before]]:
-            self._singles.append(np.empty(FIRST_READ, np.uint8))
-            other = self._read_small([before], self._singles[-1])[1].get(before)
-        if other is None:
-            self._compare_odd(row, before)
-            return
-        mine, theirs = file[0].layout, other[0].layout
-        if mine.shape != theirs.shape:
-            put_compared(self.records, row, Compared(Before.SHAPE, other[2:]))
-        elif (mine.dtype, mine.fortran) != (theirs.dtype, theirs.fortran):
-            self._compare_odd(row, before)
-        else:
-            small.compare(row, file, other)
+    def _compare_small(self, small: SmallTensors, rows: Int64, kept: int) -> None:
+        """Compares small tensors with those before; what was read from row ``kept`` on is still in memory."""
+        before = self._before[rows]
+        others = self._files[before]
+        others.header[before < kept] = -1
+        singles: list[Bytes] = []
+        alike = others.header == self._files.header[rows]
+        for at in np.flatnonzero(~alike).tolist():
+            if others.header[at] < 0 and self._plain[self._kind[before[at]]]:
+                singles.append(np.empty(FIRST_READ, np.uint8))
+                others.put(np.array([at]), self._read_small(before[at : at + 1], singles[-1]))
+            alike[at] = self._is_alike(int(rows[at]), int(before[at]), others[np.array([at])])
+        small.compare(rows[alike], self._files[rows[alike]], others[np.flatnonzero(alike)])
+
+    def _is_alike(self, row: int, before: int, other: SmallFiles) -> bool:
+        """Tells whether a small tensor has the shape, type and order of another; compares it by itself where not."""
+        number = int(other.header[0])
+        if number >= 0:
+            mine, theirs = self._headers[int(self._files.header[row])].layout, self._headers[number].layout
+            if mine.shape != theirs.shape:
+                put_compared(self.records, row, Compared(Before.SHAPE, (int(other.size[0]), int(other.state[0]))))
+                return False
+            if (mine.dtype, mine.fortran) == (theirs.dtype, theirs.fortran):
+                return True
+        self._compare_odd(row, before)
+        return False
 
     def _compare_odd(self, row: int, before: int) -> None:
         """Compares a small tensor with one of another element type or order, or with a file that is odd."""
@@ -407,6 +445,10 @@ class _Batch:
         put_compared(self.records, row, answer)
 
     # -- big tensors -------------------------------------------------------------------------------
+
+    def _measure_others(self, rows: Int64) -> None:
+        for row, before in zip(rows.tolist(), self._before[rows].tolist(), strict=True):
+            self._measure_big(row, before)
 
     def _measure_big(self, row: int, before: int) -> None:
         self._check()
@@ -433,7 +475,7 @@ class _Batch:
         layout = file.layout
         if not is_numeric(layout.dtype):
             put_file(self.records, row, State.NO_NUMBERS, layout, state)
-        elif row in self._again and layout.nbytes <= KEPT_BIG:
+        elif self._again[row] and layout.nbytes <= KEPT_BIG:
             self._held = None  # its values stay where they are until the next into is asked for
             into = _buffers.take(layout.nbytes)
             self._put_big(row, file, sides, state, into)

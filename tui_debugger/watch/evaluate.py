@@ -165,6 +165,11 @@ SILENT: Final = -1
 _BEFORE_BITS: Final = np.array([int(PREVIOUS_BITS.get(word, ErrorBits.NONE)) for word in BEFORE_WORDS], np.int16)
 
 
+_IS_FINDING: Final = np.array([int(each) in (Verdict.FINDING, Verdict.BLOCKED) for each in (*Verdict, SILENT)])
+"""By verdict; -1, which is ``SILENT``, is the last one."""
+_NO_FINDING: Final = np.int16(-1)
+
+
 @dataclass(frozen=True, slots=True)
 class Evaluated:
     """The verdicts of a watchpoint on some rows.
@@ -182,8 +187,7 @@ class Evaluated:
     @property
     def finding(self) -> Int16:
         """The error bits of what makes a tensor a finding (0: the condition itself holds), -1 where there is none."""
-        found = (self.verdict == Verdict.FINDING) | (self.verdict == Verdict.BLOCKED)
-        return np.where(found, self.error, np.int16(-1)).astype(np.int16)
+        return np.where(_IS_FINDING[self.verdict], self.error, _NO_FINDING)
 
 
 @dataclass(frozen=True, eq=False)

@@ -34,15 +34,52 @@ static int64_t read_at(int descriptor, uint8_t *to, int64_t size, int64_t first)
     return done;
 }
 
-/* A small file: its bytes begin at `start` of the buffer. `size`: -1 where it is not to be had this way. Times are in
- * nanoseconds. */
-struct small_file {
-    int64_t start, size, modified, changed, number;
+/* How a file looks. `size`: -1 where there is none. Times are in nanoseconds. */
+struct look {
+    int64_t size, modified, changed, number;
 };
 
+/* A small file: its bytes begin at `start` of the buffer. look.size: -1 where it is not to be had this way. */
+struct small_file {
+    int64_t start;
+    struct look look;
+};
+
+/* Times that do not fit are the first and the last ones that do. */
 static int64_t nanoseconds(struct timespec time)
 {
-    return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
+    const int64_t most = INT64_MAX / 1000000000 - 1;
+    int64_t seconds = time.tv_sec;
+    return seconds > most ? INT64_MAX : seconds < -most ? INT64_MIN : seconds * 1000000000 + time.tv_nsec;
+}
+
+static struct look look_of(const struct stat *status)
+{
+    return (struct look){.size = status->st_size,
+                         .modified = nanoseconds(MODIFIED(status)),
+                         .changed = nanoseconds(CHANGED(status)),
+                         .number = (int64_t)status->st_ino};
+}
+
+/* Looks at n files; symbolic links are followed. Returns 0; -1 where an argument makes no sense.
+ *
+ * names: `size` bytes, each name ends with a zero. directory: an open one that they lie in; less than 0 for paths. */
+int EXPORTED(look_at_files)(int64_t n, const char *names, int64_t size, int directory, struct look *looks)
+{
+    if (n < 0 || size < 0 || (n && (!names || !looks)))
+        return -1;
+    for (int64_t i = 0; i < n; i++) {
+        struct stat status;
+        const char *end = memchr(names, 0, (size_t)size);
+        if (!end)
+            return -1;
+        looks[i] = fstatat(directory < 0 ? AT_FDCWD : directory, names, &status, 0)
+                       ? (struct look){.size = -1}
+                       : look_of(&status);
+        size -= end + 1 - names;
+        names = end + 1;
+    }
+    return 0;
 }
 
 /* Reads a regular file of at most `room` bytes. Returns 0; 1 where it is small, but larger than `room`. */
@@ -50,7 +87,7 @@ static int read_small(const char *path, int flags, int64_t most, uint8_t *to, in
 {
     struct stat status;
     int full = 0, descriptor;
-    file->size = -1;
+    file->look.size = -1;
     do
         descriptor = open(path, flags);
     while (descriptor < 0 && errno == EINTR);
@@ -58,12 +95,8 @@ static int read_small(const char *path, int flags, int64_t most, uint8_t *to, in
         return 0;
     if (!fstat(descriptor, &status) && S_ISREG(status.st_mode) && status.st_size <= most) {
         full = status.st_size > room;
-        if (!full && read_at(descriptor, to, status.st_size, 0) == status.st_size) {
-            file->size = status.st_size;
-            file->modified = nanoseconds(MODIFIED(&status));
-            file->changed = nanoseconds(CHANGED(&status));
-            file->number = (int64_t)status.st_ino;
-        }
+        if (!full && read_at(descriptor, to, status.st_size, 0) == status.st_size)
+            file->look = look_of(&status);
     }
     close(descriptor);
     return full;
@@ -83,7 +116,7 @@ int64_t EXPORTED(read_files)(int64_t n, const char *const *paths, int flags, int
         files[i] = (struct small_file){.start = used};
         if (read_small(paths[i], flags, most, buffer + used, room - used, &files[i]))
             return i;
-        used += files[i].size > 0 ? files[i].size : 0;
+        used += files[i].look.size > 0 ? files[i].look.size : 0;
     }
     return n;
 }

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from tui_debugger import opener
-from tui_debugger.arrays import UInt8
+from tui_debugger.arrays import Int64, UInt8
 from tui_debugger.stats.kernel import Kind, address, checked, function, pointers
 from tui_debugger.stats.kernel.moments import MOMENTS, Bounds, Moments, bounds_table
 from tui_debugger.stats.kernel.pairs import CLOSENESS
@@ -19,7 +19,27 @@ from tui_debugger.stats.kernel.pairs import CLOSENESS
 _STORED: Final = struct.Struct("=qqqqqq")
 
 
-def read_files(paths: Sequence[bytes], most: int, buffer: UInt8) -> list[list[int]]:
+def look_at_files(names: Sequence[bytes], directory: int | None = None) -> Int64 | None:
+    """Looks at files that are in no mount; symbolic links are followed.
+
+    Args:
+        names: of files in ``directory``; paths without one.
+        directory: an open one.
+
+    Returns:
+        [file, 4]: bytes (-1: there is no such file), times of modification and of change (ns), number. None where a
+        name is one that no file can have.
+    """
+    joined = b"\0".join([*names, b""])
+    if joined.count(b"\0") != len(names):
+        return None
+    found = np.empty((len(names), 4), np.int64)
+    call = function("look_at_files", "qpqip", "i")
+    checked(int(call(len(names), joined, len(joined), -1 if directory is None else directory, address(found))))
+    return found
+
+
+def read_files(paths: Sequence[bytes], most: int, buffer: UInt8) -> Int64:
     """Reads regular files of at most ``most`` bytes until the buffer is full.
 
     Args:
@@ -28,19 +48,18 @@ def read_files(paths: Sequence[bytes], most: int, buffer: UInt8) -> list[list[in
         buffer: takes the bytes of all.
 
     Returns:
-        For each of the first files, at least one: where it begins in the buffer, its bytes (-1: it is not to be had
-        this way), times of modification and of change (ns), number.
+        [file, 5] of the first files, at least one: where each begins in the buffer, its bytes (-1: it is not to be
+        had this way), times of modification and of change (ns), number.
     """
-    if any(opener.is_mounted(path) or b"\0" in path for path in paths):
-        return [[0, -1, 0, 0, 0]] * len(paths)
+    if opener.is_any_mounted(paths) or b"".join(paths).count(b"\0"):
+        return np.tile(np.array([0, -1, 0, 0, 0]), (len(paths), 1))
     for path in paths:
         sys.audit("open", path, None, opener.OPEN_FLAGS)  # as os.open does
     found = np.empty((len(paths), 5), np.int64)
     room = (most, address(buffer), len(buffer))
     call = function("read_files", "qpiqpqp", "q")
     looked = checked(int(call(len(paths), pointers(paths), opener.OPEN_FLAGS, *room, address(found))))
-    rows: list[list[int]] = found[:looked].tolist()
-    return rows
+    return found[:looked]
 
 
 class Stored(NamedTuple):
