@@ -381,8 +381,7 @@ class MsprobeSource(GraphlessSource[str, _RankNodes]):
             parts.append(UnreadablePart(f"{where}/{name}", why, rank, step, graph=name not in {CALLS, SAVED}))
         if not len(calls) and not parts:
             parts.append(UnreadablePart(where, "no tensor in it", rank, step))
-        data = f"{directory}/{TENSORS}"
-        if calls.has_file.any() and not opener.lexists(data):
+        if calls.has_file.any() and not calls.tensors_listed:
             calls.has_file[:] = False
             self._found_notices[f"no {TENSORS}: of tensors there are only the statistics of {CALLS}"] = None
         self._tell(calls)
