@@ -188,19 +188,27 @@ def read_calls(directory: str) -> StepCalls:
     return step
 
 
-def read_entries(directory: str) -> dict[tuple[int, int], dict[str, Any]]:
+def read_entries(directory: str, known: Collection[str] = ()) -> dict[tuple[int, int], dict[str, Any]]:
     """Reads the forward calls of a step as they stand in ``dump.json``, by number of their node and round.
 
     The numbers are those that ``read_calls`` gives.
 
+    Args:
+        directory: of the step and rank.
+        known: files that ``read_calls`` could not read either.
+
     Raises:
-        BadCallsError: they cannot be read.
+        BadCallsError: they cannot be read, or not as ``read_calls`` did.
     """
     listed = _listed(directory)
     data = _load(directory, CALLS).get("data") if CALLS in listed else None
     if not isinstance(data, dict):
         return {}
-    construct = _beside(directory, "construct.json", StepCalls(), listed)
+    again = StepCalls()
+    construct = _beside(directory, "construct.json", again, listed)
+    for name, why in again.problems:
+        if name not in known:
+            raise BadCallsError(why)
     builder = _Builder(StepCalls())
     builder.take_calls(data, construct)
     return builder.entries
@@ -735,18 +743,19 @@ _NOT_FINITE: Final = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
 class StepArguments:
     """The arguments of the calls of one step."""
 
-    def __init__(self, directory: str, rows: Int32) -> None:
+    def __init__(self, directory: str, rows: Int32, known: Collection[str] = ()) -> None:
         """Reads the calls anew.
 
         Args:
             directory: of the step and rank.
             rows: the row of every node of the step, by its number there.
+            known: see ``read_entries``.
 
         Raises:
             BadCallsError: they cannot be read.
         """
         self._rounds: dict[int, dict[int, dict[str, Any]]] = {}
-        for (node, number), entry in read_entries(directory).items():
+        for (node, number), entry in read_entries(directory, known).items():
             self._rounds.setdefault(int(rows[node]), {})[number] = entry
 
     def of(self, row: int, round: int) -> CallArguments | None:  # noqa: A002 - see base.Source
