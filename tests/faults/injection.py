@@ -73,7 +73,8 @@ class Job:
     """What to try.
 
     Attributes:
-        command: the command line; ``screen`` and a path opens the screen instead.
+        command: the command line; ``screen`` and a path opens the screen instead, ``listen`` and a path saves what was
+            kept of a training there.
         prefix: calls on files below it fail.
         work: a directory of our own; the command line writes into ``work/out`` only.
         tries: faults of each kind and error; 0: all there are.
@@ -134,6 +135,10 @@ def run_command(words: Sequence[str]) -> int:
         from tests.faults.screen import opened
 
         return asyncio.run(opened(Path(words[1])))
+    if words[0] == "listen":
+        from tests.faults.listening import listened
+
+        return listened(Path(words[1]))
     from tui_debugger.cli.main import main
 
     try:
