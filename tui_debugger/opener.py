@@ -261,8 +261,21 @@ def exists(path: AnyPath) -> bool:
 
 
 def lexists(path: AnyPath) -> bool:
-    """Tells whether something lies at a path, or a link that leads nowhere; never raises."""
-    return _has(path) if is_mounted(path) else os.path.lexists(path)
+    """Tells whether something lies at a path, or a link that leads nowhere; never raises.
+
+    What the system refuses to tell is taken to be there: whoever opens it is told why that cannot be.
+    """
+    if is_mounted(path):
+        return _has(path)
+    try:
+        os.lstat(path)
+    except ValueError:  # a path that no file can have
+        return False
+    except OSError as error:
+        if error.errno in _NOTHING_THERE:
+            return False
+        _refused()
+    return True
 
 
 def isdir(path: AnyPath) -> bool:

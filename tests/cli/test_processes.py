@@ -129,6 +129,22 @@ def test_ctrl_c_while_the_program_is_still_being_read(dump: Path, module: str) -
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "tdbg: interrupted\n")
 
 
+@pytest.mark.parametrize("module", ["argparse", "tui_debugger.cli.main", "csv"])
+def test_ctrl_c_while_a_class_is_made_from_a_text(dump: Path, tmp_path: Path, module: str) -> None:
+    """As dataclasses are: of ``python -m`` Python takes it for one that nobody handled, and would end by the signal."""
+    pressed = "os.kill(os.getpid(), signal.SIGINT)"
+    program = CTRL_C_IN.format(module=module).replace(pressed, f"exec({pressed!r})")
+    (tmp_path / "pressing.py").write_text(program)
+    done = subprocess.run(
+        [sys.executable, "-m", "pressing", *words("check", dump)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *filter(None, sys.path)])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "tdbg: interrupted\n")
+
+
 @pytest.mark.covering
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("module", ["numpy", "datetime", "_multiarray_umath"])

@@ -114,6 +114,13 @@ def test_a_place_that_cannot_be_written(shim: Path, dump: Path, command: str, tr
 
 
 @TIMEOUT
+@pytest.mark.parametrize("tries", [1, later(ALL, id="all")])
+def test_a_place_that_what_was_listened_to_cannot_be_saved_in(shim: Path, tries: int, tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    assert_kept(inject(shim, Job(("listen", str(work / "out" / "saved")), str(work / "out"), str(work), tries)))
+
+
+@TIMEOUT
 @pytest.mark.parametrize(
     ("layout", "command", "tries"), pairs({("arrays", "screen")}, ("screen",)), indirect=["layout"]
 )

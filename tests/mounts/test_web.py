@@ -202,6 +202,7 @@ CLEAN = ("npy", "npz", "packed", "safetensors", "pt", "msprobe-mix/good", "minds
 
 
 @pytest.mark.covering
+@pytest.mark.timeout(2 * 3600)  # a thorough run tries hundreds of paths
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("layout", CLEAN)
 def test_what_failed_is_not_taken_for_missing(

@@ -100,6 +100,19 @@ def test_broken_tables_are_ignored(tmp_path: Path, name: str, content: bytes | N
     assert everything(open_source(tmp_path)) == 22
 
 
+@pytest.mark.parametrize("where", ["graphs", "execution_order"])
+def test_what_was_listed_and_is_gone_is_a_doubt(tmp_path: Path, where: str) -> None:
+    write_dump(tmp_path, steps=(0,))
+    (tmp_path / "rank_0" / where).mkdir(exist_ok=True)
+    source = open_source(tmp_path)
+    assert list(source.steps(0)) == [0]
+    assert not source.unreadable()
+    shutil.rmtree(tmp_path / "rank_0" / where)
+    everything(source)
+    assert [(part.where, part.why) for part in source.unreadable()] == [(f"rank_0/{where}", "vanished")]
+    assert not open_source(tmp_path).unreadable(), "nobody has seen it there"
+
+
 @pytest.mark.parametrize(
     "where", ["graphs", "execution_order", ".dump_metadata", "Net/0/0", "Net/0", "Net/1", "Net/0/7"]
 )

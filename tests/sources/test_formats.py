@@ -11,6 +11,7 @@ from tests.cli.running import run
 from tests.sources.arrays import write_arrays
 from tests.sources.writer import write_dump
 from tests.tui.driver import opened
+from tests.unreadable import WOUNDS, wound
 from tui_debugger.sources.registry import (
     EDGES_INFERRED,
     HASHES_ONLY,
@@ -118,6 +119,26 @@ class TestPath:
         source = open_source(mindspore.parent)
         assert notice not in source.info.notices, "opening does not wait for it"
         assert dumps_beside(source) == (notice,)
+        assert dumps_beside(open_source(mindspore)) == ()
+
+    @pytest.mark.parametrize("kind", WOUNDS)
+    @pytest.mark.parametrize("place", ["other", "other/rank_0", "more/other"])
+    def test_what_cannot_be_looked_at_beside_the_one_that_opens_is_named(
+        self, capsys: Capsys, mindspore: Path, kind: str, place: str
+    ) -> None:
+        broken = mindspore.parent / "beside" / place
+        broken.parent.mkdir(parents=True)
+        if kind == "file":
+            broken.touch()  # any file may lie there
+            expected = []
+        else:
+            why = wound(broken, kind)
+            expected = [f"{broken} ({why}) cannot be looked at: whether another dump lies there is not known"]
+        answer = run(capsys, "check", mindspore.parent, "--watch", "TO", "--json")
+        assert [notice for notice in answer.json["notices"] if "cannot be looked at" in notice] == expected
+        for command in ("formats", "check"):
+            err = run(capsys, command, mindspore.parent).err
+            assert all(f"tdbg: {notice}" in err for notice in expected)
         assert dumps_beside(open_source(mindspore)) == ()
 
     def test_a_directory_that_nobody_reads_is_named_by_its_parts(self, capsys: Capsys, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 from tests.linked import linked
+from tests.unreadable import wound
 from tui_debugger.errors import NotADumpError, TdbgError
 from tui_debugger.graph.table import NodeFlag, NodeTable, real_inputs
 from tui_debugger.model import Category, Side, TensorStats
@@ -373,6 +374,19 @@ class TestTransformerEngine:
         ]
         assert nodes.category_of(nodes.find("layers.0.mlp.linear_fc1.weight")) is Category.WEIGHT
         assert nodes.category_of(nodes.find("layers.0.mlp.linear_fc1/wgrad")) is Category.GRADIENT
+
+    @pytest.mark.parametrize("kind", ["dangling", "loop", "fifo"])
+    def test_messages_that_cannot_be_read_are_a_doubt(self, dump: Path, tmp_path: Path, kind: str) -> None:
+        run = tmp_path / "run"
+        linked(dump, run)
+        name = "nvdlfw_inspect_logs/nvdlfw_inspect_globalrank-1.log"
+        why = wound(run / name, kind).replace("a directory", "a file")
+        with closing(open_source(run)) as source:
+            everything(source)
+            unread = [(part.rank, part.step, part.why) for part in source.unreadable()]
+        assert unread == [
+            (1, step, f"{name}: {why}: nobody knows in which order layers ran") for step in source.steps(1)
+        ]
 
     def test_dumped_tensors_have_their_values(self, source: Source, dump: Path) -> None:
         seen = 0

@@ -218,7 +218,7 @@ def audit(
 
 
 def check_items(run: Run, rank: int, step: int, items: Iterable[Item]) -> list[Result] | None:
-    """Checks some nodes; None where a row is not that of the node, because this run lists its nodes otherwise."""
+    """Checks some nodes; None where others should: this run lists its nodes otherwise, or cannot read all of itself."""
     run.flow(rank).table(step)
     found: list[Result] = []
     for row, of, name in items:
@@ -226,7 +226,7 @@ def check_items(run: Run, rank: int, step: int, items: Iterable[Item]) -> list[R
         if row >= len(nodes) or nodes.names[row] != name:
             return None
         found.append(check_operator(run, rank, step, row, round=of))
-    return found
+    return None if run.unreadable([(rank, step)]) else found
 
 
 class _Asked(NamedTuple):

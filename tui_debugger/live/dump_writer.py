@@ -24,8 +24,8 @@ import math
 import os
 import re
 import time
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -110,6 +110,24 @@ class NpyFile:
             self._file.close()
         with suppress(OSError):
             self._part.unlink()
+
+
+@contextmanager
+def _whole(path: Path) -> Iterator[Path]:
+    """Gives a name to write to; what is there in the end gets its own name, or goes where writing failed."""
+    part = path.with_name(path.name[:200] + PART)
+    try:
+        yield part
+        os.replace(part, path)  # noqa: PTH105 - the same for bytes that are no text
+    except BaseException:
+        with suppress(OSError):
+            part.unlink()
+        raise
+
+
+def _write(path: Path, content: str | bytes) -> None:
+    with _whole(path) as part:
+        part.write_bytes(content.encode("utf-8", "surrogateescape") if isinstance(content, str) else content)
 
 
 def descr_of(dtype: str) -> str | None:
@@ -211,7 +229,7 @@ class DumpWriter:
         settings = {"net_name": self._net, "iteration": "all", "saved_data": "full"}
         config = {"device_target": self._device, "ms_version": VERSION, "program": self._program}
         for name, content in (("data_dump", {"common_dump_settings": settings}), ("config", config)):
-            (directory / f"{name}.json").write_text(json.dumps(content), encoding="utf-8")
+            _write(directory / f"{name}.json", json.dumps(content))
 
     def graphs(self, graphs: Sequence[bytes], ran: Sequence[str] = ()) -> None:
         """Writes graphs and the order of their operators.
@@ -231,7 +249,7 @@ class DumpWriter:
             number = next(each for each in (_number(graph.name), index, *range(len(graphs) + 1)) if each not in taken)
             taken.add(number)
             model = b"\x22" + _varint(len(data)) + data  # ModelProto.graph: field 4, length-delimited
-            (directory / f"ms_output_trace_code_graph_{number}.pb").write_bytes(model)
+            _write(directory / f"ms_output_trace_code_graph_{number}.pb", model)
             root = int(graph.root_name) if graph.root_name.isdigit() and len(graph.root_name) < 10 else number
             names = (node.full_name.decode("utf-8", "replace") for node in graph.node)
             orders.setdefault(root, []).extend(_UNSAFE.sub("_", name) for name in names if name)
@@ -239,20 +257,19 @@ class DumpWriter:
         for root, order in orders.items():
             order.sort(key=lambda name: place.get(name, len(place)))
             lines = ["NodeExecutionOrder-FullNameWithScope", *order, ""]
-            (directory / f"ms_execution_order_graph_{root}.csv").write_text("\n".join(lines), encoding="utf-8")
+            _write(directory / f"ms_execution_order_graph_{root}.csv", "\n".join(lines))
 
     def history(self, steps: Iterable[int], root_graph: int = 0) -> None:
         """Writes the steps at which a root graph ran, all of them; negative ones have no place in a dump."""
         lines = "".join(f"{step}\n" for step in sorted(set(steps)) if step >= 0)
-        path = self._directory("execution_order") / f"ms_global_execution_order_graph_{root_graph}.csv"
-        path.write_text(lines, encoding="utf-8")
+        _write(self._directory("execution_order") / f"ms_global_execution_order_graph_{root_graph}.csv", lines)
 
     def notes(self, notes: Iterable[tuple[int, Notes]]) -> None:
         """Writes the scalars that the program noted of its steps, where there are any: see ``notes``."""
         lines = [notes_line(step, of_step) for step, of_step in notes if of_step and step >= 0]
         if lines:
             self.path.mkdir(parents=True, exist_ok=True)
-            (self.path / NOTES_FILE).write_text("".join(lines), encoding="utf-8")
+            _write(self.path / NOTES_FILE, "".join(lines))
 
     def step(self, step: int, root_graph: int = 0) -> Path:
         """The directory of a step; made where it is missing."""
@@ -294,7 +311,8 @@ class DumpWriter:
         try:
             os.link(source, path)
         except OSError:
-            shutil.copyfile(source, path)
+            with _whole(path) as part:
+                shutil.copyfile(source, part)
         return path
 
     def statistics(
@@ -312,7 +330,7 @@ class DumpWriter:
         writer.writerow(_COLUMNS)
         writer.writerows(self._statistics_row(*row) for row in rows)
         path = self.step(step, root_graph) / "statistic.csv"
-        path.write_text(text.getvalue(), encoding="utf-8", errors="surrogateescape")
+        _write(path, text.getvalue())
         return path
 
     def _statistics_row(self, name: TensorName, meta: TensorMeta | None, stats: TensorStats) -> list[str]:

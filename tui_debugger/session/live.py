@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -24,7 +23,7 @@ from tui_debugger.graph.table import real_consumers
 from tui_debugger.live import wire
 from tui_debugger.live.dump_writer import DumpWriter, TensorName
 from tui_debugger.live.graph import RankGraph
-from tui_debugger.live.rank import LiveRank, StepKept
+from tui_debugger.live.rank import Fetched, LiveRank, StepKept
 from tui_debugger.live.source import LiveSource
 from tui_debugger.live.spool import LIMIT
 from tui_debugger.live.wire import START, Phase, Trainings
@@ -168,8 +167,7 @@ def _save_initial(writer: DumpWriter, graph: RankGraph, kept: StepKept, counts: 
         for reader, slot in readers:
             root = nodes.graph_of(reader).root_id
             name = TensorName(nodes.op_type(reader), nodes.names[reader], slot, root, side="input")
-            with suppress(FileNotFoundError):  # the spool had to let it go meanwhile
-                writer.place(0, name, fetched.kept.dtype, fetched.kept.path)
+            _place(writer, 0, name, fetched)
 
 
 def _save_step(writer: DumpWriter, graph: RankGraph, step: int, kept: StepKept, counts: _Counts) -> None:
@@ -177,11 +175,7 @@ def _save_step(writer: DumpWriter, graph: RankGraph, step: int, kept: StepKept, 
     for place, fetched in kept.values.items():
         if graph.flags[place] & TensorFlag.CONSTANT:
             continue
-        try:
-            writer.place(step, _name(graph, place), fetched.kept.dtype, fetched.kept.path)
-        except FileNotFoundError:  # the spool had to let it go meanwhile
-            continue
-        counts.tensors += 1
+        counts.tensors += _place(writer, step, _name(graph, place), fetched)
     recorded: dict[int, list[Recorded]] = {}
     for place, said in kept.sent.items():
         if place not in kept.values and said.stats is not None and not graph.flags[place] & TensorFlag.CONSTANT:
@@ -192,6 +186,17 @@ def _save_step(writer: DumpWriter, graph: RankGraph, step: int, kept: StepKept, 
         writer.statistics(step, sorted(rows, key=lambda row: (row[0].node, row[0].slot)), root)
     if counts.tensors + counts.statistics > before:  # a directory without tensors would be a step that cannot be read
         counts.steps.add(step)
+
+
+def _place(writer: DumpWriter, step: int, name: TensorName, fetched: Fetched) -> bool:
+    """Takes over what was fetched of a tensor; tells whether it was still there: a spool lets go of the oldest."""
+    try:
+        writer.place(step, name, fetched.kept.dtype, fetched.kept.path)
+    except FileNotFoundError:
+        if fetched.kept.path.exists():
+            raise  # what is gone is the place to write to
+        return False
+    return True
 
 
 def _name(graph: RankGraph, place: int) -> TensorName:

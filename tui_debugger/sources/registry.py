@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from importlib import import_module
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol, cast, runtime_checkable
 from weakref import WeakKeyDictionary
@@ -273,7 +274,10 @@ def _opened(chosen: _Choice, path: Path, store: DiskCache | None, notices: Seque
 
 
 def dumps_beside(source: Source) -> tuple[str, ...]:
-    """Returns what to say of dumps beside the one that is open; asks every reader of this package, so it takes time."""
+    """Returns what to say of dumps beside the one that is open, and of what may be one and cannot be looked at.
+
+    Asks every reader of this package, so it takes time.
+    """
     opened = _OPENED.get(source)
     if opened is None:
         return ()
@@ -284,7 +288,7 @@ def dumps_beside(source: Source) -> tuple[str, ...]:
     search = _Search()
     for text in READERS:
         search.ask(own_reader(text), path)
-    return _beside(chosen, search.choices)
+    return (*_beside(chosen, search.choices), *_closed_beside(given, root))
 
 
 def limits(source: Source) -> tuple[str, ...]:
@@ -382,7 +386,8 @@ def claims(path: Path) -> tuple[list[Claim], tuple[str, ...]]:
         )
         for each in ordered
     ]
-    return found, (*search.problems, *_beside(best, search.choices))
+    closed = _closed_beside(os.path.realpath(path), os.path.realpath(best.found.root))
+    return found, (*search.problems, *_beside(best, search.choices), *closed)
 
 
 def layout_of(path: Path) -> str:
@@ -554,6 +559,31 @@ def _beside(chosen: _Choice, choices: Sequence[_Choice]) -> tuple[str, ...]:
     return tuple(notices)
 
 
+def _closed_beside(start: str, root: str) -> tuple[str, ...]:
+    """Returns a notice for what cannot be looked at below a path, where only the dump at ``root`` was found."""
+    closed: list[str] = []
+    waiting, looked = [] if _is_within(start, root) else [(start, 0)], 0
+    while waiting and looked < _LOOKED_AT:
+        here, depth = waiting.pop(0)
+        try:
+            with opener.scandir(here) as listing:
+                entries = sorted(islice(listing, _LOOKED_AT - looked), key=lambda entry: entry.name)
+        except OSError as error:
+            closed.append(f"{here} ({opener.why_not(here, error)})")
+            continue
+        looked += len(entries)
+        for entry in entries:
+            if entry.name.startswith(".") or _is_within(entry.path, root):
+                continue
+            if opener.isdir(entry.path):
+                waiting += [(entry.path, depth + 1)] if depth < _LEVELS_BELOW else []
+            elif not opener.isfile(entry.path):
+                closed.append(f"{entry.path} ({opener.why_not(entry.path)})")
+    notices = [f"{each} cannot be looked at: whether another dump lies there is not known" for each in closed]
+    more = len(notices) - _SHOWN_CLOSED
+    return (*notices[:_SHOWN_CLOSED], *([f"{more:,} more beside the dump cannot be looked at"] if more > 0 else ()))
+
+
 def _is_within(inner: str, outer: str) -> bool:
     return inner == outer or inner.startswith(outer.rstrip("/") + "/")
 
@@ -577,6 +607,9 @@ _READ_INSTEAD: Final = {
 }  # fmt: skip
 """What would be read in the place of files that are not, by their suffix."""
 _LOOKED_AT: Final = 2_000
+_LEVELS_BELOW: Final = 3
+"""Of directories below a path: a dump is looked for two levels below it, and is known by what lies in it."""
+_SHOWN_CLOSED: Final = 4
 _SHOWN_KINDS: Final = 4
 
 

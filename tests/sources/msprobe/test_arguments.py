@@ -76,3 +76,21 @@ def test_slots_count_values_and_lists_are_entered(tmp_path: Path) -> None:
 )
 def test_values_keep_their_type(tmp_path: Path, record: object, wanted: object) -> None:
     assert called(tmp_path, input_args=[record]).positional == (wanted,)
+
+
+@pytest.mark.parametrize("content", [None, "{"])
+def test_calls_that_cannot_be_read_again_are_a_doubt(tmp_path: Path, content: str | None) -> None:
+    called(tmp_path)
+    source = open_source(tmp_path)
+    source.tensors(0, 0)
+    file = tmp_path / "step0/rank0/dump.json"
+    if content is None:
+        file.unlink()
+        file.symlink_to("nowhere")
+    else:
+        file.write_text(content)
+    for _ in range(2):
+        assert source.arguments(0, 0, source.nodes(0).find("Torch.some.0")) is None
+    (part,) = source.unreadable()
+    assert part.where == "step0/rank0"
+    assert part.why.startswith("arguments of calls: dump.json")

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import os
 import re
+from itertools import islice
 from typing import Final
 
 from tui_debugger import opener
 from tui_debugger.graph.table import PARAMETER
 from tui_debugger.model import Side
-from tui_debugger.opener import read_lines
+from tui_debugger.opener import read_lines, why_not
 from tui_debugger.sources.logs.entries import Entry, LoggedStep, Numbers, Operation, scope
 
 NOTICES: Final = (
@@ -64,30 +65,33 @@ def read(paths: list[str], messages: str = "", tensors: dict[int, str] | None = 
             layer, tensor, statistic, iteration, value = match.groups()
             layers[layer] = None
             lines.setdefault(int(iteration), {}).setdefault((layer, tensor), {})[statistic] = value
-    order = _order(messages, layers)
+    problems = [f"{foreign:,} lines that are no statistic: nobody knows of which step"] if foreign else []
+    ran: list[str] = []
+    try:
+        ran = _ran(messages) if messages else []
+    except OSError as error:
+        name = os.path.relpath(messages, os.path.commonpath([messages, *paths]))
+        problems.append(f"{name}: {why_not(messages, error, wanted='a file')}: nobody knows in which order layers ran")
+    order = [*(layer for layer in ran if layer in layers), *(layer for layer in layers if layer not in ran)]
     steps = {}
     for number in sorted({*lines, *(tensors or ())}):
         steps[number] = _step(lines.get(number, {}), order, (tensors or {}).get(number, ""))
-    if foreign:
-        for step in steps.values():
-            step.problems.append(f"{foreign:,} lines that are no statistic: nobody knows of which step")
+        steps[number].problems += problems
     return steps
 
 
-def _order(messages: str, layers: dict[str, None]) -> list[str]:
-    """The layers in the order in which they ran; those of which no message tells as they are logged."""
+def _ran(messages: str) -> list[str]:
+    """The layers in the order in which they ran, as messages tell.
+
+    Raises:
+        OSError: the log cannot be read.
+    """
     ran: dict[str, None] = {}
-    if messages:
-        try:
-            for count, line in enumerate(read_lines(messages, cut=True)):
-                match = _RAN.search(line)
-                if match is not None:
-                    ran[match[1].decode("utf-8", "replace")] = None
-                if count > _MOST_MESSAGES:
-                    break
-        except OSError:
-            ran = {}
-    return [*(layer for layer in ran if layer in layers), *(layer for layer in layers if layer not in ran)]
+    for line in islice(read_lines(messages, cut=True), _MOST_MESSAGES):
+        match = _RAN.search(line)
+        if match is not None:
+            ran[match[1].decode("utf-8", "replace")] = None
+    return list(ran)
 
 
 def _step(numbers: dict[tuple[str, str], dict[str, str]], order: list[str], directory: str) -> LoggedStep:

@@ -14,7 +14,6 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from tui_debugger import opener
 from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.model import ProgressFn, Side, UnreadablePart
 from tui_debugger.notes import NO_NOTES, RunNotes
@@ -67,10 +66,9 @@ class MegatronSource(TorchDumpSource):
         found: dict[_Rank, dict[int, list[str]]] = {}
         kinds: set[str] = set()
         weighted: dict[_Rank, set[int]] = {}
-        for kind in KINDS:
+        listed = layout.names(layout.root)
+        for kind in (each for each in KINDS if each in listed):
             path = os.fspath(self._root / kind)
-            if not opener.lexists(path):
-                continue
             for name in layout.names(path):
                 match = ITERATION.fullmatch(name)
                 if match is None:
@@ -91,7 +89,8 @@ class MegatronSource(TorchDumpSource):
         layout.notices += _told_of_ranks(ranks)
         if kinds & {ACTIVATIONS, DGRADS}:
             layout.notices += [_LAST_MICRO_BATCH, _ONLY_LINEAR]
-        self._read_tokens(layout)
+        if TOKENS in listed:
+            self._read_tokens(layout)
         return layout
 
     def _told(self) -> Iterable[str]:
@@ -143,8 +142,6 @@ class MegatronSource(TorchDumpSource):
 
     def _read_tokens(self, layout: Layout) -> None:
         path = os.fspath(self._root / TOKENS)
-        if not opener.lexists(path):
-            return
         found: dict[int, RunNotes] = {}
         for name in layout.names(path):
             match = _TOKEN_FILE.fullmatch(name)

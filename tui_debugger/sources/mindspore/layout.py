@@ -66,11 +66,13 @@ class RankLayout:
         path: the rank's directory.
         graphs: the graph directories.
         parts: what cannot be listed of nets, graphs and steps, as far as that shows without listing a step.
+        auxiliary: which of ``AUXILIARY`` it has.
     """
 
     path: Path
     graphs: tuple[GraphDirectory, ...] = ()
     parts: tuple[UnreadablePart, ...] = ()
+    auxiliary: frozenset[str] = frozenset()
 
     @cached_property
     def steps(self) -> tuple[int, ...]:
@@ -96,7 +98,8 @@ def read_layout(rank: Path, number: int | None = None, nets: Collection[str] = (
     """
     found = _Reader(rank.parent, number)
     graphs: list[GraphDirectory] = []
-    for net in found.entries(rank):
+    entries = found.entries(rank)
+    for net in entries:
         path = rank / net.name
         if _may_be_net(net, nets) and found.directory(net, path):
             inside = found.entries(path, numbers=True)
@@ -106,7 +109,8 @@ def read_layout(rank: Path, number: int | None = None, nets: Collection[str] = (
             there = [path / entry.name for entry in numbers if found.directory(entry, path / entry.name)]
             graphs += [_read_graph(found, net.name, graph) for graph in there]
     graphs.sort(key=lambda graph: (graph.net, graph.root_graph))
-    return RankLayout(rank, tuple(graphs), tuple(sorted(found.parts, key=lambda part: part.where)))
+    auxiliary = AUXILIARY.intersection(entry.name for entry in entries)
+    return RankLayout(rank, tuple(graphs), tuple(sorted(found.parts, key=lambda part: part.where)), auxiliary)
 
 
 def relative(path: Path, root: Path) -> str:

@@ -16,7 +16,7 @@ import os
 import re
 import struct
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import blake2b
@@ -397,8 +397,13 @@ def broken_graph(path: Path, problem: BadGraphError) -> UnreadablePart:
     return UnreadablePart(f"{path.parent.parent.name}/{DIRECTORY}/{path.name}", why, graph=True)
 
 
-def read_graphs(rank: Path, progress: ProgressFn = no_progress) -> GraphFiles:
+def read_graphs(rank: Path, progress: ProgressFn = no_progress, seen: Collection[str] = ()) -> GraphFiles:
     """Reads the graph and order files of a rank; broken ones become notices.
+
+    Args:
+        rank: the directory.
+        progress: told of every file.
+        seen: see ``unreadable_directories``.
 
     Raises:
         CancelledError: from ``progress``.
@@ -425,22 +430,28 @@ def read_graphs(rank: Path, progress: ProgressFn = no_progress) -> GraphFiles:
             parts.append(UnreadablePart(where, why_not(path, error, wanted="a file"), graph=True))
         else:
             orders[_number(path, ORDER_FILE)] = names
-    refused = unreadable_directories(rank)
+    refused = unreadable_directories(rank, seen)
     notices += [f"{part.where} cannot be read: {part.why}" for part in refused]
     if graphs and not any(orders.values()) and not refused and not parts:
         notices.append(f"{rank.name} has no execution order: nodes are in the order of the graph file")
     return GraphFiles(tuple(graphs), orders, tuple(notices), (*refused, *parts))
 
 
-def unreadable_directories(rank: Path) -> list[UnreadablePart]:
-    """The directories of graphs and orders, where something is in their place that cannot be listed."""
+def unreadable_directories(rank: Path, seen: Collection[str] = ()) -> list[UnreadablePart]:
+    """The directories of graphs and orders that a rank has and that cannot be listed.
+
+    Args:
+        rank: the directory.
+        seen: names that were listed in it earlier: what is gone now was there, and nobody knows what it said.
+    """
     parts = []
+    listed = {*seen, *names_of(rank)}
     for name in (DIRECTORY, ORDER_DIRECTORY):
         path = rank / name
         try:
             opener.listdir(path)
         except OSError as error:
-            if not isinstance(error, FileNotFoundError) or opener.islink(path):
+            if not isinstance(error, FileNotFoundError) or name in listed:
                 parts.append(UnreadablePart(f"{rank.name}/{name}", why_not(path, error), graph=True))
     return parts
 

@@ -121,7 +121,8 @@ def check_history(history: History, layout: RankLayout) -> list[str]:
     roots = sorted({graph.root_graph for graph in layout.graphs if mains is None or graph.root_graph in mains})
     missing = [root for root in roots if root not in history.steps]
     if missing and missing == roots:
-        refused = any(part.where == f"{name}/{ORDER_DIRECTORY}" for part in unreadable_directories(layout.path))
+        closed = unreadable_directories(layout.path, layout.auxiliary)
+        refused = any(part.where == f"{name}/{ORDER_DIRECTORY}" for part in closed)
         lacks = "no run history that can be read" if refused else "no run history"
         notices.append(f"{name} has {lacks}: derived from the dumped steps")
     elif missing:
@@ -483,9 +484,10 @@ class RankRun:
 
     def _read_graphs(self, progress: ProgressFn) -> GraphFiles:
         self._graph_source, self._signature = self._find_graphs()
-        files = read_graphs(self._graph_source, progress)
+        seen = self._layout.auxiliary
+        files = read_graphs(self._graph_source, progress, seen if self._graph_source == self.path else ())
         notices = list(files.notices)
-        refused = unreadable_directories(self.path)
+        refused = unreadable_directories(self.path, seen)
         self._graph_parts = tuple(dict.fromkeys((*refused, *files.parts)))
         if self._graph_source != self.path:
             lacks = "no graph that can be read" if refused else "no graph"

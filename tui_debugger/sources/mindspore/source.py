@@ -88,12 +88,14 @@ class Metadata:
 def read_metadata(rank: Path) -> Metadata:
     """Reads the metadata of a rank; anything missing or broken becomes a notice."""
     directory = rank / METADATA_DIRECTORY
-    if not is_directory(directory):
-        return Metadata(notices=(f"{rank.name} has no {METADATA_DIRECTORY}: net name, version and device are unknown",))
     notices: list[str] = []
     parts: list[UnreadablePart] = []
-    settings = _read(directory / "data_dump.json", notices, parts)
-    config = _read(directory / "config.json", notices, parts)
+    if METADATA_DIRECTORY not in _listed(rank, parts) or opener.isfile(directory):
+        lacks = f"{rank.name} has no {METADATA_DIRECTORY}: net name, version and device are unknown"
+        return Metadata(notices=(lacks,), parts=tuple(parts))
+    listed = _listed(directory, parts)
+    settings = _read(directory / "data_dump.json", listed, notices, parts)
+    config = _read(directory / "config.json", listed, notices, parts)
     common, synchronous = (_object(settings, name) for name in ("common_dump_settings", "e2e_dump_settings"))
     version = _text(config.get("ms_version"))
     # From 2.3 on the host judges: it dumps operators whose values are not finite, and nothing is recorded.
@@ -105,7 +107,7 @@ def read_metadata(rank: Path) -> Metadata:
         iteration=_text(common.get("iteration")),
         saved=_text(common.get("saved_data")),
         program=_text(config.get("program")),
-        ranks=_ranks(directory / "hccl.json", notices, parts),
+        ranks=_ranks(directory / "hccl.json", listed, notices, parts),
         tells_overflow=records and not synchronous.get("enable"),
         notices=tuple(notices),
         parts=tuple(parts),
@@ -120,12 +122,23 @@ def at_least(version: str, major: int, minor: int) -> bool:
     return (int(parts[0]), int(parts[1])) >= (major, minor)
 
 
-def _read(path: Path, notices: list[str], parts: list[UnreadablePart]) -> dict[str, Any]:
+def _listed(directory: Path, parts: list[UnreadablePart]) -> Collection[str]:
+    """The names in a rank or in its directory of metadata."""
+    try:
+        return opener.listdir(directory)
+    except OSError as error:
+        where = directory.name if directory.name != METADATA_DIRECTORY else f"{directory.parent.name}/{directory.name}"
+        parts.append(UnreadablePart(where, why_not(directory, error), graph=True))
+        return ()
+
+
+def _read(path: Path, listed: Collection[str], notices: list[str], parts: list[UnreadablePart]) -> dict[str, Any]:
     name = f"{path.parent.parent.name}/{METADATA_DIRECTORY}/{path.name}"
+    if path.name not in listed:
+        notices.append(f"{name} is missing")
+        return {}
     try:
         content = json.loads(read_regular(path, METADATA_LIMIT).decode("utf-8", "replace"))
-    except FileNotFoundError:
-        notices.append(f"{name} is missing")
     except OSError as error:
         notices.append(f"{name} cannot be read")
         parts.append(UnreadablePart(name, why_not(path, error, wanted="a file"), graph=True))
@@ -143,9 +156,9 @@ def _object(settings: dict[str, Any], name: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _ranks(path: Path, notices: list[str], parts: list[UnreadablePart]) -> int:
+def _ranks(path: Path, listed: Collection[str], notices: list[str], parts: list[UnreadablePart]) -> int:
     """Number of ranks in the table of devices that a distributed training on Ascend has."""
-    servers = _read(path, notices, parts).get("server_list") if opener.lexists(path) else None
+    servers = _read(path, listed, notices, parts).get("server_list") if path.name in listed else None
     devices = [each.get("device") for each in servers if isinstance(each, dict)] if isinstance(servers, list) else []
     return sum(len(each) for each in devices if isinstance(each, list))
 

@@ -15,7 +15,7 @@ import math
 import re
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -32,7 +32,7 @@ from tui_debugger.model import BIAS, Frame, Side
 from tui_debugger.opener import GRAPH_LIMIT, read_regular, why_not
 from tui_debugger.sources.base import ZEROS_DIGEST, Argument, CallArguments, Names, OtherArgument, TensorSlot
 from tui_debugger.sources.msprobe.call_names import MOST_MODULES, PARAMETERS_GRAD, RECOMPUTED, Call, CallNames, NodeInfo
-from tui_debugger.sources.msprobe.layout import CALLS, SAVED
+from tui_debugger.sources.msprobe.layout import CALLS, SAVED, TENSORS
 from tui_debugger.stats.dtypes import canonical_name
 
 GRADIENTS: Final = "Gradients/"
@@ -81,6 +81,7 @@ class StepCalls:
         hashes_are_sums: they are the exclusive or of what the tensors hold, not a checksum.
         digests_alone: of no tensor but scalars there is more than a digest.
         files, has_file: names of the files with the values, empty where there is none.
+        tensors_listed: the directory that those lie in is there.
         scalars: (node, slot, text) of arguments that are no tensors.
         links: (node, slot, node of the parameter) of the parameters of modules.
         summed: nodes of gradients that hold the sum over micro-batches: each is made of itself, too.
@@ -118,6 +119,7 @@ class StepCalls:
     digests_alone: bool = False
     files: Names = field(default_factory=lambda: Names.of(()))
     has_file: Mask = field(default_factory=lambda: np.zeros(0, np.bool_))
+    tensors_listed: bool = False
     scalars: list[tuple[int, int, str]] = field(default_factory=list)
     links: list[tuple[int, int, int]] = field(default_factory=list)
     summed: list[int] = field(default_factory=list)
@@ -153,17 +155,21 @@ def no_garbage_collection() -> Iterator[None]:
 def read_calls(directory: str) -> StepCalls:
     """Reads the calls in the directory of a step and rank.
 
+    A file that is listed and then cannot be opened has failed, although it may be gone: it was there.
+
     Raises:
         BadCallsError: they cannot be read.
     """
     step = StepCalls()
     construct: dict[str, Any] = {}
-    if opener.lexists(f"{directory}/{CALLS}"):
+    listed = _listed(directory)
+    step.tensors_listed = TENSORS in listed
+    if CALLS in listed:
         # The small files first: what was parsed of stacks is gone before the calls need memory.
-        _read_stacks(_beside(directory, "stack.json", step), step)
-        construct = _beside(directory, "construct.json", step)
-    recorded = _load(directory, CALLS)
-    saved = _load(directory, SAVED)
+        _read_stacks(_beside(directory, "stack.json", step, listed), step)
+        construct = _beside(directory, "construct.json", step, listed)
+    recorded = _load(directory, CALLS) if CALLS in listed else None
+    saved = _load(directory, SAVED) if SAVED in listed else None
     if recorded is None and saved is None:
         raise BadCallsError(f"no {CALLS}")
     for top in (recorded, saved):
@@ -182,37 +188,53 @@ def read_calls(directory: str) -> StepCalls:
     return step
 
 
-def read_entries(directory: str) -> dict[tuple[int, int], dict[str, Any]]:
+def read_entries(directory: str, known: Collection[str] = ()) -> dict[tuple[int, int], dict[str, Any]]:
     """Reads the forward calls of a step as they stand in ``dump.json``, by number of their node and round.
 
     The numbers are those that ``read_calls`` gives.
 
+    Args:
+        directory: of the step and rank.
+        known: files that ``read_calls`` could not read either.
+
     Raises:
-        BadCallsError: they cannot be read.
+        BadCallsError: they cannot be read, or not as ``read_calls`` did.
     """
-    recorded = _load(directory, CALLS)
-    data = recorded.get("data") if recorded is not None else None
+    listed = _listed(directory)
+    data = _load(directory, CALLS).get("data") if CALLS in listed else None
     if not isinstance(data, dict):
         return {}
-    construct = _beside(directory, "construct.json", StepCalls())
+    again = StepCalls()
+    construct = _beside(directory, "construct.json", again, listed)
+    for name, why in again.problems:
+        if name not in known:
+            raise BadCallsError(why)
     builder = _Builder(StepCalls())
     builder.take_calls(data, construct)
     return builder.entries
 
 
-def _load(directory: str, name: str) -> dict[str, Any] | None:
-    """Returns the object in a file; None where there is no such file.
+def _listed(directory: str) -> frozenset[str]:
+    """The names in the directory of a step and rank: a few files, and that of the tensors.
+
+    Raises:
+        BadCallsError: it cannot be listed.
+    """
+    try:
+        return frozenset(opener.listdir(directory))
+    except OSError as error:
+        raise BadCallsError(why_not(directory, error)) from error
+
+
+def _load(directory: str, name: str) -> dict[str, Any]:
+    """Returns the object in a file that is listed.
 
     Raises:
         BadCallsError: it cannot be read.
     """
     path = f"{directory}/{name}"
     try:
-        found = json.loads(read_regular(path, GRAPH_LIMIT))
-    except FileNotFoundError as error:
-        if opener.lexists(path):
-            raise BadCallsError(f"{name}: {why_not(path, error, wanted='a file')}") from error
-        return None
+        found: object = json.loads(read_regular(path, GRAPH_LIMIT))
     except OSError as error:
         why = error.strerror if type(error) is not OSError and error.strerror else why_not(path, error, wanted="a file")
         raise BadCallsError(f"{name}: {why}") from error
@@ -230,14 +252,13 @@ def _load(directory: str, name: str) -> dict[str, Any] | None:
     return found
 
 
-def _beside(directory: str, name: str, step: StepCalls) -> dict[str, Any]:
+def _beside(directory: str, name: str, step: StepCalls, listed: Collection[str]) -> dict[str, Any]:
     """A file without which there is less to be known; what is wrong with it is kept."""
     try:
-        found = _load(directory, name)
+        return _load(directory, name) if name in listed else {}
     except BadCallsError as error:
         step.problems.append((name, str(error)))
         return {}
-    return found or {}
 
 
 def _text(value: object) -> str:
@@ -722,18 +743,19 @@ _NOT_FINITE: Final = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
 class StepArguments:
     """The arguments of the calls of one step."""
 
-    def __init__(self, directory: str, rows: Int32) -> None:
+    def __init__(self, directory: str, rows: Int32, known: Collection[str] = ()) -> None:
         """Reads the calls anew.
 
         Args:
             directory: of the step and rank.
             rows: the row of every node of the step, by its number there.
+            known: see ``read_entries``.
 
         Raises:
             BadCallsError: they cannot be read.
         """
         self._rounds: dict[int, dict[int, dict[str, Any]]] = {}
-        for (node, number), entry in read_entries(directory).items():
+        for (node, number), entry in read_entries(directory, known).items():
             self._rounds.setdefault(int(rows[node]), {})[number] = entry
 
     def of(self, row: int, round: int) -> CallArguments | None:  # noqa: A002 - see base.Source

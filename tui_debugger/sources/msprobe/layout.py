@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tui_debugger import opener
-from tui_debugger.sources.directories import Layout, NamesReader, directories_in
+from tui_debugger.sources.directories import Layout, NamesReader, directories_in, names_in
 from tui_debugger.sources.registry import Edges, Has, Order, Shows
 
 if TYPE_CHECKING:
@@ -89,17 +88,13 @@ def _is_step(directory: str) -> bool:
 
 def _holds_calls(directory: str) -> bool:
     """Tells whether msprobe's files lie here: one of those that come beside it says that it is not any dump.json."""
-    there = {name for name in (CALLS, SAVED, "stack.json", "construct.json", TENSORS) if _exists(directory, name)}
+    there = {CALLS, SAVED, "stack.json", "construct.json", TENSORS}.intersection(names_in(directory))
     return SAVED in there or (CALLS in there and (len(there) > 1 or _is_named(directory)))
 
 
 def _is_named(directory: str) -> bool:
     name = os.path.basename(directory)  # noqa: PTH119 - text all the way
     return (_RANK.fullmatch(name) or _PROCESS.fullmatch(name)) is not None
-
-
-def _exists(directory: str, name: str) -> bool:
-    return opener.lexists(f"{directory}/{name}")
 
 
 def _number(pattern: re.Pattern[str], name: str) -> int | None:

@@ -381,8 +381,7 @@ class MsprobeSource(GraphlessSource[str, _RankNodes]):
             parts.append(UnreadablePart(f"{where}/{name}", why, rank, step, graph=name not in {CALLS, SAVED}))
         if not len(calls) and not parts:
             parts.append(UnreadablePart(where, "no tensor in it", rank, step))
-        data = f"{directory}/{TENSORS}"
-        if calls.has_file.any() and not opener.lexists(data):
+        if calls.has_file.any() and not calls.tensors_listed:
             calls.has_file[:] = False
             self._found_notices[f"no {TENSORS}: of tensors there are only the statistics of {CALLS}"] = None
         self._tell(calls)
@@ -403,9 +402,14 @@ class MsprobeSource(GraphlessSource[str, _RankNodes]):
             if listed is None:
                 return None
             if self._arguments is None or self._arguments[0] != (rank, step, listed.state):
+                directory = self._layout.units[rank][step]
+                known = [os.path.basename(part.where) for part in listed.parts]  # noqa: PTH119 - text all the way
                 try:
-                    found = StepArguments(self._layout.units[rank][step], self._rows[rank, step])
-                except BadCallsError:
+                    found = StepArguments(directory, self._rows[rank, step], known)
+                except BadCallsError as error:
+                    where = os.path.relpath(directory, self._root)
+                    missed = UnreadablePart(where, f"arguments of calls: {error}", rank, step)
+                    listed.parts += [missed] if missed not in listed.parts else []
                     return None
                 self._arguments = (rank, step, listed.state), found
             return self._arguments[1].of(row, round)

@@ -234,6 +234,7 @@ class TensorFilesSource(GraphlessSource[list[Unit], _RankNodes]):
         self._converted: dict[int, ConvertedNodes | None] = {}
         self._noted: dict[int, RunNotes] = {}
         self._broken: set[UnreadablePart] = set()
+        self._indexed: bool | None = None
         super().__init__(root, given, notices)
 
     @property
@@ -241,7 +242,8 @@ class TensorFilesSource(GraphlessSource[list[Unit], _RankNodes]):
         """What the layout shows; of what ``tdbg convert`` wrote what the dump showed, and where statistics are all."""
         if self._tree is not None:
             return self._tree.shows
-        if not any(is_index(unit.path) for unit in self._first_units()):
+        indexed = self._indexed  # as was listed; nobody asks the system again
+        if not (any(is_index(unit.path) for unit in self._first_units()) if indexed is None else indexed):
             return _SHOWS
         with self._lock:
             tables = [listed.table for listed in self._listed.values()]
@@ -392,6 +394,7 @@ class TensorFilesSource(GraphlessSource[list[Unit], _RankNodes]):
 
     def _read(self, rank: int, step: int, nodes: _RankNodes, progress: ProgressFn) -> ListedStep:
         lister = self._list(rank, step, progress)
+        self._indexed = bool(self._indexed) or lister.indexed
         arrays = lister.arrays
         of = nodes.add(arrays)
         side = np.array([int(each.side) for each in arrays], np.uint8)
@@ -456,6 +459,7 @@ class _Lister:
         arrays: in the order of their names.
         parts: what could not be looked at.
         state: what the listing depends on, and how that looked after it.
+        indexed: an index of ``tdbg convert`` was there.
     """
 
     def __init__(
@@ -475,6 +479,9 @@ class _Lister:
         self._state: list[str] = []
         self._visited: set[tuple[int, int]] = set()
         self._sharded: set[str] = set()
+        self._ordered: set[str] = set()
+        """Directories that hold the index of a whole checkpoint."""
+        self.indexed = False
         self._order: dict[str, int] = {}
         self._done = 0
         self._first = ""
@@ -516,9 +523,13 @@ class _Lister:
         except OSError as error:
             self._miss(path, why_not(path, error))
             return
-        if is_index(path):
-            self._indexed(path)
+        names = {entry.name for entry in found}
+        if INDEX_OF_STEP in names:
+            self.indexed = True
+            self._take_index(path)
             return
+        if ORDER in names:
+            self._ordered.add(path)
         if self._parse is not None:
             for entry in found:
                 self._named(entry, self._parse(entry.name))
@@ -559,7 +570,7 @@ class _Lister:
         else:
             self._found[at] = _Found(*at, entry.path, says.spec, says.op_type)
 
-    def _indexed(self, path: str) -> None:
+    def _take_index(self, path: str) -> None:
         """Takes in what an index of ``tdbg convert`` lists: nothing else of the directory is looked at."""
         index = f"{path}/{INDEX_OF_STEP}"
         self._state.append(index)
@@ -589,7 +600,8 @@ class _Lister:
                 self._miss(path, "a part of a checkpoint whose index .metadata is missing")
             return
         if is_shard(name):
-            whole = os.path.basename(folder) == "sharded" and opener.exists(f"{folder}/../{ORDER}")  # noqa: PTH119
+            above, _, last = folder.rpartition("/")
+            whole = last == "sharded" and (above in self._ordered or opener.lexists(f"{above}/{ORDER}"))
             if whole or folder in self._sharded:
                 return  # the same tensors as those beside it, or as those that were listed with the first shard
             self._sharded.add(folder)
