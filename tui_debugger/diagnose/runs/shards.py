@@ -902,7 +902,7 @@ class _Wholes:
         """Tells whether terms may be parts of another kind, though their sums agree.
 
         Terms of one side that are terms of the other one are no terms of a sum that both make, but parts of one whole,
-        maybe in another order. And where one term is the whole, and the others are nothing, they may be copies.
+        maybe in another order. And where one term is the whole, or most are the same, they may be copies, some wrong.
         """
         if option.copies:
             return False
@@ -916,8 +916,9 @@ class _Wholes:
             near = min(_far(terms[1 - many][0], term) for term in terms[many])
             return wholes is not None and near <= NEAR and not _are_clearer(_far_apart(*wholes), *terms)
         if _are_alike(terms[0]):  # as losses are: no wonder that one of them is one of the others
-            some = [term for term in terms[1] if term.any()]
-            return len(some) < len(terms[1]) and _are_alike([terms[0][0], *some])
+            same = sum(_far(terms[0][0], term) <= _ROUNDING**2 for term in terms[1])
+            nothing = sum(not term.any() for term in terms[1])
+            return same < len(terms[1]) and (2 * same > len(terms[1]) or 0 < same == len(terms[1]) - nothing)
         return any(own.any() and _far(own, its) <= NEAR for own in terms[0] for its in terms[1])
 
     def copies(self, options: Sequence[_Option], of: _What) -> tuple[_Option, tuple[list[Array], list[Array]]] | None:
