@@ -262,6 +262,54 @@ def test_replicas_in_another_order_are_no_terms_of_one_sum() -> None:
         assert not found.compared or found.relative > 0.1
 
 
+ONE, OTHER = tensor(1), tensor(2)
+ONES = np.ones_like(ONE)
+WRONG_COPIES = {
+    "another": ([ONE, ONE], [ONE, OTHER, ONE]),
+    "turned": ([ONE, ONE], [ONE, ONE, -ONE]),
+    "turned, as many": ([ONE, ONE], [ONE, ONE, ONE, -ONE]),
+    "turned, against one": ([ONE], [ONE, ONE, -ONE]),
+    "ones": ([ONES, ONES], [ONES, ONES, ONES, -ONES]),
+    "nothing": ([ONE, ONE], [ONE, ONE, 0 * ONE]),
+    "nothing, of two": ([ONE, ONE], [ONE, 0 * ONE]),
+    "nothing, against one": ([ONE], [ONE, 0 * ONE]),
+    "nothing, of half": ([ONE, ONE], [ONE, ONE, 0 * ONE, 0 * ONE]),
+    "slices": ([*plain(ONE, 2, 1), *plain(ONE, 2, 1)], [ONE, ONE, -ONE]),
+}
+
+
+@pytest.mark.parametrize("weight", [False, True])
+@pytest.mark.parametrize("swapped", [False, True])
+@pytest.mark.parametrize("name", WRONG_COPIES)
+def test_a_copy_that_is_wrong_is_no_term_of_a_sum(name: str, *, swapped: bool, weight: bool) -> None:
+    """Of a weight it is a difference, of that rank. Of others it may be a doubt, where too few ranks have the same."""
+    sides = WRONG_COPIES[name]
+    joiner = Joiner(Dims())
+    found = joiner.compare(sides[::-1] if swapped else sides, "x:OUTPUT0", "x", backward=False, weight=weight)
+    if not weight and (name == "ones" or name.startswith("nothing,")):
+        assert not found.compared
+        return
+    assert found.relative > 0.9
+    good = sides[1][0]
+    side, rank = found.unlike
+    assert side == (0 if swapped else 1)
+    assert np.any(sides[1][rank] != good)
+
+
+def test_shares_of_a_batch_in_other_rounds_are_no_wrong_copies() -> None:
+    """Two tensor-parallel ranks have the first half of a batch in the first round; data-parallel ones have both."""
+    found = Joiner(Dims()).compare(([ONE, ONE], [ONE, OTHER]), "x:OUTPUT0", "x", backward=False)
+    assert not found.compared
+
+
+def test_copies_of_an_earlier_step_are_copies_later() -> None:
+    joiner = Joiner(Dims())
+    for wrong in (ONE, OTHER):
+        found = joiner.compare(([ONE] * 4, [ONE, wrong]), "x:OUTPUT0", "x", backward=False)
+        assert found.compared
+        assert found.equal == (wrong is ONE)
+
+
 def staged(step: dict[Key, Any], first: set[str], *, at: str = "") -> dict[int, dict[int, dict[Key, Any]]]:
     """Two stages of a pipeline: the first rank has some of the operators, the second one the others."""
     found: dict[int, dict[Key, Any]] = {0: {}, 1: {}}

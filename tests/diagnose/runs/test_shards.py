@@ -119,7 +119,7 @@ def test_a_replica_that_is_another_one_is_named(ranks: int, at: int, seed: int) 
     parts = [whole.copy() for _ in range(ranks)]
     parts[at % ranks] = parts[at % ranks] * np.float32(1.01)
     found = Joiner(Dims()).compare(([whole], parts), "x:OUTPUT0", "x", backward=False)
-    assert found.replica == at % ranks
+    assert (found.replicas, found.unlike) == ((0, at % ranks), (1, at % ranks))
     assert found.relative == pytest.approx(0.01, rel=0.1)
 
 

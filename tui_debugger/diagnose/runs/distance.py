@@ -90,7 +90,9 @@ class Distance:
         why: what kept them from being compared.
         joined: how parts of several ranks were put together, a few words; empty where there was one rank on each side.
         noise: how far the first run is from its own healthy repeat there; ``unit`` holds it.
-        replica: which of several ranks differs most, where all were to have the same; else -1.
+        replicas: of each run which of several ranks has the tensor that differs most, where all of a run were to have
+            the same; -1 where no two tensors are what differs.
+        unlike: the run, and which of its ranks, that does not have what others have that were to have the same.
     """
 
     how: How
@@ -108,7 +110,8 @@ class Distance:
     shapes: tuple[tuple[int, ...], ...] = ()
     why: str = ""
     joined: str = ""
-    replica: int = -1
+    replicas: tuple[int, int] = (-1, -1)
+    unlike: tuple[int, int] = (-1, -1)
     noise: float = 0.0
 
     @property

@@ -550,7 +550,7 @@ class StepJudge(UnmatchedNodes):
         other = self.matching.to_b.get(row, -1)
         self.causes[row] = False
         consumer = self.flows[0].nodes.names[entry.match.a] if entry is not None else ""
-        keys = self._parameter_keys(row, other, feed)
+        at = feed.at if feed is not None and None not in feed.at else self._parameter_at(row, other)
         found = Finding(
             Kind.PARAMETER,
             self.place,
@@ -559,7 +559,7 @@ class StepJudge(UnmatchedNodes):
             other,
             self.flows[0].nodes.names[row],
             self.flows[1].nodes.names[other] if other >= 0 else "",
-            keys,
+            (self._key(0, at[0], distance), self._key(1, at[1], distance)),
             distance,
             times=_ratio(distance.relative, 0.0, distance.unit),
             consumer=consumer,
@@ -567,7 +567,7 @@ class StepJudge(UnmatchedNodes):
         before = self.before
         if before is None:
             text = "it differs before the first compared step: another initialisation, checkpoint or input"
-            self.findings.append(replace(found, text=text))
+            self.findings.append(replace(found, text=self._with_rank(text, distance, at)))
             return
         beside = [judge for each in self.others for judge in (each, each.before) if judge is not None]
         beside = [judge for judge in beside if judge.steps == before.steps and judge is not before]
@@ -575,13 +575,21 @@ class StepJudge(UnmatchedNodes):
         if explained:
             self.causes[row] = True
             return
-        update = replace(found, kind=Kind.UPDATE, text=text)
+        update = replace(found, kind=Kind.UPDATE, text=self._with_rank(text, distance, at))
         self.findings.append(update if link is None else self._missing(before, link, found))
 
-    def _parameter_keys(self, row: int, other: int, feed: Feed | None) -> tuple[TensorKey | None, TensorKey | None]:
-        if feed is not None and feed.at[0] is not None and feed.at[1] is not None:
-            return self.flows[0].key(feed.at[0]), self.flows[1].key(feed.at[1])
-        return self.output_key(0, row), self.output_key(1, other) if other >= 0 else None
+    def _parameter_at(self, row: int, other: int) -> tuple[Located | None, Located | None]:
+        found = [
+            next((flow.located(step, of, Side.OUTPUT, slot) for slot in flow.slots(step, of, Side.OUTPUT)), None)
+            if of >= 0
+            else None
+            for flow, step, of in zip(self.flows, self.steps, (row, other), strict=True)
+        ]
+        return found[0], found[1]
+
+    def _with_rank(self, text: str, distance: Distance, at: tuple[Located | None, Located | None]) -> str:
+        """Returns a sentence that says as well which rank is unlike those that have the same."""
+        return f"{text} ({self._joined_text(distance, at)})" if distance.unlike[1] >= 0 else text
 
     def explains_parameter(
         self, row: int, now: Distance, beside: Sequence[StepJudge]
@@ -754,8 +762,8 @@ class StepJudge(UnmatchedNodes):
         if at is None:
             return None
         files = self.files[side]
-        if files.mates and distance is not None and distance.replica > 0:
-            files, at = files.parts(at)[distance.replica]
+        if distance is not None and distance.replicas[side] > 0:
+            files, at = files.parts(at)[distance.replicas[side]]
         return files.flow.key(at)
 
     def _finding(
@@ -778,13 +786,16 @@ class StepJudge(UnmatchedNodes):
         return Finding(kind, self.place, entry.order, *rows, *names, both, distance, given, times, text=text)
 
     def _joined_text(self, distance: Distance, at: tuple[Located | None, Located | None]) -> str:
-        if all(files.mates for files in self.files):
-            return f"it is of {distance.joined}"
-        side = 0 if self.files[0].mates else 1
-        text, place = f"in {'AB'[side]} it is of {distance.joined}", at[side]
-        if distance.replica < 0 or place is None:
+        both = all(files.mates for files in self.files)
+        text = f"it is of {distance.joined}"
+        if not both:
+            text = f"in {'AB'[0 if self.files[0].mates else 1]} {text}"
+        side, number = distance.unlike
+        place = at[side]
+        if number < 0 or place is None:
             return text
-        return f"{text}: rank {self.files[side].parts(place)[distance.replica][0].rank} differs most"
+        rank = self.files[side].parts(place)[number][0].rank
+        return f"{text}: rank {rank} of {'AB'[side]} differs most" if both else f"{text}: rank {rank} differs most"
 
 
 def _is_plain(argument: Argument) -> bool:

@@ -182,6 +182,7 @@ class Joiner:
         self._of_tensor: dict[tuple[str, Any], Layout] = {}
         self._proven_both: Counter[tuple[Any, _Option]] = Counter()
         self._of_both_sides: dict[tuple[str, Any], _Option] = {}
+        self._alike: set[tuple[str, Any]] = set()
 
     def compare(
         self,
@@ -190,6 +191,7 @@ class Joiner:
         node: str,
         *,
         backward: bool,
+        weight: bool = False,
         recorded: tuple[Recorded, Recorded] = (Recorded(), Recorded()),
     ) -> Distance:
         """Compares the parts that ranks of both runs have of one tensor.
@@ -199,6 +201,7 @@ class Joiner:
             tensor: its name: at all steps it has the same layout.
             node: the name of its node, for which the user may say the layout.
             backward: it is a gradient.
+            weight: it is a parameter, of which ranks have copies or slices: nothing adds it up.
             recorded: what the recorder says of the parts, in both runs.
         """
         if all(len(each) == 1 for each in sides):
@@ -209,19 +212,20 @@ class Joiner:
             return not_compared("parts of one tensor have other types", shapes, both)
         given = self._dims.of(node)
         made = [
-            put_together_as_recorded(own, of) if given is None else None
-            for own, of in zip(sides, recorded, strict=True)
+            put_together_as_recorded(own, facts) if given is None else None
+            for own, facts in zip(sides, recorded, strict=True)
         ]
-        parts = [_Parts(list(own)) if put is None else put for own, put in zip(sides, made, strict=True)]
+        parts = [_Parts.of_ranks(own) if put is None else put for own, put in zip(sides, made, strict=True)]
         if not any(made):
-            for each, of in zip(parts, recorded, strict=True):
-                each.places = of.places
+            for each, facts in zip(parts, recorded, strict=True):
+                each.places = facts.places
+        of = _What(backward, weight)
         if all(len(each.arrays) == 1 for each in parts):
             found = self._apart(parts[0].arrays[0], parts[1].arrays[0], both)
         elif 1 in (len(parts[0].arrays), len(parts[1].arrays)):
-            found = self._with_whole((parts[0], parts[1]), tensor, given, both, backward=backward)
+            found = self._with_whole((parts[0], parts[1]), tensor, given, both, of)
         else:
-            found = self._of_both((parts[0], parts[1]), tensor, given, both, backward=backward)
+            found = self._of_both((parts[0], parts[1]), tensor, given, both, of)
         texts = [
             f"{len(own)} ranks{f' of {name}' if len(sides[0]) > 1 < len(sides[1]) else ''}, {each.how}"
             for name, own, each in zip("AB", sides, parts, strict=True)
@@ -234,7 +238,7 @@ class Joiner:
                 self.counts[each.word] += 1
         told = bool(texts) and all(each.replicas or len(each.arrays) == 1 for each in parts)
         joined = "; ".join([*texts, *([found.joined] if found.joined and not told else [])])
-        return replace(found, joined=joined, shapes=shapes, replica=-1 if texts else found.replica)
+        return replace(found, joined=joined, shapes=shapes)
 
     def _with_whole(
         self,
@@ -242,20 +246,19 @@ class Joiner:
         tensor: str,
         given: Layout | None,
         both: tuple[str, str],
-        *,
-        backward: bool,
+        of: _What,
     ) -> Distance:
         """Compares one whole with parts: one of both sides has one array, the other one by rank."""
         many = 0 if len(sides[0].arrays) > 1 else 1
         whole, parts = sides[1 - many].arrays[0], sides[many].arrays
         known = whole.shape, tuple(part.shape for part in parts)
         given = Layout() if given is None and sides[many].replicas else given
-        layouts = [given] if given is not None else list(_layouts(*known, backward=backward))
+        layouts = [given] if given is not None else list(_layouts(*known, of))
         made = {layout: wholes for layout in layouts if (wholes := _wholes(layout, parts, whole.shape)) is not None}
         if not made:
             why = "given with --dims, does not fit" if given is not None else "that fits"
             return not_compared(f"of parts of {len(parts)} ranks no layout {why}", (), both)
-        layout = given or self._best(whole, made, (tensor, known))
+        layout = given or self._best(whole, made, (tensor, known), of)
         if layout is None:
             why = f"how the parts of {len(parts)} ranks make the whole is not proven (--dims may say it)"
             return not_compared(why, (), both)
@@ -265,8 +268,9 @@ class Joiner:
         ]
         worst = max(range(len(found)), key=lambda at: found[at].relative)
         result = _of_terms(found[worst], layout, parts)
-        replica = worst if layout == Layout() else -1
-        return replace(result, joined=layout.text(len(parts)), replica=replica)
+        made_of = ([whole], made[layout]) if many else (made[layout], [whole])
+        option = _Option.in_order(whole.shape, (Layout(), layout) if many else (layout, Layout()), sides)
+        return replace(self._with_unlike(result, option, sides, made_of, both), joined=layout.text(len(parts)))
 
     def _of_both(
         self,
@@ -274,17 +278,17 @@ class Joiner:
         tensor: str,
         given: Layout | None,
         both: tuple[str, str],
-        *,
-        backward: bool,
+        of: _What,
     ) -> Distance:
         """Compares parts with parts: of neither side a rank has the whole."""
         key = (tensor, tuple(tuple(part.shape for part in side.arrays) for side in sides))
         counts = tuple(len(side.arrays) for side in sides)
-        options = list(_options(sides, given, backward=backward))
+        options = list(_options(sides, given, of))
         if not options:
             why = "given with --dims, fits both" if given is not None else "fits both"
             return not_compared(f"no layout of parts of {counts[0]} and of {counts[1]} ranks {why}", (), both)
-        found = self._best_of_both(sides, options, key, given=given is not None)
+        certain = given is not None or all(side.replicas for side in sides)
+        found = self._best_of_both(sides, options, key, of, certain=certain)
         if found is None:
             why = f"how the parts of {counts[0]} ranks and of {counts[1]} make one whole is not proven"
             return not_compared(f"{why} (--dims may say it)", (), both)
@@ -296,6 +300,7 @@ class Joiner:
         result = apart[worst]
         for layout, side in zip(option.layouts, sides, strict=True):
             result = _of_terms(result, layout, side.arrays)
+        result = self._with_unlike(result, option, sides, wholes, both)
         texts = (layout.text(count) for layout, count in zip(option.layouts, counts, strict=True))
         joined = "; ".join(
             text.replace(" ranks", f" ranks of {name}", 1) for text, name in zip(texts, "AB", strict=True)
@@ -303,46 +308,104 @@ class Joiner:
         return replace(result, joined=joined)
 
     def _best_of_both(
-        self, sides: tuple[_Parts, _Parts], options: Sequence[_Option], key: tuple[str, Any], *, given: bool
+        self,
+        sides: tuple[_Parts, _Parts],
+        options: Sequence[_Option],
+        key: tuple[str, Any],
+        of: _What,
+        *,
+        certain: bool,
     ) -> tuple[_Option, tuple[list[Array], list[Array]]] | None:
         """Returns the layouts that are proven, or believed, with the wholes; None where nobody can tell."""
-        known = self._of_both_sides.get(key)
         made = _Wholes(sides)
-        if known is not None and known in options and (wholes := made.of(known)) is not None:
-            return known, wholes  # another order at a later step is a difference, not another layout
         believed = [option for option in options if self._proven_both[key[1], option]]
-        for option in believed:
-            wholes = made.of(option)
-            if wholes is not None and _far_apart(*wholes) <= _ROUNDING**2:
-                self._of_both_sides[key] = option
-                return option, wholes
+        found = self._known_of_both(sides, options, key, made, believed)
+        if found is not None:
+            return found
         near = made.nearest(options)
-        if given and near:
+        if certain and near:
             return near[0][1], near[0][2]
-        near = [each for each in near if not (each[1].both_terms and made.are_permuted(each[1]))]
+        near = [each for each in near if not made.prove_nothing(each[1])]
         scores = {option: far for far, option, _ in near}
         good = [option for option in options if scores.get(option, math.inf) <= NEAR]
+        if not any(option.copies for option in good) and (copies := made.copies(options, of)) is not None:
+            terms = min((scores[option] for option in good), default=math.inf)
+            if not good or not _are_clearer(terms, *copies[1]):
+                return copies
         if good:
             best, nearest = good[0], min(good, key=lambda each: scores[each])
             if scores[nearest] <= _ROUNDING * scores[best]:
                 best = nearest  # as for one whole: the likely one with an error, not one that halves it
             self._proven_both[key[1], best] += 1
-            if best.tells(sides) and (len(good) == 1 or scores[best] <= _ROUNDING**2):
-                self._of_both_sides[key] = best
+            if len(good) == 1 or scores[best] <= _ROUNDING**2:
+                self._keep(key, best, sides)
             return best, next(wholes for _, option, wholes in near if option == best)
         replicas = next((option for option in options if option.layouts == (Layout(), Layout())), None)
         wholes = made.of(replicas) if replicas is not None else None
-        if wholes is not None and all(_far(of[0], each) <= NEAR for of in wholes for each in of[1:]):
-            assert replicas is not None  # noqa: S101 - there are wholes of it
+        if replicas is not None and wholes is not None and (key in self._alike or all(map(_are_alike, wholes))):
             return replicas, wholes
         cuts = [option for option in believed if not option.both_terms and any(each.cut for each in option.layouts)]
         wholes = made.of(cuts[0]) if len(cuts) == 1 else None
         return (cuts[0], wholes) if wholes is not None else None
 
+    def _known_of_both(
+        self,
+        sides: tuple[_Parts, _Parts],
+        options: Sequence[_Option],
+        key: tuple[str, Any],
+        made: _Wholes,
+        believed: Sequence[_Option],
+    ) -> tuple[_Option, tuple[list[Array], list[Array]]] | None:
+        """Returns the layouts that were proven at an earlier step, or for other tensors, where these fit exactly."""
+        known = self._of_both_sides.get(key)
+        if known is not None and known in options and (wholes := made.of(known)) is not None:
+            return known, wholes  # another order at a later step is a difference, not another layout
+        for option in believed:
+            wholes = made.of(option)
+            if wholes is not None and _far_apart(*wholes) <= _ROUNDING**2 and not made.prove_nothing(option):
+                self._keep(key, option, sides)
+                return option, wholes
+        return None
+
+    def _keep(self, key: tuple[str, Any], option: _Option, sides: tuple[_Parts, _Parts]) -> None:
+        """Remembers the layouts of a tensor for later steps, where its values tell that it has no others."""
+        if option.tells(sides):
+            self._of_both_sides[key] = option
+        elif option.layouts == (Layout(), Layout()) and _tells(sides[0].arrays[0]):
+            self._alike.add(key)
+
     def _apart(self, one: Array, other: Array, types: tuple[str, str]) -> Distance:
         return distance(one, other, types, self._tolerance)
 
-    def _best(self, whole: Array, made: dict[Layout, list[Array]], key: tuple[str, Any]) -> Layout | None:
+    def _with_unlike(
+        self,
+        found: Distance,
+        option: _Option,
+        sides: tuple[_Parts, _Parts],
+        wholes: tuple[list[Array], list[Array]],
+        types: tuple[str, str],
+    ) -> Distance:
+        """Returns a distance that says which rank it is of, where ranks have copies of one tensor, or of its slices."""
+        if found.equal or not option.copies or any(layout.flat for layout in option.layouts):
+            return found
+        spread = [max((self._apart(own[0], each, types).relative for each in own[1:]), default=0.0) for own in wholes]
+        side = 0 if spread[0] > spread[1] else 1
+        far = [self._apart(each, wholes[1 - side][0], types).relative for each in wholes[side]]
+        copies = [of.positions(option, number) for number, of in enumerate(sides)]
+        odd, like = copies[side][far.index(max(far))], copies[side][far.index(min(far))]
+        unlike = -1, -1
+        if spread[side]:
+            parts = sides[side].parts
+            apart = [
+                self._apart(parts[one], parts[other], types).relative for one, other in zip(odd, like, strict=True)
+            ]
+            unlike = side, odd[apart.index(max(apart))]
+        if any(len(own[0]) > 1 for own in copies):
+            return replace(found, unlike=unlike)
+        both = (odd[0], copies[1][0][0]) if side == 0 else (copies[0][0][0], odd[0])
+        return replace(found, unlike=unlike, replicas=both)
+
+    def _best(self, whole: Array, made: dict[Layout, list[Array]], key: tuple[str, Any], of: _What) -> Layout | None:
         """Returns the layout that is proven, or believed; None where nobody can tell."""
         if not whole.size:
             return next(iter(made))
@@ -355,6 +418,13 @@ class Joiner:
                 break
         order = sorted(scores, key=lambda each: scores[each])
         near = [layout for layout in made if scores.get(layout, math.inf) <= NEAR]
+        copies = [layout for layout in made if layout.among is Among.REPLICAS]
+        if not any(layout in near for layout in copies):
+            terms = min((scores[layout] for layout in near), default=math.inf)
+            if not _are_clearer(terms, [whole], [each for layout in copies for each in made[layout]]):
+                some = next((layout for layout in copies if _agree([whole], made[layout], of)), None)
+                if some is not None or near:
+                    return some  # none: one term is the whole, the others are nothing, or they are copies and wrong
         clear = len(order) > 1 and scores[order[0]] < _CLEARER * scores[order[1]]
         if not near and not clear:
             return self._believed(made, key)
@@ -364,12 +434,14 @@ class Joiner:
         self._proven[key[1], best] += 1
         if len(near) == 1 or (clear and best is order[0]):
             self._of_tensor[key] = best
+        if best == Layout() and _tells(whole):
+            self._alike.add(key)
         return best
 
     def _believed(self, made: dict[Layout, list[Array]], key: tuple[str, Any]) -> Layout | None:
         """Returns the layout of a tensor that is far from the whole in every one: by its ranks, or by other tensors."""
         replicas = made.get(Layout(), ())
-        if replicas and all(_far(replicas[0], each) <= NEAR for each in replicas[1:]):
+        if replicas and (key in self._alike or _are_alike(replicas)):
             return Layout()
         if len(made) == 1 and self._of_ranks(next(iter(made))):
             return next(iter(made))
@@ -381,6 +453,40 @@ class Joiner:
         """Tells whether some tensor was proven to be put together in the order of ranks, and none in another one."""
         plain = {each for (_, each), _ in self._proven.items() if each.axes}
         return layout.axes != () and bool(plain) and all(not each.zigzag and each.groups == 1 for each in plain)
+
+
+def _are_alike(arrays: Sequence[Array]) -> bool:
+    return all(_far(arrays[0], each) <= NEAR for each in arrays[1:])
+
+
+def _agree(ones: Sequence[Array], others: Sequence[Array], of: _What) -> bool:
+    """Tells whether ranks of one side have copies of what most ranks of the other side have; of a weight, any rank.
+
+    Then ranks of the other side have copies, too, and those with something else are wrong. One of two ranks proves
+    nothing where ranks have shares of a batch, and one side divides it further by the rounds of a step.
+    """
+    for own, its in ((ones, others), (others, ones)):
+        if _are_alike(own) and (of.weight or _tells(own[0])):
+            near = sum(_far(own[0], each) <= NEAR for each in its)
+            if near and (of.weight or 2 * near > len(its)):
+                return True
+    return False
+
+
+def _are_clearer(terms: float, ones: Sequence[Array], others: Sequence[Array]) -> bool:
+    """Tells whether terms are clearly nearer to what the other side has than any copy is.
+
+    Args:
+        terms: how far what they make is from the other side.
+        ones: what the other side has.
+        others: the terms, taken for copies.
+    """
+    return terms < _CLEARER * min((_far(one, other) for one in ones for other in others), default=math.inf)
+
+
+def _tells(array: Array) -> bool:
+    """Tells whether an array has several values: what is one value all over may be anything."""
+    return bool(array.size) and not bool(np.all(array == array.reshape(-1)[0]))
 
 
 def _square(part: Array) -> float:
@@ -400,21 +506,38 @@ def _far(whole: Array, joined: Array) -> float:
         return float(np.linalg.norm((x - y)[finite])) / size if size else 0.0
 
 
-def _layouts(whole: tuple[int, ...], parts: Sequence[tuple[int, ...]], *, backward: bool) -> Iterator[Layout]:
+class _What(NamedTuple):
+    """What a tensor is.
+
+    Attributes:
+        backward: a gradient.
+        weight: a parameter.
+    """
+
+    backward: bool
+    weight: bool
+
+    @property
+    def among(self) -> tuple[Among, ...]:
+        """What parts of one slice may be, likely ones first."""
+        return (Among.REPLICAS,) if self.weight else tuple(Among)
+
+
+def _layouts(whole: tuple[int, ...], parts: Sequence[tuple[int, ...]], of: _What) -> Iterator[Layout]:
     """Yields the layouts that shapes allow, likely ones first."""
     ranks = len(parts)
     if all(part == whole for part in parts):
-        yield from (Layout(among=among) for among in Among)
+        yield from (Layout(among=among) for among in of.among)
         return
     if len({len(part) for part in parts}) == 1 and len(parts[0]) == len(whole):
-        yield from _cuts(whole, parts, ranks, backward=backward)
+        yield from _cuts(whole, parts, ranks, of)
     if all(len(part) == 1 for part in parts):
         total = sum(part[0] for part in parts)
         if math.prod(whole) <= total < math.prod(whole) + max(part[0] for part in parts) * ranks:
             yield Layout(flat=True)
 
 
-def _cuts(whole: tuple[int, ...], parts: Sequence[tuple[int, ...]], ranks: int, *, backward: bool) -> Iterator[Layout]:
+def _cuts(whole: tuple[int, ...], parts: Sequence[tuple[int, ...]], ranks: int, of: _What) -> Iterator[Layout]:
     axes = tuple(axis for axis, size in enumerate(whole) if any(part[axis] != size for part in parts))
     if not 0 < len(axes) <= _MOST_DIMENSIONS:
         return
@@ -427,9 +550,9 @@ def _cuts(whole: tuple[int, ...], parts: Sequence[tuple[int, ...]], ranks: int, 
     slices = math.prod(counts)
     if not even or not slices or ranks % slices:
         return
-    factors = [each for each in range(1, slices + 1) if not slices % each] if backward else [1]
+    factors = [each for each in range(1, slices + 1) if not slices % each] if of.backward else [1]
     for factor in factors:
-        for among in Among if ranks > slices else (Among.REPLICAS,):
+        for among in of.among if ranks > slices else (Among.REPLICAS,):
             for strided in (False, True) if ranks > slices else (False,):
                 yield Layout(axes, among=among, strided=strided, factor=factor)
                 if len(axes) == 1:
@@ -447,29 +570,31 @@ def _wholes(layout: Layout, parts: Sequence[Array], shape: tuple[int, ...]) -> l
         row = np.concatenate([part.reshape(-1) for part in parts])
         size = math.prod(shape)
         return [row[:size].reshape(shape)] if len(row) >= size and not np.any(row[size:]) else None
-    if not layout.axes:
-        slices = [list(parts)]
-    else:
+    count = 1
+    if layout.axes:
         if any(part.ndim != len(shape) for part in parts) or max(layout.axes) >= len(shape):
             return None
         count = _count(layout, parts, shape)
         if not count or len(parts) % count:
             return None
-        each = len(parts) // count
-        slices = [
-            [part for n, part in enumerate(parts) if (n // each if layout.strided else n % count) == number]
-            for number in range(count)
-        ]
-    if layout.among is Among.REPLICAS:
-        copies = [[of[number] for of in slices] for number in range(len(slices[0]))]
-    else:
-        divided = len(slices[0]) if layout.among is Among.MEAN else 1
-        copies = [[_sum(of) / divided for of in slices]]
+    copies = [[parts[at] for at in positions] for positions in _copies(layout, len(parts), count)]
+    if layout.among is not Among.REPLICAS:
+        divided = len(copies) if layout.among is Among.MEAN else 1
+        copies = [[_sum(terms) / divided for terms in zip(*copies, strict=True)]]
     found = [_put_together(layout, each, shape) for each in copies]
     if any(each is None or each.shape != shape for each in found):
         return None
     whole = [each for each in found if each is not None]
     return [each.astype(np.float64) / layout.factor for each in whole] if layout.factor > 1 else whole
+
+
+def _copies(layout: Layout, ranks: int, slices: int) -> list[list[int]]:
+    """Returns the ranks of each copy of a whole, in the order of its slices."""
+    each = ranks // slices
+    return [
+        [number * each + copy if layout.strided else copy * slices + number for number in range(slices)]
+        for copy in range(each)
+    ]
 
 
 def _count(layout: Layout, parts: Sequence[Array], shape: tuple[int, ...]) -> int:
@@ -520,6 +645,8 @@ class _Parts:
 
     Attributes:
         arrays: of ranks, or of what the recorder says that they make.
+        parts: of ranks.
+        members: for each array the positions of the ranks whose parts it is made of, in order of its slices.
         places: of the ranks; empty where that is not known, or used already.
         replicas: the recorder says that all are the same.
         how: what was put together as the recorder says, in words; empty: nothing.
@@ -527,10 +654,26 @@ class _Parts:
     """
 
     arrays: list[Array]
+    parts: Sequence[Array]
+    members: Sequence[Sequence[int]]
     places: Sequence[Mapping[str, Place]] = ()
     replicas: bool = False
     how: str = ""
     word: str = ""
+
+    @classmethod
+    def of_ranks(cls, parts: Sequence[Array]) -> _Parts:
+        """Returns the parts as they are."""
+        return cls(list(parts), parts, [(rank,) for rank in range(len(parts))])
+
+    def positions(self, option: _Option, side: int) -> list[list[int]]:
+        """Returns the positions of the ranks that have each copy of the whole, in the order of its slices."""
+        layout, order = option.layouts[side], option.orders[side]
+        slices = _count(layout, self.arrays, option.shape) if layout.axes else 1
+        return [
+            [rank for at in copy for rank in self.members[order[at]]]
+            for copy in _copies(layout, len(self.arrays), slices)
+        ]
 
 
 def put_together_as_recorded(parts: Sequence[Array], recorded: Recorded) -> _Parts | None:
@@ -552,20 +695,24 @@ def put_together_as_recorded(parts: Sequence[Array], recorded: Recorded) -> _Par
     ]
     cut = {axis for _, axis, _ in splits}
     others = sorted(set(sizes) - cut - {axis for axis in sizes if same_ranks(axis, cut)})
-    groups: dict[tuple[int, ...], dict[tuple[int, ...], Array]] = {}
+    groups: dict[tuple[int, ...], dict[tuple[int, ...], int]] = {}
     order = sorted(cut)
-    for part, each in zip(parts, places, strict=True):
+    for rank, each in enumerate(places):
         group = groups.setdefault(tuple(each.get(axis, (-1, 0))[0] for axis in others), {})
-        group.setdefault(tuple(each.get(axis, (-1, 0))[0] for axis in order), part)
+        group.setdefault(tuple(each.get(axis, (-1, 0))[0] for axis in order), rank)
     whole = math.prod(sizes[axis] for axis in order)
     if any(len(group) != whole for group in groups.values()) or whole * len(groups) != len(parts):
         return None
-    arrays = [_along_axes(group, order, splits) for group in groups.values()]
+    arrays = [
+        _along_axes({place: parts[rank] for place, rank in group.items()}, order, splits) for group in groups.values()
+    ]
     if any(array is None for array in arrays):
         return None
     partial = any(split.partial for _, _, split in splits)
     return _Parts(
         [array for array in arrays if array is not None],
+        parts,
+        [[group[place] for place in sorted(group)] for group in groups.values()],
         replicas=all(axis in dims.replicated for axis in others),
         how="as recorded",
         word=("sum" if partial else "split") if splits else "replicated",
@@ -623,6 +770,16 @@ class _Option:
     layouts: tuple[Layout, Layout]
     orders: tuple[tuple[int, ...], tuple[int, ...]]
 
+    @classmethod
+    def in_order(cls, shape: tuple[int, ...], layouts: tuple[Layout, Layout], sides: tuple[_Parts, _Parts]) -> _Option:
+        """Returns the one that takes the parts of both sides as they come."""
+        return cls(shape, layouts, (tuple(range(len(sides[0].arrays))), tuple(range(len(sides[1].arrays)))))
+
+    @property
+    def copies(self) -> bool:
+        """Whether no parts are terms."""
+        return all(layout.among is Among.REPLICAS for layout in self.layouts)
+
     @property
     def both_terms(self) -> bool:
         """Whether parts of both sides are terms: what they make is on no rank, and only sums agree."""
@@ -651,16 +808,14 @@ class _Option:
         return 4 * terms + 2 * odd + any(layout.cut for layout in self.layouts)
 
 
-def _options(sides: tuple[_Parts, _Parts], given: Layout | None, *, backward: bool) -> Iterator[_Option]:
+def _options(sides: tuple[_Parts, _Parts], given: Layout | None, of: _What) -> Iterator[_Option]:
     """Yields how parts of both sides may make wholes of one shape, likely ones first."""
     shapes = [[part.shape for part in side.arrays] for side in sides]
     found: list[_Option] = []
     for shape in dict.fromkeys(each for own in shapes for each in _shapes_of_wholes(own)):
         own = []
         for side, parts in zip(sides, shapes, strict=True):
-            layouts: Sequence[Layout] = (
-                [given] if given is not None else list(_layouts(shape, parts, backward=backward))
-            )
+            layouts: Sequence[Layout] = [given] if given is not None else list(_layouts(shape, parts, of))
             if given is None and side.replicas:
                 layouts = [layout for layout in layouts if layout == Layout()]
             orders = _orders(side)
@@ -743,16 +898,43 @@ class _Wholes:
             found.append(wholes)
         return found[0], found[1]
 
-    def are_permuted(self, option: _Option) -> bool:
-        """Tells whether terms of one side are terms of the other one.
+    def prove_nothing(self, option: _Option) -> bool:
+        """Tells whether terms may be parts of another kind, though their sums agree.
 
-        Then they are no terms of a sum that both make, but parts of one whole, maybe in another order.
+        Terms of one side that are terms of the other one are no terms of a sum that both make, but parts of one whole,
+        maybe in another order. And where one term is the whole, or most are the same, they may be copies, some wrong.
         """
+        if option.copies:
+            return False
         one, other = (replace(layout, among=Among.REPLICAS) for layout in option.layouts)
         terms = self.of(replace(option, layouts=(one, other)))
-        if terms is None or all(_far(terms[0][0], each) <= NEAR for each in terms[0][1:]):
+        if terms is None:
             return False
+        if not option.both_terms:
+            many = 0 if option.layouts[0].among is not Among.REPLICAS else 1
+            wholes = self.of(option)
+            near = min(_far(terms[1 - many][0], term) for term in terms[many])
+            return wholes is not None and near <= NEAR and not _are_clearer(_far_apart(*wholes), *terms)
+        if _are_alike(terms[0]):  # as losses are: no wonder that one of them is one of the others
+            same = sum(_far(terms[0][0], term) <= _ROUNDING**2 for term in terms[1])
+            nothing = sum(not term.any() for term in terms[1])
+            return same < len(terms[1]) and (2 * same > len(terms[1]) or 0 < same == len(terms[1]) - nothing)
         return any(own.any() and _far(own, its) <= NEAR for own in terms[0] for its in terms[1])
+
+    def copies(self, options: Sequence[_Option], of: _What) -> tuple[_Option, tuple[list[Array], list[Array]]] | None:
+        """Returns the likeliest layouts by which ranks have copies, some of which differ; None where there are none."""
+        for option in options:
+            some = self._sample(0, option), self._sample(1, option)
+            if (
+                option.copies
+                and some[0] is not None
+                and some[1] is not None
+                and _agree(list(some[0]), list(some[1]), of)
+            ):
+                wholes = self.of(option)
+                if wholes is not None and _agree(*wholes, of):
+                    return option, wholes
+        return None
 
     def nearest(self, options: Sequence[_Option]) -> list[tuple[float, _Option, tuple[list[Array], list[Array]]]]:
         """Returns those that are nearest to each other, by some elements first, with how far their wholes are apart."""

@@ -444,10 +444,10 @@ class StepTensors:
             return not_compared("not all of its parts on several ranks can be read")
         name = self.flows[0].nodes.names[one.row]
         whole = [array for array in arrays[0] if array is not None], [array for array in arrays[1] if array is not None]
-        backward = self.sides[0].backward(one.row)
+        backward, weight = self.sides[0].backward(one.row), self.sides[0].is_parameter(one.row)
         recorded = self._recorded(0, places[0], one), self._recorded(1, places[1], other)
         tensor = f"{name}:{one.side.name}{one.slot}"
-        return self.joiner.compare(whole, tensor, name, backward=backward, recorded=recorded)
+        return self.joiner.compare(whole, tensor, name, backward=backward, weight=weight, recorded=recorded)
 
     def _recorded(self, side: int, places: Sequence[tuple[RunTensors, Located]], at: Located) -> Recorded:
         """Returns what the recorder says of the parts of a tensor."""

@@ -145,7 +145,7 @@ def difference_words(report: RunsReport, finding: Finding) -> tuple[str, str]:
     """Returns what kind of difference a finding has: a word and a sentence."""
     if finding.keys[0] is None or finding.keys[1] is None or finding.distance is None:
         return "", ""
-    if finding.distance.how is not How.VALUES or (finding.distance.joined and finding.distance.replica < 0):
+    if finding.distance.how is not How.VALUES or (finding.distance.joined and min(finding.distance.replicas) < 0):
         return "", ""  # no two tensors are what differs: parts of several ranks are
     try:
         arrays = [run.read(key) for run, key in zip(report.runs, finding.keys, strict=True) if key is not None]
