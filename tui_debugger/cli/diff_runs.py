@@ -25,9 +25,9 @@ from tui_debugger.cli.output import (
 )
 from tui_debugger.diagnose.runs.comparison import compare_runs
 from tui_debugger.diagnose.runs.distance import How, Tolerance
+from tui_debugger.diagnose.runs.layouts import Dims, parse_dims
 from tui_debugger.diagnose.runs.matching import NameMaps, parse_substitution
 from tui_debugger.diagnose.runs.results import Finding, Judgement, Options, RunsReport, StepReport
-from tui_debugger.diagnose.runs.shards import Dims, parse_dims
 from tui_debugger.diagnose.runs.text import (
     DESCRIBED,
     FEW,

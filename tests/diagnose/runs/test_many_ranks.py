@@ -25,8 +25,9 @@ from tests.sources.memory import Key
 from tests.thorough import examples, few
 from tui_debugger.diagnose.runs.comparison import compare_runs
 from tui_debugger.diagnose.runs.distance import How
+from tui_debugger.diagnose.runs.layouts import Dims
 from tui_debugger.diagnose.runs.results import RunsReport
-from tui_debugger.diagnose.runs.shards import Dims, Joiner
+from tui_debugger.diagnose.runs.shards import Joiner
 
 torch = pytest.importorskip("torch")
 

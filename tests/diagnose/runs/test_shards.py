@@ -20,9 +20,10 @@ from tests.sources.memory import Key, Op
 from tests.thorough import examples, few, later
 from tui_debugger.diagnose.runs.comparison import compare_runs
 from tui_debugger.diagnose.runs.distance import How
+from tui_debugger.diagnose.runs.layouts import Among, Dims, Layout, parse_dims
 from tui_debugger.diagnose.runs.matching import Rule
 from tui_debugger.diagnose.runs.results import Judgement, Options
-from tui_debugger.diagnose.runs.shards import Among, Dims, Joiner, Layout, parse_dims
+from tui_debugger.diagnose.runs.shards import Joiner
 from tui_debugger.errors import TdbgError
 
 Array = npt.NDArray[Any]

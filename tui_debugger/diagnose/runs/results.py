@@ -10,8 +10,8 @@ from typing import Final, NamedTuple
 
 from tui_debugger.diagnose.run import Run
 from tui_debugger.diagnose.runs.distance import Distance, How, Tolerance
+from tui_debugger.diagnose.runs.layouts import Dims
 from tui_debugger.diagnose.runs.matching import Match, NameMaps
-from tui_debugger.diagnose.runs.shards import Dims
 from tui_debugger.errors import CancelledError, TdbgError
 from tui_debugger.model import TensorKey
 

@@ -1,11 +1,6 @@
 """Parts of one tensor on several ranks, put together before they are compared with the whole that the other run has.
 
-What parts make is found out from their shapes and proven by what they hold. Parts of the whole's own shape are
-replicas, or terms of a sum or a mean (what a row-parallel layer makes before its all-reduce, gradients of shares of a
-batch). Smaller parts are slices along dimensions: one after the other by rank (tensor-, sequence-, expert- and
-data-parallel), zigzag (the causal form of context-parallel), fused (each part has its slice of the query, the key and
-the value, or of the gate and the up projection), or of all values in one row, with a padded end (FSDP). Where ranks are
-more than slices, those of one slice are replicas or terms.
+What parts make is found out from their shapes (see ``layouts``) and proven by what they hold.
 
 A layout is proven where the whole that it makes is near the other run's, and no other layout's is. A layout that was
 proven for some tensor is believed for others of the same shapes, where values differ too much to tell. Where nothing is
@@ -18,23 +13,29 @@ against each other. What a recorder says of dimensions and of the places of rank
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from enum import Enum
-from fnmatch import fnmatchcase
-from itertools import combinations, permutations, product
-from typing import Any, Final, NamedTuple
+from itertools import permutations, product
+from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from tui_debugger.arrays import Array
-from tui_debugger.diagnose.ranks.layout import Dims as RecordedDims
-from tui_debugger.diagnose.ranks.layout import Place, Split, same_ranks
 from tui_debugger.diagnose.runs.distance import Distance, Tolerance, distance, not_compared
-from tui_debugger.errors import TdbgError
+from tui_debugger.diagnose.runs.layouts import (
+    Among,
+    Dims,
+    Layout,
+    Parts,
+    Recorded,
+    TensorKind,
+    fits,
+    possible_layouts,
+    possible_shapes,
+    put_together_as_recorded,
+    wholes_of,
+)
 from tui_debugger.stats.dtypes import name_of
 
 NEAR: Final = 0.02
@@ -43,129 +44,14 @@ _CLEARER: Final = 0.2
 """Or where all others are five times as far."""
 _ROUNDING: Final = 1e-3
 """A less likely layout is taken where it leaves so little of what the likely one leaves."""
-_FUSED: Final = (2, 3)
-"""How many projections one fused weight holds: gate and up; query, key and value."""
 _MOST: Final = 1 << 22
 """Elements of larger wholes, of which no more layouts are tried once one fits."""
-_MOST_DIMENSIONS: Final = 2
-"""Dimensions that are split at once."""
 _SAMPLED: Final = 2048
 """Elements by which layouts of both runs are held against each other first."""
 _MOST_PAIRS: Final = 12
 """Pairs of layouts that are looked at whole."""
 _MOST_AXES: Final = 3
 """Axes of the places of ranks in whose order parts are tried."""
-
-
-class Among(Enum):
-    """What parts are that belong to the same slice."""
-
-    REPLICAS = "replicated"
-    SUM = "sum"
-    MEAN = "mean"
-
-
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """How parts of several ranks make a whole.
-
-    Attributes:
-        axes: the dimensions along which it is cut; empty: each part has the whole shape.
-        groups: along the first of them every part has a slice of so many equal stretches: 1 for a plain cut.
-        zigzag: each part has two slices: the n-th and the n-th but last.
-        flat: it is cut in one row of all values, and the end may be padded.
-        among: what parts of the same slice are.
-        strided: ranks that follow each other hold the same slice; else different ones.
-        factor: parts are so many times as large: gradients of a loss that each rank divides by its own share.
-    """
-
-    axes: tuple[int, ...] = ()
-    groups: int = 1
-    zigzag: bool = False
-    flat: bool = False
-    among: Among = Among.REPLICAS
-    strided: bool = False
-    factor: int = 1
-
-    @property
-    def cut(self) -> bool:
-        """Whether parts are smaller than the whole."""
-        return bool(self.axes) or self.flat
-
-    @property
-    def word(self) -> str:
-        """One word, for counts and JSON."""
-        return "split" if self.axes or self.flat else self.among.value
-
-    def text(self, ranks: int) -> str:
-        """A few words, for people, of so many ranks."""
-        return f"{ranks} ranks, {self.words}"
-
-    @property
-    def words(self) -> str:
-        """A few words, for people."""
-        words = []
-        if self.flat:
-            words.append("one row of all values, cut by rank")
-        elif self.axes:
-            dimensions = " and ".join(map(str, self.axes))
-            how = ", zigzag" if self.zigzag else f", in {self.groups} stretches" if self.groups > 1 else ""
-            words.append(f"cut along dimension {dimensions}{how}")
-        if not words or self.among is not Among.REPLICAS:
-            words.append({Among.REPLICAS: "replicas", Among.SUM: "added up", Among.MEAN: "averaged"}[self.among])
-        if self.factor > 1:
-            words.append(f"divided by {self.factor}")
-        return "; ".join(words)
-
-
-class Recorded(NamedTuple):
-    """What the recorder says of the parts of a tensor.
-
-    Attributes:
-        places: the place of the rank of each part, along each axis of the parallel layout; empty: it does not say.
-        dims: how the dimensions are divided; None: it does not say.
-    """
-
-    places: Sequence[Mapping[str, Place]] = ()
-    dims: RecordedDims | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Dims:
-    """What the user says of layouts.
-
-    Attributes:
-        rules: patterns of node names, each with a layout. The first one that fits counts.
-    """
-
-    rules: tuple[tuple[str, Layout], ...] = ()
-
-    def of(self, name: str) -> Layout | None:
-        """Returns the layout of a node's tensors; None where nothing is said."""
-        return next((layout for pattern, layout in self.rules if fnmatchcase(name, pattern)), None)
-
-
-_HOW: Final = re.compile(r"(replicated|sum|mean|flat|(\d)(?::(zigzag|\d+))?)")
-
-
-def parse_dims(text: str) -> tuple[str, Layout]:
-    """Parses ``PATTERN=HOW``: ``replicated``, ``sum``, ``mean``, ``flat``, ``0``, ``1:zigzag`` or ``0:3``.
-
-    Raises:
-        TdbgError: it is not of that form.
-    """
-    pattern, equals, how = text.rpartition("=")
-    found = _HOW.fullmatch(how)
-    if not equals or not pattern or found is None or found[3] == "0":
-        hint = (
-            "such as '*/mlp/fc1/*=0', '*/attn*=1:zigzag', '*qkv*=0:3', '*/fc2/*=sum', or 'replicated', 'mean', 'flat'"
-        )
-        raise TdbgError(f"{text!r} does not say how ranks share a tensor", where=f"--dims {text}", hint=hint)
-    if found[2] is None:
-        return pattern, Layout(flat=True) if how == "flat" else Layout(among=Among(how))
-    if found[3] == "zigzag":
-        return pattern, Layout((int(found[2]),), zigzag=True)
-    return pattern, Layout((int(found[2]),), groups=int(found[3] or 1))
 
 
 class Joiner:
@@ -215,11 +101,11 @@ class Joiner:
             put_together_as_recorded(own, facts) if given is None else None
             for own, facts in zip(sides, recorded, strict=True)
         ]
-        parts = [_Parts.of_ranks(own) if put is None else put for own, put in zip(sides, made, strict=True)]
+        parts = [Parts.of_ranks(own) if put is None else put for own, put in zip(sides, made, strict=True)]
         if not any(made):
             for each, facts in zip(parts, recorded, strict=True):
                 each.places = facts.places
-        of = _What(backward, weight)
+        of = TensorKind(backward, weight)
         if all(len(each.arrays) == 1 for each in parts):
             found = self._apart(parts[0].arrays[0], parts[1].arrays[0], both)
         elif 1 in (len(parts[0].arrays), len(parts[1].arrays)):
@@ -242,19 +128,19 @@ class Joiner:
 
     def _with_whole(
         self,
-        sides: tuple[_Parts, _Parts],
+        sides: tuple[Parts, Parts],
         tensor: str,
         given: Layout | None,
         both: tuple[str, str],
-        of: _What,
+        of: TensorKind,
     ) -> Distance:
         """Compares one whole with parts: one of both sides has one array, the other one by rank."""
         many = 0 if len(sides[0].arrays) > 1 else 1
         whole, parts = sides[1 - many].arrays[0], sides[many].arrays
         known = whole.shape, tuple(part.shape for part in parts)
         given = Layout() if given is None and sides[many].replicas else given
-        layouts = [given] if given is not None else list(_layouts(*known, of))
-        made = {layout: wholes for layout in layouts if (wholes := _wholes(layout, parts, whole.shape)) is not None}
+        layouts = [given] if given is not None else list(possible_layouts(*known, of))
+        made = {layout: wholes for layout in layouts if (wholes := wholes_of(layout, parts, whole.shape)) is not None}
         if not made:
             why = "given with --dims, does not fit" if given is not None else "that fits"
             return not_compared(f"of parts of {len(parts)} ranks no layout {why}", (), both)
@@ -274,11 +160,11 @@ class Joiner:
 
     def _of_both(
         self,
-        sides: tuple[_Parts, _Parts],
+        sides: tuple[Parts, Parts],
         tensor: str,
         given: Layout | None,
         both: tuple[str, str],
-        of: _What,
+        of: TensorKind,
     ) -> Distance:
         """Compares parts with parts: of neither side a rank has the whole."""
         key = (tensor, tuple(tuple(part.shape for part in side.arrays) for side in sides))
@@ -309,10 +195,10 @@ class Joiner:
 
     def _best_of_both(
         self,
-        sides: tuple[_Parts, _Parts],
+        sides: tuple[Parts, Parts],
         options: Sequence[_Option],
         key: tuple[str, Any],
-        of: _What,
+        of: TensorKind,
         *,
         certain: bool,
     ) -> tuple[_Option, tuple[list[Array], list[Array]]] | None:
@@ -350,7 +236,7 @@ class Joiner:
 
     def _known_of_both(
         self,
-        sides: tuple[_Parts, _Parts],
+        sides: tuple[Parts, Parts],
         options: Sequence[_Option],
         key: tuple[str, Any],
         made: _Wholes,
@@ -367,7 +253,7 @@ class Joiner:
                 return option, wholes
         return None
 
-    def _keep(self, key: tuple[str, Any], option: _Option, sides: tuple[_Parts, _Parts]) -> None:
+    def _keep(self, key: tuple[str, Any], option: _Option, sides: tuple[Parts, Parts]) -> None:
         """Remembers the layouts of a tensor for later steps, where its values tell that it has no others."""
         if option.tells(sides):
             self._of_both_sides[key] = option
@@ -381,7 +267,7 @@ class Joiner:
         self,
         found: Distance,
         option: _Option,
-        sides: tuple[_Parts, _Parts],
+        sides: tuple[Parts, Parts],
         wholes: tuple[list[Array], list[Array]],
         types: tuple[str, str],
     ) -> Distance:
@@ -391,7 +277,9 @@ class Joiner:
         spread = [max((self._apart(own[0], each, types).relative for each in own[1:]), default=0.0) for own in wholes]
         side = 0 if spread[0] > spread[1] else 1
         far = [self._apart(each, wholes[1 - side][0], types).relative for each in wholes[side]]
-        copies = [of.positions(option, number) for number, of in enumerate(sides)]
+        copies = [
+            of.positions(option.layouts[number], option.orders[number], option.shape) for number, of in enumerate(sides)
+        ]
         odd, like = copies[side][far.index(max(far))], copies[side][far.index(min(far))]
         unlike = -1, -1
         if spread[side]:
@@ -405,7 +293,9 @@ class Joiner:
         both = (odd[0], copies[1][0][0]) if side == 0 else (copies[0][0][0], odd[0])
         return replace(found, unlike=unlike, replicas=both)
 
-    def _best(self, whole: Array, made: dict[Layout, list[Array]], key: tuple[str, Any], of: _What) -> Layout | None:
+    def _best(
+        self, whole: Array, made: dict[Layout, list[Array]], key: tuple[str, Any], of: TensorKind
+    ) -> Layout | None:
         """Returns the layout that is proven, or believed; None where nobody can tell."""
         if not whole.size:
             return next(iter(made))
@@ -459,7 +349,7 @@ def _are_alike(arrays: Sequence[Array]) -> bool:
     return all(_far(arrays[0], each) <= NEAR for each in arrays[1:])
 
 
-def _agree(ones: Sequence[Array], others: Sequence[Array], of: _What) -> bool:
+def _agree(ones: Sequence[Array], others: Sequence[Array], of: TensorKind) -> bool:
     """Tells whether ranks of one side have copies of what most ranks of the other side have; of a weight, any rank.
 
     Then ranks of the other side have copies, too, and those with something else are wrong. One of two ranks proves
@@ -506,251 +396,12 @@ def _far(whole: Array, joined: Array) -> float:
         return float(np.linalg.norm((x - y)[finite])) / size if size else 0.0
 
 
-class _What(NamedTuple):
-    """What a tensor is.
-
-    Attributes:
-        backward: a gradient.
-        weight: a parameter.
-    """
-
-    backward: bool
-    weight: bool
-
-    @property
-    def among(self) -> tuple[Among, ...]:
-        """What parts of one slice may be, likely ones first."""
-        return (Among.REPLICAS,) if self.weight else tuple(Among)
-
-
-def _layouts(whole: tuple[int, ...], parts: Sequence[tuple[int, ...]], of: _What) -> Iterator[Layout]:
-    """Yields the layouts that shapes allow, likely ones first."""
-    ranks = len(parts)
-    if all(part == whole for part in parts):
-        yield from (Layout(among=among) for among in of.among)
-        return
-    if len({len(part) for part in parts}) == 1 and len(parts[0]) == len(whole):
-        yield from _cuts(whole, parts, ranks, of)
-    if all(len(part) == 1 for part in parts):
-        total = sum(part[0] for part in parts)
-        if math.prod(whole) <= total < math.prod(whole) + max(part[0] for part in parts) * ranks:
-            yield Layout(flat=True)
-
-
-def _cuts(whole: tuple[int, ...], parts: Sequence[tuple[int, ...]], ranks: int, of: _What) -> Iterator[Layout]:
-    axes = tuple(axis for axis, size in enumerate(whole) if any(part[axis] != size for part in parts))
-    if not 0 < len(axes) <= _MOST_DIMENSIONS:
-        return
-    if len(set(parts)) > 1:
-        if len(axes) == 1 and sum(part[axes[0]] for part in parts) == whole[axes[0]]:
-            yield Layout(axes)
-        return
-    counts = [whole[axis] // parts[0][axis] if parts[0][axis] else 0 for axis in axes]
-    even = all(count * parts[0][axis] == whole[axis] for axis, count in zip(axes, counts, strict=True))
-    slices = math.prod(counts)
-    if not even or not slices or ranks % slices:
-        return
-    factors = [each for each in range(1, slices + 1) if not slices % each] if of.backward else [1]
-    for factor in factors:
-        for among in of.among if ranks > slices else (Among.REPLICAS,):
-            for strided in (False, True) if ranks > slices else (False,):
-                yield Layout(axes, among=among, strided=strided, factor=factor)
-                if len(axes) == 1:
-                    width = parts[0][axes[0]]
-                    if not width % 2 and slices > 1:
-                        yield Layout(axes, zigzag=True, among=among, strided=strided, factor=factor)
-                    groups = [each for each in (*_FUSED, width) if each > 1 and not width % each]
-                    for each in dict.fromkeys(groups):
-                        yield Layout(axes, groups=each, among=among, strided=strided, factor=factor)
-
-
-def _wholes(layout: Layout, parts: Sequence[Array], shape: tuple[int, ...]) -> list[Array] | None:
-    """Returns what parts make: of replicas one array each; None where they do not fit."""
-    if layout.flat:
-        row = np.concatenate([part.reshape(-1) for part in parts])
-        size = math.prod(shape)
-        return [row[:size].reshape(shape)] if len(row) >= size and not np.any(row[size:]) else None
-    count = 1
-    if layout.axes:
-        if any(part.ndim != len(shape) for part in parts) or max(layout.axes) >= len(shape):
-            return None
-        count = _count(layout, parts, shape)
-        if not count or len(parts) % count:
-            return None
-    copies = [[parts[at] for at in positions] for positions in _copies(layout, len(parts), count)]
-    if layout.among is not Among.REPLICAS:
-        divided = len(copies) if layout.among is Among.MEAN else 1
-        copies = [[_sum(terms) / divided for terms in zip(*copies, strict=True)]]
-    found = [_put_together(layout, each, shape) for each in copies]
-    if any(each is None or each.shape != shape for each in found):
-        return None
-    whole = [each for each in found if each is not None]
-    return [each.astype(np.float64) / layout.factor for each in whole] if layout.factor > 1 else whole
-
-
-def _copies(layout: Layout, ranks: int, slices: int) -> list[list[int]]:
-    """Returns the ranks of each copy of a whole, in the order of its slices."""
-    each = ranks // slices
-    return [
-        [number * each + copy if layout.strided else copy * slices + number for number in range(slices)]
-        for copy in range(each)
-    ]
-
-
-def _count(layout: Layout, parts: Sequence[Array], shape: tuple[int, ...]) -> int:
-    """Returns how many slices a whole has; 0 where parts are no slices of it."""
-    if len({part.shape for part in parts}) > 1:
-        return len(parts)
-    sizes = [(shape[axis], parts[0].shape[axis]) for axis in layout.axes]
-    return 0 if any(not part or whole % part for whole, part in sizes) else math.prod(a // b for a, b in sizes)
-
-
-def _sum(terms: Sequence[Array]) -> npt.NDArray[Any]:
-    complex_ = terms[0].dtype.kind == "c"
-    total = terms[0].astype(np.complex128 if complex_ else np.float64)
-    for term in terms[1:]:
-        total = total + term
-    return total
-
-
-def _put_together(layout: Layout, slices: Sequence[Array], shape: tuple[int, ...]) -> Array | None:
-    if not layout.axes:
-        return slices[0]
-    if len(layout.axes) == 2:
-        inner = shape[layout.axes[1]] // slices[0].shape[layout.axes[1]]
-        rows = [np.concatenate(slices[n : n + inner], layout.axes[1]) for n in range(0, len(slices), inner)]
-        return np.concatenate(rows, layout.axes[0])
-    axis, pieces = layout.axes[0], 2 if layout.zigzag else layout.groups
-    if any(each.shape[axis] % pieces for each in slices):
-        return None
-    cut = [np.split(each, pieces, axis) for each in slices]
-    turns = [cut[::-1] if layout.zigzag and number else cut for number in range(pieces)]
-    return np.concatenate([of[number] for number, turn in enumerate(turns) for of in turn], axis)
-
-
 def _of_terms(found: Distance, layout: Layout, parts: Sequence[Array]) -> Distance:
     """Returns a distance of what was summed up, by the size of the terms where that is larger: they may cancel."""
     if layout.among is Among.REPLICAS or not math.isfinite(found.relative) or not found.size:
         return found
     terms = math.sqrt(sum(_square(part) for part in parts)) / (len(parts) if layout.among is Among.MEAN else 1)
     return replace(found, relative=found.relative * min(1.0, found.size / terms if terms else 1.0))
-
-
-# -- what the recorder says ---
-
-
-@dataclass(slots=True)
-class _Parts:
-    """The arrays of one side.
-
-    Attributes:
-        arrays: of ranks, or of what the recorder says that they make.
-        parts: of ranks.
-        members: for each array the positions of the ranks whose parts it is made of, in order of its slices.
-        places: of the ranks; empty where that is not known, or used already.
-        replicas: the recorder says that all are the same.
-        how: what was put together as the recorder says, in words; empty: nothing.
-        word: the same for counts.
-    """
-
-    arrays: list[Array]
-    parts: Sequence[Array]
-    members: Sequence[Sequence[int]]
-    places: Sequence[Mapping[str, Place]] = ()
-    replicas: bool = False
-    how: str = ""
-    word: str = ""
-
-    @classmethod
-    def of_ranks(cls, parts: Sequence[Array]) -> _Parts:
-        """Returns the parts as they are."""
-        return cls(list(parts), parts, [(rank,) for rank in range(len(parts))])
-
-    def positions(self, option: _Option, side: int) -> list[list[int]]:
-        """Returns the positions of the ranks that have each copy of the whole, in the order of its slices."""
-        layout, order = option.layouts[side], option.orders[side]
-        slices = _count(layout, self.arrays, option.shape) if layout.axes else 1
-        return [
-            [rank for at in copy for rank in self.members[order[at]]]
-            for copy in _copies(layout, len(self.arrays), slices)
-        ]
-
-
-def put_together_as_recorded(parts: Sequence[Array], recorded: Recorded) -> _Parts | None:
-    """Returns what parts make by what was recorded of them; None where that does not say it, or does not fit.
-
-    What is left are replicas, and what ranks have of which nothing was recorded: shares of a batch.
-    """
-    dims, places = recorded.dims, recorded.places
-    if dims is None or len(parts) < 2 or len(places) != len(parts) or not all(places):
-        return None
-    if len(dims.names) != parts[0].ndim or len({part.shape for part in parts}) > 1:
-        return None
-    sizes = {axis: size for each in places for axis, (_, size) in each.items()}
-    splits = [
-        (number, _axis_of(split, sizes), split)
-        for number, own in enumerate(dims.splits)
-        for split in reversed(own)
-        if _axis_of(split, sizes) in sizes
-    ]
-    cut = {axis for _, axis, _ in splits}
-    others = sorted(set(sizes) - cut - {axis for axis in sizes if same_ranks(axis, cut)})
-    groups: dict[tuple[int, ...], dict[tuple[int, ...], int]] = {}
-    order = sorted(cut)
-    for rank, each in enumerate(places):
-        group = groups.setdefault(tuple(each.get(axis, (-1, 0))[0] for axis in others), {})
-        group.setdefault(tuple(each.get(axis, (-1, 0))[0] for axis in order), rank)
-    whole = math.prod(sizes[axis] for axis in order)
-    if any(len(group) != whole for group in groups.values()) or whole * len(groups) != len(parts):
-        return None
-    arrays = [
-        _along_axes({place: parts[rank] for place, rank in group.items()}, order, splits) for group in groups.values()
-    ]
-    if any(array is None for array in arrays):
-        return None
-    partial = any(split.partial for _, _, split in splits)
-    return _Parts(
-        [array for array in arrays if array is not None],
-        parts,
-        [[group[place] for place in sorted(group)] for group in groups.values()],
-        replicas=all(axis in dims.replicated for axis in others),
-        how="as recorded",
-        word=("sum" if partial else "split") if splits else "replicated",
-    )
-
-
-def _axis_of(split: Split, sizes: Mapping[str, int]) -> str:
-    """Returns the axis of the places that a split is along: ranks of a sequence are those of tensor-parallel layers."""
-    return "tp" if split.axis == "sp" and "sp" not in sizes else split.axis
-
-
-def _along_axes(
-    group: Mapping[tuple[int, ...], Array], order: Sequence[str], splits: Sequence[tuple[int, str, Split]]
-) -> Array | None:
-    """Puts parts together along one axis after the other, the innermost first."""
-    left = dict(group)
-    axes = list(order)
-    for dimension, axis, split in splits:
-        if axis not in axes:
-            return None  # one axis divides two dimensions
-        at = axes.index(axis)
-        lines: dict[tuple[int, ...], list[tuple[int, Array]]] = {}
-        for place, array in left.items():
-            lines.setdefault((*place[:at], *place[at + 1 :]), []).append((place[at], array))
-        left = {}
-        for rest, line in lines.items():
-            slices = [array for _, array in sorted(line, key=lambda each: each[0])]
-            if split.partial:
-                left[rest] = _sum(slices)
-                continue
-            shape = list(slices[0].shape)
-            shape[dimension] *= len(slices)
-            joined = _put_together(Layout((dimension,), zigzag=split.zigzag), slices, tuple(shape))
-            if joined is None:
-                return None
-            left[rest] = joined
-        del axes[at]
-    return left.get(())
 
 
 # -- parts against parts ---
@@ -771,7 +422,7 @@ class _Option:
     orders: tuple[tuple[int, ...], tuple[int, ...]]
 
     @classmethod
-    def in_order(cls, shape: tuple[int, ...], layouts: tuple[Layout, Layout], sides: tuple[_Parts, _Parts]) -> _Option:
+    def in_order(cls, shape: tuple[int, ...], layouts: tuple[Layout, Layout], sides: tuple[Parts, Parts]) -> _Option:
         """Returns the one that takes the parts of both sides as they come."""
         return cls(shape, layouts, (tuple(range(len(sides[0].arrays))), tuple(range(len(sides[1].arrays)))))
 
@@ -791,7 +442,7 @@ class _Option:
         found = {layout.word for layout in self.layouts}
         return next(word for word in ("split", "sum", "mean", "replicated") if word in found)
 
-    def tells(self, sides: tuple[_Parts, _Parts]) -> bool:
+    def tells(self, sides: tuple[Parts, Parts]) -> bool:
         """Tells whether ranks hold so different values that another layout would have made another whole."""
         return any(
             _far(side.arrays[0], each) > NEAR
@@ -808,14 +459,14 @@ class _Option:
         return 4 * terms + 2 * odd + any(layout.cut for layout in self.layouts)
 
 
-def _options(sides: tuple[_Parts, _Parts], given: Layout | None, of: _What) -> Iterator[_Option]:
+def _options(sides: tuple[Parts, Parts], given: Layout | None, of: TensorKind) -> Iterator[_Option]:
     """Yields how parts of both sides may make wholes of one shape, likely ones first."""
     shapes = [[part.shape for part in side.arrays] for side in sides]
     found: list[_Option] = []
-    for shape in dict.fromkeys(each for own in shapes for each in _shapes_of_wholes(own)):
+    for shape in dict.fromkeys(each for own in shapes for each in possible_shapes(own)):
         own = []
         for side, parts in zip(sides, shapes, strict=True):
-            layouts: Sequence[Layout] = [given] if given is not None else list(_layouts(shape, parts, of))
+            layouts: Sequence[Layout] = [given] if given is not None else list(possible_layouts(shape, parts, of))
             if given is None and side.replicas:
                 layouts = [layout for layout in layouts if layout == Layout()]
             orders = _orders(side)
@@ -824,7 +475,7 @@ def _options(sides: tuple[_Parts, _Parts], given: Layout | None, of: _What) -> I
                     (layout, order)
                     for layout in layouts
                     for order in (orders if layout.cut and not layout.flat else orders[:1])
-                    if _fits(layout, side.arrays, shape)
+                    if fits(layout, side.arrays, shape)
                 ]
             )
         for one, other in product(*own):
@@ -834,41 +485,7 @@ def _options(sides: tuple[_Parts, _Parts], given: Layout | None, of: _What) -> I
     yield from sorted(found, key=lambda each: each.unlikely)
 
 
-def _fits(layout: Layout, parts: Sequence[Array], shape: tuple[int, ...]) -> bool:
-    if layout.flat:
-        return all(part.ndim == 1 for part in parts)
-    if not layout.cut:
-        return all(part.shape == shape for part in parts)
-    count = _count(layout, parts, shape) if max(layout.axes) < len(shape) == parts[0].ndim else 0
-    return bool(count) and not len(parts) % count
-
-
-def _shapes_of_wholes(parts: Sequence[tuple[int, ...]]) -> Iterator[tuple[int, ...]]:
-    """Yields the shapes that wholes of parts may have."""
-    first = parts[0]
-    if len({len(part) for part in parts}) > 1:
-        return
-    if len(set(parts)) > 1:
-        axes = [axis for axis in range(len(first)) if len({part[axis] for part in parts}) > 1]
-        if len(axes) == 1:
-            whole = list(first)
-            whole[axes[0]] = sum(part[axes[0]] for part in parts)
-            yield tuple(whole)
-        return
-    yield first
-    counts = [count for count in range(2, len(parts) + 1) if not len(parts) % count]
-    for count in counts:
-        for axis in range(len(first)):
-            yield tuple(size * count if at == axis else size for at, size in enumerate(first))
-    for one, other in product(counts, counts):
-        if not len(parts) % (one * other):
-            for pair in combinations(range(len(first)), 2):
-                yield tuple(
-                    size * (one if at == pair[0] else other if at == pair[1] else 1) for at, size in enumerate(first)
-                )
-
-
-def _orders(side: _Parts) -> list[tuple[int, ...]]:
+def _orders(side: Parts) -> list[tuple[int, ...]]:
     """Returns the orders in which ranks may follow each other: by number, and by their places along each axis."""
     count = len(side.arrays)
     found = {tuple(range(count)): None}
@@ -883,7 +500,7 @@ def _orders(side: _Parts) -> list[tuple[int, ...]]:
 class _Wholes:
     """What parts of both sides make, by layout."""
 
-    def __init__(self, sides: tuple[_Parts, _Parts]) -> None:
+    def __init__(self, sides: tuple[Parts, Parts]) -> None:
         self._sides = sides
         self._samples: dict[tuple[int, tuple[int, ...], Layout, tuple[int, ...]], Array | None] = {}
 
@@ -892,7 +509,7 @@ class _Wholes:
         found = []
         for number, side in enumerate(self._sides):
             parts = [side.arrays[at] for at in option.orders[number]]
-            wholes = _wholes(option.layouts[number], parts, option.shape)
+            wholes = wholes_of(option.layouts[number], parts, option.shape)
             if wholes is None:
                 return None
             found.append(wholes)
@@ -921,7 +538,9 @@ class _Wholes:
             return same < len(terms[1]) and (2 * same > len(terms[1]) or 0 < same == len(terms[1]) - nothing)
         return any(own.any() and _far(own, its) <= NEAR for own in terms[0] for its in terms[1])
 
-    def copies(self, options: Sequence[_Option], of: _What) -> tuple[_Option, tuple[list[Array], list[Array]]] | None:
+    def copies(
+        self, options: Sequence[_Option], of: TensorKind
+    ) -> tuple[_Option, tuple[list[Array], list[Array]]] | None:
         """Returns the likeliest layouts by which ranks have copies, some of which differ; None where there are none."""
         for option in options:
             some = self._sample(0, option), self._sample(1, option)
@@ -963,7 +582,7 @@ class _Wholes:
         key = number, option.shape, option.layouts[number], option.orders[number]
         if key not in self._samples:
             parts = [self._sides[number].arrays[at] for at in key[3]]
-            wholes = _wholes(key[2], parts, option.shape)
+            wholes = wholes_of(key[2], parts, option.shape)
             size = math.prod(option.shape)
             step = max(size // _SAMPLED, 1) | 1  # odd: it meets all rows and columns of what is a power of two
             self._samples[key] = None if wholes is None else np.stack([each.reshape(-1)[::step] for each in wholes])

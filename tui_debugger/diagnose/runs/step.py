@@ -28,9 +28,10 @@ from tui_debugger.diagnose.runs.distance import (
     pack_distance,
     unpack_distance,
 )
+from tui_debugger.diagnose.runs.layouts import Recorded
 from tui_debugger.diagnose.runs.matching import Match, Matching, NodesOfRun, Rule, Shapes, containers, match_nodes
 from tui_debugger.diagnose.runs.results import Options, Place
-from tui_debugger.diagnose.runs.shards import Joiner, Recorded
+from tui_debugger.diagnose.runs.shards import Joiner
 from tui_debugger.errors import CancelledError, TdbgError
 from tui_debugger.graph.table import NodeFlag, NodeTable
 from tui_debugger.model import Category, Progress, ProgressFn, ReadSpec, Side, TensorStats, no_progress
