@@ -595,7 +595,7 @@ def _nothing(path: Path, search: _Search) -> NotADumpError:
         f"Looked for {', '.join(search.asked)}" + "".join(f". {each}" for each in search.problems),
         where=str(path),
         hint="name the directory that training dumped to (the path in its dump configuration) or one inside it; "
-        "`tdbg formats` lists what is read, with the name of a layout also by which files it is recognised",
+        "`tdbg formats` lists what is read",
     )
 
 
