@@ -81,6 +81,21 @@ def test_elements_are_copied_from_any_order(
     assert target.tobytes() == wanted.tobytes()
 
 
+@examples(100)
+@given(st.sampled_from(["u1", "u2", "u4", "u8"]), orders(), st.lists(st.integers(0, 3), min_size=4, max_size=4))
+def test_a_part_of_a_larger_array_is_filled_and_nothing_beside_it(
+    name: str, order: tuple[Shape, list[int], int], gaps: list[int]
+) -> None:
+    dtype, (shape, steps, reach) = np.dtype(name), order
+    source = np.random.default_rng(3).integers(0, 256, reach * dtype.itemsize, np.uint8).view(dtype)
+    wanted = np.full([n + gap for n, gap in zip(shape, gaps, strict=False)], 99, dtype)
+    part = (..., *(slice(n) for n in shape))
+    wanted[part] = np.ndarray(shape, dtype, source.data, 0, tuple(each * dtype.itemsize for each in steps))
+    whole = np.full_like(wanted, 99)
+    copy_elements(source, 0, steps, whole[part])
+    assert whole.tobytes() == wanted.tobytes()
+
+
 SMALL = [(4, True), (4, False), (2, True), (2, False), (1, False)]
 
 
