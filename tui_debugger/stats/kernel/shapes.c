@@ -7,7 +7,7 @@
 #define TILE 32      /* the side of a tile that is copied unit by unit */
 #define SOME 256     /* neighbours in the source that are copied before the next of the target */
 #define BATCH 1024   /* bytes that are turned before they are copied to where they belong */
-#define PARTED 4096  /* the same, of elements that shared bytes: they are parted before */
+#define PARTED 2048  /* the same, of elements that shared bytes: they are parted before */
 
 /* An axis: its length, and how far neighbours are apart in the source and in the target, in bytes (in elements where
  * these share bytes). */
@@ -385,13 +385,17 @@ static void part_rows(const struct copying *c, int64_t from, int64_t live, struc
     runs->from = near ? c->inner.from : columns;
 }
 
-/* Asks for the lines of the cache that runs of so many bytes are written to next: processors do not see what is far apart
- * coming. Those that are read they do see. */
-static void ask_for(const struct copying *c, const uint8_t *to, int64_t bytes, int64_t number)
+/* Asks for the lines of the cache that so many runs are written to, and of elements that share bytes those that are read:
+ * processors do not see what is far apart coming. Long runs that are read they do see. */
+static void ask_for(const struct copying *c, int64_t from, const uint8_t *to, int64_t live, int64_t bytes, int64_t number)
 {
     for (int64_t k = 0; k < number; k++)
         for (int64_t at = 0; at < bytes; at += 64)
             __builtin_prefetch(to + k * c->inner.to + at, 1);
+    if (c->bits < 8)
+        for (int64_t i = 0; i < live; i++)
+            for (int64_t at = 0; at < number * c->inner.from; at += 64 * 8 / c->bits)
+                __builtin_prefetch(c->packed + ((from + c->rows[i] + at) * c->bits >> 3));
 }
 
 /* Copies columns that follow each other to where they belong. */
@@ -414,7 +418,7 @@ static void place_columns(const struct copying *c, const uint8_t *from, const st
 static void copy_columns(const struct copying *c, int64_t from, uint8_t *to, int64_t live)
 {
     const uint8_t *rows[MOST_ROWS];
-    uint8_t parted[4 * PARTED], turned[8 * MOST_ROWS * WIDEST + 16];
+    uint8_t parted[4 * MOST_ROWS * WIDEST], turned[8 * MOST_ROWS * WIDEST + 16];
     const int direct = c->across.length > MOST_ROWS;
     struct runs runs = {.number = 1};
     for (int64_t j = 0; j < c->along.length; j += runs.columns) {
@@ -431,7 +435,7 @@ static void copy_columns(const struct copying *c, int64_t from, uint8_t *to, int
             runs.to = bytes;
             runs.to_column = direct ? c->along.to : column;
             if (!direct && k + 2 * runs.number <= c->inner.length)
-                ask_for(c, target + runs.number * c->inner.to, bytes, runs.number);
+                ask_for(c, at + runs.number * c->inner.from, target + runs.number * c->inner.to, live, bytes, runs.number);
             if (c->bits < 8)
                 part_rows(c, at, live, &runs, parted, rows);
             else
