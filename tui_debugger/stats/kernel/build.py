@@ -91,6 +91,7 @@ def build(folder: Path = FOLDER, machine: str = "", flags: Sequence[str] = ()) -
         CompileError: there is no compiler, or it failed.
     """
     command = [*compiler(machine), *FLAGS, *flags]
+    zig = any("zig" in word for word in command)  # it has names of its own for the levels
     wide = (machine or platform.machine()).lower() in ("x86_64", "amd64")
     into = folder / shared_library_path().name
     with tempfile.TemporaryDirectory(prefix="tdbg-kernel-") as work:
@@ -100,7 +101,8 @@ def build(folder: Path = FOLDER, machine: str = "", flags: Sequence[str] = ()) -
                 continue
             made = [Path(work) / f"{path.stem}-{level}.o" for path in sources()]
             for path, result in zip(sources(), made, strict=True):
-                step = [*command, *its_flags, f"-DTDBG_LEVEL={level}", "-c", str(path), "-o", str(result)]
+                known = [flag.replace("x86-64-v", "x86_64_v") if zig else flag for flag in its_flags]
+                step = [*command, *known, f"-DTDBG_LEVEL={level}", "-c", str(path), "-o", str(result)]
                 try:
                     _run(step)
                 except CompileError:
