@@ -34,7 +34,6 @@ _WORDS: Final = len(STORED)
 _CODES: Final = 1 << 10
 """More than there are values of ``Evaluated.finding``."""
 
-
 JUDGED_TOGETHER: Final = 1 << 14
 """Tensors of several steps that are judged as one table at most, unless one step alone has more: numpy's own work for
 each call is more than the work on the tensors of a small step."""
