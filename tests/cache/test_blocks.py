@@ -269,7 +269,7 @@ def test_json_of_another_shape_is_found_out(was: str, becomes: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("state", len(State)), ("before", 5), ("asked", 4), ("meta", 3), ("meta", -2), ("meta", 2**31 - 1)],
+    [("state", State.COUNT), ("before", 5), ("asked", 4), ("meta", 3), ("meta", -2), ("meta", 2**31 - 1)],
 )
 def test_numbers_that_mean_nothing_are_found_out(name: str, value: int) -> None:
     table = sample()

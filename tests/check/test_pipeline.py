@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -16,13 +16,13 @@ import pytest
 from tests.patience import PATIENCE
 from tests.sources.memory import MemorySource
 from tui_debugger.check import measure, pipeline
+from tui_debugger.check import step as checked_step
 from tui_debugger.check.measure import Measurements
 from tui_debugger.check.plan import Plan, Planner, RequiredByStep
 from tui_debugger.check.progress import Steady
-from tui_debugger.check.step import Checker
 from tui_debugger.check.types import CheckResult
 from tui_debugger.errors import CancelledError, RenumberedError
-from tui_debugger.model import Progress, ProgressFn, Side, no_progress
+from tui_debugger.model import Progress, Side, no_progress
 from tui_debugger.session import Session
 from tui_debugger.sources.registry import open_source
 from tui_debugger.stats import workers as workers_module
@@ -61,7 +61,7 @@ def bad_steps(result: CheckResult) -> list[int]:
     return [hit.key.step for hit in result.hits]
 
 
-def recorded(monkeypatch: pytest.MonkeyPatch, owner: type, name: str, note: Callable[..., None]) -> None:
+def recorded(monkeypatch: pytest.MonkeyPatch, owner: object, name: str, note: Callable[..., None]) -> None:
     real = getattr(owner, name)
 
     def noted(*arguments: Any, **named: Any) -> Any:
@@ -79,8 +79,8 @@ def test_groups_are_judged_and_planned_while_another_one_is_read(monkeypatch: py
         if {1, 2, 3, 4} <= judged and set(range(21, STEPS)) <= planned:
             all_done.set()
 
-    def on_judge(_: Checker, plan: Plan, __: ProgressFn) -> None:
-        judged.add(plan.step)
+    def on_judge(plans: Sequence[Plan], *_: object) -> None:
+        judged.update(plan.step for plan in plans)
         look()
 
     def on_plan(_: Planner, step: int, *__: object) -> None:
@@ -88,7 +88,7 @@ def test_groups_are_judged_and_planned_while_another_one_is_read(monkeypatch: py
         look()
 
     recorded(monkeypatch, Measurements, "read", lambda *_: readings.append(None))
-    recorded(monkeypatch, Checker, "judge", on_judge)
+    recorded(monkeypatch, checked_step, "judged_steps", on_judge)
     recorded(monkeypatch, Planner, "plan", on_plan)
 
     class Waiting(ThreadPoolExecutor):
@@ -139,6 +139,30 @@ def test_a_real_run_gives_what_one_thread_finds_and_no_file_is_read_twice(
     assert {count for path, count in files.items() if b"/constants/" not in path} == {1}  # those are every step's
 
 
+@pytest.mark.parametrize("name", ["mindspore-2.0-nan", "mindspore-2.10-multi-gan"])
+def test_steps_that_are_judged_as_one_table_are_judged_like_each_alone(
+    name: str, dumps: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    together = list[int]()
+    recorded(monkeypatch, checked_step, "judged_steps", lambda plans, *_: together.append(len(plans)))
+
+    def checked() -> CheckResult:
+        together.clear()
+        with closing(Session(open_source(dumps(name)), workers=Workers(jobs=1))) as session:
+            for text in (*WATCH, "EX norm > 0.5*prev.norm and step > 1", "WI zero_percentage_ge=1"):
+                session.watchpoints.add(*parse_watch(text))
+            return session.check(session.pairs())
+
+    several = checked()
+    assert max(together) > 1
+    monkeypatch.setattr(checked_step, "JUDGED_TOGETHER", 1)
+    alone = checked()
+    assert set(together) == {1}
+    assert len(alone.hits) > 0
+    assert several.hits == alone.hits
+    assert several.coverage == alone.coverage
+
+
 def test_progress_comes_in_the_callers_thread_and_never_goes_back(threads: ThreadPoolExecutor) -> None:
     told, callers = list[float](), set[threading.Thread]()
 
@@ -181,12 +205,13 @@ def test_a_step_whose_files_change_while_it_waits_to_be_judged_is_judged_again(
     judged, results = Counter[int](), list[CheckResult]()
     with closing(run_of_25_steps(Workers(executor=threads))) as session:
 
-        def on_judge(_: Checker, plan: Plan, __: ProgressFn) -> None:
-            judged[plan.step] += 1
-            if plan.step == BAD and judged[BAD] == 1:
+        def on_judge(plans: Sequence[Plan], *_: object) -> None:
+            steps = [plan.step for plan in plans]
+            judged.update(steps)
+            if BAD in steps and judged[BAD] == 1:
                 session._checks.known_results.drop_from(0, BAD)
 
-        recorded(monkeypatch, Checker, "judge", on_judge)
+        recorded(monkeypatch, checked_step, "judged_steps", on_judge)
         result = session.check(session.pairs(), on_result=results.append)
         assert judged[BAD] == 2
         assert sorted(step for each in results for _, step in each.pairs) == list(range(STEPS))
@@ -197,17 +222,23 @@ def test_a_step_whose_files_change_while_it_waits_to_be_judged_is_judged_again(
 def test_nodes_that_are_read_anew_in_the_middle_put_the_question_again(
     threads: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, at in (("plan", 6), ("judge", 6)):
+    at = 6
+
+    def steps_of(what: object) -> list[int]:
+        if isinstance(what, int):
+            return [what]
+        return [each.step for each in what if isinstance(each, Plan)] if isinstance(what, list) else []
+
+    for owner, name in ((Planner, "plan"), (checked_step, "judged_steps")):
         with monkeypatch.context() as patches, closing(run_of_25_steps(Workers(executor=threads))) as session:
             raised = list[int]()
 
-            def once(_: Any, what: Any, *__: object, at: int = at, raised: list[int] = raised) -> None:
-                step = getattr(what, "step", what)
-                if step == at and not raised:
-                    raised.append(step)
+            def once(*arguments: object, raised: list[int] = raised) -> None:
+                if not raised and any(at in steps_of(each) for each in arguments):
+                    raised.append(at)
                     raise RenumberedError("the graph of this rank was just read anew")
 
-            recorded(patches, Planner if name == "plan" else Checker, name, once)
+            recorded(patches, owner, name, once)
             result = session.check(session.pairs())
             assert raised == [at]
             assert bad_steps(result) == [BAD]

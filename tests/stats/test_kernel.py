@@ -7,6 +7,7 @@ import math
 import os
 import subprocess
 import sys
+from collections.abc import Iterable
 from fractions import Fraction
 from pathlib import Path
 
@@ -154,14 +155,18 @@ def test_elements_inside_ranges_are_counted(name: str) -> None:
     assert answer[1] == [int(((wide >= start) & (wide <= end)).sum()) for start, end in ranges]
 
 
+def numbers(values: Iterable[int]) -> npt.NDArray[np.int64]:
+    return np.array(list(values), np.int64)
+
+
 @pytest.mark.parametrize("name", ["float32", "float16", "int64", "float8_e4m3fn"])
 def test_many_arrays_at_once_are_as_each_by_itself(name: str) -> None:
     arrays = [any_bits(name, n, seed=n) for n in (0, 1, 7, 2049, 64)]
     kind = kernel.kind_of(arrays[0].dtype)
     assert kind is not None
     ranges = [(-1.0, 1.0), (0.0, math.inf)]
-    places, nbytes = [kernel.address(x) for x in arrays], [x.nbytes for x in arrays]
-    sums, inside = moments_of_each(places, nbytes, [kind] * len(arrays), ranges)
+    places, nbytes = numbers(map(kernel.address, arrays)), numbers(x.nbytes for x in arrays)
+    sums, inside = moments_of_each(places, nbytes, kernel.Kinds.of([kind] * len(arrays)), ranges)
     for number, x in enumerate(arrays):
         alone = moments(x, ranges)
         assert alone is not None
@@ -176,8 +181,8 @@ def test_many_pairs_at_once_are_as_each_by_itself() -> None:
     kind = kernel.kind_of(now[0].dtype)
     assert kind is not None
     tests = [(1e-3, 0.0, False), (0.0, 0.0, True)]
-    places = [[kernel.address(x) for x in each] for each in (now, before)]
-    sums, close = changes(*places, [len(x) for x in now], [kind] * len(now), tests)
+    here, there = (numbers(map(kernel.address, each)) for each in (now, before))
+    sums, close = changes(here, there, numbers(map(len, now)), kernel.Kinds.of([kind] * len(now)), tests)
     for number, pair in enumerate(zip(now, before, strict=True)):
         *alone, passed = change(*pair, tests)
         assert sums[number].tolist() == alone
@@ -187,15 +192,16 @@ def test_many_pairs_at_once_are_as_each_by_itself() -> None:
 def test_many_arrays_that_make_no_sense_are_refused() -> None:
     kind = kernel.kind_of(np.dtype(np.float32))
     assert kind is not None
-    place = kernel.address(np.zeros(2, np.float32))
+    place, nothing = numbers([kernel.address(np.zeros(2, np.float32))]), numbers([])
+    one, none = kernel.Kinds.of([kind]), kernel.Kinds.of([])
     for call in (
-        lambda: moments_of_each([place], [5], [kind]),
-        lambda: moments_of_each([place], [4], []),
-        lambda: moments_of_each([place], [], [kind]),
-        lambda: changes([place], [place], [-1], [kind]),
-        lambda: changes([place], [place], [], [kind]),
-        lambda: changes([place], [place], [1], []),
-        lambda: changes([place], [], [1], [kind]),
+        lambda: moments_of_each(place, numbers([5]), one),
+        lambda: moments_of_each(place, numbers([4]), none),
+        lambda: moments_of_each(place, nothing, one),
+        lambda: changes(place, place, numbers([-1]), one),
+        lambda: changes(place, place, nothing, one),
+        lambda: changes(place, place, numbers([1]), none),
+        lambda: changes(place, nothing, numbers([1]), one),
     ):
         with pytest.raises(ValueError, match="no sense"):
             call()

@@ -35,10 +35,9 @@ _HEAD: Final = struct.Struct("<4sI8sQII")
 _MAGIC: Final = b"tdbR"
 _VERSION: Final = 2
 _ROW_DIGEST: Final = hashlib.blake2b(
-    repr((ROW.descr, VERSIONS, BEFORE_WORDS, list(State))).encode(), digest_size=8
+    repr((ROW.descr, VERSIONS, BEFORE_WORDS, State.COUNT)).encode(), digest_size=8
 ).digest()
 """A block of a program with other statistics, or that made them in another way, is not believed."""
-_STATES: Final = len(State)
 _LARGEST: Final = 2**63
 
 
@@ -124,7 +123,7 @@ def _is_sound(records: Records, counts: npt.NDArray[Any], answers: npt.NDArray[A
     rows = records.rows
     meta, n = rows["meta"], len(rows)
     if n and not (
-        int(rows["state"].max()) < _STATES
+        int(rows["state"].max()) < State.COUNT
         and int(rows["before"].max()) < len(BEFORE_WORDS)
         and int(rows["asked"].max()) <= CHANGE_ASKED | CHANGE_KNOWN
         and int(meta.min()) >= -1

@@ -10,11 +10,11 @@ from typing import Any, Final, NamedTuple, overload
 import numpy as np
 import numpy.typing as npt
 
-from tui_debugger.arrays import Int8, Int16, Int64, Mask
+from tui_debugger.arrays import Int8, Int16, Int64, Integers, Mask
 from tui_debugger.graph.table import NodeTable, holders
 from tui_debugger.model import ErrorBits, Hit, Side, TensorKey, Verdict, Watchpoint, WatchResult
 from tui_debugger.sources.base import TensorFlag, TensorTable
-from tui_debugger.stats.records import Record, Records
+from tui_debugger.stats.records import Record, Records, State
 from tui_debugger.watch.condition_table import CONDITIONS, NOT_FINITE, WIRE_OVERFLOW
 from tui_debugger.watch.evaluate import SILENT, ColumnEvaluator, Facts
 
@@ -22,16 +22,17 @@ _TOGETHER: Final = 128
 """Hits that are evaluated together when one of them is looked at."""
 
 
-def facts_of(
-    nodes: NodeTable, pair: tuple[int, int], node: npt.NDArray[Any], side: npt.NDArray[Any], slot: npt.NDArray[Any]
-) -> Facts:
-    """Returns the facts about tensors of one (rank, step); an input is what it holds, where the graph says that."""
+def facts_of(nodes: NodeTable, at: tuple[int, int | Int64], node: Integers, side: Integers, slot: Integers) -> Facts:
+    """Returns the facts about tensors of a (rank, step), or of a rank and the step of each.
+
+    An input is what it holds, where the graph says that.
+    """
     held, is_input = node.astype(np.int64), side == int(Side.INPUT)
     found, _ = holders(nodes, held[is_input], slot[is_input].astype(np.int64))
     held[is_input] = np.where(found >= 0, found, held[is_input])
     return Facts(
-        step=np.full(len(held), pair[1], np.int64),
-        rank=pair[0],
+        step=np.full(len(held), at[1], np.int64),
+        rank=at[0],
         name=lambda: [nodes.names[row] for row in held.tolist()],
         type=lambda: [nodes.op_type(row) for row in held.tolist()],
         category=lambda: nodes.category[held].astype(np.int64),
@@ -436,6 +437,15 @@ class HitList(Sequence[Hit]):
         for part, places, at in self.by_step():
             mask[places] = part.overflow()[at]
         return mask
+
+    def not_finite(self) -> ErrorBits:
+        """Tells which of NaN and Inf hits about them have; both where a training did not say."""
+        found = 0
+        for part, _, at in self.by_step():
+            bits = part.not_finite()[at]
+            told = (part.records.rows["state"][at] == State.MEASURED) & (bits > 0)
+            found |= int(np.bitwise_or.reduce(np.where(told, bits, int(NOT_FINITE)), initial=0))
+        return ErrorBits(found)
 
     def elements(self) -> Int64:
         """Returns how many elements the tensor of each hit has, 0 where that is not known."""

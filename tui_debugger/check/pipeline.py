@@ -105,13 +105,10 @@ class Batch:
         left = dict.fromkeys(self.steps)
         self.reading = None
         try:
-            for plan in self._plans:
-                if self._checker is None:
-                    break
-                pair, result = (self._rank, plan.step), self._checker.judge(plan, self._progress)
-                if self._put(pair, result):
-                    del left[plan.step]
-                    yield pair, result
+            for step, result in () if self._checker is None else self._checker.judge(self._plans, self._progress):
+                if self._put((self._rank, step), result):
+                    del left[step]
+                    yield (self._rank, step), result
         except RenumberedError:
             self._give_up()
         if left:

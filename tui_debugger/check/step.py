@@ -1,25 +1,26 @@
-"""Evaluates the watchpoints on one step of one rank.
+"""Evaluates the watchpoints on steps of one rank.
 
 Input files that only repeat what another file says are left to that file. That is decided for each watchpoint: a copy
-that another watchpoint judged says nothing about this one. Everything is a column over the subjects of a step.
+that another watchpoint judged says nothing about this one. Everything is a column over the
+subjects of a few steps.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from tui_debugger.arrays import Int16, Int64, Mask
+from tui_debugger.arrays import Int8, Int16, Int64, Mask, UInt8
 from tui_debugger.check.by_design import StepDesigns
 from tui_debugger.check.flow import holds_tensors
 from tui_debugger.check.hits import HitList, StepHits, facts_of, overflow_text, overflowed
 from tui_debugger.check.measure import Measurements
 from tui_debugger.check.origins import find_origins
-from tui_debugger.check.plan import Plan, Planner, RequiredByStep
+from tui_debugger.check.plan import Plan, Planner, RequiredByStep, Subjects
 from tui_debugger.check.progress import scaled
 from tui_debugger.check.provenance import surely_tainted
 from tui_debugger.model import Coverage, NodeKind, ProgressFn, Verdict, Watchpoint, no_progress
@@ -33,113 +34,200 @@ _WORDS: Final = len(STORED)
 _CODES: Final = 1 << 10
 """More than there are values of ``Evaluated.finding``."""
 
+JUDGED_TOGETHER: Final = 1 << 14
+"""Tensors of several steps that are judged as one table at most, unless one step alone has more: numpy's own work for
+each call is more than the work on the tensors of a small step."""
 
-def evaluator_of(measurements: Measurements, step: int, rows: Int64) -> ColumnEvaluator:
-    """Returns rows of a step's table, ready to be judged."""
-    flow = measurements.flow
-    table = flow.table(step)
 
-    def facts() -> Facts:
-        return facts_of(flow.nodes, (flow.rank, step), table.node[rows], table.side[rows], table.slot[rows])
+class JudgedFiles:
+    """The subjects of several steps as one table, and behind them the files that they are compared with.
 
-    return ColumnEvaluator(measurements.records(step), rows, facts, overflowed(table, rows))
+    Attributes:
+        subjects: those of all plans; the row of each is its own number.
+        first, initial: as in ``Plan``.
+        records: what is known about each row.
+        step, node, round: of each row.
+        held: (subject, row) of files of the tensor that a subject holds: see ``Plan.references``.
+        current: the row of the file that this run wrote of what a subject holds, -1 without one.
+    """
+
+    def __init__(self, plans: Sequence[Plan], measurements: Measurements) -> None:
+        """Everything that the plans want is measured."""
+        self._flow = measurements.flow
+        self._count = 0
+        self._chunks: list[tuple[int, Int64]] = []
+        self._places: dict[int, Int64] = {}
+        starts = [self._add(plan.step, plan.subjects.row) for plan in plans]
+        self.subjects = self._joined(plans, starts)
+        self.first: Mask = np.concatenate([plan.first for plan in plans])
+        self.initial: Mask = np.concatenate([plan.initial for plan in plans], axis=1)
+        held, self.current = [], np.full(self._count, -1, np.int64)
+        for plan, start in zip(plans, starts, strict=True):
+            for number, (step, subject, row) in enumerate(plan.references):
+                held.append((subject + start, self._at(step, row)))
+                if not number:  # the first are the files of this run
+                    self.current[held[-1][0]] = held[-1][1]
+        self.held = _paired(held)
+        tables = [self._flow.table(step) for step, _ in self._chunks]
+        self.records = Records(self._count)
+        self.step: Int64 = np.repeat([step for step, _ in self._chunks], [len(rows) for _, rows in self._chunks])
+        self.node = self._column([table.node for table in tables])
+        self.round = self._column([table.round for table in tables])
+        self._side = self._column([table.side for table in tables])
+        self._slot = self._column([table.slot for table in tables])
+        self._overflowed = np.concatenate(
+            [overflowed(table, rows) for table, (_, rows) in zip(tables, self._chunks, strict=True)]
+        )
+        start = 0
+        for step, rows in self._chunks:
+            self.records.place(measurements.records(step), rows, np.arange(start, start + len(rows)))
+            start += len(rows)
+
+    def evaluator(self, rows: Int64) -> ColumnEvaluator:
+        """Returns some rows, ready to be judged."""
+
+        def facts() -> Facts:
+            at = self._flow.rank, self.step[rows]
+            return facts_of(self._flow.nodes, at, self.node[rows], self._side[rows], self._slot[rows])
+
+        return ColumnEvaluator(self.records, rows, facts, self._overflowed[rows])
+
+    def _joined(self, plans: Sequence[Plan], starts: Sequence[int]) -> Subjects:
+        every = [plan.subjects for plan in plans]
+        own = _paired(
+            [
+                (each.own[0] + start, self._at(plan.step, each.own[1]))
+                for plan, each, start in zip(plans, every, starts, strict=True)
+            ]
+        )
+        return Subjects(
+            row=np.arange(sum(map(len, every))),
+            node=np.concatenate([each.node for each in every]),
+            input=np.concatenate([each.input for each in every]),
+            holder=np.concatenate([each.holder for each in every]),
+            holder_slot=np.concatenate([each.holder_slot for each in every]),
+            watch=np.concatenate([each.watch for each in every], axis=1),
+            covered_holder=np.concatenate([each.covered_holder for each in every], axis=1),
+            covered_node=np.concatenate([each.covered_node for each in every], axis=1),
+            own=own,
+            skipped=sum(each.skipped for each in every),
+            constants=sum(each.constants for each in every),
+        )
+
+    def _add(self, step: int, rows: Int64) -> int:
+        """Puts rows of a step's table behind the others; returns where they begin."""
+        start = self._count
+        if step not in self._places:
+            self._places[step] = np.full(len(self._flow.table(step)), -1, np.int64)
+        self._count += len(rows)
+        self._places[step][rows] = np.arange(start, self._count)
+        self._chunks.append((step, rows))
+        return start
+
+    def _at(self, step: int, rows: Int64) -> Int64:
+        """Returns where rows of a step's table are here; they are added where they are not."""
+        known = self._places.get(step)
+        missing = rows if known is None else rows[known[rows] < 0]
+        if len(missing):
+            self._add(step, np.unique(missing))
+        return self._places[step][rows] if len(rows) else rows
+
+    def _column(self, columns: Sequence[npt.NDArray[Any]]) -> Int64:
+        parts = [column[rows] for column, (_, rows) in zip(columns, self._chunks, strict=True)]
+        joined: Int64 = np.concatenate(parts).astype(np.int64)
+        return joined
+
+
+def _paired(pairs: Sequence[tuple[Int64, Int64]]) -> tuple[Int64, Int64]:
+    one, other = zip(*pairs, strict=True)
+    return np.concatenate(one), np.concatenate(other)
 
 
 class DuplicateInputs:
     """Finds out which watchpoints need not judge an input, because a file with the same values answers them."""
 
-    def __init__(self, plan: Plan, watchpoints: Sequence[Watchpoint], measurements: Measurements) -> None:
-        """``watchpoints`` are those of the rows of ``plan.subjects.watch``; everything is measured."""
-        self._plan = plan
+    def __init__(self, files: JudgedFiles, watchpoints: Sequence[Watchpoint]) -> None:
+        """``watchpoints`` are those of the rows of ``Subjects.watch``."""
+        self._files = files
         self._watchpoints = watchpoints
-        self._measurements = measurements
-        subjects, self._records = plan.subjects, measurements.records(plan.step)
-        rows = np.take(self._records.rows, subjects.row)
+        subjects = files.subjects
+        rows = files.records.rows[: len(subjects)]
         self._measured: Mask = rows["state"] == State.MEASURED
         bad = (rows["nan"] > 0) | (rows["pos_inf"] > 0) | (rows["neg_inf"] > 0)
         # Equal statistics mean equal values, but zeros and scalars equal something else by chance.
         varied = ~np.isnan(rows["variance"]) & (rows["variance"] != 0)
         self._distinctive: Mask = bad | varied
-        self._equal_sources = [self._equal(step, subject, row) for step, subject, row in plan.references]
-        self._current_rows = np.full(len(subjects), -1, np.int64)
-        for _, subject, row in plan.references[:1]:  # the first are the files of this run
-            self._current_rows[subject] = row
+        self._equal_held = self._equal(*files.held)
         of, own = subjects.own
         distinctive = self._distinctive[of]
-        self._equal_own = self._equal(plan.step, of[distinctive], own[distinctive])
-        self._values = _words(self._records, subjects.row)
+        self._equal_own = self._equal(of[distinctive], own[distinctive])
         self._known_inputs = np.flatnonzero(subjects.input & (subjects.holder >= 0) & self._measured)
         place = subjects.holder[self._known_inputs] << 32 | subjects.holder_slot[self._known_inputs] << 16
-        place |= measurements.flow.table(plan.step).round[subjects.row[self._known_inputs]].astype(np.int64)
-        self._input_groups = _groups(self._values[self._known_inputs], place)
+        place |= files.round[self._known_inputs]
+        self._input_groups = self._groups(self._known_inputs, place)
         self._unknown_inputs = np.flatnonzero(subjects.input & (subjects.holder < 0))
         self._flags = self._operators_flags() if len(self._unknown_inputs) else np.zeros(0, np.bool_)
 
     def answered(self, number: int, evaluated: Evaluated) -> Mask:
         """Subjects that a watchpoint leaves to another file; ``evaluated``: what it says of each."""
-        subjects, watchpoint = self._plan.subjects, self._watchpoints[number]
+        subjects, watchpoint = self._files.subjects, self._watchpoints[number]
         watch = subjects.watch[number]
         found_here = evaluated.finding
         finding = found_here if judging_plan(watchpoint).beyond_values else None
         answered = np.zeros(len(subjects), np.bool_)
         if judging_plan(watchpoint).condition.wire == WIRE_OPERATOR_OVERFLOW:
             return answered  # it is about the operator that wrote a file, and not about values
-        for step, subject, row in self._equal_sources:
-            use = subjects.covered_holder[number][subject] & watch[subject]
-            inputs = use & subjects.input[subject]
-            if finding is None:
-                inputs[inputs] = self._answers_here(watchpoint, found_here, step, subject[inputs], row[inputs])
-            self._answer(answered, watchpoint, (step, subject[inputs], row[inputs]), finding)
-            if finding is not None:  # a weight that this graph only reads: that it did not change says nothing
-                answered[subject[use & ~inputs]] = True
-        step, subject, row = self._equal_own
+        subject, row = self._equal_held
+        use = subjects.covered_holder[number][subject] & watch[subject]
+        inputs = use & subjects.input[subject]
+        if finding is None:
+            inputs[inputs] = self._answers_here(watchpoint, found_here, subject[inputs], row[inputs])
+        self._answer(answered, watchpoint, (subject[inputs], row[inputs]), finding)
+        if finding is not None:  # a weight that this graph only reads: that it did not change says nothing
+            answered[subject[use & ~inputs]] = True
+        subject, row = self._equal_own
         use = subjects.covered_node[number][subject] & watch[subject]
-        self._answer(answered, watchpoint, (step, subject[use], row[use]), finding)
+        self._answer(answered, watchpoint, (subject[use], row[use]), finding)
         self._answer_repeats(answered, watch, finding)
         if len(self._unknown_inputs):
             self._answer_without_graph(answered, number, finding)
         answered &= watch
         return answered
 
-    def _answers_here(self, watchpoint: Watchpoint, finding: Int16, step: int, subject: Int64, row: Int64) -> Mask:
+    def _answers_here(self, watchpoint: Watchpoint, finding: Int16, subject: Int64, row: Int64) -> Mask:
         """Tells which equal files answer for an input within its own step and graph.
 
         What was left by another step, or by another graph's run, may not be asked for: a finding is left to it only
         where the file of the tensor itself, written by this run, is one as well.
         """
+        files = self._files
         answers = np.ones(len(subject), np.bool_)
-        doubtful = np.flatnonzero(finding[subject] >= 0)
-        if len(doubtful) and step == self._plan.step:
-            holder = self._plan.subjects.holder[subject[doubtful]]
-            doubtful = doubtful[self._measurements.flow.table(step).node[row[doubtful]] != holder]
+        of, other = subject, row
+        own = (files.step[other] == files.step[of]) & (files.node[other] == files.subjects.holder[of])
+        doubtful = np.flatnonzero((finding[of] >= 0) & ~own)
         if len(doubtful):
-            current = self._current_rows[subject[doubtful]]
-            found = (
-                evaluator_of(self._measurements, self._plan.step, np.maximum(current, 0))
-                .evaluate(watchpoint, np.zeros(len(current), np.bool_))
-                .finding
-                >= 0
-            )
+            current = files.current[subject[doubtful]]
+            evaluator = files.evaluator(np.maximum(current, 0))
+            found = evaluator.evaluate(watchpoint, np.zeros(len(current), np.bool_)).finding >= 0
             answers[doubtful] = found & (current >= 0)
         return answers
 
     def _answer(
-        self, answered: Mask, watchpoint: Watchpoint, pairs: tuple[int, Int64, Int64], finding: Int16 | None
+        self, answered: Mask, watchpoint: Watchpoint, pairs: tuple[Int64, Int64], finding: Int16 | None
     ) -> None:
         """A file that holds the same answers, unless a comparison with the step before finds more here.
 
         Equal values now may have been different ones before: a file that stopped changing can equal what its producer
         made a step ago, and one whose shape changed can hold the same elements.
         """
-        step, subject, row = pairs
+        subject, row = pairs
         if finding is not None:
             found = finding[subject] >= 0
             answered[subject[~found]] = True
             subject, row = subject[found], row[found]
             if not len(subject):
                 return
-            evaluator = evaluator_of(self._measurements, step, row)
-            other = evaluator.evaluate(watchpoint, np.zeros(len(row), np.bool_)).finding
+            other = self._files.evaluator(row).evaluate(watchpoint, np.zeros(len(row), np.bool_)).finding
             subject = subject[finding[subject] == other]
         answered[subject] = True
 
@@ -161,7 +249,7 @@ class DuplicateInputs:
         A watchpoint that names the node gets the flags and axes too; one that compares with the previous step is
         judged on every tensor.
         """
-        subjects = self._plan.subjects
+        subjects = self._files.subjects
         by_category = all(
             selector.kind is NodeKind.CATEGORY for selector in self._watchpoints[number].selection.include
         )
@@ -170,30 +258,33 @@ class DuplicateInputs:
         if finding is not None:
             return
         candidates = np.flatnonzero(subjects.watch[number] & ~answered & self._measured)
-        later = candidates[_later(_groups(self._values[candidates]), np.ones(len(candidates), np.bool_))]
+        later = candidates[_later(self._groups(candidates), np.ones(len(candidates), np.bool_))]
         open_rows = np.zeros(len(subjects), np.bool_)
         open_rows[self._unknown_inputs[~self._flags]] = True
         answered[later[open_rows[later] & self._distinctive[later]]] = True
 
     def _operators_flags(self) -> Mask:
         """Inputs of unknown origin that are an operator's flag or axis rather than a tensor."""
-        metas = self._records.metas
-        flag = [meta.shape == () and meta.dtype.startswith(("bool", "int", "uint")) for meta in metas]
-        numbers = self._records.rows["meta"][self._plan.subjects.row[self._unknown_inputs]]
-        mask: Mask = np.array([*flag, False], np.bool_)[numbers]
+        records = self._files.records
+        flag = [meta.shape == () and meta.dtype.startswith(("bool", "int", "uint")) for meta in records.metas]
+        mask: Mask = np.array([*flag, False], np.bool_)[records.rows["meta"][self._unknown_inputs]]
         mask &= self._measured[self._unknown_inputs]
         return mask
 
-    def _equal(self, step: int, subject: Int64, row: Int64) -> tuple[int, Int64, Int64]:
-        """The pairs of a subject and a file of a step that hold the same values."""
-        other = self._measurements.records(step)
-        at = self._plan.subjects.row[subject]
+    def _equal(self, subject: Int64, row: Int64) -> tuple[Int64, Int64]:
+        """The pairs of a subject and a file that hold the same values."""
+        records = self._files.records
         # Most files that could be equal are: whether they are is asked of one word first, then of all.
-        likely = self._records.rows["sum_squares"][at] == other.rows["sum_squares"][row]
-        likely &= self._measured[subject] & (other.rows["state"][row] == State.MEASURED)
-        at, subject, row = at[likely], subject[likely], row[likely]
-        same = (_words(self._records, at) == _words(other, row)).all(axis=1)
-        return step, subject[same], row[same]
+        squares, measured = records.rows["sum_squares"], records.rows["state"] == State.MEASURED
+        likely = (squares[subject] == squares[row]) & measured[subject] & measured[row]
+        subject, row = subject[likely], row[likely]
+        same = (_words(records, subject) == _words(records, row)).all(axis=1)
+        return subject[same], row[same]
+
+    def _groups(self, subject: Int64, place: Int64 | None = None) -> Int64:
+        """A number for each subject, shared by those of a step that have equal statistics (at an equal place)."""
+        places = [self._files.step[subject], *([place] if place is not None else [])]
+        return _groups(_words(self._files.records, subject), places)
 
 
 def _words(records: Records, rows: Int64) -> Int64:
@@ -203,17 +294,16 @@ def _words(records: Records, rows: Int64) -> Int64:
     return words
 
 
-def _groups(words: Int64, place: Int64 | None = None) -> Int64:
-    """A number for each row, below their count, the same for rows of equal words (at an equal place)."""
-    columns: Iterable[npt.NDArray[Any]] = words.T if place is None else (*words.T, place)
+def _groups(words: Int64, places: Sequence[Int64]) -> Int64:
+    """A number for each row, below their count, the same for rows of equal words at equal places."""
     # Sorting by a mixture of all words is quick; rows that only collide there are told apart by the words themselves.
     mixed = np.zeros(len(words), np.uint64)
-    for column in columns:
+    for column in (*words.T, *places):
         mixed = (mixed ^ column.view(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
         mixed ^= mixed >> np.uint64(29)
     order = np.argsort(mixed, kind="stable")
     differs = (words[order[1:]] != words[order[:-1]]).any(axis=1) | (mixed[order[1:]] != mixed[order[:-1]])
-    if place is not None:
+    for place in places:
         differs |= place[order[1:]] != place[order[:-1]]
     numbers = np.zeros(len(words), np.int64)
     numbers[order[1:]] = np.cumsum(differs)
@@ -292,8 +382,7 @@ class Checker:
             plans = [self.planner.plan(step, wants) for step in group]
             part = scaled(progress, done, len(steps), len(group))
             self.measurements.ensure_all(wants, part, self.text(group))
-            for plan in plans:
-                yield plan.step, self.judge(plan, part)
+            yield from self.judge(plans, part)
             done += len(group)
 
     def batches(self, steps: Sequence[int]) -> Iterator[list[int] | None]:
@@ -304,6 +393,7 @@ class Checker:
         group: list[int] = []
         size = 0
         for step in steps:
+            self.measurements.kept(step)  # first: what is remembered of a step asks how large its files are
             own = self.measurements.size(step)
             yield None
             if group and size + own > TOGETHER:
@@ -323,24 +413,41 @@ class Checker:
         named = f"step {steps[0]}" if len(steps) == 1 else f"step {min(steps)}–{max(steps)}"
         return f"rank {self.flow.rank} {named}"
 
-    def judge(self, plan: Plan, progress: ProgressFn) -> PairResult:
-        """Judges a step of which everything was measured that its plan wants.
+    def judge(self, plans: Sequence[Plan], progress: ProgressFn) -> Iterator[tuple[int, PairResult]]:
+        """Judges steps of which everything was measured that their plans want: several small ones at once.
 
         Raises:
             CancelledError: from ``progress``.
         """
-        designs = StepDesigns(self.measurements, plan.step, progress)
-        designed = designs.rows
+        together: list[Plan] = []
+        for plan in plans:
+            if together and sum(len(each.subjects) for each in (*together, plan)) > JUDGED_TOGETHER:
+                yield from self._judge_together(together, progress)
+                together = []
+            together.append(plan)
+        if together:
+            yield from self._judge_together(together, progress)
+
+    def _judge_together(self, plans: Sequence[Plan], progress: ProgressFn) -> Iterator[tuple[int, PairResult]]:
+        designs = [StepDesigns(self.measurements, plan.step, progress) for plan in plans]
+        designed = [each.rows for each in designs]
         with self.measurements.locked():
-            judged = _Judged(plan, self.planner, self.measurements)
-            hits = self._hits(plan, judged)
-            candidates = self._may_be_origins(hits, designed)
-            hits.evaluate(candidates)
+            judged = judged_steps(plans, self.planner, self.measurements)
+            hits = [self._hits(each) for each in judged]
+            candidates = list(map(self._may_be_origins, hits, designed))
+            for found, some in zip(hits, candidates, strict=True):
+                found.evaluate(some)
+        for number, (step, found) in enumerate(zip(judged, hits, strict=True)):
+            yield step.plan.step, self._result(step, found, designs[number], candidates[number], progress)
+
+    def _result(
+        self, judged: JudgedStep, hits: StepHits, designs: StepDesigns, candidates: list[int], progress: ProgressFn
+    ) -> PairResult:
         by_design = designs.mark(hits)
         made = [hits.make(index) for index in candidates]
-        origins = find_origins(self.measurements, plan.step, made, progress)
+        origins = find_origins(self.measurements, hits.step, made, progress)
         hits.origin[[index for index, hit in zip(candidates, made, strict=True) if hit.key in origins]] = True
-        coverage = replace(judged.coverage((self.flow.rank, plan.step), hits), by_design=by_design)
+        coverage = replace(judged.coverage((hits.rank, hits.step), hits), by_design=by_design)
         return PairResult(HitList([hits]), coverage, judged.nodes(len(self.flow.nodes)))
 
     def _may_be_origins(self, hits: StepHits, designed: Mask) -> list[int]:
@@ -352,7 +459,8 @@ class Checker:
         candidates: list[int] = bad[~tainted].tolist()
         return candidates
 
-    def _hits(self, plan: Plan, judged: _Judged) -> StepHits:
+    def _hits(self, judged: JudgedStep) -> StepHits:
+        plan = judged.plan
         table, subjects = self.flow.table(plan.step), plan.subjects
         chosen = np.flatnonzero(judged.reported)
         row = subjects.row[chosen]
@@ -380,63 +488,91 @@ class Checker:
         )
 
 
-class _Judged:
+@dataclass(frozen=True, eq=False)
+class JudgedStep:
     """The verdicts of the watchpoints on the subjects of a step.
 
     Attributes:
-        verdicts: [watchpoint, subject]: a ``Verdict`` or ``SILENT``; the regular watchpoints come first.
-        reported: subjects that some watchpoint has something to say about.
+        plan: of the step.
+        watchpoints: the regular ones come first.
+        verdicts: [watchpoint, subject]: a ``Verdict`` or ``SILENT``.
+        wanted, watched: [watchpoint, subject]: who should judge what, and who did.
+        state: what is known of each subject.
+        holds_tensors: whether the step has any.
     """
 
-    def __init__(self, plan: Plan, planner: Planner, measurements: Measurements) -> None:
-        subjects, records = plan.subjects, measurements.records(plan.step)
-        self._plan = plan
-        self._held = holds_tensors(planner.flow.table(plan.step))
-        self._watchpoints = [*planner.regular, *planner.initial]
-        state = records.rows["state"][subjects.row]
-        # A file that healed since it was measured is not known: a refresh is about to ask for another check.
-        self._known: Mask = state != State.UNKNOWN
-        self._unreadable: Mask = state == State.UNREADABLE
-        self._wanted = np.concatenate([subjects.watch, plan.initial])
-        self._watched = self._wanted & self._known
-        self.verdicts = np.full(self._wanted.shape, SILENT, np.int8)
-        if any(needs(watchpoint).previous_stats for watchpoint in self._watchpoints):
-            measurements.fill_previous_stats(plan.step, subjects.row)
-            for step, _, rows in plan.references:
-                measurements.fill_previous_stats(step, np.unique(rows))
-            measurements.fill_previous_stats(plan.step, np.unique(subjects.own[1]))
-        evaluator = evaluator_of(measurements, plan.step, subjects.row)
-        copies = DuplicateInputs(plan, planner.regular, measurements)
-        for number, watchpoint in enumerate(planner.regular):
-            evaluated = evaluator.evaluate(watchpoint, plan.first)
-            self._watched[number] &= ~copies.answered(number, evaluated)
-            self.verdicts[number] = np.where(self._watched[number], evaluated.verdict, SILENT)
-        every = np.ones(len(subjects), np.bool_)
-        for number, watchpoint in enumerate(planner.initial, len(planner.regular)):
-            evaluated = evaluator.evaluate(watchpoint, every, initial=True)
-            self.verdicts[number] = np.where(self._watched[number], evaluated.verdict, SILENT)
-        self.reported: Mask = (self.verdicts != SILENT).any(axis=0)
+    plan: Plan
+    watchpoints: Sequence[Watchpoint]
+    verdicts: Int8
+    wanted: Mask
+    watched: Mask
+    state: UInt8
+    holds_tensors: bool
+
+    @property
+    def reported(self) -> Mask:
+        """Subjects that some watchpoint has something to say about."""
+        found: Mask = (self.verdicts != SILENT).any(axis=0)
+        return found
 
     def nodes(self, count: int) -> npt.NDArray[np.uint8]:
         """See ``PairResult.judged``."""
-        judged = self._watched & (self.verdicts != Verdict.CANNOT_JUDGE) & (self.verdicts != Verdict.NOT_COMPARABLE)
+        judged = self.watched & (self.verdicts != Verdict.CANNOT_JUDGE) & (self.verdicts != Verdict.NOT_COMPARABLE)
         mask = np.zeros(count, np.bool_)
-        mask[self._plan.subjects.node[judged.any(axis=0)]] = True
+        mask[self.plan.subjects.node[judged.any(axis=0)]] = True
         return np.packbits(mask)
 
     def coverage(self, pair: tuple[int, int], hits: StepHits) -> Coverage:
         """Returns what was looked at; ``hits`` know what is by design."""
-        wanted, judged = self._wanted.any(axis=0), self._watched.any(axis=0)
-        copies = int((wanted & self._known & ~judged).sum())
-        counts = zip(self._watchpoints, self._watched.sum(axis=1).tolist(), strict=True)
+        wanted, judged = self.wanted.any(axis=0), self.watched.any(axis=0)
+        # A file that healed since it was measured is not known: a refresh is about to ask for another check.
+        copies = int((wanted & (self.state != State.UNKNOWN) & ~judged).sum())
+        unreadable = self.state == State.UNREADABLE
+        counts = zip(self.watchpoints, self.watched.sum(axis=1).tolist(), strict=True)
         return Coverage(
-            checked=int((judged & ~self._unreadable).sum()),
-            unreadable=int((judged & self._unreadable).sum()),
+            checked=int((judged & ~unreadable).sum()),
+            unreadable=int((judged & unreadable).sum()),
             not_comparable=int((self.verdicts == Verdict.NOT_COMPARABLE).any(axis=0).sum()),
-            skipped=self._plan.subjects.skipped + int((~wanted).sum()) + copies,
-            steps=(pair,) if self._held else (),
+            skipped=self.plan.subjects.skipped + int((~wanted).sum()) + copies,
+            steps=(pair,) if self.holds_tensors else (),
             watched=tuple(sorted((w.id, count) for w, count in counts if count)),
             blocked=hits.counted(Verdict.BLOCKED),
             by_design=int((hits.verdicts == Verdict.BY_DESIGN).any(axis=0).sum()),
-            constants=self._plan.subjects.constants,
+            constants=self.plan.subjects.constants,
         )
+
+
+def judged_steps(plans: Sequence[Plan], planner: Planner, measurements: Measurements) -> list[JudgedStep]:
+    """Judges steps as one table."""
+    watchpoints = [*planner.regular, *planner.initial]
+    if any(needs(watchpoint).previous_stats for watchpoint in watchpoints):
+        for plan in plans:
+            _fill_previous_stats(plan, measurements)
+    files = JudgedFiles(plans, measurements)
+    subjects = files.subjects
+    state = files.records.rows["state"][: len(subjects)]
+    wanted = np.concatenate([subjects.watch, files.initial])
+    watched = wanted & (state != State.UNKNOWN)
+    verdicts = np.full(wanted.shape, SILENT, np.int8)
+    evaluator = files.evaluator(subjects.row)
+    copies = DuplicateInputs(files, planner.regular)
+    for number, watchpoint in enumerate(watchpoints):
+        initial = number >= len(planner.regular)
+        evaluated = evaluator.evaluate(watchpoint, files.first | initial, initial=initial)
+        if not initial:
+            watched[number] &= ~copies.answered(number, evaluated)
+        verdicts[number] = np.where(watched[number], evaluated.verdict, SILENT)
+    found, start = [], 0
+    for plan in plans:
+        of = slice(start, start + len(plan.subjects))
+        start = of.stop
+        columns = verdicts[:, of], wanted[:, of], watched[:, of], state[of]
+        found.append(JudgedStep(plan, watchpoints, *columns, holds_tensors(planner.flow.table(plan.step))))
+    return found
+
+
+def _fill_previous_stats(plan: Plan, measurements: Measurements) -> None:
+    measurements.fill_previous_stats(plan.step, plan.subjects.row)
+    for step, _, rows in plan.references:
+        measurements.fill_previous_stats(step, np.unique(rows))
+    measurements.fill_previous_stats(plan.step, np.unique(plan.subjects.own[1]))

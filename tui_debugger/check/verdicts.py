@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from tui_debugger.check.hits import Blocked, HitList, is_overflow
+import numpy as np
+
+from tui_debugger.check.hits import Blocked, HitList
 from tui_debugger.check.results import parts_text
 from tui_debugger.check.types import CheckResult
 from tui_debugger.errors import CancelledError
-from tui_debugger.model import Coverage, Hit, NodeKind, Verdict, Watchpoint, WatchResult
+from tui_debugger.model import Coverage, NodeKind, Verdict, Watchpoint, WatchResult
 from tui_debugger.text.hits import watch_line
 from tui_debugger.text.numbers import named, plural
 from tui_debugger.text.rows import reasons_of
@@ -281,28 +283,20 @@ def stopped_line(result: CheckResult) -> str:
     return done + (f" ({', '.join(which)})" if result.pairs else "")
 
 
-def findings_line(hits: Sequence[Hit], result: CheckResult) -> str:
+def findings_line(hits: HitList, result: CheckResult) -> str:
     """``NaN or Inf in 314 tensors, other findings in 5, at step 3, 2 origins ◆``; ``5 tensors at step 3``."""
-    text = f"{_kinds(hits)} at {named('step', sorted({hit.key.step for hit in hits}))}"
+    text = f"{_kinds(hits)} at {named('step', np.unique(hits.step).tolist())}"
     if len({rank for rank, _ in result.pairs}) > 1:
-        text += f" of {named('rank', sorted({hit.key.rank for hit in hits}))}"
-    origins = sum(hit.origin for hit in hits)
+        text += f" of {named('rank', np.unique(hits.rank).tolist())}"
+    origins = int(hits.origin.sum())
     return text + (f", {plural(origins, 'origin')} ◆" if origins else "")
 
 
-def _kinds(hits: Sequence[Hit]) -> str:
+def _kinds(hits: HitList) -> str:
     """Tells how many tensors: one with NaN or Inf counts as that, whatever else was asked."""
-    overflow = [hit for hit in hits if is_overflow(hit)]
-    if not overflow:
+    overflow = hits.chosen(hits.overflow())
+    if not len(overflow):
         return plural(len(hits), "tensor")
     others = len(hits) - len(overflow)
-    text = f"{_not_finite(overflow)} in {plural(len(overflow), 'tensor')}"
+    text = f"{not_finite_words(overflow.not_finite())} in {plural(len(overflow), 'tensor')}"
     return text + (f", other findings in {others:,}," if others else "")
-
-
-def _not_finite(hits: Sequence[Hit]) -> str:
-    """Tells which of NaN and Inf there is; both where a training did not say."""
-    stats = [hit.stats for hit in hits]
-    nan = any(each is None or each.nan for each in stats)
-    inf = any(each is None or each.inf for each in stats)
-    return " or ".join([*(["NaN"] if nan else []), *(["Inf"] if inf else [])]) or "NaN or Inf"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -159,11 +160,12 @@ def _tally_row(tally: Tally) -> dict[str, Any]:
 
 def _print_hits(report: Report, limit: int) -> None:
     judgement = report.judgement
-    hits = (*judgement.failing, *judgement.others, *judgement.unsure)
-    if not hits:
+    lists = judgement.failing, judgement.others, judgement.unsure
+    count = sum(map(len, lists))
+    if not count:
         return
-    shown = hits[:limit] if limit else hits
-    ranks = len({hit.key.rank for hit in hits}) > 1 or len({rank for rank, _ in report.result.pairs}) > 1
+    shown = list(islice(chain.from_iterable(lists), limit or None))  # only these are made
+    ranks = len({rank for rank, _ in report.result.pairs}.union(*(hits.rank.tolist() for hits in lists))) > 1
     columns = [
         Column("step", right=True, weight=8),
         *([Column("rank", right=True, weight=6)] if ranks else []),
@@ -173,8 +175,8 @@ def _print_hits(report: Report, limit: int) -> None:
         Column("tensor", cut=Cut.MIDDLE, weight=9),
     ]
     print_table(columns, [_row(hit, ranks=ranks, graphs=report.graphs) for hit in shown])
-    if len(shown) < len(hits):
-        print_text(f"… {len(hits) - len(shown):,} more (--limit 0 prints all)")
+    if len(shown) < count:
+        print_text(f"… {count - len(shown):,} more (--limit 0 prints all)")
     write_lines("")
 
 
@@ -235,7 +237,7 @@ def _notes(report: Report) -> list[str]:
     failing = report.judgement.failing
     if not failing:
         return []
-    first = next((hit for hit in failing if hit.origin), failing[0]).key
+    first = next(iter(failing.chosen(failing.origin)), failing[0]).key
     notes = report.notes.get((first.rank, first.step))
     return [f"step {step_text(first.step)}: {notes_text(notes)}"] if notes else []
 
@@ -245,7 +247,7 @@ def _beginnings(report: Report) -> list[str]:
     failing = report.judgement.failing
     if len(failing) <= _NEAR:
         return []
-    origins = [hit for hit in failing if hit.origin]
+    origins = failing.chosen(failing.origin)
     word, hits = ("origin ◆", origins) if origins else ("first finding", failing[:1])
     ranks = len({rank for rank, _ in report.result.pairs}) > 1
     lines = []

@@ -15,7 +15,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -174,16 +173,6 @@ class Accumulator:
         """The greatest finite magnitude; 0 without one."""
         return max(-self._minimum, self._maximum, 0.0)
 
-    @property
-    def abs_sum(self) -> float:
-        """Sum of the finite magnitudes."""
-        return self._abs_mean * self.finite
-
-    @property
-    def squares(self) -> float:
-        """Sum of the squares of the finite elements."""
-        return self._squares
-
     def values(self) -> tuple[float, ...]:
         """Returns the result so far in the order of ``fields.STORED``; NaN stands for None."""
         return (*self._fast(), *(_real(made.result(self._others[name])) for name, made in OTHERS))
@@ -278,21 +267,6 @@ def peak(stats: TensorStats | None) -> float | None:
     if stats is None or stats.minimum is None or stats.maximum is None:
         return None
     return max(abs(stats.minimum), abs(stats.maximum))
-
-
-@lru_cache(maxsize=256)
-def single_bounds(start: float, end: float) -> tuple[np.float32, np.float32]:
-    """Returns the least float32 that is not below a bound and the greatest one not above the other.
-
-    A float32 lies between them exactly when, cast to double, it lies between the bounds.
-    """
-    with np.errstate(all="ignore"):
-        first, last = np.float32(start), np.float32(end)
-        if float(first) < start:
-            first = np.nextafter(first, np.float32(math.inf))
-        if float(last) > end:
-            last = np.nextafter(last, np.float32(-math.inf))
-    return first, last
 
 
 ENDS: Final[dict[str, tuple[float, ...]]] = {"relu": (0.0,), "sigmoid": (0.0, 1.0), "tanh": (-1.0, 1.0)}

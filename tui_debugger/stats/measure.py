@@ -26,7 +26,7 @@ from tui_debugger.stats import kernel
 from tui_debugger.stats.blocks import Accumulator
 from tui_debugger.stats.dtypes import is_numeric
 from tui_debugger.stats.fields import OTHERS
-from tui_debugger.stats.kernel import Kind, address, bytes_at, kind_of
+from tui_debugger.stats.kernel import Kind, Kinds, address, bytes_at, kind_of
 from tui_debugger.stats.kernel.files import read_files
 from tui_debugger.stats.kernel.moments import moments_of_each
 from tui_debugger.stats.kernel.pairs import changes
@@ -121,20 +121,28 @@ class SmallTensors:
     """Measures many small tensors in one call, and puts what it finds in as columns."""
 
     def __init__(self, records: Records, headers: Sequence[Header]) -> None:
-        """``records`` says what was asked of each row, ``headers`` are those of the files by number."""
+        """``records`` says what was asked of each row, ``headers`` are those of all files by number."""
         self._records = records
         self._headers = headers
+        self._kinds = Kinds.of([each.kind for each in headers])
+        self._nbytes, self._counts, self._metas = (
+            np.array(column, np.int64)
+            for column in (
+                [each.end - each.start for each in headers],
+                [each.layout.count for each in headers],
+                [each.meta for each in headers],
+            )
+        )
         self._bounds, self._tests = tuple(records.ranges), tuple(records.close)
 
     def measure(self, rows: Int64, files: SmallFiles) -> None:
         """Measures tensors."""
         if not len(rows):
             return
-        headers, table = [self._headers[number] for number in files.header.tolist()], self._records.rows
-        nbytes, kinds = [each.end - each.start for each in headers], [each.kind for each in headers]
-        places = files.place.tolist()
-        sums, inside = moments_of_each(places, nbytes, kinds, self._bounds)
-        table["state"][rows], table["meta"][rows] = State.MEASURED, [each.meta for each in headers]
+        of, table = files.header, self._records.rows
+        nbytes = self._nbytes[of]
+        sums, inside = moments_of_each(files.place, nbytes, self._kinds.at(of), self._bounds)
+        table["state"][rows], table["meta"][rows] = State.MEASURED, self._metas[of]
         table["size"][rows], table["identity"][rows] = files.size, files.state
         for name, column in columns_of(sums).items():
             table[name][rows] = column
@@ -142,8 +150,9 @@ class SmallTensors:
             counted = self._records.ranges[bounds]
             counted[rows] = np.where(counted[rows] == NOT_KNOWN, counts, counted[rows])
         if OTHERS:
-            held = (bytes_at(place, size) for place, size in zip(places, nbytes, strict=True))
-            others = [_one_by_one(each.view(header.layout.dtype)) for each, header in zip(held, headers, strict=True)]
+            held = map(bytes_at, files.place.tolist(), nbytes.tolist())
+            types = (self._headers[number].layout.dtype for number in of.tolist())
+            others = [_one_by_one(each.view(dtype)) for each, dtype in zip(held, types, strict=True)]
             for (name, _), column in zip(OTHERS, np.array(others).T, strict=True):
                 table[name][rows] = column
 
@@ -151,13 +160,12 @@ class SmallTensors:
         """Compares tensors with others of their shape, type and order of elements."""
         if not len(rows):
             return
-        headers, table = [self._headers[number] for number in files.header.tolist()], self._records.rows
-        counts, kinds = [each.layout.count for each in headers], [each.kind for each in headers]
-        sums, close = changes(files.place.tolist(), others.place.tolist(), counts, kinds, self._tests)
+        of, table = files.header, self._records.rows
+        count = self._counts[of]
+        sums, close = changes(files.place, others.place, count, self._kinds.at(of), self._tests)
         table["before"][rows] = Before.OK
         table["before_size"][rows], table["before_identity"][rows] = others.size, others.state
         table["asked"][rows] |= CHANGE_KNOWN
-        count = np.array(counts)
         table["difference"][rows], table["reference"][rows] = (sums / count[:, None]).T
         for test, passed in zip(self._tests, close.T, strict=True):
             column = self._records.close[test]
@@ -332,13 +340,13 @@ class _Batch:
         if not kernel.available():
             self._measure_others(np.flatnonzero(asked))
         else:
-            small = SmallTensors(self.records, self._headers)
             kept = start = 0
             while start < len(asked):
                 self._check()
                 end = self._read_window(start)
                 rows = start + np.flatnonzero(asked[start:end])
                 among = self._files.header[rows] >= 0
+                small = SmallTensors(self.records, self._headers)
                 small.measure(rows[among], self._files[rows[among]])
                 self._compare_small(small, rows[among & (self._before[rows] >= 0)], kept)
                 self._measure_others(rows[~among])

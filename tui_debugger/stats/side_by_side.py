@@ -339,7 +339,7 @@ class Other:
 class Compared:
     """The result of a comparison; the fields are those of ``Record``."""
 
-    before: Before = Before.NONE
+    before: int = Before.NONE
     state: FileState = UNSURE
     change: Change | None = None
     close: dict[Closeness, bool] = field(default_factory=dict)
@@ -425,7 +425,7 @@ def compared(sums: PartialResult, state: FileState) -> Compared:
     return Compared(Before.OK, state, *sums.change.result())
 
 
-def put_file(records: Records, row: int, state: State, layout: Layout, seen: FileState) -> None:
+def put_file(records: Records, row: int, state: int, layout: Layout, seen: FileState) -> None:
     """Notes what a file is."""
     at = records.rows[row]
     at["state"], at["meta"] = state, records.meta_number(layout.meta)

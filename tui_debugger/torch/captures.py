@@ -14,11 +14,11 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+import numpy as np
 import torch
 
 from tui_debugger.live.client.judging import Judge
 from tui_debugger.model import TensorMeta, Watchpoint
-from tui_debugger.stats.blocks import single_bounds
 from tui_debugger.stats.records import Bounds, Record, RequiredStats
 from tui_debugger.torch import exact, internals
 from tui_debugger.torch.exact import Fetched, Waiting, wide_type
@@ -284,6 +284,21 @@ def inside(x: torch.Tensor, bounds: Bounds) -> torch.Tensor:
     if not tests:
         return (~x.isnan()).sum()
     return (tests[0].logical_and_(tests[1]) if len(tests) > 1 else tests[0]).sum()
+
+
+@functools.lru_cache(maxsize=256)
+def single_bounds(start: float, end: float) -> tuple[np.float32, np.float32]:
+    """Returns the least float32 that is not below a bound and the greatest one not above the other.
+
+    A float32 lies between them exactly when, cast to double, it lies between the bounds.
+    """
+    with np.errstate(all="ignore"):
+        first, last = np.float32(start), np.float32(end)
+        if float(first) < start:
+            first = np.nextafter(first, np.float32(math.inf))
+        if float(last) > end:
+            last = np.nextafter(last, np.float32(-math.inf))
+    return first, last
 
 
 def _summed_as(x: torch.Tensor) -> torch.dtype | None:

@@ -20,7 +20,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 if TYPE_CHECKING:
     import ctypes
 
-    from tui_debugger.arrays import Array, Float32, UInt8
+    import numpy as np
+    import numpy.typing as npt
+
+    from tui_debugger.arrays import Array, Float32, Int64, UInt8
     from tui_debugger.stats.dtypes import DType
 
 FOLDER: Final = Path(__file__).parent
@@ -221,9 +224,29 @@ def pointers(values: Sequence[bytes]) -> Any:
     return (ctypes.c_char_p * len(values))(*values)
 
 
-def columns_of(kinds: Sequence[Kind]) -> tuple[Any, Any]:
-    """Returns the numbers of some kinds, and where the tables of their values are, for a function of the kernel."""
-    import ctypes
+class Kinds(NamedTuple):
+    """The kinds of the elements of many arrays, as columns. Whoever passes it on holds the kinds.
 
-    numbers, tables = zip(*[(kind.number, kind.table) for kind in kinds], strict=True) if kinds else ((), ())
-    return (ctypes.c_int64 * len(kinds))(*numbers), (ctypes.c_void_p * len(kinds))(*tables)
+    Attributes:
+        number: of ``enum kind``.
+        table: where the tables of their values are, 0 without one.
+    """
+
+    number: Int64
+    table: npt.NDArray[np.uintp]
+
+    @classmethod
+    def of(cls, kinds: Sequence[Kind]) -> Kinds:
+        """Returns kinds as columns."""
+        import numpy as np
+
+        numbers, tables = [kind.number for kind in kinds], [kind.table or 0 for kind in kinds]
+        return cls(np.array(numbers, np.int64), np.array(tables, np.uintp))
+
+    def at(self, which: Int64) -> Kinds:
+        """Returns some of them, each as often as it is named."""
+        return Kinds(self.number[which], self.table[which])
+
+    def addresses(self) -> tuple[int, int]:
+        """Returns where the columns are."""
+        return address(self.number), address(self.table)

@@ -11,11 +11,10 @@ import numpy.typing as npt
 from tui_debugger.arrays import Array, Float64, Int64
 from tui_debugger.stats.kernel import (
     NO_SENSE,
-    Kind,
+    Kinds,
     address,
     available,
     checked,
-    columns_of,
     function,
     kind_of,
 )
@@ -77,7 +76,7 @@ def moments(elements: Array, ranges: Sequence[Bounds] = ()) -> tuple[Moments, li
 
 
 def moments_of_each(
-    places: Sequence[int], nbytes: Sequence[int], kinds: Sequence[Kind], ranges: Sequence[Bounds] = ()
+    places: Int64, nbytes: Int64, kinds: Kinds, ranges: Sequence[Bounds] = ()
 ) -> tuple[npt.NDArray[Any], Int64]:
     """Measures many arrays at once.
 
@@ -94,11 +93,11 @@ def moments_of_each(
         ValueError: some values are no elements of their kind.
     """
     n, bounds = len(places), bounds_table(ranges)
-    if len(kinds) != n or len(nbytes) != n:
+    if len(kinds.number) != n or len(nbytes) != n:
         raise ValueError(NO_SENSE)
     sums, inside = np.empty(n, MOMENTS), np.zeros((n, len(ranges)), np.int64)
-    where, lengths = np.array(places, np.int64), np.array(nbytes, np.int64)
-    arguments = (n, *columns_of(kinds), address(where), address(lengths), address(bounds), len(ranges))
+    where, lengths = np.ascontiguousarray(places, np.int64), np.ascontiguousarray(nbytes, np.int64)
+    arguments = (n, *kinds.addresses(), address(where), address(lengths), address(bounds), len(ranges))
     checked(function("moments_of_each", "qpppppqpp")(*arguments, address(inside), address(sums)))
     return sums, inside
 

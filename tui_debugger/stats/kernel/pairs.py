@@ -12,10 +12,9 @@ import numpy as np
 from tui_debugger.arrays import Array, Float64, Int64
 from tui_debugger.stats.kernel import (
     NO_SENSE,
-    Kind,
+    Kinds,
     address,
     checked,
-    columns_of,
     described,
     function,
     native,
@@ -174,10 +173,10 @@ def change(
 
 
 def changes(
-    now: Sequence[int],
-    before: Sequence[int],
-    lengths: Sequence[int],
-    kinds: Sequence[Kind],
+    now: Int64,
+    before: Int64,
+    lengths: Int64,
+    kinds: Kinds,
     tests: Sequence[tuple[float, float, bool]] = (),
 ) -> tuple[Float64, Int64]:
     """Compares many pairs of arrays at once.
@@ -196,12 +195,12 @@ def changes(
         ValueError: these are not of one number.
     """
     n = len(now)
-    if not n == len(before) == len(lengths) == len(kinds):
+    if not n == len(before) == len(lengths) == len(kinds.number):
         raise ValueError(NO_SENSE)
     sums, asked = np.zeros((n, 2)), np.empty((n, len(tests)), CLOSENESS)
     asked[:] = np.array([(*test, True) for test in tests], CLOSENESS)
-    here, there, counts = (np.array(each, np.int64) for each in (now, before, lengths))
-    arguments = (n, *columns_of(kinds), address(here), address(there), address(counts))
+    here, there, counts = (np.ascontiguousarray(each, np.int64) for each in (now, before, lengths))
+    arguments = (n, *kinds.addresses(), address(here), address(there), address(counts))
     checked(function("changes", "qpppppppq")(*arguments, address(sums), address(asked), len(tests)))
     return sums, asked["close"]
 
