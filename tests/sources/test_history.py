@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.sources.writer import MLP, DumpWriter, write_dump, write_step
+from tui_debugger import opener
 from tui_debugger.sources import open_source
 from tui_debugger.sources.base import Source
 
@@ -44,6 +46,23 @@ def test_a_missing_history_is_derived_with_a_notice(tmp_path: Path) -> None:
     assert previous(source) == [None, 1]
     assert [(run.step, run.has_data) for run in source.history(0)] == [(1, True), (5, True)]
     assert "rank_0 has no run history: derived from the dumped steps" in source.info.notices
+
+
+def test_notices_list_no_directory_until_the_dump_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The screen asks for them whenever it draws its header, of a thousand ranks."""
+    write_step(DumpWriter(tmp_path), 1)
+    source = open_source(tmp_path)
+    assert list(source.steps(0)) == [1]
+    told = source.info.notices
+    listed: list[Any] = []
+    monkeypatch.setattr(opener, "listdir", lambda path: listed.append(path) or [])
+    assert source.info.notices == told
+    assert not listed
+    monkeypatch.undo()
+    DumpWriter(tmp_path).history((1,))
+    source.refresh()
+    assert "rank_0 has no run history: derived from the dumped steps" in told
+    assert not any("run history" in notice for notice in source.info.notices)
 
 
 def test_a_history_that_contradicts_the_disk_does_not_count(tmp_path: Path) -> None:

@@ -225,6 +225,7 @@ COVERED = (
     "tests/stats/test_kernel.py",
     "tests/stats/test_kernel_pairs.py",
     "tests/stats/test_kernel_csv.py",
+    "tests/stats/test_kernel_expected.py",
     "tests/stats/test_kernel_files.py",
     "tests/stats/test_kernel_shapes.py",
     *(

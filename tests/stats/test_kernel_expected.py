@@ -9,8 +9,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tui_debugger.stats.kernel import available, expected
-from tui_debugger.stats.kernel.expected import ERROR, PROBES, ByRow, Elementwise, Limits, Operand, Scaled
+from tui_debugger.stats.kernel import address, available, described, expected, function
+from tui_debugger.stats.kernel.expected import ERROR, PROBES, ByRow, Elementwise, Limits, Operand, Scaled, Squared
 
 pytestmark = pytest.mark.skipif(not available(), reason="the kernel is not built")
 
@@ -145,6 +145,61 @@ def test_sums_with_signs(dtype: type, rows: int, width: int, group: int) -> None
         part = slice(at, at + group)
         assert np.allclose(sums[number * PROBES : (number + 1) * PROBES], signs[part].T @ wide[part], **close)
         assert np.allclose(squares[number], np.square(wide[part]).sum(0), **close)
+
+
+def test_one_nan_makes_the_logarithm_of_a_sum_nan_wherever_it_is() -> None:
+    x = RANDOM.normal(size=(65, 65))
+    np.fill_diagonal(x, math.nan)
+    assert np.isnan(expected.log_sums(x)[1]).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, np.int16])
+@pytest.mark.parametrize("squared", Squared, ids=str)
+@pytest.mark.parametrize(
+    ("rows", "terms", "width"), [(1, 1, 1), (5, 64, 64), (6, 65, 8), (7, 200, 65), (64, 3, 130), (3, 0, 4), (0, 3, 4)]
+)
+def test_products(dtype: type, squared: Squared, rows: int, terms: int, width: int) -> None:
+    left = (4 * RANDOM.normal(size=(rows, terms))).astype(dtype)
+    right = RANDOM.normal(size=(terms, width)).astype(np.float32)
+    wide, other = left.astype(np.float64), right.astype(np.float64)
+    wide, other = {Squared.LEFT: (wide**2, other), Squared.RIGHT: (wide, other**2)}.get(squared, (wide, other))
+    size = np.abs(wide) @ np.abs(other) + 1e-30
+    assert np.all(np.abs(expected.product(left, right, squared) - wide @ other) <= 2.0**-20 * size)
+    turned = expected.product(np.ascontiguousarray(right.T), np.ascontiguousarray(left.T), squared)
+    if squared is Squared.NEITHER:
+        assert np.all(np.abs(turned.T - wide @ other) <= 2.0**-20 * size)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_what_is_not_finite_stays_in_its_row_of_a_product(bad: float) -> None:
+    left, right = np.ones((5, 70), np.float32), np.ones((70, 9), np.float32)
+    left[2, 67] = bad
+    made = expected.product(left, right)
+    assert not np.isfinite(made[2]).any()
+    assert np.array_equal(np.delete(made, 2, axis=0), np.full((4, 9), 70.0))
+
+
+def test_what_float32_does_not_hold_is_not_multiplied() -> None:
+    one = np.ones((2, 2))
+    with pytest.raises(ValueError, match="no sense"):
+        expected.product(one, one)
+    with pytest.raises(ValueError, match="no sense"):
+        expected.product(one.astype(np.float32), np.ones((3, 2), np.float32))
+    assert not expected.is_single(np.dtype(np.float32), np.dtype(np.int32))
+    assert expected.is_single(np.dtype(">f2"), np.dtype(ml_dtypes.bfloat16), np.dtype(bool))
+
+
+@pytest.mark.parametrize(("rows", "width"), [(-1, 4), (4, -1), (1 << 40, 1 << 40), (1 << 62, 3), ((1 << 63) - 1, 1)])
+def test_lengths_that_make_no_sense_are_refused(rows: int, width: int) -> None:
+    """Nothing is read: products of lengths would be larger than any address."""
+    x, to = np.zeros(16, np.float32), np.zeros(16)
+    what, where = described(x), address(to)
+    assert function("signed_rows", "pqqqppp")(what, rows, width, 4, where, where, where) == -1
+    assert function("signed_columns", "pqqqppp")(what, rows, width, 4, where, where, where) == -1
+    assert function("product", "ppqqqip")(what, what, rows, width, 1, 0, where) == -1
+    assert function("product", "ppqqqip")(what, what, 1, rows, width, 0, where) == -1
+    assert function("product", "ppqqqip")(what, what, rows, 1, width, 0, where) == -1
+    assert function("log_sums", "pqqppp")(what, rows, width, where, where, where) == -1
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, ml_dtypes.bfloat16, ml_dtypes.float8_e5m2])

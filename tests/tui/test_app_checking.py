@@ -48,6 +48,22 @@ async def test_a_large_step_is_not_read_before_it_is_asked_for(
         assert "◐ step 3 checked" in screen.main.header.plain  # it stays known
 
 
+async def test_the_order_of_steps_is_not_found_out_by_the_thread_of_the_screen(
+    open_screen: OpenScreen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may take all statistics of all ranks."""
+    pairs, by_screen = Session.pairs, list[bool]()
+
+    def noted(self: Session, *args: Any) -> Any:
+        by_screen.append(threading.current_thread() is threading.main_thread())
+        return pairs(self, *args)
+
+    monkeypatch.setattr(Session, "pairs", noted)
+    async with open_screen(NAN) as screen:
+        assert not by_screen[0]
+        assert screen.main.state.result is not None
+
+
 async def test_a_long_check_shows_progress_and_esc_stops_it(
     open_screen: OpenScreen, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from tui_debugger.cli.options import add_command, add_where, add_work, open_session, pairs_of, whole
+from tui_debugger.cli.options import add_command, add_top, add_where, add_work, open_session, pairs_of
 from tui_debugger.cli.output import (
     documented,
     interruptible,
@@ -16,6 +16,7 @@ from tui_debugger.cli.output import (
     print_above,
     print_csv,
     print_exit,
+    print_first,
     print_json,
     print_table,
     print_text,
@@ -71,13 +72,7 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
         default="",
         help="kinds of operators, for example matmul,linear, all of which must be checked: else the exit code is 2",
     )
-    parser.add_argument(
-        "--top",
-        type=whole("a number of findings such as 20, or 0 for all"),
-        default=_FEW,
-        metavar="K",
-        help=f"findings that are listed (default: {_FEW}; 0: all)",
-    )
+    add_top(parser, "findings", _FEW)
     parser.add_argument("--csv", action="store_true", help="a row for every finding on stdout")
     parser.add_argument("--xlsx", type=Path, metavar="FILE", help="findings and coverage as a workbook")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="a report for an issue or a chat")
@@ -178,10 +173,7 @@ def print_report(report: AuditReport, session: Session, arguments: argparse.Name
     print_above(verdict, *lines, code=code, words=_EXITS[code])
     if report.findings:
         print_text("operators whose output is wrong, in execution order:")
-        shown = report.findings[: arguments.top or None]
-        print_table(_finding_columns(), (finding_cells(each) for each in shown))
-        if len(report.findings) > len(shown):
-            print_text(f"{len(report.findings) - len(shown)} more (--top 0 lists all)")
+        print_first(_finding_columns(), report.findings, finding_cells, arguments.top)
         print_text("")
     if report.coverage:
         print_table(_coverage_columns(), (coverage_cells(each) for each in report.coverage))

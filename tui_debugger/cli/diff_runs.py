@@ -18,8 +18,8 @@ from tui_debugger.cli.output import (
     print_above,
     print_csv,
     print_exit,
+    print_first,
     print_json,
-    print_table,
     print_text,
     progress_bar,
 )
@@ -202,10 +202,7 @@ def print_report(report: RunsReport, kinds: Sequence[tuple[str, str]], arguments
     print_above(verdict, *lines, code=code, words=_EXITS[outcome])
     if report.findings:
         print_text("where differences begin (what only passes them on is left out):")
-        shown = report.findings[: arguments.top or None]
-        print_table(FINDING_COLUMNS, (finding_cells(each) for each in shown))
-        if len(report.findings) > len(shown):
-            print_text(f"{len(report.findings) - len(shown)} more (--top 0 lists all)")
+        print_first(FINDING_COLUMNS, report.findings, finding_cells, arguments.top)
         print_text("")
     for text in one_sided_lines(report):
         print_text(text)

@@ -24,6 +24,7 @@ from tui_debugger.cli.options import (
 )
 from tui_debugger.cli.output import (
     documented,
+    doubt_lines,
     interruptible,
     note,
     print_above,
@@ -143,11 +144,11 @@ def _print(report: Report, entries: npt.NDArray[np.int64], arguments: argparse.N
     from tui_debugger.diagnose.health import map_parts, watched_lines
     from tui_debugger.text.health import glyph_pieces, legend_text
     from tui_debugger.text.tables import GAP, cut_middle, width_of
-    from tui_debugger.text.writer import Meaning, meant, terminal_of
+    from tui_debugger.text.writer import meant, terminal_of
 
     map_, outcome, terminal = report.map, report.judgement.outcome, terminal_of()
     covered, code = map_.covered_text(), outcome.exit_code
-    doubts = [meant(f"cannot judge: {doubt.text}", Meaning.DOUBT) for doubt in report.judgement.doubts]
+    doubts = doubt_lines(doubt.text for doubt in report.judgement.doubts)
     if terminal is not None:
         verdict = {Outcome.FINDING: "FINDINGS", Outcome.CANNOT_JUDGE: "cannot judge"}.get(outcome, outcome.value)
         covered = meant(f"{verdict}: {covered}", OUTCOMES[outcome])

@@ -456,6 +456,17 @@ def add_limit(parser: argparse.ArgumentParser, what: str) -> None:
     )
 
 
+def add_top(parser: argparse.ArgumentParser, what: str, most: int) -> None:
+    """``--top``: how many of something are listed: see ``output.print_first``."""
+    parser.add_argument(
+        "--top",
+        type=whole(f"a number of {what} such as 20, or 0 for all"),
+        default=most,
+        metavar="K",
+        help=f"{what} that are listed (default: {most}; 0: all)",
+    )
+
+
 def add_where(
     parser: argparse.ArgumentParser,
     rank: str = "ranks, for example 0,4-6 (default: all)",

@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from tui_debugger import __version__
 from tui_debugger.errors import CancelledError, TdbgError
+from tui_debugger.text.clean import clean
 from tui_debugger.text.documents import document as document_text
 from tui_debugger.text.writer import (
     Line,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from tui_debugger.session import Session
     from tui_debugger.text.tables import Column, Row
 
+T = TypeVar("T")
 _EVERY = 0.1
 """Seconds between two looks of the progress bar."""
 
@@ -167,6 +169,14 @@ def print_table(columns: Sequence[Column | str], rows: Iterable[Row]) -> None:
     write_lines(*table_lines(every, rows, terminal_of()))
 
 
+def print_first(columns: Sequence[Column | str], rows: Sequence[T], cells: Callable[[T], Row], most: int) -> None:
+    """A table of the first rows, so many as ``--top`` says (0: all), and how many there are more."""
+    shown = rows[: most or None]
+    print_table(columns, map(cells, shown))
+    if len(rows) > len(shown):
+        print_text(f"{len(rows) - len(shown):,} more (--top 0 lists all)")
+
+
 def print_text(*lines: Line, hang: int | None = None) -> None:
     """Writes sentences to stdout, each a line; on a terminal they are broken at its width. ``hang``: see ``fold``."""
     terminal = terminal_of()
@@ -197,6 +207,11 @@ def print_above(*lines: Line, code: int, words: str = "") -> None:
         print_text(*lines)
         print_exit(code, words)
         write_lines("")
+
+
+def doubt_lines(doubts: Iterable[str]) -> list[Line]:
+    """Why a question has no answer, a line each; made safe here."""
+    return [meant(f"cannot judge: {clean(doubt)}", Meaning.DOUBT) for doubt in doubts]
 
 
 def print_exit(code: int, words: str = "") -> None:

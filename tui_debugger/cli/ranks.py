@@ -24,6 +24,7 @@ from tui_debugger.cli.options import (
 )
 from tui_debugger.cli.output import (
     documented,
+    doubt_lines,
     interruptible,
     note,
     one_format,
@@ -233,7 +234,7 @@ def _print(answer: Answer, entries: npt.NDArray[np.int64], arguments: argparse.N
     from tui_debugger.diagnose.health import watched_lines
     from tui_debugger.diagnose.ranks.report import compared_text, finding_lines
     from tui_debugger.text.clean import clean
-    from tui_debugger.text.writer import Meaning, meant, terminal_of
+    from tui_debugger.text.writer import meant, terminal_of
 
     report, map_ = answer.report, answer.map
     headline = meant(report.headline, OUTCOMES[report.outcome])
@@ -256,7 +257,7 @@ def _print(answer: Answer, entries: npt.NDArray[np.int64], arguments: argparse.N
         apart = ", ".join(map(clean, report.replicas.apart[:4])) + (", …" if len(report.replicas.apart) > 4 else "")
         print_text(f"note: {apart} differ from the start: parts of a larger weight, or wrong; nobody recorded which")
     if report.outcome is not Outcome.CLEAN:
-        print_text(*(meant(f"cannot judge: {clean(doubt)}", Meaning.DOUBT) for doubt in report.doubts))
+        print_text(*doubt_lines(report.doubts))
     print_exit(code)
 
 

@@ -6,17 +6,18 @@ import argparse
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from tui_debugger.cli.options import add_command, add_where, add_work, open_session, pairs_of, whole
+from tui_debugger.cli.options import add_command, add_top, add_where, add_work, open_session, pairs_of
 from tui_debugger.cli.output import (
     documented,
+    doubt_lines,
     interruptible,
     note,
     one_format,
     print_above,
     print_csv,
     print_exit,
+    print_first,
     print_json,
-    print_table,
     print_text,
     progress_bar,
     unseen,
@@ -69,13 +70,7 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
         commands, "trajectory", "weights over the steps: who moves, grows, loses rank", DESCRIPTION, EPILOG
     )
     parser.add_argument("--remarks", action="store_true", help="only weights that something sets apart")
-    parser.add_argument(
-        "--top",
-        type=whole("a number of weights such as 20, or 0 for all"),
-        default=_ROWS,
-        metavar="K",
-        help=f"weights that are listed (default: {_ROWS}; 0: all)",
-    )
+    add_top(parser, "weights", _ROWS)
     parser.add_argument("--csv", action="store_true", help="a row for every weight on stdout")
     add_where(parser)
     add_work(parser)
@@ -129,17 +124,13 @@ _COLUMNS: Final = (
 
 def _print(found: Trajectory, places: list[int], top: int, code: int) -> None:
     from tui_debugger.diagnose.trajectory import LEGEND, cells, coverage_text, doubts, headline
-    from tui_debugger.text.writer import Meaning, meant
 
     answer, covered = headline(found), coverage_text(found)
     print_above(answer, covered, code=code, words=_EXITS[code])
-    shown = places[: top or None]
-    if shown:
-        print_table(_COLUMNS, (cells(found, place, _BARS) for place in shown))
-        if len(places) > len(shown):
-            print_text(f"{len(places) - len(shown):,} more (--top 0 lists all)")
+    if places:
+        print_first(_COLUMNS, places, lambda place: cells(found, place, _BARS), top)
         print_text(LEGEND, "")
-    print_text(*(meant(f"cannot judge: {doubt}", Meaning.DOUBT) for doubt in doubts(found)))
+    print_text(*doubt_lines(doubts(found)))
     print_text(covered, answer)
     print_exit(code, _EXITS[code])
 

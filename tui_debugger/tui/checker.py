@@ -182,9 +182,13 @@ class Checker:
 
     def opened(self) -> None:
         """Checks a small run as a whole; of a large one the current step, when that is quick."""
+        session = self._session
         if self._live is not None:
             self.arrived(announce=False)
-            return
+        else:  # in which order the steps ran may be told by the statistics of all ranks: that takes seconds
+            self._context.work.run("steps", lambda _: session.pairs(), lambda _: self._check_opened(), wait=0.1)
+
+    def _check_opened(self) -> None:
         pairs, here = self._session.pairs(), self._pairs()
         if self._nothing_to_check or not pairs:
             self.step_reset()
@@ -382,7 +386,7 @@ class Checker:
         before = set(result.pairs) if result is not None else set()
         if self._context.work.busy("check"):
             before |= set(self._pairs())  # what is being checked is checked by the new list
-        again = [pair for pair in session.pairs() if pair in before]
+        again = [pair for pair in session.pairs({rank for rank, _ in before}) if pair in before]
         if self._live is not None or not again:
             self._context.work.run("known", lambda _: known(session), self._show)
         else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import time
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,13 @@ import pytest
 
 from tests.sources.msprobe.written import Calls, backward, forward, scalar, tensor, write
 from tui_debugger.graph.categories import is_collective, plain_type
-from tui_debugger.model import Side
+from tui_debugger.model import Side, TensorMeta
 from tui_debugger.sources import open_source
 from tui_debugger.sources.base import Source
 from tui_debugger.sources.msprobe.call_names import operator_type
 from tui_debugger.sources.msprobe.calls import StepCalls, read_calls
 from tui_debugger.sources.msprobe.edges import infer_edges
+from tui_debugger.stats.records import Record, Records, RequiredStats
 
 
 def rounds(step: StepCalls) -> dict[str, list[int]]:
@@ -413,3 +415,33 @@ def test_many_calls_open_nearly_as_fast_as_their_json_is_parsed(tmp_path: Path) 
         parsing, opening = min(parsing, parsed - began), min(opening, time.process_time() - parsed)
     assert len(nodes) == 4 * 7_000
     assert opening < 6 * parsing
+
+
+def test_rows_together_are_the_rows_one_by_one(tmp_path: Path) -> None:
+    values = [None, "nan", "inf", "-inf", 0, -0.0, 3.5, -3.5, 1e200]
+    shapes: list[list[int]] = [[2, 3], [1], [0, 4], [], [1 << 31, 1 << 31]]
+    kinds = ["torch.float32", "torch.bfloat16"]
+    records = [
+        {**tensor(1.0, shape, kind), "Max": top, "Min": low, "Mean": mean, "Norm": norm}
+        for at, (top, low, mean, norm) in enumerate(product(values, values, values[:5:2], values[1:6:2]))
+        for shape, kind in [(shapes[at % 5], kinds[at % 2])]
+    ]
+    records[7].pop("shape")
+    write(tmp_path, {f"Torch.relu.{at}.forward": forward([], [each]) for at, each in enumerate(records)})
+    source = open_source(tmp_path)
+    source.nodes(0)
+    table = source.tensors(0, 0)
+    rows = np.arange(len(table))[::-1].copy()
+    found = table.recorded_columns(rows)
+    assert found is not None
+    kept, need = Records(len(table)), RequiredStats(change=True)
+    right = found.right
+    assert 0 < right.sum() < len(table)
+    told = found._replace(rows=found.rows[right], right=right[right])
+    kept.put_recorded_columns(rows[right], told, np.zeros(int(right.sum()), np.bool_), need)
+    for row in rows[right].tolist():
+        meta = table.recorded_meta(row)
+        assert meta is not None
+        assert kept.get(row) == Record(TensorMeta(*meta, 0), table.recorded(row), previous="none", need=need)
+    for row in rows[~right].tolist():
+        assert table.recorded(row) is None or table.recorded_meta(row) is None or 1 << 31 in table.recorded_meta(row)[1]

@@ -11,6 +11,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from typing import Any, Final, NamedTuple
 
@@ -21,7 +22,7 @@ from tui_debugger.diagnose.recompute.judge import ACCUMULATED, Expected, Judge, 
 from tui_debugger.diagnose.recompute.quick import signs_of
 from tui_debugger.diagnose.recompute.table import ByShape, CannotBindError, Either, call, graph, module
 from tui_debugger.stats.kernel import expected, is_known, native
-from tui_debugger.stats.kernel.expected import PROBES
+from tui_debugger.stats.kernel.expected import PROBES, Squared
 
 _MOST_WORK: Final = 1 << 36
 """Multiplications beyond which an operator is not recomputed: minutes of one core."""
@@ -133,15 +134,15 @@ class LargeProduct(Probed):
         step = max(min(_ROWS_SIZE // max(terms, width), len(left)), 1)
         inside = ACCUMULATED * math.sqrt(terms + (bias is not None))
         for begin in range(0, len(left), step):
-            rows = probes.factor(left[begin : begin + step])
+            rows = left[begin : begin + step]
             seen, value = probes.of_rows(found[begin : begin + step])
-            error = (rows @ probed).astype(np.float64)
+            error = probes.times(rows, probed)
             error *= self.alpha
             error += added
             error -= seen
             error = error.reshape(len(rows), -1, PROBES)
             error = np.einsum("ijk,ijk->ij", error, error) / PROBES
-            size = self.alpha * self.alpha * (np.square(rows) @ squares).astype(np.float64) + added_squares
+            size = self.alpha * self.alpha * probes.times(rows, squares, squared=Squared.LEFT) + added_squares
             explained = unit * np.sqrt(value) + inside * np.sqrt(size + value / 4)
             if widest < unit:
                 explained += unit * np.sqrt(size)
@@ -266,13 +267,16 @@ class _Probes:
         else:
             sums, squares = self.of_rows(matrix)
         kind = np.float64 if wide else self.kind
-        return sums.astype(kind, copy=False), squares.astype(kind, copy=False)
+        return np.ascontiguousarray(sums, kind), np.ascontiguousarray(squares, kind)
 
-    def factor(self, matrix: Array) -> Array:
-        """The other factor."""
-        if self.kernel and self.kind == np.float32 and matrix.dtype != np.float32:
-            return expected.singles(native(matrix))
-        return np.ascontiguousarray(matrix).astype(self.kind, copy=False)
+    def times(self, left: Array, right: Array, *, squared: Squared = Squared.NEITHER) -> Float64:
+        """A product of matrices; of squares of the elements of one."""
+        if self.kernel and self.kind == np.float32 and expected.is_single(left.dtype, right.dtype):
+            return expected.product(native(left), native(right), squared)
+        left, right = left.astype(self.kind, copy=False), right.astype(self.kind, copy=False)
+        left = np.square(left) if squared is Squared.LEFT else left
+        right = np.square(right) if squared is Squared.RIGHT else right
+        return (left @ right).astype(np.float64, copy=False)
 
 
 _LARGE: Final = 1 << 23
@@ -448,10 +452,10 @@ class LargeConvolution(Probed):
             offset = [each.T for each in probes.of_rows(self.bias.astype(np.float64)[None])]
         blocks = []
         for at, image in enumerate(self.input):
-            came = probes.factor(image)[None]
             seen, value = (each.T for each in probes.of_columns(found[at].reshape(channels, -1).T, wide=True))
-            error = seen - plain_convolution(came, sums, *self.how)[0]
-            size = plain_convolution(came * came, squares, *self.how)[0].astype(np.float64)
+            padded = np.pad(image, [(0, 0), *self.how[1]])
+            error = seen - self._convolved(padded, sums, probes.times)
+            size = self._convolved(padded, squares, partial(probes.times, squared=Squared.RIGHT))
             if offset is not None:
                 error -= offset[0]
                 size += offset[1]
@@ -467,6 +471,26 @@ class LargeConvolution(Probed):
             blocks.append(_block(start, (error.T, explained.T), (unit, value), (inside, size), exact))
         _take_blocks(judge, blocks)
         return True
+
+    def _convolved(self, padded: Array, filters: Array, times: Callable[[Array, Array], Float64]) -> Float64:
+        """What a few filters make of an image, without groups and bias.
+
+        Every position of the kernel is multiplied with all of it, and what that makes is shifted: no copies of it.
+        """
+        stride, _, dilation = self.how
+        flat, out = padded.reshape(len(padded), -1), self.shape[2:]
+        value = np.zeros((len(filters), *out))
+        positions = list(product(*(range(size) for size in filters.shape[2:])))
+        most = max(_ROWS_SIZE // max(len(filters) * flat.shape[1], 1), 1)
+        for begin in range(0, len(positions), most):
+            some = positions[begin : begin + most]
+            places: list[tuple[Any, ...]] = [(Ellipsis, *position) for position in some]
+            made = times(np.concatenate([filters[place] for place in places]), flat)
+            made = made.reshape(len(some), len(filters), *padded.shape[1:])
+            for number, position in enumerate(some):
+                window: tuple[Any, ...] = (number, slice(None), *_window(position, out, stride, dilation))
+                value += made[window]
+        return value.reshape(len(filters), -1)
 
     def _exact(self, found: Array, at: int, places: Array | None) -> tuple[Expected, Array]:
         """One image, or some places of it, and what was recorded."""
@@ -484,35 +508,6 @@ class LargeConvolution(Probed):
         made: Expected = product_of(patches, self.weight.reshape(len(self.weight), -1).T, self.bias, exact=True)
         recorded: tuple[Any, ...] = (slice(None), *where)
         return made, found[at][recorded].T
-
-
-def plain_convolution(
-    input: Array,
-    filters: Array,
-    stride: Sequence[int],
-    padding: Sequence[tuple[int, int]],
-    dilation: Sequence[int],
-) -> Array:
-    """A convolution with few filters, without groups and bias, in the type of its input.
-
-    Every position of the kernel is multiplied with the whole input, and what that makes is shifted: no copies of it.
-    """
-    data = np.pad(input, [(0, 0), (0, 0), *padding])
-    kernel, count = filters.shape[2:], filters.ndim - 2
-    out = tuple((data.shape[2 + at] - dilation[at] * (kernel[at] - 1) - 1) // stride[at] + 1 for at in range(count))
-    flat = data.reshape(len(data), data.shape[1], -1)
-    value = np.zeros((len(data), len(filters), *out), data.dtype)
-    positions = list(product(*(range(size) for size in kernel)))
-    most = max(_ROWS_SIZE * 4 // max(len(filters) * flat.shape[2], 1), 1)
-    for begin in range(0, len(positions), most):
-        some = positions[begin : begin + most]
-        places: list[tuple[Any, ...]] = [(Ellipsis, *position) for position in some]
-        taps = np.concatenate([filters[place] for place in places])
-        made = np.matmul(taps, flat).reshape(len(data), len(some), len(filters), *data.shape[2:])
-        for number, position in enumerate(some):
-            window: tuple[Any, ...] = (slice(None), number, slice(None), *_window(position, out, stride, dilation))
-            value += made[window]
-    return value.reshape(len(data), len(filters), -1)
 
 
 def _window(

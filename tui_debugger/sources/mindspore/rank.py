@@ -238,6 +238,7 @@ class RankRun:
         self._layout = self._read_layout()
         self._history_signature = history_signature(path)
         self._history = read_history(path)
+        self._checked_history: tuple[tuple[History, RankLayout] | None, list[str]] = None, []
         statistics = statistics if statistics is not None else StatisticFiles()
         self._times = RunTimes(statistics)
         self._listings = StepListings(store, statistics)
@@ -275,7 +276,7 @@ class RankRun:
 
     def notices(self) -> list[str]:
         """Returns what is missing, broken or ignored, one sentence each."""
-        notices = [*self._history.notices, *check_history(self._history, self._layout), *self._graph_notices]
+        notices = [*self._history.notices, *self._history_notices(), *self._graph_notices]
         notices += [self._notes_notice] if self._notes_notice else []
         trainings = len(self._order().begins)
         if trainings > 1:
@@ -295,6 +296,15 @@ class RankRun:
                 "(input_output 0) usually tell them apart"
             )
         return notices
+
+    def _history_notices(self) -> list[str]:
+        """What ``check_history`` says, which lists directories: again when history or layout were read again."""
+        seen, found = self._checked_history
+        if seen is None or seen[0] is not self._history or seen[1] is not self._layout:
+            seen = self._history, self._layout
+            found = check_history(*seen)
+            self._checked_history = seen, found
+        return found
 
     def unreadable(self) -> list[UnreadablePart]:
         """The parts that could not be listed or read: of the layout, of listed steps, of graphs that were read."""

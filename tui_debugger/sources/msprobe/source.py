@@ -20,11 +20,11 @@ import numpy as np
 import numpy.typing as npt
 
 from tui_debugger import opener
-from tui_debugger.arrays import Int32, Int64
+from tui_debugger.arrays import Int32, Int64, Integers
 from tui_debugger.graph.build import MAX_SLOTS
 from tui_debugger.graph.categories import BACKWARD
 from tui_debugger.graph.table import NodeFlag, NodeTable, pointers
-from tui_debugger.model import AtLeast, ProgressFn, ReadSpec, Side, TensorStats, UnreadablePart
+from tui_debugger.model import AtLeast, ProgressFn, ReadSpec, Side, TensorMeta, TensorStats, UnreadablePart
 from tui_debugger.opener import open_regular
 from tui_debugger.sources.base import CallArguments, TensorFlag, TensorPlaces, directory_states
 from tui_debugger.sources.directories import Layout
@@ -48,7 +48,7 @@ from tui_debugger.sources.msprobe.calls import (
 from tui_debugger.sources.msprobe.edges import differ, infer_edges, infer_producers, written_in
 from tui_debugger.sources.msprobe.layout import CALLS, READER, SAVED, TENSORS, read_layout
 from tui_debugger.sources.registry import Has, Shows
-from tui_debugger.stats.records import Specs
+from tui_debugger.stats.records import ROW, RecordedColumns, Specs, State
 
 GRAPH: Final = "calls"
 """The name of the one graph that all nodes are in."""
@@ -59,6 +59,8 @@ INFERRED: Final = (
 _FRAMEWORKS: Final = {"pytorch": "PyTorch", "mindspore": "MindSpore"}
 _HEAD_BYTES: Final = 4096
 _HEAD: Final = re.compile(rb'"(task|level|framework)"\s*:\s*"([a-zA-Z0-9_]{1,40})"')
+_INEXACT: Final = 1 << 53
+"""Elements that a number of some column may not hold exactly."""
 _SLICED_FROM: Final = 16
 """Tensors from which an equal first dimension of all of them is no chance."""
 
@@ -150,6 +152,47 @@ class StepTable(StatisticsTable):
             at_least=(AtLeast.NAN | AtLeast.INF if 0 < nan < count else AtLeast.NONE)
             | (AtLeast.INF if 0 < pos_inf + neg_inf < count else AtLeast.NONE),
         )
+
+    def recorded_columns(self, indices: Integers) -> RecordedColumns:
+        """``recorded`` and ``recorded_meta`` of several rows; not right where one of them is None."""
+        count, shape = self._sizes[indices], self._shape[indices]
+        columns = self._largest, self._smallest, self._mean, self._norm
+        largest, smallest, mean, norm = (each[indices].astype(np.float64) for each in columns)
+        right = self._known[indices] & (shape >= 0) & (count >= 0) & (count < _INEXACT)
+        nan = self._nan[indices].astype(np.int64)
+        with np.errstate(invalid="ignore", over="ignore"):
+            pos_inf = np.where(largest == np.inf, np.where(smallest == np.inf, count, 1), 0)
+            neg_inf = np.where(smallest == -np.inf, np.where(largest == -np.inf, count, 1), 0)
+            infinite = pos_inf + neg_inf
+            good = (nan == 0) & (infinite == 0)
+            both_signs = (smallest < 0) & (largest > 0)
+            hidden = (nan > 0) & (nan < count)
+            few_infinite = (infinite > 0) & (infinite < count)
+            known = {
+                "count": count,
+                "nan": nan,
+                "pos_inf": pos_inf,
+                "neg_inf": neg_inf,
+                "zero": np.where((largest == 0) & (smallest == 0), count, (largest == 0) | (smallest == 0)),
+                "negative": np.where((largest < 0) & good, count, (smallest > -np.inf) & (smallest < 0)),
+                "positive": np.where((smallest > 0) & good, count, (largest > 0) & (largest < np.inf)),
+                "minimum": np.where(np.isfinite(smallest), smallest, np.nan),
+                "maximum": np.where(np.isfinite(largest), largest, np.nan),
+                "mean": np.where(np.isfinite(mean), mean, np.nan),
+                "abs_mean": np.where(good & np.isfinite(mean) & ~both_signs, np.abs(mean), np.nan),
+                "variance": np.nan,
+                "sum_squares": np.where(np.isfinite(norm), norm * norm, 0.0),
+                "state": int(State.MEASURED),
+                "at_least": int(AtLeast.NAN) * hidden | int(AtLeast.INF) * (hidden | few_infinite),
+            }
+        found = np.zeros(len(indices), ROW)
+        for name, column in known.items():
+            found[name] = column
+        told = np.flatnonzero(right)
+        alike = self._dtype[indices][told].astype(np.int64) * len(self._shapes) + shape[told]
+        _, first, found["meta"][told] = np.unique(alike, return_index=True, return_inverse=True)
+        metas = (self.recorded_meta(int(indices[at])) for at in told[first].tolist())
+        return RecordedColumns(found, tuple(TensorMeta(*each, 0) for each in metas if each is not None), right)
 
     def hashed(self, index: int) -> int:
         """The digest of ``dump.json``."""

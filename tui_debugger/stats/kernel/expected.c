@@ -13,8 +13,21 @@
 
 #if defined(__FMA__) || defined(__aarch64__)
 #define TIMES_PLUS(a, b, c) __builtin_fma(a, b, c)
+#define SINGLE_TIMES_PLUS(a, b, c) __builtin_fmaf(a, b, c)
 #else
 #define TIMES_PLUS(a, b, c) ((a) * (b) + (c))
+#define SINGLE_TIMES_PLUS(a, b, c) ((a) * (b) + (c))
+#endif
+
+/* Clang makes no vectors of these, and warns where it is asked to. */
+#if defined(__clang__)
+#define AS_LARGEST
+#define SUMMED(a, b, c) ((a) * (b) + (c))
+#define SINGLE_SUMMED(a, b, c) ((a) * (b) + (c))
+#else
+#define AS_LARGEST _Pragma("omp simd reduction(max : top)")
+#define SUMMED TIMES_PLUS
+#define SINGLE_SUMMED SINGLE_TIMES_PLUS
 #endif
 
 #define LOG2_E 1.4426950408889634
@@ -349,7 +362,7 @@ static double squares_of(const double *x, int64_t n, double centre)
 static double largest_of(const double *x, int64_t n)
 {
     double top = -INFINITY;
-#pragma omp simd reduction(max : top)
+    AS_LARGEST
     for (int64_t i = 0; i < n; i++)
         top = x[i] > top ? x[i] : top;
     return top;
@@ -468,18 +481,21 @@ int EXPORTED(rows)(const struct rows *call, struct found *to)
     return 0;
 }
 
+/* Says whether a matrix of so many rows and columns has so many elements that no address overflows. */
+static int is_matrix(const struct elements *e, int64_t rows, int64_t width)
+{
+    return rows >= 0 && width >= 0 && (!width || rows <= INT64_MAX / 128 / width) && is_readable(e, rows * width);
+}
+
 /* Of each row the largest element, and the logarithm of the sum of exp(x - largest). `work` holds a row. */
 int EXPORTED(log_sums)(const struct elements *input, int64_t rows, int64_t width, double *work, double *top, double *sums)
 {
-    if (rows < 0 || width < 1 || !work || !top || !sums || !is_readable(input, rows * width))
+    if (width < 1 || !work || !top || !sums || !is_matrix(input, rows, width))
         return -1;
     for (int64_t row = 0; row < rows; row++) {
         load(input, row * width, width, work);
         top[row] = largest_of(work, width);
-        sums[row] = log(exponentials(work, width, top[row], 0));
-        for (int64_t i = 0; i < width; i++)
-            if (work[i] != work[i])
-                sums[row] = work[i];
+        sums[row] = log(exponentials(work, width, top[row], 0)); /* NaN where any element is */
     }
     return 0;
 }
@@ -487,24 +503,40 @@ int EXPORTED(log_sums)(const struct elements *input, int64_t rows, int64_t width
 /* -- products --------------------------------------------------------------------------------------------- */
 
 #define PROBES 8
+#define ROWS_AT_ONCE 64 /* that share what is read of the signs */
 
-/* The sums of one group, in the type of its elements. */
-#define SIGNED_SUMS(name, type)                                                                                      \
-    static void name(const type *x, const type *s, int64_t n, int64_t width, double *sums, double *squares)           \
+/* Elements of 16 bits and less are summed up in float32: rounding of them is much larger than that of the sums. */
+static int sums_in_single(const struct elements *e)
+{
+    return e->kind == F16 || e->kind == BF16 || e->kind == TABLE8;
+}
+
+#define STRIP 256 /* columns: all that is made of them stays in the first-level cache */
+
+/* The sums of a row of some columns, in the type of its elements; and the signs of these columns side by side, where no
+ * two of them get into each other's way in the cache. */
+#define SIGNED_SUMS(name, copied, type, TIMES)                                                                        \
+    static void copied(const double *signs, int64_t width, int64_t n, type to[PROBES][STRIP])                         \
+    {                                                                                                                 \
+        for (int probe = 0; probe < PROBES; probe++)                                                                  \
+            for (int64_t i = 0; i < n; i++)                                                                           \
+                to[probe][i] = (type)signs[probe * width + i];                                                        \
+    }                                                                                                                 \
+    static void name(const type *x, const type s[PROBES][STRIP], int64_t n, double *sums, double *squares)            \
     {                                                                                                                 \
         type a = 0, b = 0, c = 0, d = 0, e = 0, f = 0, g = 0, h = 0, square = 0;                                      \
         _Pragma("omp simd reduction(+ : a, b, c, d, e, f, g, h, square)") for (int64_t i = 0; i < n; i++)             \
         {                                                                                                             \
             type v = x[i];                                                                                            \
-            a += v * s[i];                                                                                            \
-            b += v * s[i + width];                                                                                    \
-            c += v * s[i + 2 * width];                                                                                \
-            d += v * s[i + 3 * width];                                                                                \
-            e += v * s[i + 4 * width];                                                                                \
-            f += v * s[i + 5 * width];                                                                                \
-            g += v * s[i + 6 * width];                                                                                \
-            h += v * s[i + 7 * width];                                                                                \
-            square += v * v;                                                                                          \
+            a = TIMES(v, s[0][i], a);                                                                                 \
+            b = TIMES(v, s[1][i], b);                                                                                 \
+            c = TIMES(v, s[2][i], c);                                                                                 \
+            d = TIMES(v, s[3][i], d);                                                                                 \
+            e = TIMES(v, s[4][i], e);                                                                                 \
+            f = TIMES(v, s[5][i], f);                                                                                 \
+            g = TIMES(v, s[6][i], g);                                                                                 \
+            h = TIMES(v, s[7][i], h);                                                                                 \
+            square = TIMES(v, v, square);                                                                             \
         }                                                                                                             \
         const type all[PROBES] = {a, b, c, d, e, f, g, h};                                                            \
         for (int probe = 0; probe < PROBES; probe++)                                                                  \
@@ -512,43 +544,108 @@ int EXPORTED(log_sums)(const struct elements *input, int64_t rows, int64_t width
         *squares += square;                                                                                           \
     }
 
-SIGNED_SUMS(signed_singles, float)
-SIGNED_SUMS(signed_doubles, double)
+SIGNED_SUMS(signed_singles, single_signs, float, SINGLE_SUMMED)
+SIGNED_SUMS(signed_doubles, double_signs, double, SUMMED)
 
 /* Of each row of a matrix, for each group of columns: PROBES sums with signs, and the sum of squares.
  *
- * signs: PROBES rows of `width`, in float64 and in float32. sums: for each row `groups` times PROBES. squares: for each
- * row `groups`. Elements of 16 bits are summed up in float32: rounding of them is much larger than that of the sums. */
+ * signs: PROBES rows of `width`. sums: for each row `groups` times PROBES. squares: for each row `groups`. */
 int EXPORTED(signed_rows)(const struct elements *input, int64_t rows, int64_t width, int64_t group, const double *signs,
-                          const float *single_signs, double *sums, double *squares)
+                          double *sums, double *squares)
 {
-    if (rows < 0 || width < 0 || group < 1 || !signs || !single_signs || !sums || !squares ||
-        !is_readable(input, rows * width))
+    if (group < 1 || !signs || !sums || !squares || !is_matrix(input, rows, width))
         return -1;
-    int single = input->kind == F16 || input->kind == BF16 || input->kind == TABLE8;
-    int64_t groups = (width + group - 1) / group;
+    const int single = sums_in_single(input);
+    const int64_t groups = width / group + (width % group != 0);
     memset(sums, 0, sizeof *sums * (size_t)(rows * groups * PROBES));
     memset(squares, 0, sizeof *squares * (size_t)(rows * groups));
-    for (int64_t row = 0; row < rows; row++)
-        for (int64_t begin = 0; begin < width; begin += CHUNK) {
-            int64_t end = width - begin < CHUNK ? width : begin + CHUNK, next;
-            float singles[CHUNK];
-            double doubles[CHUNK];
+    for (int64_t some = 0; some < rows; some += ROWS_AT_ONCE)
+        for (int64_t begin = 0, n; begin < width; begin += n) {
+            _Alignas(64) float singles[STRIP], their_signs[PROBES][STRIP];
+            _Alignas(64) double doubles[STRIP], wide_signs[PROBES][STRIP];
+            int64_t number = begin / group, left = group - begin % group;
+            int64_t last = rows - some < ROWS_AT_ONCE ? rows : some + ROWS_AT_ONCE;
+            n = width - begin < STRIP ? width - begin : STRIP;
+            n = left < n ? left : n;
             if (single)
-                to_single((int)input->kind, element_at(input, row * width + begin), input->table, end - begin, singles);
+                single_signs(signs + begin, width, n, their_signs);
             else
-                load(input, row * width + begin, end - begin, doubles);
-            for (int64_t at = begin; at < end; at = next) {
-                int64_t number = at / group, to = row * groups + number;
-                next = (number + 1) * group < end ? (number + 1) * group : end;
-                if (single)
-                    signed_singles(singles + at - begin, single_signs + at, next - at, width, sums + to * PROBES,
-                                   squares + to);
-                else
-                    signed_doubles(doubles + at - begin, signs + at, next - at, width, sums + to * PROBES, squares + to);
+                double_signs(signs + begin, width, n, wide_signs);
+            for (int64_t row = some; row < last; row++) {
+                int64_t first = row * width + begin, to = row * groups + number;
+                if (single) {
+                    to_single((int)input->kind, element_at(input, first), input->table, n, singles);
+                    signed_singles(singles, their_signs, n, sums + to * PROBES, squares + to);
+                } else {
+                    load(input, first, n, doubles);
+                    signed_doubles(doubles, wide_signs, n, sums + to * PROBES, squares + to);
+                }
             }
         }
     return 0;
+}
+
+#define BLOCK 4   /* rows that are added at a time: sums are loaded and stored once for all of them */
+
+/* Adds BLOCK rows to the sums of their columns; signs: PROBES for each row. */
+#define ADD_SIGNED(name, type, TIMES)                                                                                 \
+    static void name(type x[BLOCK][STRIP], const double *signs, int64_t n, type all[PROBES + 1][STRIP])               \
+    {                                                                                                                 \
+        for (int probe = 0; probe < PROBES; probe += 2) {                                                             \
+            type s[BLOCK], t[BLOCK], *restrict one = all[probe], *restrict other = all[probe + 1];                    \
+            for (int row = 0; row < BLOCK; row++) {                                                                   \
+                s[row] = (type)signs[row * PROBES + probe];                                                           \
+                t[row] = (type)signs[row * PROBES + probe + 1];                                                       \
+            }                                                                                                         \
+            for (int64_t i = 0; i < n; i++) {                                                                         \
+                type a = x[0][i], b = x[1][i], c = x[2][i], d = x[3][i];                                              \
+                one[i] = TIMES(a, s[0], TIMES(b, s[1], TIMES(c, s[2], TIMES(d, s[3], one[i]))));                      \
+                other[i] = TIMES(a, t[0], TIMES(b, t[1], TIMES(c, t[2], TIMES(d, t[3], other[i]))));                  \
+            }                                                                                                         \
+        }                                                                                                             \
+        type *restrict squares = all[PROBES];                                                                         \
+        for (int64_t i = 0; i < n; i++) {                                                                             \
+            type a = x[0][i], b = x[1][i], c = x[2][i], d = x[3][i];                                                  \
+            squares[i] = TIMES(a, a, TIMES(b, b, TIMES(c, c, TIMES(d, d, squares[i]))));                              \
+        }                                                                                                             \
+    }
+
+ADD_SIGNED(add_singles, float, SINGLE_TIMES_PLUS)
+ADD_SIGNED(add_doubles, double, TIMES_PLUS)
+
+/* The sums of some columns over the rows `begin` to `end`: PROBES rows of `width`, and the squares. */
+static void sums_of_columns(const struct elements *input, int64_t begin, int64_t end, int64_t width, int64_t at,
+                            const double *signs, double *sums, double *squares)
+{
+    const int single = sums_in_single(input);
+    const int64_t n = width - at < STRIP ? width - at : STRIP;
+    float singles[BLOCK][STRIP], single_sums[PROBES + 1][STRIP];
+    double doubles[BLOCK][STRIP], all[PROBES + 1][STRIP];
+    memset(single ? (void *)single_sums : all, 0, single ? sizeof single_sums : sizeof all);
+    for (int64_t row = begin; row < end; row += BLOCK) {
+        double some[BLOCK * PROBES] = {0}; /* what is missing in the last block is nothing times nothing */
+        for (int64_t next = 0; next < BLOCK; next++) {
+            int64_t first = (row + next) * width + at;
+            if (row + next >= end) {
+                memset(single ? (void *)singles[next] : doubles[next], 0, (single ? 4 : 8) * (size_t)n);
+                continue;
+            }
+            memcpy(some + next * PROBES, signs + (row + next) * PROBES, PROBES * sizeof *some);
+            if (single)
+                to_single((int)input->kind, element_at(input, first), input->table, n, singles[next]);
+            else
+                load(input, first, n, doubles[next]);
+        }
+        if (single)
+            add_singles(singles, some, n, single_sums);
+        else
+            add_doubles(doubles, some, n, all);
+    }
+    for (int probe = 0; probe <= PROBES; probe++) {
+        double *to = probe < PROBES ? sums + probe * width + at : squares + at;
+        for (int64_t i = 0; i < n; i++)
+            to[i] = single ? (double)single_sums[probe][i] : all[probe][i];
+    }
 }
 
 /* The same of each column, for each group of rows. signs: for each row PROBES of them. sums: PROBES rows of `width` for
@@ -556,33 +653,91 @@ int EXPORTED(signed_rows)(const struct elements *input, int64_t rows, int64_t wi
 int EXPORTED(signed_columns)(const struct elements *input, int64_t rows, int64_t width, int64_t group,
                              const double *signs, double *sums, double *squares)
 {
-    if (rows < 0 || width < 0 || group < 1 || !signs || !sums || !squares || !is_readable(input, rows * width))
+    if (group < 1 || !signs || !sums || !squares || !is_matrix(input, rows, width))
         return -1;
-    for (int64_t begin = 0; begin < rows; begin += group, sums += PROBES * width, squares += width)
-        for (int64_t at = 0; at < width; at += PART) {
-            double all[PROBES + 1][PART], x[PART];
-            int64_t n = width - at < PART ? width - at : PART, end = rows - begin < group ? rows : begin + group;
-            memset(all, 0, sizeof all);
-            for (int64_t row = begin; row < end; row++) {
-                const double *s = signs + row * PROBES;
-                load(input, row * width + at, n, x);
-                const double a = s[0], b = s[1], c = s[2], d = s[3], e = s[4], f = s[5], g = s[6], h = s[7];
-                for (int64_t i = 0; i < n; i++) {
-                    double v = x[i];
-                    all[0][i] = TIMES_PLUS(v, a, all[0][i]);
-                    all[1][i] = TIMES_PLUS(v, b, all[1][i]);
-                    all[2][i] = TIMES_PLUS(v, c, all[2][i]);
-                    all[3][i] = TIMES_PLUS(v, d, all[3][i]);
-                    all[4][i] = TIMES_PLUS(v, e, all[4][i]);
-                    all[5][i] = TIMES_PLUS(v, f, all[5][i]);
-                    all[6][i] = TIMES_PLUS(v, g, all[6][i]);
-                    all[7][i] = TIMES_PLUS(v, h, all[7][i]);
-                    all[8][i] = TIMES_PLUS(v, v, all[8][i]);
-                }
+    for (int64_t begin = 0, end; begin < rows; begin = end, sums += PROBES * width, squares += width) {
+        end = rows - begin < group ? rows : begin + group;
+        for (int64_t at = 0; at < width; at += STRIP)
+            sums_of_columns(input, begin, end, width, at, signs, sums, squares);
+    }
+    return 0;
+}
+
+#define LANES 64 /* columns of a product that are made together */
+#define TERMS 64 /* that are summed up in float32: what they make is summed up in float64 */
+#define STEP 8   /* terms that are added while a sum stays where it is */
+
+/* Adds TERMS products to the sums of two rows; what is beyond the columns and terms of a matrix is 0. */
+static void add_terms(const float one[TERMS], const float other[TERMS], const float right[TERMS][LANES], int64_t wide,
+                      float *restrict first, float *restrict second)
+{
+    for (int at = 0; at < TERMS; at += STEP) {
+        const float *x = one + at, *y = other + at;
+        const float a = x[0], b = x[1], c = x[2], d = x[3], e = x[4], f = x[5], g = x[6], h = x[7];
+        const float i = y[0], j = y[1], k = y[2], l = y[3], m = y[4], n = y[5], o = y[6], p = y[7];
+        for (int64_t lane = 0; lane < wide; lane++) {
+            float s = first[lane], t = second[lane], v;
+#define ADD(row, left, below)                    \
+    v = right[at + row][lane];                   \
+    s = SINGLE_TIMES_PLUS(v, left, s);           \
+    t = SINGLE_TIMES_PLUS(v, below, t)
+            ADD(0, a, i);
+            ADD(1, b, j);
+            ADD(2, c, k);
+            ADD(3, d, l);
+            ADD(4, e, m);
+            ADD(5, f, n);
+            ADD(6, g, o);
+            ADD(7, h, p);
+#undef ADD
+            first[lane] = s;
+            second[lane] = t;
+        }
+    }
+}
+
+/* Some elements as float32, or their squares, and zeros up to `size`. */
+static void singles_or_squares(const struct elements *e, int64_t first, int64_t n, int64_t size, int squared, float *to)
+{
+    to_single((int)e->kind, element_at(e, first), e->table, n, to);
+    for (int64_t i = 0; squared && i < n; i++)
+        to[i] *= to[i];
+    memset(to + n, 0, sizeof *to * (size_t)(size - n));
+}
+
+enum { NEITHER, LEFT, RIGHT };
+
+/* left (rows x terms) times right (terms x width), or the squares of one: float64 sums of float32 sums of TERMS. */
+int EXPORTED(product)(const struct elements *left, const struct elements *right, int64_t rows, int64_t terms,
+                      int64_t width, int squared, double *to)
+{
+    if (!to || !is_matrix(left, rows, terms) || !is_matrix(right, terms, width) || !fits_single((int)left->kind) ||
+        !fits_single((int)right->kind) || squared < NEITHER || squared > RIGHT || (width && rows > INT64_MAX / 128 / width))
+        return -1;
+    memset(to, 0, sizeof *to * (size_t)(rows * width));
+    for (int64_t at = 0; at < width; at += LANES)
+        for (int64_t begin = 0; begin < terms; begin += TERMS) {
+            _Alignas(64) float some[TERMS][LANES], both[2][TERMS], sums[2][LANES];
+            const int64_t n = width - at < LANES ? width - at : LANES, wide = (n + 15) / 16 * 16;
+            const int64_t count = terms - begin < TERMS ? terms - begin : TERMS;
+            for (int64_t term = 0; term < TERMS; term++)
+                if (term < count)
+                    singles_or_squares(right, (begin + term) * width + at, n, wide, squared == RIGHT, some[term]);
+                else
+                    memset(some[term], 0, sizeof some[term]);
+            for (int64_t row = 0; row < rows; row += 2) {
+                const int two = row + 1 < rows;
+                singles_or_squares(left, row * terms + begin, count, TERMS, squared == LEFT, both[0]);
+                if (two)
+                    singles_or_squares(left, (row + 1) * terms + begin, count, TERMS, squared == LEFT, both[1]);
+                else
+                    memset(both[1], 0, sizeof both[1]);
+                memset(sums, 0, sizeof sums);
+                add_terms(both[0], both[1], some, wide, sums[0], sums[1]);
+                for (int next = 0; next <= two; next++)
+                    for (int64_t i = 0; i < n; i++)
+                        to[(row + next) * width + at + i] += (double)sums[next][i];
             }
-            for (int probe = 0; probe < PROBES; probe++)
-                memcpy(sums + probe * width + at, all[probe], sizeof *x * (size_t)n);
-            memcpy(squares + at, all[PROBES], sizeof *x * (size_t)n);
         }
     return 0;
 }

@@ -10,7 +10,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from tui_debugger.arrays import Array, Float32, Float64
-from tui_debugger.stats.kernel import address, checked, described, function
+from tui_debugger.stats.dtypes import DType
+from tui_debugger.stats.kernel import KINDS, NO_SENSE, TABLE8, address, checked, described, function, kind_of
 
 ERROR: Final = 2.0**-29
 """How far exp, tanh and the error function are off at most, as a part of their value."""
@@ -175,10 +176,8 @@ def signed_rows(matrix: Array, group: int, signs: Float64) -> tuple[Float64, Flo
     rows, width = matrix.shape
     groups = -(-width // group)
     sums, squares = np.empty((rows, groups * PROBES)), np.empty((rows, groups))
-    single = signs.astype(np.float32)
-    call = function("signed_rows", "pqqqpppp")
-    places = [address(each) for each in (signs, single, sums, squares)]
-    checked(call(described(matrix), rows, width, group, *places))
+    call = function("signed_rows", "pqqqppp")
+    checked(call(described(matrix), rows, width, group, address(signs), address(sums), address(squares)))
     return sums, squares
 
 
@@ -194,6 +193,38 @@ def signed_columns(matrix: Array, group: int, signs: Float64) -> tuple[Float64, 
     call = function("signed_columns", "pqqqppp")
     checked(call(described(matrix), rows, width, group, address(signs), address(sums), address(squares)))
     return sums, squares
+
+
+_SINGLE: Final = frozenset([TABLE8, *(KINDS[name] for name in ("float32", "float16", "bfloat16", "int16", "uint16"))])
+"""Kinds of elements that float32 holds: ``fits_single`` of ``kernel.h``."""
+
+
+class Squared(IntEnum):
+    """Which matrix of a product is taken by the squares of its elements."""
+
+    NEITHER = 0
+    LEFT = 1
+    RIGHT = 2
+
+
+def is_single(*dtypes: DType) -> bool:
+    """Tells whether float32 holds all values of these types that the kernel knows, and ``product`` takes them."""
+    return all((kind := kind_of(each.newbyteorder("="))) is not None and kind.number in _SINGLE for each in dtypes)
+
+
+def product(left: Array, right: Array, squared: Squared = Squared.NEITHER) -> Float64:
+    """Returns the product of two matrices whose types float32 holds.
+
+    Each 64 terms are summed up in float32, all of these in float64. It takes one core only.
+    """
+    rows, terms = left.shape
+    width = right.shape[1]
+    if len(right) != terms:
+        raise ValueError(NO_SENSE)
+    to = np.empty((rows, width))
+    call = function("product", "ppqqqip")
+    checked(call(described(left), described(right), rows, terms, width, squared, address(to)))
+    return to
 
 
 def singles(values: Array) -> Float32:

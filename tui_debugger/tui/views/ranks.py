@@ -344,8 +344,9 @@ class RanksView(HeatMapView):
     def _compare_if_quick(self) -> None:
         """Compares the ranks where that reads little. Only the answer comes by itself: nothing moves below it."""
         session = self.host.session
-        pairs = session.pairs()
-        if self.replicas is not None or len(session.ranks()) < 2 or len(pairs) > QUICK_PAIRS:
+        few = self.replicas is None and 2 <= len(session.ranks()) <= QUICK_PAIRS
+        pairs = session.pairs() if few else ()
+        if not pairs or len(pairs) > QUICK_PAIRS:
             return
 
         def job(progress: ProgressFn) -> Replicas | None:
