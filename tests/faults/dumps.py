@@ -1,7 +1,12 @@
-"""Small clean dumps of five layouts, recorded ones cut down to a step or two, and the commands tried on them."""
+"""Small clean dumps of six layouts, recorded ones cut down to a few tensors, and the commands tried on them.
+
+Each call of each command can fail in some ways: a dump of ten files has thousands of cases.
+"""
 
 from __future__ import annotations
 
+import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -12,27 +17,48 @@ import numpy as np
 Dumps = Callable[[str], Path]
 
 
+_OPERATORS: Final = ("BiasAdd.*fc1-Dense*", "ReLU.*act1*", "Parameter.fc1_*")
+"""Files of a step of MindSpore's that are kept: an operator, what it reads, what reads it."""
+_CALLS: Final = ("Functional.linear.0.", "Module.b.0.q.Linear.", "Tensor.__add__.0.")
+"""Calls of msprobe's that are kept: a module and what it calls, and one beside them."""
+
+
 def mindspore(root: Path, dumps: Dumps) -> None:
-    """Two steps with their graph."""
+    """Two steps of two operators and their parameters, with the graph of all."""
     shutil.copytree(dumps("mindspore-2.10-mlp"), root)
     for step in (root / "rank_0" / "MLP" / "0").iterdir():
         if int(step.name) > 1:
             shutil.rmtree(step)
+            continue
+        kept = {path for pattern in _OPERATORS for path in step.glob(pattern)}
+        for path in set(step.iterdir()) - kept:
+            path.unlink()
 
 
 def msprobe(root: Path, dumps: Dumps) -> None:
-    """A step of calls and modules, with stacks."""
+    """A step of a few calls and a module, with stacks."""
     shutil.copytree(dumps("msprobe-mix") / "good" / "step0", root / "step0")
+    (rank,) = (root / "step0").iterdir()
+    for path in (rank / "dump_tensor_data").iterdir():
+        if not path.name.startswith(_CALLS):
+            path.unlink()
+    said = json.loads((rank / "dump.json").read_text("utf-8"))
+    said["data"] = {name: call for name, call in said["data"].items() if name.startswith(_CALLS)}
+    (rank / "dump.json").write_text(json.dumps(said), "utf-8")
 
 
 def sglang(root: Path, dumps: Dumps) -> None:
-    """Two ranks of tensor parallelism."""
+    """Five tensors of two ranks of tensor parallelism."""
     shutil.copytree(dumps("sglang-megatron") / "sglang-tp" / "tp2", root)
+    for path in root.iterdir():
+        if not re.search(r"dump_index=(3[1-4]|47)_", path.name):
+            path.unlink()
 
 
 def megatron(root: Path, dumps: Dumps) -> None:
-    """Activations and gradients of two ranks."""
+    """Activations and their gradients of two ranks."""
     shutil.copytree(dumps("sglang-megatron") / "megatron-tp2" / "good", root)
+    shutil.rmtree(root / "wgrads")
 
 
 def checkpoint(root: Path, dumps: Dumps) -> None:
