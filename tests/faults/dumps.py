@@ -1,6 +1,6 @@
-"""Small clean dumps of six layouts, recorded ones cut down to a few tensors, and the commands tried on them.
+"""Small clean dumps of seven layouts, most of them recorded ones that are cut down to a few tensors.
 
-Each call of each command can fail in some ways: a dump of ten files has thousands of cases.
+Each call of each command on them can fail in some ways: a dump of ten files has thousands of faults.
 """
 
 from __future__ import annotations
@@ -13,6 +13,11 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
+
+from tests.sources.writer import Generation, write_dump
+from tui_debugger.notes import NOTES_FILE, notes_line
+from tui_debugger.session.convert import convert
+from tui_debugger.session.opening import open_dump
 
 Dumps = Callable[[str], Path]
 
@@ -75,28 +80,19 @@ def arrays(root: Path, _: Dumps) -> None:
             np.save(root / f"step{step}_layer{layer}.npy", values)
 
 
+def converted(root: Path, _: Dumps) -> None:
+    """What ``tdbg convert`` made of a dump of two steps, with nodes and notes beside them."""
+    made = root.with_name(f"{root.name} of before")
+    writer = write_dump(made, Generation.V2_0, steps=(0, 1))
+    notes = [notes_line(step, {"loss": 1.0 / (step + 1)}) for step in (0, 1)]
+    (writer.root / "rank_0" / NOTES_FILE).write_text("".join(notes), "utf-8")
+    session = open_dump(made, remember=False)
+    session.open()
+    convert(session, session.pairs(), root)
+    session.close()
+    shutil.rmtree(made)
+
+
 LAYOUTS: Final[dict[str, Callable[[Path, Dumps], None]]] = {
-    made.__name__: made for made in (mindspore, msprobe, sglang, megatron, checkpoint, arrays)
+    made.__name__: made for made in (mindspore, msprobe, sglang, megatron, checkpoint, converted, arrays)
 }
-COMMANDS: Final[dict[str, tuple[str, ...]]] = {
-    "check": ("check", "DUMP", "--watch", "TO", "--json", "--jobs", "1"),
-    "origin": ("origin", "DUMP", "--json", "--jobs", "1"),
-    "stat": ("stat", "DUMP", "--csv", "--jobs", "1"),
-    "report": ("report", "DUMP", "--watch", "TO", "--jobs", "1", "-o", "OUT/report.md"),
-    "export to one file": ("export", "DUMP", "tensors", "-o", "OUT/tensors.npz"),
-    "export to files": ("export", "DUMP", "tensors", "-o", "OUT/tensors/"),
-    "diff": ("diff", "DUMP", "DUMP", "--json"),
-    "audit": ("audit", "DUMP", "--json", "--jobs", "1"),
-    "screen": ("screen", "DUMP"),
-}
-WRITING: Final = ("report", "export to one file", "export to files")
-"""Commands that write files."""
-REMEMBERING: Final = ("check", "origin", "stat")
-"""Commands that fill the index of earlier sessions."""
-AUDITED: Final = ("mindspore", "msprobe")
-"""Layouts that say what operator made a tensor: only those can be audited."""
-
-
-def words(command: str, dump: Path, out: Path) -> list[str]:
-    """A command line."""
-    return [word.replace("DUMP", str(dump)).replace("OUT", str(out)) for word in COMMANDS[command]]
