@@ -16,6 +16,7 @@ from tests.readme_blocks import subparsers
 from tui_debugger.cli.completion import FILES, SHARE
 from tui_debugger.cli.help import TOPICS
 from tui_debugger.cli.main import COMMANDS, EPILOG, build_parser
+from tui_debugger.cli.options import given_path
 from tui_debugger.model import CATEGORY_WORDS
 from tui_debugger.watch.condition_table import CONDITIONS
 
@@ -50,7 +51,7 @@ def _say_what_fits(action: argparse.Action) -> None:
     for name in (*action.option_strings, metavar):
         if name in WORDS and action.choices is None:
             action.choices = WORDS[name]
-    if action.choices is None and action.type is Path:
+    if action.choices is None and action.type in {Path, given_path}:
         action.complete = shtab.DIRECTORY if metavar in DIRECTORIES else shtab.FILE  # type: ignore[attr-defined]
 
 

@@ -590,6 +590,25 @@ def read_regular(path: AnyPath, limit: int) -> bytes:
     return content
 
 
+def read_given(path: AnyPath, limit: int) -> bytes:
+    """Returns all bytes of a file that somebody named, which may be a pipe: ``<(program)``, ``/dev/stdin``.
+
+    Args:
+        path: the file; one of a dump is read by ``read_regular``, which never waits.
+        limit: bytes that it may have.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: a path that no file can have.
+        TooLargeError: it has more, such as a device that never ends.
+    """
+    with open(path, "rb") as file:  # noqa: PTH123 - as Path.open
+        content = file.read(limit + 1)
+    if len(content) > limit:
+        raise TooLargeError(errno.EFBIG, f"more than {limit:,} bytes")
+    return content
+
+
 def read_lines(path: AnyPath, *, cut: bool = False, ends: bool = False) -> Iterator[bytes]:
     """Yields the lines of a regular file; reads it in pieces, whatever its size.
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import errno
+import gc
 import hashlib
 import importlib
 import json
@@ -29,10 +30,16 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from itertools import zip_longest
 from pathlib import Path
+from types import FrameType
 from typing import Any, Final
+
+from tui_debugger.sources import registry
 
 KINDS: Final = (
     *("", "open", "stat", "read", "opendir", "readdir", "mmap", "write", "fsync", "rename"),
@@ -74,10 +81,11 @@ class Job:
 
     Attributes:
         command: the command line; ``screen`` and a path opens the screen instead, ``listen`` and a path saves what was
-            kept of a training there.
+            kept of a training there, with its values where ``values`` follows.
         prefix: calls on files below it fail.
         work: a directory of our own; the command line writes into ``work/out`` only.
         tries: faults of each kind and error; 0: all there are.
+        places: so many of each place in the program, a stack of lines, that makes calls of a kind.
         warm: the index knows the dump.
         index: only the index is touched.
     """
@@ -86,6 +94,7 @@ class Job:
     prefix: str
     work: str
     tries: int = 0
+    places: bool = False
     warm: bool = False
     index: bool = False
 
@@ -138,7 +147,7 @@ def run_command(words: Sequence[str]) -> int:
     if words[0] == "listen":
         from tests.faults.listening import listened
 
-        return listened(Path(words[1]))
+        return listened(Path(words[1]), values=words[2:] == ["values"])
     from tui_debugger.cli.main import main
 
     try:
@@ -178,12 +187,16 @@ class Runs:
                     importlib.import_module(name)
                 except ImportError:
                     continue
+        points = list(registry._entry_points())  # looking through all installed packages is a third of a short run
+        registry._entry_points = lambda: iter(points)  # type: ignore[assignment]  # who asks takes any iterator
+        gc.collect()
+        gc.freeze()  # else each child copies all that is there
         if self.job.warm:
             self.once(0, 0)
         if self.job.warm and self.cache.exists():
             shutil.copytree(self.cache, self.remembered)
 
-    def asked(self, ask: Callable[[], str]) -> str:
+    def asked(self, ask: Callable[[], str], run: Callable[[Sequence[str]], int] = run_command) -> str:
         """What a child says after a run without a fault."""
         with tempfile.TemporaryFile("w+") as answer:
             self._fresh()
@@ -192,10 +205,22 @@ class Runs:
                 answer.write(ask())
                 answer.flush()
 
-            child = self._forked(0, 0, tell)
+            child = self._forked(0, 0, tell, run)
             os.waitpid(child, 0)
             answer.seek(0)
             return answer.read()
+
+    def calls(self) -> tuple[list[str], list[int]]:
+        """The kind of each call of a run without a fault, and a number for the place in the program that makes it."""
+        places = Places(self.shim)
+
+        def run_noted(words: Sequence[str]) -> int:
+            with places:
+                return run_command(words)
+
+        told = self.asked(lambda: json.dumps([self.shim.kinds(), places.places]), run_noted)
+        kinds, numbers = json.loads(told)
+        return kinds, numbers
 
     def once(self, call: int, error: int) -> Ended:
         """Runs it, with a fault at a call."""
@@ -224,7 +249,13 @@ class Runs:
         if self.remembered.exists():
             shutil.copytree(self.remembered, self.cache)
 
-    def _forked(self, call: int, error: int, tell: Callable[[], None]) -> int:
+    def _forked(
+        self,
+        call: int,
+        error: int,
+        tell: Callable[[], None],
+        run: Callable[[Sequence[str]], int] = run_command,
+    ) -> int:
         child = os.fork()
         if child:
             return child
@@ -238,7 +269,7 @@ class Runs:
             sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 - until the end of the process
             sys.stderr = open(2, "w", encoding="utf-8", closefd=False, buffering=1)  # noqa: SIM115 - as above
             self.shim.arm(self.job.prefix, call, error)
-            code = run_command(self.job.command)
+            code = run(self.job.command)
             sys.stdout.flush()
             self.shim.disarm()
             tell()
@@ -272,12 +303,39 @@ def spread(calls: Sequence[int], tries: int) -> Iterable[int]:
     return [calls[round(i * (len(calls) - 1) / max(tries - 1, 1))] for i in range(tries)]
 
 
-def faults(kinds: Sequence[str], tries: int) -> Iterator[tuple[int, int]]:
-    """The calls, and what happens to each."""
-    by_kind: dict[str, list[int]] = {}
-    for number, kind in enumerate(kinds, 1):
-        by_kind.setdefault(kind, []).append(number)
-    for kind, calls in by_kind.items():
+class Places:
+    """Notes in which place of the program each call is made: the lines of all functions that were called by then."""
+
+    def __init__(self, shim: Shim) -> None:
+        self._shim = shim
+        self.places: list[int] = []
+
+    def __enter__(self) -> None:
+        threading.setprofile(self._happens)
+        sys.setprofile(self._happens)
+
+    def __exit__(self, *_: object) -> None:
+        sys.setprofile(None)
+        threading.setprofile(None)
+
+    def _happens(self, frame: FrameType, *_: object) -> None:
+        """Something is called, or returns: calls of the system that were made meanwhile belong to this place."""
+        missing = self._shim.calls() - len(self.places)
+        if missing > 0:
+            lines: list[tuple[str, int]] = []
+            at: FrameType | None = frame
+            while at is not None:
+                lines.append((at.f_code.co_filename, at.f_lineno))
+                at = at.f_back
+            self.places += [zlib.crc32(repr(lines).encode())] * missing
+
+
+def faults(kinds: Sequence[str], places: Sequence[int], tries: int) -> Iterator[tuple[int, int]]:
+    """The calls, and what happens to each; ``places`` has a number for the place of each, as far as that matters."""
+    alike: dict[tuple[str, int], list[int]] = {}
+    for number, (kind, place) in enumerate(zip_longest(kinds, places[: len(kinds)], fillvalue=0), 1):
+        alike.setdefault((str(kind), int(place)), []).append(number)
+    for (kind, _), calls in alike.items():
         for place, error in enumerate(ERRORS[kind]):
             few = spread(calls[place % 2 :] or calls, tries)  # not the same calls for each error
             yield from ((call, error) for call in few)
@@ -286,8 +344,10 @@ def faults(kinds: Sequence[str], tries: int) -> Iterator[tuple[int, int]]:
 def wrong(job: Job, whole: Ended, ended: Ended, error: int) -> str:
     """What a run broke of the promise; empty: nothing."""
     said = ended.out + ended.err
-    written_there = job.prefix.startswith(job.work)  # else a file may hold less, which is said
+    written_there = job.prefix == f"{job.work}/out"  # else a file may hold less, which is said
     tensors = set(whole.files.values())
+    if job.prefix == f"{job.work}/spool" and ended.code:  # of what was lost the statistics are saved, which is said
+        ended = replace(ended, files={name: made for name, made in ended.files.items() if "statistic" not in name})
     other = [
         name
         for name, made in ended.files.items()
@@ -321,12 +381,12 @@ def tried(job: Job) -> dict[str, Any]:
     runs = Runs(job, shim)
     runs.prepare()
     whole = runs.once(0, 0)
-    kinds = json.loads(runs.asked(lambda: json.dumps(shim.kinds())))
+    kinds, places = runs.calls()
     if whole.code != 0 or wrong(job, whole, runs.once(0, 0), 0):
         return {"calls": len(kinds), "tried": 0, "broken": [{"why": "without a fault", **asdict(whole)}]}
     broken: list[dict[str, Any]] = []
     count = survived = 0
-    for call, error in faults(kinds, job.tries):
+    for call, error in faults(kinds, places if job.places else (), job.tries):
         ended = runs.once(call, error)
         count += 1
         survived += ended.code == 0
@@ -335,6 +395,16 @@ def tried(job: Job) -> dict[str, Any]:
             fault = f"call {call} {name_of(error)}: {ended.happened}"
             broken.append({"fault": fault, "why": why, "code": ended.code, "out": ended.out, "err": ended.err})
     return {"calls": len(kinds), "tried": count, "answered": survived, "broken": broken}
+
+
+def build_shim(folder: Path) -> Path | None:
+    """Compiles the shim into a directory; None where there is no compiler."""
+    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    if compiler is None:
+        return None
+    made, source = folder / "shim.so", Path(__file__).with_name("shim.c")
+    subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", made, source, "-ldl"], check=True)
+    return made
 
 
 def inject(shim: Path, job: Job) -> dict[str, Any]:

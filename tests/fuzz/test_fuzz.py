@@ -39,5 +39,18 @@ def test_the_corpus_has_files_of_every_kind() -> None:
     assert set(fuzz.corpus()) == {name.replace("-", " ") for name in SEEDS}
 
 
+def test_what_broke_is_added_to_the_corpus_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fuzz, "CORPUS", tmp_path / "corpus.tar.xz")
+    kind = tmp_path / "findings" / "msprobe-debug.json"
+    kind.mkdir(parents=True)
+    (kind / "000").write_bytes(b"one")
+    fuzz.packed(tmp_path / "findings")
+    (kind / "000").write_bytes(b"another")
+    (kind / "001").write_bytes(b"one")
+    for _ in range(2):
+        fuzz.packed(tmp_path / "findings")
+        assert fuzz.corpus() == {"msprobe debug.json": [b"another", b"one"]}
+
+
 def test_damaged_messages_leave_the_server_answering() -> None:
     assert messages_tried(24) == (24, [])

@@ -29,6 +29,7 @@ from tui_debugger.cli.main import main
 from tui_debugger.errors import CancelledError
 from tui_debugger.graph.table import NodeFlag, NodeTable, real_inputs
 from tui_debugger.model import Progress, Side
+from tui_debugger.notes import NOTES_FILE, notes_line
 from tui_debugger.session.convert import convert
 from tui_debugger.session.session import Session
 from tui_debugger.sources import open_source
@@ -433,6 +434,32 @@ def test_other_damage_of_an_index(dump: Path, tmp_path: Path) -> None:
     result = converted(dump, tmp_path / "result")
     assert "line 1" in next(iter(spoilt(result, lambda rows: rows[0].append("more")).values()))
     assert main(["check", str(result), "--watch", "TO", "--no-cache"]) == 2
+
+
+@pytest.mark.parametrize("name", [NODES, NOTES_FILE])
+def test_what_was_listed_beside_the_steps_and_is_gone_is_a_doubt(tmp_path: Path, name: str) -> None:
+    """It vanishes after the directory was listed, before it is opened; one that never was there is none."""
+    noted = tmp_path / "noted"
+    write_dump(noted)
+    (noted / "rank_0" / NOTES_FILE).write_text(notes_line(0, {"loss": 1.0}), "utf-8")
+    result = converted(noted, tmp_path / "result")
+    source = open_source(result)
+    (result / "rank_0" / name).unlink()
+    source.nodes(0)
+    assert list(parts(source)) == [f"rank_0/{name}"]
+    again = open_source(result)
+    again.nodes(0)
+    assert not parts(again)
+
+
+def test_a_step_whose_index_is_gone_is_a_doubt(dump: Path, tmp_path: Path) -> None:
+    result = converted(dump, tmp_path / "result")
+    steps = sorted((result / "rank_0").glob("step_*"))
+    (steps[-1] / NAME).unlink()
+    source = open_source(result)
+    for step in source.steps(0):
+        source.tensors(0, step)
+    assert f"rank_0/{steps[-1].name}/{NAME}" in parts(source)
 
 
 def test_a_converted_dump_converts_again(dump: Path, tmp_path: Path) -> None:

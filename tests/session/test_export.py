@@ -13,10 +13,9 @@ import numpy as np
 import pytest
 
 from tests.session.opened import snapshot
+from tests.unprivileged import unprivileged
 from tui_debugger.errors import CancelledError, TdbgError
 from tui_debugger.session.export_files import fresh_directory, fresh_file, fresh_text, save_npy
-
-NOT_FOR_ROOT = pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
 
 
 @pytest.fixture
@@ -129,12 +128,15 @@ def test_a_missing_directory_is_said(tmp_path: Path, dump: Path) -> None:
         assert "make the directory" in stop.value.hint
 
 
-@NOT_FOR_ROOT
 def test_a_directory_that_may_not_be_written_is_said(tmp_path: Path, dump: Path) -> None:
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o500)
-    with pytest.raises(TdbgError, match="Permission denied"), fresh_file(closed / "x", dump):
-        pytest.fail("not even begun")
+
+    def write() -> None:
+        with pytest.raises(TdbgError, match="Permission denied"), fresh_file(closed / "x", dump):
+            pytest.fail("not even begun")
+
+    unprivileged(write)
 
 
 @pytest.mark.parametrize("name", ["a\0b", "x" * 300])

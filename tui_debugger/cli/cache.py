@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tui_debugger.cli.options import open_session
+from tui_debugger.cli.options import given_path, open_session
 from tui_debugger.cli.output import documented, interruptible, print_json, print_table, progress_bar
 from tui_debugger.errors import TdbgError
 from tui_debugger.text.numbers import moment, plural
@@ -50,7 +50,7 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
         help="info: where it lies, how large it is, what is in it (default); clear: forget all of it; verify: measure "
         "again what it says of DUMP, and forget all of it where that differs",
     )
-    parser.add_argument("dump", nargs="?", type=Path, metavar="DUMP", help="with verify: where the dump is")
+    parser.add_argument("dump", nargs="?", type=given_path, metavar="DUMP", help="with verify: where the dump is")
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout instead of a table")
     whole = {"rank": None, "step": None, "filter": None, "graph": None, "jobs": None, "executor": None}
     parser.set_defaults(run=_run, path=None, no_cache=False, **whole)

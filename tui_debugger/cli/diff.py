@@ -154,6 +154,8 @@ def _are_runs(arguments: argparse.Namespace) -> bool:
         TdbgError: it looks like a path and there is none, or an option belongs to the other kind of comparison.
     """
     text = arguments.node
+    if not text:  # of a variable that is not set; else it would be the working directory
+        raise TdbgError("the second argument is empty", where="''", hint="name a run, or a node of the first one")
     try:
         exists = Path(text).exists()
     except (OSError, ValueError):

@@ -46,6 +46,7 @@ from tui_debugger.diagnose.runs.text import (
 )
 from tui_debugger.errors import CancelledError, TdbgError
 from tui_debugger.model import ProgressFn, TensorKey
+from tui_debugger.opener import METADATA_LIMIT, read_given
 from tui_debugger.session.export_files import fresh_file
 from tui_debugger.session.export_graph import write_text
 from tui_debugger.stats.dtypes import canonical_name
@@ -145,7 +146,7 @@ def _mapping_file(path: Path) -> dict[str, Any]:
     """
     hint = 'a JSON object with "nodes", "names", "steps", "ranks" or "dims", such as {"nodes": {"fc1": "dense1"}}'
     try:
-        given = json.loads(path.read_text("utf-8"))
+        given = json.loads(read_given(path, METADATA_LIMIT))
         nodes, names = dict(given.get("nodes", {})), list(given.get("names", []))
         steps, dims = dict(given.get("steps", {})), dict(given.get("dims", {}))
         ranks = {

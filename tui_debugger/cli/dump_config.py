@@ -425,7 +425,7 @@ def _write(arguments: argparse.Namespace) -> int:
     arguments.path = output
     if output != "-" and os.path.lexists(output) and not arguments.force:
         raise TdbgError("there is a file already", where=output, hint="--force overwrites it; -o names another one")
-    asker = _Asker(asks=not (arguments.yes or arguments.json) and sys.stdin is not None and sys.stdin.isatty())
+    asker = _Asker(asks=not (arguments.yes or arguments.json) and sys.stdin.isatty())
     plan = _msprobe_plan(arguments, asker) if arguments.msprobe else _mindspore_plan(arguments, asker)
     text = _laid_out(plan.content)
     absolute = os.path.abspath(output) if output != "-" else ""  # noqa: PTH100 - as it is named, links and all

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from tui_debugger.cli.open_ import add_common, require_terminal
 from tui_debugger.cli.options import add_judging, configured, given_watchpoints, screen_config, whole
 from tui_debugger.errors import TdbgError
+from tui_debugger.opener import METADATA_LIMIT, read_given
 from tui_debugger.text.writer import write_data, write_lines
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def _certificate(chain: Path | None, key: Path | None) -> Certificate | None:
 
 def _pem(path: Path, kind: str) -> bytes:
     try:
-        found = path.read_bytes()
+        found = read_given(path, METADATA_LIMIT)
     except OSError as error:
         raise TdbgError(
             f"cannot be read: {error.strerror}", where=str(path), hint=f"name a file in PEM with a {kind.lower()}"

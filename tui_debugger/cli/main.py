@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import Any, NoReturn
 
 from tui_debugger import __version__
-from tui_debugger.cli.output import failure, print_json, unusable
+from tui_debugger.cli.output import failure, nowhere, print_json, unusable
 from tui_debugger.errors import CancelledError, TdbgError
 from tui_debugger.signals import as_ctrl_c
 from tui_debugger.text.clean import clean
@@ -176,6 +176,8 @@ def _refused(error: OSError) -> TdbgError:
     """Returns what to say when the system refuses something that nobody else answered for."""
     if error.filename is not None:
         return unusable(error)
+    if isinstance(error, FileNotFoundError):  # what the system says of the directory that relative paths begin at
+        return nowhere(error)
     abandon(sys.stdout)  # no file of ours: stdout, such as on a full disk
     why = "stdout is closed" if error.errno == errno.EBADF else error.strerror
     what = f"the output could not be written: {why}"

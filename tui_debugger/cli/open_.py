@@ -20,6 +20,7 @@ from tui_debugger.cli.options import (
     add_watches,
     add_work,
     at_least_zero,
+    given_path,
     given_watchpoints,
     screen_config,
     workers_of,
@@ -249,7 +250,10 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     add_options(parser)
     runs = parser.add_argument_group("two runs")
     runs.add_argument(
-        "--against", type=Path, metavar="B", help="compare with this run at once, as D does on the screen (tdbg diff)"
+        "--against",
+        type=given_path,
+        metavar="B",
+        help="compare with this run at once, as D does on the screen (tdbg diff)",
     )
     add_comparison(runs)
     runs.add_argument("--rtol", type=at_least_zero(math.inf), default=0.0, metavar="X", help="relative tolerance")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from tui_debugger.cli.output import note
+from tui_debugger.cli.output import note, nowhere
 from tui_debugger.errors import BadWatchpointError, TdbgError
 from tui_debugger.text.numbers import brief
 
@@ -326,10 +326,14 @@ def add_command(
         **more,
     )
     says = "where the dump is" + (f" (default: {without_path})" if without_path else "")
-    parser.add_argument("path", type=Path, metavar="PATH", help=says, nargs="?" if without_path else None)
+    parser.add_argument("path", type=given_path, metavar="PATH", help=says, nargs="?" if without_path else None)
     if several:
         parser.add_argument(
-            "more", type=Path, metavar="MORE", nargs="*", help="where more ranks of the same run are, of other hosts"
+            "more",
+            type=given_path,
+            metavar="MORE",
+            nargs="*",
+            help="where more ranks of the same run are, of other hosts",
         )
     return parser
 
@@ -343,11 +347,14 @@ def working_directory() -> Path:
     try:
         return Path.cwd()
     except OSError as error:
-        raise TdbgError(
-            f"the working directory cannot be found: {error.strerror}",
-            where=".",
-            hint="change into one, or name a PATH",
-        ) from None
+        raise nowhere(error) from None
+
+
+def given_path(text: str) -> Path:
+    """Returns a path that somebody named; an empty one, such as of a variable that is not set, is none."""
+    if not text:
+        raise argparse.ArgumentTypeError("is empty: . is the working directory")
+    return Path(text)
 
 
 def add_node(parser: argparse.ArgumentParser, without: str = "", nargs: str | None = None) -> None:

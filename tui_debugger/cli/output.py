@@ -88,6 +88,12 @@ def failure(command: str, path: object, error: TdbgError) -> dict[str, Any]:
     }
 
 
+def nowhere(error: OSError) -> TdbgError:
+    """Returns what to say when the working directory was removed."""
+    what = f"the working directory cannot be found: {error.strerror}"
+    return TdbgError(what, where=".", hint="change into one, or name a PATH")
+
+
 def unusable(error: OSError) -> TdbgError:
     """Returns what to say when the system refuses a path that nobody else answered for, such as on a broken disk."""
     return TdbgError(

@@ -6,7 +6,6 @@ import argparse
 import math
 import shutil
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tui_debugger.cli.options import (
@@ -18,6 +17,7 @@ from tui_debugger.cli.options import (
     add_watchpoints,
     add_where,
     add_work,
+    given_path,
     given_watchpoints,
     open_session,
     pairs_of,
@@ -117,7 +117,10 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
         help=f"what cells show: {', '.join(SHOWN)} (default: verdict)",
     )
     parser.add_argument(
-        "--against", type=Path, metavar="DUMP", help="also look on every rank for the first tensor that differs there"
+        "--against",
+        type=given_path,
+        metavar="DUMP",
+        help="also look on every rank for the first tensor that differs there",
     )
     add_map_rows(parser)
     parser.add_argument("--csv", action="store_true", help="a row for every node and scope on stdout")

@@ -213,6 +213,7 @@ class DumpWriter:
             program: framework and version: ``PyTorch 2.13.0``.
             device: ``CPU``, ``GPU``, ``Ascend``.
         """
+        self.rank = rank
         self.path = directory / f"rank_{rank}"
         self._net = _file_text(net).strip(". ")[:100] or "training"
         self._program, self._device = program, device

@@ -44,6 +44,7 @@ class Kept:
 
 
 NO_ROOM: Final = "there was no room within --spool-limit"
+GONE: Final = "their files were removed from the temporary directory"
 
 
 class Spool:
@@ -134,6 +135,12 @@ class Spool:
     def _lose(self, why: str, count: int = 1) -> None:
         with self._lock:
             self.lost[why] += count
+
+    def gone(self, key: Key) -> None:
+        """A file of a step is not there: counted, unless the spool let the step go itself."""
+        with self._lock:
+            if key in self._bytes and not self._closed:
+                self._lose(GONE)
 
     def remove(self, key: Key, kept: Kept) -> None:
         """Removes one file."""

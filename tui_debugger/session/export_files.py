@@ -21,6 +21,7 @@ from typing import IO, Any, BinaryIO, NoReturn, TextIO
 import numpy as np
 import numpy.typing as npt
 
+from tui_debugger import opener
 from tui_debugger.arrays import Array
 from tui_debugger.check.sweep import SweptTensor
 from tui_debugger.errors import TdbgError, UnreadableTensorError
@@ -96,6 +97,8 @@ def fresh_file(path: Path, dump: Path, *, force: bool = False, what: str = "the 
         TdbgError: the file exists, lies inside the dump, or cannot be written.
     """
     target = checked_target(path, dump, force=force)
+    if target.is_dir():
+        raise TdbgError("a directory in place of a file", where=str(target), hint="choose another name")
     part: Path | None = None
     try:
         name = _part_of(target)
@@ -150,8 +153,8 @@ def fresh_directory(path: Path, dump: Path, *, force: bool = False) -> Iterator[
         name.mkdir()
         part = name
         yield part
-        if target.exists() and any(target.iterdir()):
-            _merge(part, target)
+        if target.exists() and (any(target.iterdir()) or target.samefile(Path.cwd())):
+            _merge(part, target)  # another directory in place of the working one would leave who works there in none
         else:
             part.rename(target)
     except OSError as error:
@@ -171,7 +174,7 @@ def checked_target(path: Path, dump: Path, *, force: bool = False, hint: str = "
         hint: what to do about something that is there.
 
     Raises:
-        TdbgError: it exists already, or lies inside the dump.
+        TdbgError: it exists already, is no file (a device, a pipe), or lies inside the dump.
     """
     target = path.expanduser()
     try:
@@ -181,9 +184,19 @@ def checked_target(path: Path, dump: Path, *, force: bool = False, hint: str = "
         raise TdbgError(f"not a usable path: {error}", where=str(target), hint="choose another name") from None
     if inside:
         raise TdbgError("a dump is never written to", where=str(target), hint="choose a path outside the dump")
+    if exists and (special := _special(target)):  # to replace /dev/null would harm everybody
+        raise TdbgError(f"{special}: never replaced", where=str(target), hint="choose another name")
     if exists and not force:
         raise TdbgError("the file exists already", where=str(target), hint=hint)
     return target
+
+
+def _special(target: Path) -> str:
+    """Says what is there in place of a file or a directory; empty: one of these, or a link that leads nowhere."""
+    if os.path.realpath(target.parent) == "/dev":  # /dev/stdout leads to a file at times
+        return "a device in place of a file"
+    plain = target.is_file() or target.is_dir() or not target.exists()
+    return "" if plain else opener.why_not(target, wanted="a file")
 
 
 def _put(part: Path, target: Path, force: bool) -> None:
@@ -212,7 +225,8 @@ def _merge(part: Path, target: Path) -> None:
 
 def _part_of(target: Path) -> Path:
     """A hidden name beside the target, on the same file system."""
-    return target.with_name(f".{target.name[:40]}.{secrets.token_hex(4)}.part")
+    whole = target.resolve() if target.name in {"", ".."} else target
+    return whole.parent / f".{whole.name[:40]}.{secrets.token_hex(4)}.part"
 
 
 def _refuse(error: OSError, target: Path, what: str) -> NoReturn:

@@ -25,7 +25,7 @@ from tui_debugger.live.dump_writer import DumpWriter, TensorName
 from tui_debugger.live.graph import RankGraph
 from tui_debugger.live.rank import Fetched, LiveRank, StepKept
 from tui_debugger.live.source import LiveSource
-from tui_debugger.live.spool import LIMIT
+from tui_debugger.live.spool import LIMIT, Spool
 from tui_debugger.live.wire import START, Phase, Trainings
 from tui_debugger.model import (
     Coverage,
@@ -106,7 +106,7 @@ def save_dump(
     ranks = [live for live in source.all() if live.graph is not None]
     if not ranks:
         raise TdbgError("there is nothing to save", hint="no training has sent its graph yet")
-    counts = _Counts()
+    counts = _Counts(source.spool)
     try:
         if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
             raise TdbgError("the directory exists and is not empty", where=str(directory), hint="choose another one")
@@ -118,9 +118,10 @@ def save_dump(
 
 
 class _Counts:
-    """The counts of what was written."""
+    """The counts of what was written; the spool counts what was gone."""
 
-    def __init__(self) -> None:
+    def __init__(self, spool: Spool) -> None:
+        self.spool = spool
         self.steps: set[int] = set()
         self.tensors = self.statistics = self.early = 0
 
@@ -163,22 +164,30 @@ def _save_initial(writer: DumpWriter, graph: RankGraph, kept: StepKept, counts: 
         row = int(graph.node[place])
         readers = real_consumers(nodes, row, int(graph.slot[place])) if first_step and graph.parameter[place] else []
         counts.early += not readers
-        counts.tensors += bool(readers)
+        placed = False
         for reader, slot in readers:
             root = nodes.graph_of(reader).root_id
             name = TensorName(nodes.op_type(reader), nodes.names[reader], slot, root, side="input")
-            _place(writer, 0, name, fetched)
+            placed |= _place(writer, 0, name, fetched)
+        counts.tensors += placed
+        if readers and not placed:
+            counts.spool.gone((writer.rank, START))
 
 
 def _save_step(writer: DumpWriter, graph: RankGraph, step: int, kept: StepKept, counts: _Counts) -> None:
     before = counts.tensors + counts.statistics
+    placed = set()
     for place, fetched in kept.values.items():
         if graph.flags[place] & TensorFlag.CONSTANT:
             continue
-        counts.tensors += _place(writer, step, _name(graph, place), fetched)
+        if _place(writer, step, _name(graph, place), fetched):
+            placed.add(place)
+        else:
+            counts.spool.gone((writer.rank, step))
+    counts.tensors += len(placed)
     recorded: dict[int, list[Recorded]] = {}
     for place, said in kept.sent.items():
-        if place not in kept.values and said.stats is not None and not graph.flags[place] & TensorFlag.CONSTANT:
+        if place not in placed and said.stats is not None and not graph.flags[place] & TensorFlag.CONSTANT:
             name = _name(graph, place)
             recorded.setdefault(name.root_graph, []).append((name, said.meta, said.stats))
             counts.statistics += 1

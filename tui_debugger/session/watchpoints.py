@@ -26,6 +26,7 @@ from typing import Any
 
 from tui_debugger.errors import BadWatchpointError
 from tui_debugger.model import NodeSelection, ParamValue, Watchpoint
+from tui_debugger.opener import METADATA_LIMIT, read_given
 from tui_debugger.session.dumps import file_number, state_directory, write_state
 from tui_debugger.session.export_files import fresh_file
 from tui_debugger.text.clean import clean
@@ -91,7 +92,7 @@ def read_watch_file(path: Path) -> tuple[Watchpoint, ...]:
         BadWatchpointError: the file cannot be read, is no TOML, or an entry is wrong; nothing is ever ignored.
     """
     try:
-        data = path.read_bytes()
+        data = read_given(path, METADATA_LIMIT)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise BadWatchpointError(

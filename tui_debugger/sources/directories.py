@@ -44,6 +44,7 @@ class Layout(Generic[U]):
         parts: what could not be looked at.
         directories: those in which steps, ranks or files appear.
         notices: what was assumed.
+        beside: files seen in a listing that say something of the steps beside them; one that is gone is a doubt.
     """
 
     root: str
@@ -52,6 +53,7 @@ class Layout(Generic[U]):
     parts: list[UnreadablePart] = field(default_factory=list)
     directories: list[str] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
+    beside: set[str] = field(default_factory=set)
 
     def sort(self) -> None:
         """Puts ranks and steps in ascending order."""

@@ -526,6 +526,8 @@ def _asked(path: Path, *, every: bool = False) -> _Search:
         raise NotADumpError(
             "No such file or directory, or no right to read it", where=str(path), hint="name a dump directory"
         )
+    if not (opener.isdir(path) or opener.isfile(path)):  # /dev/null: else a dump somewhere in /dev would be opened
+        raise NotADumpError(opener.why_not(path), where=str(path), hint="name a dump directory")
     search = _Search()
     for text in READERS:
         search.ask(own_reader(text), path)

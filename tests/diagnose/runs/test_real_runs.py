@@ -15,6 +15,8 @@ from tests.session.opened import opened
 from tests.thorough import few
 from tui_debugger.diagnose.runs.comparison import compare_runs
 from tui_debugger.diagnose.runs.results import Kind, RunsReport
+from tui_debugger.errors import TdbgError
+from tui_debugger.model import UnreadablePart
 
 Dumps = Callable[[str], Path]
 PAIRS = ("c_kernels", "d_sdpa", "e_mul", "e_mul_bf16", "k_noreduce", "n_prefix")
@@ -122,3 +124,20 @@ def test_another_hash_in_a_log_is_a_difference(dumps: Dumps, tmp_path: Path) -> 
     headline = compared(dumps("pytorch-debugmode") / "good", copy).headline
     assert headline is not None
     assert headline.name == "TinyLM.embedding/embedding.0"
+
+
+@pytest.mark.parametrize("at", [0, 1])
+def test_a_run_whose_directories_cannot_be_listed_has_nothing_to_compare(
+    dumps: Dumps, monkeypatch: pytest.MonkeyPatch, at: int
+) -> None:
+    """It was recognised, and then the listing was refused."""
+    pair = dumps("msprobe-pairs") / "e_mul"
+    sessions = opened(pair / "A"), opened(pair / "B")
+    monkeypatch.setattr(sessions[at], "ranks", tuple)
+    refused = UnreadablePart(".", "permission denied")
+    monkeypatch.setattr(sessions[at], "unreadable", lambda: (refused,))
+    with pytest.raises(TdbgError, match=r"no rank of the run can be read: \. \(permission denied\)") as caught:
+        compare_runs(*sessions)
+    assert caught.value.where == str(sessions[at].info.path)
+    for session in sessions:
+        session.close()

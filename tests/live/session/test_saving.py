@@ -16,6 +16,7 @@ from tests.sources.conformance import SourceConformance
 from tui_debugger.errors import TdbgError
 from tui_debugger.live import wire
 from tui_debugger.live.dump_writer import DumpWriter, TensorName
+from tui_debugger.live.spool import GONE
 from tui_debugger.model import Side, TensorKey, TensorMeta, TensorStats
 from tui_debugger.session.opening import open_dump
 from tui_debugger.session.session import Session
@@ -123,6 +124,35 @@ def test_values_from_before_the_first_step_are_named_and_left_out(live: Callable
     it.arrive()
     it.session.read(TensorKey(0, "kernel_graph_0", WEIGHT, Side.OUTPUT, 0, -1))
     assert "before the first step left out" in it.session.save(tmp_path / "dump")
+
+
+def test_values_that_somebody_removed_are_not_counted_as_saved(live: Callable[..., Live], tmp_path: Path) -> None:
+    it = live(features=wire.FULL_STATISTICS)
+    it.arrive()
+    it.session.read(TensorKey(0, "kernel_graph_0", WEIGHT, Side.OUTPUT, 0, -1))
+    it.run(1)
+    row = it.session.nodes(0).find(RELU)
+    assert [each.stats is not None for each in it.session.measure(it.session.tensor_rows(0, 0, row))] == [True, True]
+    files = list(it.session.live.spool.path.rglob("*.npy"))
+    assert len(files) > 1
+    for file in files:
+        file.unlink()
+    text = it.session.save(tmp_path / "dump")
+    assert ": 0 tensors, statistics of " in text
+    assert dict(it.session.live.spool.lost) == {GONE: len(files)}
+
+
+def test_a_value_from_before_the_first_step_counts_once_and_only_where_it_was_there(
+    live: Callable[..., Live], tmp_path: Path
+) -> None:
+    it = live()
+    it.arrive()
+    it.session.read(TensorKey(0, "kernel_graph_0", WEIGHT, Side.OUTPUT, 0, -1))
+    it.run(1)
+    assert ": 1 tensor," in it.session.save(tmp_path / "before")
+    it.session.live.spool.drop((0, -1))  # to make room: it counts what it lets go itself
+    assert ": 0 tensors," in it.session.save(tmp_path / "after")
+    assert not it.session.live.spool.lost
 
 
 # -- the writer by itself ----------------------------------------------------------------------------

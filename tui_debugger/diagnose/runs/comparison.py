@@ -60,6 +60,20 @@ def compare_runs(
     return comparison.run(so_far)
 
 
+def _ranks_of(run: Run) -> list[int]:
+    """Returns the ranks of a run.
+
+    Raises:
+        TdbgError: there is none, such as where its directory cannot be listed.
+    """
+    ranks = list(run.ranks())
+    if not ranks:
+        why = "".join(f": {part.where} ({part.why})" for part in run.unreadable()[:1])
+        what = f"no rank of the run can be read{why}"
+        raise TdbgError(what, where=str(run.info.path), hint="see that its directories can be listed")
+    return ranks
+
+
 class _Comparison:
     def __init__(self, a: Run, b: Run, options: Options, progress: ProgressFn, noise: Noise | None = None) -> None:
         self.runs = a, b
@@ -269,7 +283,7 @@ class _Comparison:
 
     def _groups(self) -> list[Group]:
         """Returns which ranks are compared: one with one, or one with all that share what it holds."""
-        a, b = (list(run.ranks()) for run in self.runs)
+        a, b = (_ranks_of(run) for run in self.runs)
         wanted = [rank for rank in a if self.options.only_ranks is None or rank in self.options.only_ranks]
         given = [pair for pair in self.options.ranks if pair[0] in wanted and pair[1] in b]
         groups = _grouped(given)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import wait
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -560,13 +560,25 @@ def _state(spec: ReadSpec) -> _State:
     return status.st_size, opener.state_of(status)
 
 
-def _key_of(pair: tuple[ReadSpec, ReadSpec], states: Sequence[_State], tolerance: Tolerance | None) -> bytes | None:
-    """Returns what a pair of files is known by in the index; None where it would not be known to be the same later."""
-    if not all(state for _, state in states):
-        return None
+def _keys_of(
+    files: _Pairs, states: Mapping[PairKey, Sequence[_State]], tolerance: Tolerance | None
+) -> dict[PairKey, bytes]:
+    """Returns what each pair of files is known by in the index, but not where it would not be the same later."""
+    real = cache(os.path.realpath)  # a file itself that is a link to another has another state
+    sure = [key for key in files if all(state for _, state in states[key])]
+    return {key: _key_of(files[key], states[key], tolerance, real) for key in sure}
+
+
+def _key_of(
+    pair: tuple[ReadSpec, ReadSpec],
+    states: Sequence[_State],
+    tolerance: Tolerance | None,
+    real: Callable[[str], str],
+) -> bytes:
     told = hashlib.blake2b(repr((_VERSION, states, tolerance)).encode(), digest_size=16)
     for spec in pair:
-        told.update(os.fsencode(os.path.realpath(spec.path)) + b"\0")
+        directory, name = os.path.split(spec.path)
+        told.update(os.fsencode(f"{real(directory)}/{name}") + b"\0")
         told.update(repr(replace(spec, path="")).encode("utf-8", "surrogateescape") + b"\0")
     return told.digest()
 
@@ -580,7 +592,7 @@ def recall(
     """Returns what the index knows of pairs of files that nobody wrote to since."""
     if store is None:
         return {}
-    known = {key: digest for key in files if (digest := _key_of(files[key], states[key], tolerance)) is not None}
+    known = _keys_of(files, states, tolerance)
     payloads = store.get_many(KIND, known.values())
     found = {key: unpack_distance(payloads[digest]) for key, digest in known.items() if digest in payloads}
     return {key: distance for key, distance in found.items() if distance is not None}
@@ -596,9 +608,6 @@ def remember(
     """Puts what was found of pairs of files into the index; what could not be compared is tried again."""
     if store is None:
         return
-    payloads = {}
-    for key, found in fresh.items():
-        digest = _key_of(files[key], states[key], tolerance)
-        if found.compared and digest is not None:
-            payloads[digest] = pack_distance(found)
-    store.put_many(KIND, payloads)
+    compared = {key: files[key] for key, found in fresh.items() if found.compared}
+    known = _keys_of(compared, states, tolerance)
+    store.put_many(KIND, {digest: pack_distance(fresh[key]) for key, digest in known.items()})

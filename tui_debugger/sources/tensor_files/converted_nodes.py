@@ -23,8 +23,9 @@ from tui_debugger.graph.table import GraphInfo, NodeFlag, NodeTable, pointers
 from tui_debugger.model import Category, Frame, GraphRun
 from tui_debugger.opener import read_regular
 from tui_debugger.sources.registry import Edges, Has, Order, Shows
+from tui_debugger.sources.tensor_files.layout import CONVERTED_NODES
 
-NAME: Final = "tdbg-nodes.jsonl"
+NAME: Final = CONVERTED_NODES
 """The file, in the directory of a rank."""
 _VERSION: Final = 1
 _LIMIT: Final = 1 << 28

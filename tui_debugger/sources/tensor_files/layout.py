@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tui_debugger import opener
+from tui_debugger.notes import NOTES_FILE
 from tui_debugger.opener import why_not
 from tui_debugger.sources import directories
 from tui_debugger.sources.directories import MOST_ENTRIES, directories_in, find_dump, is_directory, names_in, root_of
@@ -37,6 +38,8 @@ INDEX: Final = ".metadata"
 PART: Final = ".distcp"
 CONVERTED: Final = "tdbg-index.csv"
 """The index of a step that ``tdbg convert`` wrote: see ``converted``."""
+CONVERTED_NODES: Final = "tdbg-nodes.jsonl"
+"""The nodes of a rank that ``tdbg convert`` wrote, beside its steps: see ``converted_nodes``."""
 _SHARD: Final = re.compile(r"shard-\d{1,9}-model-\d{1,9}-of-\d{1,9}\.safetensors")
 _TORCH_BIN: Final = re.compile(r"(?:pytorch_model|adapter_model|optimizer)(?:[-_]\d{1,5}(?:-of-\d{1,5})?)?\.bin")
 _BESIDE: Final = re.compile(
@@ -269,6 +272,7 @@ class _Reader:
             self._layout.miss(path, why_not(path, error), place.rank)
             return []
         self._layout.directories.append(path)
+        self._layout.beside |= {entry.path for entry in found if entry.name in {CONVERTED_NODES, NOTES_FILE}}
         return sorted(found, key=lambda entry: natural(entry.name))
 
 

@@ -305,7 +305,8 @@ class TensorFilesSource(GraphlessSource[list[Unit], _RankNodes]):
             if rank not in self._noted:
                 self._noted[rank] = NO_NOTES
                 path = os.path.join(os.path.dirname(self._first_path(rank)), NOTES_FILE)  # noqa: PTH118, PTH120 - text
-                if self._converted_nodes(rank) is not None and opener.lexists(path):
+                listed = path in self._layout.beside
+                if self._converted_nodes(rank) is not None and (listed or opener.lexists(path)):
                     try:
                         self._noted[rank], wrong = read_notes(Path(path))
                         why = f"{wrong:,} lines that are no notes" if wrong else ""
@@ -327,7 +328,8 @@ class TensorFilesSource(GraphlessSource[list[Unit], _RankNodes]):
                 return self._converted[rank]
             first = self._first_path(rank)
             path, found = path_of(first), None
-            if first and self._tree is None and is_index(first) and opener.lexists(path):
+            listed = path in self._layout.beside
+            if first and self._tree is None and (listed or (is_index(first) and opener.lexists(path))):
                 try:
                     found = read_nodes(path)
                 except (OSError, ValueError) as error:
@@ -351,6 +353,7 @@ class TensorFilesSource(GraphlessSource[list[Unit], _RankNodes]):
         nodes = super()._nodes_of(rank)
         if fresh and (converted := self._converted_nodes(rank)) is not None:
             nodes.take(converted.nodes)
+            self.notes(rank)  # here, where one may wait for it
         return nodes
 
     def _find(self) -> Layout:
@@ -388,7 +391,7 @@ class TensorFilesSource(GraphlessSource[list[Unit], _RankNodes]):
         """
         lister = _Lister(self._root, rank, step, progress, self._tree.parse if self._tree is not None else None)
         for unit in self._layout.units[rank][step]:
-            lister.add(unit)
+            lister.add(unit, indexed=path_of(unit.path) in self._layout.beside)
         lister.end()
         return lister
 
@@ -487,10 +490,11 @@ class _Lister:
         self._first = ""
         progress(Progress(0, 0, f"listing step {step}"))
 
-    def add(self, unit: Unit) -> None:
+    def add(self, unit: Unit, *, indexed: bool) -> None:
+        """Takes in what holds arrays of the step; ``indexed``: ``tdbg convert`` wrote it, with an index."""
         self._first = self._first or unit.path
         if unit.directory:
-            self._directory(unit.path, unit.scope)
+            self._directory(unit.path, unit.scope, indexed=indexed)
         else:
             self._file(unit.path, unit.scope)
 
@@ -511,7 +515,7 @@ class _Lister:
             names.update(os.fsencode(f"{part.where}\0{part.why}\0"))
         return names.digest()
 
-    def _directory(self, path: str, scope: tuple[str, ...]) -> None:
+    def _directory(self, path: str, scope: tuple[str, ...], *, indexed: bool = False) -> None:
         self._state.append(path)
         try:
             status = opener.stat(path)
@@ -528,6 +532,8 @@ class _Lister:
             self.indexed = True
             self._take_index(path)
             return
+        if indexed:
+            self._miss(f"{path}/{INDEX_OF_STEP}", "is gone: tdbg convert writes one for each step")
         if ORDER in names:
             self._ordered.add(path)
         if self._parse is not None:
