@@ -26,7 +26,7 @@ from tui_debugger.tui.panes.watchpoints import WatchpointsPane
 from tui_debugger.tui.widgets.bars import FooterBar, HeaderBar, TabStrip, opening_lines
 from tui_debugger.tui.widgets.line_window import CachedColumn, CachedLines, CachedRow
 from tui_debugger.tui.work import Delivery, Workers
-from tui_debugger.tui.written_lines import PartsCompositor
+from tui_debugger.tui.written_lines import DrawnOnce
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -53,7 +53,7 @@ WITHOUT_SESSION = frozenset(
 Handler = Callable[[], None]
 
 
-class MainScreen(CachedLines, Screen[None]):
+class MainScreen(DrawnOnce, CachedLines, Screen[None]):
     """The screen of a run: a dump, or trainings that run.
 
     Attributes:
@@ -100,7 +100,6 @@ class MainScreen(CachedLines, Screen[None]):
             forget: has the next whole screen written, whatever stands on the terminal.
         """
         super().__init__()
-        self._compositor = PartsCompositor()
         self.run_title = title
         self.session: Session | None = None
         self.live = live

@@ -18,7 +18,7 @@ from textual.widgets import Input, Static
 from tui_debugger.errors import TdbgError
 from tui_debugger.text.clean import clean, clean_lines
 from tui_debugger.tui.theme import GREY
-from tui_debugger.tui.written_lines import PartsCompositor
+from tui_debugger.tui.written_lines import DrawnOnce
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 _FRAME = 4
@@ -101,7 +101,7 @@ class Field(Input):
         return Text(shown, no_wrap=True, overflow="ignore", end="")
 
 
-class Modal(ModalScreen[ResultT]):
+class Modal(DrawnOnce, ModalScreen[ResultT]):
     """Base of the screens.
 
     Subclasses set ``heading`` and ``hints`` and override :meth:`body`. ``FULL`` makes the screen cover everything;
@@ -122,6 +122,7 @@ class Modal(ModalScreen[ResultT]):
             border-title-color: $foreground; border-title-style: bold;
             border-subtitle-color: $text-muted; border-subtitle-align: left;
         }
+        &.-full { background: $surface; }
         &.-full > #box {
             width: 100%; height: 100%; padding: 0 1;
             border: none; border-top: solid $primary; border-bottom: solid $primary;
@@ -137,7 +138,6 @@ class Modal(ModalScreen[ResultT]):
 
     def __init__(self) -> None:
         super().__init__(classes="-full" if self.FULL else None)
-        self._compositor = PartsCompositor()
 
     def compose(self) -> ComposeResult:
         """Title and hints are the frame's own lines: they cost no row."""
