@@ -229,6 +229,7 @@ class StartPage(DrawnOnce, CachedLines, Screen[None]):
         self._forgotten: set[str] = set()
         self.header = HeaderBar()
         self.pane = DumpsPane(self._directory)
+        self.pane.detail_changed = lambda: self.footer.show_detail(self.pane.detail)
         self.footer = FooterBar()
         self.handlers: dict[str, Callable[[], None]] = {
             "open_path": self._ask_path,
@@ -474,10 +475,6 @@ class StartPage(DrawnOnce, CachedLines, Screen[None]):
             self.footer.say(event.wrong, bad=True)
         elif event.wrong is not None:
             self.footer.clear_notice()
-        self._update_footer()
-
-    def on_pane_detail_changed(self, _: Pane.DetailChanged) -> None:
-        """The cursor came to another dump."""
         self._update_footer()
 
     def on_descendant_focus(self, _: events.DescendantFocus) -> None:

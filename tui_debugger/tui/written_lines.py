@@ -215,9 +215,9 @@ class PartsCompositor(ExactCompositor):
             super().update_widgets(widgets)
             return
         for widget in widgets:
-            region, clip = self.visible_widgets[widget]
+            region, _ = self.visible_widgets[widget]
             for dirty in widget._exchange_repaint_regions():  # noqa: SLF001 - as Textual does
-                if area := clip.intersection(dirty.translate(region.offset)):
+                if area := region.intersection(dirty.translate(region.offset)):
                     self._changed.append((widget, region, area))
         self._dirty_regions.update(area for _, _, area in self._changed)
 

@@ -18,6 +18,7 @@ from textual.widgets import Input, Static
 from tui_debugger.errors import TdbgError
 from tui_debugger.text.clean import clean, clean_lines
 from tui_debugger.tui.theme import GREY
+from tui_debugger.tui.widgets.line_window import SizedOnce
 from tui_debugger.tui.written_lines import DrawnOnce
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
@@ -46,7 +47,7 @@ def run_here(work: Callable[[], Any], done: Callable[[Any], None], failed: Calla
         done(result)
 
 
-class Line(Static):
+class Line(SizedOnce, Static):
     """One or more lines of text that is never markup."""
 
     DEFAULT_CSS = "Line { width: 1fr; height: auto; }"
@@ -76,7 +77,7 @@ def _safe(content: Content | str) -> Content | str:
     return Content.assemble(*((clean_lines(text), style) for text, style in content.render()))
 
 
-class Field(Input):
+class Field(SizedOnce, Input):
     """An input line: one row, no blinking, no border, selects nothing on focus."""
 
     DEFAULT_CSS = """
@@ -101,7 +102,11 @@ class Field(Input):
         return Text(shown, no_wrap=True, overflow="ignore", end="")
 
 
-class Modal(DrawnOnce, ModalScreen[ResultT]):
+class Box(SizedOnce, Vertical):
+    """What stands on a dialog."""
+
+
+class Modal(DrawnOnce, SizedOnce, ModalScreen[ResultT]):
     """Base of the screens.
 
     Subclasses set ``heading`` and ``hints`` and override :meth:`body`. ``FULL`` makes the screen cover everything;
@@ -141,7 +146,7 @@ class Modal(DrawnOnce, ModalScreen[ResultT]):
 
     def compose(self) -> ComposeResult:
         """Title and hints are the frame's own lines: they cost no row."""
-        with Vertical(id="box") as box:
+        with Box(id="box") as box:
             box.border_title = self._title(self.heading)
             box.border_subtitle = self._hints(self.hints)
             yield from self.body()
