@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.terminal.program import Program
+from tests.terminal.program import KEYS, Program
 from tests.terminal.terminal import Terminal
 from tui_debugger.session.watchpoints import read_watch_file
 
@@ -88,6 +88,36 @@ def test_poor_terminals_show_the_same_words(dumps: Callable[[str], Path], env: d
         terminal.send("q")
         assert terminal.wait_exit() == 0
         restored(terminal)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 50)], ids=lambda size: f"{size[0]}x{size[1]}")
+def test_of_keys_that_come_together_the_last_place_is_drawn_and_not_all_between(
+    dumps: Callable[[str], Path], size: tuple[int, int]
+) -> None:
+    """What is written before a slow line has taken it would be replayed there, key by key."""
+    keys = 20
+    with Terminal(
+        ["open", str(dumps("mindspore-2.0-nan")), "--recommended"], columns=size[0], rows=size[1]
+    ) as terminal:
+
+        def under_cursor(text: str) -> str:
+            found = re.search(r"▌[✗◆] +\d+ \S.*", text)
+            return found[0] if found else ""
+
+        terminal.wait_for("Begins at step 3")
+        terminal.send("4", "home")
+        first = under_cursor(terminal.wait_for(lambda text: bool(under_cursor(text))))
+        start, name = len(terminal.output), first
+        for _ in range(keys):
+            terminal.send("down")
+            name = under_cursor(terminal.wait_for(lambda text, last=name: under_cursor(text) not in {"", last}))
+        one_by_one = len(terminal.output) - start
+        terminal.send("home")
+        terminal.wait_for(lambda text: under_cursor(text) == first)
+        start = len(terminal.output)
+        terminal.send(KEYS["down"] * keys)
+        terminal.wait_for(lambda text: under_cursor(text) == name)
+        assert len(terminal.output) - start < one_by_one
 
 
 def test_ctrl_c_leaves_at_once(dumps: Callable[[str], Path]) -> None:

@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from textual.events import Callback
-from textual.geometry import Region
+from textual._compositor import ReflowResult
+from textual.events import Callback, Resize
+from textual.geometry import Region, Size
 from textual.message import Message
 from textual.message_pump import MessagePump
 from textual.strip import Strip
+from textual.widget import Widget
 
 from tests.terminal.large import open_large
-from tests.tui.meter import Cost, metered
+from tests.tui.conftest import OpenScreen
+from tests.tui.meter import Cost, Terminal, metered
 from tui_debugger.tui.widgets.line_window import CachedLines
+from tui_debugger.tui.written_lines import PartsCompositor, PartsUpdate
 
 SMALL, LARGE = 1_000, 20_000
 STEPS = 3
@@ -158,3 +162,53 @@ async def test_a_letter_of_a_search_draws_the_list_once_and_a_walk_two_lines(mon
                 assert cost.lines[name] == 2
                 assert 0 < cost.bytes <= 2 * KILOBYTE
             await screen.cost("escape")
+
+
+async def test_a_size_that_comes_back_before_it_is_drawn_is_drawn_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Terminals do with their lines what they like when their size changes, and nothing is laid out anew here."""
+    async with metered(SMALL, STEPS, monkeypatch) as screen:
+        whole = (await screen.cost("ctrl+l")).bytes
+        before, size = Terminal.written, screen.app.size
+        await screen.app.on_event(Resize(size, size))
+        await screen.until(lambda: Terminal.written - before > 0.9 * whole)
+
+
+async def test_a_cursor_key_draws_one_frame_where_one_pane_is_shown(
+    open_screen: OpenScreen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_screen("mindspore-2.0-nan", size=(80, 24)) as screen:
+        await screen.press("4", "home", "down")
+        await screen.settled()
+        updates: list[object] = []
+        draw = PartsCompositor.render_partial_update
+
+        def noted(self: PartsCompositor) -> object:
+            updates.append(draw(self))
+            return updates[-1]
+
+        monkeypatch.setattr(PartsCompositor, "render_partial_update", noted)
+        await screen.press("down")
+        await screen.settled()
+        drawn = [update for update in updates if update is not None]
+        assert len(drawn) == 1
+        assert isinstance(drawn[0], PartsUpdate)
+        assert len(drawn[0].parts) == 3, "two rows, and what is said of the second in the footer"
+
+
+async def test_a_view_is_laid_out_and_styled_once_before_it_has_anything_to_show(
+    open_screen: OpenScreen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_screen("mindspore-2.0-nan", size=(120, 40)) as screen:
+        await screen.press("4")
+        laid_out: list[object] = []
+        lay_out = PartsCompositor.reflow
+
+        def noted(self: PartsCompositor, parent: Widget, size: Size) -> ReflowResult:
+            laid_out.append(parent)
+            return lay_out(self, parent, size)
+
+        monkeypatch.setattr(PartsCompositor, "reflow", noted)
+        await screen.press("question_mark")
+        await screen.settled()
+        assert screen.main not in laid_out, "it lies below"
+        assert laid_out.count(screen.app.screen) <= 3

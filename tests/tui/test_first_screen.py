@@ -13,6 +13,8 @@ from tests.sources.writer import MLP, write_dump
 from tests.tui.conftest import OpenScreen
 from tests.tui.driver import Driver, opened, opened_by
 from tests.tui.live_driver import attached
+from tui_debugger.check.verdicts import Outcome
+from tui_debugger.diagnose.headline import Headline
 from tui_debugger.model import ProgressFn
 from tui_debugger.session import Session
 from tui_debugger.sources.registry import open_source
@@ -108,6 +110,34 @@ async def test_recorded_statistics_are_enough_for_the_first_screen(tmp_path: Pat
     writer.statistics(0, [("ReLU", RELU, "output", 0, np.array([1.0, np.nan], np.float32))])
     async with opened(tmp_path, size=size, recommended=True) as screen:
         assert screen.lines[1].startswith(" First known bad at step 0: ReLU-op")
+
+
+@every_size
+async def test_a_long_answer_keeps_what_was_found_how_much_and_why(
+    open_screen: OpenScreen, size: tuple[int, int]
+) -> None:
+    name, found, why = (
+        "layer_normalisation_of_the_decoder-op381",
+        "-Inf 1 of 4,096",
+        "the logarithm of 0",
+    )
+    async with open_screen(NAN, size=size) as screen:
+
+        async def shown(answer: Headline) -> str:
+            screen.main.state.headline = answer
+            screen.main.update_header()
+            await screen.settled()
+            return screen.lines[1].strip()
+
+        line = await shown(Headline(Outcome.FINDING, "Begins at step 3:", f"{name}, {found}", why, "12 more origins"))
+        assert line.startswith("Begins at step 3: ")
+        if size == (80, 24):
+            assert line.endswith(f"op381, {found} ({why}) …"), "the name is cut, in its middle"
+        else:
+            assert f"{found} ({why})" in line
+        doubts = [f"{number} tensors of rank {number} cannot be read" for number in range(11, 19)]
+        line = await shown(Headline(Outcome.CANNOT_JUDGE, "Cannot judge:", "; ".join(doubts)))
+        assert line.endswith("cannot be read …"), "no reason is cut in two"
 
 
 @pytest.mark.turns("size")

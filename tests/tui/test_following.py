@@ -74,7 +74,7 @@ async def test_what_is_quick_follows_a_single_key_at_once_and_a_held_one_once_it
     monkeypatch.setattr(inspector, "QUIET", AN_HOUR)
     clock, followed, at_once = Clock(), list[str](), list[Callable[[], None]]()
     context = cast("Context", SimpleNamespace(call_in=clock.call_in, call_next=at_once.append))
-    follower = CursorFollower(context, lambda: followed.append("here"), at_once=True)
+    follower = CursorFollower(context, lambda: followed.append("here"), at_once=lambda: True)
     follower.moved()
     follower.moved()  # of one key, which moved several things
     assert follower.pending

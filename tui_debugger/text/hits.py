@@ -263,21 +263,27 @@ def long_watchpoint_name(watchpoint: Watchpoint) -> str:
     return f"{watchpoint_name(watchpoint)} {_condition_name(watchpoint.condition)}"
 
 
-def watch_words(watchpoint: Watchpoint) -> str:
-    """Returns ``weights: changed too much since the previous step (update ratio > 1)``."""
+def watch_words(watchpoint: Watchpoint, *, raw: bool = True) -> str:
+    """Returns ``weights: changed too much since the previous step (update ratio > 1)``; ``raw``: see selections."""
     condition = CONDITIONS.get(watchpoint.condition)
     if condition is None:
         return clean(watchpoint.condition)
     parts = list(_limits(condition, dict(watchpoint.params)))
     limits = f" ({', '.join(parts)})" if parts else ""
     summary = condition.summary.rstrip(".")
-    return f"{selection_words(watchpoint.selection)}: {summary[0].lower()}{summary[1:]}{limits}"
+    return f"{selection_words(watchpoint.selection, raw=raw)}: {summary[0].lower()}{summary[1:]}{limits}"
+
+
+def finding_words(watchpoint: Watchpoint, *, raw: bool = True) -> str:
+    """Returns ``UR weights: changed too much since the previous step (update ratio > 1)``."""
+    condition = CONDITIONS.get(watchpoint.condition)
+    return f"{condition.abbr if condition else '?'} {watch_words(watchpoint, raw=raw)}"
 
 
 def watch_line(watchpoint: Watchpoint) -> str:
     """Returns what ``--watch`` takes; words for a recommended watchpoint, whose nodes take a long expression."""
     if watchpoint.name.startswith(RECOMMENDED):
-        return f"{CONDITIONS[watchpoint.condition].abbr} {watch_words(watchpoint)}"
+        return finding_words(watchpoint)
     return format_watch(watchpoint)
 
 

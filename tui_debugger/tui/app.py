@@ -318,6 +318,8 @@ class TdbgApp(App[int]):
         """Terminals do with their lines what they like when their size changes."""
         if isinstance(event, events.Resize):
             self._written.forget()
+            if event.size == self.screen.outer_size:  # it went and came back: nothing is laid out anew
+                self.screen.refresh()
         await super().on_event(event)
 
     @on(Driver.SignalResume)

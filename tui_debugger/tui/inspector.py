@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tui_debugger.model import TensorKey
 from tui_debugger.text.tensors import short_names, step_text
@@ -50,6 +50,8 @@ SOON = 0.005
 """Seconds until the rest follows a single key: the cursor is on the screen by then, and all of it in the next frame."""
 SLOW = 0.02
 """Seconds of measuring after which a node's tensors are shown without their statistics."""
+_FOLLOWING: Final = frozenset({"tensors", "stack"})
+"""Panes that show the selected node."""
 WAIT = 0.004
 """Seconds that the cursor waits for the tensors of its node: what is in memory comes to the screen together with it."""
 
@@ -60,13 +62,15 @@ class CursorFollower:
     Holding a key must stay cheap over a slow line: only what is under the cursor is drawn.
     """
 
-    def __init__(self, context: Context, follow: Callable[[], None], *, at_once: bool = False) -> None:
+    def __init__(
+        self, context: Context, follow: Callable[[], None], *, at_once: Callable[[], bool] = lambda: False
+    ) -> None:
         """Calls nothing yet.
 
         Args:
             context: see ``Context``.
             follow: called on the event loop.
-            at_once: after a single key in the same frame as the cursor, for what is quick.
+            at_once: tells whether after a single key in the same frame as the cursor: what is quick, and in sight.
         """
         self._context = context
         self._follow = follow
@@ -83,11 +87,18 @@ class CursorFollower:
         held = now - self._moved < QUIET
         self._moved = now
         self.stop()
-        if self._at_once and not held:
+        if not held and self._at_once():
             self._next = True
             self._context.call_next(self._call)
         else:
             self._due = self._context.call_in(QUIET if held else min(SOON, QUIET), self._call)
+
+    def hurry(self) -> None:
+        """Calls it before the next frame, if it is still to be called."""
+        if self._due is not None:
+            self.stop()
+            self._next = True
+            self._context.call_next(self._call)
 
     @property
     def pending(self) -> bool:
@@ -112,7 +123,7 @@ class Inspector:
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._follower = CursorFollower(context, self._load, at_once=True)
+        self._follower = CursorFollower(context, self._load, at_once=self._in_sight)
         self._counter = CursorFollower(context, self.count_hits)
         self._slow: asyncio.TimerHandle | None = None
         self._listing: _Listing | None = None
@@ -143,6 +154,15 @@ class Inspector:
         state.row = row
         if self._follower.pending or self._asked != (state.rank, state.step, row) or self.wanted_slot is not None:
             self._follower.moved()
+
+    def _in_sight(self) -> bool:
+        """Tells whether tensors or stack are on the screen."""
+        return not self._context.one_pane() or self._context.current_pane() in _FOLLOWING
+
+    def came_into_sight(self, pane: str) -> None:
+        """A pane comes to the screen: what it shows of the selected node comes with it."""
+        if pane in _FOLLOWING:
+            self._follower.hurry()
 
     def show_anew(self) -> None:
         """Shows the selected node once more: its tensors are others, or other hits are known of them."""

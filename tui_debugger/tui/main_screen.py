@@ -26,7 +26,7 @@ from tui_debugger.tui.panes.watchpoints import WatchpointsPane
 from tui_debugger.tui.widgets.bars import FooterBar, HeaderBar, TabStrip, opening_lines
 from tui_debugger.tui.widgets.line_window import CachedColumn, CachedLines, CachedRow
 from tui_debugger.tui.work import Delivery, Workers
-from tui_debugger.tui.written_lines import PartsCompositor
+from tui_debugger.tui.written_lines import DrawnOnce
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -53,7 +53,7 @@ WITHOUT_SESSION = frozenset(
 Handler = Callable[[], None]
 
 
-class MainScreen(CachedLines, Screen[None]):
+class MainScreen(DrawnOnce, CachedLines, Screen[None]):
     """The screen of a run: a dump, or trainings that run.
 
     Attributes:
@@ -100,7 +100,6 @@ class MainScreen(CachedLines, Screen[None]):
             forget: has the next whole screen written, whatever stands on the terminal.
         """
         super().__init__()
-        self._compositor = PartsCompositor()
         self.run_title = title
         self.session: Session | None = None
         self.live = live
@@ -116,6 +115,8 @@ class MainScreen(CachedLines, Screen[None]):
             pane.PANE: pane
             for pane in (self.nodes_pane, self.stack_pane, self.watchpoints_pane, self.hits_pane, self.tensors_pane)
         }
+        for pane in self.panes.values():
+            pane.detail_changed = self._update_detail
         self.tabs = TabStrip()
         self.current_pane = "nodes"
         self.zoomed = False
@@ -372,6 +373,8 @@ class MainScreen(CachedLines, Screen[None]):
         if name == "nodes" and self.current_pane == "hits" and self.session is not None:
             self.navigator.reveal_selected()
         self.current_pane = name
+        if self.session is not None:
+            self.inspector.came_into_sight(name)
         self._lay_out(self.size.width, self.size.height)
         self.set_focus(self.panes[name].table, scroll_visible=False)  # its own focus() draws all of it
         self._update_footer()
@@ -399,10 +402,6 @@ class MainScreen(CachedLines, Screen[None]):
     def _update_detail(self) -> None:
         """One pane alone has no lower edge: what it says of the row under the cursor stands in the footer."""
         self.footer.show_detail(self.panes[self.current_pane].detail if self.has_class("-single") else "")
-
-    def on_pane_detail_changed(self, _: Pane.DetailChanged) -> None:
-        """The cursor of a pane came to another row."""
-        self._update_detail()
 
     def on_footer_bar_pressed(self, event: FooterBar.Pressed) -> None:
         """A click on a key of the footer."""

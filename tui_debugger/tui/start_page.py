@@ -30,7 +30,7 @@ from tui_debugger.tui.widgets.line_window import CachedLines
 from tui_debugger.tui.widgets.text import Cell, ScopedName, shorten
 from tui_debugger.tui.widgets.virtual_table import Column, LazyRows, VirtualTable
 from tui_debugger.tui.work import MIN_INTERVAL, Delivery, Report, Workers, one_line
-from tui_debugger.tui.written_lines import PartsCompositor
+from tui_debugger.tui.written_lines import DrawnOnce
 
 if TYPE_CHECKING:
     from tui_debugger.model import Progress
@@ -197,7 +197,7 @@ def with_tilde(path: str) -> str:
     return "~" + path[len(home) :] if home != "/" and path.startswith(home + "/") else path
 
 
-class StartPage(CachedLines, Screen[None]):
+class StartPage(DrawnOnce, CachedLines, Screen[None]):
     """Lists dumps while it searches for more.
 
     Attributes:
@@ -219,7 +219,6 @@ class StartPage(CachedLines, Screen[None]):
             with_recent: also lists recent dumps that lie elsewhere.
         """
         super().__init__()
-        self._compositor = PartsCompositor()
         self.work = Workers(self.post_message, self._failed)
         self.overview: Overview | None = None
         self._directory = Path(os.path.abspath(directory))  # noqa: PTH100 - keeps links
@@ -230,6 +229,7 @@ class StartPage(CachedLines, Screen[None]):
         self._forgotten: set[str] = set()
         self.header = HeaderBar()
         self.pane = DumpsPane(self._directory)
+        self.pane.detail_changed = lambda: self.footer.show_detail(self.pane.detail)
         self.footer = FooterBar()
         self.handlers: dict[str, Callable[[], None]] = {
             "open_path": self._ask_path,
@@ -475,10 +475,6 @@ class StartPage(CachedLines, Screen[None]):
             self.footer.say(event.wrong, bad=True)
         elif event.wrong is not None:
             self.footer.clear_notice()
-        self._update_footer()
-
-    def on_pane_detail_changed(self, _: Pane.DetailChanged) -> None:
-        """The cursor came to another dump."""
         self._update_footer()
 
     def on_descendant_focus(self, _: events.DescendantFocus) -> None:

@@ -9,19 +9,28 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import lru_cache
 from os.path import commonprefix
-from typing import Any, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from rich.cells import cell_len
 from rich.color import ColorSystem
 from rich.console import Console
 from rich.segment import Segment
 from rich.style import Style
+from textual import events
 from textual._compositor import ChopsUpdate, Compositor, CompositorUpdate, LayoutUpdate, ReflowResult
 from textual.geometry import Region, Size
 from textual.strip import Strip
 from textual.widget import Widget
 
 from tui_debugger.tui.widgets.text import changed_cells, same_blank
+
+if TYPE_CHECKING:
+    from textual.screen import Screen
+
+    _AnyScreen = Screen[Any]
+else:
+    # Styles are inherited from the first base that is a widget: this must not stand before the class that it is put to.
+    _AnyScreen = object
 
 _GAP: Final = 6
 """Cells that are as they were and yet written, because going over them costs as much."""
@@ -206,9 +215,9 @@ class PartsCompositor(ExactCompositor):
             super().update_widgets(widgets)
             return
         for widget in widgets:
-            region, clip = self.visible_widgets[widget]
+            region, _ = self.visible_widgets[widget]
             for dirty in widget._exchange_repaint_regions():  # noqa: SLF001 - as Textual does
-                if area := clip.intersection(dirty.translate(region.offset)):
+                if area := region.intersection(dirty.translate(region.offset)):
                     self._changed.append((widget, region, area))
         self._dirty_regions.update(area for _, _, area in self._changed)
 
@@ -253,6 +262,33 @@ class PartsCompositor(ExactCompositor):
             if clip.intersection(region).overlaps(own):
                 return False
         return False
+
+
+class DrawnOnce(_AnyScreen):
+    """To be put before the class of a screen: it asks for what changed only, and is laid out and styled once."""
+
+    def __init__(self, *args: Any, **named: Any) -> None:
+        """Takes what the screen takes."""
+        super().__init__(*args, **named)
+        self._compositor = PartsCompositor()
+        self._shown_before = False
+
+    def _on_screen_resume(self, event: events.ScreenResume) -> None:
+        """Everything on a new screen has got its styles when it was mounted; Textual works them out once more."""
+        if not self._shown_before:
+            self._shown_before = True
+            event.refresh_styles = False
+
+    def _screen_resized(self, size: Size) -> None:
+        """A screen that was laid out is told of its new size as all widgets are: Textual lays it out once more."""
+        if size != self.outer_size:
+            super()._screen_resized(size)
+
+    def _refresh_layout(self, size: Size | None = None, scroll: bool = False) -> None:
+        """Lays out everything as it is now: what asked for that before has got it."""
+        super()._refresh_layout(size, scroll)
+        if size and not scroll:
+            self._layout_required = False
 
 
 # -- what differs ----------------------------------------------------------------------------------

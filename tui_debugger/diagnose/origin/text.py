@@ -29,7 +29,7 @@ from tui_debugger.model import Frame, Hit, Side, TensorKey
 from tui_debugger.stats.fields import TENSOR_TABLE
 from tui_debugger.text.clean import clean
 from tui_debugger.text.distribution import STATISTIC_TITLES, statistic_columns, statistic_texts
-from tui_debugger.text.hits import contents, hit_text, watch_line
+from tui_debugger.text.hits import contents, finding_words, hit_text, watch_line
 from tui_debugger.text.numbers import plural
 from tui_debugger.text.rows import frame_row, key_row, meta_row, result_row, stats_row
 from tui_debugger.text.tables import Across, Column, Cut, cut_middle, table_lines
@@ -224,7 +224,12 @@ def spread_words(spread: Spread, step: int) -> str:
 
 
 def question_words(path: Path) -> str:
-    """Returns what counts as bad: ``NaN or Inf``, or the watchpoint."""
+    """Returns what counts as bad: ``NaN or Inf``, or what the watchpoint looks for."""
+    return "NaN or Inf" if is_overflow(path) else finding_words(path.question, raw=False)
+
+
+def _question_text(path: Path) -> str:
+    """Returns the same for programs: ``NaN or Inf``, or the watchpoint as ``--watch`` takes it."""
     return "NaN or Inf" if is_overflow(path) else clean(watch_line(dataclasses.replace(path.question, name="")))
 
 
@@ -751,7 +756,7 @@ def _spread_row(hit: Hit) -> Row:
 def path_rows(path: Path) -> Row:
     """A path upstream: why it ends, and every hop with what went into it."""
     return {
-        "question": question_words(path),
+        "question": _question_text(path),
         "state": path.state.value,
         "ending": path.ending.value,
         "answer": headline(path),

@@ -18,7 +18,8 @@ from textual.widgets import Input, Static
 from tui_debugger.errors import TdbgError
 from tui_debugger.text.clean import clean, clean_lines
 from tui_debugger.tui.theme import GREY
-from tui_debugger.tui.written_lines import PartsCompositor
+from tui_debugger.tui.widgets.line_window import SizedOnce
+from tui_debugger.tui.written_lines import DrawnOnce
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 _FRAME = 4
@@ -46,7 +47,7 @@ def run_here(work: Callable[[], Any], done: Callable[[Any], None], failed: Calla
         done(result)
 
 
-class Line(Static):
+class Line(SizedOnce, Static):
     """One or more lines of text that is never markup."""
 
     DEFAULT_CSS = "Line { width: 1fr; height: auto; }"
@@ -76,7 +77,7 @@ def _safe(content: Content | str) -> Content | str:
     return Content.assemble(*((clean_lines(text), style) for text, style in content.render()))
 
 
-class Field(Input):
+class Field(SizedOnce, Input):
     """An input line: one row, no blinking, no border, selects nothing on focus."""
 
     DEFAULT_CSS = """
@@ -101,7 +102,11 @@ class Field(Input):
         return Text(shown, no_wrap=True, overflow="ignore", end="")
 
 
-class Modal(ModalScreen[ResultT]):
+class Box(SizedOnce, Vertical):
+    """What stands on a dialog."""
+
+
+class Modal(DrawnOnce, SizedOnce, ModalScreen[ResultT]):
     """Base of the screens.
 
     Subclasses set ``heading`` and ``hints`` and override :meth:`body`. ``FULL`` makes the screen cover everything;
@@ -122,6 +127,7 @@ class Modal(ModalScreen[ResultT]):
             border-title-color: $foreground; border-title-style: bold;
             border-subtitle-color: $text-muted; border-subtitle-align: left;
         }
+        &.-full { background: $surface; }
         &.-full > #box {
             width: 100%; height: 100%; padding: 0 1;
             border: none; border-top: solid $primary; border-bottom: solid $primary;
@@ -137,11 +143,10 @@ class Modal(ModalScreen[ResultT]):
 
     def __init__(self) -> None:
         super().__init__(classes="-full" if self.FULL else None)
-        self._compositor = PartsCompositor()
 
     def compose(self) -> ComposeResult:
         """Title and hints are the frame's own lines: they cost no row."""
-        with Vertical(id="box") as box:
+        with Box(id="box") as box:
             box.border_title = self._title(self.heading)
             box.border_subtitle = self._hints(self.hints)
             yield from self.body()

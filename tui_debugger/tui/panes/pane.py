@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.text import Text
@@ -31,6 +31,7 @@ class Pane(CachedColumn, can_focus=False):
 
     Attributes:
         detail: what is said of the row under the cursor.
+        detail_changed: called when the frame has no lower edge for another ``detail``.
     """
 
     PANE: ClassVar[str] = ""
@@ -53,12 +54,10 @@ class Pane(CachedColumn, can_focus=False):
             self.pane = pane
             self.wrong = wrong
 
-    class DetailChanged(Message):
-        """Another text belongs into the lower edge of the frame."""
-
     def __init__(self) -> None:
         super().__init__(id=self.PANE, classes="pane")
         self.detail = ""
+        self.detail_changed: Callable[[], None] = lambda: None
         self._search: ListSearch | None = None
         self._unasked = 0
         self._filters: Static | None = None
@@ -103,7 +102,7 @@ class Pane(CachedColumn, can_focus=False):
             self.detail = text
             self._lower.show("", text)
             if not self._lower.display:
-                self.post_message(self.DetailChanged())
+                self.detail_changed()
 
     @property
     def detail_room(self) -> int:

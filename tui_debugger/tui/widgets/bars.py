@@ -99,7 +99,7 @@ class HeaderBar(PaintedLines):
         if y == _STATE:
             beside = _without_details(beside, room - _GAP - answer.cell_len)
         right = segments_of(beside, base)
-        left = segments_of(_whole_parts(answer, room) if y == _ANSWER else answer, base)
+        left = segments_of(_fitting(answer, room) if y == _ANSWER else answer, base)
         tail = width_of(right)
         if y == _ANSWER and width_of(left) + _GAP + tail > room:
             right, tail = [], 0
@@ -111,10 +111,47 @@ class HeaderBar(PaintedLines):
         return Strip([edge, *left, gap, *right, edge]).adjust_cell_length(width, base)
 
 
-def _whole_parts(answer: Text, room: int) -> Text:
-    """Returns an answer without its last part where that would be cut: a number that is cut says something else."""
+_NAME = 8
+"""Cells of a name that an answer keeps in any case."""
+
+
+def _fitting(answer: Text, room: int) -> Text:
+    """Returns an answer without its last part where that would be cut: a number that is cut says something else.
+
+    Where that is not enough the name in it loses its middle, and of several reasons not to judge the last ones go: what
+    was found, how much of it, and why stay as they are.
+    """
     end = answer.plain.rfind(" · ")
-    return answer[:end] + Text(" …", theme.DIM) if end > 0 and answer.cell_len > room else answer
+    if answer.cell_len > room and end > 0:
+        answer = answer[:end] + Text(" …", theme.DIM)
+    strong = next((span for span in answer.spans if span.style == theme.STRONG), None)
+    if answer.cell_len <= room or strong is None:
+        return answer
+    named = answer.plain.find(", ", strong.start, strong.end)
+    if named > 0:
+        return _with_short_name(answer, strong.start, named, room)
+    while answer.cell_len > room and (end := answer.plain.rfind("; ", strong.start)) > 0:
+        answer = answer[:end] + Text(" …", theme.DIM)
+    return answer
+
+
+def _with_short_name(answer: Text, first: int, last: int, room: int) -> Text:
+    """Returns an answer with as much of a name in it as there is room for: without its scope, else without its middle.
+
+    The sign that something was left out goes with the rest, if only then the cause is whole. Where it would not be
+    whole either, the name stays.
+    """
+    whole = answer
+    name = answer.plain[first:last]
+    excess = answer.cell_len - room
+    if excess > len(name) - _NAME and answer.plain.endswith(" …"):
+        answer, excess = answer[:-2], excess - 2
+    size = len(name) - excess
+    if size < _NAME:
+        return whole
+    own = name.rpartition("/")[2]
+    short = own if size - 2 < len(own) <= size else shorten(name, size)
+    return answer[:first] + Text(short, theme.STRONG) + answer[last:]
 
 
 def _without_details(text: Text, room: int) -> Text:

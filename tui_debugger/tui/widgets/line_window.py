@@ -33,7 +33,22 @@ else:
     _Base = object
 
 
-class CachedLines(_Base):
+class SizedOnce(_Base):
+    """To be put before the class of a widget or container that nobody scrolls.
+
+    Textual lays the whole screen out once more after it gave a widget another size: scroll bars may have come with it.
+    """
+
+    def _size_updated(self, size: Size, virtual_size: Size, container_size: Size, layout: bool = True) -> bool:  # noqa: ARG002
+        """Takes the size. All of a widget that has another one is drawn by the layout that gave it."""
+        resized = size != self.outer_size
+        told = super()._size_updated(size, virtual_size, container_size, layout=False)
+        if resized:
+            self._repaint_regions.clear()
+        return told
+
+
+class CachedLines(SizedOnce):
     """To be put before the class of a widget that is drawn by its ``render_line``, or of a container."""
 
     _cached_lines: tuple[Region, list[Strip]] | None = None
@@ -95,14 +110,14 @@ class PaintedLines(CachedLines, Widget):
         return self
 
     def draw_in_next_frame(self) -> None:
-        """Has the screen ask this widget what changed."""
+        """Has the screen ask this widget what changed; one that is not in sight is drawn when it comes."""
         if self._parent is None or self._closing or not self.display:
             return
         try:
             screen = self.screen
         except NoScreen:  # it is being taken away
             return
-        if screen in screen._compositor:  # noqa: SLF001 - as Textual asks
+        if self in screen._compositor.visible_widgets:  # noqa: SLF001 - as Textual asks
             screen._dirty_widgets.add(self)  # noqa: SLF001 - likewise
             due: Any = screen._update_timer._active  # noqa: SLF001 - the next frame
             if not due.is_set():
