@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.tui.driver import opened
+from tests.tui.sizes import SIZES
 from tui_debugger.demo import DEMO, unpack
 
 DIRECTORY = Path(__file__).with_name("goldens")
@@ -28,7 +29,7 @@ class Scene:
     keys: tuple[str, ...]
 
 
-NARROW, WIDE = (80, 24), (200, 50)
+NARROW, USUAL, WIDE = SIZES
 SCENES: dict[str, Scene] = {
     "80x24-first": Scene(NARROW, ()),
     "80x24-nodes": Scene(NARROW, ("1",)),
@@ -37,6 +38,8 @@ SCENES: dict[str, Scene] = {
     "80x24-hits": Scene(NARROW, ("4",)),
     "80x24-tensors": Scene(NARROW, ("n", "5")),
     "80x24-values": Scene(NARROW, ("n", "5", "enter")),
+    "120x40-first": Scene(USUAL, ()),
+    "120x40-hit": Scene(USUAL, ("n",)),
     "200x50-first": Scene(WIDE, ()),
     "200x50-hit": Scene(WIDE, ("n",)),
 }

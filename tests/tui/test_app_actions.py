@@ -9,6 +9,7 @@ import pytest
 from textual.binding import Binding
 
 from tests.tui.conftest import OpenScreen
+from tests.tui.sizes import every_size
 from tui_debugger.tui import actions
 from tui_debugger.tui.app import Commands
 from tui_debugger.tui.dialogs.pages import HelpScreen
@@ -72,8 +73,11 @@ async def test_bindings_come_from_the_registry(open_screen: OpenScreen) -> None:
             assert bound(list(pane.BINDINGS)) == {k for a in actions.ACTIONS if a.where == name for k in a.keys}  # type: ignore[arg-type]
 
 
-async def test_the_footer_names_keys_that_work_here_and_always_help(open_screen: OpenScreen) -> None:
-    async with open_screen("mindspore-2.0-mlp", size=(80, 24)) as screen:
+@every_size
+async def test_the_footer_names_keys_that_work_here_and_always_help(
+    open_screen: OpenScreen, size: tuple[int, int]
+) -> None:
+    async with open_screen("mindspore-2.0-mlp", size=size) as screen:
         for number, (name, _) in enumerate(actions.PANES, 1):
             await screen.press(str(number))
             assert screen.main.current_pane == name

@@ -14,6 +14,7 @@ from textual.color import Color
 
 from tests.tui.conftest import OpenScreen
 from tests.tui.driver import Driver
+from tests.tui.sizes import every_size
 from tui_debugger.config import THEMES, Config, parse
 from tui_debugger.errors import ConfigError
 from tui_debugger.tui import actions, theme
@@ -198,10 +199,14 @@ async def test_every_text_of_a_theme_can_be_read(open_screen: OpenScreen, name: 
             await screen.press("escape")
 
 
-async def test_a_finding_has_its_glyph_and_its_colour_in_every_theme(open_screen: OpenScreen) -> None:
+@pytest.mark.turns("size")
+@every_size
+async def test_a_finding_has_its_glyph_and_its_colour_in_every_theme(
+    open_screen: OpenScreen, size: tuple[int, int]
+) -> None:
     styles = {}
     for name in THEMES:
-        async with open_screen(NAN, config=Config(theme=name)) as screen:
+        async with open_screen(NAN, size=size, config=Config(theme=name)) as screen:
             await screen.press("4", "down")
             glyphs = [s for s in drawn(screen) if s.text.strip() == theme.ORIGIN_GLYPH and s.style and s.style.color]
             plain = [s for s in drawn(screen) if "float32" in s.text or "Nodes" in s.text]

@@ -9,9 +9,9 @@ import pytest
 from tests.ascend_files import OVERFLOWING, take_for_long, task_of, write_long_tensors, write_overflowing_dump
 from tests.tui.conftest import OpenScreen
 from tests.tui.driver import Driver
+from tests.tui.sizes import every_size
 from tui_debugger.watch.text import parse_watch
 
-SIZES = pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 50)])
 MATMUL, RELU, _ = (node.name for node in OVERFLOWING.nodes)
 
 
@@ -23,7 +23,7 @@ def marked(screen: Driver) -> list[str]:
     return [tree.label[at] for at, gutter in enumerate(rows) if "▲" in str(gutter) and tree.row[at] >= 0]
 
 
-@SIZES
+@every_size
 async def test_the_mark_stands_where_the_device_recorded_it(
     tmp_path: Path, open_screen: OpenScreen, size: tuple[int, int]
 ) -> None:

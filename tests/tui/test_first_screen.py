@@ -13,6 +13,7 @@ from tests.sources.writer import MLP, write_dump
 from tests.tui.conftest import OpenScreen
 from tests.tui.driver import Driver, opened, opened_by
 from tests.tui.live_driver import attached
+from tests.tui.sizes import every_size
 from tui_debugger.check.verdicts import Outcome
 from tui_debugger.diagnose.headline import Headline
 from tui_debugger.model import ProgressFn
@@ -24,8 +25,6 @@ from tui_debugger.tui.views.origin import OriginView
 
 NAN, MLP_DUMP = "mindspore-2.0-nan", "mindspore-2.10-mlp"
 RELU = MLP.nodes[1].name
-SIZES = [(80, 24), (120, 40), (200, 50)]
-every_size = pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
 
 
 def overflow_only(path: Path, size: tuple[int, int]) -> AbstractAsyncContextManager[Driver]:
@@ -205,8 +204,9 @@ async def test_a_scope_stands_for_the_worst_below_it_and_a_node_for_its_first_ou
         assert (target.row, target.key.slot, target.hit) == (row, 0, None)
 
 
-async def test_switching_watchpoints_off_and_on_is_a_filter(open_screen: OpenScreen) -> None:
-    async with open_screen(NAN) as screen:
+@every_size
+async def test_switching_watchpoints_off_and_on_is_a_filter(open_screen: OpenScreen, size: tuple[int, int]) -> None:
+    async with open_screen(NAN, size=size) as screen:
         before = screen.pane("hits")
         await screen.press("3", "down", "down", "down", "x")
         await screen.settled()
@@ -219,8 +219,9 @@ async def test_switching_watchpoints_off_and_on_is_a_filter(open_screen: OpenScr
         assert screen.pane("hits") == before
 
 
-async def test_marks_tell_this_step_from_others(open_screen: OpenScreen) -> None:
-    async with open_screen(NAN) as screen:
+@every_size
+async def test_marks_tell_this_step_from_others(open_screen: OpenScreen, size: tuple[int, int]) -> None:
+    async with open_screen(NAN, size=size) as screen:
         await screen.press("1", "home")
         assert screen.pane("nodes")[0].startswith("◆")
         await screen.press("left_square_bracket")
@@ -240,16 +241,18 @@ async def test_the_cursor_of_the_hits_takes_tensors_and_stack_along(open_screen:
         assert screen.main.nodes_pane.current_row == last.row
 
 
-async def test_the_footer_can_be_clicked(open_screen: OpenScreen) -> None:
-    async with open_screen(NAN) as screen:
+@every_size
+async def test_the_footer_can_be_clicked(open_screen: OpenScreen, size: tuple[int, int]) -> None:
+    async with open_screen(NAN, size=size) as screen:
         x = screen.lines[-1].index("E Explain")
         await screen.pilot.click(screen.main.footer, offset=(x, 1))
         await screen.settled()
         assert isinstance(screen.app.screen, ExplainView)
 
 
-async def test_messages_leave_the_keys_where_they_are(open_screen: OpenScreen) -> None:
-    async with open_screen(NAN, size=(80, 24)) as screen:
+@every_size
+async def test_messages_leave_the_keys_where_they_are(open_screen: OpenScreen, size: tuple[int, int]) -> None:
+    async with open_screen(NAN, size=size) as screen:
         keys = screen.lines[-1]
         await screen.press("n")
         await screen.settled()

@@ -11,11 +11,11 @@ import pytest
 from tests.sources.memory import MemorySource, Op
 from tests.tui.conftest import OpenScreen
 from tests.tui.driver import Driver, opened_by
+from tests.tui.sizes import every_size
 from tui_debugger.model import NodeKind, NodeSelection, NodeSelector, ProgressFn, Side
 from tui_debugger.session import Session
 
 NAN = "mindspore-2.0-nan"
-SIZES = pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 50)])
 NAMES = (
     "Default/embed-Net/Gather-op1",
     "Default/body-Net/Mul-op2",
@@ -80,7 +80,7 @@ def current(screen: Driver) -> tuple[int, int, str]:
 
 
 @pytest.mark.turns("size")
-@SIZES
+@every_size
 async def test_ranks_are_one_row_that_unfolds(size: tuple[int, int]) -> None:
     async with eight_ranks(size) as screen:
         folded = ["0 ▸0–7 Mul-op2", "1 ▸0–7 Mul-op2", "1 ▸2–3 Add-op10", "1 ▸0–7 Log-op9"]
@@ -104,7 +104,7 @@ async def test_ranks_are_one_row_that_unfolds(size: tuple[int, int]) -> None:
 
 
 @pytest.mark.turns("size")
-@SIZES
+@every_size
 async def test_n_and_enter_go_to_the_rank_that_is_shown_where_it_is_among_them(size: tuple[int, int]) -> None:
     async with eight_ranks(size) as screen:
         state = screen.main.state
@@ -124,7 +124,7 @@ async def test_n_and_enter_go_to_the_rank_that_is_shown_where_it_is_among_them(s
 
 
 @pytest.mark.turns("size")
-@SIZES
+@every_size
 async def test_filters_say_what_they_are_and_how_they_go(size: tuple[int, int]) -> None:
     async with eight_ranks(size) as screen:
         pane, everything = screen.main.hits_pane, listed(screen)
@@ -151,7 +151,7 @@ async def test_filters_say_what_they_are_and_how_they_go(size: tuple[int, int]) 
 
 
 @pytest.mark.turns("size")
-@SIZES
+@every_size
 async def test_the_list_is_sorted_and_n_walks_it_as_it_is(size: tuple[int, int]) -> None:
     async with eight_ranks(size) as screen:
         orders = {
@@ -174,7 +174,7 @@ async def test_the_list_is_sorted_and_n_walks_it_as_it_is(size: tuple[int, int])
 
 
 @pytest.mark.turns("size")
-@SIZES
+@every_size
 async def test_what_nan_kept_from_being_judged_stands_apart(size: tuple[int, int]) -> None:
     async with eight_ranks(size) as screen:
         await press(screen, "f")
@@ -195,7 +195,7 @@ async def test_what_nan_kept_from_being_judged_stands_apart(size: tuple[int, int
 
 
 @pytest.mark.turns("size")
-@SIZES
+@every_size
 async def test_every_count_on_the_screen_is_of_the_same_findings(
     open_screen: OpenScreen, size: tuple[int, int]
 ) -> None:

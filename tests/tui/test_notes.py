@@ -9,12 +9,11 @@ import pytest
 from tests.hostile import EVIL, unsafe
 from tests.tui.conftest import OpenScreen
 from tests.tui.live_driver import attached
-
-SIZES = [(80, 24), (120, 40), (200, 50)]
+from tests.tui.sizes import every_size
 
 
 @pytest.mark.turns("size")
-@pytest.mark.parametrize("size", SIZES)
+@every_size
 async def test_the_loss_of_a_dump_stands_beside_the_step(open_screen: OpenScreen, size: tuple[int, int]) -> None:
     async with open_screen("mindspore-2.0-nan", size=size) as screen:
         await screen.settled()
@@ -25,7 +24,7 @@ async def test_the_loss_of_a_dump_stands_beside_the_step(open_screen: OpenScreen
 
 
 @pytest.mark.turns("size")
-@pytest.mark.parametrize("size", SIZES)
+@every_size
 async def test_what_a_training_notes_stands_beside_the_step(size: tuple[int, int]) -> None:
     async with attached(size=size) as screen:
         training = screen.trainings.trainings[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,7 @@ from tests.linked import linked, own
 from tests.session.opened import opened as opened_session
 from tests.tui.conftest import OpenScreen
 from tests.tui.driver import Driver
+from tests.tui.sizes import every_size
 from tui_debugger.model import Category, Frame, NodeKind, NodeSelection, NodeSelector, Verdict
 from tui_debugger.tui.dialogs.filters import FilterScreen, HitFilterScreen
 from tui_debugger.tui.dialogs.pages import HistoryScreen, SourceScreen
@@ -593,3 +595,32 @@ async def test_the_path_below_the_stack_is_that_of_its_first_line_whatever_was_s
         pane.show_node((), "this node has no source stack")
         await screen.pilot.pause()
         assert not pane.detail
+
+
+# -- tables ----------------------------------------------------------------------------------------
+
+
+@every_size
+async def test_a_table_that_does_not_fit_says_so_and_keeps_its_names(
+    open_screen: OpenScreen, size: tuple[int, int]
+) -> None:
+    """Names lose their middle and keep the number of the operator; columns out of sight are counted."""
+    async with open_screen(NAN, size=size) as screen:
+        await screen.press("4", "home")
+        hits = [line for line in screen.lines if " out:" in line]
+        assert len(hits) > 5
+        assert all(re.search(r"-op\d+ ", line) for line in hits), "every name keeps its number"
+        await screen.press("5", "end")
+
+        def titles() -> str:
+            return [line for line in screen.lines if re.search(r" io +slot ", line)][-1]
+
+        for _ in range(30):
+            hidden = re.search(r" (\d+) more →", titles())
+            if hidden is None:
+                break
+            assert int(hidden[1]) > 0
+            await screen.press("right")
+        assert " more →" not in titles()
+        assert " from " in titles()
+        assert any(re.search(r"✗ out +0 ", line) for line in screen.lines), "what names a row stays"

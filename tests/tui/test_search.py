@@ -12,6 +12,7 @@ import pytest
 from tests.terminal.large import open_large
 from tests.tui.conftest import OpenScreen
 from tests.tui.driver import Driver, opened_by
+from tests.tui.sizes import every_size
 from tui_debugger.model import ProgressFn
 from tui_debugger.session import Session
 from tui_debugger.tui import theme
@@ -24,7 +25,6 @@ from tui_debugger.tui.widgets.text import Pattern
 from tui_debugger.tui.widgets.virtual_table import VirtualTable
 
 NAN = "mindspore-2.0-nan"
-SIZES = [(80, 24), (120, 40), (200, 50)]
 NUMBERS = {pane: str(number) for number, (pane, _) in enumerate(PANES, 1)}
 
 
@@ -66,7 +66,7 @@ def marked(screen: Driver, widget: VirtualTable) -> set[str]:
 
 
 @pytest.mark.turns("size")
-@pytest.mark.parametrize("size", SIZES)
+@every_size
 async def test_in_nodes_the_cursor_goes_to_the_first_node_that_matches(
     open_screen: OpenScreen, size: tuple[int, int]
 ) -> None:
@@ -97,7 +97,7 @@ async def test_in_nodes_the_cursor_goes_to_the_first_node_that_matches(
 
 
 @pytest.mark.turns("size")
-@pytest.mark.parametrize("size", SIZES)
+@every_size
 async def test_the_next_key_acts_on_the_match(open_screen: OpenScreen, size: tuple[int, int]) -> None:
     async with open_screen(NAN, size=size) as screen:
         await screen.press("1", "home")
@@ -113,7 +113,7 @@ async def test_the_next_key_acts_on_the_match(open_screen: OpenScreen, size: tup
 
 
 @pytest.mark.turns("size")
-@pytest.mark.parametrize("size", SIZES)
+@every_size
 @pytest.mark.parametrize(
     ("pane", "text", "marks"),
     [
@@ -153,7 +153,7 @@ async def test_every_pane_searches_alike(
 
 
 @pytest.mark.turns("size")
-@pytest.mark.parametrize("size", SIZES)
+@every_size
 async def test_esc_in_the_box_takes_everything_back(open_screen: OpenScreen, size: tuple[int, int]) -> None:
     async with open_screen(NAN, size=size) as screen:
         for pane, number in NUMBERS.items():
@@ -285,7 +285,7 @@ VIEW_TEXTS = {
 
 
 @pytest.mark.turns("size")
-@pytest.mark.parametrize("size", SIZES)
+@every_size
 @pytest.mark.parametrize("kind", VIEW_TEXTS)
 async def test_views_mark_the_rows_and_the_cursor_walks_them(
     open_screen: OpenScreen, size: tuple[int, int], kind: str

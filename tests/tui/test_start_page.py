@@ -20,6 +20,7 @@ from tests.hostile import EVIL, EVIL_FILE, UNSAFE, write_hostile_dump
 from tests.linked import linked
 from tests.patience import PATIENCE
 from tests.sources.writer import write_dump
+from tests.tui.sizes import every_size
 from tests.unprivileged import forbidden, unprivileged
 from tui_debugger.config import Config, parse
 from tui_debugger.model import Progress, ProgressFn
@@ -32,7 +33,6 @@ from tui_debugger.tui.dialogs.modal import Field
 from tui_debugger.tui.settings import apply
 from tui_debugger.tui.start_page import StartPage
 
-SIZES = [(80, 24), (120, 40), (200, 50)]
 FOUND = LastVerdict("Begins at step 3: Log-op381, -Inf 1 of 4", "finding", 1, 0.0)
 CLEAN = LastVerdict("Clean: 30 tensors of steps 0–2 looked at", "clean", 0, 0.0)
 
@@ -123,7 +123,7 @@ def runs(tmp_path: Path, dumps: Callable[[str], Path]) -> Path:
 # -- what one sees -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("size", SIZES)
+@every_size
 async def test_recent_dumps_and_those_below_with_what_is_known(runs: Path, size: tuple[int, int]) -> None:
     async with started(runs, size=size) as page:
         assert page.names == ["nan", "elsewhere", "healthy"]
@@ -200,7 +200,7 @@ async def test_a_verdict_of_before_says_so(runs: Path) -> None:
 
 
 @pytest.mark.turns("size")
-@pytest.mark.parametrize("size", SIZES)
+@every_size
 async def test_enter_opens_the_dump_and_q_leaves_the_program(runs: Path, size: tuple[int, int]) -> None:
     judged: list[tuple[str, str]] = []
     async with started(runs, size=size, judged=lambda path, said: judged.append((path, str(said)))) as page:
@@ -356,7 +356,7 @@ async def test_the_footer_can_be_clicked(runs: Path) -> None:
 
 
 @pytest.mark.turns("size")
-@pytest.mark.parametrize("size", SIZES)
+@every_size
 async def test_no_name_commands_the_terminal(tmp_path: Path, size: tuple[int, int]) -> None:
     write_hostile_dump(tmp_path / "runs")
     recent = RecentDumps()

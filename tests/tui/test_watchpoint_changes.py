@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tests.sources.memory import MemorySource, Op
 from tests.tui.conftest import OpenScreen
 from tests.tui.driver import Driver, opened_by
+from tests.tui.sizes import every_size
 from tui_debugger.model import NodeKind, NodeSelection, NodeSelector, ProgressFn, Watchpoint
 from tui_debugger.session import Session
 from tui_debugger.session.watchpoints import WatchpointStore, read_watch_file
@@ -24,7 +25,6 @@ from tui_debugger.tui.watcher import SelectionEditor, space_target
 from tui_debugger.watch.text import parse_selection, parse_watch
 
 NAN, MLP = "mindspore-2.0-nan", "mindspore-2.0-mlp"
-SIZES = pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 50)])
 
 
 def items(screen: Driver) -> tuple[Watchpoint, ...]:
@@ -49,7 +49,7 @@ async def select(screen: Driver, condition: str) -> Watchpoint:
 
 
 @pytest.mark.turns("size")
-@SIZES
+@every_size
 async def test_space_says_what_it_does_before_and_after(open_screen: OpenScreen, size: tuple[int, int]) -> None:
     async with open_screen(NAN, size=size) as screen:
         watched = await select(screen, "tensor_overflow")
@@ -72,7 +72,7 @@ async def test_space_says_what_it_does_before_and_after(open_screen: OpenScreen,
 
 
 @pytest.mark.turns("size")
-@SIZES
+@every_size
 async def test_space_asks_before_nodes_of_another_kind_come_in(open_screen: OpenScreen, size: tuple[int, int]) -> None:
     async with open_screen(NAN, size=size) as screen:
         before = items(screen)
@@ -195,7 +195,7 @@ CHANGES = {
 
 
 @pytest.mark.turns("size")
-@SIZES
+@every_size
 async def test_every_change_says_what_it_did_and_is_undone_and_done_again(
     open_screen: OpenScreen, size: tuple[int, int]
 ) -> None:
@@ -273,7 +273,7 @@ async def test_the_recommended_ones_that_came_by_themselves_can_be_undone(open_s
 # -- the list --------------------------------------------------------------------------------------
 
 
-@SIZES
+@every_size
 async def test_the_list_shows_words_and_never_an_expression(open_screen: OpenScreen, size: tuple[int, int]) -> None:
     async with open_screen(NAN, size=size) as screen:
         screen.session.watchpoints.add(*parse_watch(r"TO @ category=tensor, -re=(a|b)\w*[0-9]$, -fc1"))
@@ -317,7 +317,7 @@ def test_no_expression_is_shown_raw(pattern: str) -> None:
 
 
 @pytest.mark.turns("size")
-@SIZES
+@every_size
 async def test_counts_stand_at_once_and_whole(open_screen: OpenScreen, size: tuple[int, int]) -> None:
     async with open_screen(NAN, size=size) as screen:
         await press(screen, "3")
@@ -359,7 +359,7 @@ async def test_what_could_not_be_judged_is_told_below_where_there_is_no_column_f
 
 
 @pytest.mark.turns("size")
-@SIZES
+@every_size
 async def test_the_numbers_of_a_search_in_the_hits_add_up(open_screen: OpenScreen, size: tuple[int, int]) -> None:
     async with open_screen(NAN, size=size) as screen:
         await press(screen, "4", "slash")
@@ -378,7 +378,7 @@ async def test_the_numbers_of_a_search_in_the_hits_add_up(open_screen: OpenScree
 
 
 @pytest.mark.turns("size")
-@SIZES
+@every_size
 async def test_the_hit_under_the_cursor_says_its_conditions_in_words(
     open_screen: OpenScreen, size: tuple[int, int]
 ) -> None:

@@ -12,6 +12,7 @@ from tests.benchmarks.ranks import ODD, write_ranks
 from tests.session.opened import opened as opened_session
 from tests.sources.memory import MemorySource, Op
 from tests.tui.screens_host import Opened, opened
+from tests.tui.sizes import SIZES, every_size
 from tests.tui.views.host import PlainHost
 from tui_debugger.diagnose.ranks.grid import REPLICAS, VERDICT
 from tui_debugger.model import Category, Side, TensorKey
@@ -21,7 +22,6 @@ from tui_debugger.tui.views import ranks as module
 from tui_debugger.tui.views.ranks import RanksView
 from tui_debugger.tui.views.registry import ViewTarget
 
-SIZES = [(80, 24), (120, 40), (200, 50)]
 Dumps = Callable[[str], Path]
 
 
@@ -54,7 +54,7 @@ def many(ranks: int = 16, steps: int = 2) -> Session:
 
 
 @pytest.mark.turns("size")
-@pytest.mark.parametrize("size", SIZES)
+@every_size
 async def test_one_look_shows_which_rank_stands_out(size: tuple[int, int]) -> None:
     view, _ = view_of(many())
     async with opened(view, size) as screen:
@@ -66,7 +66,7 @@ async def test_one_look_shows_which_rank_stands_out(size: tuple[int, int]) -> No
 
 
 @pytest.mark.turns("size")
-@pytest.mark.parametrize("size", SIZES)
+@every_size
 async def test_ranks_that_must_be_equal_are_compared(size: tuple[int, int]) -> None:
     view, _ = view_of(many())
     async with opened(view, size) as screen:
@@ -150,7 +150,7 @@ async def test_every_statistic_has_its_turn() -> None:
 
 
 @pytest.mark.turns("size")
-@pytest.mark.parametrize("size", SIZES)
+@every_size
 async def test_a_thousand_ranks_share_columns(size: tuple[int, int]) -> None:
     view, _ = view_of(many(1000))
     async with opened(view, size) as screen:

@@ -20,6 +20,7 @@ from tests.sources.writer import DumpWriter, write_dump, write_step
 from tests.terminal.large import open_large
 from tests.tui.driver import Driver, opened, opened_by
 from tests.tui.screens_host import HOSTILE
+from tests.tui.sizes import every_size
 from tests.tui.test_live_demo import demo
 from tests.tui.views.growing import MARK, changed
 from tests.unprivileged import forbidden, unprivileged
@@ -36,7 +37,6 @@ from tui_debugger.tui.views.runs_map import RunsMapView
 from tui_debugger.tui.widgets.text import Cell
 
 Dumps = Callable[[str], Path]
-SIZES = ((80, 24), (120, 40), (200, 50))
 WIDE = (200, 50)
 GELU = "b/1/mlp/act/Functional.gelu"
 
@@ -106,7 +106,7 @@ def spoil(writer: DumpWriter, rank: int, step: int, node: str) -> None:
 
 
 @pytest.mark.turns("size")
-@pytest.mark.parametrize("size", SIZES)
+@every_size
 async def test_the_first_look_says_where_it_begins_and_where_it_goes(dumps: Dumps, size: tuple[int, int]) -> None:
     async with pair(dumps, "e_mul", size) as screen:
         view = view_of(screen)
@@ -306,7 +306,7 @@ async def test_the_path_is_walked_and_enter_compares_there(dumps: Dumps) -> None
 
 
 @pytest.mark.turns("size")
-@pytest.mark.parametrize("size", SIZES)
+@every_size
 async def test_the_heat_map_shows_every_node_and_step_and_leads_back(
     runs: tuple[Path, Path], size: tuple[int, int]
 ) -> None:
@@ -408,7 +408,7 @@ async def test_steps_and_names_of_the_command_line_count(runs: tuple[Path, Path]
         assert "step 0 of A, 1 of B (1 of 1)" in screen.text
 
 
-@pytest.mark.parametrize("size", SIZES)
+@every_size
 async def test_tolerances_of_the_command_line_count_and_are_said(
     runs: tuple[Path, Path], size: tuple[int, int]
 ) -> None:
