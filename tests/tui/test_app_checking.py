@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from tests.tui.driver import Driver, opened
 from tests.tui.screens_host import HOSTILE
 from tests.unreadable import wound
 from tui_debugger.check import pipeline
+from tui_debugger.check.plan import Plan
 from tui_debugger.check.step import Checker
 from tui_debugger.errors import CancelledError
 from tui_debugger.model import NodeKind, NodeSelection, NodeSelector, Progress, Side
@@ -243,13 +244,14 @@ async def test_a_stopped_check_says_how_far_it_came_and_the_next_one_goes_on(
         judged: list[int] = []
         real = Checker.judge
 
-        def judge(self: Checker, plan: Any, progress: Any) -> Any:
+        def judge(self: Checker, plans: Sequence[Plan], progress: Any) -> Any:
+            (plan,) = plans
             if plan.step == 2 and 2 not in judged:
                 judged.append(2)
                 screen.main.work.cancel("check")
             judged.append(plan.step)
             progress(Progress(0, 1, "judging"))
-            return real(self, plan, progress)
+            return real(self, plans, progress)
 
         monkeypatch.setattr(Checker, "judge", judge)
         await screen.press("a", "R")
