@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.ascend_files import BITS, Written, bits_of
@@ -108,6 +108,7 @@ def values_of(packed: Array, bits: int, *, signed: bool) -> Array:
 @pytest.mark.parametrize(("bits", "signed"), SMALL)
 @examples(150)
 @given(order=orders(most=5_000), offset=st.integers(0, 9), apart=st.booleans(), behind=st.integers(0, 3))
+@example(order=((4, 2, 4), [4, 16, 1], 32), offset=0, apart=False, behind=0)
 def test_elements_that_share_bytes_are_copied_from_any_order(
     bits: int, signed: bool, *, order: tuple[Shape, list[int], int], offset: int, apart: bool, behind: int
 ) -> None:

@@ -532,8 +532,9 @@ static int nearest(const struct copying *c, int in_target)
 static void find_rows(struct copying *c)
 {
     const int64_t unit = c->unit;
-    c->by_rows = (unit == 1 || unit == 2 || unit == 4 || (unit == 8 && c->bits >= 8)) && c->along.from == unit &&
-                 c->across.to == unit && c->across.length > 1 && c->along.length * unit >= 16;
+    const int is_turned = unit == 1 || (c->bits >= 8 && (unit == 2 || unit == 4 || unit == 8)); /* parted: one by one */
+    c->by_rows = is_turned && c->along.from == unit && c->across.to == unit && c->across.length > 1 &&
+                 c->along.length * unit >= 16;
     if (!c->by_rows)
         return;
     for (int64_t i = 0; i < c->across.length && i < MOST_ROWS; i++)
