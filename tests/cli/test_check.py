@@ -217,6 +217,14 @@ def test_a_watchpoint_that_looked_at_nothing_is_not_clean(capsys: Capsys, dump: 
     assert (alone.code, alone.last) == (2, "cannot judge: no tensor was looked at")
 
 
+def test_clean_ranks_were_judged_each_by_itself_and_it_is_said_what_compares_them(capsys: Capsys, dump: Path) -> None:
+    said = "each rank was judged by itself: tdbg ranks compares what ranks must have in common"
+    both = check(capsys, dump, "--watch", "TO", "--step", "0")
+    assert (both.code, both.last) == (0, "clean")
+    assert said in both.lines
+    assert said not in check(capsys, dump, "--watch", "TO", "--step", "0", "--rank", "0").lines
+
+
 def test_initial_weights_are_judged_at_the_first_step(capsys: Capsys, dump: Path) -> None:
     answer = check(capsys, dump, "--watch", "WI max_gt=-9", "--rank", "0")
     assert answer.code == 1

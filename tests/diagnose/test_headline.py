@@ -124,6 +124,13 @@ def test_a_tensor_that_is_not_an_output_says_its_slot(tmp_path: Path) -> None:
     assert ":in:3" in str(answer(checked(tmp_path, "TO")))
 
 
+def test_a_name_that_many_scopes_hold_is_told_with_its_scope(dumps: Dumps) -> None:
+    found = answer(checked(dumps("te-logs"), "TO"))
+    assert str(found).startswith(
+        "First known bad at step 3 of rank 0: layers.0.self_attention.linear_qkv/activation, NaN "
+    )
+
+
 def test_what_begins_on_every_rank_alike_is_one_origin(tmp_path: Path) -> None:
     writer = write_dump(tmp_path, ranks=(0, 1, 2), steps=(0,))
     for rank in (0, 1, 2):

@@ -84,6 +84,25 @@ async def test_a_clean_run_says_so_and_how_much_was_looked_at(tmp_path: Path, si
         assert screen.lines[1].startswith(f" Clean: {result.coverage.checked} tensors of steps 0–2 looked at")
         assert "● steps 0–2 checked" in screen.lines[2]
         assert "goes on to the next step" not in screen.text
+        assert screen.lines[1].rstrip().endswith("Q audit")
+
+
+@pytest.mark.turns("size")
+@every_size
+async def test_a_clean_run_of_several_ranks_leads_to_what_compares_them(tmp_path: Path, size: tuple[int, int]) -> None:
+    write_dump(tmp_path, ranks=(0, 1))
+    async with overflow_only(tmp_path, size) as screen:
+        assert screen.lines[1].startswith(" Clean: ")
+        assert "of 2 ranks looked at" in screen.lines[1]
+        assert screen.lines[1].rstrip().endswith("K ranks  Q audit")
+
+
+@pytest.mark.turns("size")
+@every_size
+async def test_a_training_that_waits_for_its_first_step_leads_to_running_one(size: tuple[int, int]) -> None:
+    async with attached(1, size=size) as screen:
+        await screen.until(lambda: "Nothing to judge yet: no tensor came so far" in screen.lines[1])
+        assert screen.lines[1].rstrip().endswith("] run a step  c continue")
 
 
 @pytest.mark.turns("size")
@@ -137,6 +156,13 @@ async def test_a_long_answer_keeps_what_was_found_how_much_and_why(
         doubts = [f"{number} tensors of rank {number} cannot be read" for number in range(11, 19)]
         line = await shown(Headline(Outcome.CANNOT_JUDGE, "Cannot judge:", "; ".join(doubts)))
         assert line.endswith("cannot be read …"), "no reason is cut in two"
+        rest = " of the steps before and of the steps after, of every rank and of every graph that was recorded" * 2
+        line = await shown(
+            Headline(
+                Outcome.CANNOT_JUDGE, "Cannot judge:", f"2 tensors could not be compared: needs values, sums{rest}"
+            )
+        )
+        assert line.startswith("Cannot judge: 2 tensors could not be compared: needs values"), "a sentence is no name"
 
 
 @pytest.mark.turns("size")

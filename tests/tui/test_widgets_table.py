@@ -164,6 +164,13 @@ async def test_columns_that_do_not_fit_are_reached_sideways() -> None:
         assert lines(app.table)[1].startswith("▌key")
 
 
+async def test_the_sign_of_more_columns_leaves_no_half_of_a_title() -> None:
+    columns = (Column("name", 8, frozen=True), Column("steps", 10, right=True), Column("ranks", 14, right=True))
+    app = TableApp(VirtualTable((*columns, Column("place", 20)), ListRows([("a", "1", "2", "3")])))
+    async with app.run_test(size=(35, 4)):
+        assert lines(app.table)[0].split() == ["name", "steps", "2", "more", "→"]
+
+
 @pytest.mark.parametrize(
     "name", ["[bold]x[/]", "a[", "\x1b[31mred\x07", "caf\udce9", "日本語" * 20, "x" * 300, "\u202egnp"]
 )

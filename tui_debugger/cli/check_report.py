@@ -228,6 +228,8 @@ def _remarks(report: Report) -> list[str]:
     ]
     if report.fail_on and judgement.others:
         lines.append(f"{plural(len(judgement.others), 'tensor')} with findings that --fail-on does not name")
+    if judgement.outcome is Outcome.CLEAN and len({rank for rank, _ in report.result.pairs}) > 1:
+        lines.append("each rank was judged by itself: tdbg ranks compares what ranks must have in common")
     doubts = judgement.doubts if judgement.outcome is Outcome.FINDING else judgement.doubts[:-1]
     return lines + [meant(f"cannot judge: {_doubt(doubt)}", Meaning.DOUBT) for doubt in doubts]
 

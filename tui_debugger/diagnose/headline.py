@@ -69,6 +69,8 @@ def headline(result: CheckResult, run: Sequence[Pair], *, ongoing: bool = False)
     checked = f"{plural(result.coverage.checked, 'tensor')} of {_where(result)} looked at"
     if result.outdated:
         return Headline(Outcome.INTERRUPTED, "No finding by the watchpoints of before:", checked)
+    if ongoing and not (result.coverage.checked or result.coverage.unreadable or result.coverage.parts):
+        return Headline(Outcome.INTERRUPTED, "Nothing to judge yet:", "no tensor came so far")
     if judgement.doubts:
         return Headline(
             Outcome.CANNOT_JUDGE, "Cannot judge:", "; ".join(clean(doubt.text) for doubt in judgement.doubts)
@@ -118,11 +120,12 @@ def _where(result: CheckResult) -> str:
 def place_of(hit: Hit) -> str:
     """Returns the end of the name: ``Log-op381``, ``Log-op381:in:0``, ``fc2.weight``.
 
-    Operators that are numbered anew in every scope (``Log-op0``) are told by the scope they are in.
+    Names that many scopes hold are told by the scope they are in: operators that are numbered anew in each
+    (``Log-op0``), and names without a number (``qkv/activation``).
     """
     parts = hit.key.node.split("/")
     name = parts[-1]
-    if len(parts) > 1 and name.endswith(("-op0", "-op1")):
+    if len(parts) > 1 and (name.endswith(("-op0", "-op1")) or not any(map(str.isdigit, name))):
         name = "/".join(parts[-2:])
     slot = "" if hit.key.side is Side.OUTPUT and hit.key.slot == 0 else f":{hit.key.side.label}:{hit.key.slot}"
     return clean(name + slot)

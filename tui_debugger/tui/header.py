@@ -21,6 +21,7 @@ from tui_debugger.tui.widgets.bars import HeaderLines, progress_line
 from tui_debugger.tui.widgets.text import shorten
 
 if TYPE_CHECKING:
+    from tui_debugger.diagnose.headline import Headline
     from tui_debugger.session import Session
 
 _LISTED_STEPS = 8
@@ -37,7 +38,7 @@ def header_lines(
     """Returns the lines of an open run; ``run`` is its ``run_cell``."""
     return (
         (run, position_text(session, state)),
-        answer_cells(state, checking=bool(progress) or status[1] == "checking"),
+        answer_cells(session, state, checking=bool(progress) or status[1] == "checking"),
         (_state_cell(progress, status), coverage_text(session, state)),
     )
 
@@ -51,7 +52,7 @@ _STYLES: Final = {
 """The look of the answer, by the value of its ``check.verdicts.Outcome``."""
 
 
-def answer_cells(state: ScreenState, *, checking: bool) -> tuple[Text, Text]:
+def answer_cells(session: Session, state: ScreenState, *, checking: bool) -> tuple[Text, Text]:
     """Returns what a check came to, and the keys that lead on from there."""
     found = state.headline
     left, right = Text(no_wrap=True), Text(no_wrap=True)
@@ -62,10 +63,24 @@ def answer_cells(state: ScreenState, *, checking: bool) -> tuple[Text, Text]:
         left.append(f" ({found.reason})")
     if found.more:
         left.append(f" · {found.more}", theme.DIM)
-    if found.hit is not None:
-        for key, word in ((key_of("origin"), "path"), (key_of("explain"), "explain")):
-            right.append(f"  {key}" if right.plain else key, theme.GOOD).append(f" {word}", theme.DIM)
+    for action, word in _leads(found, session):
+        right.append(("  " if right.plain else "") + key_of(action), theme.GOOD).append(f" {word}", theme.DIM)
     return left, right
+
+
+def _leads(found: Headline, session: Session) -> tuple[tuple[str, str], ...]:
+    """Returns what is worth a key after this answer: ids of actions, and a word for each."""
+    if found.hit is not None:
+        return ("origin", "path"), ("explain", "explain")
+    if session.ongoing:
+        return ("step_forward", "run a step"), ("continue", "continue")
+    if found.outcome.value == "interrupted":
+        return (("recheck_all", "check all"),)
+    # Watchpoints look at one tensor at a time: whether ranks agree and operators compute right, others tell.
+    others = (("ranks", "ranks"),) if len(session.ranks()) > 1 else ()
+    if found.outcome.value == "clean":
+        return *others, ("audit", "audit")
+    return (("notices", "notices"), *others) if session.notices else others
 
 
 def run_cell(session: Session) -> Text:

@@ -148,7 +148,7 @@ def live_lines(
             (nothing, coverage_text(session, state)),
         )
     doing = progress_line(progress) if progress else _status_cell(states, here, check)
-    found = answer_cells(state, checking=check[1] == "checking")
+    found = answer_cells(session, state, checking=check[1] == "checking")
     return (_training_cell(here), place), found, (doing, coverage_text(session, state))
 
 

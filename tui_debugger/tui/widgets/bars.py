@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from rich.cells import cell_len
+from rich.cells import cell_len, split_text
 from rich.segment import Segment
 from rich.style import Style
 from rich.text import Text
@@ -128,7 +128,7 @@ def _fitting(answer: Text, room: int) -> Text:
     if answer.cell_len <= room or strong is None:
         return answer
     named = answer.plain.find(", ", strong.start, strong.end)
-    if named > 0:
+    if named > 0 and " " not in answer.plain[strong.start : named]:  # a sentence is no name: it loses its end
         return _with_short_name(answer, strong.start, named, room)
     while answer.cell_len > room and (end := answer.plain.rfind("; ", strong.start)) > 0:
         answer = answer[:end] + Text(" …", theme.DIM)
@@ -150,7 +150,12 @@ def _with_short_name(answer: Text, first: int, last: int, room: int) -> Text:
     if size < _NAME:
         return whole
     own = name.rpartition("/")[2]
-    short = own if size - 2 < len(own) <= size else shorten(name, size)
+    if size - 2 < len(own) <= size:
+        short = own
+    elif own == name or len(own) > size:
+        short = shorten(name, size)
+    else:  # of a scope its end says most
+        short = "…" + split_text(name, cell_len(name) - size + 1)[1]
     return answer[:first] + Text(short, theme.STRONG) + answer[last:]
 
 

@@ -577,8 +577,13 @@ class VirtualTable(LineWindow, can_focus=True):
         text = f" {hidden} more →" if left > 0 else " ←"
         if cell_len(text) >= width:
             return titles
+        room = width - cell_len(text)
+        kept = titles.crop(0, room)
+        if kept.text[-1:].strip() and titles.text[len(kept.text) :][:1].strip():  # half a title is another word
+            kept = kept.crop(0, cell_len(kept.text.rpartition(" ")[0]))
+        kept = kept.adjust_cell_length(room, self.base_style)
         arrow = Segment(text, self.base_style + theme.GOOD)
-        return Strip([*titles.crop(0, width - cell_len(text)), arrow]).adjust_cell_length(width, self.base_style)
+        return Strip([*kept, arrow]).adjust_cell_length(width, self.base_style)
 
     def _strip(self, row: int, cells: Sequence[Cell], base: Style, state: int, width: int) -> Strip:
         """Returns one line: the cursor bar, the frozen columns, and the rest moved sideways by the pan."""
