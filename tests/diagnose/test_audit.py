@@ -13,6 +13,7 @@ import pytest
 from tests.diagnose.recompute.test_real_dumps import spoil
 from tests.linked import linked, own
 from tui_debugger.diagnose.audit import UPDATE, AuditReport, Fault, Finding, audit
+from tui_debugger.diagnose.audit_text import verdict_text
 from tui_debugger.errors import TdbgError
 from tui_debugger.session.auditing import audit_session, checked_there
 from tui_debugger.session.opening import open_dump
@@ -68,6 +69,8 @@ def test_the_operator_that_was_made_wrong_is_named_from_its_own_run_alone(name: 
             assert report.headline.name == "b/1/mlp/act/Functional.gelu"
             assert report.headline.shown_by == ("b/1/mlp/act/GELU",)
             assert "times 1.0" in report.headline.text
+            assert verdict_text(report) == "1 output wrong, recorded of 2 nodes"
+            assert sum(each.wrong for each in report.coverage) == 2
 
 
 def scaled(values: np.ndarray) -> None:

@@ -53,7 +53,9 @@ def index_text(index: tuple[int, ...]) -> str:
 def verdict_text(report: AuditReport) -> str:
     """Returns the verdict in a line."""
     if report.findings:
-        return f"{plural(len(report.findings), 'output')} wrong"
+        nodes = len(report.findings) + sum(len(finding.shown_by) for finding in report.findings)
+        counted = f", recorded of {nodes:,} nodes" if nodes > len(report.findings) else ""  # the table counts nodes
+        return f"{plural(len(report.findings), 'output')} wrong{counted}"
     if not report.checked:
         return "cannot judge: no operator could be checked"
     if report.missing:
