@@ -362,7 +362,7 @@ def run_batch(arguments: argparse.Namespace) -> int:
     """Listens until the end, sums up, and lets every training go; returns the exit code.
 
     Raises:
-        TdbgError: see ``listen_common.open_live``; or no training came.
+        TdbgError: see ``listen.open_live``; or no training came.
     """
     log = Log(arguments)
     try:

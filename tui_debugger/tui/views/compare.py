@@ -400,7 +400,7 @@ SLIDER: Final = (0.0, 1.0, 2.0, 5.0, *(10.0 * tenth for tenth in range(1, 11)))
 
 
 class CompareView(WindowView):
-    """See ``kinds.VIEWS``.
+    """Shows two tensors side by side, or their difference, through one slice.
 
     Attributes:
         other: what the tensor is compared with; None before the first one was found.
