@@ -18,9 +18,11 @@ import tui_debugger
 ROOT = Path(tui_debugger.__file__).parent
 FILES = sorted(path for path in ROOT.rglob("*.py"))
 REFERENCE = re.compile(r"``([a-z_]+)\.([A-Za-z_]\w*)(?:\([^`]*\))?``")
-ELSEWHERE = sys.stdlib_module_names | frozenset(
-    "aten batch columns common_dump_settings debugger keys mindinsight np pandas prev tdbg torch type".split()
-)
+ELSEWHERE = {
+    *sys.stdlib_module_names,
+    *("mindinsight", "np", "pandas", "tdbg", "torch"),
+    *("aten", "batch", "columns", "common_dump_settings", "debugger", "keys", "prev", "type"),
+}
 """What the first word may be besides: modules of others, sections of files, beginnings of names that runs have."""
 SUFFIXES = {path.suffix[1:] for path in ROOT.rglob("*.*")} | {"csv", "json", "jsonl", "proto", "toml"}
 
