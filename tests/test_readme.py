@@ -167,7 +167,9 @@ def test_the_file_of_exported_hits_is_described(capsys: pytest.CaptureFixture[st
 def test_every_command_with_documents_has_a_section() -> None:
     parsers = build_parser().commands
     with_documents = {name for name, parser in parsers.items() if "--json" in parser._option_string_actions}
-    assert with_documents == {name for name in sections() if name in COMMANDS}
+    assert with_documents == {name for name in sections() if name in COMMANDS}, "describe it in docs/json.md"
+    tried = {name.partition(" ")[0] for name in DOCUMENTS}
+    assert with_documents - tried == {"listen", "merge"}, "give it a command line in DOCUMENTS"
 
 
 def test_the_page_names_the_version_of_the_schema() -> None:
