@@ -532,14 +532,14 @@ def _has_inf(record: Record | None) -> bool:
 
 
 def contents_of(record: Record | None) -> Contents | None:
-    """Returns what a record says."""
+    """Returns how many NaN and Inf a record has, and its peak; None where nothing was measured."""
     if record is None or record.stats is None:
         return None
     return contents_of_stats(record.stats, record.meta.dtype if record.meta is not None else "")
 
 
 def contents_of_stats(stats: TensorStats, dtype: str) -> Contents:
-    """Returns what statistics say."""
+    """Returns the same of statistics, of elements of a type."""
     peak = max(abs(stats.minimum or 0.0), abs(stats.maximum or 0.0))
     return Contents(stats.nan, stats.pos_inf, stats.neg_inf, stats.count, peak, _largest(dtype), stats.counted)
 

@@ -304,7 +304,7 @@ def _other(  # noqa: PLR0917 - the tensor, the run that it is of, and what was a
     arguments: argparse.Namespace,
     progress: ProgressFn,
 ) -> Side:
-    """Returns what the options name."""
+    """Returns the tensor that ``--with`` names; without it the same tensor at the step before."""
     from tui_debugger.diagnose.compare import Side, is_file
     from tui_debugger.session.naming import find_in
 

@@ -97,7 +97,7 @@ class Log:
         return new
 
     def _keep(self, pair: Pair, result: PairResult, findings: int) -> None:
-        """For the summary."""
+        """Keeps what a step came to, for the summary; its hits only while there is room."""
         before = self._results.get(pair)
         self._kept -= len(before.hits) if before is not None else 0
         room = self._kept + len(result.hits) <= _KEPT
