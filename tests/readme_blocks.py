@@ -21,6 +21,7 @@ from tui_debugger.demo import DEMO, unpack
 from tui_debugger.diagnose.recompute import check as _  # noqa: F401 - it fills the table of operators
 from tui_debugger.diagnose.recompute.floors import floor_lines
 from tui_debugger.sources.registry import READERS, own_reader, shows_of
+from tui_debugger.stats.fields import QUANTITIES
 from tui_debugger.tui.actions import ACTIONS, LIVE_ACTIONS, START_ACTIONS, VALUE_ACTIONS, VIEW_ACTIONS
 from tui_debugger.tui.settings import ADJUSTABLE
 from tui_debugger.tui.view_opener import load_view
@@ -136,6 +137,12 @@ def settings() -> str:
     return "\n".join(lines)
 
 
+def quantities() -> str:
+    """What an expression may name of a tensor."""
+    text = f"- quantities: `{' '.join(QUANTITIES)}`, as in the columns on screen; over the finite elements"
+    return textwrap.fill(text, 120, subsequent_indent="  ")
+
+
 def formats() -> str:
     """Every layout, and what it can show."""
     known = [own_reader(text) for text in READERS]
@@ -194,6 +201,7 @@ BLOCKS = {
     "formats": Block(PAGES / "formats.md", formats),
     "settings": Block(PAGES / "configuration.md", settings),
     "conditions": Block(PAGES / "conditions.md", conditions),
+    "quantities": Block(PAGES / "conditions.md", quantities),
     "floors": Block(PAGES / "audit.md", lambda: "\n".join(floor_lines())),
 }
 """Every part that is written by the program, by the name in its markers."""

@@ -15,9 +15,10 @@ from tests.cli.running import run
 from tests.json_page import TEXT, assert_described, described, keys, sections
 from tests.readme_blocks import BLOCKS, FILES, README
 from tui_debugger.cli.help import PAGES, TOPICS
-from tui_debugger.cli.main import COMMANDS, build_parser
+from tui_debugger.cli.main import COMMANDS, FINDING_COMMANDS, build_parser
 from tui_debugger.demo import DEMO, unpack
 from tui_debugger.text.documents import SCHEMA
+from tui_debugger.tui.views.registry import VIEWS
 from tui_debugger.watch.text import parse_watch
 
 ROOT = README.parent
@@ -86,6 +87,19 @@ def command_lines() -> list[str]:
     """Every line of a shell block that starts tdbg; what is broken by a backslash is one line."""
     lines = [line for block in fences("sh") for line in re.sub(r"\\\n *", "", block).splitlines()]
     return [line for line in lines if line.startswith("tdbg ")]
+
+
+def test_the_page_of_commands_names_each_of_them_and_those_that_find_something() -> None:
+    page = TEXTS["tui_debugger/docs/commands.md"]
+    table = page[: page.index("\n\nPATH is ")]
+    assert set(COMMANDS) == set(re.findall(r"^\| `tdbg ([a-z][a-z-]*)", table, re.MULTILINE))
+    (found,) = re.findall(r"^- \*\*1\*\*: (.*?)(?=^- )", page, re.MULTILINE | re.DOTALL)
+    assert set(re.findall(r"`([^`]*)`", found)) == set(FINDING_COMMANDS)
+
+
+def test_the_page_of_the_screen_names_every_view() -> None:
+    keys_of_views = re.findall(r"^\| `(.)` \| [^|:]*:", TEXTS["tui_debugger/docs/screen.md"], re.MULTILINE)
+    assert {view.usual_key for view in VIEWS} <= set(keys_of_views)
 
 
 @pytest.mark.parametrize("line", command_lines())
@@ -167,7 +181,9 @@ def test_the_file_of_exported_hits_is_described(capsys: pytest.CaptureFixture[st
 def test_every_command_with_documents_has_a_section() -> None:
     parsers = build_parser().commands
     with_documents = {name for name, parser in parsers.items() if "--json" in parser._option_string_actions}
-    assert with_documents == {name for name in sections() if name in COMMANDS}
+    assert with_documents == {name for name in sections() if name in COMMANDS}, "describe it in docs/json.md"
+    tried = {name.partition(" ")[0] for name in DOCUMENTS}
+    assert with_documents - tried == {"listen", "merge"}, "give it a command line in DOCUMENTS"
 
 
 def test_the_page_names_the_version_of_the_schema() -> None:

@@ -21,7 +21,9 @@ from tui_debugger import (
     TensorTooSmallCondition,
     TensorUnchangedCondition,
 )
+from tui_debugger.api import conditions
 from tui_debugger.errors import DebuggerParamTypeError, DebuggerParamValueError
+from tui_debugger.watch.condition_table import CONDITIONS
 
 MUST = inspect.Parameter.empty
 SIGNATURES: dict[type[ConditionBase], tuple[int, dict[str, Any], list[str]]] = {
@@ -46,6 +48,11 @@ SIGNATURES: dict[type[ConditionBase], tuple[int, dict[str, Any], list[str]]] = {
     TensorInitializationCondition: (14, dict.fromkeys(("zero_percentage_ge", "max_gt", "min_lt")), []),
 }
 """Number on the wire, parameters with their defaults in order, names on the wire beyond them."""
+
+
+def test_every_condition_has_a_class_that_judges_like_it() -> None:
+    classes = [each for each in vars(conditions).values() if inspect.isclass(each) and hasattr(each, "row")]
+    assert {each.row.wire for each in classes} == {each.wire for each in CONDITIONS.values()}, "api/conditions.py"
 
 
 @pytest.mark.parametrize("kind", SIGNATURES, ids=lambda kind: kind.__name__)

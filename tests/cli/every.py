@@ -24,6 +24,9 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "steps": ("steps", "PATH"),
 }
 
+OTHERS = {"listen", "formats", "cache", "merge"}
+"""Commands with documents and a path that are unlike these: no dump at it, or several parts of a check."""
+
 
 def words(command: str, path: Path, *more: str) -> list[str]:
     """A command line about a dump; what it writes goes beside the dump."""

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.cli.every import COMMANDS, words
+from tests.cli.every import COMMANDS, OTHERS, words
 from tests.cli.running import run
 from tests.sources.writer import MLP, DumpWriter, Generation, Graph, Node, write_dump, write_step
 from tui_debugger.cli.main import EPILOG, FINDING_COMMANDS, build_parser
@@ -24,6 +24,15 @@ Dumps = Callable[[str], Path]
 
 NAN = "mindspore-2.0-nan"
 RELU = MLP.nodes[1].name
+
+
+def test_every_command_about_a_dump_is_among_them() -> None:
+    about_dumps = {
+        name
+        for name, parser in build_parser().commands.items()
+        if {"path", "json"} <= {action.dest for action in parser._actions}
+    }
+    assert about_dumps - OTHERS == set(COMMANDS), "add a command line to tests/cli/every.py"
 
 
 # -- documents -------------------------------------------------------------------------------------

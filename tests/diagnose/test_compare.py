@@ -13,10 +13,16 @@ import pytest
 from tests.cli.running import file_of
 from tests.session.opened import opened
 from tests.sources.writer import MLP, write_dump
-from tui_debugger.diagnose.compare import Comparer, DifferentShapesError, Side, has_values, ranks_with, steps_with
+from tui_debugger.diagnose.compare import (
+    ComparedTensor,
+    Comparer,
+    DifferentShapesError,
+    has_values,
+    ranks_with,
+    steps_with,
+)
 from tui_debugger.errors import CancelledError, TdbgError
-from tui_debugger.model import Progress, TensorKey
-from tui_debugger.model import Side as SideOf
+from tui_debugger.model import Progress, Side, TensorKey
 from tui_debugger.stats.compare_pairs import Fit, Tolerance
 
 RELU = MLP.nodes[1].name
@@ -29,7 +35,7 @@ def dump(tmp_path: Path) -> Path:
 
 
 def key_at(step: int = 2, rank: int = 0) -> TensorKey:
-    return TensorKey(rank, "kernel_graph0", RELU, SideOf.OUTPUT, 0, step)
+    return TensorKey(rank, "kernel_graph0", RELU, Side.OUTPUT, 0, step)
 
 
 def known(comparer: Comparer, step: int = 2) -> TensorKey:
@@ -46,18 +52,18 @@ def comparer(dump: Path) -> Comparer:
 def test_the_previous_step_and_those_beside(comparer: Comparer) -> None:
     key = known(comparer)
     other = comparer.previous(key)
-    assert other == Side(replace(key, step=1))
+    assert other == ComparedTensor(replace(key, step=1))
     assert (other.text(key), other.text()) == ("step 1", f"{RELU}:out:0  rank 0  step 1")
-    assert comparer.beside(other, -1) == Side(replace(key, step=0))
-    assert comparer.beside(other, +1) == Side(key)
-    assert comparer.beside(Side(key), +1) is None
-    assert comparer.beside(Side(path="x.npy"), +1) is None
+    assert comparer.beside(other, -1) == ComparedTensor(replace(key, step=0))
+    assert comparer.beside(other, +1) == ComparedTensor(key)
+    assert comparer.beside(ComparedTensor(key), +1) is None
+    assert comparer.beside(ComparedTensor(path="x.npy"), +1) is None
 
 
 def test_steps_without_the_tensor_are_passed_over(comparer: Comparer, dump: Path) -> None:
     file_of(dump / "rank_0/Net/0/1", FILE).unlink()
     key = known(comparer)
-    assert comparer.beside(Side(key), -1) == Side(replace(key, step=0))
+    assert comparer.beside(ComparedTensor(key), -1) == ComparedTensor(replace(key, step=0))
     assert steps_with(comparer.session, key) == [0]
     assert ranks_with(comparer.session, replace(key, step=1)) == [1]
     assert not has_values(comparer.session, replace(key, step=1))
@@ -65,11 +71,11 @@ def test_steps_without_the_tensor_are_passed_over(comparer: Comparer, dump: Path
 
 def test_words_say_only_what_tells_the_sides_apart(comparer: Comparer) -> None:
     key = known(comparer)
-    assert Side(replace(key, rank=1)).text(key) == "rank 1  step 2"
-    assert Side(replace(key, slot=1)).text(key) == f"{RELU}:out:1  step 2"
-    assert Side(key, "/run").text(key) == "run /run  step 2"
-    assert Side(replace(key, step=-1)).text(key) == "start"
-    assert Side(path="a\x1b[2J.npy").text(key) == "a\\x1b[2J.npy"
+    assert ComparedTensor(replace(key, rank=1)).text(key) == "rank 1  step 2"
+    assert ComparedTensor(replace(key, slot=1)).text(key) == f"{RELU}:out:1  step 2"
+    assert ComparedTensor(key, "/run").text(key) == "run /run  step 2"
+    assert ComparedTensor(replace(key, step=-1)).text(key) == "start"
+    assert ComparedTensor(path="a\x1b[2J.npy").text(key) == "a\\x1b[2J.npy"
 
 
 def test_numbers_of_the_whole_tensors(comparer: Comparer, dump: Path) -> None:
@@ -86,7 +92,7 @@ def test_numbers_of_the_whole_tensors(comparer: Comparer, dump: Path) -> None:
 def test_another_run_is_opened_once_and_closed(comparer: Comparer, dump: Path, tmp_path: Path) -> None:
     shutil.copytree(dump, tmp_path / "other")
     key = known(comparer)
-    side = Side(key, str(tmp_path / "other"))
+    side = ComparedTensor(key, str(tmp_path / "other"))
     run = comparer.run_of(side)
     assert run is comparer.run_of(side) is not comparer.session
     assert comparer.couple(key, side).compare()[0].outside == 0
@@ -98,7 +104,7 @@ def test_another_run_is_opened_once_and_closed(comparer: Comparer, dump: Path, t
 
 def test_graphs_of_another_run_may_have_other_numbers(comparer: Comparer, dump: Path) -> None:
     key = replace(known(comparer), graph="kernel_graph_17")
-    assert comparer.opened(Side(key, str(dump))).side.key == known(comparer)
+    assert comparer.opened(ComparedTensor(key, str(dump))).side.key == known(comparer)
 
 
 def test_other_shapes_are_paired_only_when_asked(comparer: Comparer, tmp_path: Path) -> None:
@@ -106,15 +112,15 @@ def test_other_shapes_are_paired_only_when_asked(comparer: Comparer, tmp_path: P
     path = tmp_path / "x.npy"
     np.save(path, np.zeros(6, np.float32))
     with pytest.raises(DifferentShapesError) as caught:
-        comparer.couple(key, Side(path=str(path)))
+        comparer.couple(key, ComparedTensor(path=str(path)))
     assert caught.value.fit is Fit.RESHAPED
-    couple = comparer.couple(key, Side(path=str(path)), reshape=True)
+    couple = comparer.couple(key, ComparedTensor(path=str(path)), reshape=True)
     assert (couple.pairs.shape, couple.there.meta.shape) == ((2, 3), (6,))
     np.save(path, np.zeros((1, 3), np.float32))
-    assert comparer.couple(key, Side(path=str(path)), reshape=True).fit is Fit.STRETCHED
+    assert comparer.couple(key, ComparedTensor(path=str(path)), reshape=True).fit is Fit.STRETCHED
     np.save(path, np.zeros((4, 4), np.float32))
     with pytest.raises(TdbgError, match="different shapes"):
-        comparer.couple(key, Side(path=str(path)), reshape=True)
+        comparer.couple(key, ComparedTensor(path=str(path)), reshape=True)
 
 
 def test_a_big_comparison_can_be_stopped(comparer: Comparer) -> None:
@@ -138,7 +144,7 @@ def test_a_hint_when_one_is_the_other_rearranged(comparer: Comparer, dump: Path,
         (values, ""),
     ):
         np.save(path, made)
-        assert comparer.couple(key, Side(path=str(path)), reshape=True).compare()[1] == hint
+        assert comparer.couple(key, ComparedTensor(path=str(path)), reshape=True).compare()[1] == hint
 
 
 def test_nan_is_no_obstacle_to_the_hint(dumps: Callable[[str], Path], tmp_path: Path) -> None:
@@ -147,6 +153,6 @@ def test_nan_is_no_obstacle_to_the_hint(dumps: Callable[[str], Path], tmp_path: 
     row = next(row for row, name in enumerate(nodes.names) if name.endswith("norm-RowNorm/Div-op385"))
     (key,) = (each.key for each in session.tensor_rows(0, 3, row) if each.role == "out")
     np.save(tmp_path / "x.npy", np.flip(session.read(key), 2))
-    found, hint = Comparer(session).couple(key, Side(path=str(tmp_path / "x.npy"))).compare()
+    found, hint = Comparer(session).couple(key, ComparedTensor(path=str(tmp_path / "x.npy"))).compare()
     assert found.odd.both_nan == 128
     assert hint == "equal when the other one is reversed along dimension 2"

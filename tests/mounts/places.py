@@ -12,11 +12,12 @@ import fsspec
 import numpy as np
 
 from tests.sources.arrays import write_arrays
+from tests.sources.test_old_tree import write_iteration
 from tests.sources.writer import Generation, write_dump
 
 Dumps = Callable[[str], Path]
 LAYOUTS = (
-    *("mindspore", "npy", "npz", "packed", "safetensors", "pt"),
+    *("mindspore", "mindspore-1.1", "npy", "npz", "packed", "safetensors", "pt"),
     *("msprobe-mix/nan", "msprobe-debug-save", "msprobe-mix-2rank-mb-md5", "sglang-megatron/sglang-hooks"),
     *("sglang-megatron/sglang-pass", "sglang-megatron/megatron-tp2/bad", "torchtitan-numerics/bad"),
     *(
@@ -33,6 +34,9 @@ def local(layout: str, folder: Path, dumps: Dumps) -> Path:
     """A dump of a layout as a directory: a small one that is written, or a real one."""
     if layout == "mindspore":
         write_dump(folder, Generation.V2_0, steps=(0, 1, 2), ranks=(0, 1))
+    elif layout == "mindspore-1.1":
+        for step in range(3):
+            write_iteration(folder / "Net" / f"iteration_{step}", step)
     elif layout in {"npy", "npz", "packed", "safetensors", "pt"}:
         random = np.random.default_rng(1)
         for step in range(3):

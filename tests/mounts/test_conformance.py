@@ -16,6 +16,7 @@ from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.model import ReadSpec
 from tui_debugger.sources import open_source
 from tui_debugger.sources.base import Source, TensorFlag
+from tui_debugger.sources.registry import READERS, layout_of, own_reader
 from tui_debugger.stats.npy import open_array
 
 PLACES: dict[str, Callable[[Path, Path], Path]] = {
@@ -23,6 +24,14 @@ PLACES: dict[str, Callable[[Path, Path], Path]] = {
     "memory": lambda dump, _: to_memory(dump),
 }
 """How a copy of a dump comes to a place, and what it is opened by there."""
+
+
+NOT_IN_RANGES = {"msprobe trend database"}
+
+
+def test_every_layout_is_among_them(tmp_path: Path, dumps: Dumps) -> None:
+    there = {layout_of(local(each, tmp_path / each.replace("/", "-"), dumps)) for each in LAYOUTS}
+    assert there == {own_reader(text).name for text in READERS} - NOT_IN_RANGES, "add a dump to tests/mounts/places.py"
 
 
 @pytest.fixture(scope="module", params=LAYOUTS)

@@ -18,8 +18,7 @@ import pytest
 
 from tests.session.opened import found, opened, watch
 from tests.sources.memory import GRAPH, Key, MemorySource, Op, table_of
-from tui_debugger.diagnose.compare import Comparer
-from tui_debugger.diagnose.compare import Side as Compared
+from tui_debugger.diagnose.compare import ComparedTensor, Comparer
 from tui_debugger.diagnose.origin.upstream import trace
 from tui_debugger.diagnose.relations import relations
 from tui_debugger.diagnose.trend import trend
@@ -192,7 +191,7 @@ def test_a_tensor_is_read_measured_and_compared_in_its_round() -> None:
             assert other is not None
             assert (other.step, other.round) == before
             assert Comparer(session).previous(TensorKey(0, GRAPH, W, Side.OUTPUT, 0, *now)).key == other
-        side = Compared(TensorKey(0, GRAPH, ACT, Side.OUTPUT, 0, 1, 2))
+        side = ComparedTensor(TensorKey(0, GRAPH, ACT, Side.OUTPUT, 0, 1, 2))
         beside = [Comparer(session).beside(side, by) for by in (-1, 1)]
         assert [(each.key.step, each.key.round) for each in beside if each is not None and each.key is not None] == [
             (1, 1),

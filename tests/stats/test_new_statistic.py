@@ -70,20 +70,20 @@ ROW = '''\
         column="kurtosis",
         title="kurtosis",
         made=Made((0, 0.0, 0.0, 0.0, 0.0), _kurtosis_part, _kurtosis_merged, _kurtosis),
-        sent=Sent(106, "kurtosis"),
+        sent=Sent(199, "kurtosis"),
     ),
 )
 """All statistics, '''
 CHANGE = {
-    "model.py": [("    sum_squares: float\n", "    sum_squares: float\n    kurtosis: float | None = None\n")],
+    "model.py": [("    at_least: AtLeast = ", "    kurtosis: float | None = None\n    at_least: AtLeast = ")],
     "stats/fields.py": [
         ("FIELDS: Final = (\n", PART),
         (')\n"""All statistics, ', ROW),
         (
-            'mean abs_mean std norm")\n"""The columns that ``tdbg stat``',
-            'mean abs_mean std norm kurtosis")\n"""The columns that ``tdbg stat``',
+            '")\n"""The columns that ``tdbg stat``',
+            ' kurtosis")\n"""The columns that ``tdbg stat``',
         ),
-        ('mean zero_percentage")', 'mean zero_percentage kurtosis")'),
+        ('")\n"""The columns of lists of tensors', ' kurtosis")\n"""The columns of lists of tensors'),
         ('    "zero": FIELD_BY_NAME', '    "kurtosis": FIELD_BY_NAME["kurtosis"],\n    "zero": FIELD_BY_NAME'),
     ],
 }

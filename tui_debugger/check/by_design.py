@@ -121,8 +121,8 @@ _TELLS_NOTHING: Final = _READS_NO_VALUES | {
 
 
 @dataclass(frozen=True, slots=True)
-class Contents:
-    """The known contents of a tensor.
+class Elements:
+    """The elements of a tensor, as far as they are known: how many are NaN and Inf, how large the others.
 
     Attributes:
         nan, positive, negative: elements that are NaN, +Inf, -Inf.
@@ -154,7 +154,7 @@ class Contents:
 class Designs:
     """Says of the tensors of one step which infinities are by design."""
 
-    def __init__(self, nodes: NodeTable, contents: Callable[[int, int], Contents | None]) -> None:
+    def __init__(self, nodes: NodeTable, contents: Callable[[int, int], Elements | None]) -> None:
         """``contents`` says what an output (node row, slot) holds in that step; None when nobody knows."""
         self._nodes = nodes
         self._contents = contents
@@ -233,7 +233,7 @@ class Designs:
         read = [slot for slot in slots if real_consumers(self._nodes, row, slot)]
         return bool(read) and all(self._is_mask(row, slot, depth + 1, joined=joined) for slot in read)
 
-    def _comes_from_operands(self, row: int, slot: int, out: Contents, depth: int) -> bool:
+    def _comes_from_operands(self, row: int, slot: int, out: Elements, depth: int) -> bool:
         """Tells whether an operator was given every Inf that it put out, to write it or to pass it on."""
         kind = plain_type(self._nodes.op_type(row))
         operands = OPERATORS[kind]
@@ -252,7 +252,7 @@ class Designs:
         return _adds_none(kind, [given[at] for at in passed], out)
 
     def _all_intended(
-        self, held: Sequence[tuple[int, int]], given: Sequence[Contents | None], slots: Sequence[int], depth: int
+        self, held: Sequence[tuple[int, int]], given: Sequence[Elements | None], slots: Sequence[int], depth: int
     ) -> bool:
         """Tells whether whatever is bad about some inputs is an intended Inf."""
         return all(
@@ -265,8 +265,8 @@ class Designs:
         self,
         operands: Operands,
         held: Sequence[tuple[int, int]],
-        given: Sequence[Contents | None],
-        out: Contents,
+        given: Sequence[Elements | None],
+        out: Elements,
         depth: int,
     ) -> bool:
         """An operator that writes what it is told: that is infinite, or nobody knows what it is."""
@@ -318,11 +318,11 @@ def _is_backward(op_type: str) -> bool:
     return op_type.endswith(BACKWARD) or op_type in PARAMETER_GRADIENTS
 
 
-def _infinite(contents: Contents | None) -> bool:
+def _infinite(contents: Elements | None) -> bool:
     return contents is not None and contents.infinite
 
 
-def _has_signs(out: Contents, sources: Sequence[Contents]) -> bool:
+def _has_signs(out: Elements, sources: Sequence[Elements]) -> bool:
     """Tells whether every Inf has a sign that some source has."""
     positive, negative = any(each.positive for each in sources), any(each.negative for each in sources)
     return (positive or not out.positive) and (negative or not out.negative)
@@ -334,7 +334,7 @@ def _absorbs(kind: str, position: int) -> bool:
     return not is_written and bool(_WEIGHS.fullmatch(kind) or _ABSORBS.fullmatch(kind))
 
 
-def _only_moves(kind: str, given: Sequence[Contents | None], out: Contents) -> bool:
+def _only_moves(kind: str, given: Sequence[Elements | None], out: Elements) -> bool:
     """Tells whether an operator that only moves elements put out no Inf that it did not get."""
     known = [each for each in given if each is not None]
     if not _has_signs(out, known):
@@ -352,7 +352,7 @@ def _only_moves(kind: str, given: Sequence[Contents | None], out: Contents) -> b
     )
 
 
-def _adds_none(kind: str, given: Sequence[Contents | None], out: Contents) -> bool:
+def _adds_none(kind: str, given: Sequence[Elements | None], out: Elements) -> bool:
     """Tells whether an operator that computes put out no Inf of its own.
 
     Of one infinite input the result has the same share of Inf, however it was broadcast. Of several it has as much as
@@ -396,7 +396,7 @@ class StepDesigns(Designs):
         self._step = step
         self._table = self._flow.table(step)
         self._progress = progress
-        self._known: dict[tuple[int, int], Contents | None] = {}
+        self._known: dict[tuple[int, int], Elements | None] = {}
 
     @cached_property
     def rows(self) -> Mask:
@@ -452,14 +452,14 @@ class StepDesigns(Designs):
         same = (got.positive, got.negative) == (wrote.positive, wrote.negative)
         return (holder.row, holder.slot) if same else None
 
-    def _held(self, row: int, slot: int) -> Contents | None:
+    def _held(self, row: int, slot: int) -> Elements | None:
         """Returns what an output holds, by its own file or else a consumer's; of a constant what the graph says."""
         place = row, slot
         if place not in self._known:
             self._known[place] = self._found(row, slot)
         return self._known[place]
 
-    def _found(self, row: int, slot: int) -> Contents | None:
+    def _found(self, row: int, slot: int) -> Elements | None:
         if self._flow.is_constant(row):
             return self._constant(row, slot)
         found = self._file(row, Side.OUTPUT, slot)
@@ -470,14 +470,14 @@ class StepDesigns(Designs):
                     break
         return found
 
-    def _constant(self, row: int, slot: int) -> Contents | None:
+    def _constant(self, row: int, slot: int) -> Elements | None:
         """Returns what a constant of the graph holds; None where its files differ: it never changes."""
         readers = real_consumers(self._flow.nodes, row, slot)
         places = [(row, Side.OUTPUT, slot), *((reader, Side.INPUT, at) for reader, at in readers)]
         found = [record for place in places for record in self._records_of(self._step, *place)]
         if any(_has_inf(record) for record in found):
             found += next((records for place in places if (records := self._of_another_run(*place))), [])
-        held = [contents_of(record) for record in found]
+        held = [elements_of(record) for record in found]
         if not held:
             return stated(self._flow.nodes, row)
         first = held[0]
@@ -500,16 +500,16 @@ class StepDesigns(Designs):
             rows = mine if len(mine) else rows
         return [self._record(int(at), step) for at in rows]
 
-    def _file(self, row: int, side: Side, slot: int) -> Contents | None:
+    def _file(self, row: int, side: Side, slot: int) -> Elements | None:
         """Returns what was dumped as an input or output; of all rounds, or where this one has none: together."""
-        found = [contents_of(each) for each in self._records_of(self._step, row, side, slot)]
+        found = [elements_of(each) for each in self._records_of(self._step, row, side, slot)]
         known = [each for each in found if each is not None]
         if not known or len(known) < len(found):
             return None
         if len(known) == 1:
             return known[0]
         peaks = [each.peak for each in known if each.peak is not None]
-        return Contents(
+        return Elements(
             sum(each.nan for each in known),
             sum(each.positive for each in known),
             sum(each.negative for each in known),
@@ -528,20 +528,20 @@ class StepDesigns(Designs):
 
 
 def _has_inf(record: Record | None) -> bool:
-    return _infinite(contents_of(record))
+    return _infinite(elements_of(record))
 
 
-def contents_of(record: Record | None) -> Contents | None:
-    """Returns what a record says."""
+def elements_of(record: Record | None) -> Elements | None:
+    """Returns how many NaN and Inf a record has, and its peak; None where nothing was measured."""
     if record is None or record.stats is None:
         return None
-    return contents_of_stats(record.stats, record.meta.dtype if record.meta is not None else "")
+    return elements_of_stats(record.stats, record.meta.dtype if record.meta is not None else "")
 
 
-def contents_of_stats(stats: TensorStats, dtype: str) -> Contents:
-    """Returns what statistics say."""
+def elements_of_stats(stats: TensorStats, dtype: str) -> Elements:
+    """Returns the same of statistics, of elements of a type."""
     peak = max(abs(stats.minimum or 0.0), abs(stats.maximum or 0.0))
-    return Contents(stats.nan, stats.pos_inf, stats.neg_inf, stats.count, peak, _largest(dtype), stats.counted)
+    return Elements(stats.nan, stats.pos_inf, stats.neg_inf, stats.count, peak, _largest(dtype), stats.counted)
 
 
 def _largest(dtype: str) -> float | None:
@@ -552,7 +552,7 @@ def _largest(dtype: str) -> float | None:
 _NUMBER: Final = re.compile(r"[^\s(),\[\]]+")
 
 
-def stated(nodes: NodeTable, row: int) -> Contents | None:
+def stated(nodes: NodeTable, row: int) -> Elements | None:
     """Returns what the graph says of a constant's value; None where it does not, and for what is no constant."""
     text = nodes.constants.get(row)
     if text is None or text.endswith("…") or nodes.category_of(row) is not Category.CONSTANT:
@@ -560,8 +560,8 @@ def stated(nodes: NodeTable, row: int) -> Contents | None:
     try:
         numbers = [float(word) for word in _NUMBER.findall(text)]
     except ValueError:  # no numbers: a name, a type, a flag
-        return Contents()
-    return Contents(
+        return Elements()
+    return Elements(
         sum(map(math.isnan, numbers)),
         sum(each == math.inf for each in numbers),
         sum(each == -math.inf for each in numbers),

@@ -468,6 +468,6 @@ class _Window:
         self._since = now
 
     def grow(self) -> None:
-        """Chooses the next size."""
+        """Chooses how many pairs come next: as many as take ``SOON`` seconds, and at most ``largest``."""
         fitting = int(SOON / max(self._seconds_each, SOON / MOST))
         self.size = max(1, min(self.largest, fitting))

@@ -357,7 +357,7 @@ class _Step:
         self._feed_along_edges()
 
     def outputs(self, node: Int64) -> Mask:
-        """Outputs of nodes."""
+        """Tells which nodes have outputs that were made from something bad."""
         found: Mask = self._fed[node]
         for at in np.flatnonzero(self._nodes.are_parameters(node)).tolist():
             found[at] = self._updated_by_bad(int(node[at]))

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from tui_debugger.check.by_design import Contents, Designs, contents_of, mark, stated
+from tui_debugger.check.by_design import Designs, Elements, elements_of, mark, stated
 from tui_debugger.check.hits import HitList, StepHits
 from tui_debugger.check.step import Checker, PairResult
 from tui_debugger.check.types import Pair
@@ -430,14 +430,14 @@ class _Held:
     def __init__(self, graph: RankGraph, hits: ReceivedHits, clean: Mask) -> None:
         self._graph = graph
         self._clean = clean
-        self._bad: dict[tuple[int, int], Contents | None] = {}
+        self._bad: dict[tuple[int, int], Elements | None] = {}
         for at, (row, slot) in enumerate(zip(hits.node.tolist(), hits.slot.tolist(), strict=True)):
-            self._bad[row, slot] = contents_of(hits.records.get(at))
+            self._bad[row, slot] = elements_of(hits.records.get(at))
 
-    def __call__(self, row: int, slot: int) -> Contents | None:
+    def __call__(self, row: int, slot: int) -> Elements | None:
         place = self._graph.place(row, slot)
         if place >= 0 and self._clean[place]:
-            return Contents()
+            return Elements()
         if (row, slot) in self._bad:
             return self._bad[row, slot]
         return stated(self._graph.nodes, row)

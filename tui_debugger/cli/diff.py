@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from argparse import _SubParsersAction
 
     from tui_debugger.cli.diff_report import Answer
-    from tui_debugger.diagnose.compare import Comparer, Side
+    from tui_debugger.diagnose.compare import ComparedTensor, Comparer
     from tui_debugger.diagnose.run import Run
     from tui_debugger.model import ProgressFn, TensorKey
     from tui_debugger.session import Session
@@ -303,9 +303,9 @@ def _other(  # noqa: PLR0917 - the tensor, the run that it is of, and what was a
     found: Found,
     arguments: argparse.Namespace,
     progress: ProgressFn,
-) -> Side:
-    """Returns what the options name."""
-    from tui_debugger.diagnose.compare import Side, is_file
+) -> ComparedTensor:
+    """Returns the tensor that ``--with`` names; without it the same tensor at the step before."""
+    from tui_debugger.diagnose.compare import ComparedTensor, is_file
     from tui_debugger.session.naming import find_in
 
     if not arguments.other:
@@ -315,8 +315,8 @@ def _other(  # noqa: PLR0917 - the tensor, the run that it is of, and what was a
     if file is not None and (is_file(file) or not Path(file).is_dir()):
         if len(named) > 1:
             raise TdbgError("a file has no steps, ranks and nodes", where=f"--with {file}", hint="leave the others out")
-        return Side(path=file)
-    run = comparer.run_of(Side(key, file or ""), progress)
+        return ComparedTensor(path=file)
+    run = comparer.run_of(ComparedTensor(key, file or ""), progress)
     rank = _whole(named["rank"], "rank") if "rank" in named else key.rank
     if rank not in run.ranks():
         there = ", ".join(map(str, run.ranks()))
@@ -324,11 +324,11 @@ def _other(  # noqa: PLR0917 - the tensor, the run that it is of, and what was a
     if "tensor" in named:
         found = find_in(run, [rank], named["tensor"], progress)
     if "step" not in named and "tensor" not in named:
-        return Side(replace(key, rank=rank), file or "")
+        return ComparedTensor(replace(key, rank=rank), file or "")
     step = _whole(named["step"], "step") if "step" in named else _asked_step(session, key, arguments)
     if step not in run.steps(rank) or run.nodes(rank).find(found.node, found.graph) < 0:
-        return Side(replace(key.at_step(step), rank=rank), file or "")  # which says what is missing
-    return Side(_key_at(run, rank, step, found), file or "")
+        return ComparedTensor(replace(key.at_step(step), rank=rank), file or "")  # which says what is missing
+    return ComparedTensor(_key_at(run, rank, step, found), file or "")
 
 
 def _asked_step(session: Session, key: TensorKey, arguments: argparse.Namespace) -> int:

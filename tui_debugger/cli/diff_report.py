@@ -63,7 +63,7 @@ class Answer:
 
     @property
     def largest(self) -> tuple[Entry, ...]:
-        """The list that is shown."""
+        """The elements that differ most, by the measure that was asked for."""
         found = self.found
         return {"abs": found.by_abs, "rel": found.by_rel, "ulp": found.by_ulp}[self.by]
 

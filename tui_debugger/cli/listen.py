@@ -171,7 +171,7 @@ def show(
 ) -> int:
     """Runs the screen on a session that listens already; returns the exit code."""
     session.watchpoints.add_missing(watches)
-    gc.disable()  # until the first frame, see ``cli.screen``
+    gc.disable()  # until the first frame, see ``open_.run``
     try:
         from tui_debugger.tui.app import run_live
 

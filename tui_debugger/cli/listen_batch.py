@@ -97,7 +97,7 @@ class Log:
         return new
 
     def _keep(self, pair: Pair, result: PairResult, findings: int) -> None:
-        """For the summary."""
+        """Keeps what a step came to, for the summary; its hits only while there is room."""
         before = self._results.get(pair)
         self._kept -= len(before.hits) if before is not None else 0
         room = self._kept + len(result.hits) <= _KEPT
@@ -362,7 +362,7 @@ def run_batch(arguments: argparse.Namespace) -> int:
     """Listens until the end, sums up, and lets every training go; returns the exit code.
 
     Raises:
-        TdbgError: see ``listen_common.open_live``; or no training came.
+        TdbgError: see ``listen.open_live``; or no training came.
     """
     log = Log(arguments)
     try:

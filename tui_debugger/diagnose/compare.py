@@ -25,8 +25,8 @@ NEAREST: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
-    """One of two tensors.
+class ComparedTensor:
+    """One of two tensors that are compared.
 
     Attributes:
         key: the tensor; None for a file.
@@ -64,7 +64,7 @@ class Opened:
         spec: how another process reads the same values; None when it cannot.
     """
 
-    side: Side
+    side: ComparedTensor
     array: Array
     meta: TensorMeta
     spec: ReadSpec | None = None
@@ -133,7 +133,7 @@ class Comparer:
 
     # -- which other side --------------------------------------------------------------------------
 
-    def previous(self, key: TensorKey) -> Side:
+    def previous(self, key: TensorKey) -> ComparedTensor:
         """The tensor as the run before left it: of a weight that several graphs use maybe that of another graph.
 
         Raises:
@@ -146,9 +146,9 @@ class Comparer:
                 where=clean(place_text(key)),
                 hint=self._elsewhere(self.session, key, "compare with another step, rank, tensor or file"),
             )
-        return Side(before)
+        return ComparedTensor(before)
 
-    def beside(self, side: Side, by: int) -> Side | None:
+    def beside(self, side: ComparedTensor, by: int) -> ComparedTensor | None:
         """The side at the next run in a direction (-1, +1) at which it has values; None when there is none."""
         if side.key is None:
             return None
@@ -157,7 +157,7 @@ class Comparer:
         other = next((each for each in ordered[:NEAREST] if has_values(run, each)), None)
         return None if other is None else replace(side, key=other)
 
-    def run_of(self, side: Side, progress: ProgressFn = no_progress) -> Run:
+    def run_of(self, side: ComparedTensor, progress: ProgressFn = no_progress) -> Run:
         """The run that a tensor is of; opens another one when it is first asked for.
 
         Raises:
@@ -179,7 +179,7 @@ class Comparer:
     # -- reading -----------------------------------------------------------------------------------
 
     def couple(
-        self, key: TensorKey, other: Side, progress: ProgressFn = no_progress, *, reshape: bool = False
+        self, key: TensorKey, other: ComparedTensor, progress: ProgressFn = no_progress, *, reshape: bool = False
     ) -> Couple:
         """Opens both sides.
 
@@ -192,7 +192,7 @@ class Comparer:
         Raises:
             TdbgError: either cannot be read or does not exist (says where it does), or the shapes do not fit.
         """
-        here = self.opened(Side(key), scaled(progress, 0, 2))
+        here = self.opened(ComparedTensor(key), scaled(progress, 0, 2))
         there = self.opened(other, scaled(progress, 1, 2))
         fit = fit_of(here.meta.shape, there.meta.shape)
         if fit is None:
@@ -201,7 +201,7 @@ class Comparer:
             raise DifferentShapesError(here.meta.shape, there.meta.shape, fit)
         return Couple(here, there, Pairs(here.array, there.array, self.session.workers), fit)
 
-    def opened(self, side: Side, progress: ProgressFn = no_progress) -> Opened:
+    def opened(self, side: ComparedTensor, progress: ProgressFn = no_progress) -> Opened:
         """A side with its values.
 
         Raises:
@@ -316,7 +316,7 @@ def is_file(text: str) -> bool:
     return Path(_parts_of(text)[0]).is_file()
 
 
-def _of_file(side: Side) -> Opened:
+def _of_file(side: ComparedTensor) -> Opened:
     spec = spec_in(side.path)
     return Opened(side, open_array(spec), read_meta(spec), spec)
 

@@ -445,7 +445,7 @@ def append_nodes(table: NodeTable, extra: Iterable[FileNode]) -> tuple[NodeTable
     """Appends nodes that only file names know; a name the table has already is left out.
 
     They come after the operators of the graph files (parameters and constants after all operators) in the
-    order given; ``order.reorder_rows`` puts them where their timestamps belong.
+    order given; ``reorder_rows`` puts them where their timestamps belong.
 
     Returns:
         The longer table, and the row of each of ``extra`` in it.

@@ -130,7 +130,7 @@ _EVERY: Final = 0.1
 
 
 class SpoolSink:
-    """See ``types.ValueSink``: values go into files of a spool.
+    """See ``wire.ValueSink``: values go into files of a spool.
 
     Attributes:
         kept: what came whole, by number in the request.
@@ -510,7 +510,7 @@ class LiveRank:
 
         Raises:
             NotStoppedError: it does not stand at (or right after) that step, or went on meanwhile.
-            LostError, CancelledError: see ``control.Training``; what came whole is kept.
+            LostError, CancelledError: see ``wire.Training``; what came whole is kept.
         """
         came = 0
         for batch in _batches(places):

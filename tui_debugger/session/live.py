@@ -225,7 +225,7 @@ LARGEST_LOOK: Final = 1 << 26
 class LiveSession(Session):
     """See ``Session``: ranks are trainings whose graph came, steps those that were stopped at or kept.
 
-    The step before the first is ``types.START`` (-1). ``check`` of the step at which a training waits gives what the
+    The step before the first is ``wire.START`` (-1). ``check`` of the step at which a training waits gives what the
     client found (it is asked to recheck when the list changed since); of earlier steps what can be judged from the
     values that were fetched. ``measure`` fetches statistics (small tensors whole), ``read`` and ``save_npy`` values.
     ``ranks()`` is empty until the first graph came; ``open`` does not wait for it.
@@ -327,7 +327,7 @@ class LiveSession(Session):
         """Lets one training run to a node (None: to the next one), at most to the end of the step.
 
         Raises:
-            NotStoppedError, UnsupportedError: see ``control.Training``.
+            NotStoppedError, UnsupportedError: see ``wire.Training``.
         """
         self._driver.run_to_node(self._live(rank), "" if row is None else self.nodes(rank).names[row])
 
@@ -355,7 +355,7 @@ class LiveSession(Session):
         """Has the trainings that stand judge what they hold now by the list as it is now; results are in ``known``.
 
         Raises:
-            NotStoppedError, LostError, CancelledError: see ``control.Training``.
+            NotStoppedError, LostError, CancelledError: see ``wire.Training``.
         """
         for live in self._standing(ranks):
             self._driver.recheck(live, progress)

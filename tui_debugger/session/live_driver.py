@@ -55,7 +55,7 @@ class LiveState:
 
     @property
     def step(self) -> int | None:
-        """The step that it stands after (or in); ``types.START`` before the first, None before the first stop."""
+        """The step that it stands after (or in); ``wire.START`` before the first, None before the first stop."""
         return self.stop.step if self.stop is not None else None
 
 
@@ -434,7 +434,7 @@ class Driver:
         """Has one judge what it holds by the list as it is now.
 
         Raises:
-            NotStoppedError, LostError, CancelledError: see ``control.Training``.
+            NotStoppedError, LostError, CancelledError: see ``wire.Training``.
         """
         stop = live.standing
         if stop is None or live.graph is None:

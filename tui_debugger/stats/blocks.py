@@ -270,7 +270,7 @@ def peak(stats: TensorStats | None) -> float | None:
 
 
 ENDS: Final[dict[str, tuple[float, ...]]] = {"relu": (0.0,), "sigmoid": (0.0, 1.0), "tanh": (-1.0, 1.0)}
-"""Values at which the gradient of an activation is 0, by family (``recommend.activation_family``)."""
+"""Values at which the gradient of an activation is 0, by family (``watch.recommended.activation_family``)."""
 NEAR: Final = 1e-3
 """So close to an end of tanh or sigmoid an element has less than about a thousandth of its gradient left."""
 

@@ -5,9 +5,10 @@ cache, what workers elsewhere return, the messages of the live protocol, what is
 ``--sort``, ``--metric`` and the tables on screen. The conditions of watchpoints are a table of their own
 (``watch.condition_table``), and so are the columns of MindSpore's ``statistic.csv``, which are not ours to change.
 
-To add a statistic: an attribute of ``model.TensorStats`` that is None by default, a row of ``FIELDS`` with its
-``Made``, and its name in those of the lists at the end of this file where it is to be shown. It is then slow but
-right everywhere; code that makes it together with the others (``Made.fast``) can follow when it is worth it.
+To add a statistic: an attribute of ``model.TensorStats`` that is None by default, before ``at_least``; a row at the end
+of ``FIELDS`` with its ``Made``; its name in those of the lists at the end of this file where it is to be shown; its
+column in ``docs/json.md``. It is then slow but right everywhere; code that makes it together with the others
+(``Made.fast``) can follow when it is worth it.
 
 Numpy is not imported here: the command line reads this file at start-up.
 """

@@ -232,7 +232,13 @@ VANISHING: Final = 1e-9
 
 
 def _quantities(quantity: str, threshold: float, holds: str) -> int:
-    """Returns what decides a check. Whether *all* elements are zero shows in any of them."""
+    """Returns the bits of ``Quick`` that may decide a check; 0: ``Quick.FINITE`` tells enough, or nothing quick does.
+
+    Args:
+        quantity: the parameter of the condition without its sign: ``abs_mean``.
+        threshold: its value.
+        holds: its sign: ``lt``.
+    """
     if quantity == "abs_mean" and holds == "lt" and threshold <= VANISHING:
         return Quick.ENERGY
     if quantity == "zero_percentage":

@@ -565,7 +565,7 @@ class Recording:
 class AtWork:
     """See ``Recording.at_work``. Runs hundreds of times a step: a class costs half of what a generator does.
 
-    What is computed is detached from autograd anyway (``elements.local``).
+    What is computed is detached from autograd anyway (``internals.local``).
     """
 
     __slots__ = ("_before", "_guard", "_recording")

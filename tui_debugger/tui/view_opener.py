@@ -27,7 +27,7 @@ NOWHERE = TensorKey(-1, "", "", Side.OUTPUT, 0, -1)
 
 
 class ViewOpener:
-    """Opens views above the main screen. See ``view.Host``."""
+    """Opens views above the main screen. See ``view.ViewHost``."""
 
     def __init__(self, context: Context, inspector: Inspector, navigator: Navigator) -> None:
         self._context = context
@@ -160,7 +160,7 @@ class ViewOpener:
     # -- for the views -------------------------------------------------------------------------------
 
     def open(self, view: str, target: ViewTarget) -> None:
-        """See ``view.Host``."""
+        """See ``view.ViewHost``."""
         target = self._with_current_row(target)
         if view == "values":
             self.open_values(target)
@@ -179,7 +179,7 @@ class ViewOpener:
         return target if there else replace(target, row=nodes.find(key.node, key.graph))
 
     def go_to(self, target: ViewTarget) -> None:
-        """See ``view.Host``."""
+        """See ``view.ViewHost``."""
         context = self._context
         while len(context.app.screen_stack) > 1:
             context.app.pop_screen()
@@ -196,11 +196,11 @@ class ViewOpener:
         failed: Callable[[Exception], None],
         progressed: Callable[[Progress], None],
     ) -> None:
-        """See ``view.Host``."""
+        """See ``view.ViewHost``."""
         self._context.work.run(self._lane(view), work, done, failed, progressed)
 
     def stop(self, view: View) -> bool:
-        """See ``view.Host``."""
+        """See ``view.ViewHost``."""
         return self._context.work.cancel(self._lane(view))
 
     def _lane(self, view: View) -> str:

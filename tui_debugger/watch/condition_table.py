@@ -345,7 +345,7 @@ _TABLE: Final = (
 )
 
 CONDITIONS: Final[Mapping[str, Condition]] = {condition.id: condition for condition in _TABLE}
-"""All 18 conditions by id, in listing order: tensor, weight, activation, gradient; by id inside."""
+"""All conditions by id, in listing order: tensor, weight, activation, gradient; by id inside."""
 _BY_ABBR: Final = {condition.abbr: condition for condition in _TABLE}
 
 

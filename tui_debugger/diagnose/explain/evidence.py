@@ -546,7 +546,7 @@ def _one(condition: str, param: ParamResult) -> str:
 
 
 def _split(condition: str, param: ParamResult) -> tuple[str, str]:
-    """``mean |x|`` and ``< 1e-12``."""
+    """Returns a parameter in words, its quantity and its limit apart: ``mean |x|`` and ``< 1e-12``."""
     words = param_words(condition, param.name, param.value)
     found = _SIGN.search(words)
     return (words[: found.start()].strip(), words[found.start() :]) if found is not None else (words, "")

@@ -196,7 +196,7 @@ JUMP: Final = 10.0
 STEEP: Final = 100.0
 """A gradient that becomes so many times smaller or larger from one layer to the next."""
 FLAT_BEYOND: Final = {"tanh": 3.8, "sigmoid": 6.9}
-"""Magnitude of the argument beyond which the output is within ``saturation.NEAR`` of an end."""
+"""Magnitude of the argument beyond which the output is within ``stats.blocks.NEAR`` of an end."""
 SMALL_GRADIENT: Final = 1e-3
 """Part of the weight's size below which it is the gradient that is small."""
 

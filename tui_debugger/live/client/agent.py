@@ -357,7 +357,7 @@ class Agent:
 
         Args:
             probe: the framework's tensors.
-            settings: from ``address.settings(address)``, which knows the environment.
+            settings: from ``link.settings(address)``, which knows the environment.
             notes: where the program puts its notes; None: one of its own.
         """
         self.step = START

@@ -114,7 +114,7 @@ class Probe(Protocol):
         """Everything that could not be recorded since the process began, each kind once."""
 
     def graphs(self) -> Sequence[bytes]:
-        """The graphs as they are now, each a serialized ``GraphProto`` (see ``client.graph.GraphBuilder``)."""
+        """The graphs as they are now, each a serialized ``GraphProto`` (see ``messages.GraphBuilder``)."""
 
     def watch(self, watchpoints: Sequence[RemoteWatchpoint]) -> None:
         """The whole list of watchpoints, from now on. Called before the next ``evaluate``, only when it changed."""

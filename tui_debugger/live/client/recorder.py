@@ -154,7 +154,7 @@ class Recorder:
         Args:
             name: ``encoder/block0/attention``; the same in every step. A gradient may have the name of what it is the
                 gradient of: it is shown as ``Gradients/<name>``.
-            array: see ``arrays.to_numpy``. Copied where it is kept: change it afterwards as you like.
+            array: see ``to_numpy``. Copied where it is kept: change it afterwards as you like.
             kind: ``weight`` (trained), ``parameter`` (not trained), ``gradient``, ``activation``, ``tensor``; any other
                 word is the type of operator that made it (``relu``, ``softmax``: these are activations, ``matmul``).
             inputs: names of what it was made from, where known: they tell where a NaN comes from.

@@ -494,7 +494,7 @@ class Conversation:
             self._wanted = as_sent(watchpoints)
 
     def run(self, steps: int | None, *, stop_on_hit: bool = True, stop_on_new_nodes: bool = False) -> Events:
-        """Goes on for some steps; see ``control.Training``.
+        """Goes on for some steps; see ``wire.Training``.
 
         Raises:
             NotStoppedError: it is not waiting.

@@ -154,7 +154,7 @@ class Certificate:
 
 
 class Server:
-    """A server that listens: ``control.Trainings``."""
+    """A server that listens: ``wire.Trainings``."""
 
     def __init__(
         self,

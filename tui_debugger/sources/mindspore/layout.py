@@ -345,7 +345,7 @@ def _refused(start: Path, path: Path) -> Recognised | None:
 
 
 class MindSporeReader:
-    """Dumps of MindSpore: see ``reader.Reader``."""
+    """Dumps of MindSpore: see ``registry.Reader``."""
 
     name = "MindSpore"
     looked_for = LOOKED_FOR

@@ -624,7 +624,7 @@ def _spans(seen: list[tuple[Key, int]]) -> tuple[Span, ...]:
 
 
 def _span(seen: list[tuple[Key, int]]) -> Span:
-    """``rounds.span`` without arrays, for the few names of a brief look."""
+    """``run_order.span`` without arrays, for the few names of a brief look."""
     operators = [time for (text, _, _), time in seen if time and not text.startswith(_PARAMETER)]
     parameters = [time for (text, _, _), time in seen if time and text.startswith(_PARAMETER)]
     first, last = min(operators, default=0), max(operators, default=0)

@@ -676,7 +676,7 @@ class TableOrMap(Vertical):
 
 
 class WindowView(ValuesView):
-    """A view with a slice of a tensor that its keys move through; see ``keys.moves`` and what follows there.
+    """A view with a slice of a tensor that its keys move through; see ``actions.moves`` and what follows there.
 
     Attributes:
         sought: what ``n`` and ``N`` go to while a search is open.

@@ -16,7 +16,7 @@ from textual.content import Content
 from textual.widget import Widget
 
 from tui_debugger.arrays import Array
-from tui_debugger.diagnose.compare import Comparer, Couple, DifferentShapesError, Side, is_file
+from tui_debugger.diagnose.compare import ComparedTensor, Comparer, Couple, DifferentShapesError, is_file
 from tui_debugger.errors import CancelledError, TdbgError
 from tui_debugger.graph.search import NodeQuery, match
 from tui_debugger.model import TensorKey, TensorMeta
@@ -116,7 +116,7 @@ EQUAL_GLYPH = "="
 _GAP = "   "
 
 
-def sides(key: TensorKey, other: Side | None, couple: Couple | None, *, working: bool = False) -> Content:
+def sides(key: TensorKey, other: ComparedTensor | None, couple: Couple | None, *, working: bool = False) -> Content:
     """Two lines: this tensor, and the other one by what tells it apart; while that is looked for, dots."""
     step = step_text(key.step)
     here = [step if step == BEFORE_FIRST else f"step {step}", f"rank {key.rank}", clean(key.graph)]
@@ -160,7 +160,7 @@ def _joined(texts: Iterable[str], width: int) -> list[str]:
     return lines
 
 
-Then = Callable[[Side], None]
+Then = Callable[[ComparedTensor], None]
 MOST_NODES: Final = 500
 """Nodes that are offered when several have the name."""
 
@@ -196,7 +196,7 @@ class Chooser:
         self._comparer = comparer
         self._then = then
 
-    def ask(self, key: TensorKey, other: Side | None) -> None:
+    def ask(self, key: TensorKey, other: ComparedTensor | None) -> None:
         """Shows the list.
 
         Args:
@@ -212,7 +212,7 @@ class Chooser:
         current = next((i for i, option in enumerate(options) if option.current), None)
         self._view.app.push_screen(ChoiceScreen("Compare with", [option.text for option in options], current), chosen)
 
-    def _options(self, key: TensorKey, other: Side | None) -> list[Option]:
+    def _options(self, key: TensorKey, other: ComparedTensor | None) -> list[Option]:
         session = self._comparer.session
         now = other if other is not None and other.key is not None and not other.path else None
         base = now.key if now is not None and now.key is not None else key
@@ -222,16 +222,16 @@ class Chooser:
             Option("another run …", lambda: self._ask_run(key)),
         ]
         for step in session.steps(base.rank):
-            side = Side(base.at_step(step))
+            side = ComparedTensor(base.at_step(step))
             if side.key != key:
                 found.append(Option(f"step {step_text(step)}", self._take(side), side == other))
         for rank in session.ranks():
-            side = Side(replace(base, rank=rank))
+            side = ComparedTensor(replace(base, rank=rank))
             if rank != base.rank and side.key != key:
                 found.append(Option(f"rank {rank}", self._take(side), side == other))
         return found
 
-    def _take(self, side: Side) -> Callable[[], None]:
+    def _take(self, side: ComparedTensor) -> Callable[[], None]:
         return lambda: self._then(side)
 
     # -- another tensor ----------------------------------------------------------------------------
@@ -245,7 +245,7 @@ class Chooser:
         prompt = TextPrompt("Compare with which tensor?", check=lambda text: None if text.strip() else "", note=note)
         self._view.app.push_screen(prompt, given)
 
-    def _find(self, key: TensorKey, text: str) -> list[tuple[str, Side | Callable[[], None]]]:
+    def _find(self, key: TensorKey, text: str) -> list[tuple[str, ComparedTensor | Callable[[], None]]]:
         """(words, side) of the tensors that may be meant; of several nodes what asks on.
 
         Raises:
@@ -275,16 +275,16 @@ class Chooser:
                 where=found.node,
                 hint=f"it has {there}" if there else "choose another step first",
             )
-        return [(_row_text(row), Side(row.key)) for row in meant]
+        return [(_row_text(row), ComparedTensor(row.key)) for row in meant]
 
     def _again(self, key: TensorKey, name: str) -> Callable[[], None]:
         return lambda: self._view.work("looking", lambda _: self._find(key, name), self._found)
 
-    def _found(self, found: Sequence[tuple[str, Side | Callable[[], None]]]) -> None:
+    def _found(self, found: Sequence[tuple[str, ComparedTensor | Callable[[], None]]]) -> None:
         def chosen(index: int | None) -> None:
             if index is not None:
                 side = found[index][1]
-                if isinstance(side, Side):
+                if isinstance(side, ComparedTensor):
                     self._then(side)
                 else:
                     side()
@@ -303,7 +303,7 @@ class Chooser:
 
         def given(text: str | None) -> None:
             if text is not None:
-                self._then(Side(path=text.strip()))
+                self._then(ComparedTensor(path=text.strip()))
 
         self._view.app.push_screen(PathPrompt("Compare with which file?", _usable(check), suffix=".npy"), given)
 
@@ -313,7 +313,7 @@ class Chooser:
 
         def given(text: str | None) -> None:
             if text is not None:
-                self._then(Side(key, str(Path(text.strip()).expanduser())))
+                self._then(ComparedTensor(key, str(Path(text.strip()).expanduser())))
 
         note = "the same node, slot, rank and step there; , and . lead to other steps"
         self._view.app.push_screen(PathPrompt("Compare with which run?", _usable(check), suffix="/", note=note), given)
@@ -400,7 +400,7 @@ SLIDER: Final = (0.0, 1.0, 2.0, 5.0, *(10.0 * tenth for tenth in range(1, 11)))
 
 
 class CompareView(WindowView):
-    """See ``kinds.VIEWS``.
+    """Shows two tensors side by side, or their difference, through one slice.
 
     Attributes:
         other: what the tensor is compared with; None before the first one was found.
@@ -428,7 +428,7 @@ class CompareView(WindowView):
         """Begins with the previous step."""
         super().__init__(host, about)
         self.comparer = Comparer(host.session)
-        self.other: Side | None = None
+        self.other: ComparedTensor | None = None
         self.couple: Couple | None = None
         self.found: Differences | None = None
         self.hint = ""
@@ -498,7 +498,7 @@ class CompareView(WindowView):
         else:
             self._against(self.other, reshape=self.couple is not None and self.couple.fit is not Fit.SAME)
 
-    def _against(self, side: Side, *, reshape: bool = False) -> None:
+    def _against(self, side: ComparedTensor, *, reshape: bool = False) -> None:
         """Another other side."""
         key, self.other, session = self.about.key, side, self.host.session
         keys = [key] if side.path or side.key is None else [key, side.key]
@@ -597,12 +597,12 @@ class CompareView(WindowView):
 
     def action_other_step(self, by: int) -> None:
         """The other side at its next dumped step in a direction."""
-        side = self.other or Side(self.about.key)
+        side = self.other or ComparedTensor(self.about.key)
         if side.key is None:
             self.say("a file has no steps", note=True)
             return
 
-        def found(beside: Side | None) -> None:
+        def found(beside: ComparedTensor | None) -> None:
             if beside is None:
                 self.say(f"no {'later' if by > 0 else 'earlier'} step has it", note=True)
             else:
@@ -612,7 +612,7 @@ class CompareView(WindowView):
 
     def action_other_rank(self, by: int) -> None:
         """The other side in the next rank."""
-        side = self.other or Side(self.about.key)
+        side = self.other or ComparedTensor(self.about.key)
         ranks = list(self.host.session.ranks()) if not side.path else []
         if side.key is None or side.key.rank not in ranks or len(ranks) < 2:
             self.say("there is no other rank", note=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tui_debugger.config import in_use
 
 if TYPE_CHECKING:
-    from tui_debugger.diagnose.compare import Side
+    from tui_debugger.diagnose.compare import ComparedTensor
     from tui_debugger.model import Hit, TensorKey
 
 
@@ -155,7 +155,7 @@ class ViewTarget:
     row: int
     hit: Hit | None = None
     at: tuple[int, ...] | None = None
-    against: Side | None = None
+    against: ComparedTensor | None = None
 
     @classmethod
     def of_hit(cls, hit: Hit) -> ViewTarget:

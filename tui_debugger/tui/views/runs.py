@@ -15,7 +15,7 @@ from textual.content import Content
 from textual.widget import Widget
 
 from tui_debugger.arrays import Int32, Mask
-from tui_debugger.diagnose.compare import Side as OtherSide
+from tui_debugger.diagnose.compare import ComparedTensor
 from tui_debugger.diagnose.runs.results import Finding, Judged, OneSided, Place, RunsReport, StepReport
 from tui_debugger.diagnose.runs.text import (
     ROW_TITLES,
@@ -633,7 +633,9 @@ class RunsView(View):
             known = here is not None or there is not None
             self.say(f"only {only} has this tensor" if known else "this node was not dumped at this step", note=True)
             return
-        self.host.open("compare", ViewTarget(here, self.target_here.row, against=OtherSide(there, comparison.path)))
+        self.host.open(
+            "compare", ViewTarget(here, self.target_here.row, against=ComparedTensor(there, comparison.path))
+        )
 
     def action_search(self) -> None:
         """Opens every scope first: what is looked for may be in one that is closed."""

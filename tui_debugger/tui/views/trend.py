@@ -624,7 +624,7 @@ class TrendView(View):
     # -- other tensors -----------------------------------------------------------------------------
 
     def action_over(self, which: str) -> None:
-        """Lays another tensor over these, of one of ``adding.KINDS``."""
+        """Lays another tensor over these, of one of ``KINDS``."""
         kind, target = KINDS[which], self.target_here
         offers = kind.offers(self.host.session, target.key, target.row)
         new = [offer for offer in offers if not self.overlay.has(offer.key)]

@@ -121,7 +121,7 @@ class ViewHost(Protocol):
         """The open session."""
 
     def open(self, view: str, target: ViewTarget) -> None:
-        """Opens a view (an id of ``kinds.VIEWS``, or ``values``) above the current one."""
+        """Opens a view (an id of ``registry.VIEWS``, or ``values``) above the current one."""
 
     def go_to(self, target: ViewTarget) -> None:
         """Closes every view and shows the tensor on the main screen: its rank, step, node and slot."""
@@ -155,7 +155,7 @@ class View(Modal[None]):
     FULL = True
     BINDINGS: ClassVar[list[BindingType]] = [*opening_bindings(), *bindings(VIEW_ACTIONS)]
     OWN_ACTIONS: ClassVar[tuple[Action, ...]] = ()
-    """The keys of this view alone, for its help page; bind them with ``keys.bindings``."""
+    """The keys of this view alone, for its help page; bind them with ``actions.bindings``."""
 
     def __init__(self, host: ViewHost, about: ViewTarget) -> None:
         """Nothing is read before the view shows: start with :meth:`work` in ``on_mount``."""

@@ -137,7 +137,7 @@ T = TypeVar("T")
 
 
 class LazyRows(Generic[T]):
-    """See ``widgets.rows.Rows``."""
+    """See ``Rows``."""
 
     def __init__(
         self,
