@@ -14,15 +14,16 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from tui_debugger.alike import Alike
 from tui_debugger.arrays import Int64, Mask
 from tui_debugger.check.plan import RequiredByStep
-from tui_debugger.diagnose.health import HealthMap
+from tui_debugger.diagnose.health import HealthMap, tree_indices
 from tui_debugger.diagnose.ranks.replicas import Replicas
 from tui_debugger.diagnose.run import Run
 from tui_debugger.graph.build import together
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import Progress, ProgressFn, Side, no_progress
-from tui_debugger.sources.base import TensorFlag
+from tui_debugger.sources.base import TensorFlag, TensorTable
 from tui_debugger.stats.health import Codes
 from tui_debugger.stats.records import RequiredStats, State
 
@@ -137,7 +138,7 @@ def rank_column(  # noqa: PLR0917 - which one
     if step in run.steps(rank):
         measurements = run.measurements(rank, progress)
         table = measurements.flow.table(step)
-        index = _first_tensors(table.node, table.side, table.slot, table.round, table.flags)
+        index = _first_tensors(table)
         wants = RequiredByStep()
         wants.ask(step, table, index, RequiredStats())
         measurements.ensure_all(wants, progress)
@@ -175,17 +176,25 @@ def rank_values(run: Run, map_: HealthMap, step: int, name: str, progress: Progr
 
 def _places(map_: HealthMap, nodes: NodeTable) -> Int64:
     """The tree index of every node of a rank; -1 of those that the map does not have."""
-    at = np.full(len(map_.nodes), -1, np.int64)
-    leaves = np.flatnonzero(map_.tree.row >= 0)
-    at[map_.tree.row[leaves]] = leaves
+    at = tree_indices(map_.nodes)
     _, rows = together({0: map_.nodes, 1: nodes})
     known = rows[1]
+    if known is None and len(nodes) == len(at):
+        return at
     own = np.arange(len(nodes)) if known is None else np.asarray(known, np.int64)
     return np.where(own < len(at), at[np.minimum(own, len(at) - 1)], -1) if len(at) else np.full(len(nodes), -1)
 
 
-def _first_tensors(node: Rows, side: Rows, slot: Rows, round_: Rows, flags: Rows) -> Int64:
+_first: Final = Alike[Int64]()
+
+
+def _first_tensors(table: TensorTable) -> Int64:
     """The row of the first output (else input) of every node, its newest round; constants are left out."""
+    columns = table.node, table.side, table.slot, table.round, table.flags
+    return _first.of(*columns, make=lambda: _first_rows(*columns))
+
+
+def _first_rows(node: Rows, side: Rows, slot: Rows, round_: Rows, flags: Rows) -> Int64:
     rows = np.flatnonzero((flags & int(TensorFlag.CONSTANT)) == 0)
     keys = (-round_[rows].astype(np.int64), slot[rows], side[rows] == int(Side.INPUT), node[rows])
     ordered = rows[np.lexsort(keys)]
@@ -219,9 +228,7 @@ def replica_codes(map_: HealthMap, replicas: Replicas, step: int) -> Codes:
     tree = map_.tree
     codes = np.full((len(tree), len(map_.ranks)), EQUAL, np.uint8)
     column = {rank: at for at, rank in enumerate(map_.ranks)}
-    leaves = np.flatnonzero(tree.row >= 0)
-    at_tree = np.zeros(len(map_.nodes), np.int64)
-    at_tree[tree.row[leaves]] = leaves
+    at_tree = tree_indices(map_.nodes)
     marked = np.full_like(codes, EQUAL)
     found = [(each.key, each.outliers or each.group, each.outliers) for each in replicas.differences]
     found += [(each.key, each.group, ()) for each in replicas.not_reduced]
