@@ -58,6 +58,7 @@ from tui_debugger.sources.joined import JoinedSource
 from tui_debugger.sources.registry import dumps_beside, limits, shown_by
 from tui_debugger.stats.workers import Workers
 from tui_debugger.text.notes import RECOGNISED
+from tui_debugger.text.notices import grouped
 from tui_debugger.watch.recommended import NO_CHANGES, RecommendedChanges, recommended
 
 _KEPT = 256
@@ -246,7 +247,7 @@ class Session:
     @property
     def notices(self) -> tuple[str, ...]:
         """``info.notices``, without asking what the layout cannot tell."""
-        return (*self.source.info.notices, *self._beside, *self._workers.notices)
+        return grouped((*self.source.info.notices, *self._beside, *self._workers.notices))
 
     @property
     def capabilities(self) -> Capability:
