@@ -92,7 +92,7 @@ class RankValues:
         levels: Codes = marks.copy()
         some = np.flatnonzero(np.isfinite(known).any(axis=1))
         if len(some):
-            middle = np.nanmedian(known[some], axis=1, keepdims=True)
+            middle = _medians(known[some])
             with np.errstate(divide="ignore", invalid="ignore"):
                 distance = np.abs(known[some] - middle) / np.abs(middle)
                 tens = np.ceil(np.log10(np.where(distance > 0, distance, 1e-99)) + 6.0)
@@ -107,6 +107,15 @@ class RankValues:
             return None
         place = {rank: at for at, rank in enumerate(self.ranks)}
         return [place[rank] for rank in ranks]
+
+
+def _medians(rows: Floats) -> Floats:
+    """The median of every row without its NaN; each has a number. ``np.nanmedian`` takes ten times as long."""
+    ordered, count = np.sort(rows, axis=1), np.isfinite(rows).sum(axis=1)
+    at = np.arange(len(rows))
+    low, high = ordered[at, (count - 1) // 2], ordered[at, count // 2]
+    medians: Floats = np.where(low == high, low, low / 2 + high / 2)[:, None]
+    return medians
 
 
 @dataclass(frozen=True, eq=False)

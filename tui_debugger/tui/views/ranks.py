@@ -442,6 +442,8 @@ class RanksView(HeatMapView):
         grid, ranks = self.grid, self.grid.steps_here
         if not ranks:
             return self.about.key.rank
+        if len(ranks) == 1:
+            return int(ranks[0])
         codes = self._codes(np.array([max(grid.entry, 0)]), ranks)[0]
         return int(ranks[int(codes.argmax())])
 
