@@ -48,6 +48,15 @@ def test_clean_ranks_say_what_was_compared(capsys: Capsys, dumps: Dumps) -> None
     assert "layout: dp 2 (inferred: from the weights that are equal)" in answer.lines
 
 
+def test_where_ranks_differ_the_grid_shows_where(capsys: Capsys, dumps: Dumps) -> None:
+    dump = dumps("msprobe-ranks") / "k_noreduce/B"
+    answer = run(capsys, "ranks", dump)
+    assert "0 1   rank: replicas at step 0" in answer.lines
+    assert "≠ ≠   Gradients/" in answer.lines
+    assert run(capsys, "ranks", dump, "--json").json["shown"] == "verdict"
+    assert "0 1   rank: verdict" in run(capsys, "ranks", dump, "--stat", "verdict").lines
+
+
 def test_one_rank_cannot_be_compared(capsys: Capsys, dumps: Dumps) -> None:
     answer = run(capsys, "ranks", dumps("mindspore-2.10-mlp"))
     assert answer.code == 2

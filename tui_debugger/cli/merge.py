@@ -110,8 +110,11 @@ def _part(path: Path, run: Path) -> IndexPart:
     try:
         part = unpack_part(read_regular(path, LARGEST))
     except OSError as error:
+        missing = isinstance(error, FileNotFoundError)
         raise TdbgError(
-            f"the part cannot be read: {why_not(path, error)}", where=str(path), hint="name what --part was"
+            f"the part cannot be read: {'no such file' if missing else why_not(path, error)}",
+            where=str(path),
+            hint="name the file that tdbg check --shard wrote",
         ) from error
     if part is None:
         raise TdbgError(

@@ -403,7 +403,9 @@ class RanksView(HeatMapView):
         if self.fit_all and self.grid.columns_shown.most > 1:
             words.append(f"up to {self.grid.columns_shown.most:,} ranks a column, the worst is shown")
         if self.replicas is not None:
-            words.append(str(self.replicas.layout))
+            room = self.size.width - 4 - sum(len(each) + 5 for each in words)
+            layout = self.replicas.layout
+            words.append(str(layout) if len(str(layout)) <= room else layout.brief)
         words += ["rows with findings only"] if self.findings_only else []
         words += ["nodes in execution order"] if self.flat else []
         if self.shown == VERDICT:
