@@ -176,8 +176,8 @@ def test_no_room_is_off_and_what_is_there_can_be_cleared(capsys: Capsys, filled:
 
 def test_trouble_is_told(capsys: Capsys, filled: DiskCache, monkeypatch: Env) -> None:
     monkeypatch.setenv("TDBG_CACHE_LIMIT", "much")
-    said = "TDBG_CACHE_LIMIT is no size such as 500M: 'much'"
-    assert run(capsys, "cache").lines[-1] == f"trouble  {said}"
+    said = "TDBG_CACHE_LIMIT is no size: 'much'. 1 GB is taken; set it to one such as 500M, or not"
+    assert run(capsys, "cache", "--json").json["trouble"] == said
     monkeypatch.delenv("TDBG_CACHE_LIMIT")
     for path in filled.path.glob("*.sqlite"):
         os.truncate(path, 5000)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import pty
@@ -162,6 +163,29 @@ def test_nothing_is_overwritten_unless_it_is_asked_for(capsys: Capsys, tmp_path:
     assert json.loads(path.read_text())[COMMON]["net_name"] == "Net"
 
 
+def test_a_file_that_is_replaced_is_there_whole_or_as_it_was(
+    capsys: Capsys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = written(tmp_path, "mine")
+    path.chmod(0o640)
+    (tmp_path / "link").symlink_to(path.name)
+    assert run(capsys, *NEW, "--force", "-o", "link").code == 0
+    assert (tmp_path / "link").is_symlink()
+    assert json.loads(path.read_text())[COMMON]["net_name"] == "Net"
+    assert path.stat().st_mode & 0o777 == 0o640
+    before = path.read_text()
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", full)
+    answer = run(capsys, *NEW, "--force", "--path", "/elsewhere")
+    assert answer.code == 2
+    assert "No space left on device" in answer.err
+    assert path.read_text() == before
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["data_dump.json", "link"]
+
+
 def test_stdout_holds_the_file_alone(capsys: Capsys, tmp_path: Path) -> None:
     answer = run(capsys, *NEW, "-o", "-")
     assert answer.code == 0
@@ -214,7 +238,7 @@ def test_o2_is_asynchronous_and_has_files_of_its_own(capsys: Capsys) -> None:
         (("--support-device", "5000"), "end at 4095"),
         (("--like", "/nowhere"), "/nowhere"),
         (("--jit-level", "O2", "--mindspore", "2.7"), "msprobe"),
-        (("-o", "/nowhere/x.json"), "cannot be written"),
+        (("-o", "/nowhere/x.json"), "could not be written"),
     ],
 )
 def test_a_wrong_option_writes_nothing(capsys: Capsys, tmp_path: Path, options: tuple[str, ...], says: str) -> None:

@@ -151,3 +151,13 @@ def test_a_damaged_part_is_refused_as_a_whole() -> None:
     for at in range(len(data)):
         assert unpack_part(data[:at]) is None
         assert unpack_part(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]) is None
+
+
+@pytest.mark.parametrize(
+    ("shard", "says"),
+    [("0/4", "parts are 1/4 to 4/4"), ("5/4", "parts are 1/4 to 4/4"), ("2", "write I/N"), ("1/0", "write I/N")],
+)
+def test_what_is_no_part_says_which_there_are(capsys: pytest.CaptureFixture[str], shard: str, says: str) -> None:
+    answer = run(capsys, "check", "anywhere", "--shard", shard)
+    assert answer.code == 2
+    assert says in answer.err

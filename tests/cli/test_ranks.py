@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tests.benchmarks.ranks import write_ranks
 from tests.cli.running import file_of, run
 from tests.sources.writer import write_dump
 from tui_debugger.cli.ranks import SHOWN
@@ -44,6 +46,15 @@ def test_clean_ranks_say_what_was_compared(capsys: Capsys, dumps: Dumps) -> None
     assert answer.code == 0
     assert answer.lines[0].startswith("Clean: 2 ranks, 74 tensors compared between them by their bytes (weights 37")
     assert "layout: dp 2 (inferred: from the weights that are equal)" in answer.lines
+
+
+def test_where_ranks_differ_the_grid_shows_where(capsys: Capsys, dumps: Dumps) -> None:
+    dump = dumps("msprobe-ranks") / "k_noreduce/B"
+    answer = run(capsys, "ranks", dump)
+    assert "0 1   rank: replicas at step 0" in answer.lines
+    assert "≠ ≠   Gradients/" in answer.lines
+    assert run(capsys, "ranks", dump, "--json").json["shown"] == "verdict"
+    assert "0 1   rank: verdict" in run(capsys, "ranks", dump, "--stat", "verdict").lines
 
 
 def test_one_rank_cannot_be_compared(capsys: Capsys, dumps: Dumps) -> None:
@@ -118,3 +129,11 @@ def test_a_rank_with_another_batch_is_named(capsys: Capsys, dumps: Dumps) -> Non
     assert answer.code == 1
     assert answer.lines[0].startswith("Rank 1 reads another batch than in ")
     assert answer.lines[0].endswith(": step 0, emb/Functional.embedding:in:0; rank 0 is equal there")
+
+
+def test_what_is_the_same_of_all_ranks_is_said_once(capsys: Capsys, tmp_path: Path) -> None:
+    root = write_ranks(tmp_path / "dump", 4, 25, 1)
+    told = "ranks 0-3 have no run history: derived from the dumped steps"
+    for command in ("ranks", "check", "health"):
+        assert run(capsys, command, root).err.count("run history") == 1
+        assert told in json.loads(run(capsys, command, root, "--json").out)["notices"]

@@ -15,7 +15,7 @@ from tui_debugger.graph.table import NodeFlag
 from tui_debugger.model import Side
 from tui_debugger.sources import open_source
 from tui_debugger.sources.base import Changes
-from tui_debugger.sources.follow import Follower, sends_no_events
+from tui_debugger.sources.follow import Follower, one_a_device, sends_no_events
 
 
 def test_new_steps_are_found_and_listed(tmp_path: Path) -> None:
@@ -229,3 +229,11 @@ def test_network_file_systems_send_no_events(tmp_path: Path) -> None:
     assert not sends_no_events(tmp_path / "net workshop", mounts)
     assert sends_no_events(tmp_path / "ssh", mounts)
     assert not sends_no_events(tmp_path, tmp_path / "no such table")
+
+
+def test_one_path_stands_for_all_on_its_file_system(tmp_path: Path) -> None:
+    paths = [tmp_path / name for name in "abc"]
+    for path in paths[:2]:
+        path.mkdir()
+    assert one_a_device([paths[2], *paths[:2]]) == [paths[0]], "what vanished is left out"
+    assert one_a_device([Path("/proc"), *paths]) == [Path("/proc"), paths[0]]

@@ -65,6 +65,33 @@ async def test_the_order_of_steps_is_not_found_out_by_the_thread_of_the_screen(
         assert screen.main.state.result is not None
 
 
+async def test_keys_wait_for_the_order_of_steps_beside_the_screen() -> None:
+    """The ranks behind the first one take their time."""
+    values = {("Default/Log-op1", Side.OUTPUT, 0): np.ones(4, np.float32)}
+    gate, by_screen = threading.Event(), list[int]()
+
+    class Slow(Session):
+        def steps(self, rank: int) -> Sequence[int]:
+            if rank and not gate.is_set():
+                if threading.current_thread() is threading.main_thread():
+                    by_screen.append(rank)
+                else:
+                    gate.wait()
+            return super().steps(rank)
+
+    app = TdbgApp(lambda _: Slow(MemorySource({rank: {0: values, 1: values} for rank in range(3)})))
+    async with app.run_test(size=(120, 40)) as pilot:
+        screen = Driver(app, pilot)
+        await screen.until(lambda: app.main.session is not None and app.main.session.watchpoints.enabled())
+        await screen.press("right_square_bracket", "left_square_bracket", "R", "c", "F", "r")
+        assert not by_screen
+        assert screen.main.state.result is None
+        gate.set()
+        await screen.settled()
+        assert screen.main.state.result is not None
+        assert {rank for rank, _ in screen.main.state.result.pairs} == {0, 1, 2}
+
+
 async def test_a_long_check_shows_progress_and_esc_stops_it(
     open_screen: OpenScreen, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,6 +21,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
+from tui_debugger.environment import Size, size_of
+
 if TYPE_CHECKING:
     from tui_debugger.cache.database import Database
 
@@ -98,9 +100,6 @@ DIRECTORY = "TDBG_CACHE_DIR"
 SIZE = "TDBG_CACHE_LIMIT"
 """Environment variable: how many bytes it may take, as ``500M`` or ``2 GiB``; 0: there is none."""
 
-_SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,6})?)\s*(?:([kmgt])(i?))?b?", re.IGNORECASE)
-_UNITS = " kmgt"
-
 
 def default_directory(dump: Path | None = None) -> tuple[Path | None, str]:
     """The directory of the index, or None and why there is none."""
@@ -117,19 +116,12 @@ def why_off() -> str:
     """The reason why nothing is remembered although there is a place for it; empty when all is well."""
     if find_spec("_sqlite3") is None:
         return "this Python has no sqlite3"
-    return "" if default_limit()[0] else f"{SIZE} is 0"
+    return "" if default_limit().bytes else f"{SIZE} is 0"
 
 
-def default_limit() -> tuple[int, str]:
+def default_limit() -> Size:
     """Tells how many bytes the index may take; and what is wrong with the variable that says it, if anything."""
-    text = os.environ.get(SIZE, "").strip()
-    if not text:
-        return LIMIT, ""
-    match = _SIZE.fullmatch(text)
-    if match is None:
-        return LIMIT, f"{SIZE} is no size such as 500M: {text!r}"
-    base = 1024 if match[3] else 1000
-    return int(float(match[1]) * base ** _UNITS.index((match[2] or " ").lower())), ""
+    return size_of(SIZE, LIMIT)
 
 
 def _base() -> tuple[Path | None, str]:
@@ -599,13 +591,13 @@ class DiskCache:
         self.path = path
         self.limit = limit
         self._index = Index(path)
-        self._note = note
+        self.note = note
         weakref.finalize(self, self._index.close)  # at the end of the process at the latest
 
     @property
     def trouble(self) -> str:
         """The problem, in one line; empty when all is well."""
-        return self._index.trouble or self._note
+        return self._index.trouble or self.note
 
     def get(self, kind: str, key: bytes) -> bytes | None:
         """The payload, or None when it is not known."""

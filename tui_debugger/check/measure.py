@@ -371,8 +371,9 @@ class Measurements:
         ]
         with self._rank_stats.lock:
             if columns is not None and right.any():
-                told = columns._replace(rows=columns.rows[right], right=right[right])
-                kept.records.put_recorded_columns(rows[right], told, whole.previous & ~first[right], whole)
+                kept.records.put_recorded_columns(
+                    rows[right], columns.only_right(), whole.previous & ~first[right], whole
+                )
             if found:
                 kept.records.put_recorded(rows[~right], found, whole)
 

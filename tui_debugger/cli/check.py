@@ -93,7 +93,8 @@ def _shard(text: str) -> tuple[int, int]:
     number, slash, of = text.partition("/")
     numbers = [int(each) for each in (number, of) if each.isascii() and each.isdecimal() and len(each) < 7]
     if not slash or len(numbers) != 2 or not 1 <= numbers[0] <= numbers[1]:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a part of a number of parts such as 2/4")
+        parts = f"parts are 1/{numbers[1]} to {numbers[1]}/{numbers[1]}" if len(numbers) == 2 and numbers[1] else ""
+        raise argparse.ArgumentTypeError(f"{text!r} is no part: {parts or 'write I/N, such as 2/4'}")
     return numbers[0], numbers[1]
 
 

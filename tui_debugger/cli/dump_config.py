@@ -419,6 +419,7 @@ class _Plan:
 
 def _write(arguments: argparse.Namespace) -> int:
     from tui_debugger.recording.json_lines import parse
+    from tui_debugger.session.export_files import fresh_text
 
     usual = "config.json" if arguments.msprobe else "data_dump.json"
     output = arguments.output or usual
@@ -436,7 +437,8 @@ def _write(arguments: argparse.Namespace) -> int:
         raise TdbgError(f"{first.key}: {first.what}{more}", where=_options_for(first.key), hint=first.hint)
     size = _estimate(arguments, plan)
     if output != "-":
-        _save(Path(output), text, force=arguments.force)
+        with fresh_text(Path(output), None, force=arguments.force) as file:
+            file.write(text)
     if arguments.json:
         print_json(_write_document(arguments, plan, report, text, size))
     elif output == "-":
@@ -472,25 +474,6 @@ def _options_for(key: str) -> str:
     name = key.rsplit(".", 1)[-1]
     other = {"kernels": "kernel", "saved_data": "save", "list": "kernel", "step": "iteration", "dump_path": "path"}
     return "--" + other.get(name, name).replace("_", "-")
-
-
-def _save(path: Path, text: str, *, force: bool) -> None:
-    """Writes the file.
-
-    Raises:
-        TdbgError: there is one, or it cannot be written.
-    """
-    try:
-        with path.open("w" if force else "x", encoding="utf-8") as file:
-            file.write(text)
-    except FileExistsError:
-        hint = "--force overwrites it; -o names another one"
-        raise TdbgError("there is a file already", where=str(path), hint=hint) from None
-    except OSError as error:
-        why = error.strerror or str(error)
-        raise TdbgError(
-            f"the file cannot be written: {why}", where=str(path), hint="name another one with -o"
-        ) from None
 
 
 def _numbers(wanted: Sequence[Span]) -> list[int]:

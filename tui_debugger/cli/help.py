@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final
 
+from tui_debugger.cli.output import note
+from tui_debugger.environment import command_of
 from tui_debugger.errors import TdbgError
 from tui_debugger.text.clean import clean
 from tui_debugger.text.writer import write_colored
@@ -362,11 +364,12 @@ _LESS: Final = "-R -Psspace next page, / search, q quit$"
 
 def _paged(text: str) -> bool:
     """Shows a text with $PAGER, else with less; whether there is such a program."""
-    import shlex
     import signal
     import subprocess
 
-    words = shlex.split(os.environ.get("PAGER", "less"))
+    words, wrong = command_of("PAGER", "less")
+    if wrong:
+        note(wrong)
     program = shutil.which(words[0]) if words else None
     if program is None or os.environ.get("TERM", "dumb") == "dumb":
         return False

@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import Any, NoReturn
 
 from tui_debugger import __version__
-from tui_debugger.cli.output import failure, nowhere, print_json, unusable
+from tui_debugger.cli.output import begin_notes, failure, nowhere, print_json, unusable
 from tui_debugger.errors import CancelledError, TdbgError
 from tui_debugger.signals import as_ctrl_c
 from tui_debugger.text.clean import clean
@@ -186,6 +186,7 @@ def _refused(error: OSError) -> TdbgError:
 
 def _run(words: list[str]) -> int:
     """Runs a command, or leaves with the help that was asked for; what it wrote has arrived."""
+    begin_notes()
     try:
         arguments = build_parser(words[0] if words and words[0] in COMMANDS else None).parse_args(words)
         with ExitStack() as arguments.at_exit:  # what a command opens is closed with it, however it ends

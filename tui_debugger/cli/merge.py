@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tui_debugger.cli.options import add_command
-from tui_debugger.cli.output import documented, print_json, print_text
+from tui_debugger.cli.output import documented, note, print_json, print_text
 from tui_debugger.errors import TdbgError
 
 if TYPE_CHECKING:
@@ -65,6 +65,8 @@ def _merge(arguments: argparse.Namespace) -> int:
     if store is None:
         why = why_off() or default_directory(run)[1]
         raise TdbgError(f"there is no index: {why}", where="TDBG_CACHE_DIR", hint="see tdbg cache --help")
+    if store.note:
+        note(store.note)
     lost = merge_parts(store, parts)
     trouble = store.trouble
     store.close()
@@ -108,8 +110,11 @@ def _part(path: Path, run: Path) -> IndexPart:
     try:
         part = unpack_part(read_regular(path, LARGEST))
     except OSError as error:
+        missing = isinstance(error, FileNotFoundError)
         raise TdbgError(
-            f"the part cannot be read: {why_not(path, error)}", where=str(path), hint="name what --part was"
+            f"the part cannot be read: {'no such file' if missing else why_not(path, error)}",
+            where=str(path),
+            hint="name the file that tdbg check --shard wrote",
         ) from error
     if part is None:
         raise TdbgError(

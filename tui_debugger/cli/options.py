@@ -567,6 +567,8 @@ def open_session(path: Path, arguments: argparse.Namespace, progress: ProgressFn
     more = getattr(arguments, "more", ())
     session = open_dump(path, workers=workers_of(arguments), remember=not arguments.no_cache, more=more)
     arguments.at_exit.callback(session.close)
+    for wrong in session.settings:
+        note(wrong)
     session.asked = Asked(arguments.rank, arguments.step)
     if "no_config" in arguments:
         session.recommended_changes = configured(arguments).recommended

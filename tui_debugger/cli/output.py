@@ -227,8 +227,18 @@ def print_exit(code: int, words: str = "") -> None:
 
 
 def note(text: str, meaning: Meaning | None = None) -> None:
-    """One line on stderr, for what is no result."""
-    write_errors(("tdbg: ", meant(text, meaning)))
+    """One line on stderr, for what is no result; a command says nothing twice."""
+    if text not in _noted:
+        _noted.add(text)
+        write_errors(("tdbg: ", meant(text, meaning)))
+
+
+_noted: set[str] = set()
+
+
+def begin_notes() -> None:
+    """A command begins: it has said nothing yet."""
+    _noted.clear()
 
 
 @contextmanager

@@ -112,9 +112,9 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument(
         "--stat",
         choices=SHOWN,
-        default="verdict",
         metavar="NAME",
-        help=f"what cells show: {', '.join(SHOWN)} (default: verdict)",
+        help=f"what cells show: {', '.join(SHOWN)} (default: verdict; replicas where ranks differ and nothing else is "
+        "found, but not with --json and --csv)",
     )
     parser.add_argument(
         "--against",
@@ -173,13 +173,20 @@ def _made(arguments: argparse.Namespace) -> Answer:
         report = rank_report(result, judge(result, rules=rules), replicas, against)
         made = health(session, checks, pairs)
         step, values = None, None
-        if arguments.stat != "verdict":
+        shown = arguments.stat or _telling(arguments, report)
+        if shown != "verdict":
             steps = [finding.step for finding in report.findings if finding.step in made.steps]
             step = (steps or made.steps)[0]
-        if arguments.stat in STATISTICS and step is not None:
-            values = rank_values(session, made, step, arguments.stat, progress)
+        if shown in STATISTICS and step is not None:
+            values = rank_values(session, made, step, shown, progress)
     info, hosts = session.info, session.hosts()
-    return Answer(report, made, arguments.stat, step, values, info.notices, info.limits, hosts)
+    return Answer(report, made, shown, step, values, info.notices, info.limits, hosts)
+
+
+def _telling(arguments: argparse.Namespace, report: RankReport) -> str:
+    """What cells show where nobody says it: to people what was found; programs always get the same."""
+    only_differ = report.replicas.found and not report.first_bad
+    return "replicas" if only_differ and not (arguments.json or arguments.csv) else "verdict"
 
 
 def _entries(answer: Answer, arguments: argparse.Namespace) -> npt.NDArray[np.int64]:

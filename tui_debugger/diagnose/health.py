@@ -265,6 +265,19 @@ def health(
     return retry_when_renumbered(lambda: _MapBuilder(session, checks, chosen, progress).map())
 
 
+def tree_indices(nodes: NodeTable) -> Int64:
+    """The tree index of every node."""
+    return nodes.memo(_tree_indices)
+
+
+def _tree_indices(nodes: NodeTable) -> Int64:
+    tree = nodes.memo(build_tree)
+    index = np.zeros(len(nodes), np.int64)
+    leaves = np.flatnonzero(tree.row >= 0)
+    index[tree.row[leaves]] = leaves
+    return index
+
+
 def tensor_of(session: Run, nodes: NodeTable, row: int, pair: Pair) -> tuple[TensorKey, int]:
     """The first output (else input) of a node that was dumped, and the node's row in its rank; -1 where it is not.
 
@@ -310,9 +323,7 @@ class _MapBuilder:
         parts = self._checks.unreadable(list(results))
         nodes, rows = together(tables)
         tree = nodes.memo(build_tree)
-        index = np.zeros(len(nodes), np.int64)
-        leaves = np.flatnonzero(tree.row >= 0)
-        index[tree.row[leaves]] = leaves
+        index = tree_indices(nodes)
         found: dict[Pair, CheckedPair | None] = {}
         for pair, result in results.items():
             known = result is not None and _speaks_of(result, tables[pair[0]])

@@ -525,7 +525,7 @@ def _same(one: NodeTable, other: NodeTable) -> bool:
     return one is other or (
         len(other) <= len(one)
         and one.graphs == other.graphs
-        and list(other.names) == list(one.names[: len(other)])
+        and (other.names is one.names or list(other.names) == list(one.names[: len(other)]))
         and np.array_equal(one.graph[: len(other)], other.graph)
     )
 

@@ -11,6 +11,7 @@ import os
 import re
 import secrets
 import shutil
+import stat
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -84,12 +85,14 @@ def storable(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 @contextmanager
-def fresh_file(path: Path, dump: Path, *, force: bool = False, what: str = "the file") -> Iterator[BinaryIO]:
+def fresh_file(path: Path, dump: Path | None, *, force: bool = False, what: str = "the file") -> Iterator[BinaryIO]:
     """A new binary file that appears under its name when all is written, and not at all when something fails.
+
+    What it replaces had its rights, and the new one has them; a link stays one: what it leads to is replaced.
 
     Args:
         path: where to.
-        dump: directory that nothing is written into.
+        dump: directory that nothing is written into, where there is one.
         force: an existing file may be replaced.
         what: what is being written, for the error.
 
@@ -97,6 +100,7 @@ def fresh_file(path: Path, dump: Path, *, force: bool = False, what: str = "the 
         TdbgError: the file exists, lies inside the dump, or cannot be written.
     """
     target = checked_target(path, dump, force=force)
+    target = target.resolve() if target.is_symlink() else target
     if target.is_dir():
         raise TdbgError("a directory in place of a file", where=str(target), hint="choose another name")
     part: Path | None = None
@@ -116,7 +120,7 @@ def fresh_file(path: Path, dump: Path, *, force: bool = False, what: str = "the 
 
 
 @contextmanager
-def fresh_text(path: Path, dump: Path, *, force: bool = False) -> Iterator[TextIO]:
+def fresh_text(path: Path, dump: Path | None, *, force: bool = False) -> Iterator[TextIO]:
     """As ``fresh_file``, for text in UTF-8; what is no Unicode (names of bytes) is written with escapes.
 
     Raises:
@@ -164,12 +168,12 @@ def fresh_directory(path: Path, dump: Path, *, force: bool = False) -> Iterator[
             shutil.rmtree(part, ignore_errors=True)
 
 
-def checked_target(path: Path, dump: Path, *, force: bool = False, hint: str = "choose another name") -> Path:
+def checked_target(path: Path, dump: Path | None, *, force: bool = False, hint: str = "choose another name") -> Path:
     """Tells where to write, if that is allowed at all.
 
     Args:
         path: as it was given.
-        dump: what is never written into.
+        dump: what is never written into, where there is something.
         force: whether something that is there may be replaced.
         hint: what to do about something that is there.
 
@@ -178,7 +182,8 @@ def checked_target(path: Path, dump: Path, *, force: bool = False, hint: str = "
     """
     target = path.expanduser()
     try:
-        inside = dump.resolve() in (target.resolve(), *target.resolve().parents)
+        whole = target.resolve()
+        inside = dump is not None and dump.resolve() in (whole, *whole.parents)
         exists = target.is_symlink() or target.exists()
     except (OSError, ValueError, RuntimeError) as error:
         raise TdbgError(f"not a usable path: {error}", where=str(target), hint="choose another name") from None
@@ -202,6 +207,8 @@ def _special(target: Path) -> str:
 def _put(part: Path, target: Path, force: bool) -> None:
     """Gives the finished file its name; without ``force`` it never replaces one that appeared meanwhile."""
     if force:
+        with suppress(OSError):  # nothing is there, or the file system knows no rights
+            part.chmod(stat.S_IMODE(target.stat().st_mode))
         part.replace(target)
         return
     try:

@@ -30,6 +30,7 @@ from tui_debugger.check.tensors import HitsOf, hits_in, measured, opened, row_of
 from tui_debugger.check.types import CheckResult, Pair, SourceExcerpt, TensorRow
 from tui_debugger.diagnose.loss import recognised_losses
 from tui_debugger.diagnose.origin.search import OriginReport, search, search_step
+from tui_debugger.environment import switch_of
 from tui_debugger.graph.search import NodeQuery, match, select
 from tui_debugger.graph.stacks import StackIndex, stack_index
 from tui_debugger.graph.table import NodeTable
@@ -56,8 +57,10 @@ from tui_debugger.session.watchpoints import WatchpointList, WatchpointStore
 from tui_debugger.sources.base import CallArguments, Capability, Changes, ParallelSource, RankPlaces, Source
 from tui_debugger.sources.joined import JoinedSource
 from tui_debugger.sources.registry import dumps_beside, limits, shown_by
+from tui_debugger.stats.kernel import SWITCH
 from tui_debugger.stats.workers import Workers
 from tui_debugger.text.notes import RECOGNISED
+from tui_debugger.text.notices import grouped
 from tui_debugger.watch.recommended import NO_CHANGES, RecommendedChanges, recommended
 
 _KEPT = 256
@@ -180,6 +183,7 @@ class Session:
         contents: what tells whether two tensors hold the same.
         asked: the ranks and steps that somebody wants to know about: what cannot be read of others is no matter.
         recommended_changes: what the user changed about the recommended watchpoints; None for nothing.
+        settings: what is wrong with environment variables that say how to work.
     """
 
     def __init__(
@@ -216,6 +220,8 @@ class Session:
         self._selections = Selections()
         self._losses: dict[Pair, tuple[ShownNote, ...]] = {}
         self._beside: tuple[str, ...] = ()
+        wrong = index.note if index is not None else "", switch_of(SWITCH).wrong
+        self.settings = tuple(filter(None, wrong))
 
     @property
     def workers(self) -> Workers:
@@ -246,7 +252,7 @@ class Session:
     @property
     def notices(self) -> tuple[str, ...]:
         """``info.notices``, without asking what the layout cannot tell."""
-        return (*self.source.info.notices, *self._beside, *self._workers.notices)
+        return grouped((*self.settings, *self.source.info.notices, *self._beside, *self._workers.notices))
 
     @property
     def capabilities(self) -> Capability:

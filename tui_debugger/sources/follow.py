@@ -6,6 +6,7 @@ import logging
 import re
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -86,7 +87,7 @@ class Follower:
     def _run(self) -> None:
         while not self._stop.is_set():
             paths = self._paths()
-            polling = self._polling if self._polling is not None else any(map(sends_no_events, paths))
+            polling = self._polling if self._polling is not None else any(map(sends_no_events, one_a_device(paths)))
             if polling or not paths or not self._watch(paths):
                 self._stop.wait(self._interval)
                 self._refresh()
@@ -131,6 +132,15 @@ class Follower:
                 self._on_change(changes)
         except Exception:  # noqa: BLE001 - a follower must outlive whatever a callback or a dying disk does
             _LOG.exception("refresh failed")
+
+
+def one_a_device(paths: Sequence[Path]) -> list[Path]:
+    """Returns one path of each file system: there may be thousands on one, and each question reads a table."""
+    found: dict[int, Path] = {}
+    for path in paths:
+        with suppress(OSError):  # it just vanished
+            found.setdefault(path.stat().st_dev, path)
+    return list(found.values())
 
 
 def sends_no_events(path: Path, mounts: Path = Path("/proc/mounts")) -> bool:

@@ -267,6 +267,13 @@ class RecordedColumns(NamedTuple):
     metas: tuple[TensorMeta, ...]
     right: Mask
 
+    def only_right(self) -> RecordedColumns:
+        """Returns those that are right."""
+        if self.right.all():
+            return self
+        at = np.flatnonzero(self.right)
+        return RecordedColumns(np.take(self.rows, at), self.metas, self.right[at])
+
 
 class Records:
     """The measured statistics of ``n`` tensors. Rows are numbered as whoever made it numbers the tensors.

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Protocol
 
 from tui_debugger.errors import CancelledError
+from tui_debugger.model import Progress
 from tui_debugger.text.clean import clean
 from tui_debugger.text.numbers import plural, size
 from tui_debugger.text.tensors import step_text, steps_text
@@ -118,6 +119,8 @@ class Checker:
         self._edition = 0
         self._asked: frozenset[Pair] = frozenset()
         self._postponed = False
+        self._in_order = live is not None
+        """It is known in which order the steps ran."""
 
     def handlers(self) -> dict[str, Callable[[], None]]:
         """Returns actions by id."""
@@ -188,7 +191,27 @@ class Checker:
         else:  # in which order the steps ran may be told by the statistics of all ranks: that takes seconds
             self._context.work.run("steps", lambda _: session.pairs(), lambda _: self._check_opened(), wait=0.1)
 
+    def _when_in_order(self, then: Callable[[], None]) -> None:
+        """Goes on when it is known in which order the steps ran: found out beside the screen, see ``opened``."""
+        if self._in_order:
+            then()
+            return
+        session = self._session
+
+        def work(report: Report) -> None:
+            ranks = session.ranks()
+            for at, rank in enumerate(ranks):
+                report(Progress(at, len(ranks), f"finding the order of the steps: rank {rank}"))
+                session.steps(rank)
+
+        def done(_: None) -> None:
+            self._in_order = True
+            then()
+
+        self._context.work.run("order", work, done, self._failed, wait=0.1)
+
     def _check_opened(self) -> None:
+        self._in_order = True
         pairs, here = self._session.pairs(), self._pairs()
         if self._nothing_to_check or not pairs:
             self.step_reset()
@@ -210,9 +233,12 @@ class Checker:
 
     def step_reset(self) -> None:
         """Checks the current step when it is not known yet and that is quick."""
-        session, pairs, state = self._session, self._pairs(), self._context.state
+        session, state = self._session, self._context.state
         state.too_large = 0
         self._context.hits_pane.follow(state.rank, state.step)
+        if not self._in_order:  # what comes of opening asks for the step that is current then
+            return
+        pairs = self._pairs()
         if not pairs or self._nothing_to_check:
             self._show(Known(None, None, None))
         elif self._context.work.busy("check") and self._asked.issuperset(pairs):
@@ -228,6 +254,9 @@ class Checker:
 
     def recheck(self) -> None:
         """Checks this step, whatever it costs; at their newest stop the trainings that wait do it."""
+        self._when_in_order(self._recheck)
+
+    def _recheck(self) -> None:
         session, pairs, live = self._session, self._pairs(), self._live
         if live is None or not live.at_newest or not pairs or self._nothing_to_check:
             self._check(pairs)
@@ -245,7 +274,7 @@ class Checker:
 
     def recheck_all(self) -> None:
         """Checks every step of every rank."""
-        self._check(self._session.pairs())
+        self._when_in_order(lambda: self._check(self._session.pairs()))
 
     def _check(self, pairs: Sequence[Pair]) -> None:
         if not pairs:
@@ -259,10 +288,13 @@ class Checker:
 
     def continue_to_hit(self) -> None:
         """Goes on to the next step with a hit; to the last step when there is none."""
-        self._search(None)
+        self._when_in_order(lambda: self._search(None))
 
     def ask_forward(self) -> None:
         """Asks how many steps to go forward, stopping at a hit."""
+        self._when_in_order(self._ask_forward)
+
+    def _ask_forward(self) -> None:
         from tui_debugger.tui.dialogs.prompts import NumberPrompt
 
         ahead = len(self._later_steps())

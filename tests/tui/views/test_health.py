@@ -101,7 +101,7 @@ async def test_the_cursor_goes_to_findings_and_enter_to_the_tensor(bad_run: Path
         assert "◆ origin  step 33 rank 1  Default/network-Net/act-ReLU/ReLU-op2" in screen.text
         assert "out:0 TO NaN 6 of 6" in screen.text
         await screen.press("n")
-        assert "no finding after this one in this row" in screen.text
+        assert "no step after this one stands out in this row" in screen.text
         await screen.press("enter")
         (gone,) = host.gone
         assert (gone.key.rank, gone.key.step, gone.key.node) == (1, 33, RELU)

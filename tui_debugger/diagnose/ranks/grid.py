@@ -14,15 +14,16 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from tui_debugger.alike import Alike
 from tui_debugger.arrays import Int64, Mask
 from tui_debugger.check.plan import RequiredByStep
-from tui_debugger.diagnose.health import HealthMap
+from tui_debugger.diagnose.health import HealthMap, tree_indices
 from tui_debugger.diagnose.ranks.replicas import Replicas
 from tui_debugger.diagnose.run import Run
 from tui_debugger.graph.build import together
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import Progress, ProgressFn, Side, no_progress
-from tui_debugger.sources.base import TensorFlag
+from tui_debugger.sources.base import TensorFlag, TensorTable
 from tui_debugger.stats.health import Codes
 from tui_debugger.stats.records import RequiredStats, State
 
@@ -91,7 +92,7 @@ class RankValues:
         levels: Codes = marks.copy()
         some = np.flatnonzero(np.isfinite(known).any(axis=1))
         if len(some):
-            middle = np.nanmedian(known[some], axis=1, keepdims=True)
+            middle = _medians(known[some])
             with np.errstate(divide="ignore", invalid="ignore"):
                 distance = np.abs(known[some] - middle) / np.abs(middle)
                 tens = np.ceil(np.log10(np.where(distance > 0, distance, 1e-99)) + 6.0)
@@ -106,6 +107,15 @@ class RankValues:
             return None
         place = {rank: at for at, rank in enumerate(self.ranks)}
         return [place[rank] for rank in ranks]
+
+
+def _medians(rows: Floats) -> Floats:
+    """The median of every row without its NaN; each has a number. ``np.nanmedian`` takes ten times as long."""
+    ordered, count = np.sort(rows, axis=1), np.isfinite(rows).sum(axis=1)
+    at = np.arange(len(rows))
+    low, high = ordered[at, (count - 1) // 2], ordered[at, count // 2]
+    medians: Floats = np.where(low == high, low, low / 2 + high / 2)[:, None]
+    return medians
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,7 +147,7 @@ def rank_column(  # noqa: PLR0917 - which one
     if step in run.steps(rank):
         measurements = run.measurements(rank, progress)
         table = measurements.flow.table(step)
-        index = _first_tensors(table.node, table.side, table.slot, table.round, table.flags)
+        index = _first_tensors(table)
         wants = RequiredByStep()
         wants.ask(step, table, index, RequiredStats())
         measurements.ensure_all(wants, progress)
@@ -175,17 +185,25 @@ def rank_values(run: Run, map_: HealthMap, step: int, name: str, progress: Progr
 
 def _places(map_: HealthMap, nodes: NodeTable) -> Int64:
     """The tree index of every node of a rank; -1 of those that the map does not have."""
-    at = np.full(len(map_.nodes), -1, np.int64)
-    leaves = np.flatnonzero(map_.tree.row >= 0)
-    at[map_.tree.row[leaves]] = leaves
+    at = tree_indices(map_.nodes)
     _, rows = together({0: map_.nodes, 1: nodes})
     known = rows[1]
+    if known is None and len(nodes) == len(at):
+        return at
     own = np.arange(len(nodes)) if known is None else np.asarray(known, np.int64)
     return np.where(own < len(at), at[np.minimum(own, len(at) - 1)], -1) if len(at) else np.full(len(nodes), -1)
 
 
-def _first_tensors(node: Rows, side: Rows, slot: Rows, round_: Rows, flags: Rows) -> Int64:
+_first: Final = Alike[Int64]()
+
+
+def _first_tensors(table: TensorTable) -> Int64:
     """The row of the first output (else input) of every node, its newest round; constants are left out."""
+    columns = table.node, table.side, table.slot, table.round, table.flags
+    return _first.of(*columns, make=lambda: _first_rows(*columns))
+
+
+def _first_rows(node: Rows, side: Rows, slot: Rows, round_: Rows, flags: Rows) -> Int64:
     rows = np.flatnonzero((flags & int(TensorFlag.CONSTANT)) == 0)
     keys = (-round_[rows].astype(np.int64), slot[rows], side[rows] == int(Side.INPUT), node[rows])
     ordered = rows[np.lexsort(keys)]
@@ -219,9 +237,7 @@ def replica_codes(map_: HealthMap, replicas: Replicas, step: int) -> Codes:
     tree = map_.tree
     codes = np.full((len(tree), len(map_.ranks)), EQUAL, np.uint8)
     column = {rank: at for at, rank in enumerate(map_.ranks)}
-    leaves = np.flatnonzero(tree.row >= 0)
-    at_tree = np.zeros(len(map_.nodes), np.int64)
-    at_tree[tree.row[leaves]] = leaves
+    at_tree = tree_indices(map_.nodes)
     marked = np.full_like(codes, EQUAL)
     found = [(each.key, each.outliers or each.group, each.outliers) for each in replicas.differences]
     found += [(each.key, each.group, ()) for each in replicas.not_reduced]

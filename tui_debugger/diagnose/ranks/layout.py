@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final
 
@@ -91,6 +91,11 @@ class ParallelLayout:
         """Returns ``tp 0 of 2, dp 1 of 4``; empty where the place is not known."""
         places = self.places.get(rank, {})
         return ", ".join(f"{axis} {places[axis][0]} of {places[axis][1]}" for axis in self.axes if axis in places)
+
+    @property
+    def brief(self) -> str:
+        """``dp 2 x tp 4 (recorded)``: without what it was recorded in, or inferred from."""
+        return str(replace(self, why=""))
 
     def __str__(self) -> str:
         """``dp 2 x tp 4 (recorded: ...)``."""

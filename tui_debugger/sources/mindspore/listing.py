@@ -13,12 +13,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from tui_debugger import opener
+from tui_debugger.alike import Alike
 from tui_debugger.arrays import Int16, Int32, Int64, Integers, Mask, UInt8, UInt16
 from tui_debugger.model import Progress, ProgressFn, ReadSpec, Side
 from tui_debugger.opener import read_lines, why_not
@@ -207,6 +208,9 @@ def in_order(spans: Mapping[int, Sequence[Span]]) -> tuple[Block, ...]:
     return tuple(ordered)
 
 
+_repeated: Final = Alike[bool]()
+
+
 class _Columns:
     """The files of a listing, then its recorded rows."""
 
@@ -232,6 +236,11 @@ class _Columns:
 
     def repeated(self) -> bool:
         """Tells whether any tensor was written several times."""
+        return _repeated.of(
+            *(self.prefix, self.side, self.slot, self._files, *self.roots, *self.roots.values()), make=self._is_repeated
+        )
+
+    def _is_repeated(self) -> bool:
         for rows in self.roots.values():
             for some in (rows[rows < self._files], rows[rows >= self._files]):
                 keys = np.sort(tensor_keys(self.prefix[some], self.side[some], self.slot[some]))

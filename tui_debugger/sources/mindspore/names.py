@@ -28,17 +28,19 @@ ending of its own, ``:output.0``, which is no part of that file's name.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
 from itertools import count
 from sys import intern
-from typing import NamedTuple
+from typing import Final, NamedTuple
 from weakref import WeakValueDictionary
 
 import numpy as np
 import numpy.typing as npt
 
+from tui_debugger.alike import Alike
 from tui_debugger.arrays import Int16, Int32, UInt8
 from tui_debugger.model import ReadSpec, Side
 from tui_debugger.stats.ascend_file import DEVICE_FORMATS, member_name
@@ -228,6 +230,13 @@ _latest: list[_Numbered] = []
 """Of the rank that was read last: the ranks of a run have the same names, which are kept once then."""
 
 
+_operators: Final = Alike["npt.NDArray[np.bool_]"]()
+
+
+def _are_operators(prefixes: Sequence[bytes]) -> npt.NDArray[np.bool_]:
+    return np.array([not text.startswith(_PARAMETER) for text in prefixes], np.bool_)
+
+
 class KnownNames:
     """Numbers for the parts of names. Only grows; not thread-safe: its owner locks.
 
@@ -269,10 +278,11 @@ class KnownNames:
 
     def operators(self) -> npt.NDArray[np.bool_]:
         """By prefix, whether it names an operator: else a parameter or a constant."""
-        known = len(self._operator_column)
-        if known < len(self.prefixes):
-            fresh = [not text.startswith(_PARAMETER) for text in self.prefixes[known:]]
-            self._operator_column = np.append(self._operator_column, np.array(fresh, np.bool_))
+        known, length = len(self._operator_column), len(self.prefixes)
+        if not known and length:
+            self._operator_column = _operators.of(self.prefixes, length, make=lambda: _are_operators(self.prefixes))
+        elif known < length:
+            self._operator_column = np.append(self._operator_column, _are_operators(self.prefixes[known:]))
         return self._operator_column
 
     def place(self, root: int, constants: bool) -> int:

@@ -27,6 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tui_debugger import opener
+from tui_debugger.alike import Alike
 from tui_debugger.arrays import Int16, Int32, Int64, Mask, UInt8
 from tui_debugger.cache.store import DiskCache
 from tui_debugger.errors import BadGraphError
@@ -570,7 +571,8 @@ class NodeMap:
             roots: numbers of the graphs that training starts; None when only the graphs say.
         """
         self._store, self._roots = store, roots
-        self._graph = build_table(files.graphs, files.orders, roots)
+        # Most ranks of a large run have no graph of their own.
+        self._graph = build_table(files.graphs, files.orders, roots) if files.graphs else _without_nodes()
         self._sequence: list[int] = []
         self.table: NodeTable = self._graph
         self.version = 0
@@ -665,7 +667,7 @@ class NodeMap:
             self._append(outside[np.argsort(when, kind="stable")].tolist(), listing)
         if first or len(outside):
             known = np.flatnonzero(stamps)
-            self.table = reorder_rows(self.table, self._row[listing.prefixes[known]], stamps[known])
+            self.table = _reordered(self.table, self._row[listing.prefixes[known]], stamps[known])
         if len(self._sequence) > 1:
             self.table = order_graphs(self.table, self._sequence)
         self._flag()
@@ -732,6 +734,13 @@ class NodeMap:
             self.table = replace(self.table, flags=flags)
 
 
+def _without_nodes() -> NodeTable:
+    return replace(_NO_NODES, lineage=object())
+
+
+_NO_NODES: Final = build_table(())
+
+
 class _Appended(NamedTuple):
     """Names without any graph (texts, numbers of places, places), and the table that was made of them."""
 
@@ -743,6 +752,20 @@ class _Appended(NamedTuple):
 
 _latest: list[_Appended] = []
 """Of the rank that was read last: the ranks of a run have the same names, which are made once then."""
+
+
+_orders: Final = Alike[Int32]()
+
+
+def _reordered(table: NodeTable, rows: Int32, stamps: Int64) -> NodeTable:
+    """``reorder_rows``; only the order of the stamps matters, and what that follows from is alike on all ranks."""
+    by = np.argsort(stamps, kind="stable")
+    later = np.append(False, np.diff(stamps[by]) > 0)
+    order = _orders.of(
+        *(table.order, table.flags, table.graph, table.type_id, table.types, table.graphs, rows, by, later),
+        make=lambda: reorder_rows(table, rows, stamps).order,
+    )
+    return table if order is table.order else replace(table, order=order)
 
 
 class _Loading:

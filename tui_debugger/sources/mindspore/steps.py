@@ -31,6 +31,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tui_debugger import opener
+from tui_debugger.alike import Alike
 from tui_debugger.arrays import Int32, Int64, Mask
 from tui_debugger.cache.store import DiskCache
 from tui_debugger.model import Progress, ProgressFn
@@ -507,7 +508,13 @@ def _generation(listing: Listing) -> str:
     known_names = listing.known_names
     tokens = (token for token in known_names.dtypes if token)
     token = decode(next(tokens, b""))
-    names = (split_prefix(known_names.prefix(number)[2])[1] for number in listing.prefixes[:_GUESSES].tolist())
+    return _generation_of(tuple([known_names.prefixes[at] for at in listing.prefixes[:_GUESSES].tolist()]), token)
+
+
+@lru_cache(maxsize=1)
+def _generation_of(prefixes: tuple[bytes, ...], token: str) -> str:
+    """The steps and ranks of a run have the same names."""
+    names = (split_prefix(prefix)[1] for prefix in prefixes)
     return next(filter(None, (generation(name, token) for name in names)), "")
 
 
@@ -646,8 +653,20 @@ def _recorded(path: Path, statistics: StatisticFiles) -> tuple[Span, ...]:
         rows = statistics.look(path)
     except OSError:
         return (NO_SPAN,)
-    key = (rows.prefix.astype(np.int64) << 17) | (rows.side.astype(np.int64) << 16) | rows.slot
-    return _divided(key, rows.timestamp, _operators(rows.prefixes)[rows.prefix])
+    operator = _operators(rows.prefixes)[rows.prefix]
+
+    def key() -> Int64:
+        found: Int64 = (rows.prefix.astype(np.int64) << 17) | (rows.side.astype(np.int64) << 16) | rows.slot
+        return found
+
+    once = _written_once.of(rows.prefix, rows.side, rows.slot, make=lambda: bool(np.diff(np.sort(key())).all()))
+    if once and len(rows):
+        return (span(rows.timestamp, operator),)
+    return _divided(key(), rows.timestamp, operator)
+
+
+_written_once: Final = Alike[bool]()
+"""Whether a file names every tensor once: it holds one run then."""
 
 
 @lru_cache(maxsize=1)

@@ -12,11 +12,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from hashlib import blake2b
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
+from tui_debugger.alike import Alike
 from tui_debugger.arrays import Int16, Int32, Int64, Integers, Mask, UInt8, UInt16
 from tui_debugger.graph.table import CONSTANT, PARAMETER, NodeTable
 from tui_debugger.model import ReadSpec, TensorStats
@@ -87,6 +88,9 @@ class Arrangement:
         if places.repeated:
             hasher.update(places.round.data)
         return hasher.digest()
+
+
+_of_statistics: Final = Alike[Arrangement]()
 
 
 class StepTable(Columns):
@@ -289,6 +293,22 @@ def _overflowed(arrangement: Arrangement, overflows: Mapping[int, object]) -> Ar
 
 
 def _arrange(listing: Listing, node_of: Int32, doubtful: Mask, nodes: NodeTable) -> Arrangement:
+    """The arrangement of a step; of statistics alone that of the rank before, where that follows from the same."""
+    names, recorded = listing.known_names, listing.statistics
+    by_order = np.array_equal(np.sort(nodes.order), np.arange(len(nodes)))  # else times have a say
+    if len(listing.files) or len(recorded) != 1 or not by_order or any(constant for _, constant in names.places):
+        return _arranged(listing, node_of, doubtful, nodes)
+    prefix, rows, runs = recorded[0].prefix, recorded[0].rows, listing.runs
+    alike = _of_statistics.of(
+        *(prefix, rows.side, rows.slot, node_of[prefix], doubtful[prefix], names.operators()[prefix]),
+        *(tuple(names.places), names.places_of()[prefix], runs.run, runs.round, runs.blocks),
+        *(nodes.order, nodes.type_id, nodes.types),
+        make=lambda: _arranged(listing, node_of, doubtful, nodes),
+    )
+    return replace(alike, known_names=names)
+
+
+def _arranged(listing: Listing, node_of: Int32, doubtful: Mask, nodes: NodeTable) -> Arrangement:
     known_names, runs = listing.known_names, listing.runs
     constant = np.array([is_constant for _, is_constant in known_names.places] or [False])[known_names.places_of()]
     every = _files(listing, node_of)
@@ -407,7 +427,7 @@ def _in_order(nodes: NodeTable, rows: _Rows, known_names: KnownNames, blocks: Se
     kinds = np.array([_KINDS.get(name, _OPERATOR) for name in nodes.types], np.int64)
     kind = kinds[nodes.type_id[used]] if len(used) else np.zeros(0, np.int64)
     order = nodes.order[used]
-    timed = bool((order < 0).any()) or len(np.unique(order)) < len(order)
+    timed = bool((order < 0).any()) or not np.diff(np.sort(order)).all()
     when = np.zeros(len(used), np.int64)
     if timed:
         when = np.full(len(used), np.iinfo(np.int64).max)

@@ -17,6 +17,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from tui_debugger.environment import switch_of
+
 if TYPE_CHECKING:
     import ctypes
 
@@ -80,7 +82,12 @@ class Library:
 
 def shared_library() -> Library | None:
     """Returns the kernel; None where numpy has to do."""
-    return None if os.environ.get(SWITCH, "").lower() == "off" else _load()
+    return None if is_off() else _load()
+
+
+def is_off() -> bool:
+    """Tells whether numpy is to do all."""
+    return switch_of(SWITCH).off
 
 
 def available() -> bool:

@@ -35,7 +35,7 @@ class KernelHook(BuildHookInterface[Any]):
             sys.path.remove(self.root)
         self._folder = None if version == "editable" else tempfile.mkdtemp(prefix="tdbg-wheel-")
         machine = os.environ.get(MACHINE, "")
-        if os.environ.get(kernel.SWITCH, "").lower() == "off":
+        if kernel.is_off():
             return
         try:
             made = build.build(Path(self._folder) if self._folder else kernel.FOLDER, machine)

@@ -26,10 +26,10 @@ from tui_debugger.model import Side, TensorKey
 from tui_debugger.stats.health import WORTH_A_LOOK
 from tui_debugger.text.health import legend_text
 from tui_debugger.text.tensors import step_text
-from tui_debugger.tui.actions import SEARCH_VIEW, Action, bindings, view_action
+from tui_debugger.tui.actions import Action, bindings
 from tui_debugger.tui.dialogs.modal import Line
 from tui_debugger.tui.export import Extract
-from tui_debugger.tui.views.heat_map import GridRows, HeatGrid, HeatMapView
+from tui_debugger.tui.views.heat_map import GridRows, HeatGrid, HeatMapView, map_actions
 from tui_debugger.tui.views.registry import ViewTarget
 from tui_debugger.tui.views.view import ViewHost
 from tui_debugger.tui.widgets.text import shorten
@@ -41,27 +41,16 @@ if TYPE_CHECKING:
     from tui_debugger.tui.views.view import ViewChanges
 
 
-ACTIONS: Final[tuple[Action, ...]] = (
-    SEARCH_VIEW,
-    *(
-        view_action(id_, title, keys, text, "Health map")
-        for id_, keys, title, text in (
-            ("check", "r", "Check", "Checks what was not checked yet, with the enabled watchpoints (none: NaN, Inf)."),
-            ("deeper", "+ =", "Deeper", "Opens the scopes one level deeper."),
-            ("shallower", "-", "Less deep", "Closes the deepest level of scopes."),
-            ("open_close", "space", "Open, close", "Opens or closes the scope; Enter does so, too."),
-            ("open_all", "*", "Open all below", "Opens or closes everything below the cursor."),
-            ("findings", "x", "Findings only", "Only rows in which something was found or could not be judged."),
-            ("nodes", "t", "Nodes", "A row per node in execution order, or scopes again."),
-            ("fit", "f", "Fit", "All steps at once, several in a column, or one in each."),
-            ("next", "n", "Next finding", "To the next finding of this row."),
-            ("previous", "N", "Finding before", "To the finding before in this row."),
-            ("page(-1)", "{ [", "Page back", "A screenful of steps back."),
-            ("page(1)", "} ]", "Page on", "A screenful of steps on."),
-            ("rank_back", "<", "Previous rank", "One rank back; before the first one come all, merged."),
-            ("rank_on", ">", "Next rank", "One rank on."),
-        )
-    ),
+ACTIONS: Final = map_actions(
+    "Health map",
+    ("check", "r", "Check", "Checks what was not checked yet, with the enabled watchpoints (none: NaN, Inf)."),
+    ("deeper", "+ =", "Deeper", "Opens the scopes one level deeper."),
+    ("shallower", "-", "Less deep", "Closes the deepest level of scopes."),
+    ("rank_back", "<", "Previous rank", "One rank back; before the first one come all, merged."),
+    ("rank_on", ">", "Next rank", "One rank on."),
+    across="step",
+    found="in which something was found or could not be judged",
+    pages=("{ [", "} ]"),
 )
 HINTS: Final = (
     ("Enter", "go there"),
@@ -266,16 +255,6 @@ class HealthView(HeatMapView):
         at = above[-1] if above else self.grid.entry
         self._arrange()
         self.grid.move_to_key(at)
-
-    def action_next(self) -> None:
-        """Goes to the next finding of the row."""
-        if not self.grid.next_finding(1, WORTH_A_LOOK):
-            self.say("no finding after this one in this row", note=True)
-
-    def action_previous(self) -> None:
-        """Goes to the finding before."""
-        if not self.grid.next_finding(-1, WORTH_A_LOOK):
-            self.say("no finding before this one in this row", note=True)
 
     def action_rank_back(self) -> None:
         """Moves one rank back."""

@@ -22,6 +22,7 @@ from tui_debugger.stats.health import WORTH_A_LOOK, Codes, Health
 from tui_debugger.text.clean import clean
 from tui_debugger.text.health import GLYPHS, header
 from tui_debugger.tui import theme
+from tui_debugger.tui.actions import SEARCH_VIEW, Action, view_action
 from tui_debugger.tui.cells import HEALTH_STYLES
 from tui_debugger.tui.dialogs.modal import Line
 from tui_debugger.tui.views.registry import ViewTarget
@@ -31,6 +32,35 @@ from tui_debugger.tui.widgets.open_tree import OpenTree
 from tui_debugger.tui.widgets.text import Cell as TableCell
 from tui_debugger.tui.widgets.text import fit, joined, shorten, with_spans
 from tui_debugger.tui.widgets.virtual_table import Column, VirtualTable
+
+
+def map_actions(
+    group: str, *own: tuple[str, str, str, str], across: str, found: str, pages: tuple[str, str]
+) -> tuple[Action, ...]:
+    """Returns the keys of a map: its own, and those that every map has.
+
+    Args:
+        group: what the help calls the map.
+        own: (id, keys, title, text) of its own ones.
+        across: what stands beside each other, such as ``step``.
+        found: which of them are worth a look, as it goes on behind ``row``.
+        pages: the keys for a screenful back, and on.
+    """
+    back, on = pages
+    shared = (
+        ("open_close", "space", "Open, close", "Opens or closes the scope; Enter does so, too."),
+        ("open_all", "*", "Open all below", "Opens or closes everything below the cursor."),
+        ("findings", "x", "Findings only", f"Only rows {found}."),
+        ("nodes", "t", "Nodes", "A row per node in execution order, or scopes again."),
+        ("fit", "f", "Fit", f"All {across}s at once, several in a column, or one in each."),
+        ("next", "n", "Next that stands out", f"To the next {across} of this row that stands out."),
+        ("previous", "N", "The one before", f"To the {across} before that stands out in this row."),
+        ("page(-1)", back, "Page back", f"A screenful of {across}s back."),
+        ("page(1)", on, "Page on", f"A screenful of {across}s on."),
+    )
+    actions = (view_action(id_, title, keys, text, group) for id_, keys, title, text in (*own, *shared))
+    return (SEARCH_VIEW, *actions)
+
 
 BLOCK: Final = 64
 """Rows whose cells are computed together."""
@@ -427,6 +457,19 @@ class HeatMapView(View):
         """Shows all columns on one screen, or one thing in each."""
         self.fit_all = not self.fit_all
         self._arrange()
+
+    def action_next(self) -> None:
+        """Goes to the next cell of the row that stands out."""
+        self._next(1)
+
+    def action_previous(self) -> None:
+        """Goes to the one before."""
+        self._next(-1)
+
+    def _next(self, by: int) -> None:
+        if not self.grid.next_finding(by, self._worth()):
+            side = "after" if by > 0 else "before"
+            self.say(f"no {self.grid.across} {side} this one stands out in this row", note=True)
 
     def action_page(self, by: int) -> None:
         """Moves a screenful of columns."""

@@ -52,10 +52,10 @@ from tui_debugger.text.clean import clean
 from tui_debugger.text.health import GLYPHS, legend_text
 from tui_debugger.text.numbers import named, number, plural
 from tui_debugger.tui import theme
-from tui_debugger.tui.actions import SEARCH_VIEW, Action, bindings, view_action
+from tui_debugger.tui.actions import Action, bindings
 from tui_debugger.tui.dialogs.modal import Line
 from tui_debugger.tui.export import Extract
-from tui_debugger.tui.views.heat_map import GridRows, HeatGrid, HeatMapView
+from tui_debugger.tui.views.heat_map import GridRows, HeatGrid, HeatMapView, map_actions
 from tui_debugger.tui.views.registry import ViewTarget
 from tui_debugger.tui.views.view import ViewChanges, ViewHost
 from tui_debugger.tui.widgets.text import shorten
@@ -136,33 +136,22 @@ def _level_style(level: int) -> Style:
     return theme.NORMAL if level == ABSENT else theme.WATCHED if level < STANDS_OUT else theme.DOUBT
 
 
-ACTIONS: Final[tuple[Action, ...]] = (
-    SEARCH_VIEW,
-    *(
-        view_action(id_, title, keys, text, "Ranks")
-        for id_, keys, title, text in (
-            ("shown(1)", "m", "Next statistic", "Another one in the cells: verdict, replicas, norm, mean, zeros ..."),
-            ("shown(-1)", "u", "Statistic before", "The one before in the cells."),
-            ("step(-1)", "[", "Step back", "The step before."),
-            ("step(1)", "]", "Step on", "The next step."),
-            ("compare", "=", "Compare ranks", "Looks which tensors differ that must be equal on several ranks."),
-            (
-                "check",
-                "r",
-                "Check",
-                "Checks with the enabled watchpoints (none: NaN, Inf) what was not checked; goes on after a stop.",
-            ),
-            ("open_close", "space", "Open, close", "Opens or closes the scope; Enter does so, too."),
-            ("open_all", "*", "Open all below", "Opens or closes everything below the cursor."),
-            ("findings", "x", "Findings only", "Only rows in which something was found, or that differ between ranks."),
-            ("nodes", "t", "Nodes", "A row per node in execution order, or scopes again."),
-            ("fit", "f", "Fit", "All ranks at once, several in a column, or one in each."),
-            ("next", "n", "Next that stands out", "To the next rank of this row that differs, or has a finding."),
-            ("previous", "N", "The one before", "To the one before in this row."),
-            ("page(-1)", "<", "Page back", "A screenful of ranks back."),
-            ("page(1)", ">", "Page on", "A screenful of ranks on."),
-        )
+ACTIONS: Final = map_actions(
+    "Ranks",
+    ("shown(1)", "m", "Next statistic", "Another one in the cells: verdict, replicas, norm, mean, zeros ..."),
+    ("shown(-1)", "u", "Statistic before", "The one before in the cells."),
+    ("step(-1)", "[", "Step back", "The step before."),
+    ("step(1)", "]", "Step on", "The next step."),
+    ("compare", "=", "Compare ranks", "Looks which tensors differ that must be equal on several ranks."),
+    (
+        "check",
+        "r",
+        "Check",
+        "Checks with the enabled watchpoints (none: NaN, Inf) what was not checked; goes on after a stop.",
     ),
+    across="rank",
+    found="in which something was found, or that differ between ranks",
+    pages=("<", ">"),
 )
 HINTS: Final = (
     ("Enter", "values"),
@@ -414,7 +403,9 @@ class RanksView(HeatMapView):
         if self.fit_all and self.grid.columns_shown.most > 1:
             words.append(f"up to {self.grid.columns_shown.most:,} ranks a column, the worst is shown")
         if self.replicas is not None:
-            words.append(str(self.replicas.layout))
+            room = self.size.width - 4 - sum(len(each) + 5 for each in words)
+            layout = self.replicas.layout
+            words.append(str(layout) if len(str(layout)) <= room else layout.brief)
         words += ["rows with findings only"] if self.findings_only else []
         words += ["nodes in execution order"] if self.flat else []
         if self.shown == VERDICT:
@@ -453,6 +444,8 @@ class RanksView(HeatMapView):
         grid, ranks = self.grid, self.grid.steps_here
         if not ranks:
             return self.about.key.rank
+        if len(ranks) == 1:
+            return int(ranks[0])
         codes = self._codes(np.array([max(grid.entry, 0)]), ranks)[0]
         return int(ranks[int(codes.argmax())])
 
@@ -609,18 +602,6 @@ class RanksView(HeatMapView):
 
     def _worth(self) -> int:
         return WORTH_A_LOOK if self.shown == VERDICT else OUTLIER - 1 if self.shown == REPLICAS else STANDS_OUT
-
-    def action_next(self) -> None:
-        """Goes to the next rank of the row that stands out."""
-        self._next(1)
-
-    def action_previous(self) -> None:
-        """Goes to the one before."""
-        self._next(-1)
-
-    def _next(self, by: int) -> None:
-        if not self.grid.next_finding(by, self._worth()):
-            self.say(f"no rank {'after' if by > 0 else 'before'} this one stands out in this row", note=True)
 
     # -- handing out -------------------------------------------------------------------------------
 

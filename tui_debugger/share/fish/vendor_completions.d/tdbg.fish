@@ -240,7 +240,7 @@ complete -c tdbg -n '_shtab_tdbg_using health' -l executor -x -d 'measure on the
 complete -c tdbg -n '_shtab_tdbg_using health; and test $_shtab_tdbg_npos -eq 0' -ka "(__fish_complete_directories)" -d 'where the dump is'
 complete -c tdbg -n '_shtab_tdbg_using; and test $_shtab_tdbg_npos -eq 0' -a ranks -d 'many ranks: which broke first, which differ'
 complete -c tdbg -n '_shtab_tdbg_using ranks' -s h -l help -d 'show this help message and exit'
-complete -c tdbg -n '_shtab_tdbg_using ranks' -l stat -xka "verdict replicas norm mean abs_mean std min max zero_percentage nan inf" -d 'what cells show: verdict, replicas, norm, mean, abs_mean, std, min, max, zero_percentage, nan, inf (default: verdict)'
+complete -c tdbg -n '_shtab_tdbg_using ranks' -l stat -xka "verdict replicas norm mean abs_mean std min max zero_percentage nan inf" -d 'what cells show: verdict, replicas, norm, mean, abs_mean, std, min, max, zero_percentage, nan, inf (default: verdict; replicas where ranks differ and nothing else is found, but not with --json and --csv)'
 complete -c tdbg -n '_shtab_tdbg_using ranks' -l against -xka "(__fish_complete_path (commandline -ct))" -d 'also look on every rank for the first tensor that differs there'
 complete -c tdbg -n '_shtab_tdbg_using ranks' -l depth -x -d 'open scopes down to level N (default: as far as there are 40 rows)'
 complete -c tdbg -n '_shtab_tdbg_using ranks' -l nodes -d 'a row per node, in execution order'

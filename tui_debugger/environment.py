@@ -1,0 +1,68 @@
+"""What environment variables of our own say; one that makes no sense counts as not set, and is told."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Final, NamedTuple
+
+_SIZE: Final = re.compile(r"(\d{1,15}(?:\.\d{1,6})?)\s*(?:([kmgt])(i?))?b?", re.IGNORECASE)
+_UNITS: Final = " kmgt"
+
+
+class Size(NamedTuple):
+    """A number of bytes, and what is wrong with the variable that says it, if anything."""
+
+    bytes: int
+    wrong: str = ""
+
+
+class Switch(NamedTuple):
+    """Whether something is off, and what is wrong with the variable that says it, if anything."""
+
+    off: bool
+    wrong: str = ""
+
+
+def size_of(variable: str, default: int) -> Size:
+    """Reads a number of bytes such as ``500M`` or ``2 GiB``.
+
+    Args:
+        variable: the name of the variable.
+        default: what counts where it is not set, or no size.
+    """
+    text = os.environ.get(variable, "").strip()
+    if not text:
+        return Size(default)
+    match = _SIZE.fullmatch(text)
+    if match is None:
+        taken = f"{default / 10**9:g} GB"
+        return Size(default, f"{variable} is no size: {text!r}. {taken} is taken; set it to one such as 500M, or not")
+    base = 1024 if match[3] else 1000
+    return Size(int(float(match[1]) * base ** _UNITS.index((match[2] or " ").lower())))
+
+
+def switch_of(variable: str) -> Switch:
+    """Reads ``on`` or ``off``; on is what counts where it is not set."""
+    text = os.environ.get(variable, "").strip()
+    if text.lower() in {"", "on", "off"}:
+        return Switch(text.lower() == "off")
+    return Switch(False, f"{variable} is neither on nor off: {text!r}. On is taken; set it to off, or not")
+
+
+class Command(NamedTuple):
+    """A program with its options, and what is wrong with the variable that says it, if anything."""
+
+    words: list[str]
+    wrong: str = ""
+
+
+def command_of(variable: str, default: str) -> Command:
+    """Reads the name of a program with options, quoted as in a shell."""
+    import shlex  # for few commands
+
+    text = os.environ.get(variable, default)
+    try:
+        return Command(shlex.split(text))
+    except ValueError as error:
+        return Command([], f"{variable} is no command: {text!r} ({error}). None is taken")
