@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from unittest.mock import patch
 
 from tests.session.opened import watch
+from tests.tui import idle
 from tests.tui.driver import Driver
 from tui_debugger.model import ProgressFn
 from tui_debugger.session import Session
 from tui_debugger.sources.registry import open_source
+from tui_debugger.tui import inspector
 from tui_debugger.tui.app import TdbgApp
 
 
+@patch.object(inspector, "QUIET", 0.001)
+@patch("textual.app.wait_for_idle", idle.wait_for_idle)
+@patch("textual.pilot.wait_for_idle", idle.wait_for_idle)
 async def opened(path: Path) -> int:
     """Prints the headline; returns 0 when it calls the dump clean, else 2."""
 
