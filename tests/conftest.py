@@ -149,9 +149,7 @@ def dumps(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], 
 
     @cache
     def unpacked(name: str) -> Path:
-        with parent.with_name(f"{name}.lock").open(
-            "w"
-        ) as lock:  # the others wait for the first
+        with parent.with_name(f"{name}.lock").open("w") as lock:  # the others wait for the first
             fcntl.flock(lock, fcntl.LOCK_EX)
             return GUARDED.add(unpack(archive(name), parent))
 

@@ -14,8 +14,6 @@ from textual.css.stylesheet import Stylesheet
 
 from tests.tui import idle
 from tests.tui.driver import Driver, opened
-from tui_debugger.tui import inspector
-from tui_debugger.tui.dialogs import watchpoint_form
 
 
 class OpenScreen(Protocol):
@@ -48,12 +46,9 @@ def _own_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.fixture(autouse=True)
-def _waits_on_conditions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test sleeps after each key, see ``idle``, and the screen does not wait whether another key follows."""
-    monkeypatch.setattr(inspector, "QUIET", 0.001)
-    monkeypatch.setattr(watchpoint_form, "COUNT_AFTER", 0.001)
-    monkeypatch.setattr("textual.app.wait_for_idle", idle.wait_for_idle)
-    monkeypatch.setattr("textual.pilot.wait_for_idle", idle.wait_for_idle)
+def _waits_on_conditions() -> Iterator[None]:
+    with idle.waiting_on_conditions():
+        yield
 
 
 _parsed: dict[tuple[Any, ...], list[RuleSet]] = {}
