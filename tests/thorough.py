@@ -73,7 +73,12 @@ def covering(every: Sequence[Mapping[str, Hashable]], pair: Sequence[str] = (), 
     taken: Counter[Part] = Counter()
     kept = []
     while missing:
-        best = max(order, key=lambda at: (len(missing & shown[at]), -sum(taken[part] for part in shown[at])))
+        news = [len(missing & shown[at]) for at in order]
+        most = max(news)
+        best = min(
+            (at for at, new in zip(order, news, strict=True) if new == most),
+            key=lambda at: sum(taken[part] for part in shown[at]),
+        )
         kept.append(best)
         missing -= shown[best]
         taken.update(shown[best])
