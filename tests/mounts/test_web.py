@@ -233,7 +233,7 @@ def test_what_failed_is_not_taken_for_missing(
     if fault == "short":  # a listing that is cut and says that it is whole cannot be told from a short one
         asked = [path for path in asked if not path.endswith("/")]
     monkeypatch.setattr(remote, "PATIENCE", 0.5 if fault == "hangs" else remote.PATIENCE)
-    few = 3 if fault == "hangs" else 6
+    few = 2 if fault == "hangs" else 4
     for path in asked if request.config.getoption("--thorough") else asked[:: -(-len(asked) // few)]:
         monkeypatch.setattr(remote, "BLOCKS", remote.Blocks(remote.KEPT))
         web.statuses, web.cut, web.short, web.hang = {}, set(), set(), set()
