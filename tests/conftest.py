@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import json
 import lzma
@@ -36,6 +37,9 @@ if signal.getsignal(signal.SIGQUIT) is signal.SIG_IGN:
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup ignores it
 
+
+# Nothing is garbage while tests are collected, see ``pytest_collection_finish``.
+gc.disable()
 
 # Containers often forbid it: then each worker, and each of the hundreds of programs that the tests start, would compile
 # this package and the tests anew, which takes longer than what is tested.
@@ -115,16 +119,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_collection_finish() -> None:
     """All tests and what they import stay until the end: the collector of garbage need not look at them again.
 
-    What comes after them is looked at less often than a process that is short of memory would have to.
+    What comes after them is looked at less often than a process that is short of memory would have to: a screen that
+    was closed leaves some hundred thousand objects, most of which it would find alive if it looked in between.
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(20_000, 10, 10)
+    gc.set_threshold(200_000, 10, 10)
+    gc.enable()
 
 
 def archive(name: str) -> Path:
     """Where the archive of a dump lies: the demo's ships inside the package."""
     return DEMO if DEMO.name.startswith(name + ".") else DATA / f"{name}.tar.xz"
+
+
+UNPACKED = "TDBG_TEST_DUMPS"
+"""Where a test that runs tests in another process tells it that dumps are unpacked."""
 
 
 @pytest.fixture(scope="session")
@@ -135,7 +145,15 @@ def dumps(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], 
     """
     base = tmp_path_factory.getbasetemp()
     parent = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "dumps"
-    yield cache(lambda name: GUARDED.add(unpack(archive(name), parent)))
+    parent = Path(os.environ.get(UNPACKED) or parent)
+
+    @cache
+    def unpacked(name: str) -> Path:
+        with parent.with_name(f"{name}.lock").open("w") as lock:  # the others wait for the first
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            return GUARDED.add(unpack(archive(name), parent))
+
+    yield unpacked
     GUARDED.check()
 
 

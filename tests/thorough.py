@@ -6,7 +6,8 @@ part of the combinations in which every value of every list occurs, and on all o
 test. Where the tests of a file share a list (the sizes of a terminal), ``@pytest.mark.turns("size")`` lets them take
 turns: every day each test runs with one of them, and all of them occur in the file. A test that expects something else
 of each size is not marked so. ``tests/test_thorough.py`` proves that no value is lost. Of a long list of numbers
-(seeds, places) ``few`` run every day, spread over the list; properties are tried with fewer examples.
+(seeds, places) ``few`` run every day, spread over the list, and of a list that one test goes through a ``share``;
+properties are tried with fewer examples.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from itertools import combinations
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from hypothesis import settings
 
+T = TypeVar("T")
 SHARE = 8
 """How many times as many examples a thorough run tries."""
 LEFT = pytest.StashKey[list[pytest.Item]]()
@@ -50,6 +52,11 @@ def few(values: Iterable[Any], count: int) -> list[Any]:
     return [value if i in kept else _later(value) for i, value in enumerate(every)]
 
 
+def share(values: Sequence[T], count: int, start: int = 0) -> Sequence[T]:
+    """What one test goes through one by one: every ``count``th from ``start`` on every time; all in a thorough run."""
+    return values if _thorough else values[start % count :: count]
+
+
 Part = tuple[tuple[str, Hashable], ...]
 """One value of one list, or a value of each of two lists."""
 
@@ -73,7 +80,12 @@ def covering(every: Sequence[Mapping[str, Hashable]], pair: Sequence[str] = (), 
     taken: Counter[Part] = Counter()
     kept = []
     while missing:
-        best = max(order, key=lambda at: (len(missing & shown[at]), -sum(taken[part] for part in shown[at])))
+        news = [len(missing & shown[at]) for at in order]
+        most = max(news)
+        best = min(
+            (at for at, new in zip(order, news, strict=True) if new == most),
+            key=lambda at: sum(taken[part] for part in shown[at]),
+        )
         kept.append(best)
         missing -= shown[best]
         taken.update(shown[best])

@@ -12,13 +12,15 @@ import pytest
 from tests.benchmarks.__main__ import benchmark, main, names
 from tests.benchmarks.timing import Result, anonymous_peak
 from tests.thorough import later
+from tests.tui.idle import waiting_on_conditions
 
 TINY = 0.004
 
 
 @pytest.mark.parametrize("name", [later(name) if name in ("keys", "watch") else name for name in names()])
 def test_a_benchmark_yields_finite_numbers_with_names(name: str, tmp_path: Path) -> None:
-    results = benchmark(name)(TINY, tmp_path)
+    with waiting_on_conditions():
+        results = benchmark(name)(TINY, tmp_path)
     assert results
     assert all(math.isfinite(result.value) and result.value >= 0 for result in results)
     assert len({result.name for result in results} - {""}) == len(results)

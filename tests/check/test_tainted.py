@@ -14,6 +14,8 @@ from tests.thorough import few
 from tui_debugger.check import step as checked_step
 from tui_debugger.diagnose.origin import search
 from tui_debugger.model import TensorKey
+from tui_debugger.sources import open_source
+from tui_debugger.sources.base import Source
 
 STEPS = (0, 1)
 Part = tuple[float, float, float]
@@ -49,21 +51,21 @@ def spoiled(dump: Path, target: Path, part: Part, seed: int) -> Path:
     return target
 
 
-def origins(root: Path) -> dict[TensorKey, bool]:
+def origins(dump: Source) -> dict[TensorKey, bool]:
     """Every hit, and whether it is an origin."""
-    return {hit.key: hit.origin for hit in checked(opened(root, "TO"))}
+    return {hit.key: hit.origin for hit in checked(opened(dump, "TO"))}
 
 
 @pytest.mark.parametrize(("name", "part"), few(DAMAGE, 3), ids=str)
 def test_random_damage_has_the_same_origins(
     name: str, part: Part, tmp_path: Path, dumps: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    root = spoiled(dumps(name), tmp_path / "dump", part, seed=1)
-    quick, searched = origins(root), opened(root).find_origin([(0, step) for step in STEPS])
+    dump = open_source(spoiled(dumps(name), tmp_path / "dump", part, seed=1))
+    quick, searched = origins(dump), opened(dump).find_origin([(0, step) for step in STEPS])
     ask_everything(monkeypatch)
-    assert quick == origins(root)
+    assert quick == origins(dump)
     assert any(quick.values())
-    slowly = opened(root).find_origin([(0, step) for step in STEPS])
+    slowly = opened(dump).find_origin([(0, step) for step in STEPS])
     assert (searched.origins, searched.end) == (slowly.origins, slowly.end)
     assert [(each.first, each.before, each.bad) for each in searched.searches] == [
         (each.first, each.before, each.bad) for each in slowly.searches

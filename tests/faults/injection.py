@@ -1,7 +1,7 @@
 """Makes each system call of a command fail once, in a process that has the shim loaded: ``python -m`` this.
 
-All modules are imported once; then a child is forked for each fault, which costs no start of a process. The job comes
-as JSON on stdin (see ``Job``), and what broke goes to stdout as JSON.
+All modules are imported once; then a child is forked for each fault, which costs no start of a process. Jobs come as
+lines of JSON on stdin (see ``Job``), and what each of them broke goes to stdout as a line of JSON.
 
 The promise that every run is held to, on a dump of which the command says 0:
 
@@ -33,6 +33,7 @@ import tempfile
 import threading
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
@@ -409,23 +410,49 @@ def build_shim(folder: Path) -> Path | None:
 
 def inject(shim: Path, job: Job) -> dict[str, Any]:
     """Tries a job in a process with the shim; the answer is that of ``tried``."""
-    Path(job.work).mkdir(parents=True)
-    home = Path(job.work) / "home"
-    named = {name: str(home / name) for name in ("HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME")}
-    process = subprocess.run(
-        [sys.executable, "-m", "tests.faults.injection"],
-        input=json.dumps(asdict(job)),
-        capture_output=True,
-        text=True,
-        env={**os.environ, **named, "LD_PRELOAD": str(shim), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-        cwd=Path(__file__).parents[2],
-        check=False,
-    )
-    assert process.returncode == 0, process.stderr
-    answer: dict[str, Any] = json.loads(process.stdout)
-    return answer
+    with closing(Injector(shim)) as injector:
+        return injector.inject(job)
+
+
+class Injector:
+    """A process with the shim, which tries one job after the other: what one of them imported is there for the next."""
+
+    def __init__(self, shim: Path) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.faults.injection"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "LD_PRELOAD": str(shim), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            cwd=Path(__file__).parents[2],
+        )
+
+    def close(self) -> None:
+        """Lets the process end."""
+        self._process.communicate()
+
+    def inject(self, job: Job) -> dict[str, Any]:
+        """Tries a job; the answer is that of ``tried``."""
+        Path(job.work).mkdir(parents=True)
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(asdict(job)) + "\n")
+        self._process.stdin.flush()
+        said = self._process.stdout.readline()
+        assert said, f"the process ended, see its stderr: exit code {self._process.wait()}"
+        answer: dict[str, Any] = json.loads(said)
+        return answer
+
+
+def serve() -> None:
+    """Tries the jobs that come on stdin, one a line; each has a home of its own."""
+    for line in sys.stdin:
+        job = Job(**json.loads(line))
+        home = str(Path(job.work) / "home")
+        os.environ.update(dict.fromkeys(("HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"), home))
+        sys.stdout.write(json.dumps(tried(job)) + "\n")
+        sys.stdout.flush()
 
 
 if __name__ == "__main__":
-    answer = tried(Job(**json.load(sys.stdin)))
-    sys.stdout.write(json.dumps(answer))
+    serve()

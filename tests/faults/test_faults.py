@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.faults.cases import CASES, EVERY_DAY, Case
-from tests.faults.injection import build_shim, inject
+from tests.faults.injection import Injector, build_shim
 from tests.thorough import later
 
 ALL = 0
@@ -18,13 +19,14 @@ ALL = 0
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the shim knows the calls of Linux")
 
 
-@pytest.fixture(scope="session")
-def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The compiled shim."""
-    made = build_shim(tmp_path_factory.mktemp("shim"))
-    if made is None:
+@pytest.fixture(scope="module")
+def injector(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Injector]:
+    """A process with the compiled shim."""
+    shim = build_shim(tmp_path_factory.mktemp("shim"))
+    if shim is None:
         pytest.skip("no C compiler at hand: the shim cannot be made")
-    return made
+    with closing(Injector(shim)) as process:
+        yield process
 
 
 def assert_kept(answer: dict[str, Any]) -> None:
@@ -49,7 +51,7 @@ def test_the_cases_of_every_day_are_cases() -> None:
     ],
 )
 def test_an_answer_is_whole_or_it_is_said_that_there_is_none(
-    shim: Path, dumps: Callable[[str], Path], case: Case, tries: int, tmp_path: Path
+    injector: Injector, dumps: Callable[[str], Path], case: Case, tries: int, tmp_path: Path
 ) -> None:
     """The screen says "Clean" only where nothing was unread; an error is a dialog, not a mistake of the program."""
-    assert_kept(inject(shim, case.job(tmp_path, dumps, tries)))
+    assert_kept(injector.inject(case.job(tmp_path, dumps, tries)))

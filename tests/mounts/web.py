@@ -54,6 +54,7 @@ class WebServer(http.server.ThreadingHTTPServer):
 class _Handler(http.server.SimpleHTTPRequestHandler):
     server: WebServer
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # else what follows the headers may wait for the client to say that it has them
 
     def translate_path(self, path: str) -> str:
         return f"{self.server.folder}{unquote(path.partition('?')[0])}"

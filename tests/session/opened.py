@@ -8,13 +8,14 @@ from pathlib import Path
 from tests.linked import linked
 from tui_debugger.model import Hit, Verdict, WatchResult
 from tui_debugger.session import Session
+from tui_debugger.sources.base import Source
 from tui_debugger.sources.registry import open_source
 from tui_debugger.watch.text import parse_watch
 
 
-def opened(path: Path, *watches: str) -> Session:
+def opened(dump: Path | Source, *watches: str) -> Session:
     """A session on a dump with watchpoints given as text; without ``@`` they cover every tensor."""
-    session = Session(open_source(path))
+    session = Session(open_source(dump) if isinstance(dump, Path) else dump)
     session.open()
     watch(session, *watches)
     return session

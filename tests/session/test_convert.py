@@ -16,7 +16,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import thorough
@@ -103,7 +103,7 @@ STEPS = st.dictionaries(
 )
 
 
-@settings(max_examples=25, deadline=None)
+@thorough.examples(80)
 @given(dump=STEPS)
 def test_what_was_converted_is_the_same_dump(
     tmp_path_factory: pytest.TempPathFactory, dump: dict[tuple[int, int], dict[str, Any]]

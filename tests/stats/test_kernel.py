@@ -7,7 +7,7 @@ import math
 import os
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from fractions import Fraction
 from pathlib import Path
 
@@ -16,7 +16,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from tests.conftest import UNPACKED
 from tests.stats.kernels import needs_kernel
+from tests.thorough import later
 from tui_debugger.stats import kernel
 from tui_debugger.stats.kernel import build
 from tui_debugger.stats.kernel.moments import Moments, moments, moments_of_each
@@ -217,22 +219,17 @@ from tui_debugger.stats import kernel
 thorough.ALTERNATING = ()
 kernel.shared_library_path = lambda: Path(sys.argv[1])
 assert kernel.available()
-sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", "-n", "0", f"--basetemp={sys.argv[2]}", *sys.argv[3:]]))
+options = ["-q", "-p", "no:cacheprovider", "-n", "0", f"--basetemp={sys.argv[2]}", "-k", "not sanitize and not beyond"]
+sys.exit(pytest.main([*options, *sys.argv[3:]]))
 """
 """Runs tests over another build of the kernel."""
-SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g", "-O1")
-COVERED = (
-    "tests/stats/test_kernel.py",
-    "tests/stats/test_kernel_pairs.py",
-    "tests/stats/test_kernel_csv.py",
-    "tests/stats/test_kernel_expected.py",
-    "tests/stats/test_kernel_files.py",
-    "tests/stats/test_kernel_shapes.py",
-    *(
-        pytest.param(f"tests/stats/test_{name}.py", marks=pytest.mark.thorough)
-        for name in ("side_by_side", "compare", "heat", "distribution", "precision", "ascend_file")
-    ),
-)
+SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g1", "-O0")
+"""Compiling takes longer than what is compiled: lines for the report, and nothing is optimized away."""
+COVERED = {
+    "kernel": ("kernel", "kernel_pairs", "kernel_csv", "kernel_expected", "kernel_files", "kernel_shapes"),
+    "users": ("side_by_side", "compare", "heat", "distribution", "precision", "ascend_file"),
+}
+"""Files of tests that one process runs."""
 
 
 @pytest.fixture(scope="session")
@@ -254,24 +251,16 @@ def sanitized(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str,
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("file", COVERED)
+@pytest.mark.parametrize("covered", ["kernel", later("users", id="users")])
 def test_nothing_is_read_or_written_beyond_its_end(
-    file: str, sanitized: tuple[Path, dict[str, str]], tmp_path: Path
+    covered: str, sanitized: tuple[Path, dict[str, str]], tmp_path: Path, dumps: Callable[[str], Path]
 ) -> None:
     """The address sanitizer stops at whatever is: under it the tests of the kernel pass as they do without it."""
     library, environment = sanitized
+    files = [f"tests/stats/test_{name}.py" for name in COVERED[covered]]
     done = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            SANITIZED,
-            str(library),
-            str(tmp_path / "runs"),
-            "-k",
-            "not sanitize and not beyond",
-            file,
-        ],
-        env=environment,
+        [sys.executable, "-c", SANITIZED, str(library), str(tmp_path / "runs"), *files],
+        env={**environment, UNPACKED: str(dumps("mindspore-2.0-nan").parent)},
         capture_output=True,
         text=True,
         check=False,

@@ -26,6 +26,8 @@ from tests.cli.running import file_of
 from tests.sources.writer import MLP, DumpWriter, write_dump
 
 pytestmark = pytest.mark.usefixtures("measured_by")
+in_turn = pytest.mark.turns("measured_by")
+"""One way is enough for what takes over what was measured: ``test_every_way_makes_what_its_row_says`` tries both."""
 
 ROOT = Path(tui_debugger.__file__).parent.parent
 PART = '''\
@@ -177,6 +179,7 @@ def files(tmp_path: Path) -> dict[str, Path]:
     return {name: tmp_path / f"{name}.npy" for name in VALUES}
 
 
+@in_turn
 def test_it_touches_at_most_four_files() -> None:
     assert len(CHANGE) <= 4
 
@@ -189,6 +192,7 @@ def test_every_way_makes_what_its_row_says(new: Program) -> None:
     assert said.count("kurtosis") > 50, "the copy was tested"
 
 
+@in_turn
 def test_its_row_says_the_right_thing(new: Program) -> None:
     program = """
 import numpy as np
@@ -207,6 +211,7 @@ print(json.dumps(total.stats().kurtosis))
         assert found == pytest.approx(kurtosis(VALUES["big"].astype(np.float64) + shift), rel=1e-10)
 
 
+@in_turn
 def test_a_record_has_it_also_one_from_another_thread(new: Program, files: dict[str, Path]) -> None:
     program = """
 import numpy as np
@@ -233,6 +238,7 @@ print(json.dumps([record.stats.kurtosis for record in found]))
     assert here == big
 
 
+@in_turn
 def test_the_cache_has_it_and_an_older_one_is_not_believed(old: Program, new: Program, dump: Path) -> None:
     assert not any("kurtosis" in row for row in old.stat(dump).values())
     first = new.stat(dump)
@@ -243,6 +249,7 @@ def test_the_cache_has_it_and_an_older_one_is_not_believed(old: Program, new: Pr
     assert "nothing is remembered" in old.tdbg("cache", "verify", dump), "what a newer program wrote is not believed"
 
 
+@in_turn
 def test_stat_prints_sorts_and_exports_it(new: Program, dump: Path) -> None:
     rows = {name: new.stat(dump)[f"{node.name} output 0"] for name, node in (("big", MATMUL), ("small", RELU))}
     for name, row in rows.items():
@@ -258,6 +265,7 @@ def test_stat_prints_sorts_and_exports_it(new: Program, dump: Path) -> None:
     assert f"{rows['big']['kurtosis']}" in json.dumps(drawn)
 
 
+@in_turn
 def test_the_table_of_tensors_shows_it(new: Program, dumps: Callable[[str], Path]) -> None:
     program = """
 import asyncio
@@ -294,6 +302,7 @@ print(json.dumps(dataclasses.asdict(stats_of(came.tensor_base, came.statistics, 
 """
 
 
+@in_turn
 def test_it_is_sent_and_whoever_is_older_is_understood(old: Program, new: Program, files: dict[str, Path]) -> None:
     by_new, by_old = (program.answer(SEND, files["small"]) for program in (new, old))
     wanted = pytest.approx(kurtosis(VALUES["small"]), rel=1e-10)

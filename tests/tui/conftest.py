@@ -9,11 +9,11 @@ from typing import Any, Protocol
 
 import pytest
 from textual._styles_cache import StylesCache
+from textual.css.model import RuleSet
+from textual.css.stylesheet import Stylesheet
 
 from tests.tui import idle
 from tests.tui.driver import Driver, opened
-from tui_debugger.tui import inspector
-from tui_debugger.tui.dialogs import watchpoint_form
 
 
 class OpenScreen(Protocol):
@@ -46,12 +46,28 @@ def _own_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.fixture(autouse=True)
-def _waits_on_conditions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test sleeps after each key, see ``idle``, and the screen does not wait whether another key follows."""
-    monkeypatch.setattr(inspector, "QUIET", 0.001)
-    monkeypatch.setattr(watchpoint_form, "COUNT_AFTER", 0.001)
-    monkeypatch.setattr("textual.app.wait_for_idle", idle.wait_for_idle)
-    monkeypatch.setattr("textual.pilot.wait_for_idle", idle.wait_for_idle)
+def _waits_on_conditions() -> Iterator[None]:
+    with idle.waiting_on_conditions():
+        yield
+
+
+_parsed: dict[tuple[Any, ...], list[RuleSet]] = {}
+_parse = Stylesheet._parse_rules
+
+
+def _parse_once(self: Stylesheet, *args: Any, **kwargs: Any) -> list[RuleSet]:
+    """Each app parses the styles of Textual and of ours, always the same; nobody changes what comes of it."""
+    key = (args, *sorted(kwargs.items()), frozenset(self._variables.items()))
+    if key not in _parsed:
+        _parsed[key] = _parse(self, *args, **kwargs)
+    return _parsed[key]
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _styles_are_parsed_once() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Stylesheet, "_parse_rules", _parse_once)
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -14,6 +14,7 @@ from typing import Any
 from textual.pilot import Pilot
 
 from tests.patience import PATIENCE
+from tests.tui import idle
 from tui_debugger.check.records import StatsCache
 from tui_debugger.model import ProgressFn, RunInfo
 from tui_debugger.session import Session
@@ -150,8 +151,9 @@ async def opened_by(
 ) -> AsyncIterator[Driver]:
     """The screen on any session: opened, checked and idle."""
     app = TdbgApp(open_session, **options)
-    async with app.run_test(size=size) as pilot:
-        driver = Driver(app, pilot)
-        await driver.until(lambda: app.main.session is not None)
-        await driver.settled()
-        yield driver
+    with idle.never_sleeping():
+        async with app.run_test(size=size) as pilot:
+            driver = Driver(app, pilot)
+            await driver.until(lambda: app.main.session is not None)
+            await driver.settled()
+            yield driver

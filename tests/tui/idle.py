@@ -7,10 +7,33 @@ of the time of a test that presses keys, and on a busy machine it sleeps up to a
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from unittest.mock import patch
 
 from textual._context import active_app
 
 from tests.patience import PATIENCE
+from tui_debugger.tui import inspector
+from tui_debugger.tui.dialogs import watchpoint_form
+
+
+@contextmanager
+def never_sleeping() -> Iterator[None]:
+    """Pilot does not sleep after each key."""
+    with patch("textual.app.wait_for_idle", wait_for_idle), patch("textual.pilot.wait_for_idle", wait_for_idle):
+        yield
+
+
+@contextmanager
+def waiting_on_conditions() -> Iterator[None]:
+    """As above, and the screen does not wait whether another key follows."""
+    with (
+        never_sleeping(),
+        patch.object(inspector, "QUIET", 0.001),
+        patch.object(watchpoint_form, "COUNT_AFTER", 0.001),
+    ):
+        yield
 
 
 async def wait_for_idle(_least: float = 0, _most: float = 1) -> None:

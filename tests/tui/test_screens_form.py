@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.thorough import share
 from tests.tui.screens_host import HOSTILE, Opened, opened
 from tui_debugger.errors import BadQueryError, BadWatchpointError
 from tui_debugger.model import NodeKind, NodeSelection, NodeSelector, Watchpoint
@@ -100,7 +101,7 @@ async def test_several_values_and_both_ends_of_a_range() -> None:
 
 
 async def test_no_mistake_is_told_before_a_value_was_typed() -> None:
-    for condition in CONDITIONS.values():
+    for condition in share(list(CONDITIONS.values()), 2):
         async with opened(form()) as view:
             await view.type(condition.abbr)
             message = view.app.screen.query_one("#message")
@@ -144,7 +145,7 @@ class TestConditionList:
             assert view.open
 
     async def test_every_condition_can_be_made_with_its_defaults_or_says_what_is_missing(self) -> None:
-        for condition in CONDITIONS.values():
+        for condition in share(list(CONDITIONS.values()), 2, 1):
             async with opened(form()) as view:
                 await view.type(condition.abbr)
                 for spec in visible_params(condition):

@@ -13,6 +13,7 @@ from tests.opened_files import opened_tensor_files
 from tests.session.opened import opened
 from tests.session.runs import LOG, MATMUL, MOMENTUM, REDUCE, TRAINING, write_run
 from tests.sources.writer import Graph, Node
+from tests.thorough import share
 from tui_debugger.diagnose.origin.path import Tracer
 from tui_debugger.diagnose.origin.text import explanation, headline, way_words
 from tui_debugger.diagnose.origin.upstream import Ending, Link, questions_about, trace
@@ -74,7 +75,7 @@ def test_every_bad_tensor_of_every_step_comes_from_the_logarithm_or_the_division
     assert {hit.key.step for hit in hits} == {3, 4, 5}
     tracer = Tracer(session)
     ends, seen = set(), {}
-    for hit in hits if dump == DUMPS[0] else hits[::4]:
+    for hit in (*share(hits, 4), *(hit for hit in hits if hit.origin)):
         path = tracer.trace(hit.key)
         assert path.ending is Ending.ORIGIN, headline(path)
         assert path.start.tensor.key == hit.key
