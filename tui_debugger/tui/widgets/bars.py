@@ -198,9 +198,10 @@ class FrameLine(PaintedLines):
         return self._line() if y == 0 else Strip.blank(self.size.width, self.base_style)
 
     def _line(self) -> Strip:
-        looks = (self.size.width, self.base_style, self._title, self._text, self._active, self._corners)
+        width, base = self.size.width, self.base_style
+        looks = (width, base, self._title, self._text, self._active, self._corners)
         if self._drawn is None or self._drawn[0] != looks:
-            self._drawn = looks, self._draw(self.size.width, self.base_style)
+            self._drawn = looks, self._draw(width, base)
         return self._drawn[1]
 
     def _draw(self, width: int, base: Style) -> Strip:
