@@ -24,7 +24,7 @@ from tui_debugger.model import ProgressFn
 from tui_debugger.session import Session
 from tui_debugger.tui.app import TdbgApp
 from tui_debugger.tui.views.registry import VIEWS, ViewKind
-from tui_debugger.tui.written_lines import ExactCompositor, Pen, differences, divided
+from tui_debugger.tui.written_lines import ExactCompositor, Pen, differences
 
 SIZES = ((80, 24), later((120, 40)), (200, 50))
 TOUR = (
@@ -264,7 +264,7 @@ def test_writing_what_differs_makes_one_line_another() -> None:
         changed, whole = pyte.Screen(width, 1), pyte.Screen(width, 1)
         for screen, pieces in (
             (changed, [(0, before)]),
-            (changed, [(first, divided(after, first, last)[1]) for first, last in differences(before, after)]),
+            (changed, differences(before, after)),
             (whole, [(0, after)]),
         ):
             pen = Pen(ColorSystem.EIGHT_BIT)
@@ -281,6 +281,8 @@ def test_a_line_that_is_the_same_costs_nothing_and_one_number_costs_that_number(
     before = [Segment("name", STYLES[1]), Segment("   1.5  ", STYLES[2]), Segment("2.5", STYLES[2])]
     assert not differences(before, [*before])
     assert not differences(before, [before[0], Segment("   1.5  2.5", STYLES[2])])
-    assert differences(before, [before[0], Segment("   1.7  ", STYLES[2]), before[2]]) == [(9, 10)]
-    far = [Segment("a" * 30), Segment("b")]
-    assert differences(far, [Segment("x" + "a" * 29), Segment("c")]) == [(0, 1), (30, 31)]
+    one = [before[0], Segment("   1.7  ", STYLES[2]), before[2]]
+    assert differences(before, one) == [(9, [Segment("7", STYLES[2])])]
+    far = [Segment("a" * 30, STYLES[1]), Segment("b", STYLES[2])]
+    changed = [Segment("x" + "a" * 29, STYLES[1]), Segment("c", STYLES[2])]
+    assert differences(far, changed) == [(0, [Segment("x", STYLES[1])]), (30, [Segment("c", STYLES[2])])]

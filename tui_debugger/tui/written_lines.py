@@ -110,12 +110,11 @@ def _with_part(parts: _Parts, first: int, last: int) -> _Parts:
 def _write_differences(x: int, y: int, before: Line, now: Line, pen: Pen) -> bool:
     """Makes one line another; False where it is the same."""
     alike, end = _alike(before, now)
-    changed = now[alike : len(now) - end]
-    spans = differences(before[alike : len(before) - end], changed)
-    start = x + _cells(now[:alike]) if spans else x
-    for first, last in spans:
-        pen.write(start + first, y, divided(changed, first, last)[1])
-    return bool(spans)
+    changed = differences(before[alike : len(before) - end], now[alike : len(now) - end])
+    start = x + _cells(now[:alike]) if changed else x
+    for first, pieces in changed:
+        pen.write(start + first, y, pieces)
+    return bool(changed)
 
 
 def _alike(one: Line, other: Line) -> tuple[int, int]:
@@ -326,22 +325,38 @@ def _cells(line: Line) -> int:
     return sum([_cells_of(segment.text) for segment in line])
 
 
-def differences(old: Line, new: Line) -> list[Span]:
-    """Returns the parts of a line that have to be written, from left to right."""
+def differences(old: Line, new: Line) -> list[tuple[int, Line]]:
+    """Returns the parts of a line that have to be written, from left to right: first cell, contents."""
     if old == new:
         return []
     if not (_is_narrow(old) and _is_narrow(new)):
         first, last = changed_cells(Strip(old), Strip(new))
-        return [(first, last)] if first < last else []
-    spans: list[Span] = []
-    written = -1
-    for number, first, last in _changed_pieces(old, new):
-        if spans and first - spans[-1][1] <= (_GAP if number == written else 0):
-            spans[-1] = spans[-1][0], last
+        return [(first, divided(new, first, last)[1])] if first < last else []
+    parts: list[tuple[int, Line]] = []
+    pieces: list[Segment] = []
+    number, begin, end = -1, 0, -_GAP
+    for piece in _changed_pieces(old, new):
+        if piece.number == number and piece.first - end <= _GAP:
+            pieces[-1] = Segment(piece.whole[begin - piece.place : piece.last - piece.place], piece.style)
         else:
-            spans.append((first, last))
-        written = number
-    return spans
+            if piece.first != end:
+                pieces = []
+                parts.append((piece.first, pieces))
+            begin = piece.first
+            pieces.append(Segment(piece.whole[begin - piece.place : piece.last - piece.place], piece.style))
+        number, end = piece.number, piece.last
+    return parts
+
+
+class _Changed(NamedTuple):
+    """Cells of a line that differ: the piece of one style that they belong to, where that begins, the cells."""
+
+    number: int
+    whole: str
+    style: Style
+    place: int
+    first: int
+    last: int
 
 
 def _is_narrow(line: Line) -> bool:
@@ -352,27 +367,24 @@ def _is_narrow(line: Line) -> bool:
     return True
 
 
-def _changed_pieces(old: Line, new: Line) -> Iterator[tuple[int, int, int]]:
-    """Yields what differs in two lines of narrow characters: number of the new piece, first cell, one after the last.
-
-    Each is of one style.
-    """
+def _changed_pieces(old: Line, new: Line) -> Iterator[_Changed]:
+    """Yields what differs in two lines of narrow characters, a piece of one style each time."""
     before, was, place = "", _PLAIN, 0
     olds = iter(old)
     for number, (whole, style, _) in enumerate(new):
-        text, now = whole, style or _PLAIN
+        text, now, begin = whole, style or _PLAIN, place
         while text:
             while not before:
                 found = next(olds, None)
                 if found is None:  # nobody knows what stands there
-                    yield number, place, place + len(text)
+                    yield _Changed(number, whole, now, begin, place, place + len(text))
                     place, text = place + len(text), ""
                     break
                 before, was = found.text, found.style or _PLAIN
             size = min(len(text), len(before))
             span = _changed_piece(before[:size], was, text[:size], now) if size else None
             if span is not None:
-                yield number, place + span[0], place + span[1]
+                yield _Changed(number, whole, now, begin, place + span[0], place + span[1])
             place += size
             text, before = text[size:], before[size:]
 
