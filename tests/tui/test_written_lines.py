@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -286,3 +287,15 @@ def test_a_line_that_is_the_same_costs_nothing_and_one_number_costs_that_number(
     far = [Segment("a" * 30, STYLES[1]), Segment("b", STYLES[2])]
     changed = [Segment("x" + "a" * 29, STYLES[1]), Segment("c", STYLES[2])]
     assert differences(far, changed) == [(0, [Segment("x", STYLES[1])]), (30, [Segment("c", STYLES[2])])]
+
+
+@pytest.mark.parametrize(("name", "turns"), [("name", 3), ("名", 5)])
+def test_what_has_one_look_is_written_together_unless_terminals_may_disagree_on_a_width(name: str, turns: int) -> None:
+    pen = Pen(ColorSystem.STANDARD)
+    for y in range(2):
+        pen.write(3, y, [Segment(name, Style.parse("red")), Segment("far " * 4, Style.parse("underline on blue"))])
+    written = pen.written()
+    assert len(re.findall(r"\x1b\[[0-9;]*m", written)) == turns, "red, blue, and the terminal's own look again"
+    screen = pyte.Screen(40, 2)
+    pyte.Stream(screen).feed(written)
+    assert [line.rstrip() for line in screen.display] == [f"   {name}{'far ' * 4}".rstrip()] * 2
