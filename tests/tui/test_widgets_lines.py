@@ -214,3 +214,25 @@ async def test_the_state_of_the_hits_and_its_keys_stay_and_details_beside_it_go_
             line = header.render_line(2).text
             assert line.startswith(f" {state.plain}  ")
             assert line.endswith(f" {right} ")
+
+
+async def test_the_title_stays_and_details_of_the_place_go_where_there_is_little_room() -> None:
+    class Bars(App[None]):
+        def compose(self) -> ComposeResult:
+            yield HeaderBar()
+
+    run = Text("tdbg", theme.GOOD).append("  TinyTrans", theme.STRONG).append("  MindSpore 2.0")
+    place = Text("rank ", theme.DIM).append("0", theme.STRONG).append(" of 8 ranks", theme.DIM)
+    place.append("  step ", theme.DIM).append("3", theme.STRONG).append(" of 0–5, 4 dumped", theme.DIM)
+    nothing = Text()
+    for width, line in (
+        (70, " tdbg  TinyTrans  MindSp…  rank 0 of 8 ranks  step 3 of 0–5, 4 dumped "),
+        (60, " tdbg  TinyTrans  MindSpore 2.0   rank 0 of 8 ranks  step 3 "),
+        (44, " tdbg  TinyTrans  MindSpor…  rank 0  step 3 "),
+    ):
+        app = Bars()
+        async with app.run_test(size=(width, 24)) as pilot:
+            header = app.query_one(HeaderBar)
+            header.show((run, place), (nothing, nothing), (nothing, nothing))
+            await pilot.pause()
+            assert header.render_line(0).text == line

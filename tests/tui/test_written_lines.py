@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -24,7 +25,7 @@ from tui_debugger.model import ProgressFn
 from tui_debugger.session import Session
 from tui_debugger.tui.app import TdbgApp
 from tui_debugger.tui.views.registry import VIEWS, ViewKind
-from tui_debugger.tui.written_lines import ExactCompositor, Pen, differences, divided
+from tui_debugger.tui.written_lines import ExactCompositor, Pen, differences
 
 SIZES = ((80, 24), later((120, 40)), (200, 50))
 TOUR = (
@@ -264,7 +265,7 @@ def test_writing_what_differs_makes_one_line_another() -> None:
         changed, whole = pyte.Screen(width, 1), pyte.Screen(width, 1)
         for screen, pieces in (
             (changed, [(0, before)]),
-            (changed, [(first, divided(after, first, last)[1]) for first, last in differences(before, after)]),
+            (changed, differences(before, after)),
             (whole, [(0, after)]),
         ):
             pen = Pen(ColorSystem.EIGHT_BIT)
@@ -281,6 +282,20 @@ def test_a_line_that_is_the_same_costs_nothing_and_one_number_costs_that_number(
     before = [Segment("name", STYLES[1]), Segment("   1.5  ", STYLES[2]), Segment("2.5", STYLES[2])]
     assert not differences(before, [*before])
     assert not differences(before, [before[0], Segment("   1.5  2.5", STYLES[2])])
-    assert differences(before, [before[0], Segment("   1.7  ", STYLES[2]), before[2]]) == [(9, 10)]
-    far = [Segment("a" * 30), Segment("b")]
-    assert differences(far, [Segment("x" + "a" * 29), Segment("c")]) == [(0, 1), (30, 31)]
+    one = [before[0], Segment("   1.7  ", STYLES[2]), before[2]]
+    assert differences(before, one) == [(9, [Segment("7", STYLES[2])])]
+    far = [Segment("a" * 30, STYLES[1]), Segment("b", STYLES[2])]
+    changed = [Segment("x" + "a" * 29, STYLES[1]), Segment("c", STYLES[2])]
+    assert differences(far, changed) == [(0, [Segment("x", STYLES[1])]), (30, [Segment("c", STYLES[2])])]
+
+
+@pytest.mark.parametrize(("name", "turns"), [("name", 3), ("名", 5)])
+def test_what_has_one_look_is_written_together_unless_terminals_may_disagree_on_a_width(name: str, turns: int) -> None:
+    pen = Pen(ColorSystem.STANDARD)
+    for y in range(2):
+        pen.write(3, y, [Segment(name, Style.parse("red")), Segment("far " * 4, Style.parse("underline on blue"))])
+    written = pen.written()
+    assert len(re.findall(r"\x1b\[[0-9;]*m", written)) == turns, "red, blue, and the terminal's own look again"
+    screen = pyte.Screen(40, 2)
+    pyte.Stream(screen).feed(written)
+    assert [line.rstrip() for line in screen.display] == [f"   {name}{'far ' * 4}".rstrip()] * 2

@@ -142,12 +142,9 @@ class StepHits:
     def make(self, index: int) -> Hit:
         """A hit made anew."""
         record = self.records.get(index)
-        row = int(self.node[index])
-        side, slot, number = Side(int(self.side[index])), int(self.slot[index]), int(self.round[index])
-        key = self.nodes.key(self.rank, self.step, row, side, slot, round=number)
         return Hit(
-            key=key,
-            row=row,
+            key=self.key(index),
+            row=int(self.node[index]),
             results=self.results_of(index),
             order=(int(self.turn[index]), int(self.order[index])),
             stats=record.stats if record is not None else None,
@@ -155,6 +152,11 @@ class StepHits:
             detail=self._detail(index, record),
             overflow=self.overflows.get(index, ""),
         )
+
+    def key(self, index: int) -> TensorKey:
+        """Returns the tensor of a hit."""
+        side, slot, number = Side(int(self.side[index])), int(self.slot[index]), int(self.round[index])
+        return self.nodes.key(self.rank, self.step, int(self.node[index]), side, slot, round=number)
 
     def _detail(self, index: int, record: Record | None) -> str:
         if index in self.designed:
@@ -521,6 +523,16 @@ class HitList(Sequence[Hit]):
     def of_nodes(self, rows: Sequence[int]) -> HitList:
         """The hits of some node rows."""
         return self.chosen(np.isin(self.node, rows))
+
+    def tensors_found(self, rows: Sequence[int]) -> frozenset[TensorKey]:
+        """Returns the tensors of some node rows that have a finding; what it is, is not looked at."""
+        among = np.zeros(len(self), np.bool_)
+        for row in set(rows):  # a few: np.isin takes longer than that
+            among |= self.node == row
+        places = np.flatnonzero(among)
+        places = places[self.verdict[places] == Verdict.FINDING]
+        parts, at = self._part[places].tolist(), self._at[places].tolist()
+        return frozenset(self.parts[part].key(index) for part, index in zip(parts, at, strict=True))
 
     def _any(self, verdict: Verdict, among: Callable[[Watchpoint], bool]) -> Mask:
         mask = np.zeros(len(self), np.bool_)

@@ -189,6 +189,11 @@ class Measurements:
         """Returns what is known about a tensor."""
         return self._rank_stats.get(step, self.flow.table(step), index)
 
+    def known(self, step: int, index: int) -> Record | None:
+        """Returns what is known about a tensor, what earlier sessions measured included."""
+        self.kept(step)
+        return self.record(step, index)
+
     def records(self, step: int) -> Records:
         """Returns what is known about all tensors of a step; row numbers are those of its table."""
         return self.kept(step).records

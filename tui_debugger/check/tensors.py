@@ -15,7 +15,7 @@ from tui_debugger.check.measure import Measurements
 from tui_debugger.check.step import PairResult
 from tui_debugger.check.types import TensorRow
 from tui_debugger.errors import UnreadableTensorError
-from tui_debugger.model import PARAMETERS, ProgressFn, ReadSpec, Side, TensorKey, Verdict, no_progress
+from tui_debugger.model import PARAMETERS, ProgressFn, ReadSpec, Side, TensorKey, no_progress
 from tui_debugger.sources.base import TensorFlag, TensorTable
 from tui_debugger.stats.blocks import peak
 from tui_debugger.stats.records import Record, RequiredStats
@@ -31,8 +31,8 @@ def hits_in(known: PairResult | None) -> HitsOf:
     """By what is known of a step."""
 
     def of_nodes(rows: Sequence[int]) -> IsHit:
-        found = known.hits.of_nodes(rows).with_verdict(Verdict.FINDING) if known is not None else ()
-        return {hit.key for hit in found}.__contains__
+        found = known.hits.tensors_found(rows) if known is not None else frozenset[TensorKey]()
+        return found.__contains__
 
     return of_nodes
 
@@ -197,14 +197,19 @@ def measured(
 ) -> tuple[TensorRow, ...]:
     """The same rows with shape, dtype and statistics; what was measured before is not read again."""
     places = [_place(measurements.flow, row) for row in rows]
-    measurements.ensure({place: RequiredStats() for place in places if place is not None}, progress, "statistics")
+    known = {place: measurements.known(*place) for place in places if place is not None}
+    unknown = [place for place, record in known.items() if record is None]
+    if unknown:
+        measurements.ensure({place: RequiredStats() for place in unknown}, progress, "statistics")
+        known |= {place: measurements.record(*place) for place in unknown}
     found = []
     for row, place in zip(rows, places, strict=True):
-        record = measurements.record(*place) if place is not None else None
-        if place is not None and record is not None:
-            table, index = measurements.flow.table(place[0]), place[1]
-            row = dataclasses.replace(row, remark=mean_remark(table, index, record))  # noqa: PLW2901
-        found.append(_filled(row, record))
+        record = known[place] if place is not None else None
+        if place is None or record is None:
+            found.append(row)
+            continue
+        remark = mean_remark(measurements.flow.table(place[0]), place[1], record)
+        found.append(dataclasses.replace(row, remark=remark, meta=record.meta, stats=record.stats, error=record.error))
     return tuple(found)
 
 
@@ -234,12 +239,6 @@ def _place(flow: Flow, row: TensorRow) -> tuple[int, int] | None:
     flow.table(key.step)  # first: it may bring the node
     at = flow.located(key.step, flow.nodes.find(key.node, key.graph), key.side, key.slot, key.round)
     return (key.step, at.index) if at.index >= 0 else None
-
-
-def _filled(row: TensorRow, record: Record | None) -> TensorRow:
-    if record is None:
-        return row
-    return dataclasses.replace(row, meta=record.meta, stats=record.stats, error=record.error)
 
 
 def opened(key: TensorKey, spec: ReadSpec | None) -> npt.NDArray[Any]:

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import lru_cache
-from os.path import commonprefix
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
-from rich.cells import cell_len
+from rich.cells import cached_cell_len
 from rich.color import ColorSystem
 from rich.console import Console
 from rich.segment import Segment
@@ -33,7 +32,7 @@ else:
     _AnyScreen = object
 
 _GAP: Final = 6
-"""Cells that are as they were and yet written, because going over them costs as much."""
+"""Cells that are as they were and yet written, because going over them costs as much: between two of their look."""
 Line = Sequence[Segment]
 """A line of the screen, or a part of one."""
 Span = tuple[int, int]
@@ -111,12 +110,11 @@ def _with_part(parts: _Parts, first: int, last: int) -> _Parts:
 def _write_differences(x: int, y: int, before: Line, now: Line, pen: Pen) -> bool:
     """Makes one line another; False where it is the same."""
     alike, end = _alike(before, now)
-    changed = now[alike : len(now) - end]
-    spans = differences(before[alike : len(before) - end], changed)
-    start = x + _cells(now[:alike]) if spans else x
-    for first, last in spans:
-        pen.write(start + first, y, divided(changed, first, last)[1])
-    return bool(spans)
+    changed = differences(before[alike : len(before) - end], now[alike : len(now) - end])
+    start = x + _cells(now[:alike]) if changed else x
+    for first, pieces in changed:
+        pen.write(start + first, y, pieces)
+    return bool(changed)
 
 
 def _alike(one: Line, other: Line) -> tuple[int, int]:
@@ -320,68 +318,101 @@ def divided(line: Line, first: int, last: int) -> tuple[list[Segment], list[Segm
 
 
 def _cells_of(text: str) -> int:
-    return len(text) if text.isascii() else cell_len(text)
+    return len(text) if text.isascii() else cached_cell_len(text)
 
 
 def _cells(line: Line) -> int:
     return sum([_cells_of(segment.text) for segment in line])
 
 
-def differences(old: Line, new: Line) -> list[Span]:
-    """Returns the parts of a line that have to be written, from left to right."""
+def differences(old: Line, new: Line) -> list[tuple[int, Line]]:
+    """Returns the parts of a line that have to be written, from left to right: first cell, contents."""
     if old == new:
         return []
     if not (_is_narrow(old) and _is_narrow(new)):
         first, last = changed_cells(Strip(old), Strip(new))
-        return [(first, last)] if first < last else []
-    spans: list[Span] = []
-    for first, last in _changed_pieces(old, new):
-        if spans and first - spans[-1][1] <= _GAP:
-            spans[-1] = spans[-1][0], last
+        return [(first, divided(new, first, last)[1])] if first < last else []
+    parts: list[tuple[int, Line]] = []
+    pieces: list[Segment] = []
+    number, begin, end = -1, 0, -_GAP
+    for piece in _changed_pieces(old, new):
+        if piece.number == number and piece.first - end <= _GAP:
+            pieces[-1] = Segment(piece.whole[begin - piece.place : piece.last - piece.place], piece.style)
         else:
-            spans.append((first, last))
-    return spans
+            if piece.first != end:
+                pieces = []
+                parts.append((piece.first, pieces))
+            begin = piece.first
+            pieces.append(Segment(piece.whole[begin - piece.place : piece.last - piece.place], piece.style))
+        number, end = piece.number, piece.last
+    return parts
+
+
+class _Changed(NamedTuple):
+    """Cells of a line that differ: the piece of one style that they belong to, where that begins, the cells."""
+
+    number: int
+    whole: str
+    style: Style
+    place: int
+    first: int
+    last: int
 
 
 def _is_narrow(line: Line) -> bool:
     """Tells whether each character takes one cell."""
     for text, _, _ in line:  # noqa: SIM110 - a generator takes twice as long
-        if not text.isascii() and cell_len(text) != len(text):
+        if not text.isascii() and cached_cell_len(text) != len(text):
             return False
     return True
 
 
-def _changed_pieces(old: Line, new: Line) -> Iterator[Span]:
-    """Yields what differs, a piece of one style each time, in two lines of narrow characters."""
+def _changed_pieces(old: Line, new: Line) -> Iterator[_Changed]:
+    """Yields what differs in two lines of narrow characters, a piece of one style each time."""
     before, was, place = "", _PLAIN, 0
     olds = iter(old)
-    for whole, style, _ in new:
-        text, now = whole, style or _PLAIN
+    for number, (whole, style, _) in enumerate(new):
+        text, now, begin = whole, style or _PLAIN, place
         while text:
             while not before:
                 found = next(olds, None)
                 if found is None:  # nobody knows what stands there
-                    yield place, place + len(text)
+                    yield _Changed(number, whole, now, begin, place, place + len(text))
                     place, text = place + len(text), ""
                     break
                 before, was = found.text, found.style or _PLAIN
             size = min(len(text), len(before))
             span = _changed_piece(before[:size], was, text[:size], now) if size else None
             if span is not None:
-                yield place + span[0], place + span[1]
+                yield _Changed(number, whole, now, begin, place + span[0], place + span[1])
             place += size
             text, before = text[size:], before[size:]
 
 
 def _changed_piece(before: str, was: Style, text: str, style: Style) -> Span | None:
+    """Returns what differs in two texts of one size."""
     if style is was or style == was:
         if text == before:
             return None
-        first = len(commonprefix([text, before]))  # noqa: RUF071 - characters are meant
-        return first, len(text) - len(commonprefix([text[:first:-1], before[:first:-1]]))  # noqa: RUF071 - likewise
-    if text.isspace() and before.isspace() and text == before and same_blank(style, was):
-        return None
-    return 0, len(text)
+        first = _alike_until(text, before)
+        return first, len(text) - _alike_until(text[:first:-1], before[:first:-1])
+    if not same_blank(style, was):
+        return 0, len(text)
+    first = len(text) - max(len(text.lstrip(" ")), len(before.lstrip(" ")))
+    last = max(len(text.rstrip(" ")), len(before.rstrip(" ")))
+    return (first, last) if first < last else None
+
+
+def _alike_until(one: str, other: str) -> int:
+    """Returns where two texts of one size begin to differ: what ``commonprefix`` looks for character by character."""
+    first, last = 0, len(one)
+    while first < last:
+        middle = (first + last + 1) // 2
+        if one[first:middle] == other[first:middle]:
+            first = middle
+        else:
+            last = middle - 1
+    return first
 
 
 # -- colours ---------------------------------------------------------------------------------------
@@ -444,44 +475,100 @@ def _turn(old: _Look, new: _Look) -> str:
     return f"\x1b[{';'.join(codes)}m" if codes else ""
 
 
+class _Piece(NamedTuple):
+    """Text of one look: where it begins, the cell after its last one, what it is written with.
+
+    ``told`` says that the terminal is told where, also where it should be there already: it may think otherwise.
+    """
+
+    y: int
+    x: int
+    end: int
+    text: str
+    look: _Look
+    told: bool
+
+
+_Pieces = list[_Piece]
+
+
 class Pen:
     """Writes pieces of lines, from the terminal's own look on and back to it."""
 
     def __init__(self, system: ColorSystem) -> None:
         """Writes in the colours that a terminal has."""
         self._system = system
-        self._look = _NO_LOOK
-        self._written: list[str] = []
-        self._row = -1
+        self._pieces: _Pieces = []
+        self._narrow = True
 
     def write(self, x: int, y: int, line: Line) -> None:
         """Writes a piece of a line."""
-        # Where this line is written already, only the column is told: whole, because of what terminals think wide.
-        self._written.append(f"\x1b[{x + 1}G" if y == self._row else f"\x1b[{y + 1};{x + 1}H")
-        self._row = y
+        last: _Piece | None = None
         for text, style, control in line:
             if text and not control:
-                self._write_piece(text, style or _PLAIN)
-
-    def _write_piece(self, text: str, style: Style) -> None:
-        look = _look_of(style, self._system)
-        if look != self._look:
-            blank = not look.link and text.isspace() and look.background == self._look.background
-            if blank and not (look.attributes | self._look.attributes) & _SEEN_ON_BLANKS:
-                self._written.append(text)  # nobody sees the colour of a blank
-                return
-            self._written.append(_turn(self._look, look))
-            self._look = look
-        if look.link:
-            text = f"\x1b]8;;{look.link}\x1b\\{text}\x1b]8;;\x1b\\"
-        self._written.append(text)
+                size = _cells_of(text)
+                self._narrow &= size == len(text)
+                look = _look_of(style or _PLAIN, self._system)
+                both = _common_look(last, text, look) if last is not None else None
+                if last is not None and both is not None:  # nobody sees the colour of a blank
+                    last = self._pieces[-1] = _Piece(y, last.x, x + size, last.text + text, both, last.told)
+                else:
+                    last = _Piece(y, x, x + size, text, look, last is None)
+                    self._pieces.append(last)
+                x += size
 
     def written(self) -> str:
-        """Returns everything that was written."""
-        if self._look != _NO_LOOK:
-            self._written.append("\x1b[0m")
-            self._look = _NO_LOOK
-        return "".join(self._written)
+        """Returns everything that was written.
+
+        Where that is shorter, what has one look is written together. What terminals may think to be of another width
+        than it is keeps to the order of reading: what follows it covers the rest of it.
+        """
+        found = _in_turn(self._pieces)
+        if self._narrow and len(self._pieces) > 2:
+            found = min(found, _in_turn(_by_look(self._pieces)), key=len)
+        self._pieces = []
+        return found
+
+
+def _common_look(piece: _Piece, text: str, look: _Look) -> _Look | None:
+    """Returns the look that a piece and the text behind it may both be written with; None where there is none."""
+    own = piece.look
+    if own == look:
+        return look
+    seen = own.link or look.link or (own.attributes | look.attributes) & _SEEN_ON_BLANKS
+    if seen or own.background != look.background:
+        return None
+    return own if text.isspace() else look if piece.text.isspace() else None
+
+
+def _by_look(pieces: _Pieces) -> _Pieces:
+    """Returns pieces so that those of one look follow each other, and after each look comes the nearest one."""
+    of_look: dict[_Look, _Pieces] = {}
+    for piece in pieces:
+        of_look.setdefault(piece.look, []).append(piece)
+    ordered: _Pieces = []
+    look = _NO_LOOK
+    while of_look:
+        look = min(of_look, key=lambda other: len(_turn(look, other)))
+        ordered += of_look.pop(look)
+    return ordered
+
+
+def _in_turn(pieces: _Pieces) -> str:
+    """Returns what writes pieces one after the other."""
+    written: list[str] = []
+    look, row, column = _NO_LOOK, -1, -1
+    for piece in pieces:
+        if piece.y != row:
+            written.append(f"\x1b[{piece.y + 1};{piece.x + 1}H")
+        elif piece.told or piece.x != column:  # the column whole, because of what terminals think wide
+            written.append(f"\x1b[{piece.x + 1}G")
+        if piece.look != look:
+            written.append(_turn(look, piece.look))
+        look, row, column = piece.look, piece.y, piece.end
+        link = look.link
+        written.append(f"\x1b]8;;{link}\x1b\\{piece.text}\x1b]8;;\x1b\\" if link else piece.text)
+    return "".join(written) + ("\x1b[0m" if look != _NO_LOOK else "")
 
 
 _SEEN_ON_BLANKS: Final = frozenset({4, 7, 9, 21, 51, 52, 53})

@@ -59,15 +59,15 @@ def progress_line(progress: Mapping[str, Progress]) -> Text:
 
 
 _GAP = 2
-_ANSWER, _STATE = 1, 2
-"""The lines of the answer, and of the state of the hits."""
+_PLACE, _ANSWER, _STATE = 0, 1, 2
+"""The lines of what is open and where one is, of the answer, and of the state of the hits."""
 
 
 class HeaderBar(PaintedLines):
     """Three lines, each with a left and a right part.
 
-    The right part is kept when there is little room, but for the answer in the second line: there it goes. In the third
-    line what is dim there goes first, so that the keys that it names on the left stay.
+    The right part is kept when there is little room, but for the answer in the second line: there it goes. In the first
+    and third line what is dim there goes first, so that the title and the keys that they name on the left stay.
     """
 
     DEFAULT_CSS = "HeaderBar { height: 3; background: $panel; }"
@@ -96,8 +96,9 @@ class HeaderBar(PaintedLines):
             return Strip.blank(width, base)
         room = width - 2
         answer, beside = self._lines[y]
-        if y == _STATE:
-            beside = _without_details(beside, room - _GAP - answer.cell_len)
+        if y != _ANSWER:
+            kept = answer if y == _STATE else _with_title(answer)
+            beside = _without_details(beside, room - _GAP - kept.cell_len)
         right = segments_of(beside, base)
         left = segments_of(_fitting(answer, room) if y == _ANSWER else answer, base)
         tail = width_of(right)
@@ -159,9 +160,22 @@ def _with_short_name(answer: Text, first: int, last: int, room: int) -> Text:
     return answer[:first] + Text(short, theme.STRONG) + answer[last:]
 
 
+def _with_title(text: Text) -> Text:
+    """Returns what of the first line is there in any case: what is open up to its title, and the sign of a cut."""
+    title = next((span for span in text.spans if span.style == theme.STRONG), None)
+    return text[: title.end] + Text("…") if title is not None else Text()
+
+
 def _without_details(text: Text, room: int) -> Text:
-    """Returns a text without as many of its dim parts as it has to lose to fit, the last ones first."""
-    while text.cell_len > room and (details := [span for span in text.spans if span.style == theme.DIM]):
+    """Returns a text without as many of its dim parts as it has to lose to fit, the last ones first.
+
+    Dim words with a blank behind them are no details: they name what follows.
+    """
+    while text.cell_len > room:
+        dim = [span for span in text.spans if span.style == theme.DIM]
+        details = [span for span in dim if not text.plain[span.start : span.end].endswith(" ")]
+        if not details:
+            break
         text = text[: details[-1].start] + text[details[-1].end :]
     return text
 
@@ -203,9 +217,10 @@ class FrameLine(PaintedLines):
         return self._line() if y == 0 else Strip.blank(self.size.width, self.base_style)
 
     def _line(self) -> Strip:
-        looks = (self.size.width, self.base_style, self._title, self._text, self._active, self._corners)
+        width, base = self.size.width, self.base_style
+        looks = (width, base, self._title, self._text, self._active, self._corners)
         if self._drawn is None or self._drawn[0] != looks:
-            self._drawn = looks, self._draw(self.size.width, self.base_style)
+            self._drawn = looks, self._draw(width, base)
         return self._drawn[1]
 
     def _draw(self, width: int, base: Style) -> Strip:

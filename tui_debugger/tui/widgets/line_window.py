@@ -53,6 +53,19 @@ class CachedLines(SizedOnce):
 
     _cached_lines: tuple[Region, list[Strip]] | None = None
 
+    def call_next(self, callback: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+        """Calls something once the message at hand is done.
+
+        Textual looks anew each time which arguments a callback of its own making takes: not those of a method.
+        """
+        if args or kwargs:
+            super().call_next(callback, *args, **kwargs)
+            return
+        message = events.Callback(callback=callback)
+        message._prevent.update(self._get_prevented_messages())  # noqa: SLF001 - as Textual does
+        self._next_callbacks.append(message)
+        self.check_idle()
+
     def _set_dirty(self, *regions: Region) -> None:
         """Forgets these lines whenever Textual forgets its own: contents, styles and sizes all come through here."""
         self._cached_lines = None
@@ -122,19 +135,6 @@ class PaintedLines(CachedLines, Widget):
             due: Any = screen._update_timer._active  # noqa: SLF001 - the next frame
             if not due.is_set():
                 screen.check_idle()
-
-    def call_next(self, callback: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
-        """Calls something once the message at hand is done.
-
-        Textual looks anew each time which arguments a callback of its own making takes: not those of a method.
-        """
-        if args or kwargs:
-            super().call_next(callback, *args, **kwargs)
-            return
-        message = events.Callback(callback=callback)
-        message._prevent.update(self._get_prevented_messages())  # noqa: SLF001 - as Textual does
-        self._next_callbacks.append(message)
-        self.check_idle()
 
     def _set_dirty(self, *regions: Region) -> None:
         """Notes the lines that are no longer as they were painted."""
@@ -265,11 +265,13 @@ class LineWindow(PaintedLines):
 
     def show_from(self, top: int) -> None:
         """Brings a row to the first line, as far as there are rows below it."""
-        if not self.size.height:  # nothing fits yet
+        height = self.size.height
+        if not height:  # nothing fits yet
             return
-        old, self._top = self._top, max(0, min(top, self.row_count - self.page))
+        page = max(height - self._header, 1)
+        old, self._top = self._top, max(0, min(top, self.row_count - page))
         if self._top != old:
-            self._ahead = self.page if self._top > old else -self.page
+            self._ahead = page if self._top > old else -page
             self.refresh_changed()
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:  # noqa: ARG002 - Textual's own names
