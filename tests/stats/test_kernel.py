@@ -226,6 +226,8 @@ COVERED = (
     "tests/stats/test_kernel_pairs.py",
     "tests/stats/test_kernel_csv.py",
     "tests/stats/test_kernel_expected.py",
+    "tests/stats/test_kernel_probes.py",
+    "tests/stats/test_kernel_attention.py",
     "tests/stats/test_kernel_files.py",
     "tests/stats/test_kernel_shapes.py",
     *(

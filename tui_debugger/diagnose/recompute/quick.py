@@ -14,11 +14,12 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from tui_debugger.arrays import Array, Float32, Float64
+from tui_debugger.arrays import Array, Float32
 from tui_debugger.diagnose.recompute.judge import ACCUMULATED, SURE, smallest, unit_of
 from tui_debugger.diagnose.recompute.table import Operator
-from tui_debugger.stats.kernel import available, expected, kind_of, native
-from tui_debugger.stats.kernel.expected import PROBES, ByRow, Call, Elementwise, Limits, Operand, Scaled
+from tui_debugger.stats.kernel import attention, available, expected, kind_of, native, probes
+from tui_debugger.stats.kernel.expected import ByRow, Call, Elementwise, Limits, Operand, Scaled
+from tui_debugger.stats.kernel.probes import PROBES
 
 _LIMIT: Final = SURE[np.dtype(np.float64)]
 USUAL_EPSILONS: Final = (1e-5, 1e-6, 1e-12, 1e-7, 1e-8, 1e-4, 1e-3)
@@ -331,8 +332,6 @@ def _reduced(operator: ByRow) -> Described:
 
 # -- attention ---------------------------------------------------------------------------------------------
 
-_ROWS: Final = 1 << 18
-"""Scores that are made at once."""
 _LONGEST: Final = 512
 """Elements of a head."""
 _PASSED: Final = 2.0
@@ -372,59 +371,44 @@ class AttentionLook:
         at = np.unravel_index(number, before) if before else ()
         seen = self.out[at]
         own = None if mask is None else np.broadcast_to(mask, (*before, len(seen), key.shape[-2]))[at]
-        q, k, v = (single(each[at]) for each in (query, key, value))
-        width = seen.shape[1]
+        keys, width = key.shape[-2], seen.shape[1]
+        if own is not None and own.dtype != np.bool_:
+            own = own.astype(np.float32, copy=False)
         signs = signs_of(width)
-        sums, squares = expected.signed_rows(np.ascontiguousarray(v), width, signs)
-        root = np.sqrt(squares)
-        size = np.abs(v).sum(axis=1, keepdims=True) / math.sqrt(width)
-        columns = np.concatenate([sums, root, size], axis=1).astype(np.float32)
-        q *= np.float32(factor)
-        turned, norms, worst = np.ascontiguousarray(k.T), np.zeros(2), 0.0
-        step = max(_ROWS // max(len(k), 1), 16)
+        values = native(value[at])
+        sums, squares = probes.signed_rows(values, width, signs)
+        columns = np.ones((keys, attention.COLUMNS), np.float32)
+        columns[:, :PROBES] = sums
+        np.sqrt(squares[:, 0], out=columns[:, PROBES], casting="unsafe")
+        np.sum(np.abs(single(values)), axis=1, out=columns[:, PROBES + 1])
+        mask = None if own is None else np.ascontiguousarray(own)
+        made, top = attention.attended(native(query[at]), native(key[at]), columns, mask, causal=causal, factor=factor)
+        recorded, square = probes.signed_rows(native(seen), width, signs)
+        error = made[:, :PROBES] - recorded
+        error = np.einsum("ij,ij->i", error, error) / PROBES
+        root, size = made[:, PROBES], made[:, PROBES + 1] / math.sqrt(width)
         inside = min(ACCUMULATED, self.unit)
-        for begin in range(0, len(q), step):
-            end = min(begin + step, len(q))
-            keys = min(end, len(k)) if causal else len(k)
-            scores = q[begin:end] @ turned[:, :keys]
-            if causal:
-                hidden = np.arange(begin, keys)[None, :] > np.arange(begin, end)[:, None]
-                np.copyto(scores[:, begin:], np.float32(-np.inf), where=hidden)
-            if own is not None:
-                part = own[begin:end, :keys]
-                if part.dtype == np.bool_:
-                    np.copyto(scores, np.float32(-np.inf), where=~part)
-                else:
-                    scores += part.astype(np.float32)
-            top = scores.max(axis=1, keepdims=True)
-            scores -= top
-            np.exp(scores, out=scores)
-            total = scores.sum(axis=1, dtype=np.float64)[:, None]
-            made = (scores @ columns[:keys]).astype(np.float64) / total
-            recorded, square = expected.signed_rows(np.ascontiguousarray(seen[begin:end]), width, signs)
-            error = made[:, :PROBES] - recorded
-            error = np.einsum("ij,ij->i", error, error) / PROBES
-            root, size = made[:, PROBES], made[:, PROBES + 1]
-            # The norms of shares and of what they are off by, from below: see ``products.attention``.
-            explained = self.unit * (np.sqrt(square[:, 0]) + root / math.sqrt(len(k)))
-            explained += inside * (root + 2 * size * np.minimum(2 * np.abs(top[:, 0]), 1e4))
-            explained *= explained
-            norms += error.sum(), explained.sum()
-            with np.errstate(all="ignore"):
-                ratio = float(np.max(np.sqrt(error / explained), initial=0.0, where=(error > 0) | ~(explained >= 0)))
-            worst = max(worst, ratio) if ratio == ratio else math.inf  # noqa: PLR0124 - NaN
+        # The norms of shares and of what they are off by, from below: see ``products.attention``.
+        explained = self.unit * (np.sqrt(square[:, 0]) + root / math.sqrt(keys))
+        explained += inside * (root + 2 * size * np.minimum(2 * np.abs(top), 1e4))
+        explained *= explained
+        norms = np.array([error.sum(), explained.sum()])
+        with np.errstate(all="ignore"):
+            ratio = float(np.max(np.sqrt(error / explained), initial=0.0, where=(error > 0) | ~(explained >= 0)))
+        worst = ratio if ratio == ratio else math.inf  # noqa: PLR0124 - NaN
         return (worst if np.isfinite(norms).all() else math.inf), float(norms[0]), float(norms[1])
 
 
 def single(array: Array) -> Float32:
     """A copy in float32."""
-    return array.copy() if array.dtype == np.float32 else expected.singles(native(array))
+    return array.copy() if array.dtype == np.float32 else probes.singles(native(array))
 
 
 @lru_cache(maxsize=8)
-def signs_of(width: int) -> Float64:
-    """Random vectors of signs, in rows: the same every time."""
-    signs: Float64 = np.random.default_rng(width).integers(0, 2, (PROBES, width)) * np.float64(2) - 1
+def signs_of(width: int) -> Float32:
+    """Random signs, ``PROBES`` for each element: the same every time."""
+    signs = np.random.default_rng(width).integers(0, 2, (PROBES, width)).T * np.float32(2) - np.float32(1)
+    signs = np.ascontiguousarray(signs, np.float32)
     signs.flags.writeable = False
     return signs
 
