@@ -82,6 +82,9 @@ def test_products(dtype: type, rows: int, terms: int, width: int, group: int) ->
     assert np.all(np.abs(np.sqrt(found.error) - np.sqrt(np.square(made - seen).mean(-1))) <= lost)
     assert np.allclose(found.size, size, rtol=1e-5)
     assert np.allclose(found.value, value, rtol=1e-12)
+    plain = probes.probed(left, right._replace(squares=None), recorded, group, signs)
+    assert np.array_equal(plain.error, found.error)
+    assert np.array_equal(plain.size, np.broadcast_to(right.added_squares, plain.size.shape))
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
@@ -140,6 +143,9 @@ def test_convolutions(terms: int, places: int, groups: int) -> None:
     lost = 2.0**-20 * np.einsum("gtp,tx->gpx", np.abs(filters, dtype=np.float64), np.abs(seen))
     assert np.all(np.abs(made - np.einsum("gtp,tx->gpx", filters.astype(np.float64), seen)) <= lost)
     assert np.allclose(sizes, squares @ np.square(seen), rtol=1e-5)
+    plain, nothing = probes.convolved(planes, offsets, filters, None, places)
+    assert np.array_equal(plain, made)
+    assert not nothing.any()
 
 
 def test_a_term_that_looks_beyond_the_planes_is_refused() -> None:

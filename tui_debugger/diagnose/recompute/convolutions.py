@@ -5,7 +5,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -16,9 +17,11 @@ from tui_debugger.diagnose.recompute.judge import ACCUMULATED, Expected, Judge, 
 from tui_debugger.diagnose.recompute.probing import (
     LARGE,
     ROWS_SIZE,
+    Block,
     Probed,
     block_of,
     group_of,
+    looked_closer,
     probes_for,
     take_blocks,
 )
@@ -82,6 +85,10 @@ def convolution(
     )
 
 
+_Images = Callable[[int, bool], tuple[Float64, Float64]]
+"""What sums of filters make of an image, by its number, and their squares if those are needed."""
+
+
 class LargeConvolution(Probed):
     """A convolution that is held against random vectors, as ``LargeProduct``.
 
@@ -113,28 +120,28 @@ class LargeConvolution(Probed):
         added, added_squares = np.zeros(sums.shape[1]), np.zeros(squares.shape[1])
         if self.bias is not None:
             added, added_squares = (each[0] for each in probes.of_rows(self.bias.astype(np.float64)[None]))
-        places = self._in_planes(sums, squares) if probes.multiplies(self.input) else self._in_images(sums, squares)
+        made_of = (self._in_planes if probes.multiplies(self.input) else self._in_images)(sums, squares)
         inside = ACCUMULATED * math.sqrt(len(sums) + 1)
-        blocks = []
-        for at, (made, their_squares) in enumerate(places):
-            seen, value = (each.T for each in probes.of_columns(found[at].reshape(channels, -1).T, wide=True))
+
+        def block(at: int, *, whole: bool) -> Block:
+            made, their_squares = made_of(at, whole)
+            seen, value = probes.of_channels(found[at].reshape(channels, -1))
             size = their_squares + added_squares[:, None]
-            error = seen.reshape(len(size), PROBES, -1) - made - added.reshape(len(size), PROBES, 1)
-            error = np.einsum("ijk,ijk->ik", error, error) / PROBES
+            error = (seen - added[:, None]).reshape(made.shape)
+            error -= made
+            error = np.square(error, out=error).reshape(len(size), PROBES, -1).mean(axis=1)
             explained = unit * np.sqrt(value) + inside * np.sqrt(size + value / 4)
             if judge.widest < unit:
                 explained += unit * np.sqrt(size)
-
-            def exact(places: Array | None = None, at: int = at) -> tuple[Expected, Array]:
-                return self._exact(found, at, places)
-
             start = at * math.prod(self.shape[1:])
-            blocks.append(block_of(start, (error.T, explained.T), (unit, value), (inside, size), exact))
-        take_blocks(judge, blocks)
+            exact = partial(self._exact, found, at)
+            return block_of(start, (error.T, explained.T), (unit, value), (inside, size), exact)
+
+        take_blocks(judge, [looked_closer(partial(block, at), unit) for at in range(len(self.input))])
         return True
 
-    def _in_planes(self, sums: Array, squares: Array) -> Iterator[tuple[Float64, Float64]]:
-        """Of each image what sums of filters make of it, by group, probe and place, and their squares: by the kernel.
+    def _in_planes(self, sums: Array, squares: Array) -> _Images:
+        """What sums of filters make of an image, by group, probe and place, and their squares: by the kernel.
 
         Where the kernel of the convolution makes steps, places that it sees in one go lie in planes of their own.
         """
@@ -150,7 +157,7 @@ class LargeConvolution(Probed):
         view = planes[:every].reshape(channels, *steps, *inner)
         plain = math.prod(steps) == 1
         padded = view.reshape(channels, *pairs) if plain else np.zeros((channels, *pairs), np.float32)
-        whole = padded.reshape(channels, *(one * step for one, step in zip(inner, steps, strict=True)))
+        inner_part = padded.reshape(channels, *(one * step for one, step in zip(inner, steps, strict=True)))
         beside = zip(around, self.input.shape[2:], strict=True)
         inside = (slice(None), *(slice(low, low + size) for (low, _), size in beside))
         offsets = _offsets(view, kernel, steps, apart)
@@ -158,22 +165,30 @@ class LargeConvolution(Probed):
         filters = np.ascontiguousarray(sums.reshape(-1, groups, PROBES).transpose(1, 0, 2))
         their_squares = np.ascontiguousarray(squares.T)
         wanted: tuple[Any, ...] = (Ellipsis, slice(None), *(slice(size) for size in out[1:]))
-        for image in self.input:
-            whole[inside] = compiled.singles(native(image))
+
+        def made_of(at: int, squared: bool) -> tuple[Float64, Float64]:
+            inner_part[inside] = compiled.singles(native(self.input[at]))
             if not plain:
                 view[...] = padded.transpose(turned)
-            both = compiled.convolved(planes, offsets, filters, their_squares, places)
+            both = compiled.convolved(planes, offsets, filters, their_squares if squared else None, places)
             made, size = (each.reshape(*each.shape[:-1], out[0], *inner[1:])[wanted] for each in both)
-            yield made.reshape(groups, PROBES, -1), size.reshape(groups, -1)
+            return made, size.reshape(groups, -1)
 
-    def _in_images(self, sums: Array, squares: Array) -> Iterator[tuple[Float64, Float64]]:
+        return made_of
+
+    def _in_images(self, sums: Array, squares: Array) -> _Images:
         """The same by numpy."""
         groups, shape = squares.shape[1], self.weight.shape[1:]
         filters, their_squares = (each.T.reshape(-1, *shape) for each in (sums, squares))
-        for image in self.input:
-            padded = np.pad(image.astype(sums.dtype), [(0, 0), *self.how[1]])
+
+        def made_of(at: int, squared: bool) -> tuple[Float64, Float64]:
+            padded = np.pad(self.input[at].astype(sums.dtype), [(0, 0), *self.how[1]])
             made = self._convolved(padded, filters).reshape(groups, PROBES, -1)
-            yield made, self._convolved(np.square(padded), their_squares)
+            return made, self._convolved(np.square(padded), their_squares) if squared else np.zeros(
+                (groups, made.shape[-1])
+            )
+
+        return made_of
 
     def _convolved(self, padded: Array, filters: Array) -> Float64:
         """What a few filters make of an image, without groups and bias.

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from tui_debugger.arrays import Array, Float32, Float64
-from tui_debugger.diagnose.recompute.judge import Expected, Judge
+from tui_debugger.diagnose.recompute.judge import ACCUMULATED, Expected, Judge
 from tui_debugger.diagnose.recompute.quick import signs_of
 from tui_debugger.stats.kernel import is_known, native
 from tui_debugger.stats.kernel import probes as compiled
@@ -103,6 +103,22 @@ def take_blocks(judge: Judge, blocks: Sequence[Block]) -> None:
             judge.take(*each.exact(None), each.start)
 
 
+def passes(error: Float64, explained: Float64) -> bool:
+    """Tells whether all groups pass, by square errors and by what explains them."""
+    return bool(np.all(error <= np.square(_PASSED * explained)))
+
+
+def looked_closer(made: Callable[..., Block], unit: float) -> Block:
+    """Returns a block that is known as well as it has to be.
+
+    ``made(whole=False)`` leaves out the sizes of terms: where the output has 16 bits, its own rounding explains nearly
+    all.
+    """
+    if unit > ACCUMULATED and (first := made(whole=False)).ratio <= _PASSED:
+        return first
+    return made(whole=True)
+
+
 def _few_are_right(block: Block, judge: Judge) -> bool:
     """Tells whether there are few rows beyond, and all of them are right: by chance, of so many, some are."""
     if len(block.beyond) > _FEW:
@@ -155,15 +171,20 @@ class Probes:
             squares.append(np.einsum("ij,ij->i", part, part))
         return np.concatenate(sums, axis=1).astype(np.float64), np.stack(squares, axis=1).astype(np.float64)
 
-    def of_columns(self, matrix: Array, *, wide: bool = False) -> tuple[Array, Array]:
-        """The same of a factor whose columns are the outputs, to be multiplied (see ``kind``), or in float64."""
-        if self.kernel and matrix.T.flags.c_contiguous and not matrix.flags.c_contiguous:
-            turned = compiled.signed_columns(native(matrix.T), self.group, self.signs)
-            sums, squares = turned[0].T, turned[1].T
+    def of_columns(self, matrix: Array) -> tuple[Array, Array]:
+        """The same of a factor whose columns are the outputs, to be multiplied: see ``kind``."""
+        if matrix.T.flags.c_contiguous and not matrix.flags.c_contiguous:
+            sums, squares = (each.T for each in self.of_channels(matrix.T))
         else:
             sums, squares = self.of_rows(matrix)
-        kind = np.float64 if wide else self.kind
-        return np.ascontiguousarray(sums, kind), np.ascontiguousarray(squares, kind)
+        return np.ascontiguousarray(sums, self.kind), np.ascontiguousarray(squares, self.kind)
+
+    def of_channels(self, matrix: Array) -> tuple[Float64, Float64]:
+        """For each column of a matrix: rows of sums with signs of each group of rows, and rows of sums of squares."""
+        if self.kernel:
+            return compiled.signed_columns(native(matrix), self.group, self.signs)
+        sums, squares = self.of_rows(matrix.T)
+        return sums.T, squares.T
 
     def multiplies(self, *arrays: Array) -> bool:
         """Tells whether the kernel multiplies some arrays."""
@@ -173,7 +194,7 @@ class Probes:
         """Returns how far rows of a product are off; ``right`` as ``of_columns`` and ``of_rows`` make it."""
         if self.multiplies(left):
             return compiled.probed(native(left), right, native(found), self.group, self.signs)
-        whole = Distances(*(np.empty((len(left), right.squares.shape[1])) for _ in range(3)))
+        whole = Distances(*(np.empty((len(left), len(right.added_squares))) for _ in range(3)))
         step = max(ROWS_SIZE // max(left.shape[1], found.shape[1]), 1)
         for begin in range(0, len(left), step):
             rows = slice(begin, begin + step)
@@ -182,6 +203,7 @@ class Probes:
             error = (some @ right.columns).astype(np.float64) * right.factor + right.added - seen
             error = error.reshape(len(some), -1, PROBES)
             whole.error[rows] = np.einsum("ijk,ijk->ij", error, error) / PROBES
-            size = (np.square(some) @ right.squares).astype(np.float64)
-            whole.size[rows] = right.factor**2 * size + right.added_squares
+            whole.size[rows] = right.added_squares
+            if right.squares is not None:
+                whole.size[rows] += right.factor**2 * (np.square(some) @ right.squares).astype(np.float64)
         return whole

@@ -23,6 +23,7 @@ from tui_debugger.diagnose.recompute.probing import (
     Probed,
     block_of,
     group_of,
+    passes,
     probes_for,
     take_blocks,
 )
@@ -112,12 +113,13 @@ class LargeProduct(Probed):
         if bias is not None:
             wide_bias = self.beta * np.broadcast_to(bias.astype(np.float64), (1, width))
             added, added_squares = (each[0] for each in probes.of_rows(np.ascontiguousarray(wide_bias)))
-        factor = Right(probed, squares, added, added_squares, self.alpha)
+        factor = Right(probed, None if unit > ACCUMULATED else squares, added, added_squares, self.alpha)
         error, size, value = probes.distances(left, factor, found)
         inside = ACCUMULATED * math.sqrt(terms + (bias is not None))
-        explained = unit * np.sqrt(value) + inside * np.sqrt(size + value / 4)
-        if widest < unit:
-            explained += unit * np.sqrt(size)
+        explained = _explained(unit, inside, size, value, widest)
+        if factor.squares is None and not passes(error, explained):
+            size = probes.distances(left, factor._replace(squares=squares), found).size
+            explained = _explained(unit, inside, size, value, widest)
         step = max(min(ROWS_SIZE // max(terms, width), len(left)), 1)
         for begin in range(0, len(left), step):
             part = slice(begin, begin + step)
@@ -129,6 +131,12 @@ class LargeProduct(Probed):
 
             off, sizes = (error[part], explained[part]), (inside, size[part])
             yield block_of(start + begin * width, off, (unit, value[part]), sizes, exact)
+
+
+def _explained(unit: float, inside: float, size: Float64, value: Float64, widest: float) -> Float64:
+    """What rounding explains of groups with so large terms and values."""
+    explained: Float64 = unit * np.sqrt(value) + inside * np.sqrt(size + value / 4)
+    return explained + unit * np.sqrt(size) if widest < unit else explained
 
 
 def peak_of(left: Float64, right: Float64) -> float:

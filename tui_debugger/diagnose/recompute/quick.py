@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from tui_debugger.arrays import Array, Float32
+from tui_debugger.arrays import Array, Float32, Float64
 from tui_debugger.diagnose.recompute.judge import ACCUMULATED, SURE, smallest, unit_of
 from tui_debugger.diagnose.recompute.table import Operator
 from tui_debugger.stats.kernel import attention, available, expected, kind_of, native, probes
@@ -340,63 +340,91 @@ _PASSED: Final = 2.0
 
 @dataclass(frozen=True, slots=True)
 class AttentionLook:
-    """An attention that is held against random vectors, with a bound of what rounding explains.
+    """An attention that was held against random vectors, with a bound of what rounding explains.
+
+    Attributes:
+        size: elements of a head.
+        ratio: of each head how far the row is off that is farthest off, in what explains it; inf where that is unknown.
+        error: the square norm of what each head is off by.
+        explained: the square norm of what explains that.
+    """
+
+    size: int
+    ratio: Float64
+    error: Float64
+    explained: Float64
+
+    def look(self, start: int, count: int) -> Seen:
+        """Looks at some heads of the output."""
+        heads = slice(start // self.size, (start + count) // self.size)
+        worst = float(np.max(self.ratio[heads], initial=0.0))
+        known = math.isfinite(worst)
+        norms = (math.sqrt(float(np.sum(each[heads]))) if known else 0.0 for each in (self.error, self.explained))
+        error, explained = norms
+        return Seen(worst <= _PASSED, worst, (error, explained, 0.0, 0.0, (0.0, 0.0)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Heads:
+    """An attention whose tensors the kernel reads.
 
     Every score is needed. What is saved are the products with the values: of these a few sums are multiplied. All of it
     is in float32: its sums err as those that are looked at, which is a part of what is explained.
 
     Attributes:
-        given: query, key, value, in heads; mask or None; whether a row sees only those before it; factor of scores.
-        out: what was recorded.
-        unit: of its rounding.
+        query, key, value, out: in heads.
+        mask: what is seen, or what is added to scores; None without one.
+        causal: whether a row sees only those before it.
+        factor: of scores.
     """
 
-    given: tuple[Array, Array, Array, Array | None, bool, float]
+    query: Array
+    key: Array
+    value: Array
     out: Array
-    unit: float
+    mask: Array | None
+    causal: bool
+    factor: float
 
-    def look(self, start: int, count: int) -> Seen:
-        """Looks at some heads of the output."""
-        head = math.prod(self.out.shape[-2:])
-        found = [self._head(number) for number in range(start // head, (start + count) // head)]
-        worst = max((each[0] for each in found), default=0.0)
-        known = math.isfinite(worst)
-        error, explained = (math.sqrt(sum(each[at] for each in found)) if known else 0.0 for at in (1, 2))
-        return Seen(worst <= _PASSED, worst, (error, explained, 0.0, 0.0, (0.0, 0.0)))
+    def averages(self, columns: Float32) -> tuple[Float64, Float64]:
+        """Of every row averages of the columns of its keys, and the largest score."""
+        before, (rows, keys) = self.out.shape[:-2], (self.out.shape[-2], self.key.shape[-2])
+        heads = math.prod(before)
+        made, top = np.empty((heads, rows, attention.COLUMNS)), np.empty((heads, rows))
+        masks = None if self.mask is None else np.broadcast_to(self.mask, (*before, rows, keys))
+        for number, at in enumerate(np.ndindex(before)):
+            mask = None if masks is None else np.ascontiguousarray(masks[at])
+            if mask is not None and mask.dtype != np.bool_:
+                mask = mask.astype(np.float32, copy=False)
+            made[number], top[number] = attention.attended(
+                self.query[at], self.key[at], columns[number], mask, causal=self.causal, factor=self.factor
+            )
+        return made, top
 
-    def _head(self, number: int) -> tuple[float, float, float]:
-        """How far a row of a head is off, in what explains it, and the squared norms of both for the head."""
-        query, key, value, mask, causal, factor = self.given
-        before = self.out.shape[:-2]
-        at = np.unravel_index(number, before) if before else ()
-        seen = self.out[at]
-        own = None if mask is None else np.broadcast_to(mask, (*before, len(seen), key.shape[-2]))[at]
-        keys, width = key.shape[-2], seen.shape[1]
-        if own is not None and own.dtype != np.bool_:
-            own = own.astype(np.float32, copy=False)
-        signs = signs_of(width)
-        values = native(value[at])
-        sums, squares = probes.signed_rows(values, width, signs)
-        columns = np.ones((keys, attention.COLUMNS), np.float32)
-        columns[:, :PROBES] = sums
-        np.sqrt(squares[:, 0], out=columns[:, PROBES], casting="unsafe")
+    def look(self, unit: float) -> AttentionLook:
+        """Holds all heads against random vectors."""
+        keys, width = self.key.shape[-2], self.out.shape[-1]
+        signs, values = signs_of(width), self.value.reshape(-1, width)
+        columns = np.ones((len(values), attention.COLUMNS), np.float32)
+        columns[:, :PROBES], squares = probes.signed_rows(values, width, signs)
+        columns[:, PROBES] = np.sqrt(squares[:, 0])
         np.sum(np.abs(single(values)), axis=1, out=columns[:, PROBES + 1])
-        mask = None if own is None else np.ascontiguousarray(own)
-        made, top = attention.attended(native(query[at]), native(key[at]), columns, mask, causal=causal, factor=factor)
-        recorded, square = probes.signed_rows(native(seen), width, signs)
-        error = made[:, :PROBES] - recorded
-        error = np.einsum("ij,ij->i", error, error) / PROBES
-        root, size = made[:, PROBES], made[:, PROBES + 1] / math.sqrt(width)
-        inside = min(ACCUMULATED, self.unit)
+        made, top = self.averages(columns.reshape(-1, keys, attention.COLUMNS))
+        found = probes.signed_rows(self.out.reshape(-1, width), width, signs)
+        recorded, square = (each.reshape(*top.shape, -1) for each in found)
+        error = made[..., :PROBES] - recorded
+        error = np.einsum("hij,hij->hi", error, error) / PROBES
+        root, size = made[..., PROBES], made[..., PROBES + 1] / math.sqrt(width)
+        inside = min(ACCUMULATED, unit)
         # The norms of shares and of what they are off by, from below: see ``products.attention``.
-        explained = self.unit * (np.sqrt(square[:, 0]) + root / math.sqrt(keys))
+        explained = unit * (np.sqrt(square[..., 0]) + root / math.sqrt(keys))
         explained += inside * (root + 2 * size * np.minimum(2 * np.abs(top), 1e4))
         explained *= explained
-        norms = np.array([error.sum(), explained.sum()])
         with np.errstate(all="ignore"):
-            ratio = float(np.max(np.sqrt(error / explained), initial=0.0, where=(error > 0) | ~(explained >= 0)))
-        worst = ratio if ratio == ratio else math.inf  # noqa: PLR0124 - NaN
-        return (worst if np.isfinite(norms).all() else math.inf), float(norms[0]), float(norms[1])
+            off = np.where((error > 0) | ~(explained >= 0), np.sqrt(error / explained), 0.0).max(axis=1, initial=0.0)
+        error, explained = error.sum(axis=1), explained.sum(axis=1)
+        known = np.isfinite(off) & np.isfinite(error) & np.isfinite(explained)
+        return AttentionLook(math.prod(self.out.shape[-2:]), np.where(known, off, np.inf), error, explained)
 
 
 def single(array: Array) -> Float32:
@@ -433,7 +461,8 @@ def _attention(given: _Given) -> tuple[AttentionLook, ...]:
     factor = 1 / math.sqrt(width) if scale is None else scale
     if not isinstance(factor, (int, float)):
         return ()
-    return (AttentionLook((query, key, value, mask, bool(causal), float(factor)), given.out, given.unit),)
+    with np.errstate(all="ignore"):
+        return (_Heads(query, key, value, given.out, mask, bool(causal), float(factor)).look(given.unit),)
 
 
 DESCRIBED: Final[dict[str, Described]] = {

@@ -269,6 +269,8 @@ static void of_one(int64_t operator, double low, double high, const double *x, i
 static void of_more(const struct elementwise *call, int64_t first, int64_t n, const double *y, double *value, double *size)
 {
     double x[PART], z[PART], chosen[PART];
+    const double low = call->low;
+    const int sum = call->operator == ADD;
     load_operand(&call->left, first, n, x);
     if (call->operator >= ADD)
         load_operand(&call->right, first, n, z);
@@ -277,7 +279,7 @@ static void of_more(const struct elementwise *call, int64_t first, int64_t n, co
     switch (call->operator) {
     case DROPOUT: /* zero, or the element divided by the share that is kept: which one is chance */
         for (int64_t i = 0; i < n; i++) {
-            double v = y[i] == 0 ? x[i] * 0 : x[i] / call->low;
+            double v = y[i] == 0 ? x[i] * 0 : x[i] / low;
             value[i] = v;
             size[i] = fabs(v);
         }
@@ -286,7 +288,7 @@ static void of_more(const struct elementwise *call, int64_t first, int64_t n, co
     case SUBTRACT:
         for (int64_t i = 0; i < n; i++) {
             size[i] = fabs(z[i]); /* a number of Python's may be rounded to the type of the tensor first */
-            value[i] = call->operator == ADD ? x[i] + z[i] : x[i] - z[i];
+            value[i] = sum ? x[i] + z[i] : x[i] - z[i];
         }
         break;
     case MULTIPLY:

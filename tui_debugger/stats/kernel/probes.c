@@ -205,7 +205,8 @@ int EXPORTED(signed_columns)(const struct elements *input, int64_t rows, int64_t
 
 /* alpha * left @ right + what is added, held against what was recorded.
  *
- * columns: `terms` rows of `groups` times PROBES, the sums of right; squares: `terms` rows of `groups`. added: `groups`
+ * columns: `terms` rows of `groups` times PROBES, the sums of right; squares: `terms` rows of `groups`, or null: then sizes
+ * are not made, and 0 but for what is added. added: `groups`
  * times PROBES; added_squares: `groups`. signs: PROBES for each of `width`. work: terms * (GROUPS * PROBES + NARROW)
  * numbers and a vector. For each row `groups` of: error, the mean square of what the sums are off by; size, the squares
  * of the terms; value, those of what was recorded. */
@@ -234,7 +235,7 @@ static void load_rows(const struct probed *call, int64_t row, int64_t begin, int
             to_single((int)call->left.kind, element_at(&call->left, first), call->left.table, n, x[at]);
         else
             memset(x[at], 0, sizeof *x[at] * (size_t)n);
-        for (int64_t i = 0; i < n; i++)
+        for (int64_t i = 0; call->squares && i < n; i++)
             squared[at][i] = x[at][i] * x[at][i];
     }
 }
@@ -261,7 +262,7 @@ static void multiply(const struct probed *call, int64_t row, int64_t columns, co
                 for (int next = 0; next < TILE_ROWS; next++)
                     add_all(made[next], TILE_WIDTH, to->made[block + next] + at);
             }
-        for (int64_t at = 0; at * PROBES < columns; at += LANES)
+        for (int64_t at = 0; call->squares && at * PROBES < columns; at += LANES)
             for (int block = 0; block < ROWS; block += TILE_ROWS) {
                 narrow_tile(squared[block], TERMS, narrow + at * terms + begin * LANES, n, made);
                 for (int next = 0; next < TILE_ROWS; next++)
@@ -306,7 +307,7 @@ static int is_probed(const struct probed *call)
 {
     return call && call->width > 0 && call->group > 0 && is_possible(call->terms, call->width) &&
            is_matrix(&call->left, call->rows, call->terms) && is_matrix(&call->recorded, call->rows, call->width) &&
-           fits_single((int)call->left.kind) && call->signs && call->columns && call->squares && call->added &&
+           fits_single((int)call->left.kind) && call->signs && call->columns && call->added &&
            call->added_squares && call->work && call->error && call->size && call->value;
 }
 
@@ -320,7 +321,8 @@ int EXPORTED(probed)(const struct probed *call)
     for (int64_t first = 0; first < groups; first += GROUPS) {
         const int64_t n = groups - first < GROUPS ? groups - first : GROUPS;
         pack(call->columns, terms, groups * PROBES, first * PROBES, n * PROBES, TILE_WIDTH, wide);
-        pack(call->squares, terms, groups, first, n, LANES, narrow);
+        if (call->squares)
+            pack(call->squares, terms, groups, first, n, LANES, narrow);
         for (int64_t row = 0; row < call->rows; row += ROWS) {
             struct sums sums;
             multiply(call, row, n * PROBES, wide, narrow, &sums);
@@ -345,7 +347,7 @@ int EXPORTED(probed)(const struct probed *call)
 /* What a few filters make of planes: each term looks at a number of the planes, the same way from every place.
  *
  * offsets: where in the planes each of `terms` terms looks from place 0. filters: for each group of channels PROBES
- * numbers of each term; squares: for each group one. planes: `size` numbers, SPAN more than what is looked at. made: for
+ * numbers of each term; squares: for each group one, or null: then sizes are 0. planes: `size` numbers, SPAN more than what is looked at. made: for
  * each group PROBES rows of `places`; sizes: a row of sums of squares. */
 struct convolved {
     int64_t terms, places, groups, size;
@@ -356,8 +358,8 @@ struct convolved {
 };
 
 /* Adds `n` terms to the sums of SPAN places: PROBES rows of PLACES of them, and the squares. */
-static void add_places(const float *planes, const int64_t *offsets, const float *filters, const float *squares,
-                       int64_t n, double *made)
+static inline void add_places(const float *planes, const int64_t *offsets, const float *filters, const float *squares,
+                              int64_t n, double *made)
 {
     lanes sums[PROBES][SPAN_LANES], sizes[SPAN_LANES];
     for (int at = 0; at < SPAN_LANES; at++) {
@@ -369,7 +371,8 @@ static void add_places(const float *planes, const int64_t *offsets, const float 
         lanes x[SPAN_LANES];
         for (int at = 0; at < SPAN_LANES; at++) {
             x[at] = lanes_at(planes + offsets[term] + at * LANES);
-            sizes[at] = times_plus(x[at] * x[at], spread(squares[term]), sizes[at]);
+            if (squares)
+                sizes[at] = times_plus(x[at] * x[at], spread(squares[term]), sizes[at]);
         }
         for (int probe = 0; probe < PROBES; probe++)
             for (int at = 0; at < SPAN_LANES; at++)
@@ -388,7 +391,7 @@ static void add_places(const float *planes, const int64_t *offsets, const float 
 static int is_convolved(const struct convolved *call)
 {
     if (!call || !is_possible(call->terms, call->groups) || !is_possible(call->groups, call->places) || call->size < SPAN ||
-        call->places > call->size - SPAN || !call->planes || !call->offsets || !call->filters || !call->squares ||
+        call->places > call->size - SPAN || !call->planes || !call->offsets || !call->filters ||
         !call->made || !call->sizes)
         return 0;
     for (int64_t term = 0; term < call->terms; term++)
@@ -407,10 +410,15 @@ int EXPORTED(convolved)(const struct convolved *call)
             _Alignas(64) double made[PROBES + 1][PLACES] = {{0}};
             const int64_t count = call->places - first < PLACES ? call->places - first : PLACES;
             for (int64_t begin = 0; begin < call->terms; begin += TERMS) {
-                const int64_t n = call->terms - begin < TERMS ? call->terms - begin : TERMS, at = group * call->terms + begin;
-                for (int64_t place = 0; place < count; place += SPAN)
-                    add_places(call->planes + first + place, call->offsets + begin, call->filters + at * PROBES,
-                               call->squares + at, n, made[0] + place);
+                const int64_t n = call->terms - begin < TERMS ? call->terms - begin : TERMS;
+                const int64_t at = group * call->terms + begin;
+                const float *planes = call->planes + first, *filters = call->filters + at * PROBES;
+                if (call->squares) /* two loops: each is made for what it does */
+                    for (int64_t place = 0; place < count; place += SPAN)
+                        add_places(planes + place, call->offsets + begin, filters, call->squares + at, n, made[0] + place);
+                else
+                    for (int64_t place = 0; place < count; place += SPAN)
+                        add_places(planes + place, call->offsets + begin, filters, 0, n, made[0] + place);
             }
             for (int probe = 0; probe < PROBES; probe++)
                 memcpy(call->made + (group * PROBES + probe) * call->places + first, made[probe], sizeof(double) * (size_t)count);

@@ -65,14 +65,14 @@ class Right(NamedTuple):
 
     Attributes:
         columns: for each term ``PROBES`` sums of each group of outputs.
-        squares: for each term the squares of each group.
+        squares: for each term the squares of each group; None: sizes are not needed.
         added: ``PROBES`` sums of each group of what is added.
         added_squares: the squares of these.
         factor: of the product.
     """
 
     columns: Float32
-    squares: Float32
+    squares: Float32 | None
     added: Float64
     added_squares: Float64
     factor: float = 1.0
@@ -107,16 +107,29 @@ def probed(left: Array, right: Right, recorded: Array, group: int, signs: Float3
     (rows, terms), width = left.shape, recorded.shape[1]
     groups = -(-width // group)
     shapes = (terms, groups * PROBES), (terms, groups), (groups * PROBES,), (groups,)
-    parts: tuple[Array, ...] = right[:4]
-    if any(each.shape != shape for each, shape in zip(parts, shapes, strict=True)) or len(recorded) != rows:
+    parts: tuple[Array | None, ...] = right[:4]
+    pairs = zip(parts, shapes, strict=True)
+    if any(each is not None and each.shape != shape for each, shape in pairs) or len(recorded) != rows:
         raise ValueError(NO_SENSE)
     work = np.empty(terms * (_GROUPS * PROBES + _LANES) + _LANES, np.float32)
     found = Probed(*(np.empty((rows, groups)) for _ in range(3)))
-    held: tuple[Array, ...] = (signs, right.columns, right.squares, right.added, right.added_squares, work, *found)
+    held: tuple[Array | None, ...] = (
+        signs,
+        right.columns,
+        right.squares,
+        right.added,
+        right.added_squares,
+        work,
+        *found,
+    )
     sizes = struct.pack("=qqqq", rows, terms, width, group)
-    call = sizes + described(left) + described(recorded) + struct.pack("=d9q", right.factor, *map(address, held))
+    call = sizes + described(left) + described(recorded) + struct.pack("=d9q", right.factor, *map(_place, held))
     checked(function("probed", "p")(call))
     return found
+
+
+def _place(array: Array | None) -> int:
+    return 0 if array is None else address(array)
 
 
 BEYOND: Final = 32
@@ -124,7 +137,7 @@ BEYOND: Final = 32
 
 
 def convolved(
-    planes: Float32, offsets: Int64, filters: Float32, squares: Float32, places: int
+    planes: Float32, offsets: Int64, filters: Float32, squares: Float32 | None, places: int
 ) -> tuple[Float64, Float64]:
     """Returns what filters make of planes in which each term looks at a number, the same way from every place.
 
@@ -132,18 +145,20 @@ def convolved(
         planes: numbers, and ``BEYOND`` more.
         offsets: where each term looks from the first place.
         filters: for each group and each term ``PROBES`` numbers.
-        squares: for each group and each term one.
+        squares: for each group and each term one; None: their sums are not needed, and 0.
         places: how many there are.
 
     Returns:
         ``PROBES`` sums of each group for each place; for each group the sums of squares.
     """
-    groups, terms = squares.shape
-    if filters.shape != (groups, terms, PROBES) or offsets.shape != (terms,):
+    groups, terms = filters.shape[:2]
+    if filters.shape[2:] != (PROBES,) or offsets.shape != (terms,):
+        raise ValueError(NO_SENSE)
+    if squares is not None and squares.shape != (groups, terms):
         raise ValueError(NO_SENSE)
     made, sizes = np.empty((groups, PROBES, places)), np.empty((groups, places))
-    held: tuple[Array, ...] = (planes, offsets, filters, squares, made, sizes)
-    call = struct.pack("=4q6q", terms, places, groups, planes.size, *map(address, held))
+    held: tuple[Array | None, ...] = (planes, offsets, filters, squares, made, sizes)
+    call = struct.pack("=4q6q", terms, places, groups, planes.size, *map(_place, held))
     checked(function("convolved", "p")(call))
     return made, sizes
 
