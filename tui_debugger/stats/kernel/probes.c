@@ -342,13 +342,14 @@ int EXPORTED(probed)(const struct probed *call)
 #define SPAN_LANES 1
 #endif
 #define SPAN (SPAN_LANES * LANES)
+#define BEYOND 32 /* the most of SPAN */
 #define PLACES 256 /* of which the sums stay in the first-level cache */
 
 /* What a few filters make of planes: each term looks at a number of the planes, the same way from every place.
  *
  * offsets: where in the planes each of `terms` terms looks from place 0. filters: for each group of channels PROBES
- * numbers of each term; squares: for each group one, or null: then sizes are 0. planes: `size` numbers, SPAN more than what is looked at. made: for
- * each group PROBES rows of `places`; sizes: a row of sums of squares. */
+ * numbers of each term; squares: for each group one, or null: then sizes are 0. planes: `size` numbers, BEYOND more than
+ * what is looked at. made: for each group PROBES rows of `places`; sizes: a row of sums of squares. */
 struct convolved {
     int64_t terms, places, groups, size;
     const float *planes;
@@ -390,12 +391,12 @@ static inline void add_places(const float *planes, const int64_t *offsets, const
 
 static int is_convolved(const struct convolved *call)
 {
-    if (!call || !is_possible(call->terms, call->groups) || !is_possible(call->groups, call->places) || call->size < SPAN ||
-        call->places > call->size - SPAN || !call->planes || !call->offsets || !call->filters ||
-        !call->made || !call->sizes)
+    if (!call || !is_possible(call->terms, call->groups) || !is_possible(call->groups, call->places) ||
+        call->size < BEYOND || call->places > call->size - BEYOND || !call->planes || !call->offsets ||
+        !call->filters || !call->made || !call->sizes)
         return 0;
     for (int64_t term = 0; term < call->terms; term++)
-        if (call->offsets[term] < 0 || call->offsets[term] > call->size - SPAN - call->places)
+        if (call->offsets[term] < 0 || call->offsets[term] > call->size - BEYOND - call->places)
             return 0;
     return 1;
 }
@@ -420,9 +421,10 @@ int EXPORTED(convolved)(const struct convolved *call)
                     for (int64_t place = 0; place < count; place += SPAN)
                         add_places(planes + place, call->offsets + begin, filters, 0, n, made[0] + place);
             }
+            const size_t nbytes = sizeof(double) * (size_t)count;
             for (int probe = 0; probe < PROBES; probe++)
-                memcpy(call->made + (group * PROBES + probe) * call->places + first, made[probe], sizeof(double) * (size_t)count);
-            memcpy(call->sizes + group * call->places + first, made[PROBES], sizeof(double) * (size_t)count);
+                memcpy(call->made + (group * PROBES + probe) * call->places + first, made[probe], nbytes);
+            memcpy(call->sizes + group * call->places + first, made[PROBES], nbytes);
         }
     return 0;
 }

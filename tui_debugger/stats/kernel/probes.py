@@ -133,7 +133,7 @@ def _place(array: Array | None) -> int:
 
 
 BEYOND: Final = 32
-"""Numbers that planes have beyond those that any term looks at: the most of ``SPAN`` of ``probes.c``."""
+"""Numbers that planes have beyond those that any term looks at: ``BEYOND`` of ``probes.c``."""
 
 
 def convolved(
