@@ -53,6 +53,7 @@ def run(scale: float, folder: Path) -> list[Result]:
         for case, (speed, milliseconds) in zip(cases(scale), speeds, strict=True):
             note = f"{milliseconds:.1f} ms"
             results.append(Result(f"audit: {case.kind}, {dtype.name}", speed, case.bar, "GB/s", note=note))
+        results.append(Result(f"audit: reading alone, {dtype.name}", read_alone(root), BAR, "GB/s"))
     return results
 
 
@@ -70,6 +71,18 @@ def measured(root: Path, those: list[Case], dtype: np.dtype[Any]) -> list[tuple[
         found.append((check.nbytes / seconds / 1e9, seconds * 1e3))
     session.close()
     return found
+
+
+def read_alone(root: Path) -> float:
+    """GB/s of reading what an addition needs: what no kind of so many bytes can exceed."""
+    session = opened(root)
+    nodes = session.nodes(0)
+    row = next(at for at, name in enumerate(nodes.names) if "Torch.add." in name)
+    keys = [each.key for each in session.tensor_rows(0, 0, row, 0) if each.has_value]
+    nbytes = sum(session.read(key).nbytes for key in keys)
+    (seconds,) = processor_seconds(lambda: [session.read(key) for key in keys], repeat=3)
+    session.close()
+    return nbytes / seconds / 1e9
 
 
 def _checked(session: Session, row: int) -> None:

@@ -226,7 +226,16 @@ sys.exit(pytest.main([*options, *sys.argv[3:]]))
 SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g1", "-O0")
 """Compiling takes longer than what is compiled: lines for the report, and nothing is optimized away."""
 COVERED = {
-    "kernel": ("kernel", "kernel_pairs", "kernel_csv", "kernel_expected", "kernel_files", "kernel_shapes"),
+    "kernel": (
+        "kernel",
+        "kernel_pairs",
+        "kernel_csv",
+        "kernel_expected",
+        "kernel_probes",
+        "kernel_attention",
+        "kernel_files",
+        "kernel_shapes",
+    ),
     "users": ("side_by_side", "compare", "heat", "distribution", "precision", "ascend_file"),
 }
 """Files of tests that one process runs."""

@@ -206,3 +206,27 @@ def test_a_large_product_is_held_against_random_vectors(
         assert check.wrong == judged(product_of(left, right, added, exact=True), wrong).wrong
         assert check.wrong or wrong is scaled
         assert worst in {None, check.worst}
+
+
+@pytest.mark.parametrize("switch", ["", "off"])
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
+def test_what_cancels_in_a_large_product_of_16_bits_is_explained_by_its_terms(
+    switch: str, dtype: type, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All terms cancel: what is left is what float32 rounded off, which the outputs' own rounding does not explain."""
+    monkeypatch.setenv(SWITCH, switch)
+    half = RANDOM.normal(size=(300, 128)).astype(dtype)
+    right = RANDOM.normal(size=(128, 256)).astype(dtype)
+    left, whole = np.concatenate([half, half], axis=1), np.concatenate([right, -right])
+    size = np.sqrt(2 * np.square(half.astype(np.float64)) @ np.square(right.astype(np.float64)))
+    noise = RANDOM.normal(size=size.shape) * size * 2.0**-24 * 16
+
+    def checked(found: Array) -> OutputCheck:
+        product = product_of(left, whole)
+        assert isinstance(product, LargeProduct)
+        judge = Judge(found.dtype, found.shape)
+        assert product.judge(judge, found)
+        return judge.result(0)
+
+    assert not checked(noise.astype(dtype)).wrong
+    assert checked((30 * noise).astype(dtype)).wrong

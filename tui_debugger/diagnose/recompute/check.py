@@ -12,7 +12,7 @@ import numpy as np
 
 from tui_debugger.arrays import Array
 from tui_debugger.check.types import TensorRow
-from tui_debugger.diagnose.recompute import elementwise, layout, products, reductions, updates
+from tui_debugger.diagnose.recompute import convolutions, elementwise, layout, products, reductions, updates
 from tui_debugger.diagnose.recompute.judge import (
     ACCUMULATED,
     NOT_UPDATED,
@@ -22,7 +22,8 @@ from tui_debugger.diagnose.recompute.judge import (
     in_single_precision,
     unit_of,
 )
-from tui_debugger.diagnose.recompute.products import MOST_TO_TELL, Probed, product_of
+from tui_debugger.diagnose.recompute.probing import MOST_TO_TELL, Probed
+from tui_debugger.diagnose.recompute.products import product_of
 from tui_debugger.diagnose.recompute.quick import AttentionLook, Look, looks_at
 from tui_debugger.diagnose.recompute.table import (
     ALL_REDUCE,
@@ -49,7 +50,7 @@ from tui_debugger.sources.base import Argument, CallArguments, OtherArgument, Te
 
 __all__ = ["NotChecked", "OperatorCheck", "OutputCheck", "check_operator"]
 
-_ENTERED: Final = (elementwise, layout, products, reductions, updates)
+_ENTERED: Final = (convolutions, elementwise, layout, products, reductions, updates)
 """The modules that fill the table when they are imported."""
 _PART: Final = 1 << 15
 """Elements of an output that are computed at once, where an operator can be taken part by part: all that is made of
@@ -502,7 +503,7 @@ def _overwritten(reader: _Reader, positional: Sequence[Any], outputs: Mapping[in
     """Tells whether the call wrote over its input before that was recorded: then they are the same."""
     leaf = reader.run.nodes(reader.rank).names[reader.row].rpartition("/")[2]
     function = next((part for part in reversed(leaf.split(".")) if not part.isdigit()), "")
-    last = call.attributes is None and call.positional[-1:] == (True,)
+    last = call.attributes is None and call.positional[-1:] == (True,) and call.positional[-1] is True
     asked = call.keywords.get("inplace") is True or last or call.keywords.get("out")
     in_place = asked or function in _IN_PLACE or (function.endswith("_") and not function.endswith("__"))
     if not in_place or not positional or not isinstance(positional[0], np.ndarray) or 0 not in outputs:

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from tui_debugger.arrays import Array
+from tui_debugger.diagnose.recompute.convolutions import graph_padding, per_dimension, spatial
 from tui_debugger.diagnose.recompute.judge import Expected, is_float, wide
-from tui_debugger.diagnose.recompute.products import graph_padding, per_dimension, spatial
 from tui_debugger.diagnose.recompute.table import ByShape, CannotBindError, call, graph, module
 
 

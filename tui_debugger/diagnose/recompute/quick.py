@@ -17,8 +17,9 @@ import numpy as np
 from tui_debugger.arrays import Array, Float32, Float64
 from tui_debugger.diagnose.recompute.judge import ACCUMULATED, SURE, smallest, unit_of
 from tui_debugger.diagnose.recompute.table import Operator
-from tui_debugger.stats.kernel import available, expected, kind_of, native
-from tui_debugger.stats.kernel.expected import PROBES, ByRow, Call, Elementwise, Limits, Operand, Scaled
+from tui_debugger.stats.kernel import attention, available, expected, kind_of, native, probes
+from tui_debugger.stats.kernel.expected import ByRow, Call, Elementwise, Limits, Operand, Scaled
+from tui_debugger.stats.kernel.probes import PROBES
 
 _LIMIT: Final = SURE[np.dtype(np.float64)]
 USUAL_EPSILONS: Final = (1e-5, 1e-6, 1e-12, 1e-7, 1e-8, 1e-4, 1e-3)
@@ -331,8 +332,6 @@ def _reduced(operator: ByRow) -> Described:
 
 # -- attention ---------------------------------------------------------------------------------------------
 
-_ROWS: Final = 1 << 18
-"""Scores that are made at once."""
 _LONGEST: Final = 512
 """Elements of a head."""
 _PASSED: Final = 2.0
@@ -341,90 +340,103 @@ _PASSED: Final = 2.0
 
 @dataclass(frozen=True, slots=True)
 class AttentionLook:
-    """An attention that is held against random vectors, with a bound of what rounding explains.
+    """An attention that was held against random vectors, with a bound of what rounding explains.
+
+    Attributes:
+        size: elements of a head.
+        ratio: of each head how far the row is off that is farthest off, in what explains it; inf where that is unknown.
+        error: the square norm of what each head is off by.
+        explained: the square norm of what explains that.
+    """
+
+    size: int
+    ratio: Float64
+    error: Float64
+    explained: Float64
+
+    def look(self, start: int, count: int) -> Seen:
+        """Looks at some heads of the output."""
+        heads = slice(start // self.size, (start + count) // self.size)
+        worst = float(np.max(self.ratio[heads], initial=0.0))
+        known = math.isfinite(worst)
+        norms = (math.sqrt(float(np.sum(each[heads]))) if known else 0.0 for each in (self.error, self.explained))
+        error, explained = norms
+        return Seen(worst <= _PASSED, worst, (error, explained, 0.0, 0.0, (0.0, 0.0)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Heads:
+    """An attention whose tensors the kernel reads.
 
     Every score is needed. What is saved are the products with the values: of these a few sums are multiplied. All of it
     is in float32: its sums err as those that are looked at, which is a part of what is explained.
 
     Attributes:
-        given: query, key, value, in heads; mask or None; whether a row sees only those before it; factor of scores.
-        out: what was recorded.
-        unit: of its rounding.
+        query, key, value, out: in heads.
+        mask: what is seen, or what is added to scores; None without one.
+        causal: whether a row sees only those before it.
+        factor: of scores.
     """
 
-    given: tuple[Array, Array, Array, Array | None, bool, float]
+    query: Array
+    key: Array
+    value: Array
     out: Array
-    unit: float
+    mask: Array | None
+    causal: bool
+    factor: float
 
-    def look(self, start: int, count: int) -> Seen:
-        """Looks at some heads of the output."""
-        head = math.prod(self.out.shape[-2:])
-        found = [self._head(number) for number in range(start // head, (start + count) // head)]
-        worst = max((each[0] for each in found), default=0.0)
-        known = math.isfinite(worst)
-        error, explained = (math.sqrt(sum(each[at] for each in found)) if known else 0.0 for at in (1, 2))
-        return Seen(worst <= _PASSED, worst, (error, explained, 0.0, 0.0, (0.0, 0.0)))
+    def averages(self, columns: Float32) -> tuple[Float64, Float64]:
+        """Of every row averages of the columns of its keys, and the largest score."""
+        before, (rows, keys) = self.out.shape[:-2], (self.out.shape[-2], self.key.shape[-2])
+        heads = math.prod(before)
+        made, top = np.empty((heads, rows, attention.COLUMNS)), np.empty((heads, rows))
+        masks = None if self.mask is None else np.broadcast_to(self.mask, (*before, rows, keys))
+        for number, at in enumerate(np.ndindex(before)):
+            mask = None if masks is None else np.ascontiguousarray(masks[at])
+            if mask is not None and mask.dtype != np.bool_:
+                mask = mask.astype(np.float32, copy=False)
+            made[number], top[number] = attention.attended(
+                self.query[at], self.key[at], columns[number], mask, causal=self.causal, factor=self.factor
+            )
+        return made, top
 
-    def _head(self, number: int) -> tuple[float, float, float]:
-        """How far a row of a head is off, in what explains it, and the squared norms of both for the head."""
-        query, key, value, mask, causal, factor = self.given
-        before = self.out.shape[:-2]
-        at = np.unravel_index(number, before) if before else ()
-        seen = self.out[at]
-        own = None if mask is None else np.broadcast_to(mask, (*before, len(seen), key.shape[-2]))[at]
-        q, k, v = (single(each[at]) for each in (query, key, value))
-        width = seen.shape[1]
-        signs = signs_of(width)
-        sums, squares = expected.signed_rows(np.ascontiguousarray(v), width, signs)
-        root = np.sqrt(squares)
-        size = np.abs(v).sum(axis=1, keepdims=True) / math.sqrt(width)
-        columns = np.concatenate([sums, root, size], axis=1).astype(np.float32)
-        q *= np.float32(factor)
-        turned, norms, worst = np.ascontiguousarray(k.T), np.zeros(2), 0.0
-        step = max(_ROWS // max(len(k), 1), 16)
-        inside = min(ACCUMULATED, self.unit)
-        for begin in range(0, len(q), step):
-            end = min(begin + step, len(q))
-            keys = min(end, len(k)) if causal else len(k)
-            scores = q[begin:end] @ turned[:, :keys]
-            if causal:
-                hidden = np.arange(begin, keys)[None, :] > np.arange(begin, end)[:, None]
-                np.copyto(scores[:, begin:], np.float32(-np.inf), where=hidden)
-            if own is not None:
-                part = own[begin:end, :keys]
-                if part.dtype == np.bool_:
-                    np.copyto(scores, np.float32(-np.inf), where=~part)
-                else:
-                    scores += part.astype(np.float32)
-            top = scores.max(axis=1, keepdims=True)
-            scores -= top
-            np.exp(scores, out=scores)
-            total = scores.sum(axis=1, dtype=np.float64)[:, None]
-            made = (scores @ columns[:keys]).astype(np.float64) / total
-            recorded, square = expected.signed_rows(np.ascontiguousarray(seen[begin:end]), width, signs)
-            error = made[:, :PROBES] - recorded
-            error = np.einsum("ij,ij->i", error, error) / PROBES
-            root, size = made[:, PROBES], made[:, PROBES + 1]
-            # The norms of shares and of what they are off by, from below: see ``products.attention``.
-            explained = self.unit * (np.sqrt(square[:, 0]) + root / math.sqrt(len(k)))
-            explained += inside * (root + 2 * size * np.minimum(2 * np.abs(top[:, 0]), 1e4))
-            explained *= explained
-            norms += error.sum(), explained.sum()
-            with np.errstate(all="ignore"):
-                ratio = float(np.max(np.sqrt(error / explained), initial=0.0, where=(error > 0) | ~(explained >= 0)))
-            worst = max(worst, ratio) if ratio == ratio else math.inf  # noqa: PLR0124 - NaN
-        return (worst if np.isfinite(norms).all() else math.inf), float(norms[0]), float(norms[1])
+    def look(self, unit: float) -> AttentionLook:
+        """Holds all heads against random vectors."""
+        keys, width = self.key.shape[-2], self.out.shape[-1]
+        signs, values = signs_of(width), self.value.reshape(-1, width)
+        columns = np.ones((len(values), attention.COLUMNS), np.float32)
+        columns[:, :PROBES], squares = probes.signed_rows(values, width, signs)
+        columns[:, PROBES] = np.sqrt(squares[:, 0])
+        np.sum(np.abs(single(values)), axis=1, out=columns[:, PROBES + 1])
+        made, top = self.averages(columns.reshape(-1, keys, attention.COLUMNS))
+        found = probes.signed_rows(self.out.reshape(-1, width), width, signs)
+        recorded, square = (each.reshape(*top.shape, -1) for each in found)
+        error = made[..., :PROBES] - recorded
+        error = np.einsum("hij,hij->hi", error, error) / PROBES
+        root, size = made[..., PROBES], made[..., PROBES + 1] / math.sqrt(width)
+        inside = min(ACCUMULATED, unit)
+        # The norms of shares and of what they are off by, from below: see ``products.attention``.
+        explained = unit * (np.sqrt(square[..., 0]) + root / math.sqrt(keys))
+        explained += inside * (root + 2 * size * np.minimum(2 * np.abs(top), 1e4))
+        explained *= explained
+        with np.errstate(all="ignore"):
+            off = np.where((error > 0) | ~(explained >= 0), np.sqrt(error / explained), 0.0).max(axis=1, initial=0.0)
+        error, explained = error.sum(axis=1), explained.sum(axis=1)
+        known = np.isfinite(off) & np.isfinite(error) & np.isfinite(explained)
+        return AttentionLook(math.prod(self.out.shape[-2:]), np.where(known, off, np.inf), error, explained)
 
 
 def single(array: Array) -> Float32:
     """A copy in float32."""
-    return array.copy() if array.dtype == np.float32 else expected.singles(native(array))
+    return array.copy() if array.dtype == np.float32 else probes.singles(native(array))
 
 
 @lru_cache(maxsize=8)
-def signs_of(width: int) -> Float64:
-    """Random vectors of signs, in rows: the same every time."""
-    signs: Float64 = np.random.default_rng(width).integers(0, 2, (PROBES, width)) * np.float64(2) - 1
+def signs_of(width: int) -> Float32:
+    """Random signs, ``PROBES`` for each element: the same every time."""
+    signs = np.random.default_rng(width).integers(0, 2, (PROBES, width)).T * np.float32(2) - np.float32(1)
+    signs = np.ascontiguousarray(signs, np.float32)
     signs.flags.writeable = False
     return signs
 
@@ -449,7 +461,8 @@ def _attention(given: _Given) -> tuple[AttentionLook, ...]:
     factor = 1 / math.sqrt(width) if scale is None else scale
     if not isinstance(factor, (int, float)):
         return ()
-    return (AttentionLook((query, key, value, mask, bool(causal), float(factor)), given.out, given.unit),)
+    with np.errstate(all="ignore"):
+        return (_Heads(query, key, value, given.out, mask, bool(causal), float(factor)).look(given.unit),)
 
 
 DESCRIBED: Final[dict[str, Described]] = {

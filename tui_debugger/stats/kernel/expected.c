@@ -11,23 +11,11 @@
 /* Elements of a chunk: with all that is made of them they stay in the first-level cache. */
 #define PART 512
 
-#if defined(__FMA__) || defined(__aarch64__)
-#define TIMES_PLUS(a, b, c) __builtin_fma(a, b, c)
-#define SINGLE_TIMES_PLUS(a, b, c) __builtin_fmaf(a, b, c)
-#else
-#define TIMES_PLUS(a, b, c) ((a) * (b) + (c))
-#define SINGLE_TIMES_PLUS(a, b, c) ((a) * (b) + (c))
-#endif
-
 /* Clang makes no vectors of these, and warns where it is asked to. */
 #if defined(__clang__)
 #define AS_LARGEST
-#define SUMMED(a, b, c) ((a) * (b) + (c))
-#define SINGLE_SUMMED(a, b, c) ((a) * (b) + (c))
 #else
 #define AS_LARGEST _Pragma("omp simd reduction(max : top)")
-#define SUMMED TIMES_PLUS
-#define SINGLE_SUMMED SINGLE_TIMES_PLUS
 #endif
 
 #define LOG2_E 1.4426950408889634
@@ -200,12 +188,21 @@ enum {
     LEAKY_RELU, DROPOUT, ADD, SUBTRACT, MULTIPLY, DIVIDE, LARGER, SMALLER, WHERE, ELEMENTWISE_OPERATORS
 };
 
+/* What an operator makes of a number, and the size of that. */
+struct made {
+    double value, size;
+};
+
+#define PATTERNS 65536 /* of 16 bits */
+
+/* `table` may be null; else it has what is made of every pattern of 16 bits of the left operand. */
 struct elementwise {
     int64_t operator, first, n;
     struct operand left, right, choice;
     struct elements recorded;
     struct limits limits;
     double low, high;
+    const struct made *table;
 };
 
 #define EACH(made, its_size)                \
@@ -228,19 +225,10 @@ struct elementwise {
     }                                           \
     break
 
-/* Computes elements of one operator and holds them against what was recorded. Sizes are as numpy's twins have them. */
-static void some_elements(const struct elementwise *call, int64_t first, int64_t n, struct found *to)
+/* What operators of one operand make. Sizes are as numpy's twins have them; where nothing is written they are 0. */
+static void of_one(int64_t operator, double low, double high, const double *x, int64_t n, double *value, double *size)
 {
-    double x[PART], z[PART], chosen[PART], y[PART], value[PART], size[PART];
-    const double low = call->low, high = call->high;
-    load_operand(&call->left, first, n, x);
-    load(&call->recorded, first, n, y);
-    if (call->operator >= ADD)
-        load_operand(&call->right, first, n, z);
-    if (call->operator == WHERE)
-        load_operand(&call->choice, first, n, chosen);
-    memset(size, 0, sizeof *size * (size_t)n);
-    switch (call->operator) {
+    switch (operator) {
     case SAME:
         EACH_PLAIN(a);
     case NEGATIVE:
@@ -274,6 +262,21 @@ static void some_elements(const struct elementwise *call, int64_t first, int64_t
         EACH_PLAIN(a < low ? low : a > high ? high : a);
     case LEAKY_RELU:
         EACH(a > 0 ? a : low * a, fabs(v));
+    }
+}
+
+/* What operators of more make, and dropout, which takes from what was recorded whether it is zero. */
+static void of_more(const struct elementwise *call, int64_t first, int64_t n, const double *y, double *value, double *size)
+{
+    double x[PART], z[PART], chosen[PART];
+    const double low = call->low;
+    const int sum = call->operator == ADD;
+    load_operand(&call->left, first, n, x);
+    if (call->operator >= ADD)
+        load_operand(&call->right, first, n, z);
+    if (call->operator == WHERE)
+        load_operand(&call->choice, first, n, chosen);
+    switch (call->operator) {
     case DROPOUT: /* zero, or the element divided by the share that is kept: which one is chance */
         for (int64_t i = 0; i < n; i++) {
             double v = y[i] == 0 ? x[i] * 0 : x[i] / low;
@@ -285,7 +288,7 @@ static void some_elements(const struct elementwise *call, int64_t first, int64_t
     case SUBTRACT:
         for (int64_t i = 0; i < n; i++) {
             size[i] = fabs(z[i]); /* a number of Python's may be rounded to the type of the tensor first */
-            value[i] = call->operator == ADD ? x[i] + z[i] : x[i] - z[i];
+            value[i] = sum ? x[i] + z[i] : x[i] - z[i];
         }
         break;
     case MULTIPLY:
@@ -300,9 +303,55 @@ static void some_elements(const struct elementwise *call, int64_t first, int64_t
         for (int64_t i = 0; i < n; i++)
             value[i] = chosen[i] != 0 ? x[i] : z[i];
     }
+}
+
+static void from_table(const struct elementwise *call, int64_t first, int64_t n, double *value, double *size)
+{
+    const uint8_t *from = element_at(&call->left.values, first);
+    for (int64_t i = 0; i < n; i++) {
+        uint16_t bits;
+        memcpy(&bits, from + 2 * i, sizeof bits);
+        value[i] = call->table[bits].value;
+        size[i] = call->table[bits].size;
+    }
+}
+
+/* Computes elements of one operator and holds them against what was recorded. */
+static void some_elements(const struct elementwise *call, int64_t first, int64_t n, struct found *to)
+{
+    double x[PART], y[PART], value[PART], size[PART];
+    load(&call->recorded, first, n, y);
+    if (!call->table)
+        memset(size, 0, sizeof *size * (size_t)n);
+    if (call->table)
+        from_table(call, first, n, value, size);
+    else if (call->operator < DROPOUT) {
+        load_operand(&call->left, first, n, x);
+        of_one(call->operator, call->low, call->high, x, n, value, size);
+    } else
+        of_more(call, first, n, y, value, size);
     if (first == call->first)
         to->first = value[0], to->recorded = y[0];
     judge(value, size, 0, y, n, &call->limits, to);
+}
+
+/* Fills the table of an operator of one operand, by the patterns of a kind of 16 bits. */
+int EXPORTED(table_of)(int64_t operator, int64_t kind, struct made *to)
+{
+    if (operator < 0 || operator >= DROPOUT || (kind != F16 && kind != BF16) || !to)
+        return -1;
+    for (int64_t first = 0, n; first < PATTERNS; first += n) {
+        uint16_t bits[PART];
+        double x[PART], value[PART], size[PART] = {0};
+        n = PATTERNS - first < PART ? PATTERNS - first : PART;
+        for (int64_t i = 0; i < n; i++)
+            bits[i] = (uint16_t)(first + i);
+        to_double((int)kind, bits, 0, n, x);
+        of_one(operator, 0, 0, x, n, value, size);
+        for (int64_t i = 0; i < n; i++)
+            to[first + i] = (struct made){value[i], size[i]};
+    }
+    return 0;
 }
 
 static int is_operand(const struct operand *o, int64_t end)
@@ -318,7 +367,8 @@ int EXPORTED(elementwise)(const struct elementwise *call, struct found *to)
     int64_t end = call->first + call->n;
     if (!is_operand(&call->left, end) || !is_readable(&call->recorded, end) ||
         (call->operator >= ADD && !is_operand(&call->right, end)) ||
-        (call->operator == WHERE && !is_operand(&call->choice, end)))
+        (call->operator == WHERE && !is_operand(&call->choice, end)) ||
+        (call->table && (call->left.period || call->operator >= DROPOUT || item_size((int)call->left.values.kind) != 2)))
         return -1;
     *to = (struct found){.state = WITHIN_VALUE};
     for (int64_t at = call->first; at < end; at += PART)
@@ -481,12 +531,6 @@ int EXPORTED(rows)(const struct rows *call, struct found *to)
     return 0;
 }
 
-/* Says whether a matrix of so many rows and columns has so many elements that no address overflows. */
-static int is_matrix(const struct elements *e, int64_t rows, int64_t width)
-{
-    return rows >= 0 && width >= 0 && (!width || rows <= INT64_MAX / 128 / width) && is_readable(e, rows * width);
-}
-
 /* Of each row the largest element, and the logarithm of the sum of exp(x - largest). `work` holds a row. */
 int EXPORTED(log_sums)(const struct elements *input, int64_t rows, int64_t width, double *work, double *top, double *sums)
 {
@@ -497,256 +541,5 @@ int EXPORTED(log_sums)(const struct elements *input, int64_t rows, int64_t width
         top[row] = largest_of(work, width);
         sums[row] = log(exponentials(work, width, top[row], 0)); /* NaN where any element is */
     }
-    return 0;
-}
-
-/* -- products --------------------------------------------------------------------------------------------- */
-
-#define PROBES 8
-#define ROWS_AT_ONCE 64 /* that share what is read of the signs */
-
-/* Elements of 16 bits and less are summed up in float32: rounding of them is much larger than that of the sums. */
-static int sums_in_single(const struct elements *e)
-{
-    return e->kind == F16 || e->kind == BF16 || e->kind == TABLE8;
-}
-
-#define STRIP 256 /* columns: all that is made of them stays in the first-level cache */
-
-/* The sums of a row of some columns, in the type of its elements; and the signs of these columns side by side, where no
- * two of them get into each other's way in the cache. */
-#define SIGNED_SUMS(name, copied, type, TIMES)                                                                        \
-    static void copied(const double *signs, int64_t width, int64_t n, type to[PROBES][STRIP])                         \
-    {                                                                                                                 \
-        for (int probe = 0; probe < PROBES; probe++)                                                                  \
-            for (int64_t i = 0; i < n; i++)                                                                           \
-                to[probe][i] = (type)signs[probe * width + i];                                                        \
-    }                                                                                                                 \
-    static void name(const type *x, const type s[PROBES][STRIP], int64_t n, double *sums, double *squares)            \
-    {                                                                                                                 \
-        type a = 0, b = 0, c = 0, d = 0, e = 0, f = 0, g = 0, h = 0, square = 0;                                      \
-        _Pragma("omp simd reduction(+ : a, b, c, d, e, f, g, h, square)") for (int64_t i = 0; i < n; i++)             \
-        {                                                                                                             \
-            type v = x[i];                                                                                            \
-            a = TIMES(v, s[0][i], a);                                                                                 \
-            b = TIMES(v, s[1][i], b);                                                                                 \
-            c = TIMES(v, s[2][i], c);                                                                                 \
-            d = TIMES(v, s[3][i], d);                                                                                 \
-            e = TIMES(v, s[4][i], e);                                                                                 \
-            f = TIMES(v, s[5][i], f);                                                                                 \
-            g = TIMES(v, s[6][i], g);                                                                                 \
-            h = TIMES(v, s[7][i], h);                                                                                 \
-            square = TIMES(v, v, square);                                                                             \
-        }                                                                                                             \
-        const type all[PROBES] = {a, b, c, d, e, f, g, h};                                                            \
-        for (int probe = 0; probe < PROBES; probe++)                                                                  \
-            sums[probe] += all[probe];                                                                                \
-        *squares += square;                                                                                           \
-    }
-
-SIGNED_SUMS(signed_singles, single_signs, float, SINGLE_SUMMED)
-SIGNED_SUMS(signed_doubles, double_signs, double, SUMMED)
-
-/* Of each row of a matrix, for each group of columns: PROBES sums with signs, and the sum of squares.
- *
- * signs: PROBES rows of `width`. sums: for each row `groups` times PROBES. squares: for each row `groups`. */
-int EXPORTED(signed_rows)(const struct elements *input, int64_t rows, int64_t width, int64_t group, const double *signs,
-                          double *sums, double *squares)
-{
-    if (group < 1 || !signs || !sums || !squares || !is_matrix(input, rows, width))
-        return -1;
-    const int single = sums_in_single(input);
-    const int64_t groups = width / group + (width % group != 0);
-    memset(sums, 0, sizeof *sums * (size_t)(rows * groups * PROBES));
-    memset(squares, 0, sizeof *squares * (size_t)(rows * groups));
-    for (int64_t some = 0; some < rows; some += ROWS_AT_ONCE)
-        for (int64_t begin = 0, n; begin < width; begin += n) {
-            _Alignas(64) float singles[STRIP], their_signs[PROBES][STRIP];
-            _Alignas(64) double doubles[STRIP], wide_signs[PROBES][STRIP];
-            int64_t number = begin / group, left = group - begin % group;
-            int64_t last = rows - some < ROWS_AT_ONCE ? rows : some + ROWS_AT_ONCE;
-            n = width - begin < STRIP ? width - begin : STRIP;
-            n = left < n ? left : n;
-            if (single)
-                single_signs(signs + begin, width, n, their_signs);
-            else
-                double_signs(signs + begin, width, n, wide_signs);
-            for (int64_t row = some; row < last; row++) {
-                int64_t first = row * width + begin, to = row * groups + number;
-                if (single) {
-                    to_single((int)input->kind, element_at(input, first), input->table, n, singles);
-                    signed_singles(singles, their_signs, n, sums + to * PROBES, squares + to);
-                } else {
-                    load(input, first, n, doubles);
-                    signed_doubles(doubles, wide_signs, n, sums + to * PROBES, squares + to);
-                }
-            }
-        }
-    return 0;
-}
-
-#define BLOCK 4   /* rows that are added at a time: sums are loaded and stored once for all of them */
-
-/* Adds BLOCK rows to the sums of their columns; signs: PROBES for each row. */
-#define ADD_SIGNED(name, type, TIMES)                                                                                 \
-    static void name(type x[BLOCK][STRIP], const double *signs, int64_t n, type all[PROBES + 1][STRIP])               \
-    {                                                                                                                 \
-        for (int probe = 0; probe < PROBES; probe += 2) {                                                             \
-            type s[BLOCK], t[BLOCK], *restrict one = all[probe], *restrict other = all[probe + 1];                    \
-            for (int row = 0; row < BLOCK; row++) {                                                                   \
-                s[row] = (type)signs[row * PROBES + probe];                                                           \
-                t[row] = (type)signs[row * PROBES + probe + 1];                                                       \
-            }                                                                                                         \
-            for (int64_t i = 0; i < n; i++) {                                                                         \
-                type a = x[0][i], b = x[1][i], c = x[2][i], d = x[3][i];                                              \
-                one[i] = TIMES(a, s[0], TIMES(b, s[1], TIMES(c, s[2], TIMES(d, s[3], one[i]))));                      \
-                other[i] = TIMES(a, t[0], TIMES(b, t[1], TIMES(c, t[2], TIMES(d, t[3], other[i]))));                  \
-            }                                                                                                         \
-        }                                                                                                             \
-        type *restrict squares = all[PROBES];                                                                         \
-        for (int64_t i = 0; i < n; i++) {                                                                             \
-            type a = x[0][i], b = x[1][i], c = x[2][i], d = x[3][i];                                                  \
-            squares[i] = TIMES(a, a, TIMES(b, b, TIMES(c, c, TIMES(d, d, squares[i]))));                              \
-        }                                                                                                             \
-    }
-
-ADD_SIGNED(add_singles, float, SINGLE_TIMES_PLUS)
-ADD_SIGNED(add_doubles, double, TIMES_PLUS)
-
-/* The sums of some columns over the rows `begin` to `end`: PROBES rows of `width`, and the squares. */
-static void sums_of_columns(const struct elements *input, int64_t begin, int64_t end, int64_t width, int64_t at,
-                            const double *signs, double *sums, double *squares)
-{
-    const int single = sums_in_single(input);
-    const int64_t n = width - at < STRIP ? width - at : STRIP;
-    float singles[BLOCK][STRIP], single_sums[PROBES + 1][STRIP];
-    double doubles[BLOCK][STRIP], all[PROBES + 1][STRIP];
-    memset(single ? (void *)single_sums : all, 0, single ? sizeof single_sums : sizeof all);
-    for (int64_t row = begin; row < end; row += BLOCK) {
-        double some[BLOCK * PROBES] = {0}; /* what is missing in the last block is nothing times nothing */
-        for (int64_t next = 0; next < BLOCK; next++) {
-            int64_t first = (row + next) * width + at;
-            if (row + next >= end) {
-                memset(single ? (void *)singles[next] : doubles[next], 0, (single ? 4 : 8) * (size_t)n);
-                continue;
-            }
-            memcpy(some + next * PROBES, signs + (row + next) * PROBES, PROBES * sizeof *some);
-            if (single)
-                to_single((int)input->kind, element_at(input, first), input->table, n, singles[next]);
-            else
-                load(input, first, n, doubles[next]);
-        }
-        if (single)
-            add_singles(singles, some, n, single_sums);
-        else
-            add_doubles(doubles, some, n, all);
-    }
-    for (int probe = 0; probe <= PROBES; probe++) {
-        double *to = probe < PROBES ? sums + probe * width + at : squares + at;
-        for (int64_t i = 0; i < n; i++)
-            to[i] = single ? (double)single_sums[probe][i] : all[probe][i];
-    }
-}
-
-/* The same of each column, for each group of rows. signs: for each row PROBES of them. sums: PROBES rows of `width` for
- * each group. squares: a row for each group. */
-int EXPORTED(signed_columns)(const struct elements *input, int64_t rows, int64_t width, int64_t group,
-                             const double *signs, double *sums, double *squares)
-{
-    if (group < 1 || !signs || !sums || !squares || !is_matrix(input, rows, width))
-        return -1;
-    for (int64_t begin = 0, end; begin < rows; begin = end, sums += PROBES * width, squares += width) {
-        end = rows - begin < group ? rows : begin + group;
-        for (int64_t at = 0; at < width; at += STRIP)
-            sums_of_columns(input, begin, end, width, at, signs, sums, squares);
-    }
-    return 0;
-}
-
-#define LANES 64 /* columns of a product that are made together */
-#define TERMS 64 /* that are summed up in float32: what they make is summed up in float64 */
-#define STEP 8   /* terms that are added while a sum stays where it is */
-
-/* Adds TERMS products to the sums of two rows; what is beyond the columns and terms of a matrix is 0. */
-static void add_terms(const float one[TERMS], const float other[TERMS], const float right[TERMS][LANES], int64_t wide,
-                      float *restrict first, float *restrict second)
-{
-    for (int at = 0; at < TERMS; at += STEP) {
-        const float *x = one + at, *y = other + at;
-        const float a = x[0], b = x[1], c = x[2], d = x[3], e = x[4], f = x[5], g = x[6], h = x[7];
-        const float i = y[0], j = y[1], k = y[2], l = y[3], m = y[4], n = y[5], o = y[6], p = y[7];
-        for (int64_t lane = 0; lane < wide; lane++) {
-            float s = first[lane], t = second[lane], v;
-#define ADD(row, left, below)                    \
-    v = right[at + row][lane];                   \
-    s = SINGLE_TIMES_PLUS(v, left, s);           \
-    t = SINGLE_TIMES_PLUS(v, below, t)
-            ADD(0, a, i);
-            ADD(1, b, j);
-            ADD(2, c, k);
-            ADD(3, d, l);
-            ADD(4, e, m);
-            ADD(5, f, n);
-            ADD(6, g, o);
-            ADD(7, h, p);
-#undef ADD
-            first[lane] = s;
-            second[lane] = t;
-        }
-    }
-}
-
-/* Some elements as float32, or their squares, and zeros up to `size`. */
-static void singles_or_squares(const struct elements *e, int64_t first, int64_t n, int64_t size, int squared, float *to)
-{
-    to_single((int)e->kind, element_at(e, first), e->table, n, to);
-    for (int64_t i = 0; squared && i < n; i++)
-        to[i] *= to[i];
-    memset(to + n, 0, sizeof *to * (size_t)(size - n));
-}
-
-enum { NEITHER, LEFT, RIGHT };
-
-/* left (rows x terms) times right (terms x width), or the squares of one: float64 sums of float32 sums of TERMS. */
-int EXPORTED(product)(const struct elements *left, const struct elements *right, int64_t rows, int64_t terms,
-                      int64_t width, int squared, double *to)
-{
-    if (!to || !is_matrix(left, rows, terms) || !is_matrix(right, terms, width) || !fits_single((int)left->kind) ||
-        !fits_single((int)right->kind) || squared < NEITHER || squared > RIGHT || (width && rows > INT64_MAX / 128 / width))
-        return -1;
-    memset(to, 0, sizeof *to * (size_t)(rows * width));
-    for (int64_t at = 0; at < width; at += LANES)
-        for (int64_t begin = 0; begin < terms; begin += TERMS) {
-            _Alignas(64) float some[TERMS][LANES], both[2][TERMS], sums[2][LANES];
-            const int64_t n = width - at < LANES ? width - at : LANES, wide = (n + 15) / 16 * 16;
-            const int64_t count = terms - begin < TERMS ? terms - begin : TERMS;
-            for (int64_t term = 0; term < TERMS; term++)
-                if (term < count)
-                    singles_or_squares(right, (begin + term) * width + at, n, wide, squared == RIGHT, some[term]);
-                else
-                    memset(some[term], 0, sizeof some[term]);
-            for (int64_t row = 0; row < rows; row += 2) {
-                const int two = row + 1 < rows;
-                singles_or_squares(left, row * terms + begin, count, TERMS, squared == LEFT, both[0]);
-                if (two)
-                    singles_or_squares(left, (row + 1) * terms + begin, count, TERMS, squared == LEFT, both[1]);
-                else
-                    memset(both[1], 0, sizeof both[1]);
-                memset(sums, 0, sizeof sums);
-                add_terms(both[0], both[1], some, wide, sums[0], sums[1]);
-                for (int next = 0; next <= two; next++)
-                    for (int64_t i = 0; i < n; i++)
-                        to[(row + next) * width + at + i] += (double)sums[next][i];
-            }
-        }
-    return 0;
-}
-
-/* Elements as float32. */
-int EXPORTED(singles)(const struct elements *input, int64_t n, float *to)
-{
-    if (!to || !is_readable(input, n) || !fits_single((int)input->kind))
-        return -1;
-    to_single((int)input->kind, input->data, input->table, n, to);
     return 0;
 }

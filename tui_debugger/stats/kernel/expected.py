@@ -5,18 +5,16 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from enum import IntEnum
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 import numpy as np
 
-from tui_debugger.arrays import Array, Float32, Float64
-from tui_debugger.stats.dtypes import DType
-from tui_debugger.stats.kernel import KINDS, NO_SENSE, TABLE8, address, checked, described, function, kind_of
+from tui_debugger.arrays import Array, Float64
+from tui_debugger.stats.kernel import KINDS, address, checked, described, function
 
 ERROR: Final = 2.0**-29
 """How far exp, tanh and the error function are off at most, as a part of their value."""
-PROBES: Final = 8
-"""Sums with signs that are made of each group of elements."""
 _CHUNK: Final = 2048
 """``CHUNK`` of ``kernel.h``."""
 
@@ -137,8 +135,38 @@ def elementwise(
 ) -> Call:
     """An operator by element: one to three inputs; ``bounds`` are its numbers (of ``CLAMP`` both)."""
     packed = b"".join([each.packed() for each in inputs]) + bytes(40 * (3 - len(inputs)))
-    rest = packed + described(recorded) + struct.pack("=4d2d", *limits, *bounds)
-    return Call("elementwise", operator, rest, limits, (*inputs, recorded))
+    table = _table_for(operator, inputs[0])
+    place = 0 if table is None else address(table)
+    rest = packed + described(recorded) + struct.pack("=4d2dq", *limits, *bounds, place)
+    return Call("elementwise", operator, rest, limits, (*inputs, recorded, table))
+
+
+_COSTLY: Final = frozenset(
+    (
+        *(Elementwise.EXP, Elementwise.TANH, Elementwise.SIGMOID, Elementwise.SILU),
+        *(Elementwise.GELU, Elementwise.GELU_TANH, Elementwise.RSQRT),
+    )
+)
+"""Operators of which a look into a table is faster."""
+_MANY: Final = 1 << 17
+"""Elements from which a table is worth making."""
+
+
+def _table_for(operator: Elementwise, left: Operand) -> Float64 | None:
+    """The table of an operator by element, where that saves time: what it makes of all numbers of 16 bits."""
+    dtype = left.values.dtype
+    if operator not in _COSTLY or left.period or left.values.size < _MANY or dtype.name not in {"float16", "bfloat16"}:
+        return None
+    return table_of(operator, KINDS[dtype.name])
+
+
+@lru_cache(maxsize=4)
+def table_of(operator: Elementwise, kind: int) -> Float64:
+    """Returns what an operator makes of every pattern of 16 bits of a kind, and the size of that: in rows."""
+    table = np.empty((1 << 16, 2))
+    checked(function("table_of", "qqp")(operator, kind, address(table)))
+    table.flags.writeable = False
+    return table
 
 
 def by_row(
@@ -160,75 +188,3 @@ def log_sums(rows: Array) -> tuple[Float64, Float64]:
     call = function("log_sums", "pqqppp")
     checked(call(described(rows), count, width, address(work), address(top), address(sums)))
     return top, sums
-
-
-def signed_rows(matrix: Array, group: int, signs: Float64) -> tuple[Float64, Float64]:
-    """Returns, of each row and each group of columns, sums with signs and the sum of squares.
-
-    Args:
-        matrix: contiguous.
-        group: columns of a group.
-        signs: ``PROBES`` rows as wide as the matrix.
-
-    Returns:
-        For each row ``PROBES`` sums of each group; for each row the squares of each group.
-    """
-    rows, width = matrix.shape
-    groups = -(-width // group)
-    sums, squares = np.empty((rows, groups * PROBES)), np.empty((rows, groups))
-    call = function("signed_rows", "pqqqppp")
-    checked(call(described(matrix), rows, width, group, address(signs), address(sums), address(squares)))
-    return sums, squares
-
-
-def signed_columns(matrix: Array, group: int, signs: Float64) -> tuple[Float64, Float64]:
-    """Returns the same of each column, for each group of rows; ``signs`` has ``PROBES`` for each row.
-
-    Returns:
-        For each group ``PROBES`` rows of sums; for each group a row of squares.
-    """
-    rows, width = matrix.shape
-    groups = -(-rows // group)
-    sums, squares = np.empty((groups * PROBES, width)), np.empty((groups, width))
-    call = function("signed_columns", "pqqqppp")
-    checked(call(described(matrix), rows, width, group, address(signs), address(sums), address(squares)))
-    return sums, squares
-
-
-_SINGLE: Final = frozenset([TABLE8, *(KINDS[name] for name in ("float32", "float16", "bfloat16", "int16", "uint16"))])
-"""Kinds of elements that float32 holds: ``fits_single`` of ``kernel.h``."""
-
-
-class Squared(IntEnum):
-    """Which matrix of a product is taken by the squares of its elements."""
-
-    NEITHER = 0
-    LEFT = 1
-    RIGHT = 2
-
-
-def is_single(*dtypes: DType) -> bool:
-    """Tells whether float32 holds all values of these types that the kernel knows, and ``product`` takes them."""
-    return all((kind := kind_of(each.newbyteorder("="))) is not None and kind.number in _SINGLE for each in dtypes)
-
-
-def product(left: Array, right: Array, squared: Squared = Squared.NEITHER) -> Float64:
-    """Returns the product of two matrices whose types float32 holds.
-
-    Each 64 terms are summed up in float32, all of these in float64. It takes one core only.
-    """
-    rows, terms = left.shape
-    width = right.shape[1]
-    if len(right) != terms:
-        raise ValueError(NO_SENSE)
-    to = np.empty((rows, width))
-    call = function("product", "ppqqqip")
-    checked(call(described(left), described(right), rows, terms, width, squared, address(to)))
-    return to
-
-
-def singles(values: Array) -> Float32:
-    """Returns an array of a type that float32 holds in float32."""
-    to = np.empty(values.shape, np.float32)
-    checked(function("singles", "pqp")(described(values), values.size, address(to)))
-    return to

@@ -32,6 +32,15 @@
 /* The same name where another function of the kernel calls it. */
 #define EXPORTED_CALL(name) TDBG_NAMED(name, TDBG_LEVEL)
 
+/* a * b + c, rounded once where the processor can: only where nobody counts on the same bits everywhere. */
+#if defined(__FMA__) || defined(__aarch64__)
+#define TIMES_PLUS(a, b, c) __builtin_fma(a, b, c)
+#define SINGLE_TIMES_PLUS(a, b, c) __builtin_fmaf(a, b, c)
+#else
+#define TIMES_PLUS(a, b, c) ((a) * (b) + (c))
+#define SINGLE_TIMES_PLUS(a, b, c) ((a) * (b) + (c))
+#endif
+
 /* Elements of a chunk: with float32 copies of two tensors it stays in the first-level cache. */
 #define CHUNK 2048
 
@@ -160,6 +169,12 @@ struct elements {
 static inline int is_readable(const struct elements *e, int64_t n)
 {
     return e && n >= 0 && e->kind >= F32 && e->kind <= TABLE8 && (!n || e->data) && (e->kind != TABLE8 || e->table);
+}
+
+/* Says whether a matrix of so many rows and columns has so many elements that no address overflows. */
+static inline int is_matrix(const struct elements *e, int64_t rows, int64_t width)
+{
+    return rows >= 0 && width >= 0 && (!width || rows <= INT64_MAX / 128 / width) && is_readable(e, rows * width);
 }
 
 /* Where element number `first` lies. */

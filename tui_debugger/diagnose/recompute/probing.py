@@ -1,0 +1,209 @@
+"""Large products are held against random vectors: what is off is told without computing all of them."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from tui_debugger.arrays import Array, Float32, Float64
+from tui_debugger.diagnose.recompute.judge import ACCUMULATED, Expected, Judge
+from tui_debugger.diagnose.recompute.quick import signs_of
+from tui_debugger.stats.kernel import is_known, native
+from tui_debugger.stats.kernel import probes as compiled
+from tui_debugger.stats.kernel.probes import PROBES, Right
+from tui_debugger.stats.kernel.probes import Probed as Distances
+
+LARGE: Final = 1 << 23
+"""Multiplications from which a product is held against random vectors."""
+_GROUP: Final = 128
+_PASSED: Final = 2.0
+_FEW: Final = 32
+"""Rows that are computed by themselves."""
+ROWS_SIZE: Final = 1 << 18
+"""Elements of rows that are taken at once."""
+
+MOST_TO_TELL: Final = 1 << 32
+"""Multiplications beyond which it is not told how a wrong output follows from the right one: seconds of one core."""
+
+
+class Probed(ABC):
+    """What is held against random vectors.
+
+    Attributes:
+        shape: of the output.
+        work: multiplications that computing all of it takes.
+    """
+
+    shape: tuple[int, ...]
+    work: int = 0
+
+    @abstractmethod
+    def exact(self) -> Expected:
+        """All of it, computed."""
+
+    @abstractmethod
+    def judge(self, judge: Judge, found: Array) -> bool:
+        """Takes in the output; returns False, and nothing has happened, where it cannot be probed."""
+
+
+class Block(NamedTuple):
+    """A part of an output that was held against random vectors.
+
+    Attributes:
+        start: its first element.
+        ratio: of the group that is farthest off, in what rounding explains; inf where that is not known.
+        beyond: rows of groups that did not pass.
+        error: the distance of all as a norm, about.
+        value, size: norms of what rounding explains.
+        exact: computes all, or some rows; and what was recorded of them.
+    """
+
+    start: int
+    ratio: float
+    beyond: Array
+    error: float
+    value: float
+    size: float
+    exact: Callable[[Array | None], tuple[Expected, Array]]
+
+
+def block_of(
+    start: int,
+    error_and_explained: tuple[Float64, Float64],
+    unit_and_value: tuple[float, Float64],
+    inside_and_size: tuple[float, Float64],
+    exact: Callable[[Array | None], tuple[Expected, Array]],
+) -> Block:
+    """A block of squared errors, what explains them, and squared norms of values and sizes: by row and group."""
+    error, explained = error_and_explained
+    with np.errstate(all="ignore"):
+        ratios = np.sqrt(error) / explained
+    ratio = float(np.max(ratios, initial=0.0, where=(error > 0) | ~(explained >= 0)))
+    beyond = np.flatnonzero((ratios > _PASSED).any(axis=1))
+    whole, value, size = (float(each.sum()) for each in (error, unit_and_value[1], inside_and_size[1]))
+    if not all(map(math.isfinite, (whole, value, size, ratio))):
+        return Block(start, math.inf, beyond, 0.0, 0.0, 0.0, exact)
+    value, size = unit_and_value[0] * math.sqrt(value), inside_and_size[0] * math.sqrt(size)
+    return Block(start, ratio, beyond, math.sqrt(whole), value, size, exact)
+
+
+def take_blocks(judge: Judge, blocks: Sequence[Block]) -> None:
+    """Takes in what is right by its norms; computes the others, the worst first, until the output is surely wrong."""
+    explained = math.sqrt(sum((each.value + each.size) ** 2 for each in blocks))
+    for each in sorted(blocks, key=lambda block: -block.ratio):
+        known = math.isfinite(each.ratio)
+        if known and (each.ratio <= _PASSED or judge.is_surely_wrong(explained) or _few_are_right(each, judge)):
+            judge.take_norms(each.error, each.value, each.size)
+        else:
+            judge.take(*each.exact(None), each.start)
+
+
+def passes(error: Float64, explained: Float64) -> bool:
+    """Tells whether all groups pass, by square errors and by what explains them."""
+    return bool(np.all(error <= np.square(_PASSED * explained)))
+
+
+def looked_closer(made: Callable[..., Block], unit: float) -> Block:
+    """Returns a block that is known as well as it has to be.
+
+    ``made(whole=False)`` leaves out the sizes of terms: where the output has 16 bits, its own rounding explains nearly
+    all.
+    """
+    if unit > ACCUMULATED and (first := made(whole=False)).ratio <= _PASSED:
+        return first
+    return made(whole=True)
+
+
+def _few_are_right(block: Block, judge: Judge) -> bool:
+    """Tells whether there are few rows beyond, and all of them are right: by chance, of so many, some are."""
+    if len(block.beyond) > _FEW:
+        return False
+    made, found = block.exact(block.beyond)
+    alone = Judge(found.dtype, found.shape, judge.widest)
+    alone.take(made, found)
+    return not alone.result(0).wrong
+
+
+def group_of(width: int) -> int:
+    """How many outputs are held against one set of random vectors."""
+    return min(max(_GROUP, _GROUP * (width // 1024)), 4 * _GROUP)
+
+
+def probes_for(arrays: Sequence[Array], width: int, group: int) -> Probes:
+    """Random signs for outputs of a width; the kernel works with them where it knows the types of all arrays."""
+    kernel = is_known(*(each.dtype for each in arrays))
+    single = all(each.dtype.itemsize <= (4 if kernel else 2) for each in arrays)
+    return Probes(signs_of(width), group, np.dtype(np.float32 if single else np.float64), kernel)
+
+
+@dataclass(frozen=True, slots=True)
+class Probes:
+    """Random vectors of signs.
+
+    What is multiplied is in float32 where float32 holds it: the sums of it err as those that are looked at.
+
+    Attributes:
+        signs: ``PROBES`` for every output.
+        group: outputs that are taken together.
+        kind: the type to multiply in.
+        kernel: whether the kernel does what it can.
+    """
+
+    signs: Float32
+    group: int
+    kind: np.dtype[Any]
+    kernel: bool
+
+    def of_rows(self, matrix: Array) -> tuple[Float64, Float64]:
+        """For each row of a matrix: sums with signs of each group of columns, and their sums of squares."""
+        if self.kernel:
+            return compiled.signed_rows(native(matrix), self.group, self.signs)
+        wide = matrix.astype(self.kind)
+        sums, squares = [], []
+        for at in range(0, matrix.shape[1], self.group):
+            part = wide[:, at : at + self.group]
+            sums.append(part @ self.signs[at : at + self.group].astype(self.kind))
+            squares.append(np.einsum("ij,ij->i", part, part))
+        return np.concatenate(sums, axis=1).astype(np.float64), np.stack(squares, axis=1).astype(np.float64)
+
+    def of_columns(self, matrix: Array) -> tuple[Array, Array]:
+        """The same of a factor whose columns are the outputs, to be multiplied: see ``kind``."""
+        if matrix.T.flags.c_contiguous and not matrix.flags.c_contiguous:
+            sums, squares = (each.T for each in self.of_channels(matrix.T))
+        else:
+            sums, squares = self.of_rows(matrix)
+        return np.ascontiguousarray(sums, self.kind), np.ascontiguousarray(squares, self.kind)
+
+    def of_channels(self, matrix: Array) -> tuple[Float64, Float64]:
+        """For each column of a matrix: rows of sums with signs of each group of rows, and rows of sums of squares."""
+        if self.kernel:
+            return compiled.signed_columns(native(matrix), self.group, self.signs)
+        sums, squares = self.of_rows(matrix.T)
+        return sums.T, squares.T
+
+    def multiplies(self, *arrays: Array) -> bool:
+        """Tells whether the kernel multiplies some arrays."""
+        return self.kernel and self.kind == np.float32 and compiled.is_single(*(each.dtype for each in arrays))
+
+    def distances(self, left: Array, right: Right, found: Array) -> Distances:
+        """Returns how far rows of a product are off; ``right`` as ``of_columns`` and ``of_rows`` make it."""
+        if self.multiplies(left):
+            return compiled.probed(native(left), right, native(found), self.group, self.signs)
+        whole = Distances(*(np.empty((len(left), len(right.added_squares))) for _ in range(3)))
+        step = max(ROWS_SIZE // max(left.shape[1], found.shape[1]), 1)
+        for begin in range(0, len(left), step):
+            rows = slice(begin, begin + step)
+            seen, whole.value[rows] = self.of_rows(found[rows])
+            some = left[rows].astype(self.kind, copy=False)
+            error = (some @ right.columns).astype(np.float64) * right.factor + right.added - seen
+            error = error.reshape(len(some), -1, PROBES)
+            whole.error[rows] = np.einsum("ijk,ijk->ij", error, error) / PROBES
+            whole.size[rows] = right.added_squares
+            if right.squares is not None:
+                whole.size[rows] += right.factor**2 * (np.square(some) @ right.squares).astype(np.float64)
+        return whole
