@@ -351,4 +351,4 @@ def test_nodes_known_from_file_names_alone_are_said_to_be_so(capsys: Capsys, dum
         path.unlink()
     answer = run(capsys, "ls", dump)
     assert answer.code == 0
-    assert "has no graph: nodes come from file names" in answer.err
+    assert "ranks 0,1 have no graph: nodes come from file names" in answer.err
