@@ -31,12 +31,10 @@ class Seen(NamedTuple):
 
     Attributes:
         right: whether the part is surely right.
-        worst: where it is not, how far off an element is; inf where that is no number.
         norms: of the part, as ``Judge.take_norms`` has them.
     """
 
     right: bool
-    worst: float
     norms: tuple[float, float, float, float, tuple[float, float]]
 
 
@@ -63,7 +61,7 @@ class Look:
         size = inside / _LIMIT if found.state != 1 else 0.0
         tiny = self.call.limits.tiny * math.sqrt(count)
         pair = (found.first, found.recorded)
-        return Seen(known and found.state > 0, found.worst if known else math.inf, (error, value, size, tiny, pair))
+        return Seen(known and found.state > 0, (error, value, size, tiny, pair))
 
 
 def looks_at(
@@ -361,7 +359,7 @@ class AttentionLook:
         known = math.isfinite(worst)
         norms = (math.sqrt(float(np.sum(each[heads]))) if known else 0.0 for each in (self.error, self.explained))
         error, explained = norms
-        return Seen(worst <= _PASSED, worst, (error, explained, 0.0, 0.0, (0.0, 0.0)))
+        return Seen(worst <= _PASSED, (error, explained, 0.0, 0.0, (0.0, 0.0)))
 
 
 @dataclass(frozen=True, slots=True)
