@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.cli.running import run
-from tui_debugger.environment import command_of, size_of, switch_of
+from tui_debugger.demo import demo_dump
+from tui_debugger.environment import command_of, size_of, switch_of, user_directory
+from tui_debugger.errors import TdbgError
 
 Capsys = pytest.CaptureFixture[str]
 Env = pytest.MonkeyPatch
@@ -65,3 +67,29 @@ def test_every_command_that_reads_a_dump_says_it_once_and_goes_on(
 def test_without_the_index_its_size_is_no_matter(capsys: Capsys, dumps: Dumps, monkeypatch: Env) -> None:
     monkeypatch.setenv("TDBG_CACHE_LIMIT", "abc")
     assert "TDBG_CACHE_LIMIT" not in run(capsys, "check", dumps("mindspore-2.0-nan"), "--no-cache").err
+
+
+def test_a_directory_of_the_user_does_not_move_with_the_working_directory(monkeypatch: Env, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_X_HOME", "/elsewhere")
+    assert user_directory("XDG_X_HOME", ".local/x") == Path("/elsewhere/tdbg")
+    for ignored in ("", "relative", "./here"):
+        monkeypatch.setenv("XDG_X_HOME", ignored)
+        assert user_directory("XDG_X_HOME", ".local/x") == tmp_path / ".local/x/tdbg"
+
+
+def test_the_demo_says_where_it_could_not_be_unpacked(monkeypatch: Env, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    with pytest.raises(TdbgError) as caught:
+        demo_dump()
+    assert caught.value.where == str(tmp_path / "file" / "tdbg")
+
+    def nowhere() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setattr(Path, "home", nowhere)
+    with pytest.raises(TdbgError, match="Could not determine home directory") as caught:
+        demo_dump()
+    assert caught.value.where == "XDG_CACHE_HOME"

@@ -20,6 +20,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from tui_debugger.environment import user_directory
 from tui_debugger.errors import BadWatchpointError, ConfigError
 from tui_debugger.opener import METADATA_LIMIT, read_regular, why_not
 from tui_debugger.text.clean import clean
@@ -141,11 +142,8 @@ def config_path() -> Path | None:
     named = os.environ.get(VARIABLE)
     if named is not None:
         return Path(named).expanduser() if named else None
-    base = os.environ.get("XDG_CONFIG_HOME", "")
-    if os.path.isabs(base):  # noqa: PTH117 - XDG: a relative one is to be ignored; Path("") would be "."
-        return Path(base, "tdbg", NAME)
     try:
-        return Path.home() / ".config" / "tdbg" / NAME
+        return user_directory("XDG_CONFIG_HOME", ".config") / NAME
     except RuntimeError:  # nobody knows where this user is at home
         return None
 

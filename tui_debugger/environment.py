@@ -1,9 +1,10 @@
-"""What environment variables of our own say; one that makes no sense counts as not set, and is told."""
+"""What environment variables say; one that makes no sense counts as not set, and those of our own are told."""
 
 from __future__ import annotations
 
 import os
 import re
+from pathlib import Path
 from typing import Final, NamedTuple
 
 _SIZE: Final = re.compile(r"(\d{1,15}(?:\.\d{1,6})?)\s*(?:([kmgt])(i?))?b?", re.IGNORECASE)
@@ -66,3 +67,19 @@ def command_of(variable: str, default: str) -> Command:
         return Command(shlex.split(text))
     except ValueError as error:
         return Command([], f"{variable} is no command: {text!r} ({error}). None is taken")
+
+
+def user_directory(variable: str, below_home: str) -> Path:
+    """Returns the directory of this program of one of the kinds that XDG names.
+
+    A relative one is to be ignored, says the XDG specification: the place must not move with the working directory.
+
+    Args:
+        variable: ``XDG_CACHE_HOME`` ...
+        below_home: what counts where it is not set.
+
+    Raises:
+        RuntimeError: nobody knows where this user is at home.
+    """
+    named = Path(os.environ.get(variable) or "")
+    return (named if named.is_absolute() else Path.home() / below_home) / "tdbg"

@@ -21,7 +21,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
-from tui_debugger.environment import Size, size_of
+from tui_debugger.environment import Size, size_of, user_directory
 
 if TYPE_CHECKING:
     from tui_debugger.cache.database import Database
@@ -128,11 +128,8 @@ def _base() -> tuple[Path | None, str]:
     chosen = os.environ.get(DIRECTORY)
     if chosen is not None:
         return (Path(chosen).absolute(), "") if chosen else (None, f"{DIRECTORY} is empty")
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or "")
-    if cache.is_absolute():  # others are to be ignored, says the XDG specification: the place must not move with us
-        return cache / "tdbg", ""
     try:
-        return Path.home() / ".cache" / "tdbg", ""
+        return user_directory("XDG_CACHE_HOME", ".cache"), ""
     except RuntimeError:
         return None, "there is no home directory"
 

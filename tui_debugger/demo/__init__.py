@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import tarfile
 from pathlib import Path
 from typing import Final
 
+from tui_debugger.environment import user_directory
 from tui_debugger.errors import TdbgError
 
 DEMO: Final = Path(__file__).with_name("mindspore-2.0-nan.tar.xz")
@@ -24,13 +24,15 @@ def demo_dump(archive: Path = DEMO) -> Path:
     Raises:
         TdbgError: the cache directory cannot be written.
     """
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tdbg"
+    where = "XDG_CACHE_HOME"
     try:
+        cache = user_directory(where, ".cache")
+        where = str(cache)
         return unpack(archive, cache)
-    except OSError as error:
+    except (OSError, RuntimeError) as error:
         raise TdbgError(
-            f"the demo dump could not be unpacked: {error.strerror or error}",
-            where=str(cache),
+            f"the demo dump could not be unpacked: {getattr(error, 'strerror', '') or error}",
+            where=where,
             hint="set XDG_CACHE_HOME to a directory you can write",
         ) from None
 

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from tui_debugger.environment import user_directory
 from tui_debugger.errors import CancelledError, TdbgError
 from tui_debugger.model import ProgressFn, UnreadablePart, no_progress
 from tui_debugger.mounts import is_url, reached
@@ -30,7 +31,7 @@ def state_directory() -> Path:
     Raises:
         RuntimeError: nobody knows where this user is at home.
     """
-    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "tdbg"
+    return user_directory("XDG_STATE_HOME", ".local/state")
 
 
 def file_number(path: str) -> str:
