@@ -103,6 +103,8 @@ class ParallelLayout:
         parts = " x ".join(
             f"{axis} {sizes[axis]}" for axis in self.axes if axis not in _PART_OF or axis == self.axes[0]
         )
+        if not parts and len(self.ranks) == 1:
+            return "1 rank"
         return f"{parts or plural(len(self.ranks), 'rank')} ({self.told_by.value}{f': {self.why}' if self.why else ''})"
 
     def _alike(self, axes: Iterable[str]) -> tuple[tuple[int, ...], ...]:
