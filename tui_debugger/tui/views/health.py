@@ -76,7 +76,7 @@ class HealthView(HeatMapView):
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(ACTIONS)]
     DEFAULT_CSS = """
     HealthView {
-        #where, #cell, #worst, #legend, #covered { height: 1; }
+        #where, #cell, #worst, #legend, #covered { height: 1; text-wrap: nowrap; text-overflow: ellipsis; }
         #where, #legend { color: $text-muted; }
         #cell { text-style: bold; }
     }

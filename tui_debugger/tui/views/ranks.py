@@ -176,7 +176,7 @@ class RanksView(HeatMapView):
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(ACTIONS)]
     DEFAULT_CSS = """
     RanksView {
-        #where, #cell, #more, #legend, #found { height: 1; }
+        #where, #cell, #more, #legend, #found { height: 1; text-wrap: nowrap; text-overflow: ellipsis; }
         #where, #legend { color: $text-muted; }
         #cell, #found { text-style: bold; }
     }
