@@ -119,12 +119,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_collection_finish() -> None:
     """All tests and what they import stay until the end: the collector of garbage need not look at them again.
 
-    What comes after them is looked at less often than a process that is short of memory would have to: a screen that
-    was closed leaves some hundred thousand objects, most of which it would find alive if it looked in between.
+    What comes after them is looked at less often than a process that is short of memory would have to.
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(200_000, 10, 10)
+    gc.set_threshold(20_000, 10, 10)
     gc.enable()
 
 
