@@ -19,7 +19,7 @@ from tests.sources.writer import DumpWriter, Generation, Graph, Node
 from tests.terminal.program import Program
 
 NODES, STEPS, FILES = 100_000, 10, 1_000_000
-CHROME: Final = (b"tdbg", b"1 Nodes", b"2 Stack", b"3 Watchpoints", b"4 Hits", b"5 Tensors", b"? Help")
+CHROME: Final = (b"tdbg", b"1 Nodes", b"2 Stack", b"3 Watchpoints", b"4 Hits", b"5 Tensors", b"Help")
 _ESCAPES: Final = re.compile(rb"\x1b\[[0-9;?]*[ -/]*[@-~]")
 PATIENCE: Final = 600.0
 """Seconds a large run may take to be there."""

@@ -15,7 +15,10 @@ from tests.tui.driver import opened
     [
         ("torchtitan-numerics/bad", "Begins at step 0: op_2_log, -Inf ≥ 1 of 4"),
         ("pytorch-debugmode/bad", "Begins at step 3: log.0, +Inf ≥ 1 of 4"),
-        ("te-logs", "First known bad at step 3 of rank 0: activation, NaN 256 of 1024"),
+        (
+            "te-logs",
+            "First known bad at step 3 of rank 0: layers.0.self_attention.linear_qkv/activation, NaN 256 of 1024",
+        ),
         ("msprobe-monitor/v2", "Begins at step 3 of rank 0: energy, -Inf ≥ 1"),
     ],
 )

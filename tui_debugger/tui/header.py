@@ -113,7 +113,7 @@ def position_text(session: Session, state: ScreenState, kept: str = "dumped") ->
         if any(later < earlier for earlier, later in pairwise(steps)):
             text.append(f"; order of runs {order_text(steps, _LISTED_STEPS)}", theme.DIM)
         elif state.unordered:
-            text.append(f"; runs out of order (key {key_of('history')})", theme.DIM)
+            text.append(f"; runs out of order (key {key_of('history')})", theme.DOUBT)
     elif not steps:
         text.append(f" none {kept}", theme.DOUBT)
     if state.overflowed:

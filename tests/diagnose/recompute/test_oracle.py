@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install tui_debugger[torch-tests]")
@@ -39,6 +39,8 @@ def checked(calls: list[Call]) -> Checked:
         return found
 
 
+@example(seed=444, dtype=torch.float16, scale=1.0, turned=False, size=5)  # a logsumexp that cancels
+@example(seed=295, dtype=torch.bfloat16, scale=1.0, turned=False, size=5)
 @examples(4)
 @given(
     seed=st.integers(0, 2**31),

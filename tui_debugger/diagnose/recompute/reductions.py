@@ -315,13 +315,13 @@ def _log_softmax(x: Float64, dim: int) -> Expected:
 
 @call("logsumexp", "logsumexp")
 def logsumexp(input: Array, dim: Any, keepdim: bool = False) -> Expected:
-    """Log of the sum of exponentials."""
+    """Log of the sum of exponentials; the largest is taken out first and added at the end, which may cancel."""
     x = doubles(input)
     axes = axes_of(dim, x.ndim)
     top = np.max(x, axis=axes, keepdims=True)
     value = np.log(np.sum(np.exp(x - top), axis=axes, keepdims=True)) + top
-    kept = value if keepdim else np.squeeze(value, axis=axes)
-    return Expected(kept, np.abs(kept) + 1)
+    kept, top = (value, top) if keepdim else (np.squeeze(each, axis=axes) for each in (value, top))
+    return Expected(kept, np.abs(kept) + 1, partial=np.abs(kept - top) + 1)
 
 
 # -- normalisation -----------------------------------------------------------------------------------------
