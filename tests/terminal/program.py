@@ -51,6 +51,7 @@ class Program:
     Attributes:
         process: the program.
         master: our end of the terminal.
+        slave: its end.
         before: the settings of the terminal before the program started.
     """
 
@@ -67,7 +68,7 @@ class Program:
         self.master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         self.before = termios.tcgetattr(slave)
-        self._slave = slave  # stays open, so that the settings can be compared after the program has gone
+        self.slave = slave  # stays open, so that the settings can be compared after the program has gone
         # A test runner may export its own size, which would win over the terminal's.
         inherited = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
         variables = {**inherited, "TERM": "xterm-256color", "PYTHONUNBUFFERED": "1", **(env or {})}
@@ -91,7 +92,7 @@ class Program:
             self.process.kill()
         self.process.wait(10)
         os.close(self.master)
-        os.close(self._slave)
+        os.close(self.slave)
 
     def read(self, timeout: float) -> bytes:
         """What it writes next; empty when nothing came in time. Raises OSError when the terminal is gone."""
@@ -106,8 +107,8 @@ class Program:
     def hang_up(self) -> None:
         """Takes the terminal away, as a connection that is lost does."""
         os.close(self.master)
-        os.close(self._slave)
-        self.master, self._slave = os.open(os.devnull, os.O_RDWR), os.open(os.devnull, os.O_RDWR)
+        os.close(self.slave)
+        self.master, self.slave = os.open(os.devnull, os.O_RDWR), os.open(os.devnull, os.O_RDWR)
 
     def wait_exit(self, timeout: float = PATIENCE) -> int:
         """Waits for the program to end and returns its exit code."""
@@ -115,4 +116,4 @@ class Program:
 
     def settings(self) -> list[object]:
         """The terminal's settings now, to compare with ``before``."""
-        return list(termios.tcgetattr(self._slave))
+        return list(termios.tcgetattr(self.slave))

@@ -45,9 +45,13 @@ class Terminal(Program):
     ) -> None:
         if self.process.poll() is None:
             self.process.kill()
+        self.stop_reading()
+        super().__exit__(kind, value, trace)
+
+    def stop_reading(self) -> None:
+        """Takes nothing more, as the end of a line that hangs."""
         self._stop.set()
         self._reader.join(10)
-        super().__exit__(kind, value, trace)
 
     def _follow(self) -> None:
         while not self._stop.is_set():

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import subprocess
 import sys
+import termios
 from collections.abc import Callable
 from pathlib import Path
 
@@ -55,6 +57,38 @@ def test_a_terminal_that_hangs_up_ends_the_program(dumps: Callable[[str], Path])
         terminal.wait_for("Begins at step 3")
         terminal.hang_up()
         assert terminal.wait_exit() == 128 + signal.SIGHUP
+
+
+@pytest.mark.parametrize("ended_by", ["q", *ENDING])
+def test_a_terminal_that_takes_nothing_does_not_hold_it_up(
+    dumps: Callable[[str], Path], ended_by: str | signal.Signals
+) -> None:
+    """As after Ctrl-S, or at the end of a line that hangs: what was not taken is dropped."""
+    with Terminal(["open", str(dumps("mindspore-2.0-nan")), "--recommended"]) as terminal:
+        terminal.wait_for("Begins at step 3")
+        termios.tcflow(terminal.slave, termios.TCOOFF)
+        terminal.send("4", "pgdn", "1")
+        if isinstance(ended_by, str):
+            terminal.send(ended_by)
+        else:
+            os.kill(terminal.process.pid, ended_by)
+        assert terminal.wait_exit() == (0 if isinstance(ended_by, str) else 128 + ended_by)
+        restored(terminal)
+
+
+def test_a_terminal_that_nobody_reads_does_not_hold_it_up(dumps: Callable[[str], Path]) -> None:
+    with Terminal(["open", str(dumps("mindspore-2.0-nan")), "--recommended"]) as terminal:
+        terminal.wait_for("Begins at step 3")
+        terminal.stop_reading()
+        terminal.send("4")
+        while select.select([], [terminal.slave], [], 0)[1]:  # until it is full
+            terminal.send("pgdn", "pgup")
+            select.select([], [], [terminal.slave], 0.01)
+        os.kill(terminal.process.pid, signal.SIGTERM)
+        assert terminal.wait_exit() == 128 + signal.SIGTERM
+        while data := terminal.read(0):
+            terminal.output += data
+        restored(terminal)
 
 
 WRITING = """

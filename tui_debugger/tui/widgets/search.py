@@ -204,7 +204,7 @@ class ListSearch:
         Args:
             back: the cursor goes back to where it was before; else it stays.
         """
-        if not self.bar.has_class("-open"):
+        if not self.bar.display:
             return False
         if not back:
             self._place = None
@@ -264,8 +264,7 @@ class SearchBar(Input):
     BINDINGS: ClassVar[list[BindingType]] = list(bindings_for(SEARCH_BOX))
     DEFAULT_CSS = f"""
     SearchBar, SearchBar:focus {{
-        display: none; height: 1; border: none; padding: 0 {COUNT_WIDTH + 2} 0 1; background: $panel;
-        &.-open {{ display: block; }}
+        height: 1; border: none; padding: 0 {COUNT_WIDTH + 2} 0 1; background: $panel; overflow: hidden;
         &.-wrong {{ color: $error; text-style: bold; }}
     }}
     """
@@ -277,7 +276,6 @@ class SearchBar(Input):
         """Open when it is new."""
         super().__init__(
             placeholder="search (~ for a regular expression)",
-            classes="-open",
             max_length=MAX_LENGTH,
             select_on_focus=False,
         )
@@ -289,13 +287,14 @@ class SearchBar(Input):
 
     def open(self) -> None:
         """Shows the box and takes the focus."""
-        self.add_class("-open")
+        self.display = True
         self.focus()
 
     def drop(self) -> None:
         """Empties and closes the box."""
         self.value = ""
-        self.remove_class("-open", "-wrong")
+        self.display = False
+        self.remove_class("-wrong")
         self.show_count("")
 
     def show_count(self, text: str) -> None:
@@ -363,4 +362,4 @@ class SearchBar(Input):
     def on_blur(self, _: events.Blur) -> None:
         """An empty box takes no line."""
         if not self.value:
-            self.remove_class("-open")
+            self.display = False
