@@ -17,6 +17,7 @@ from textual.widget import Widget
 
 from tui_debugger.errors import CancelledError
 from tui_debugger.tui import actions
+from tui_debugger.tui.laid_out_once import LaidOutOnce
 from tui_debugger.tui.panes.hits import HitsPane
 from tui_debugger.tui.panes.nodes import NodesPane
 from tui_debugger.tui.panes.pane import TITLES, Pane
@@ -24,7 +25,7 @@ from tui_debugger.tui.panes.stack import StackPane
 from tui_debugger.tui.panes.tensors import TensorsPane
 from tui_debugger.tui.panes.watchpoints import WatchpointsPane
 from tui_debugger.tui.widgets.bars import FooterBar, HeaderBar, TabStrip, opening_lines
-from tui_debugger.tui.widgets.line_window import CachedColumn, CachedLines, CachedRow
+from tui_debugger.tui.widgets.line_window import CachedColumn, CachedGround, CachedRow
 from tui_debugger.tui.work import Delivery, Workers
 from tui_debugger.tui.written_lines import DrawnOnce
 
@@ -53,7 +54,7 @@ WITHOUT_SESSION = frozenset(
 Handler = Callable[[], None]
 
 
-class MainScreen(DrawnOnce, CachedLines, Screen[None]):
+class MainScreen(LaidOutOnce, DrawnOnce, CachedGround, Screen[None]):
     """The screen of a run: a dump, or trainings that run.
 
     Attributes:
@@ -118,6 +119,7 @@ class MainScreen(DrawnOnce, CachedLines, Screen[None]):
         for pane in self.panes.values():
             pane.detail_changed = self._update_detail
         self.tabs = TabStrip()
+        self.tabs.display = False
         self.current_pane = "nodes"
         self.zoomed = False
         self._recommended, self._first_rank, self._first_step = recommended, rank, step
@@ -356,7 +358,8 @@ class MainScreen(DrawnOnce, CachedLines, Screen[None]):
         for column in {pane.parent for pane in self.panes.values()}:
             if isinstance(column, CachedColumn):
                 column.set_class(single and self.panes[self.current_pane] in column.children, "-current")
-        self.tabs.display = single
+        if self.tabs.display != single:  # see ``Pane.set_look``
+            self.tabs.display = single
         self._update_tabs()
         self._update_detail()
 
