@@ -6,11 +6,13 @@ from collections import Counter
 
 import pytest
 from textual._compositor import CompositorUpdate, ReflowResult
-from textual.geometry import Size
+from textual.geometry import Region, Size
 from textual.widget import Widget
 
 from tests.tui.conftest import OpenScreen
 from tests.tui.sizes import every_size
+from tui_debugger.tui.dialogs.modal import Box
+from tui_debugger.tui.widgets.line_window import CachedColumn
 from tui_debugger.tui.written_lines import ExactCompositor
 
 NAN = "mindspore-2.0-nan"
@@ -38,5 +40,22 @@ def work(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 @every_size
 async def test_the_first_screen(open_screen: OpenScreen, size: tuple[int, int], work: Counter[str]) -> None:
     async with open_screen(NAN, size=size) as screen:
-        tabs = screen.main.tabs.display  # they come when the size is known
-        assert work == {"layouts": 1 + tabs, "paints": 1}
+        led = screen.main.has_class("-single")  # to the finding, in a pane that was not on the screen
+        assert (screen.main.current_pane == "hits") == led
+        assert work == {"layouts": 1 + led, "paints": 1}
+
+
+@pytest.mark.parametrize("key", ["s", "question_mark", "w", "o", "H"])
+async def test_what_is_drawn_once_for_many_lines_is_what_each_of_them_would_be(
+    open_screen: OpenScreen, key: str
+) -> None:
+    async with open_screen(NAN, size=(120, 40)) as screen:
+        await screen.press("n", key)
+        await screen.settled()
+        grounds = [screen.app.screen, screen.app.screen.query_one(Box), screen.main, *screen.main.query(CachedColumn)]
+        for widget in grounds:
+            whole = Region(0, 0, *widget.outer_size)
+            each = [
+                line for y in range(whole.height) for line in Widget.render_lines(widget, Region(0, y, whole.width, 1))
+            ]
+            assert [list(line) for line in widget.render_lines(whole)] == [list(line) for line in each], widget

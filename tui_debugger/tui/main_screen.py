@@ -119,7 +119,6 @@ class MainScreen(LaidOutOnce, DrawnOnce, CachedGround, Screen[None]):
         for pane in self.panes.values():
             pane.detail_changed = self._update_detail
         self.tabs = TabStrip()
-        self.tabs.display = False
         self.current_pane = "nodes"
         self.zoomed = False
         self._recommended, self._first_rank, self._first_step = recommended, rank, step
@@ -135,11 +134,17 @@ class MainScreen(LaidOutOnce, DrawnOnce, CachedGround, Screen[None]):
             self.tensors_pane.absent = "not kept"
 
     def compose(self) -> ComposeResult:
-        """Left: what is there and what to look for. Right: what was found, its values, its source."""
+        """Left: what is there and what to look for. Right: what was found, its values, its source.
+
+        What depends on the size is set before anything is styled and laid out.
+        """
+        single = self._is_single(self.app.size)
+        self.set_class(single, "-single", update=False)
+        self._draw_looks(single, update=False)
         yield self.header
         yield self.tabs
         with CachedRow(id="panes"):
-            with CachedColumn(id="left", classes="column"):
+            with CachedColumn(id="left", classes="column -current" if single else "column"):
                 yield self.nodes_pane
                 yield self.watchpoints_pane
             with CachedColumn(id="right", classes="column"):
@@ -345,21 +350,27 @@ class MainScreen(LaidOutOnce, DrawnOnce, CachedGround, Screen[None]):
 
     def on_resize(self, event: events.Resize) -> None:
         """Five panes or one, by size."""
-        self._lay_out(event.size.width, event.size.height)
+        self._lay_out(event.size)
 
-    def _lay_out(self, width: int, height: int) -> None:
-        single = self.zoomed or width < WIDE or height < HIGH
-        self.set_class(single, "-single")
+    def _is_single(self, size: Size) -> bool:
+        return self.zoomed or size.width < WIDE or size.height < HIGH
+
+    def _draw_looks(self, single: bool, *, update: bool = True) -> None:
         for name, pane in self.panes.items():
             current = name == self.current_pane
             pane.set_look(active=current, single=single)
             # With five panes on the screen a class would only restyle, and so repaint, for nothing.
-            pane.set_class(single and current, "-current")
+            pane.set_class(single and current, "-current", update=update)
+        if self.tabs.display != single:  # see ``Pane.set_look``
+            self.tabs.display = single
+
+    def _lay_out(self, size: Size) -> None:
+        single = self._is_single(size)
+        self.set_class(single, "-single")
+        self._draw_looks(single)
         for column in {pane.parent for pane in self.panes.values()}:
             if isinstance(column, CachedColumn):
                 column.set_class(single and self.panes[self.current_pane] in column.children, "-current")
-        if self.tabs.display != single:  # see ``Pane.set_look``
-            self.tabs.display = single
         self._update_tabs()
         self._update_detail()
 
@@ -378,7 +389,7 @@ class MainScreen(LaidOutOnce, DrawnOnce, CachedGround, Screen[None]):
         self.current_pane = name
         if self.session is not None:
             self.inspector.came_into_sight(name)
-        self._lay_out(self.size.width, self.size.height)
+        self._lay_out(self.size)
         self.set_focus(self.panes[name].table, scroll_visible=False)  # its own focus() draws all of it
         self._update_footer()
 
@@ -389,7 +400,7 @@ class MainScreen(LaidOutOnce, DrawnOnce, CachedGround, Screen[None]):
         )
         if pane is not None and self.current_pane != pane.PANE:
             self.current_pane = pane.PANE
-            self._lay_out(self.size.width, self.size.height)
+            self._lay_out(self.size)
         self._update_footer()
 
     def on_tab_strip_chosen(self, event: TabStrip.Chosen) -> None:
@@ -482,7 +493,7 @@ class MainScreen(LaidOutOnce, DrawnOnce, CachedGround, Screen[None]):
 
     def _zoom(self) -> None:
         self.zoomed = not self.zoomed
-        self._lay_out(self.size.width, self.size.height)
+        self._lay_out(self.size)
 
     def _search(self) -> None:
         self.panes[self.current_pane].open_search()
