@@ -16,7 +16,9 @@ from textual.pilot import Pilot
 from tests.patience import PATIENCE
 from tests.tui import idle
 from tui_debugger.check.records import StatsCache
-from tui_debugger.model import ProgressFn, RunInfo
+from tui_debugger.check.step import PairResult
+from tui_debugger.check.types import CheckResult, Pair
+from tui_debugger.model import ProgressFn, RunInfo, Watchpoint, no_progress
 from tui_debugger.session import Session
 from tui_debugger.session.following import Follower
 from tui_debugger.sources.base import Source
@@ -89,19 +91,66 @@ class Driver:
 
 @dataclass(frozen=True)
 class Measured:
-    """A dump that nobody changes, with all that one screen after the other has measured of it.
+    """A dump that nobody changes, with all that one screen after the other has measured of it, and found in it.
 
-    What a file holds is measured once, as in a program whose first screen was closed; each screen checks for itself.
+    What a file holds is measured once, and a step is judged once by the same watchpoints, as in a program whose first
+    screen was closed. Each screen still asks for its checks, and puts what they found together for itself.
     """
 
     source: Source
     stats: StatsCache = field(default_factory=StatsCache)
+    judged: dict[tuple[Pair, tuple[Watchpoint, ...]], PairResult] = field(default_factory=dict)
 
     @classmethod
     @cache
     def of(cls, path: Path) -> Measured:
         """The dump of a path, the same one every time."""
         return cls(open_source(path))
+
+
+class ShownSession(Session):
+    """A session whose dump is said to lie somewhere else."""
+
+    def __init__(self, source: Source, shown_as: str = "", source_map: Sequence[tuple[str, str]] = ()) -> None:
+        super().__init__(source, source_map=source_map)
+        self._shown_as = shown_as
+
+    @property
+    def info(self) -> RunInfo:
+        return replace(super().info, path=self._shown_as or super().info.path)
+
+
+class KnownSession(ShownSession):
+    """The session of a dump that nobody changes: see ``Measured``."""
+
+    def __init__(self, path: Path, shown_as: str = "", source_map: Sequence[tuple[str, str]] = ()) -> None:
+        self._measured = Measured.of(path)
+        super().__init__(self._measured.source, shown_as, source_map)
+        self._cache = self._measured.stats
+        self._follower = Follower(self.source, self._cache)
+
+    def check(
+        self,
+        pairs: Sequence[Pair],
+        progress: ProgressFn = no_progress,
+        on_result: Callable[[CheckResult], None] | None = None,
+    ) -> CheckResult:
+        """Checks; what another session has judged by the same watchpoints is known already."""
+        (version, watchpoints), known = self._checks.listed(), self._checks.known_results
+        judged = self._measured.judged
+        for pair in pairs:
+            if known.fresh(pair, version) is None and (pair, watchpoints) in judged:
+                with known.judging(pair) as ticket:
+                    known.put(ticket, version, judged[pair, watchpoints])
+        checked = super().check(pairs, progress, on_result)
+        for pair in pairs:
+            if (result := known.fresh(pair, version)) is not None:
+                judged[pair, watchpoints] = result
+        return checked
+
+    def close(self) -> None:
+        """Leaves the dump as it is."""
+        self.workers.close()
 
 
 @asynccontextmanager
@@ -120,24 +169,13 @@ async def opened(
 
     With ``measured`` it knows of the files what screens before it have measured: see ``Measured``.
     """
-    known = Measured.of(path) if measured else None
-
-    class Elsewhere(Session):
-        @property
-        def info(self) -> RunInfo:
-            return replace(super().info, path=shown_as or super().info.path)
-
-        def close(self) -> None:
-            if known is None:
-                super().close()
-            else:
-                self.workers.close()
 
     def open_session(progress: ProgressFn) -> Session:
-        session = Elsewhere(open_source(path) if known is None else known.source, source_map=source_map)
-        if known is not None:
-            session._cache = known.stats
-            session._follower = Follower(session.source, known.stats)
+        session = (
+            KnownSession(path, shown_as, source_map)
+            if measured
+            else ShownSession(open_source(path), shown_as, source_map)
+        )
         session.open(progress)
         return session
 

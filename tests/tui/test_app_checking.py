@@ -267,7 +267,7 @@ async def test_a_stopped_check_says_how_far_it_came_and_the_next_one_goes_on(
     open_screen: OpenScreen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pipeline, "MOST", 1)  # step by step, so that it is known what is finished when
-    async with open_screen(NAN, recommended=False) as screen:
+    async with open_screen(NAN, recommended=False, measured=False) as screen:
         judged: list[int] = []
         real = Checker.judge
 
@@ -297,7 +297,7 @@ async def test_a_stopped_check_says_how_far_it_came_and_the_next_one_goes_on(
 async def test_a_check_that_is_stopped_before_anything_is_finished_is_not_fresh(
     open_screen: OpenScreen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with open_screen(NAN, recommended=False) as screen:
+    async with open_screen(NAN, recommended=False, measured=False) as screen:
 
         def judge(*_: Any) -> Any:
             raise CancelledError("stopped")

@@ -247,3 +247,15 @@ async def test_a_row_that_looks_like_one_that_was_drawn_is_not_drawn_again() -> 
         table.set_rows(rows("a"), keep=False)
         await pilot.pause()
         assert drawn == ["a"], "what other rows looked like is forgotten"
+
+
+async def test_columns_that_came_while_it_was_hidden_share_the_width_that_it_comes_back_with() -> None:
+    app = TableApp(VirtualTable(COLUMNS, CountedRows(100)))
+    async with app.run_test(size=(60, 10)) as pilot:
+        app.table.display = False
+        await pilot.pause()
+        app.table.set_columns((Column("step", 6, right=True, frozen=True), *COLUMNS[1:]))
+        app.table.display = True
+        await pilot.pause()
+        assert app.table.size.width == 60
+        assert lines(app.table)[1] == "▌     0 " + "node/0".ljust(42) + " float32"

@@ -17,6 +17,7 @@ from textual.widget import Widget
 
 from tui_debugger.errors import CancelledError
 from tui_debugger.tui import actions
+from tui_debugger.tui.laid_out_once import LaidOutOnce
 from tui_debugger.tui.panes.hits import HitsPane
 from tui_debugger.tui.panes.nodes import NodesPane
 from tui_debugger.tui.panes.pane import TITLES, Pane
@@ -24,7 +25,7 @@ from tui_debugger.tui.panes.stack import StackPane
 from tui_debugger.tui.panes.tensors import TensorsPane
 from tui_debugger.tui.panes.watchpoints import WatchpointsPane
 from tui_debugger.tui.widgets.bars import FooterBar, HeaderBar, TabStrip, opening_lines
-from tui_debugger.tui.widgets.line_window import CachedColumn, CachedLines, CachedRow
+from tui_debugger.tui.widgets.line_window import CachedColumn, CachedGround, CachedRow
 from tui_debugger.tui.work import Delivery, Workers
 from tui_debugger.tui.written_lines import DrawnOnce
 
@@ -53,7 +54,7 @@ WITHOUT_SESSION = frozenset(
 Handler = Callable[[], None]
 
 
-class MainScreen(DrawnOnce, CachedLines, Screen[None]):
+class MainScreen(LaidOutOnce, DrawnOnce, CachedGround, Screen[None]):
     """The screen of a run: a dump, or trainings that run.
 
     Attributes:
@@ -133,11 +134,17 @@ class MainScreen(DrawnOnce, CachedLines, Screen[None]):
             self.tensors_pane.absent = "not kept"
 
     def compose(self) -> ComposeResult:
-        """Left: what is there and what to look for. Right: what was found, its values, its source."""
+        """Left: what is there and what to look for. Right: what was found, its values, its source.
+
+        What depends on the size is set before anything is styled and laid out.
+        """
+        single = self._is_single(self.app.size)
+        self.set_class(single, "-single", update=False)
+        self._draw_looks(single, update=False)
         yield self.header
         yield self.tabs
         with CachedRow(id="panes"):
-            with CachedColumn(id="left", classes="column"):
+            with CachedColumn(id="left", classes="column -current" if single else "column"):
                 yield self.nodes_pane
                 yield self.watchpoints_pane
             with CachedColumn(id="right", classes="column"):
@@ -343,20 +350,27 @@ class MainScreen(DrawnOnce, CachedLines, Screen[None]):
 
     def on_resize(self, event: events.Resize) -> None:
         """Five panes or one, by size."""
-        self._lay_out(event.size.width, event.size.height)
+        self._lay_out(event.size)
 
-    def _lay_out(self, width: int, height: int) -> None:
-        single = self.zoomed or width < WIDE or height < HIGH
-        self.set_class(single, "-single")
+    def _is_single(self, size: Size) -> bool:
+        return self.zoomed or size.width < WIDE or size.height < HIGH
+
+    def _draw_looks(self, single: bool, *, update: bool = True) -> None:
         for name, pane in self.panes.items():
             current = name == self.current_pane
             pane.set_look(active=current, single=single)
             # With five panes on the screen a class would only restyle, and so repaint, for nothing.
-            pane.set_class(single and current, "-current")
+            pane.set_class(single and current, "-current", update=update)
+        if self.tabs.display != single:  # see ``Pane.set_look``
+            self.tabs.display = single
+
+    def _lay_out(self, size: Size) -> None:
+        single = self._is_single(size)
+        self.set_class(single, "-single")
+        self._draw_looks(single)
         for column in {pane.parent for pane in self.panes.values()}:
             if isinstance(column, CachedColumn):
                 column.set_class(single and self.panes[self.current_pane] in column.children, "-current")
-        self.tabs.display = single
         self._update_tabs()
         self._update_detail()
 
@@ -375,7 +389,7 @@ class MainScreen(DrawnOnce, CachedLines, Screen[None]):
         self.current_pane = name
         if self.session is not None:
             self.inspector.came_into_sight(name)
-        self._lay_out(self.size.width, self.size.height)
+        self._lay_out(self.size)
         self.set_focus(self.panes[name].table, scroll_visible=False)  # its own focus() draws all of it
         self._update_footer()
 
@@ -386,7 +400,7 @@ class MainScreen(DrawnOnce, CachedLines, Screen[None]):
         )
         if pane is not None and self.current_pane != pane.PANE:
             self.current_pane = pane.PANE
-            self._lay_out(self.size.width, self.size.height)
+            self._lay_out(self.size)
         self._update_footer()
 
     def on_tab_strip_chosen(self, event: TabStrip.Chosen) -> None:
@@ -479,7 +493,7 @@ class MainScreen(DrawnOnce, CachedLines, Screen[None]):
 
     def _zoom(self) -> None:
         self.zoomed = not self.zoomed
-        self._lay_out(self.size.width, self.size.height)
+        self._lay_out(self.size)
 
     def _search(self) -> None:
         self.panes[self.current_pane].open_search()

@@ -6,8 +6,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-import pytest
-
 from tests.sources.writer import write_dump
 from tests.tui.driver import Driver, opened
 from tests.tui.views.growing import RELU, look
@@ -18,34 +16,43 @@ from tui_debugger.tui.views.registry import VIEWS, ViewKind
 SIZES = ((200, 50), (60, 15), (20, 5), (140, 40), (80, 24))
 
 
-@pytest.mark.parametrize("kind", VIEWS, ids=lambda kind: kind.id)
-async def test_a_view_comes_back_from_every_size_as_it_was(kind: ViewKind, tmp_path: Path) -> None:
+async def test_a_view_comes_back_from_every_size_as_it_was(tmp_path: Path) -> None:
+    """One program for all views."""
     async with _two_runs(tmp_path) as screen:
-        await look(screen, load_view(kind), kind.id)
-        before = screen.text
-        await _through_sizes(screen)
-        assert screen.text == before
+        for kind in VIEWS:
+            await look(screen, load_view(kind), kind.id)
+            before = screen.text
+            await _through_sizes(screen)
+            assert screen.text == before, kind.id
+            await _leave(screen, kind)
 
 
-@pytest.mark.parametrize("kind", VIEWS, ids=lambda kind: kind.id)
-async def test_a_view_that_works_keeps_saying_so_and_esc_stops_it(kind: ViewKind, tmp_path: Path) -> None:
+async def test_a_view_that_works_keeps_saying_so_and_esc_stops_it(tmp_path: Path) -> None:
+    """One program for all views."""
     async with _two_runs(tmp_path) as screen:
         run = screen.main.views.run
-        screen.main.views.run = lambda *_: None  # type: ignore[method-assign]
-        view = await look(screen, load_view(kind), kind.id)
-        await _through_sizes(screen)
-        assert "Esc stops" in screen.text
-        await screen.press("escape")
-        assert "stopped" in screen.text
-        assert "Esc stops" not in screen.text
-        screen.main.views.run = run  # type: ignore[method-assign]
-        assert screen.app.screen is view
-        await screen.press("r")
-        await screen.settled()
-        assert ("weight" if kind.id == "trajectory" else RELU.rpartition("/")[2]) in screen.text
-        assert "stopped" not in screen.text
-        await screen.press("escape")
-        assert len(screen.app.screen_stack) == 1
+        for kind in VIEWS:
+            screen.main.views.run = lambda *_: None  # type: ignore[method-assign]
+            view = await look(screen, load_view(kind), kind.id)
+            await _through_sizes(screen)
+            assert "Esc stops" in screen.text, kind.id
+            await screen.press("escape")
+            assert "stopped" in screen.text, kind.id
+            assert "Esc stops" not in screen.text, kind.id
+            screen.main.views.run = run  # type: ignore[method-assign]
+            assert screen.app.screen is view, kind.id
+            await screen.press("r")
+            await screen.settled()
+            named = "weight" if kind.id == "trajectory" else RELU.rpartition("/")[2]
+            assert named in screen.text, f"{kind.id}:\n{screen.text}"
+            assert "stopped" not in screen.text, kind.id
+            await _leave(screen, kind)
+
+
+async def _leave(screen: Driver, kind: ViewKind) -> None:
+    await screen.press("escape")
+    assert len(screen.app.screen_stack) == 1, kind.id
+    await screen.settled()
 
 
 @asynccontextmanager

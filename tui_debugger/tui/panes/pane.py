@@ -89,7 +89,8 @@ class Pane(CachedColumn, can_focus=False):
         """Draws the frame: heavy when active, without sides when the pane is alone on the screen."""
         self._upper.set_look(active=active, corners=not single)
         self._lower.set_look(active=active, corners=not single)
-        self._lower.display = not single
+        if self._lower.display == single:  # setting what it is already would lay the screen out once more
+            self._lower.display = not single
 
     @property
     def count(self) -> str:

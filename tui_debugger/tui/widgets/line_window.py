@@ -71,6 +71,11 @@ class CachedLines(SizedOnce):
         self._cached_lines = None
         super()._set_dirty(*regions)
 
+    @property
+    def unchanged(self) -> bool:
+        """Whether nothing has to be drawn again."""
+        return not self._repaint_regions
+
     def render_lines(self, crop: Region) -> list[Strip]:
         """Returns the lines that were drawn last, or draws them."""
         if self._cached_lines is None or self._cached_lines[0] != crop:
@@ -171,11 +176,20 @@ class PaintedLines(CachedLines, Widget):
         return list(self._painted)
 
 
-class CachedRow(CachedLines, Horizontal):
+class CachedGround(CachedLines):
+    """To be put before the class of a container or screen whose lines all look the same: it has no frame."""
+
+    def drawn_lines(self, crop: Region) -> list[Strip]:
+        """Draws one line, and shows it as often as there are lines."""
+        first = super().drawn_lines(Region(crop.x, crop.y, crop.width, min(crop.height, 1)))
+        return first * crop.height
+
+
+class CachedRow(CachedGround, Horizontal):
     """A container from left to right."""
 
 
-class CachedColumn(CachedLines, Vertical):
+class CachedColumn(CachedGround, Vertical):
     """A container from top to bottom."""
 
 
@@ -307,6 +321,11 @@ class LineWindow(PaintedLines):
         self._comparing = True
         if self._is_mounted:
             self.draw_in_next_frame()
+
+    @property
+    def unchanged(self) -> bool:
+        """Whether nothing has to be drawn again, nor compared to find that out."""
+        return not self._comparing and super().unchanged
 
     def _exchange_repaint_regions(self) -> Collection[Region]:
         """Returns what has to be drawn again."""

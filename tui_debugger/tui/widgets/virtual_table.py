@@ -285,6 +285,8 @@ class VirtualTable(LineWindow, can_focus=True):
         """Replaces the columns."""
         self._columns = tuple(columns)
         self._measure(self.line_width)
+        if not self.size.width:  # not on the screen: they share the width when it comes, which may be the old one
+            self._width = -1
         self.redraw()
 
     def set_empty(self, text: str) -> None:
