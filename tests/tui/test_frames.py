@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from textual._context import active_app
 
-from tui_debugger.tui.written_lines import FRAME, FrameTimer
+from tui_debugger.tui.frames import FRAME, FrameTimer
 
 
 class Clock(asyncio.SelectorEventLoop):

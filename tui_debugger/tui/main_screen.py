@@ -17,7 +17,7 @@ from textual.widget import Widget
 
 from tui_debugger.errors import CancelledError
 from tui_debugger.tui import actions
-from tui_debugger.tui.laid_out_once import LaidOutOnce
+from tui_debugger.tui.frames import DrawnOnce
 from tui_debugger.tui.panes.hits import HitsPane
 from tui_debugger.tui.panes.nodes import NodesPane
 from tui_debugger.tui.panes.pane import TITLES, Pane
@@ -27,7 +27,6 @@ from tui_debugger.tui.panes.watchpoints import WatchpointsPane
 from tui_debugger.tui.widgets.bars import FooterBar, HeaderBar, TabStrip, opening_lines
 from tui_debugger.tui.widgets.line_window import CachedColumn, CachedGround, CachedRow
 from tui_debugger.tui.work import Delivery, Workers
-from tui_debugger.tui.written_lines import DrawnOnce
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -54,7 +53,7 @@ WITHOUT_SESSION = frozenset(
 Handler = Callable[[], None]
 
 
-class MainScreen(LaidOutOnce, DrawnOnce, CachedGround, Screen[None]):
+class MainScreen(DrawnOnce, CachedGround, Screen[None]):
     """The screen of a run: a dump, or trainings that run.
 
     Attributes:

@@ -327,9 +327,10 @@ class Navigator:
         if moved:
             self.place(key.rank, key.step)
         nodes = self._context.nodes_pane.nodes
-        if nodes is not None and row >= len(nodes):  # a step that was read since then has nodes of its own
+        if nodes is None or row >= len(nodes):  # they are being read; or a step that was read since then has its own
             state.pending_tensor = (key, row)
-            self.load_nodes()
+            if nodes is not None or not self._context.work.busy("nodes"):
+                self.load_nodes()
             return
         self.go_to_row(row)
 

@@ -24,14 +24,13 @@ from tui_debugger.text.numbers import age, plural
 from tui_debugger.text.tensors import steps_text
 from tui_debugger.tui import theme
 from tui_debugger.tui.actions import START, START_ACTIONS, start_actions, start_bindings, start_footer
-from tui_debugger.tui.laid_out_once import LaidOutOnce
+from tui_debugger.tui.frames import DrawnOnce
 from tui_debugger.tui.panes.pane import Pane
 from tui_debugger.tui.widgets.bars import FooterBar, HeaderBar
 from tui_debugger.tui.widgets.line_window import CachedGround
 from tui_debugger.tui.widgets.text import Cell, ScopedName, shorten
 from tui_debugger.tui.widgets.virtual_table import Column, LazyRows, VirtualTable
 from tui_debugger.tui.work import MIN_INTERVAL, Delivery, Report, Workers, one_line
-from tui_debugger.tui.written_lines import DrawnOnce
 
 if TYPE_CHECKING:
     from tui_debugger.model import Progress
@@ -198,7 +197,7 @@ def with_tilde(path: str) -> str:
     return "~" + path[len(home) :] if home != "/" and path.startswith(home + "/") else path
 
 
-class StartPage(LaidOutOnce, DrawnOnce, CachedGround, Screen[None]):
+class StartPage(DrawnOnce, CachedGround, Screen[None]):
     """Lists dumps while it searches for more.
 
     Attributes:

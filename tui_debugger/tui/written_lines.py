@@ -6,37 +6,22 @@ contents. It says every colour anew for every piece of text. Over a slow line ea
 
 from __future__ import annotations
 
-import asyncio
-import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple, cast
 
 from rich.cells import cached_cell_len
 from rich.color import ColorSystem
 from rich.console import Console
 from rich.segment import Segment
 from rich.style import Style
-from textual import events
 from textual._compositor import ChopsUpdate, Compositor, CompositorUpdate, LayoutUpdate, ReflowResult
-from textual._context import active_app
 from textual.geometry import Region, Size
 from textual.strip import Strip
-from textual.timer import Timer
 from textual.widget import Widget
 
 from tui_debugger.tui.widgets.text import changed_cells, same_blank
 
-if TYPE_CHECKING:
-    from textual.screen import Screen
-
-    _AnyScreen = Screen[Any]
-else:
-    # Styles are inherited from the first base that is a widget: this must not stand before the class that it is put to.
-    _AnyScreen = object
-
-FRAME: Final = 1 / 60
-"""Seconds between two frames."""
 _GAP: Final = 6
 """Cells that are as they were and yet written, because going over them costs as much: between two of their look."""
 Line = Sequence[Segment]
@@ -266,81 +251,6 @@ class PartsCompositor(ExactCompositor):
             if clip.intersection(region).overlaps(own):
                 return False
         return False
-
-
-class FrameTimer(Timer):
-    """Draws the next frame: at once, or a 60th of a second after the last one.
-
-    Textual's own timer counts from the first frame of a screen on, and leaves a tick out after a pause: the second
-    frame of a key, with the footer or a list that follows, comes 17 to 33 ms after the first. It also draws into a
-    terminal that takes nothing at the moment, until the program stands still.
-    """
-
-    def __init__(self, screen: Screen[Any], draw: Callable[[], None]) -> None:
-        """Draws nothing yet."""
-        super().__init__(screen, FRAME, name="frame", callback=draw, pause=True)
-        self._draw = draw
-        self._asked: Any = self._active  # mypy does not know of what type Textual's is
-        self._last = -math.inf
-        self._due: asyncio.TimerHandle | None = None
-
-    def resume(self) -> None:
-        """Draws the next frame."""
-        if self._due is None:
-            loop = asyncio.get_running_loop()
-            self._asked.set()
-            self._due = loop.call_at(max(self._last + FRAME, loop.time()), self._frame)
-
-    def pause(self) -> None:
-        """Does not draw: the frame was drawn, or nobody sees it."""
-        self._asked.clear()
-        if self._due is not None:
-            self._due.cancel()
-            self._due = None
-
-    def _frame(self) -> None:
-        loop, app = asyncio.get_running_loop(), active_app.get()
-        self._last = loop.time()
-        if getattr(app._driver, "behind", False):  # noqa: SLF001 - see ``TerminalDriver``
-            self._due = loop.call_later(FRAME, self._frame)
-        elif not app._exit:  # noqa: SLF001 - as Textual does
-            try:
-                self._draw()
-            except Exception as error:  # noqa: BLE001 - whatever it is, the program ends and gives the terminal back
-                app._handle_exception(error)  # noqa: SLF001 - likewise
-
-
-class DrawnOnce(_AnyScreen):
-    """To be put before the class of a screen: it asks for what changed only, and is laid out and styled once."""
-
-    def __init__(self, *args: Any, **named: Any) -> None:
-        """Takes what the screen takes."""
-        super().__init__(*args, **named)
-        self._compositor = PartsCompositor()
-        self._shown_before = False
-        self._frames = FrameTimer(self, self._on_timer_update)
-
-    @property
-    def _update_timer(self) -> Timer:
-        """What draws the next frame."""
-        return self._frames
-
-    def _on_screen_resume(self, event: events.ScreenResume) -> None:
-        """Everything on a new screen has got its styles when it was mounted; Textual works them out once more."""
-        if not self._shown_before:
-            self._shown_before = True
-            event.refresh_styles = False
-
-    def _screen_resized(self, size: Size) -> None:
-        """A screen that was laid out is told of its new size as all widgets are: Textual lays it out once more."""
-        if size != self.outer_size:
-            super()._screen_resized(size)
-
-    def _refresh_layout(self, size: Size | None = None, scroll: bool = False) -> None:
-        """Lays out everything as it is now: what asked for that before has got it."""
-        super()._refresh_layout(size, scroll)
-        if size and not scroll:
-            self._layout_required = False
 
 
 # -- what differs ----------------------------------------------------------------------------------

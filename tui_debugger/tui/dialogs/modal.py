@@ -17,10 +17,9 @@ from textual.widgets import Input, Static
 
 from tui_debugger.errors import TdbgError
 from tui_debugger.text.clean import clean, clean_lines
-from tui_debugger.tui.laid_out_once import LaidOutOnce
+from tui_debugger.tui.frames import DrawnOnce
 from tui_debugger.tui.theme import GREY
 from tui_debugger.tui.widgets.line_window import SizedOnce
-from tui_debugger.tui.written_lines import DrawnOnce
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 _FRAME = 4
@@ -107,7 +106,7 @@ class Box(SizedOnce, Vertical):
     """What stands on a dialog."""
 
 
-class Modal(LaidOutOnce, DrawnOnce, SizedOnce, ModalScreen[ResultT]):
+class Modal(DrawnOnce, SizedOnce, ModalScreen[ResultT]):
     """Base of the screens.
 
     Subclasses set ``heading`` and ``hints`` and override :meth:`body`. ``FULL`` makes the screen cover everything;

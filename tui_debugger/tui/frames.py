@@ -1,0 +1,141 @@
+"""When a screen is laid out and painted: once for all of its widgets that ask for it, and in time.
+
+Textual lays out and paints a screen that comes to the front two to four times: every widget that was mounted asks for
+it, one by one, after the layout that gave all of them their places.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from textual import events, messages
+from textual._context import active_app
+from textual._time import get_time
+from textual.geometry import Region, Size
+from textual.timer import Timer
+
+from tui_debugger.tui.widgets.line_window import CachedLines
+from tui_debugger.tui.written_lines import PartsCompositor
+
+if TYPE_CHECKING:
+    from textual.screen import Screen
+    from typing_extensions import Self
+
+    _AnyScreen = Screen[Any]
+else:
+    # Styles are inherited from the first base that is a widget: this must not stand before the class that it is put to.
+    _AnyScreen = object
+
+FRAME: Final = 1 / 60
+"""Seconds between two frames."""
+
+
+class FrameTimer(Timer):
+    """Draws the next frame: at once, or a 60th of a second after the last one.
+
+    Textual's own timer counts from the first frame of a screen on, and leaves a tick out after a pause: the second
+    frame of a key, with the footer or a list that follows, comes 17 to 33 ms after the first. It also draws into a
+    terminal that takes nothing at the moment, until the program stands still.
+    """
+
+    def __init__(self, screen: Screen[Any], draw: Callable[[], None]) -> None:
+        """Draws nothing yet."""
+        super().__init__(screen, FRAME, name="frame", callback=draw, pause=True)
+        self._draw = draw
+        self._asked: Any = self._active  # mypy does not know of what type Textual's is
+        self._last = -math.inf
+        self._due: asyncio.TimerHandle | None = None
+
+    def resume(self) -> None:
+        """Draws the next frame."""
+        if self._due is None:
+            loop = asyncio.get_running_loop()
+            self._asked.set()
+            self._due = loop.call_at(max(self._last + FRAME, loop.time()), self._frame)
+
+    def pause(self) -> None:
+        """Does not draw: the frame was drawn, or nobody sees it."""
+        self._asked.clear()
+        if self._due is not None:
+            self._due.cancel()
+            self._due = None
+
+    def _frame(self) -> None:
+        loop, app = asyncio.get_running_loop(), active_app.get()
+        self._last = loop.time()
+        if getattr(app._driver, "behind", False):  # noqa: SLF001 - see ``TerminalDriver``
+            self._due = loop.call_later(FRAME, self._frame)
+        elif not app._exit:  # noqa: SLF001 - as Textual does
+            try:
+                self._draw()
+            except Exception as error:  # noqa: BLE001 - whatever it is, the program ends and gives the terminal back
+                app._handle_exception(error)  # noqa: SLF001 - likewise
+
+
+class DrawnOnce(_AnyScreen):
+    """To be put before the class of a screen: it does not do again what was done after it was asked for."""
+
+    _laid_out_at = 0.0
+    _painted_in_front: bool | None = None
+    """Whether the screen was painted since it came to the front; None once it has asked for that itself."""
+
+    def __init__(self, *args: Any, **named: Any) -> None:
+        """Takes what the screen takes."""
+        super().__init__(*args, **named)
+        self._compositor = PartsCompositor()
+        self._frames = FrameTimer(self, self._on_timer_update)
+        self._shown_before = False
+
+    @property
+    def _update_timer(self) -> Timer:
+        """What draws the next frame."""
+        return self._frames
+
+    def _on_screen_resume(self, event: events.ScreenResume) -> None:
+        """The screen comes to the front. Textual's own answer is next.
+
+        It would work out all styles, which widgets of a new screen got when they were mounted, and it always asks for
+        a paint of everything.
+        """
+        if not self._shown_before:
+            self._shown_before = True
+            event.refresh_styles = False
+        self._painted_in_front = False if self.is_attached else None
+
+    def _screen_resized(self, size: Size) -> None:
+        """A screen that was laid out is told of its new size as all widgets are: Textual lays it out once more."""
+        if size != self.outer_size:
+            super()._screen_resized(size)
+
+    def refresh(self, *regions: Region, repaint: bool = True, layout: bool = False, recompose: bool = False) -> Self:
+        """Has the screen painted, unless that was part of coming to the front."""
+        painted, self._painted_in_front = self._painted_in_front, None
+        if painted and not (regions or layout or recompose):
+            return self
+        return super().refresh(*regions, repaint=repaint, layout=layout, recompose=recompose)
+
+    def _refresh_layout(self, size: Size | None = None, scroll: bool = False) -> None:
+        """Lays out everything as it is now: what asked for that before has got it."""
+        begun = get_time()
+        super()._refresh_layout(size, scroll)
+        if size and not scroll:
+            self._layout_required = False
+            self._laid_out_at = begun
+            if self._painted_in_front is False and self.is_current and not self.app._batch_count:  # noqa: SLF001 - as Textual asks
+                self._painted_in_front = True
+
+    async def _on_layout(self, message: messages.Layout) -> None:
+        """A widget asks to be laid out."""
+        if message.time < self._laid_out_at:
+            message.stop()
+            message.prevent_default()
+
+    def _on_timer_update(self) -> None:
+        """The next frame: widgets that were painted since they asked for it would only be painted again."""
+        self._dirty_widgets = {
+            widget for widget in self._dirty_widgets if not (isinstance(widget, CachedLines) and widget.unchanged)
+        }
+        super()._on_timer_update()
