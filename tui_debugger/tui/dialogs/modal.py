@@ -11,7 +11,9 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
+from textual.geometry import Region
 from textual.screen import ModalScreen
+from textual.strip import Strip
 from textual.widget import Widget
 from textual.widgets import Input, Static
 
@@ -19,7 +21,7 @@ from tui_debugger.errors import TdbgError
 from tui_debugger.text.clean import clean, clean_lines
 from tui_debugger.tui.frames import DrawnOnce
 from tui_debugger.tui.theme import GREY
-from tui_debugger.tui.widgets.line_window import SizedOnce
+from tui_debugger.tui.widgets.line_window import SizedOnce, ground
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 _FRAME = 4
@@ -105,6 +107,13 @@ class Field(SizedOnce, Input):
 class Box(SizedOnce, Vertical):
     """What stands on a dialog."""
 
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """Draws its frame, and one line for all within."""
+        if crop != Region(0, 0, *self.outer_size):
+            return super().render_lines(crop)
+        sides = self.gutter
+        return ground(super().render_lines, crop, sides.top, sides.bottom)
+
 
 class Modal(DrawnOnce, SizedOnce, ModalScreen[ResultT]):
     """Base of the screens.
@@ -143,6 +152,12 @@ class Modal(DrawnOnce, SizedOnce, ModalScreen[ResultT]):
 
     def __init__(self) -> None:
         super().__init__(classes="-full" if self.FULL else None)
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """Draws what is behind the box: the screen below, or one line for all."""
+        if self.styles.background.a < 1:
+            return super().render_lines(crop)
+        return ground(super().render_lines, crop)
 
     def compose(self) -> ComposeResult:
         """Title and hints are the frame's own lines: they cost no row."""

@@ -176,13 +176,29 @@ class PaintedLines(CachedLines, Widget):
         return list(self._painted)
 
 
+def ground(draw: Callable[[Region], list[Strip]], crop: Region, top: int = 0, bottom: int = 0) -> list[Strip]:
+    """Returns the lines of a widget that has nothing but widgets in it: one is drawn for all that look the same.
+
+    Args:
+        draw: draws some lines.
+        crop: all of the widget; any part of one without a frame.
+        top: lines of its frame above.
+        bottom: and below.
+    """
+    alike = crop.height - top - bottom
+    if alike < 2:
+        return draw(crop)
+    first = draw(Region(crop.x, crop.y, crop.width, top + 1))
+    last = draw(Region(crop.x, crop.bottom - bottom, crop.width, bottom)) if bottom else []
+    return first + first[-1:] * (alike - 1) + last
+
+
 class CachedGround(CachedLines):
-    """To be put before the class of a container or screen whose lines all look the same: it has no frame."""
+    """To be put before the class of a container or screen without a frame."""
 
     def drawn_lines(self, crop: Region) -> list[Strip]:
-        """Draws one line, and shows it as often as there are lines."""
-        first = super().drawn_lines(Region(crop.x, crop.y, crop.width, min(crop.height, 1)))
-        return first * crop.height
+        """Draws what is in sight."""
+        return ground(super().drawn_lines, crop)
 
 
 class CachedRow(CachedGround, Horizontal):
