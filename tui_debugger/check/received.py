@@ -43,7 +43,6 @@ from tui_debugger.watch.condition_table import (
     WIRE_CHANGE_TOO_SMALL,
     WIRE_EXPRESSION,
     WIRE_NOT_CHANGED,
-    WIRE_OVERFLOW,
 )
 from tui_debugger.watch.evaluate import SILENT
 from tui_debugger.watch.text import format_watch
@@ -212,7 +211,7 @@ def _columns(
 def result_of(hit: ReceivedHit, watchpoint: Watchpoint, step: int) -> WatchResult:
     """Returns what a client says of one watchpoint on one tensor."""
     error = ErrorBits(hit.error & sum(ErrorBits))
-    params = () if CONDITIONS[watchpoint.condition].wire == WIRE_OVERFLOW else tuple(map(_param, hit.params))
+    params = () if CONDITIONS[watchpoint.condition].is_overflow else tuple(map(_param, hit.params))
     if error:
         params = tuple(ParamResult(param.name, param.value, hit=False, actual=None) for param in params)
     return WatchResult(watchpoint.id, watchpoint.condition, _verdict(error, step), error, params)
@@ -236,7 +235,7 @@ def bad_tensors(hits: ReceivedHits) -> np.ndarray[tuple[int], np.dtype[np.bool_]
     return np.array(
         [
             any(
-                each.error & NOT_FINITE or (CONDITIONS[each.condition].wire == WIRE_OVERFLOW and not each.error)
+                each.error & NOT_FINITE or (CONDITIONS[each.condition].is_overflow and not each.error)
                 for each in results
             )
             for results in hits.reported
@@ -384,7 +383,7 @@ def _looked_for_overflow(
     graph: RankGraph, judging: Sequence[tuple[Watchpoint, Mask]], covered: npt.NDArray[np.bool_]
 ) -> Mask:
     """Places of which the client says so if they hold NaN or Inf: some overflow watchpoint looks at them."""
-    overflow = [CONDITIONS[watchpoint.condition].wire == WIRE_OVERFLOW for watchpoint, _ in judging]
+    overflow = [CONDITIONS[watchpoint.condition].is_overflow for watchpoint, _ in judging]
     looked: Mask = np.zeros(len(graph), np.bool_)
     for row in np.flatnonzero(overflow).tolist():
         looked |= covered[row]

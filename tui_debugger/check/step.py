@@ -26,7 +26,6 @@ from tui_debugger.check.provenance import surely_tainted
 from tui_debugger.model import Coverage, NodeKind, ProgressFn, Verdict, Watchpoint, no_progress
 from tui_debugger.stats.fields import STORED
 from tui_debugger.stats.records import ROW, Records, State
-from tui_debugger.watch.condition_table import WIRE_OPERATOR_OVERFLOW
 from tui_debugger.watch.evaluate import SILENT, ColumnEvaluator, Evaluated, Facts, judging_plan, needs
 
 _WORDS: Final = len(STORED)
@@ -175,7 +174,7 @@ class DuplicateInputs:
         found_here = evaluated.finding
         finding = found_here if judging_plan(watchpoint).beyond_values else None
         answered = np.zeros(len(subjects), np.bool_)
-        if judging_plan(watchpoint).condition.wire == WIRE_OPERATOR_OVERFLOW:
+        if judging_plan(watchpoint).condition.is_device_overflow:
             return answered  # it is about the operator that wrote a file, and not about values
         subject, row = self._equal_held
         use = subjects.covered_holder[number][subject] & watch[subject]

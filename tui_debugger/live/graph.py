@@ -22,7 +22,7 @@ from tui_debugger.live.wire import JUDGES_EXPRESSIONS, RemoteTensor, RemoteWatch
 from tui_debugger.model import ParamValue, Watchpoint
 from tui_debugger.sources.base import TensorFlag, tensor_keys
 from tui_debugger.stats.dtypes import dtype_of
-from tui_debugger.watch.condition_table import CONDITIONS, IN_A_ROW, WIRE_EXPRESSION, WIRE_OPERATOR_OVERFLOW, Condition
+from tui_debugger.watch.condition_table import CONDITIONS, IN_A_ROW, WIRE_EXPRESSION, Condition
 from tui_debugger.watch.evaluate import judging_plan
 from tui_debugger.watch.expression import Fact
 
@@ -166,7 +166,7 @@ def judged(condition: Condition, info: TrainingInfo) -> bool:
     """
     if condition.wire == WIRE_EXPRESSION:
         return bool(info.features & JUDGES_EXPRESSIONS) and not info.program.startswith("MindSpore ")
-    return condition.wire != WIRE_OPERATOR_OVERFLOW or info.backend == "Ascend"
+    return not condition.is_device_overflow or info.backend == "Ascend"
 
 
 def wire_params(watchpoint: Watchpoint, *, ours: bool = False) -> tuple[tuple[str, float | str, bool], ...]:

@@ -35,7 +35,6 @@ from tui_debugger.torch.internals import (
     version_of,
 )
 from tui_debugger.torch.structure import NO_GRAD
-from tui_debugger.watch.condition_table import WIRE_OPERATOR_OVERFLOW
 from tui_debugger.watch.evaluate import JudgingPlan, judging_plan
 from tui_debugger.watch.recommended import activation_ranges
 
@@ -190,7 +189,7 @@ class Plans:
 
 
 def _idle(plan: JudgingPlan) -> bool:
-    return plan.condition.initial_only or plan.condition.wire == WIRE_OPERATOR_OVERFLOW
+    return plan.condition.initial_only or plan.condition.is_device_overflow
 
 
 def _plan(plans: list[JudgingPlan]) -> Plan | None:

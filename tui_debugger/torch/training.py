@@ -42,7 +42,7 @@ from tui_debugger.torch.internals import (
 from tui_debugger.torch.recording import Recording
 from tui_debugger.torch.structure import GRADIENTS, UNKNOWN, Structure, Tree, clean, gradient_of, tree_of
 from tui_debugger.torch.verdicts import look_now
-from tui_debugger.watch.condition_table import CONDITIONS, WIRE_NOT_CHANGED, WIRE_OVERFLOW
+from tui_debugger.watch.condition_table import CONDITIONS
 
 SUMMED: Final = 1e-3
 """The error that a sum made in float32 may have, as a part of it."""
@@ -326,14 +326,14 @@ class Expectation:
         """Tells whether there is a reason for what a watchpoint found on a node."""
         parameter = name if name in self._parameters else self._by_gradient.get(name, "")
         condition = CONDITIONS[result.condition]
-        if condition.wire == WIRE_OVERFLOW or result.verdict is Verdict.BLOCKED:
+        if condition.is_overflow or result.verdict is Verdict.BLOCKED:
             unused = self.skipped or (self.scaled and not self._stepped)
             return unused and (name.startswith(GRADIENTS) or name in self._scaled)
         if not parameter:
             return False
         if self.skipped or self._idle(parameter):
             return True
-        return condition.wire == WIRE_NOT_CHANGED and name == parameter and self._at_rest(self._parameters[parameter])
+        return condition.is_not_changed and name == parameter and self._at_rest(self._parameters[parameter])
 
     def _at_rest(self, parameter: torch.nn.Parameter) -> bool:
         """Tells whether no optimizer was to change a parameter in this step, or the learning rate still rises."""

@@ -48,7 +48,7 @@ from tui_debugger.model import (
     turn_of,
 )
 from tui_debugger.sources.base import TensorFlag
-from tui_debugger.watch.condition_table import CONDITIONS, WIRE_OVERFLOW
+from tui_debugger.watch.condition_table import CONDITIONS
 
 OVERFLOW_ANYWHERE = Watchpoint(
     1, "tensor_overflow", selection=NodeSelection((NodeSelector(NodeKind.CATEGORY, "tensor"),))
@@ -487,7 +487,7 @@ def spread_in(result: CheckResult, nodes: NodeTable, row: int, key: TensorKey, n
 def findings(hit: Hit) -> list[WatchResult]:
     """Returns what makes a tensor a finding: hits, and what its NaN keeps from being judged."""
     found = [result for result in hit.results if result.verdict is Verdict.FINDING]
-    if any(CONDITIONS[result.condition].wire == WIRE_OVERFLOW for result in found):
+    if any(CONDITIONS[result.condition].is_overflow for result in found):
         return found
     return [result for result in hit.results if result.verdict in (Verdict.FINDING, Verdict.BLOCKED)]
 

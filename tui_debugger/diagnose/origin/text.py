@@ -36,7 +36,7 @@ from tui_debugger.text.tables import Across, Column, Cut, cut_middle, table_line
 from tui_debugger.text.tables import Row as TableRow
 from tui_debugger.text.tensors import round_text, run_text, shape_text, short_names, slot_text, step_text
 from tui_debugger.text.writer import Line, Meaning, Terminal, meant
-from tui_debugger.watch.condition_table import CONDITIONS, WIRE_OVERFLOW
+from tui_debugger.watch.condition_table import CONDITIONS
 
 _NAMED = 6
 """Nodes that are named of those that were not dumped."""
@@ -211,7 +211,7 @@ def last_part(name: str) -> str:
 
 def is_overflow(path: Path) -> bool:
     """Tells whether a path is about NaN and Inf."""
-    return CONDITIONS[path.question.condition].wire == WIRE_OVERFLOW
+    return CONDITIONS[path.question.condition].is_overflow
 
 
 def spread_words(spread: Spread, step: int) -> str:

@@ -230,7 +230,7 @@ def with_nearest(session: Run, path: Path, hit: Hit | None) -> Path:
 def questions_about(session: Run, hit: Hit | None) -> tuple[Watchpoint, ...]:
     """Returns what is bad about a tensor: NaN or Inf before all, then what else watchpoints found on it."""
     from tui_debugger.diagnose.origin.search import findings
-    from tui_debugger.watch.condition_table import CONDITIONS, WIRE_OVERFLOW
+    from tui_debugger.watch.condition_table import CONDITIONS
 
     origin = [result for result in findings(hit) if result.verdict is Verdict.FINDING] if hit is not None else []
     found = [session.watchpoints.get(result.watchpoint) for result in origin]
@@ -238,7 +238,7 @@ def questions_about(session: Run, hit: Hit | None) -> tuple[Watchpoint, ...]:
         each
         for each in found
         if each is not None
-        and CONDITIONS[each.condition].wire != WIRE_OVERFLOW
+        and not CONDITIONS[each.condition].is_overflow
         and not CONDITIONS[each.condition].initial_only  # nothing was computed before those values
     ]
     bad = hit is None or hit.stats is None or hit.stats.bad

@@ -18,7 +18,7 @@ from tui_debugger.errors import BadWatchpointError
 from tui_debugger.live.wire import RemoteWatchpoint
 from tui_debugger.model import TensorStats, Verdict, Watchpoint, WatchResult
 from tui_debugger.stats.records import PreviousStats, Record, Records, RequiredStats
-from tui_debugger.watch.condition_table import CONDITIONS, IN_A_ROW, WIRE_EXPRESSION, Condition, Value
+from tui_debugger.watch.condition_table import CONDITIONS, IN_A_ROW, Condition, Value
 from tui_debugger.watch.evaluate import ColumnEvaluator, Facts, needs
 
 _GRAPH_SEPARATOR = "/"
@@ -342,7 +342,7 @@ def as_watchpoint(remote: RemoteWatchpoint) -> Watchpoint | None:
         elif math.isfinite(value) and specs[name].kind != "expression":
             given[name] = bool(value) if specs[name].kind == "bool" else float(value)
     params = tuple((spec.name, given[spec.name]) for spec in condition.params if spec.name in given)
-    if condition.wire == WIRE_EXPRESSION and not params:
+    if condition.is_expression and not params:
         return None
     return Watchpoint(remote.id, condition.id, params)
 
