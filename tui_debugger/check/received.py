@@ -41,7 +41,6 @@ from tui_debugger.watch.condition_table import (
     NOT_FINITE,
     WIRE_CHANGE_TOO_LARGE,
     WIRE_CHANGE_TOO_SMALL,
-    WIRE_EXPRESSION,
     WIRE_NOT_CHANGED,
 )
 from tui_debugger.watch.evaluate import SILENT
@@ -246,8 +245,6 @@ def bad_tensors(hits: ReceivedHits) -> np.ndarray[tuple[int], np.dtype[np.bool_]
 
 Mask = npt.NDArray[np.bool_]
 _CHANGES: Final = frozenset({WIRE_CHANGE_TOO_LARGE, WIRE_CHANGE_TOO_SMALL, WIRE_NOT_CHANGED})
-MINDSPORE: Final = "MindSpore "
-"""The names of programs of MindSpore's own client begin with it."""
 _UNREADABLE: Final = ErrorBits.UNREADABLE | ErrorBits.OUT_OF_MEMORY | ErrorBits.NO_VALUE
 
 
@@ -297,7 +294,9 @@ def judgement_of(
         for watchpoint, mask in zip(watched.watchpoints, watched.masks, strict=True)
         if _is_judged(watchpoint, stop, info)
     ]
-    found = received_hits((rank, stop.step), watched.graph, watched.watchpoints, hits, notice, by_client=ours(info))
+    found = received_hits(
+        (rank, stop.step), watched.graph, watched.watchpoints, hits, notice, by_client=info.own_client
+    )
     covered = _places(watched.graph, judging)
     if stop.step <= START:
         covered &= watched.graph.parameter
@@ -315,11 +314,6 @@ def judgement_of(
     return PairResult(HitList([found]), coverage, _judged(watched.graph, found, covered))
 
 
-def ours(info: TrainingInfo) -> bool:
-    """Tells whether a client of ours trains: it reports in the order of execution, which MindSpore's does not."""
-    return not info.program.startswith(MINDSPORE)
-
-
 def _is_judged(watchpoint: Watchpoint, stop: Stop, info: TrainingInfo) -> bool:
     """Tells whether a client judges a condition at a stop: before the first step those of initial values alone."""
     condition = CONDITIONS[watchpoint.condition]
@@ -329,11 +323,12 @@ def _is_judged(watchpoint: Watchpoint, stop: Stop, info: TrainingInfo) -> bool:
 
 
 def _not_judged(watched: Watched, info: TrainingInfo) -> tuple[UnreadablePart, ...]:
-    """Returns the conditions of one's own that the client does not know: what it says nothing of is not clean."""
+    """Returns the watchpoints whose condition the client does not know: what it says nothing of is not clean."""
+    why = f"{clean(info.program)} does not know this condition"
     return tuple(
-        UnreadablePart(clean(format_watch(each)), f"{clean(info.program)} cannot judge expressions", unrecorded=True)
+        UnreadablePart(clean(format_watch(each)), why, unrecorded=True)
         for each in watched.watchpoints
-        if CONDITIONS[each.condition].wire == WIRE_EXPRESSION and not judged(CONDITIONS[each.condition], info)
+        if CONDITIONS[each.condition].own and not judged(CONDITIONS[each.condition], info)
     )
 
 

@@ -145,8 +145,8 @@ class Condition:
         params: in definition order, which is also the wire order.
         platforms: devices it works on; empty means all.
         initial_only: judged on initial values only, never on a step.
-        feature: of a condition of ours the bit of ``Metadata.features`` (see ``live.wire``) with which a client says
-            that it judges it. A live training whose client does not say so is not sent it, and says nothing of it.
+        feature: for a condition of ours, the bit of ``Metadata.features`` (see ``live.wire``) with which a client says
+            that it judges it. Other live trainings are not sent it, and that it was not judged is reported.
     """
 
     id: str

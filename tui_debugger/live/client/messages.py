@@ -86,7 +86,7 @@ def metadata(
         notes: of steps that ended, as far as nothing was said of them.
     """
     who = process.identity
-    features = wire.FULL_STATISTICS | wire.RUNS_AHEAD | wire.JUDGES_EXPRESSIONS
+    features = wire.FULL_STATISTICS | wire.RUNS_AHEAD | wire.OWN_CONDITIONS
     features |= wire.RUNS_TO_NODES * who.stops_at_nodes | wire.ANY_PREVIOUS * who.every_previous
     message = wire.message("Metadata")(
         device_name=f"{who.device}:0".encode(),

@@ -17,6 +17,7 @@ from typing import Any, Final
 from tui_debugger.errors import LostError, NotStoppedError, UnsupportedError
 from tui_debugger.live import wire
 from tui_debugger.live.wire import START, Event, Phase, RemoteTensor, RemoteWatchpoint, Stop
+from tui_debugger.watch.condition_table import WIRE_NOT_CHANGED
 
 SHORTEST, LONGEST = 5, 3600
 """Seconds that a client may leave between two heartbeats; other numbers are not taken."""
@@ -107,7 +108,6 @@ class Report:
     node: str = ""
 
 
-WIRE_NOT_CHANGED: Final = 20
 _REQUEST_BYTES: Final = 1024 * 1024
 
 
