@@ -12,7 +12,7 @@ import numpy as np
 
 from tui_debugger.arrays import Array
 from tui_debugger.check.types import TensorRow
-from tui_debugger.diagnose.recompute import convolutions, elementwise, layout, products, reductions, updates
+from tui_debugger.diagnose.recompute import convolutions, data_movement, elementwise, products, reductions, updates
 from tui_debugger.diagnose.recompute.judge import (
     ACCUMULATED,
     NOT_UPDATED,
@@ -50,7 +50,7 @@ from tui_debugger.sources.base import Argument, CallArguments, OtherArgument, Te
 
 __all__ = ["NotChecked", "OperatorCheck", "OutputCheck", "check_operator"]
 
-_ENTERED: Final = (convolutions, elementwise, layout, products, reductions, updates)
+_ENTERED: Final = (convolutions, data_movement, elementwise, products, reductions, updates)
 """The modules that fill the table when they are imported."""
 _PART: Final = 1 << 15
 """Elements of an output that are computed at once, where an operator can be taken part by part: all that is made of
