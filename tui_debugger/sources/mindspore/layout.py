@@ -651,7 +651,7 @@ def _directories(directory: Path) -> Iterator[str]:
     try:
         with opener.scandir(directory) as entries:
             for entry in islice(entries, _MOST_ENTRIES):
-                if not entry.is_file(follow_symlinks=False) and _is_directory(entry):
+                if _is_directory(entry):
                     yield entry.name
     except OSError:
         return
