@@ -190,7 +190,6 @@ def audit(
     nodes: Collection[str] | None = None,
     required: Collection[str] = (),
     elsewhere: Elsewhere | None = None,
-    found: Callable[[Finding], None] | None = None,
 ) -> AuditReport:
     """Audits steps of a run.
 
@@ -201,7 +200,6 @@ def audit(
         nodes: names of the only nodes to look at; None for all.
         required: kinds of operators all of which have to be checked.
         elsewhere: hands work to others.
-        found: told of every finding at once, before it is known whether its inputs are sound.
 
     Raises:
         CancelledError: from ``progress``.
@@ -214,7 +212,7 @@ def audit(
             where=f"--require {','.join(required)}",
             hint="one of " + ", ".join(kinds()),
         )
-    return _Audit(run, pairs, progress, _Asked(nodes, elsewhere, found)).report(required)
+    return _Audit(run, pairs, progress, _Asked(nodes, elsewhere)).report(required)
 
 
 def check_items(run: Run, rank: int, step: int, items: Iterable[Item]) -> list[Result] | None:
@@ -234,13 +232,12 @@ class _Asked(NamedTuple):
 
     nodes: Collection[str] | None
     elsewhere: Elsewhere | None
-    found: Callable[[Finding], None] | None
 
 
 class _Audit:
     def __init__(self, run: Run, pairs: Sequence[Pair], progress: ProgressFn, asked: _Asked) -> None:
         self.run, self.pairs, self.progress = run, tuple(pairs), progress
-        self.only, self.elsewhere, self.found = asked
+        self.only, self.elsewhere = asked
         self.coverage: dict[str, KindCoverage] = {}
         self.findings: list[Finding] = []
         self.doubts: list[str] = []
@@ -382,8 +379,6 @@ class _Audit:
             text,
         )
         self.findings.append(finding)
-        if self.found is not None:
-            self.found(finding)
 
     def _turn(self, rank: int, step: int) -> int:
         return next((at for at, (of, each) in enumerate(self.pairs) if (of, each) == (rank, step)), 0)

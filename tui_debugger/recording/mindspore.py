@@ -126,7 +126,6 @@ TOP_KEYS: Final[Mapping[str, Key]] = {
     ASYNC: Key("up to 1.10: that an asynchronous dump is wanted", until=(1, 10)),
 }
 _REQUIRED: Final = ("dump_mode", "net_name", "iteration", "input_output", "kernels", "support_device")
-_PLACES: Final[Mapping[str, Mapping[str, Key]]] = {COMMON: COMMON_KEYS, E2E: E2E_KEYS, "": TOP_KEYS}
 
 _ITERATION: Final = re.compile(r"[0-9|-]+")
 _ITEM: Final = re.compile(r"(\d+)(?:-(\d+))?")

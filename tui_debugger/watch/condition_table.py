@@ -460,18 +460,17 @@ def not_finite_words(error: ErrorBits) -> str:
     return " or ".join(name for bit, name in ((ErrorBits.NAN, "NaN"), (ErrorBits.INF, "Inf")) if error & bit)
 
 
-def validate(condition_id: str, params: Mapping[str, Value], one_check: bool = False) -> Params:
+def validate(condition_id: str, params: Mapping[str, Value]) -> Params:
     """Checks parameters against every rule and puts them into definition order.
 
     Hidden parameters that were not set stay unset (their defaults apply when the condition is judged). When no
     deciding parameter is set, those with a default are set to it; a condition without such a default is refused,
-    because it could never hit.
+    because it could never hit. With several deciding parameters a watchpoint hits when any of them does, as in
+    MindInsight's Python API.
 
     Args:
         condition_id: id or abbreviation.
         params: values by name.
-        one_check: also demand at most one deciding parameter, as MindInsight's server does for its web page.
-            Otherwise the watchpoint hits when any of them hits, as in its Python API.
 
     Returns:
         (name, value) in definition order, numbers as float.
@@ -482,9 +481,6 @@ def validate(condition_id: str, params: Mapping[str, Value], one_check: bool = F
     condition = by_abbr(condition_id)
     given = {name: condition.param(name).check_value(value) for name, value in params.items()}
     checks = [spec for spec in condition.params if spec.check and spec.name in given]
-    if one_check and len(checks) > 1:
-        msg = "only one deciding parameter is allowed"
-        raise BadWatchpointError(msg, where=", ".join(spec.name for spec in checks))
     if not any(spec.visible for spec in checks):
         checks += _fill_defaults(condition, given)
     _check_bounds(condition, given, checks)

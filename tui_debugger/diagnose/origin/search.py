@@ -460,7 +460,11 @@ class Spread:
     next: tuple[str, ...]
 
 
-def spread_in(result: CheckResult, nodes: NodeTable, row: int, key: TensorKey, names: int = 3) -> Spread | None:
+_NAMED_NODES = 3
+"""How many of the nodes behind an origin are named at most."""
+
+
+def spread_in(result: CheckResult, nodes: NodeTable, row: int, key: TensorKey) -> Spread | None:
     """Returns what else a step has behind an origin; the work does not grow with the graph.
 
     Args:
@@ -468,7 +472,6 @@ def spread_in(result: CheckResult, nodes: NodeTable, row: int, key: TensorKey, n
         nodes: of the origin's rank.
         row: the origin's node.
         key: its bad tensor.
-        names: how many nodes are named at most.
 
     Returns:
         None where the tensor is no finding of the result.
@@ -480,7 +483,7 @@ def spread_in(result: CheckResult, nodes: NodeTable, row: int, key: TensorKey, n
     there = hits.at(key.rank, key.step) & hits.found() & (hits.node != row)
     there[:first] = False
     rows, at = np.unique(hits.node[there], return_index=True)
-    named = rows[np.argsort(at)][:names].tolist()
+    named = rows[np.argsort(at)][:_NAMED_NODES].tolist()
     return Spread(int(there.sum()), tuple(nodes.names[each] for each in named))
 
 

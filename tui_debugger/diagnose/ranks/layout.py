@@ -205,11 +205,6 @@ class Dims:
         """The axes along which ranks have different parts, or summands."""
         return frozenset(split.axis for splits in self.splits for split in splits)
 
-    @property
-    def summed_axes(self) -> frozenset[str]:
-        """The axes along which the whole is the sum over the ranks."""
-        return frozenset(split.axis for splits in self.splits for split in splits if split.partial)
-
 
 _TOKEN: Final = re.compile(r"(?P<name>\([^()\[\]]+\)|[^\s\[\]()]+)(?:\[(?P<splits>[^\[\]]*)\])?")
 _QUALIFIERS: Final = frozenset({"zigzag", "natural", "partial"})

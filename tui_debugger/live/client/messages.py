@@ -387,16 +387,15 @@ class GraphBuilder:
         index = self._graph.node[-1].attribute.add(name=b"index")
         index.value.int_val = slot
 
-    def add_update(self, weights: Iterable[tuple[str, str]], name: str = "optimizer/WeightUpdate") -> None:
+    def add_update(self, weights: Iterable[tuple[str, str]]) -> None:
         """Adds what updates weights, so that they are known for weights.
 
         Args:
             weights: (name of the parameter, name of its gradient's node or empty).
-            name: full name of the operator.
         """
         pairs = [each for pair in weights for each in pair]
         if pairs:
-            self.add_node(name, UPDATE, pairs)
+            self.add_node(f"optimizer/{UPDATE}", UPDATE, pairs)
 
     def serialize(self) -> bytes:
         """The graph as a ``GraphProto``."""

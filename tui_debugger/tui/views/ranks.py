@@ -108,12 +108,6 @@ class RankGrid(HeatGrid):
         """See the base class."""
         return self.glyphs[code]
 
-    def code_here(self) -> int:
-        """Returns the code under the cursor; 0 where there is no cell."""
-        if not self.row_count or not len(self.columns_shown):
-            return 0
-        return int(self._codes(self.cursor_row, self.column, self.column + 1)[0])
-
 
 def _health_glyphs() -> list[tuple[str, Style]]:
     from tui_debugger.tui.cells import HEALTH_STYLES
