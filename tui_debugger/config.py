@@ -320,7 +320,7 @@ class _Reader:
         return given
 
     def _valid(self, read: Callable[[], object], name: str, text: str = "") -> None:
-        """Reads a watchpoint; a mistake in it is told with its place in the file."""
+        """Reads a watchpoint; the error for a mistake names its place in the file."""
         try:
             read()
         except BadWatchpointError as error:

@@ -1,4 +1,4 @@
-"""What environment variables say; one that makes no sense counts as not set, and those of our own are told."""
+"""Reads environment variables. One that makes no sense counts as not set; for our own the user is told so."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The hits of a check as columns: a hit is made into an object when somebody looks at it."""
+"""The hits of a check as columns: an object is made of a hit when it is shown or asked for."""
 
 from __future__ import annotations
 

@@ -284,7 +284,7 @@ def judgement_of(
         stop: where it stands.
         watched: the list.
         hits: what it reported.
-        notice: is told what cannot be used.
+        notice: gets a sentence for each thing that cannot be used.
         bad_before: names of the parameters that held NaN or Inf at the end of the step before; None: not known.
         flow_known: what a node of this step was made from is what the graph says: else nothing is an origin.
     """

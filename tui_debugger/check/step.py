@@ -273,7 +273,7 @@ class DuplicateInputs:
     def _equal(self, subject: Int64, row: Int64) -> tuple[Int64, Int64]:
         """The pairs of a subject and a file that hold the same values."""
         records = self._files.records
-        # Most files that could be equal are: whether they are is asked of one word first, then of all.
+        # Most files that could be equal are equal: one word of each is compared first, then all words.
         squares, measured = records.rows["sum_squares"], records.rows["state"] == State.MEASURED
         likely = (squares[subject] == squares[row]) & measured[subject] & measured[row]
         subject, row = subject[likely], row[likely]
@@ -295,7 +295,7 @@ def _words(records: Records, rows: Int64) -> Int64:
 
 def _groups(words: Int64, places: Sequence[Int64]) -> Int64:
     """A number for each row, below their count, the same for rows of equal words at equal places."""
-    # Sorting by a mixture of all words is quick; rows that only collide there are told apart by the words themselves.
+    # Sorting by a mixture of all words is quick; rows with the same mixture are compared by the words themselves.
     mixed = np.zeros(len(words), np.uint64)
     for column in (*words.T, *places):
         mixed = (mixed ^ column.view(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)

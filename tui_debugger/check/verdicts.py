@@ -122,7 +122,7 @@ def judge(
 
     Args:
         result: the check.
-        rules: ids of watchpoints that somebody wrote down: each has to look at a tensor, or it may hold a typo.
+        rules: ids of watchpoints that a person wrote: each has to match a tensor, else it may hold a typo.
         fail_on: ids of the conditions whose findings count; none given: all.
         allow_unreadable: tensors that cannot be read or compared, and parts of the dump that cannot be listed, are no
             doubt, as long as some could be.

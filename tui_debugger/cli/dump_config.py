@@ -363,7 +363,7 @@ class _Asker:
     """Asks on a terminal; elsewhere every answer is the default."""
 
     def __init__(self, *, asks: bool) -> None:
-        """``asks``: whether somebody is there to be asked."""
+        """``asks``: whether a person at a terminal can be asked."""
         self.asks = asks
 
     def answer(self, given: Any, question: _Question) -> Any:

@@ -351,7 +351,7 @@ def working_directory() -> Path:
 
 
 def given_path(text: str) -> Path:
-    """Returns a path that somebody named; an empty one, such as of a variable that is not set, is none."""
+    """Returns a path that the user named; an empty text, such as of a variable that is not set, is refused."""
     if not text:
         raise argparse.ArgumentTypeError("is empty: . is the working directory")
     return Path(text)

@@ -92,7 +92,7 @@ class Recording:
         return frozenset(self.table.names[row] for row in range(len(self.table)) if _is(self.table, row, PARAMETER))
 
     def value(self, node: str, slot: int, step: int) -> Array | None:
-        """An output of a node after a step (``START``: a parameter before the first); None where nobody knows."""
+        """An output of a node after a step (``START``: a parameter before the first); None where not known."""
         row = self._rows.get(node)
         if row is None or step >= self.steps:
             return None

@@ -233,7 +233,7 @@ class HealthMap:
         return [pair for pair, checked in self.pairs.items() if checked is None]
 
     def covered_text(self) -> str:
-        """Returns what it speaks of, in words."""
+        """Returns what it covers, in words."""
         coverage = self.coverage
         return covered_text(
             tensors=coverage.checked,

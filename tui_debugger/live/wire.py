@@ -26,7 +26,7 @@ CHUNK: Final = 3 * 1024 * 1024
 TOKEN_HEADER: Final = "tdbg-token"  # noqa: S105 - the name of the key, not a token
 """Metadata key of a call in which our client shows its token."""
 SESSION_HEADER: Final = "tdbg-session"
-"""Metadata key of every call of our client: the text of ``Metadata.session``, by which its calls are told apart."""
+"""Metadata key of every call of our client: the text of ``Metadata.session``, which each client has of its own."""
 
 UNARY: Final = {"WaitCMD": "Metadata", "SendMetadata": "Metadata", "SendHeartbeat": "Heartbeat"}
 """Calls with one request, and its message. Every call is answered by one ``EventReply``."""

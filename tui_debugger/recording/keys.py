@@ -210,7 +210,7 @@ class Checker:
 
         Args:
             parsed: the file.
-            taken: the slips that do not stop who reads it, with what becomes of them.
+            taken: the slips that do not stop the program that reads it, with their effect.
             who: who reads it.
         """
         for each in parsed.problems:

@@ -143,9 +143,9 @@ class Target:
     """Who will read the file.
 
     Attributes:
-        version: of MindSpore; None when nobody knows: the newest one.
-        device: one of ``DEVICES``; None when nobody knows: what differs is a note.
-        jit_level: one of ``JIT_LEVELS``, how graphs are compiled on Ascend; None when nobody knows.
+        version: of MindSpore; None when not known: the newest one.
+        device: one of ``DEVICES``; None when not known: what differs is a note.
+        jit_level: one of ``JIT_LEVELS``, how graphs are compiled on Ascend; None when not known.
     """
 
     version: Version | None = None

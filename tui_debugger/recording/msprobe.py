@@ -156,7 +156,7 @@ def check(parsed: Parsed, framework: str | None = None, file: str = "") -> Repor
 
     Args:
         parsed: the file.
-        framework: one of ``FRAMEWORKS``; None when nobody knows.
+        framework: one of ``FRAMEWORKS``; None when not known.
         file: the path of it, for the lines to write into the program.
     """
     return _Check(framework).run(parsed, file)

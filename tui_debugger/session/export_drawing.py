@@ -252,7 +252,7 @@ def mermaid_text(text: str) -> str:
 
 MERMAID_EDGES: Final = 500
 MERMAID_CHARACTERS: Final = 50_000
-"""What mermaid draws unless it is told to draw more."""
+"""The most that mermaid draws by default."""
 
 
 def _mermaid(graphs: list[DrawnGraph], number: list[int]) -> Iterator[str]:

@@ -215,7 +215,7 @@ def _name(graph: RankGraph, place: int) -> TensorName:
 
 
 SMALL: Final = 1 << 18
-"""Bytes up to which a tensor is fetched whole when somebody looks at its row: its statistics are exact then."""
+"""Bytes up to which a tensor is fetched whole when its row is shown: its statistics are exact then."""
 TOGETHER: Final = 1 << 23
 """Bytes that the small tensors of one look may have together."""
 LARGEST_LOOK: Final = 1 << 26

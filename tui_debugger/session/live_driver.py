@@ -507,7 +507,7 @@ class Driver:
             self._tell(LiveEvent(_KINDS[event], live.number, self._event_text(live, event)))
 
     def _graph_came(self, live: LiveRank, driven: DrivenTraining, stop: Stop | None) -> None:
-        """Nodes, for the first time or anew: then the training is told the list for those that it has now."""
+        """Nodes came, for the first time or anew: the training is sent the watchpoints for those that it has now."""
         if live.graph is None:
             return
         if driven.watched is not None and driven.watched.graph is not live.graph:
@@ -553,7 +553,7 @@ class Driver:
             return None
 
     def _goes_on(self, live: LiveRank, stop: Stop, target: int | None, stop_on_hit: bool) -> bool:
-        """Lets one go on that stands only because its nodes are new; False when somebody else moved it."""
+        """Lets a training go on that stands only because its nodes are new; False when something else moved it."""
         try:
             return self._go(live, None if target is None else target - stop.step, stop_on_hit)
         except TdbgError:
@@ -581,7 +581,7 @@ class Driver:
             raise CancelledError("the session is closing")
 
     def _came_alone(self, live: LiveRank, driven: DrivenTraining, stop: Stop) -> None:
-        """It was lost, and ran on without a list; or it is new, and then its past is nobody's business."""
+        """It was lost, and ran on without watchpoints; or it is new, and then its past does not matter."""
         if driven.watched is not None and (missed := stop.step - driven.last - 1) > 0:
             first = f"first step {driven.last + 1}"
             self._source.unjudged(live.number, "steps that ran while the connection was lost", missed, first)

@@ -181,7 +181,7 @@ class Session:
         source: where the tensors come from.
         watchpoints: the list, kept in ``store`` when one is given.
         contents: what tells whether two tensors hold the same.
-        asked: the ranks and steps that somebody wants to know about: what cannot be read of others is no matter.
+        asked: the ranks and steps that are asked for: unreadable parts of others do not matter.
         recommended_changes: what the user changed about the recommended watchpoints; None for nothing.
         settings: what is wrong with environment variables that say how to work.
     """

@@ -304,7 +304,7 @@ class WatchpointStore:
     def save(self, watchpoints: Iterable[Watchpoint], offered: bool) -> None:
         """Writes the list atomically; a failure is kept in ``problem``.
 
-        A file that could not be used whole is somebody's work: it is put aside as ``.old``, not overwritten.
+        A file that could not be used whole may hold a person's work: it is renamed to ``.old``, not overwritten.
         """
         try:
             if self._spoilt:

@@ -147,7 +147,7 @@ def read_header(path: str | bytes) -> DumpHeader:
 
     Raises:
         OSError: the file cannot be read.
-        BadHeaderError: it is none of these files, or is damaged.
+        BadHeaderError: it is no such file, or is damaged.
     """
     descriptor, status = open_regular(path)
     try:

@@ -36,8 +36,8 @@ LOOK_EVERY: Final = 1.0
 GRACE: Final = 15.0
 """Seconds without any worker after which no more is expected of a cluster: a nanny needs some to start a new one."""
 _LATE: Final = (OSError, TimeoutError, asyncio.TimeoutError, concurrent.futures.TimeoutError)
-"""The errors by which distributed says that somebody does not answer: lost connections are OSErrors, and before
-Python 3.11 there were several TimeoutErrors."""
+"""The errors by which distributed says that a worker or the scheduler does not answer: lost connections are OSErrors,
+and before Python 3.11 there were several TimeoutErrors."""
 _NOISE: Final = ("distributed", "tornado", "tornado.application")
 
 

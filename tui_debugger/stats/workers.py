@@ -136,7 +136,7 @@ MOST_JOBS: Final = 8
 AHEAD: Final = 2
 """Pieces of work that are on their way for each worker: one is worked on, one waits."""
 POLL: Final = 0.05
-"""Seconds after which somebody who waits is asked at the latest whether to go on."""
+"""The most seconds between two calls of ``progress`` while workers work: it may cancel."""
 
 
 def cores() -> int:

@@ -434,7 +434,7 @@ class MemoryBudget:
 class TensorGroup:
     """Tensors of one element type that are watched alike, by the same few quick numbers.
 
-    A step has hundreds of them and on a healthy run nobody looks at one: they become lines when somebody does.
+    A step has hundreds of them and on a healthy run none is shown: they become lines when they are asked for.
 
     Attributes:
         plan: the watchpoints on all of them, None when they are not watched.
@@ -445,7 +445,7 @@ class TensorGroup:
         versions: of the values, when they were seen.
         places: of the first number of each; its others follow.
         orders: as ``Capture.order``.
-        lines: those of them that somebody looked at.
+        lines: those that were asked for.
     """
 
     plan: Plan | None

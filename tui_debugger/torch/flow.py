@@ -25,7 +25,7 @@ from tui_debugger.torch.internals import leaves
 from tui_debugger.torch.structure import UNKNOWN, kind_of, unique
 
 MOST: Final = 64
-"""Sources of one tensor that are told apart. What was made of more (a norm of all gradients) has one unknown one."""
+"""The most sources of one tensor. A tensor made of more (a norm of all gradients) has one unknown source."""
 MOVES: Final = frozenset(
     {
         *("Alias", "AsStrided", "BroadcastTo", "Cat", "Chunk", "Clone", "Contiguous", "Copy", "Detach", "Diagonal"),

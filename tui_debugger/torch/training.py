@@ -308,7 +308,7 @@ class Expectation:
         return any(id(parameter) in own for group in optimizer.param_groups for parameter in group["params"])
 
     def look_at(self, captures: Iterable[Capture], structure: Structure) -> None:
-        """Takes what was seen of the step, and all nodes that are known. Looked at when somebody asks for an excuse."""
+        """Takes what was seen of the step, and all nodes that are known. They are read when an excuse is asked for."""
         self._captures, self._nodes = captures, structure.nodes
         self._losses, self._scaled = structure.losses, structure.scaled
         self._outputs.clear()
@@ -704,7 +704,7 @@ class Training:
             self.optimizers,
             self._moving,
             self.distribution,
-            # What operators make of a mask is infinite as well: that is nobody's fault, and no operator's own work.
+            # What operators make of a mask is infinite as well: that is no fault of theirs.
             constants=[
                 *(() if self.recording.every_operator else self._masks),
                 *(name for name in self.tree.buffers if name not in self._buffers),

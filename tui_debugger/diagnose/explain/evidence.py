@@ -97,7 +97,7 @@ class Optimizer:
     Attributes:
         name, type: the update operator.
         step: the step in which it made the value.
-        rate: the learning rate; None when nobody says.
+        rate: the learning rate; None when not known.
         rate_row: where it stands, to follow it through the steps.
         momentum, decay: the same for momentum and weight decay.
         gradient: the gradient that it got.
@@ -255,7 +255,7 @@ class Evidence:
 
     @property
     def producer_type(self) -> str:
-        """Operator type of what made it; empty where nobody knows."""
+        """Operator type of what made it; empty where not known."""
         return self.flow.nodes.op_type(self.producer) if self.producer >= 0 else ""
 
     @cached_property

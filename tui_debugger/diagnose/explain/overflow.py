@@ -319,7 +319,7 @@ def explain_bad_input(evidence: Evidence, _: Sequence[Cause]) -> Iterator[Advice
 
 
 def see_elements(evidence: Evidence, causes: Sequence[Cause]) -> Iterator[Advice]:
-    """Advises to look at the elements of the input that the likely causes speak of."""
+    """Advises to look at the elements of the input that the likely causes name."""
     culprit = culprit_of(evidence, causes)
     if culprit is not None:
         text = f"See which elements of {culprit.label} it is, and whether it is a whole sample or channel."

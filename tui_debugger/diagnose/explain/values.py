@@ -327,7 +327,7 @@ def see_values(evidence: Evidence, _: Sequence[Cause]) -> Iterator[Advice]:
 
 
 def see_input(evidence: Evidence, causes: Sequence[Cause]) -> Iterator[Advice]:
-    """Advises to look at the input that the likely causes speak of."""
+    """Advises to look at the input that the likely causes name."""
     culprit = culprit_of(evidence, causes)
     if culprit is not None:
         text = f"See what went in: {culprit.label} from {culprit.source}."
@@ -341,7 +341,7 @@ def see_downstream(evidence: Evidence, _: Sequence[Cause]) -> Iterator[Advice]:
 
 
 def explain_input(evidence: Evidence, causes: Sequence[Cause]) -> Iterator[Advice]:
-    """Advises to go on upstream with the input that the likely causes speak of."""
+    """Advises to go on upstream with the input that the likely causes name."""
     culprit = culprit_of(evidence, causes)
     if culprit is not None:
         yield Advice(f"Go upstream: explain the input {culprit.label}.", "explain", culprit.upstream)

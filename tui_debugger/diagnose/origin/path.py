@@ -155,7 +155,7 @@ class Tracer:
     # -- a weight that hardly changed ----------------------------------------------------------------
 
     def _is_kept_weight(self, ref: TensorRef) -> bool:
-        """Tells whether it is asked of a parameter why it stayed as it was: that is a matter of its update."""
+        """Tells whether the question is why a parameter did not change: its update is the reason."""
         if not CONDITIONS[self.question.condition].is_small_change:
             return False
         flow = self._rank(ref.rank).flow

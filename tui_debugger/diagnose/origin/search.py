@@ -233,7 +233,7 @@ class OriginReport:
         left: (rank, step) pairs that were not looked at.
         end: why the search ended.
         graphs: the names of the run's graphs where there are several, so that a name alone may mean two nodes.
-        advice: what makes the recorder of the run write more inputs and outputs; empty: nobody says.
+        advice: what makes the recorder of the run write more inputs and outputs; empty: not known.
     """
 
     origins: tuple[Origin, ...]
@@ -505,7 +505,7 @@ class OriginDescriber:
         is_bad: Callable[[TensorKey], bool],
         progress: ProgressFn = no_progress,
     ) -> None:
-        """``is_bad`` says of a tensor whether it counts as a finding; measuring is told to ``progress``."""
+        """``is_bad`` says whether a tensor counts as a finding; ``progress`` is called while tensors are measured."""
         self.measurements = measurements
         self.flow = measurements.flow
         self.step = step

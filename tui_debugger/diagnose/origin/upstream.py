@@ -148,11 +148,11 @@ class Path:
         suspects: for ``NOT_DUMPED`` the nodes of which one began it, as their tensors were not dumped.
         outside: for ``NOT_DUMPED`` what went in from elsewhere and was not dumped, in words.
         clean: for ``NOT_DUMPED`` the clean tensors at the other end.
-        absent: for ``RANKS`` the ranks that took part and are not there; empty: nobody knows which.
+        absent: for ``RANKS`` the ranks that took part and are not there; empty: not known.
         nearest: for ``CLEAN`` the nearest origin that is known.
         reasons: for a weight that hardly changed what speaks for why, in words.
         graphs: the names of the run's graphs where there are several, so that a name alone may mean two nodes.
-        advice: what makes the recorder of the run write more inputs and outputs; empty: nobody says.
+        advice: what makes the recorder of the run write more inputs and outputs; empty: not known.
     """
 
     question: Watchpoint
@@ -205,7 +205,7 @@ def trace(
         session: the run.
         key: the tensor.
         question: what is bad; its selection is not asked. The default: NaN or Inf.
-        progress: is told how many hops were found.
+        progress: is called with the number of hops that were found.
 
     Raises:
         UnreadableTensorError: the run has no such node.

@@ -21,7 +21,7 @@ from tui_debugger.text.numbers import named, plural
 from tui_debugger.text.tensors import place_text
 
 _MOST: Final = 6
-"""Findings of a kind that are told one by one."""
+"""Findings of a kind that are listed one by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ def _is_batch(run: Run, key: TensorKey, parameter: bool) -> bool:
 
 
 class Story(Enum):
-    """What a headline speaks of; of one step the first comes first."""
+    """What a headline is about; of one step the first comes first."""
 
     BATCH = "another batch"
     BROKE = "broke first"

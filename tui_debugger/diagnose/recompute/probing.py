@@ -1,4 +1,4 @@
-"""Large products are held against random vectors: what is off is told without computing all of them."""
+"""Checks large products with random vectors: an error shows without computing the whole product."""
 
 from __future__ import annotations
 

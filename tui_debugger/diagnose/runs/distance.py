@@ -31,7 +31,7 @@ from tui_debugger.stats.npy import TensorFile
 PIECE: Final = 1 << 18
 """Elements that are looked at together: what is made of them stays within a few megabytes."""
 _TOLD: Final = 64
-"""Pieces after which somebody is told that it goes on."""
+"""Pieces after which progress is reported."""
 _LEAST: Final = 1e-280
 """Sums of squares below it may have lost some that are too small for float64."""
 _SMALL: Final = 1 << 18

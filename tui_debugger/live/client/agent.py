@@ -215,13 +215,13 @@ class Conversation:
         return self._probe.rest() if self._watchpoints else ()
 
     def stop(self, step: int, node: str = "", hits: Sequence[ClientHit] = (), *, limit: float | None = None) -> None:
-        """Reports hits and does what it is told, until it is told to run.
+        """Reports hits and follows commands, until one says to run.
 
         Args:
             step: the step that ended, or that ``node`` belongs to.
             node: where it stands in the step; empty at its end.
             hits: of this stop.
-            limit: seconds after which it goes on when it is told nothing; None: never.
+            limit: seconds after which it goes on when no command comes; None: never.
 
         Raises:
             LinkLostError: the debugger is gone.

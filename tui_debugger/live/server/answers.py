@@ -76,7 +76,7 @@ def _stats(message: Any, full: bool) -> TensorStats | None:
         elif full:
             if message.HasField(sent.name):  # an older client of ours does not know all of them
                 values[field.name] = getattr(message, sent.name)
-        elif sent.rounded and finite > 0:  # all-NaN is told as lowest and highest number, and zero not written at all
+        elif sent.rounded and finite > 0:  # all-NaN is written as lowest and highest number, and zero not at all
             values[field.name] = _finite(getattr(message, sent.rounded))
     return TensorStats(**values)
 

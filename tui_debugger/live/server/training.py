@@ -602,7 +602,7 @@ class Registry:
         self.notify(training, Event.REFUSED)
 
     def turn_away(self, caller: Caller, handshake: Handshake) -> None:
-        """A client that knows of no versions: it is told to exit when it waits."""
+        """A client that knows of no versions: it gets the command to exit when it waits."""
         with self._lock:
             self._turned_away.put(caller.key, True)
         self.refuse(caller.address, handshake.judged.refusal)

@@ -254,7 +254,7 @@ def _read_file(path: str, name: str, rows: dict[int, list[Row]]) -> int:
 
     Raises:
         OSError: it cannot be read.
-        ValueError: it is none of the monitor's.
+        ValueError: the monitor did not write it.
     """
     match = MONITOR_FILE.fullmatch(name)
     said = match[1] if match is not None else ""

@@ -133,7 +133,7 @@ def is_directory(path: Path) -> bool:
 
 
 def may_hold_tensors(path: Path | bytes) -> bool:
-    """Tells whether a directory that is none of a dump has what looks like a tensor's file, or cannot be listed."""
+    """Tells whether a directory outside a dump's layout has what looks like a tensor's file, or cannot be listed."""
     try:
         with opener.scandir(os.fsdecode(path)) as entries:
             return any(_is_tensor(entry.name) or entry.name == "statistic.csv" for entry in entries)

@@ -364,7 +364,7 @@ class RankRun:
         self._graph_parts = tuple(dict.fromkeys((*self._graph_parts, broken_graph(path, problem))))
 
     def notes(self) -> RunNotes:
-        """The notes that our own recorders write beside the steps, as they were when somebody looked last."""
+        """The notes that our own recorders write beside the steps, as they were when they were read last."""
         if self._notes is None:
             self._look_at_notes()
         return self._notes or NO_NOTES

@@ -250,7 +250,7 @@ class HitRows:
         shown: which of them are in the list, rising.
         many_ranks: whether a row says its ranks.
         graphs: what a row calls its graph, by name; empty where there is one graph.
-        rank: the rank that is shown: a row of several ranks speaks of its hit there, else of the first one.
+        rank: the rank that is shown: a row of several ranks shows its hit there, else the first one.
         order: what the rows are sorted by.
         watchpoints: the watchpoints that count, by id; none for all.
         names: cells for the names of conditions; 0 where only their abbreviations have room.

@@ -179,7 +179,7 @@ class Pane(CachedColumn, can_focus=False):
         self.screen.post_message(self.Searched(self))
 
     def asked(self) -> None:
-        """Somebody works on the answer."""
+        """Work on the answer is under way."""
         self._unasked -= 1
 
     def searched(self) -> None:

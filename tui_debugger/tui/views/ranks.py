@@ -84,7 +84,7 @@ class RankColumns(Columns):
 
 
 class RankGrid(HeatGrid):
-    """The cells; what they are is told before ``show_map``.
+    """The cells; ``codes`` and ``glyphs`` are set before ``show_map``.
 
     Attributes:
         codes: what is in a cell.

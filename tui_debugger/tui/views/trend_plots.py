@@ -51,7 +51,7 @@ class Plots(Widget):
     DEFAULT_CSS = "Plots { width: 1fr; height: 1fr; }"
 
     class Clicked(Message):
-        """Somebody pointed at a step."""
+        """The mouse pointed at a step."""
 
         def __init__(self, step: float) -> None:
             """``step`` may lie between two."""
