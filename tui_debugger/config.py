@@ -92,7 +92,7 @@ _TAKEN: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """What the user chose; every default where there is nothing to read.
+    """The user's choices; defaults where there is no file to read.
 
     Attributes:
         path: where the file lies or would lie; None when none was to be read.

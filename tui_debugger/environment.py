@@ -19,7 +19,7 @@ class Size(NamedTuple):
 
 
 class Switch(NamedTuple):
-    """Whether something is off, and what is wrong with the variable that says it, if anything."""
+    """Tells whether something is off, and what is wrong with the variable that says it, if anything."""
 
     off: bool
     wrong: str = ""

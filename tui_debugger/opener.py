@@ -69,7 +69,7 @@ class MountedFile(Protocol):
 
     @property
     def waits(self) -> bool:
-        """Whether reading waits for a network, so that no more should be read than is wanted."""
+        """Tells whether reading waits for a network, so that no more should be read than is wanted."""
 
     def read(self, first: int, size: int) -> bytes:
         """Returns bytes from a place on: all that are asked for, fewer only where the file ends.
@@ -98,7 +98,7 @@ class Mount(Protocol):
 
     @property
     def waits(self) -> bool:
-        """Whether reading waits for a network."""
+        """Tells whether reading waits for a network."""
 
     def stat(self, path: str) -> os.stat_result:
         """Returns what lies at a path. Links are followed, within the mount.
@@ -373,7 +373,7 @@ class _Scan:
 
 
 class _Entry(Generic[AnyStr]):
-    """What ``os.DirEntry`` is, of a mount."""
+    """An entry of a directory of a mount, as ``os.DirEntry`` is one of the operating system."""
 
     __slots__ = ("_directory", "_inside", "_mount", "name", "path")
 

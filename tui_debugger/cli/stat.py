@@ -201,7 +201,7 @@ class _Seen:
 
     @property
     def exit_words(self) -> str:
-        """What the exit code means."""
+        """Returns what the exit code means, in words."""
         if self.interrupted:
             return "interrupted: these are the rows so far"
         if self.exit_code:

@@ -41,7 +41,7 @@ UPDATE: Final = "update of a parameter"
 
 
 class Fault(Enum):
-    """What went wrong with an output: a word for tables and documents."""
+    """The kinds of faults of an output: a word for tables and documents."""
 
     WRONG = "wrong"
     """The output is not what the inputs make."""
@@ -102,7 +102,7 @@ class Finding:
 
 @dataclass(slots=True)
 class KindCoverage:
-    """How much of one kind of operator was audited.
+    """The numbers of audited operators of one kind.
 
     Attributes:
         kind: of operator; for those that are not known the name of their type.
@@ -122,18 +122,18 @@ class KindCoverage:
 
     @property
     def not_checked(self) -> int:
-        """How many were not checked."""
+        """Returns how many were not checked."""
         return sum(self.left.values())
 
     @property
     def missing(self) -> int:
-        """How many were not checked that could have been, had more been dumped."""
+        """Returns how many were not checked that could have been, had more been dumped."""
         return sum(count for reason, count in self.left.items() if reason not in _NOTHING_MISSING)
 
 
 @dataclass(frozen=True, slots=True)
 class AuditReport:
-    """What the audit found.
+    """The findings and the coverage of an audit.
 
     Attributes:
         pairs: the (rank, step) pairs that were looked at.
@@ -153,12 +153,12 @@ class AuditReport:
 
     @property
     def checked(self) -> int:
-        """How many runs of operators were checked."""
+        """Returns how many runs of operators were checked."""
         return sum(each.checked for each in self.coverage)
 
     @property
     def not_checked(self) -> int:
-        """How many were not."""
+        """Returns how many were not."""
         return sum(each.not_checked for each in self.coverage)
 
     @property
@@ -228,7 +228,7 @@ def check_items(run: Run, rank: int, step: int, items: Iterable[Item]) -> list[R
 
 
 class _Asked(NamedTuple):
-    """What ``audit`` was asked for beyond the steps: see there."""
+    """The arguments of ``audit`` beyond the steps: see there."""
 
     nodes: Collection[str] | None
     elsewhere: Elsewhere | None

@@ -24,7 +24,7 @@ _FEWEST = 16
 
 @dataclass(frozen=True, slots=True)
 class TensorDistribution:
-    """What is known about one tensor.
+    """The numbers that are known about one tensor.
 
     Attributes:
         row: with its statistics.
@@ -189,7 +189,7 @@ def bars(
 
 @dataclass(frozen=True, slots=True)
 class Histograms:
-    """What a picture of the values needs.
+    """The histograms that a picture of the values needs.
 
     Attributes:
         distributions: the tensor, and those it is shown with.

@@ -30,7 +30,7 @@ _SHORT: Final = 34
 
 @dataclass(frozen=True, slots=True)
 class Headline:
-    """What a check comes to.
+    """The outcome of a check in one line.
 
     Attributes:
         outcome: what kind of answer it is; CLEAN only when every step and rank was looked at.

@@ -430,7 +430,7 @@ class Trainings(Protocol):
 
     @property
     def encrypted(self) -> bool:
-        """Whether nobody between a training and the server can read what is sent: TLS."""
+        """Tells whether TLS keeps others between a training and the server from reading what is sent."""
 
     @property
     def refusals(self) -> Sequence[str]:

@@ -1,4 +1,4 @@
-"""What a table of keys has in common, whoever's configuration it is: keys with their meaning, messages, the report."""
+"""Tables of keys of a configuration, of whichever program: keys with their meaning, messages, the report."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Key:
     until: tuple[int, int] | None = None
 
     def says(self, value: Value) -> str:
-        """What this value does."""
+        """Returns what this value does."""
         text = value.text if not isinstance(value.content, list | dict) else ""
         chosen = self.values.get(text)
         return self.meaning + (f": {chosen}" if chosen else "")

@@ -140,7 +140,7 @@ MOST_STEPS: Final = 10_000_000
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Who will read the file.
+    """The program and the device that the file is for.
 
     Attributes:
         version: of MindSpore; None when not known: the newest one.
@@ -189,7 +189,7 @@ def version_of(text: str) -> Version:
 
 
 def steps_of(iteration: str) -> int | None:
-    """How many steps an ``iteration`` chooses; None for all."""
+    """Returns how many steps an ``iteration`` chooses; None for all."""
     if iteration == "all":
         return None
     chosen: set[int] = set()
@@ -408,11 +408,11 @@ class _Check(Checker):
             self._whole(common, "initial_iteration")
 
     def _asynchronous(self) -> bool:
-        """Whether it may be Ascend without the synchronous way."""
+        """Tells whether it may be Ascend without the synchronous way."""
         return self.device in {None, "ascend"} and not self.synchronous
 
     def _through_ge(self) -> bool:
-        """Whether the parser takes the way of the asynchronous dump that has files of its own format."""
+        """Tells whether the parser takes the way of the asynchronous dump that has files of its own format."""
         if not self._asynchronous():
             return False
         return not self.has_e2e or self.version < (2, 4)
@@ -577,7 +577,7 @@ class _Check(Checker):
                 common.say(found.weight, "kernels", f"{short(each)}: {found.what}", found.hint, line=each.line)
 
     def _kernel(self, name: str) -> _Mistake | None:
-        """What is wrong with the name of an operator."""
+        """Returns what is wrong with the name of an operator."""
         if name.startswith("name-regex(") and name.endswith(")"):
             return self._regex(name[len("name-regex(") : -1])
         if "name-regex" in name or re.search(r"[*?^$\\]", name):
@@ -842,7 +842,7 @@ class _Check(Checker):
 
 
 def _no_step(item: str) -> str | None:
-    """Why an item of an iteration chooses no step; None when it does."""
+    """Returns why an item of an iteration chooses no step; None when it does."""
     match = _ITEM.fullmatch(item)
     if not item:
         return "it is empty"
@@ -897,7 +897,7 @@ _DEFAULTS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """What a new file shall say; the names are those of the keys.
+    """The values that a new file is to hold; the names are those of the keys.
 
     Attributes:
         asynchronous: on Ascend: not ``enable``, and at O2 (up to 2.3 always) no ``e2e_dump_settings``.

@@ -34,7 +34,7 @@ _LONGEST_FULL: Final = 160
 
 
 class Mark(Enum):
-    """What was found on a node; the values are its sign and the name of its colours."""
+    """The findings on a node; the values are its sign and the name of its colours."""
 
     ORIGIN = "◆ ", "origin"
     FINDING = "✗ ", "finding"
@@ -156,7 +156,7 @@ def _marks(result: CheckResult | None, rank: int, count: int) -> dict[int, Mark]
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """What was drawn.
+    """A graph that was drawn.
 
     Attributes:
         nodes, edges: how many.

@@ -490,7 +490,7 @@ class WatchpointList:
 
     @property
     def last_change(self) -> Change | None:
-        """What ``undo`` would undo; None when there is nothing."""
+        """The change that ``undo`` would undo; None when there is none."""
         with self._lock:
             return self._done[-1] if self._done else None
 

@@ -1,4 +1,4 @@
-"""What dumps of torch files have in common: modules record one after the other, and nothing says what flows where.
+"""The source of dumps of torch files: modules record one after the other, and nothing says what flows where.
 
 A layout says which files belong to a step of a rank, and lists the tensors in them in the order in which they were
 recorded. Here they become rows of a node table. A tensor that a step recorded several times, such as one for each

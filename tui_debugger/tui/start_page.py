@@ -243,7 +243,7 @@ class StartPage(DrawnOnce, CachedLines, Screen[None]):
         }
 
     def compose(self) -> ComposeResult:
-        """Where it looks, the list, the keys."""
+        """Yields the place that is searched, the list and the keys."""
         yield self.header
         yield self.pane
         yield self.footer

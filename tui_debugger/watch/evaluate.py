@@ -462,7 +462,7 @@ class ColumnEvaluator:
 
     @cached_property
     def _counted(self) -> Mask:
-        """Where zeros were counted. Who did not count them says 0; then what there is does not add up."""
+        """Tells where zeros were counted. Recorders that do not count them write 0; then the counts do not add up."""
         table = self._table
         finite = table["count"] - table["nan"] - table["pos_inf"] - table["neg_inf"]
         counted: Mask = table["zero"] + table["negative"] + table["positive"] == finite
@@ -517,14 +517,14 @@ def _verdicts(error: Int16, first_step: Mask | bool) -> Int8:
 
 @dataclass(frozen=True, eq=False)
 class _Outcome:
-    """What a condition comes to on each row: true, false, or (neither of both) unknown."""
+    """The outcome of a condition on each row: true, false, or (neither of both) unknown."""
 
     true: Mask
     false: Mask
 
     @property
     def unknown(self) -> Mask:
-        """Where it is neither true nor false."""
+        """Tells where it is neither true nor false."""
         return ~(self.true | self.false)
 
     def negated(self) -> _Outcome:

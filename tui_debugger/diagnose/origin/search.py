@@ -449,7 +449,7 @@ def propagation_from(flow: Flow, row: int, first: Hit, hits: Sequence[Hit], coun
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """What else a step has behind an origin, as far as checks know.
+    """The findings of a step behind an origin, as far as checks know.
 
     Attributes:
         tensors: findings of other nodes that ran later in the step.

@@ -422,7 +422,7 @@ def _judged(
 
 
 def _fitted(expected: Expected, shape: tuple[int, ...], *, reshaped: bool) -> Expected | None:
-    """What is expected in the shape of what was recorded, where that differs by dimensions of size 1, or a reshape."""
+    """Returns what is expected, in the recorded shape where that differs by dimensions of size 1, or a reshape."""
     value = np.asarray(expected.value)
     if value.shape == shape:
         return expected
@@ -606,7 +606,7 @@ def _is_last(args: Sequence[Any], named: Mapping[str, Any], ndim: int) -> bool:
 
 
 def _norm_dims(operator: Operator, args: Sequence[Any], named: Mapping[str, Any]) -> int:
-    """How many dimensions a row of an operator has: those that a normalisation goes over."""
+    """Returns how many dimensions a row of an operator has: those that a normalisation goes over."""
     if "norm" not in operator.kind:
         return 1
     shape = args[1] if len(args) > 1 else named.get("normalized_shape")

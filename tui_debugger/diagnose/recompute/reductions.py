@@ -255,7 +255,7 @@ def norm(
 
 
 def _below_top(x: Float64, dim: int) -> tuple[Float64, Float64, Float64]:
-    """What elements are below the largest one, the exponentials of that, and their sum."""
+    """Returns what elements are below the largest one, the exponentials of that, and their sum."""
     top = np.max(x, axis=dim, keepdims=True)
     with np.errstate(all="ignore"):
         shifted = x - top

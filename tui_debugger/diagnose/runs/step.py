@@ -190,7 +190,7 @@ class RunTensors:
 
 
 class Feed(NamedTuple):
-    """What goes into both nodes of a pair at one input.
+    """The tensors that go into both nodes of a pair at one input.
 
     Attributes:
         slot: its number in the first run.

@@ -25,7 +25,7 @@ _GRAPH_SEPARATOR = "/"
 
 
 class StepMemory:
-    """What expressions ask for besides a tensor: the step, the rank, and the tensor's statistics of the step before.
+    """The facts that expressions name besides a tensor: the step, the rank, and its statistics of the step before.
 
     It outlives lists of watchpoints. Of a tensor that comes several times in a step the last one counts.
 
@@ -106,7 +106,7 @@ class Judge:
         return sorted(found, key=lambda each: each.id)
 
     def need(self, name: str) -> RequiredStats | None:
-        """What a record of this node's tensors must hold beyond statistics; None when it is not watched at all.
+        """Returns what a record of this node's tensors must hold beyond statistics; None when it is not watched at all.
 
         The statistics of the step before are no part of it: those are remembered here.
         """

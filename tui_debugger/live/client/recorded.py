@@ -98,7 +98,7 @@ class Recorded:
 
 @dataclass(slots=True)
 class Held:
-    """What is kept of one tensor of this step.
+    """One tensor of this step, as far as it is kept.
 
     Attributes:
         order: how many tensors of this step came before.
@@ -243,7 +243,7 @@ class Recordings:
             self.room.used = max(self.room.used - held.values.nbytes, 0)
 
     def in_order(self) -> list[tuple[str, Held]]:
-        """What was recorded in this step, one of each name: the first bad one if there is one, else the last one."""
+        """Returns the tensors of this step, one of each name: the first bad one if there is one, else the last one."""
         found = [(name, self._bad_earlier.get(name, held)) for name, held in self.held.items()]
         return sorted(found, key=lambda each: (self.nodes[each[0]].kind in PARAMETER_KINDS, each[1].order))
 

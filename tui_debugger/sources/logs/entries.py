@@ -1,4 +1,4 @@
-"""What a log says of the tensors of one step: numbers of each, and which operation made it.
+"""The entries of a log about the tensors of one step: numbers of each, and which operation made it.
 
 A log says less than a measured tensor: no counts, often no shape. ``Numbers.stats`` says as much as follows from what
 is there and not more; what is left open cannot be judged.

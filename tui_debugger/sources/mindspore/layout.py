@@ -554,7 +554,7 @@ def list_devices(root: Path) -> Ranks:
 
 
 def read_device_layout(root: Path, device: int) -> RankLayout:
-    """What one device wrote: a root graph for each model, a step for each ``STEP`` at which it ran.
+    """Returns what one device wrote: a root graph for each model, a step for each ``STEP`` at which it ran.
 
     A second time or iteration within a step is said to be left out: which of them came first is not known.
     """

@@ -91,7 +91,7 @@ class _Tags:
 
 @dataclass(frozen=True, slots=True)
 class _Saved:
-    """What files of one name hold.
+    """The tensors that files of one name hold.
 
     Attributes:
         members: the places of their tensors.

@@ -146,7 +146,7 @@ class Pane(CachedColumn, can_focus=False):
 
     @property
     def pattern(self) -> Pattern | None:
-        """What is searched for; None for nothing. A broken expression changes nothing."""
+        """Returns what is searched for; None for nothing. A broken expression changes nothing."""
         return None if self._search is None else self._search.pattern
 
     @property

@@ -1,4 +1,4 @@
-"""What the health map and the rank grid share: scopes and nodes down, something else across, a glyph in each cell."""
+"""The base of the health map and the rank grid: scopes and nodes down, something else across, a glyph in each cell."""
 
 from __future__ import annotations
 

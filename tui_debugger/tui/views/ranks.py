@@ -288,7 +288,7 @@ class RanksView(HeatMapView):
         )
 
     def take_in(self, changes: ViewChanges) -> None:
-        """What was read of steps that changed is read again; everything stays where it is."""
+        """Reads again what was read of steps that changed; everything stays where it is."""
         for rank in {rank for rank, _ in changes.pairs} | changes.ranks:
             steps = set(changes.steps_of(rank))
             self.checks.forget_from(rank, steps)

@@ -269,7 +269,7 @@ class RunsView(View):
 
     @property
     def report(self) -> RunsReport | None:
-        """What it says."""
+        """The report that is shown."""
         return self.comparison.report if self.comparison is not None else None
 
     @property
@@ -279,7 +279,7 @@ class RunsView(View):
 
     @property
     def path_table(self) -> VirtualTable:
-        """Where the difference goes."""
+        """Returns where the difference goes."""
         return self.query_one("#path", VirtualTable)
 
     def outdated_by(self, changes: ViewChanges) -> str:
