@@ -197,7 +197,7 @@ class TensorStats:
 
     @property
     def bad(self) -> bool:
-        """True if any element is NaN or infinite."""
+        """Tells whether any element is NaN or infinite."""
         return bool(self.nan or self.pos_inf or self.neg_inf)
 
     @property

@@ -312,7 +312,7 @@ def _is_index(file: IndexFile) -> bool:
 
 
 def _is_ours(path: Path) -> bool:
-    """A regular file of this user: no directory, no link to elsewhere, nothing that another user has put there."""
+    """Tells whether it is a regular file of this user: no directory, no link, nothing that another user put there."""
     try:
         found = path.lstat()
     except OSError:

@@ -269,7 +269,7 @@ class Designs:
         out: Elements,
         depth: int,
     ) -> bool:
-        """An operator that writes given values: they are infinite, or not known."""
+        """Tells whether an operator writes given values that are infinite, or not known."""
         passed = [at for at in operands.passed or () if at < len(held)]
         if not self._all_intended(held, given, [at for at in passed if at not in operands.written], depth):
             return False

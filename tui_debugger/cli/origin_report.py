@@ -102,7 +102,7 @@ class Answer:
 
     @property
     def overflow(self) -> bool:
-        """True if NaN and Inf are looked for, and nothing else."""
+        """Tells whether NaN and Inf are looked for, and nothing else."""
         return all(CONDITIONS[watch.condition].is_overflow for watch in self.report.check.watchpoints)
 
 

@@ -252,7 +252,7 @@ class RecordedTraining:
         self._judge = watched(self._watchpoints.values(), self._recording.table.names)
 
     def _go(self, command: Any) -> bool:
-        """One step, or another look at this one; False at the end of the recording."""
+        """Plays one step, or this one again; False at the end of the recording."""
         if command.run_level != wire.LEVEL_RECHECK:
             self._stop.wait(self._pace)
             if self._step + 1 >= self._recording.steps:

@@ -50,7 +50,7 @@ class TensorDistribution:
 
     @property
     def whole(self) -> bool:
-        """Its values are whole numbers (or true and false)."""
+        """Tells whether its values are whole numbers (or true and false)."""
         return canonical_name(self.dtype).startswith(("int", "uint", "bool"))
 
     @property

@@ -305,7 +305,7 @@ class ValueSink(Protocol):
     """Takes values as they arrive, chunk by chunk: they may be larger than memory."""
 
     def begin(self, number: int, dtype: str, shape: tuple[int, ...]) -> bool:
-        """The values of a tensor come, by its number in the request; False: they are not wanted (no room)."""
+        """Begins the values of a tensor, by its number in the request; False: they are not wanted (no room)."""
 
     def write(self, number: int, chunk: bytes) -> None:
         """The next bytes, little-endian and in C order."""

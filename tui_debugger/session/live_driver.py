@@ -150,7 +150,7 @@ class EventQueue:
 
     @property
     def idle(self) -> bool:
-        """True if no event waits."""
+        """Tells whether no event waits."""
         return self._queue.empty()
 
     def close(self) -> None:
@@ -241,7 +241,7 @@ class DrivenTraining:
 
     @property
     def knows_writes(self) -> bool:
-        """True if the client says which weights the program itself made bad, from the very first step on."""
+        """Tells whether the client says which weights the program itself made bad, from the very first step on."""
         return self.watched is not None and self.watched.info.program.startswith("PyTorch ")
 
     def bad_before(self, step: int, now: frozenset[str]) -> frozenset[str] | None:

@@ -371,7 +371,7 @@ class WatchpointList:
 
     @property
     def offered(self) -> bool:
-        """True if the recommended set was offered (and answered) for this run before."""
+        """Tells whether the recommended set was offered (and answered) for this run before."""
         return self._offered
 
     @offered.setter

@@ -82,7 +82,7 @@ class Cluster(OwnExecutor):
 
     @property
     def broken(self) -> bool:
-        """True if there has been no worker for some time, or no scheduler to ask. Does not wait for an answer."""
+        """Tells whether there has been no worker for some time, or no scheduler to ask. Does not wait for an answer."""
         now = time.monotonic()
         if now - self._asked >= LOOK_EVERY:
             self._asked = now

@@ -42,7 +42,7 @@ class OwnExecutor(Executor):
 
     @property
     def broken(self) -> bool:
-        """True if no worker is left, nor can be expected."""
+        """Tells whether no worker is left, nor can be expected."""
         return False
 
 
@@ -234,7 +234,7 @@ class Workers:
 
     @property
     def local(self) -> bool:
-        """True if no executor was given: whatever works does so on this machine, and on these arrays."""
+        """Tells whether no executor was given: whatever works does so on this machine, and on these arrays."""
         return self._local
 
     def note(self, text: str) -> None:

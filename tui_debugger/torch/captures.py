@@ -389,7 +389,7 @@ class Capture:
 
     @property
     def intact(self) -> bool:
-        """True if the values are there and still what they were."""
+        """Tells whether the values are there and still what they were."""
         counter = self.counter() if isinstance(self.counter, weakref.ref) else self.counter
         if counter is None and self.counter is None:
             counter = self.tensor
@@ -399,7 +399,7 @@ class Capture:
 
     @property
     def screened(self) -> bool:
-        """True if quick numbers were asked for."""
+        """Tells whether quick numbers were asked for."""
         return self.extremes >= 0 or self.magnitude >= 0 or self.energy >= 0
 
     def lead_to(self, kinds: int, start: int) -> None:

@@ -172,7 +172,7 @@ class Flow:
         return _NOBODY if _fractions(tensor) else _CONSTANT
 
     def mixed(self, tensor: torch.Tensor) -> bool:
-        """True if the program itself brought more into a tensor: into gradients that are clipped, what all are."""
+        """Tells whether the program itself brought more into a tensor, as clipping brings all gradients into each."""
         return internals.storage_of(internals.part_of(tensor)) in self._mixed
 
     def has_maker(self, tensor: torch.Tensor) -> bool:

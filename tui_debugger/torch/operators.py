@@ -75,7 +75,7 @@ class Operators:
 
     @property
     def installed(self) -> bool:
-        """True if operators are seen."""
+        """Tells whether operators are seen."""
         return self._mode is not None
 
     def install(self, tree: Tree) -> None:

@@ -567,7 +567,7 @@ class Training:
 
     @property
     def unseen(self) -> bool:
-        """True if a step has run and no module was seen in it."""
+        """Tells whether a step has run and no module was seen in it."""
         return not self.recording.learning and self.recording.structure.nodes.keys() <= self.recording.structure.losses
 
     def see_gradients(self, optimizer: torch.optim.Optimizer | None = None) -> None:

@@ -95,7 +95,7 @@ class JudgingPlan:
 
     @property
     def beyond_values(self) -> bool:
-        """True if equal values need not be judged alike: it asks for the previous step, or for facts of the node."""
+        """Tells whether equal values need not be judged alike: it needs the previous step, or facts of the node."""
         of_nodes = self.expression is not None and self.expression.of_nodes
         return self.need.previous or self.need.previous_stats or of_nodes
 

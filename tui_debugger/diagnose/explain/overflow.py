@@ -214,7 +214,7 @@ class BadSince:
 
     @property
     def exact(self) -> bool:
-        """It turned bad in that very step."""
+        """Tells whether it turned bad in that very step."""
         return self.clean == self.step - 1
 
     @property

@@ -170,7 +170,7 @@ class Origin:
 
     @property
     def starts_here(self) -> bool:
-        """It is an origin. What was bad before the first dumped step is one only if that is step 0."""
+        """Tells whether it is an origin. What was bad before the first dumped step is one only if that is step 0."""
         return self.start in Start.origins() and (self.start is not Start.BEFORE or self.step == 0)
 
 
@@ -246,7 +246,7 @@ class OriginReport:
 
     @property
     def found(self) -> bool:
-        """There is something bad."""
+        """Tells whether there is something bad."""
         return bool(self.searches)
 
     @property

@@ -179,7 +179,7 @@ class Path:
 
     @property
     def ends_at_origin(self) -> bool:
-        """It ends where the search for origins finds one too: what comes in bad from outside is one as well."""
+        """Tells whether it ends at an origin of the search, or where a bad value comes in from outside."""
         return self.ending is Ending.ORIGIN or (self.ending is Ending.SOURCE and self.end.origin.starts_here)
 
     @property

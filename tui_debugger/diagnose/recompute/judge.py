@@ -358,7 +358,7 @@ def _are_same_bits(one: Array, other: Array) -> bool:
 
 
 def _are_equal(one: Array, other: Array) -> bool:
-    """The same as ``numpy.array_equal``: in tiles that stay in the cache, where one array is turned."""
+    """Does what ``numpy.array_equal`` does: in tiles that stay in the cache, where one array is transposed."""
     turned = min(range(one.ndim), key=lambda axis: (one.strides[axis], -axis), default=-1)
     if one.ndim < 2 or turned == one.ndim - 1 or one.shape[turned] * one.shape[-1] <= _TILE * _TILE:
         return bool(np.array_equal(one, other))

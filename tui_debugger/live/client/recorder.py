@@ -140,7 +140,7 @@ class Recorder:
 
     @property
     def attached(self) -> bool:
-        """True if a debugger is connected now."""
+        """Tells whether a debugger is connected now."""
         return self._agent.attached
 
     @property

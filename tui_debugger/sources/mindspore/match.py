@@ -80,7 +80,7 @@ class Candidates:
 
     @property
     def settled(self) -> bool:
-        """True if names alone decide: one node, one group, spelled alike."""
+        """Tells whether names alone decide: one node, one group, spelled alike."""
         return len(self.rows) == 1 == len(self.groups) and self.named.get(self.groups[0]) == self.rows[0]
 
 
@@ -677,7 +677,7 @@ class _Earlier:
 
     @property
     def doubts(self) -> bool:
-        """True if any name was uncertain."""
+        """Tells whether any name was uncertain."""
         return bool(self._doubted)
 
     def rows(self, key: Key) -> tuple[int, ...]:
