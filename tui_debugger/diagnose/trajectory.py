@@ -680,7 +680,7 @@ def headline(found: Trajectory) -> str:
     if usual:
         said.append(f"an update is {_number(float(np.median(usual)))} of its weight (median)")
     elif not any(each.with_values > 1 for each in found.weights):
-        said.append("only statistics were recorded, so that norms are all that can be told")
+        said.append("only statistics were recorded: nothing but norms is known")
     return "; ".join(said)
 
 

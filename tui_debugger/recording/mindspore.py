@@ -499,7 +499,7 @@ class _Check(Checker):
         if name == "":
             common.reject("net_name", "it is empty", 'write a name such as "Net"')
         elif name is not None and not _NET.fullmatch(name):
-            what = f"{name} has a character that is none of letters, digits, - and _"
+            what = f"{name} has a character other than letters, digits, - and _"
             common.reject("net_name", what, f'write "{re.sub("[^A-Za-z0-9_-]+", "_", name).strip("_") or "Net"}"')
 
     def _iteration(self, common: Section, debug: int | None) -> None:

@@ -638,7 +638,7 @@ class Driver:
         strange = next((hit.node for hit in received if watched.graph.find(hit.node) < 0), None)
         if strange is not None and pair not in self._strange:
             self._strange.add(pair)
-            what = "steps with hits on nodes that are not in the graph, so that nobody can say where it began"
+            what = "steps with hits on nodes that are not in the graph: where it began is not known"
             self._source.unjudged(live.number, what, 1, f"first {strange} at step {stop.step}")
         with self._lock:
             # A client may put a scope before the name of a parameter.

@@ -42,7 +42,7 @@ def found_counts(evidence: Evidence, _: WatchResult) -> str:
     if stats is None:
         return "its values are not known"
     if not stats.sized:
-        return f"{bad_counts(stats)}; nobody says among how many elements"
+        return f"{bad_counts(stats)}; the number of elements is not known"
     if stats.count == 1:
         return f"its only element is {bad_counts(stats).partition(' ')[2]}"
     none = "" if stats.finite or stats.at_least else ": none is finite"

@@ -173,7 +173,7 @@ def _dead_since(evidence: Evidence, dead_percent: float) -> Iterator[Cause]:
     if before is not None and before.stats is not None:
         words = f"{share(before.stats.zero, before.stats.count or 1)} were 0 at step {run_text(before.key)}"
         if not before.stats.counted:
-            yield Cause(already, f"nobody counted its zeros at step {run_text(before.key)}", UNKNOWN)
+            yield Cause(already, f"its zeros were not counted at step {run_text(before.key)}", UNKNOWN)
         elif before.stats.zero_percentage >= dead_percent:
             yield Cause(already, words, LIKELY)
         else:

@@ -300,7 +300,7 @@ def headline(path: Path) -> str:
 
 
 def _not_known(origin: Origin) -> str:
-    return "nobody says what it was made from" if origin.start is not Start.UNKNOWN else _missing_words(origin)
+    return "what it was made from is not known" if origin.start is not Start.UNKNOWN else _missing_words(origin)
 
 
 def _tensor_words(path: Path, row: TensorRow) -> str:
