@@ -475,7 +475,7 @@ class StepDesigns(Designs):
         readers = real_consumers(self._flow.nodes, row, slot)
         places = [(row, Side.OUTPUT, slot), *((reader, Side.INPUT, at) for reader, at in readers)]
         found = [record for place in places for record in self._records_of(self._step, *place)]
-        if any(_has_inf(record) for record in found):
+        if any(_infinite(elements_of(record)) for record in found):
             found += next((records for place in places if (records := self._of_another_run(*place))), [])
         held = [elements_of(record) for record in found]
         if not held:
@@ -525,10 +525,6 @@ class StepDesigns(Designs):
             self._measurements.ensure({(step, index): RequiredStats()}, self._progress)
             record = self._measurements.record(step, index)
         return record
-
-
-def _has_inf(record: Record | None) -> bool:
-    return _infinite(elements_of(record))
 
 
 def elements_of(record: Record | None) -> Elements | None:

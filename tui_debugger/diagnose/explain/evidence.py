@@ -517,11 +517,10 @@ def hit_params(result: WatchResult) -> tuple[ParamResult, ...]:
 
 def expression_words(_: Evidence, result: WatchResult) -> str:
     """``max > 6·std holds: 12.3 > 6·0.5``."""
-    return "; ".join(f"{pretty(str(each.value))} holds: {_values_in(each)}" for each in hit_params(result))
-
-
-def _values_in(param: ParamResult) -> str:
-    return clean(filled_in(str(param.value), quantity_texts(param)))
+    return "; ".join(
+        f"{pretty(str(each.value))} holds: {clean(filled_in(str(each.value), quantity_texts(each)))}"
+        for each in hit_params(result)
+    )
 
 
 def expression_facts(_: Evidence, result: WatchResult) -> Iterator[str]:
