@@ -1,4 +1,4 @@
-"""What followed from some columns last: the steps and the ranks of a run have the same names, slots and order."""
+"""Remembers what was made of columns last: steps and ranks of a run have the same names, slots and order."""
 
 from __future__ import annotations
 

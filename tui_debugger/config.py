@@ -92,7 +92,7 @@ _TAKEN: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """What the user chose; every default where there is nothing to read.
+    """The user's choices; defaults where there is no file to read.
 
     Attributes:
         path: where the file lies or would lie; None when none was to be read.
@@ -320,7 +320,7 @@ class _Reader:
         return given
 
     def _valid(self, read: Callable[[], object], name: str, text: str = "") -> None:
-        """Reads a watchpoint; a mistake in it is told with its place in the file."""
+        """Reads a watchpoint; the error for a mistake names its place in the file."""
         try:
             read()
         except BadWatchpointError as error:

@@ -1,4 +1,4 @@
-"""What environment variables say; one that makes no sense counts as not set, and those of our own are told."""
+"""Reads environment variables. One that makes no sense counts as not set; for our own the user is told so."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Size(NamedTuple):
 
 
 class Switch(NamedTuple):
-    """Whether something is off, and what is wrong with the variable that says it, if anything."""
+    """Tells whether something is off, and what is wrong with the variable that says it, if anything."""
 
     off: bool
     wrong: str = ""
@@ -37,8 +37,9 @@ def size_of(variable: str, default: int) -> Size:
         return Size(default)
     match = _SIZE.fullmatch(text)
     if match is None:
-        taken = f"{default / 10**9:g} GB"
-        return Size(default, f"{variable} is no size: {text!r}. {taken} is taken; set it to one such as 500M, or not")
+        instead = f"{default / 10**9:g} GB"
+        todo = "set it to a size such as 500M, or unset it"
+        return Size(default, f"{variable} is no size: {text!r}. {instead} is used instead; {todo}")
     base = 1024 if match[3] else 1000
     return Size(int(float(match[1]) * base ** _UNITS.index((match[2] or " ").lower())))
 
@@ -48,7 +49,7 @@ def switch_of(variable: str) -> Switch:
     text = os.environ.get(variable, "").strip()
     if text.lower() in {"", "on", "off"}:
         return Switch(text.lower() == "off")
-    return Switch(False, f"{variable} is neither on nor off: {text!r}. On is taken; set it to off, or not")
+    return Switch(False, f"{variable} is neither on nor off: {text!r}. On is used instead; set it to off, or unset it")
 
 
 class Command(NamedTuple):
@@ -66,7 +67,8 @@ def command_of(variable: str, default: str) -> Command:
     try:
         return Command(shlex.split(text))
     except ValueError as error:
-        return Command([], f"{variable} is no command: {text!r} ({error}). None is taken")
+        todo = "set it to a program with its options, or unset it"
+        return Command([], f"{variable} is no command: {text!r} ({error}). None is run; {todo}")
 
 
 def user_directory(variable: str, below_home: str) -> Path:

@@ -197,7 +197,7 @@ class TensorStats:
 
     @property
     def bad(self) -> bool:
-        """True if any element is NaN or infinite."""
+        """Tells whether any element is NaN or infinite."""
         return bool(self.nan or self.pos_inf or self.neg_inf)
 
     @property
@@ -502,9 +502,9 @@ class RunInfo:
         notices: degradations, one sentence each (no graph, no history ...).
         framework: what ran the training, ``MindSpore 2.10.0``, or empty.
         limits: what no verdict on it can tell, by its layout, one sentence each ("no edges: ...").
-        recorded_in: where statistics without values stand, ``statistic.csv``; empty: nobody says.
+        recorded_in: where statistics without values stand, ``statistic.csv``; empty: not known.
         values_advice, tensors_advice: what makes its recorder write values, and more inputs and outputs of nodes;
-            empty: nobody says.
+            empty: not known.
     """
 
     path: str

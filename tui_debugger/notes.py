@@ -198,5 +198,5 @@ class ShownNote:
 
     @property
     def recognised(self) -> bool:
-        """Whether the program said nothing of it."""
+        """Tells whether it was found in the dump: the program did not name it."""
         return bool(self.node)

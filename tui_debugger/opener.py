@@ -69,7 +69,7 @@ class MountedFile(Protocol):
 
     @property
     def waits(self) -> bool:
-        """Whether reading waits for a network, so that no more should be read than is wanted."""
+        """Tells whether reading waits for a network, so that no more should be read than is wanted."""
 
     def read(self, first: int, size: int) -> bytes:
         """Returns bytes from a place on: all that are asked for, fewer only where the file ends.
@@ -98,7 +98,7 @@ class Mount(Protocol):
 
     @property
     def waits(self) -> bool:
-        """Whether reading waits for a network."""
+        """Tells whether reading waits for a network."""
 
     def stat(self, path: str) -> os.stat_result:
         """Returns what lies at a path. Links are followed, within the mount.
@@ -263,7 +263,7 @@ def exists(path: AnyPath) -> bool:
 def lexists(path: AnyPath) -> bool:
     """Tells whether something lies at a path, or a link that leads nowhere; never raises.
 
-    What the system refuses to tell is taken to be there: whoever opens it is told why that cannot be.
+    A path that the system refuses to tell about counts as there: opening it says why it cannot be read.
     """
     if is_mounted(path):
         return _has(path)
@@ -373,7 +373,7 @@ class _Scan:
 
 
 class _Entry(Generic[AnyStr]):
-    """What ``os.DirEntry`` is, of a mount."""
+    """An entry of a directory of a mount, as ``os.DirEntry`` is one of the operating system."""
 
     __slots__ = ("_directory", "_inside", "_mount", "name", "path")
 
@@ -445,7 +445,7 @@ def made_up(modified: int, changed: int) -> bool:
 
 
 def open_regular(path: AnyPath) -> tuple[int, os.stat_result]:
-    """Opens a regular file for reading; the caller closes the descriptor. Never waits for somebody who writes.
+    """Opens a regular file for reading; the caller closes the descriptor. Never waits for a writer.
 
     Returns:
         A descriptor for ``pread``, ``close`` and the other functions here, negative in a mount, and the file's state.
@@ -585,13 +585,13 @@ def read_regular(path: AnyPath, limit: int) -> bytes:
         if status.st_size > limit:
             raise TooLargeError(errno.EFBIG, f"{status.st_size:,} bytes, and {limit:,} are plausible")
         content = file.read(limit + 1)
-    if len(content) > limit:  # it grew, or is none of those whose size is known
+    if len(content) > limit:  # it grew, or is not of a kind whose size is known
         raise TooLargeError(errno.EFBIG, f"more than {limit:,} bytes")
     return content
 
 
 def read_given(path: AnyPath, limit: int) -> bytes:
-    """Returns all bytes of a file that somebody named, which may be a pipe: ``<(program)``, ``/dev/stdin``.
+    """Returns all bytes of a file that the user named, which may be a pipe: ``<(program)``, ``/dev/stdin``.
 
     Args:
         path: the file; one of a dump is read by ``read_regular``, which never waits.

@@ -105,7 +105,8 @@ def test_what_is_no_size_is_said(monkeypatch: Env, text: str) -> None:
     store = default_store()
     assert store is not None
     assert store.limit == LIMIT
-    assert store.trouble == f"TDBG_CACHE_LIMIT is no size: {text!r}. 1 GB is taken; set it to one such as 500M, or not"
+    todo = "set it to a size such as 500M, or unset it"
+    assert store.trouble == f"TDBG_CACHE_LIMIT is no size: {text!r}. 1 GB is used instead; {todo}"
     store.put("records", b"key", b"1")
     assert store.get("records", b"key") == b"1"
 

@@ -20,7 +20,7 @@ from tui_debugger.diagnose.explain.explain import explain
 from tui_debugger.model import ErrorBits, Hit, Verdict
 from tui_debugger.session import CheckResult, Session
 from tui_debugger.text.hits import abbreviations, hit_text, said_words
-from tui_debugger.watch.condition_table import CONDITIONS, WIRE_OVERFLOW
+from tui_debugger.watch.condition_table import CONDITIONS
 
 SEVEN = (
     "TO @ category=tensor", "WCL @ category=weight", "WNC @ category=weight", "WCS @ category=weight",
@@ -50,7 +50,7 @@ def results_of(hits: Sequence[Hit]) -> set[tuple[str, Verdict]]:
 def test_a_condition_is_blocked_exactly_where_there_is_nan_or_inf(demo: tuple[Session, CheckResult]) -> None:
     for hit in demo[1].hits:
         for result in hit.results:
-            overflow = CONDITIONS[result.condition].wire == WIRE_OVERFLOW
+            overflow = CONDITIONS[result.condition].is_overflow
             bad = hit.stats is not None and hit.stats.bad
             assert (result.verdict is Verdict.BLOCKED) == (bad and not overflow)
             assert overflow <= (result.verdict is Verdict.FINDING)

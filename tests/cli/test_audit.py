@@ -7,26 +7,15 @@ import io
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from tests.cli.running import Answer, file_of, run
+from tests.cli.running import Answer, run
 from tests.json_page import assert_described
-from tests.linked import linked, own
 from tui_debugger.cli.audit import COVERAGE_TITLES, TITLES
 
 Capsys = pytest.CaptureFixture[str]
 Dumps = Callable[[str], Path]
 MLP = "mindspore-2.0-mlp"
-
-
-@pytest.fixture
-def faulty(dumps: Dumps, tmp_path: Path) -> Path:
-    """A copy in which one operator is wrong at step 2."""
-    copy = linked(dumps(MLP), tmp_path / "faulty")
-    file = own(file_of(next(copy.rglob("2/Tanh*.output.*")).parent, "Tanh*Tanh-op88*.output.0.*"))
-    np.save(file, np.load(file) * np.float32(1.01))
-    return copy
 
 
 def audit(capsys: Capsys, *words: object) -> Answer:

@@ -176,7 +176,7 @@ def test_no_room_is_off_and_what_is_there_can_be_cleared(capsys: Capsys, filled:
 
 def test_trouble_is_told(capsys: Capsys, filled: DiskCache, monkeypatch: Env) -> None:
     monkeypatch.setenv("TDBG_CACHE_LIMIT", "much")
-    said = "TDBG_CACHE_LIMIT is no size: 'much'. 1 GB is taken; set it to one such as 500M, or not"
+    said = "TDBG_CACHE_LIMIT is no size: 'much'. 1 GB is used instead; set it to a size such as 500M, or unset it"
     assert run(capsys, "cache", "--json").json["trouble"] == said
     monkeypatch.delenv("TDBG_CACHE_LIMIT")
     for path in filled.path.glob("*.sqlite"):

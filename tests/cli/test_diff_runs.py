@@ -33,15 +33,6 @@ Dumps = Callable[[str], Path]
 MLP = "mindspore-2.0-mlp"
 
 
-@pytest.fixture
-def faulty(dumps: Dumps, tmp_path: Path) -> Path:
-    """A copy in which one operator is wrong at step 2."""
-    copy = linked(dumps(MLP), tmp_path / "faulty")
-    file = own(file_of(next(copy.rglob("2/Tanh*.output.*")).parent, "Tanh*Tanh-op88*.output.0.*"))
-    np.save(file, np.load(file) * np.float32(1.01))
-    return copy
-
-
 def diff(capsys: Capsys, *words: object) -> Answer:
     return run(capsys, "diff", *words)
 

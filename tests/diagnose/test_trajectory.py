@@ -360,6 +360,6 @@ def test_a_directory_of_checkpoints_is_a_run(dumps: Dumps) -> None:
 
 def test_a_monitor_without_values_tells_norms(dumps: Dumps) -> None:
     found = follow(opened(dumps("msprobe-monitor") / "v1"))
-    assert "only statistics were recorded, so that norms are all that can be told" in headline(found)
+    assert "only statistics were recorded: nothing but norms is known" in headline(found)
     assert not np.isnan(of(found, "layers.0.mlp.linear_fc1.weight").norm[:3]).any()
     assert "0 weights followed by values over steps 0–4, 56 by recorded statistics: norms only" in coverage_text(found)

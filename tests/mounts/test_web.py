@@ -20,6 +20,7 @@ from tests.sources.arrays import write_arrays, write_safetensors
 from tui_debugger.check.records import SAMPLED
 from tui_debugger.mounts import reached, remote
 from tui_debugger.sources import open_source
+from tui_debugger.sources.mindspore.layout import READER as MINDSPORE
 from tui_debugger.stats.npy import open_array, open_window, part_of
 
 pytest.importorskip("aiohttp", reason="the extra 'remote' is not installed")
@@ -119,6 +120,12 @@ def test_listings_are_asked_for_once(web: WebServer, arrays: str) -> None:
             source.tensors(0, step)
         seen = [path for method, path in web.requests if method == "GET" and path.endswith("/")]
         assert len(seen) == len(set(seen))
+
+
+def test_who_asks_whether_this_is_a_mindspore_dump_needs_the_listing_only(web: WebServer, arrays: str) -> None:
+    for step in range(3):
+        assert MINDSPORE.recognises(reached(Path(f"{arrays}/step_{step}"))) is None
+    assert not [path for _, path in web.requests if path.endswith(".npy")]
 
 
 def test_what_is_new_is_seen_when_it_is_opened_again(web: WebServer, arrays: str, capsys: Capsys) -> None:

@@ -12,10 +12,25 @@ from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.graph.build import build_table
 from tui_debugger.graph.messages import ParsedConstant, ParsedGraph, ParsedNode, ParsedParameter, SlotType
 from tui_debugger.graph.table import NodeTable
-from tui_debugger.sources.mindspore.match import FileGroup, Match
+from tui_debugger.sources.mindspore.assign import Known, Load
+from tui_debugger.sources.mindspore.match import FileGroup, Match, Reading, match_names
 
 FLOAT = SlotType("float32", (4,))
 Array = npt.NDArray[Any]
+
+
+def match_files(
+    table: NodeTable,
+    groups: Sequence[FileGroup],
+    load: Load,
+    *,
+    root: int | None = None,
+    earlier: Match | None = None,
+    known: Known | None = None,
+) -> Match:
+    """Matches groups that are made already: see ``match_names``."""
+    keys = tuple(group.key for group in groups)
+    return match_names(table, keys, lambda: groups, Reading(load, known), root=root, earlier=earlier)
 
 
 class Files:

@@ -48,7 +48,7 @@ def test_numbers_say_what_the_name_says(names: list[bytes]) -> None:
         prefix, _, ending, when, spelled = parts
         assert known_names.prefix(prefix) == (0, False, text)
         assert (known_names.sides()[ending], known_names.slots()[ending], when) == (side, slot, timestamp)
-        assert known_names.dtype(ending) == known_names.dtypes[known_names.dtype_numbers()[ending]] == dtype
+        assert known_names.dtype(ending) == dtype
         assert spelled == (spell(known_names, parts) == name)
 
 

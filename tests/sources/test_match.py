@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.sources.matching import FLOAT, Files, graph, names, node
+from tests.sources.matching import FLOAT, Files, graph, match_files, names, node
 from tui_debugger.graph.build import build_table
 from tui_debugger.graph.messages import ParsedGraph, ParsedParameter
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.sources.mindspore.assign import SAMPLE, WHOLE, ContentNumbers
-from tui_debugger.sources.mindspore.match import NOWHERE, FileGroup, Match, match_files
+from tui_debugger.sources.mindspore.match import NOWHERE, FileGroup, Match
 
 # --- rule by rule ------------------------------------------------------------------------------------------------
 

@@ -12,10 +12,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.sources.matching import Files, graph, names, node
+from tests.sources.matching import Files, graph, match_files, names, node
 from tests.thorough import examples
 from tui_debugger.graph.table import NodeTable
-from tui_debugger.sources.mindspore.match import NOWHERE, FileGroup, match_files
+from tui_debugger.sources.mindspore.match import NOWHERE, FileGroup
 
 
 @dataclass(frozen=True)

@@ -15,11 +15,12 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from tests.sources.matching import match_files
 from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.graph.build import build_table
 from tui_debugger.graph.messages import ParsedGraph, ParsedNode, read_graph
 from tui_debugger.graph.table import NodeTable
-from tui_debugger.sources.mindspore.match import FileGroup, Match, flatten, match_files
+from tui_debugger.sources.mindspore.match import FileGroup, Match, flatten
 from tui_debugger.sources.mindspore.names import parse_name
 from tui_debugger.sources.mindspore.nodes import read_order
 

@@ -15,6 +15,7 @@ import pytest
 
 from tests.stats.requests import evaluate, f32, judge, look, look_at, watch
 from tui_debugger.errors import BadWatchpointError
+from tui_debugger.live import wire
 from tui_debugger.model import ErrorBits, ReadSpec, TensorStats, Verdict, WatchResult
 from tui_debugger.stats.blocks import measure_stats
 from tui_debugger.stats.records import Change, Record, RequiredStats
@@ -34,18 +35,25 @@ class TestTable:
             assert ids == sorted(ids)
 
     def test_wire_numbers_and_parameter_order_are_those_of_the_protocol(self) -> None:
-        wire = {c.abbr: (c.wire, [p.name for p in c.params if p.name != IN_A_ROW]) for c in CONDITIONS.values()}
+        known = {c.abbr: (c.wire, [p.name for p in c.params if p.name != IN_A_ROW]) for c in CONDITIONS.values()}
         assert all(p.name != IN_A_ROW for c in CONDITIONS.values() for p in c.params[:-1])  # ours is last
-        assert wire["TL"] == (15, ["abs_mean_gt", "max_gt", "min_gt", "mean_gt"])
-        assert wire["GV"] == (16, ["abs_mean_lt", "max_lt", "min_lt", "mean_lt"])
-        assert wire["WNC"] == (20, ["rtol", "atol", "equal_nan"])
-        assert wire["WCL"] == (18, ["abs_mean_update_ratio_gt", "epsilon"])
-        assert wire["WCS"] == (19, ["abs_mean_update_ratio_lt", "epsilon"])
-        assert wire["WI"] == (14, ["zero_percentage_ge", "max_gt", "min_lt"])
-        assert wire["AR"] == wire["TR"]
-        assert wire["TR"][1][:2] == ["range_start_inclusive", "range_end_inclusive"]
-        assert {wire[a][0] for a in ("WO", "TO", "GE")} == {13}
-        assert wire["OO"] == (2, [])
+        assert known["TL"] == (15, ["abs_mean_gt", "max_gt", "min_gt", "mean_gt"])
+        assert known["GV"] == (16, ["abs_mean_lt", "max_lt", "min_lt", "mean_lt"])
+        assert known["WNC"] == (20, ["rtol", "atol", "equal_nan"])
+        assert known["WCL"] == (18, ["abs_mean_update_ratio_gt", "epsilon"])
+        assert known["WCS"] == (19, ["abs_mean_update_ratio_lt", "epsilon"])
+        assert known["WI"] == (14, ["zero_percentage_ge", "max_gt", "min_lt"])
+        assert known["AR"] == known["TR"]
+        assert known["TR"][1][:2] == ["range_start_inclusive", "range_end_inclusive"]
+        assert {known[a][0] for a in ("WO", "TO", "GE")} == {13}
+        assert known["OO"] == (2, [])
+
+    def test_each_condition_of_ours_has_a_bit_of_its_own_by_which_clients_say_that_they_judge_it(self) -> None:
+        own = [condition for condition in CONDITIONS.values() if condition.own]
+        assert [condition.id for condition in own] == [c.id for c in CONDITIONS.values() if c.feature] == ["expression"]
+        other = wire.RUNS_TO_NODES | wire.FULL_STATISTICS | wire.ANY_PREVIOUS | wire.RUNS_AHEAD
+        assert all(condition.feature.bit_count() == 1 and not condition.feature & other for condition in own)
+        assert wire.OWN_CONDITIONS.bit_count() == len(own)
 
     def test_only_hidden_parameters_are_required_and_all_have_defaults(self) -> None:
         for condition in CONDITIONS.values():
@@ -104,18 +112,13 @@ class TestValidation:
         equal = {"range_percentage_gt": 0, "range_start_inclusive": 1, "range_end_inclusive": 1}
         assert len(validate("TR", equal)) == 3
 
-    def test_several_deciding_parameters_are_allowed_unless_the_strict_rule_is_asked_for(self) -> None:
-        two = {"max_gt": 1.0, "mean_gt": 1.0}
-        assert len(validate("TL", two)) == 2
-        with pytest.raises(BadWatchpointError, match="only one"):
-            validate("TL", two, one_check=True)
-        with pytest.raises(BadWatchpointError, match="only one"):  # hidden ones count
-            validate("WNC", {"rtol": 1e-3, "atol": 1e-3}, one_check=True)
+    def test_several_deciding_parameters_are_allowed(self) -> None:
+        assert len(validate("TL", {"max_gt": 1.0, "mean_gt": 1.0})) == 2
 
     def test_without_a_deciding_parameter_the_default_decides(self) -> None:
         assert validate("TZ", {}) == (("zero_percentage_ge", 100.0),)
         assert validate("WCL", {"epsilon": 5.0}) == (("abs_mean_update_ratio_gt", 0.1), ("epsilon", 5.0))
-        assert validate("WNC", {}, one_check=True) == (("rtol", 1e-5),)
+        assert validate("WNC", {}) == (("rtol", 1e-5),)
 
     def test_text_of_a_form_is_read_by_the_parameter(self) -> None:
         assert by_abbr("TZ").param("zero_percentage_ge").parse(" 5e1 ") == 50.0

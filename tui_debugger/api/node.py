@@ -114,7 +114,7 @@ class Run:
             self._session = None
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Run:
-        """Itself: copies of nodes, tensors and hits speak of the same open dump."""
+        """Returns itself: copies of nodes, tensors and hits belong to the same open dump."""
         return self
 
     def __reduce__(self) -> NoReturn:

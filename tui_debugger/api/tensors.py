@@ -283,7 +283,7 @@ class Tensors(MutableSequence[DebuggerTensor]):
     __slots__ = ("columns", "run")
 
     def __init__(self, run: Run, columns: Columns) -> None:
-        """``columns`` speak of the run's node rows. Both are this package's own."""
+        """``columns`` hold node rows of the run. Both are this package's own."""
         self.run = run
         self.columns = columns
 

@@ -157,7 +157,7 @@ class Database:
         self._shrink(limit)
 
     def kinds(self) -> list[KindRow]:
-        """Returns what there is of every kind."""
+        """Returns the number and size of the entries of every kind."""
         rows = self._connection.execute(
             "SELECT kind, COUNT(*), SUM(size), MIN(used), MAX(used) FROM entries GROUP BY kind ORDER BY kind"
         )

@@ -25,7 +25,7 @@ LARGEST: Final = 1 << 32
 
 @dataclass(frozen=True, slots=True)
 class IndexPart:
-    """What one job measured.
+    """The statistics that one job measured.
 
     Attributes:
         run: the directory of the dump.

@@ -31,7 +31,7 @@ class Trouble(Enum):
     """The consequence of an error."""
 
     BUSY = "busy"
-    """Somebody else is writing: it will work later."""
+    """Another process is writing: it will work later."""
     DAMAGED = "damaged"
     """This file will never work again: away with it."""
     GONE = "gone"
@@ -146,7 +146,7 @@ VERSION: Final = 2
 PLENTY: Final = 2 * 10**9
 """Bytes of room in which no disk is full."""
 STALE: Final = 3600
-"""Seconds after which a half-made file is nobody's any more."""
+"""Seconds after which nobody still writes a half-made file: it is removed."""
 
 _NAME = re.compile(r"(?P<new>\.new-)?index-(?P<version>\d{1,9})-(?P<born>[0-9a-f]{16})\.sqlite(?P<part>-[a-z]+)?")
 
@@ -200,7 +200,7 @@ def fresh(directory: Path) -> tuple[Path, Path]:
     """Makes an empty file for a new index; returns its path, and the path it shall have when it is complete.
 
     Raises:
-        OSError: no room, no permission, or the directory belongs to somebody else.
+        OSError: no room, no permission, or the directory belongs to another user.
     """
     prepare(directory)
     newest = max((int(file.generation.born, 16) for file in listed(directory)), default=0)
@@ -212,10 +212,10 @@ def fresh(directory: Path) -> tuple[Path, Path]:
 
 
 def prepare(directory: Path) -> None:
-    """Makes the directory, for this user alone: names and statistics of somebody's training are nobody else's business.
+    """Makes the directory, for this user alone: others must not see names and statistics of a training.
 
     Raises:
-        OSError: it cannot be made, or belongs to somebody else.
+        OSError: it cannot be made, or belongs to another user.
     """
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = directory.stat()
@@ -312,7 +312,7 @@ def _is_index(file: IndexFile) -> bool:
 
 
 def _is_ours(path: Path) -> bool:
-    """A regular file of this user: no directory, no link to elsewhere, nothing that another user has put there."""
+    """Tells whether it is a regular file of this user: no directory, no link, nothing that another user put there."""
     try:
         found = path.lstat()
     except OSError:
@@ -419,7 +419,7 @@ class Index:
         if self._database is None:
             path = current(self._directory)
             if path is not None:
-                with suppress(FileNotFoundError):  # somebody was faster, and has removed it
+                with suppress(FileNotFoundError):  # another process was faster, and has removed it
                     self._database = Database(path, wait)
                     self._swept = False
         elif wait != self._waits:
@@ -446,7 +446,7 @@ class Index:
         except expected():
             if draft.exists():
                 raise
-            return None  # somebody has cleared the directory meanwhile, drafts included
+            return None  # another process has cleared the directory meanwhile, drafts included
         finally:
             draft.unlink(missing_ok=True)
         return self._opened()

@@ -45,7 +45,7 @@ class Operands:
 
     Attributes:
         passed: input slots whose elements it passes on; None: all of them.
-        written: input slots that hold what it is told to write; empty: it writes nothing.
+        written: input slots that hold the values to write; empty: it writes nothing.
         arithmetic: it computes with what it passes on, so that an Inf may also be its own work.
     """
 
@@ -126,9 +126,9 @@ class Elements:
 
     Attributes:
         nan, positive, negative: elements that are NaN, +Inf, -Inf.
-        count: all elements; 0 when nobody says.
-        peak: largest finite magnitude; None when nobody says.
-        largest: largest number that its type holds; None when nobody says.
+        count: all elements; 0 when not known.
+        peak: largest finite magnitude; None when not known.
+        largest: largest number that its type holds; None when not known.
         counted: the elements were counted; else only whether there are some of a kind is known.
     """
 
@@ -155,7 +155,7 @@ class Designs:
     """Says of the tensors of one step which infinities are by design."""
 
     def __init__(self, nodes: NodeTable, contents: Callable[[int, int], Elements | None]) -> None:
-        """``contents`` says what an output (node row, slot) holds in that step; None when nobody knows."""
+        """``contents`` says what an output (node row, slot) holds in that step; None when not known."""
         self._nodes = nodes
         self._contents = contents
         self._intended: dict[tuple[int, int], bool] = {}
@@ -269,7 +269,7 @@ class Designs:
         out: Elements,
         depth: int,
     ) -> bool:
-        """An operator that writes what it is told: that is infinite, or nobody knows what it is."""
+        """Tells whether an operator writes given values that are infinite, or not known."""
         passed = [at for at in operands.passed or () if at < len(held)]
         if not self._all_intended(held, given, [at for at in passed if at not in operands.written], depth):
             return False
@@ -411,7 +411,7 @@ class StepDesigns(Designs):
         return found
 
     def of_round(self, round: int) -> StepDesigns:  # noqa: A002 - see TensorKey
-        """The same of one round: a mask of one micro-batch is none of another one, in which there may be NaN."""
+        """The same of one round: a mask of one micro-batch is no mask of another one, which may hold NaN."""
         if round not in self._rounds:
             self._rounds[round] = StepDesigns(self._measurements, self._step, self._progress, round)
         return self._rounds[round]
@@ -475,7 +475,7 @@ class StepDesigns(Designs):
         readers = real_consumers(self._flow.nodes, row, slot)
         places = [(row, Side.OUTPUT, slot), *((reader, Side.INPUT, at) for reader, at in readers)]
         found = [record for place in places for record in self._records_of(self._step, *place)]
-        if any(_has_inf(record) for record in found):
+        if any(_infinite(elements_of(record)) for record in found):
             found += next((records for place in places if (records := self._of_another_run(*place))), [])
         held = [elements_of(record) for record in found]
         if not held:
@@ -525,10 +525,6 @@ class StepDesigns(Designs):
             self._measurements.ensure({(step, index): RequiredStats()}, self._progress)
             record = self._measurements.record(step, index)
         return record
-
-
-def _has_inf(record: Record | None) -> bool:
-    return _infinite(elements_of(record))
 
 
 def elements_of(record: Record | None) -> Elements | None:

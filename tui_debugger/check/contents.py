@@ -1,4 +1,4 @@
-"""What tells whether two tensors hold the same: a digest of their bytes, else one that was recorded, else statistics.
+"""Tells whether two tensors hold the same: by a digest of their bytes, else a recorded one, else by statistics.
 
 Digests of files are kept in the index, by the state of the file: a tensor is read once.
 """
@@ -25,7 +25,7 @@ from tui_debugger.stats.npy import open_array
 
 
 class KnownBy(IntEnum):
-    """What a content is known by; the greater, the surer is that equal contents are equal tensors."""
+    """The ways to know a content; the greater, the surer it is that equal contents are equal tensors."""
 
     NOTHING = 0
     """It could not be read, or nothing was recorded of it."""
@@ -44,7 +44,7 @@ BY_WORDS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What a tensor holds, to be compared with another one that is known by the same.
+    """The content of a tensor, to be compared with another one that is known in the same way.
 
     Attributes:
         by: what it is known by.

@@ -1,4 +1,4 @@
-"""The hits of a check as columns: a hit is made into an object when somebody looks at it."""
+"""The hits of a check as columns: an object is made of a hit when it is shown or asked for."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tui_debugger.graph.table import NodeTable, holders
 from tui_debugger.model import ErrorBits, Hit, Side, TensorKey, Verdict, Watchpoint, WatchResult
 from tui_debugger.sources.base import TensorFlag, TensorTable
 from tui_debugger.stats.records import Record, Records, State
-from tui_debugger.watch.condition_table import CONDITIONS, NOT_FINITE, WIRE_OVERFLOW
+from tui_debugger.watch.condition_table import CONDITIONS, NOT_FINITE
 from tui_debugger.watch.evaluate import SILENT, ColumnEvaluator, Facts
 
 _TOGETHER: Final = 128
@@ -171,7 +171,7 @@ class StepHits:
             return results
         return tuple(
             replace(result, verdict=Verdict.BY_DESIGN)
-            if CONDITIONS[result.condition].wire == WIRE_OVERFLOW or result.error & ErrorBits.INF
+            if CONDITIONS[result.condition].is_overflow or result.error & ErrorBits.INF
             else result
             for result in results
         )
@@ -190,7 +190,7 @@ class StepHits:
 
     def overflow(self) -> Mask:
         """Tells which hits are about NaN or Inf, as ``is_overflow`` does of one."""
-        named = [CONDITIONS[each.condition].wire == WIRE_OVERFLOW for each, _ in self.watchpoints]
+        named = [CONDITIONS[each.condition].is_overflow for each, _ in self.watchpoints]
         told: Mask = (self.verdicts[np.array(named, np.bool_)] == Verdict.FINDING).any(axis=0)
         return told | (self.not_finite() > 0)
 
@@ -232,8 +232,7 @@ def is_overflow(hit: Hit) -> bool:
     if hit.stats is not None:
         return hit.stats.bad
     return any(
-        each.error & NOT_FINITE
-        or (each.verdict is Verdict.FINDING and CONDITIONS[each.condition].wire == WIRE_OVERFLOW)
+        each.error & NOT_FINITE or (each.verdict is Verdict.FINDING and CONDITIONS[each.condition].is_overflow)
         for each in hit.results
     )
 

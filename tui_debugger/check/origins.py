@@ -19,7 +19,7 @@ from tui_debugger.check.provenance import Provenance, Provenances, Start, ValueS
 from tui_debugger.model import PARAMETERS, Hit, ProgressFn, Side, TensorKey, Verdict, Watchpoint, no_progress
 from tui_debugger.stats.records import Record, Records, RequiredStats
 from tui_debugger.stats.records import State as RowState
-from tui_debugger.watch.condition_table import CONDITIONS, WIRE_CHANGE_TOO_SMALL, WIRE_NOT_CHANGED, WIRE_OVERFLOW
+from tui_debugger.watch.condition_table import CONDITIONS
 from tui_debugger.watch.evaluate import SILENT, ColumnEvaluator, needs
 
 
@@ -49,12 +49,12 @@ class Criterion:
     @property
     def overflow(self) -> bool:
         """Tells whether it asks for NaN and Inf, which are wrong in a constant too."""
-        return CONDITIONS[self.watchpoint.condition].wire == WIRE_OVERFLOW
+        return CONDITIONS[self.watchpoint.condition].is_overflow
 
     @property
     def unchanged(self) -> bool:
         """Tells whether it asks for what hardly changes: of a constant or a graph input that says nothing."""
-        return CONDITIONS[self.watchpoint.condition].wire in (WIRE_NOT_CHANGED, WIRE_CHANGE_TOO_SMALL)
+        return CONDITIONS[self.watchpoint.condition].is_small_change
 
     def states(self, records: Records, rows: Sequence[int]) -> list[State]:
         """Returns what some tensors are, by their rows."""
@@ -76,7 +76,7 @@ OVERFLOW: Final = Criterion(Watchpoint(0, "tensor_overflow"))
 
 def criterion_of(watchpoint: Watchpoint) -> Criterion:
     """Returns what makes a tensor bad in the eyes of a watchpoint; all conditions on NaN and Inf ask the same."""
-    return OVERFLOW if CONDITIONS[watchpoint.condition].wire == WIRE_OVERFLOW else Criterion(watchpoint)
+    return OVERFLOW if CONDITIONS[watchpoint.condition].is_overflow else Criterion(watchpoint)
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ from tui_debugger.model import (
 from tui_debugger.sources.base import TensorFlag
 from tui_debugger.stats.npy import TensorFile, open_array
 from tui_debugger.stats.records import Record, Records, RequiredStats
-from tui_debugger.watch.condition_table import CONDITIONS, WIRE_OPERATOR_OVERFLOW
+from tui_debugger.watch.condition_table import CONDITIONS
 from tui_debugger.watch.evaluate import ColumnEvaluator, needs
 
 Output = tuple[int, int]
@@ -175,14 +175,14 @@ class OutputTensors:
                 if condition.initial_only and not self._starts(step, output[0]):
                     continue
                 locate = self._first_read if condition.initial_only else self.locate
-                if condition.wire == WIRE_OPERATOR_OVERFLOW:
+                if condition.is_device_overflow:
                     locate = self._own_file
                 if (locate, output) not in located:
                     located[locate, output] = locate(step, *output)
                 index = located[locate, output]
                 if index < 0 or self.flow.is_constant(output[0]):
                     valueless.append((number, output))
-                elif condition.wire != WIRE_OPERATOR_OVERFLOW or self.flow.table(step).tells_overflow:
+                elif not condition.is_device_overflow or self.flow.table(step).tells_overflow:
                     requests.append((number, index, output))
         return requests, valueless
 
@@ -218,7 +218,7 @@ class OutputTensors:
         order = int(table.order[index])
         found = overflow_text(table, index) if overflowed(table, np.array([index]))[0] else ""
         stats, detail = (record.stats, record.error) if record is not None else (None, "")
-        if not detail and CONDITIONS[result.condition].wire == WIRE_OPERATOR_OVERFLOW:
+        if not detail and CONDITIONS[result.condition].is_device_overflow:
             detail = found
         return Hit(self.key(step, output), output[0], (result,), (step, order), stats, detail=detail, overflow=found)
 

@@ -15,7 +15,7 @@ from tui_debugger.graph.table import NodeTable, holders
 from tui_debugger.model import Category, NodeKind, NodeSelection, Side, Watchpoint
 from tui_debugger.sources.base import TensorFlag, TensorTable
 from tui_debugger.stats.records import RequiredStats
-from tui_debugger.watch.condition_table import CONDITIONS, WIRE_OPERATOR_OVERFLOW, WIRE_OVERFLOW
+from tui_debugger.watch.condition_table import CONDITIONS
 from tui_debugger.watch.evaluate import needs
 
 Rows = npt.NDArray[np.integer[Any]]
@@ -257,12 +257,12 @@ class _Choice:
         # NaN in the copy of a constant that a kernel read is wrong in any case; else it may well be zero or large.
         judges_constants = [
             self._regular[number]
-            if CONDITIONS[w.condition].wire == WIRE_OVERFLOW
+            if CONDITIONS[w.condition].is_overflow
             else mask(replace(w, selection=_by_name(w.selection)))
             for number, w in enumerate(regular)
         ]
         self._judges_constants = _stacked(judges_constants, len(nodes))
-        self._by_device = np.array([CONDITIONS[w.condition].wire == WIRE_OPERATOR_OVERFLOW for w in regular], np.bool_)
+        self._by_device = np.array([CONDITIONS[w.condition].is_device_overflow for w in regular], np.bool_)
 
     def subjects(self, table: TensorTable) -> Subjects:
         """Returns what of a step's files is judged."""

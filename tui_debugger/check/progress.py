@@ -27,7 +27,7 @@ class Steady:
     """Progress that moves with one thing, while another one is done aside and only asks whether to go on."""
 
     def __init__(self, progress: ProgressFn) -> None:
-        """``progress`` is told."""
+        """``progress`` is called."""
         self._progress = progress
         self._last = Progress(0, 0)
         self._aside = False
@@ -66,7 +66,7 @@ def retry_when_renumbered(ask: Callable[[], T]) -> T:
     A question sees a snapshot: a ``Flow`` keeps the node table and every step's table that it was given. Its generation
     is ``NodeTable.lineage``, which changes when a graph arrives in a dump that is still being written and the nodes
     are numbered anew. The tables of steps are listed when they are first asked for, so that a question may learn in
-    its middle that its generation is over. An answer about it would speak of nodes that no front end shows any more:
+    its middle that its generation is over. An answer about it would name nodes that no front end shows any more:
     keeping the old node table alive beside the new one would cost its memory again and give that answer; asking anew
     gives the right one, and happens once in the life of a dump.
     """

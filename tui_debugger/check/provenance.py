@@ -364,7 +364,7 @@ class _Step:
         return found
 
     def _updated_by_bad(self, row: int) -> bool:
-        """A parameter; at the first step of its graph it may have been bad before."""
+        """Tells whether a parameter's update was fed something bad; at its first step it may have been bad before."""
         if not self._flow.updated(row) or self._flow.before(row, Side.OUTPUT, 0, self._step) is None:
             return False
         updater, _ = updater_of(self._flow, row)

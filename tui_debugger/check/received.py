@@ -41,9 +41,7 @@ from tui_debugger.watch.condition_table import (
     NOT_FINITE,
     WIRE_CHANGE_TOO_LARGE,
     WIRE_CHANGE_TOO_SMALL,
-    WIRE_EXPRESSION,
     WIRE_NOT_CHANGED,
-    WIRE_OVERFLOW,
 )
 from tui_debugger.watch.evaluate import SILENT
 from tui_debugger.watch.text import format_watch
@@ -212,7 +210,7 @@ def _columns(
 def result_of(hit: ReceivedHit, watchpoint: Watchpoint, step: int) -> WatchResult:
     """Returns what a client says of one watchpoint on one tensor."""
     error = ErrorBits(hit.error & sum(ErrorBits))
-    params = () if CONDITIONS[watchpoint.condition].wire == WIRE_OVERFLOW else tuple(map(_param, hit.params))
+    params = () if CONDITIONS[watchpoint.condition].is_overflow else tuple(map(_param, hit.params))
     if error:
         params = tuple(ParamResult(param.name, param.value, hit=False, actual=None) for param in params)
     return WatchResult(watchpoint.id, watchpoint.condition, _verdict(error, step), error, params)
@@ -236,7 +234,7 @@ def bad_tensors(hits: ReceivedHits) -> np.ndarray[tuple[int], np.dtype[np.bool_]
     return np.array(
         [
             any(
-                each.error & NOT_FINITE or (CONDITIONS[each.condition].wire == WIRE_OVERFLOW and not each.error)
+                each.error & NOT_FINITE or (CONDITIONS[each.condition].is_overflow and not each.error)
                 for each in results
             )
             for results in hits.reported
@@ -247,8 +245,6 @@ def bad_tensors(hits: ReceivedHits) -> np.ndarray[tuple[int], np.dtype[np.bool_]
 
 Mask = npt.NDArray[np.bool_]
 _CHANGES: Final = frozenset({WIRE_CHANGE_TOO_LARGE, WIRE_CHANGE_TOO_SMALL, WIRE_NOT_CHANGED})
-MINDSPORE: Final = "MindSpore "
-"""The names of programs of MindSpore's own client begin with it."""
 _UNREADABLE: Final = ErrorBits.UNREADABLE | ErrorBits.OUT_OF_MEMORY | ErrorBits.NO_VALUE
 
 
@@ -288,7 +284,7 @@ def judgement_of(
         stop: where it stands.
         watched: the list.
         hits: what it reported.
-        notice: is told what cannot be used.
+        notice: gets a sentence for each thing that cannot be used.
         bad_before: names of the parameters that held NaN or Inf at the end of the step before; None: not known.
         flow_known: what a node of this step was made from is what the graph says: else nothing is an origin.
     """
@@ -298,7 +294,9 @@ def judgement_of(
         for watchpoint, mask in zip(watched.watchpoints, watched.masks, strict=True)
         if _is_judged(watchpoint, stop, info)
     ]
-    found = received_hits((rank, stop.step), watched.graph, watched.watchpoints, hits, notice, by_client=ours(info))
+    found = received_hits(
+        (rank, stop.step), watched.graph, watched.watchpoints, hits, notice, by_client=info.own_client
+    )
     covered = _places(watched.graph, judging)
     if stop.step <= START:
         covered &= watched.graph.parameter
@@ -316,11 +314,6 @@ def judgement_of(
     return PairResult(HitList([found]), coverage, _judged(watched.graph, found, covered))
 
 
-def ours(info: TrainingInfo) -> bool:
-    """Tells whether a client of ours trains: it reports in the order of execution, which MindSpore's does not."""
-    return not info.program.startswith(MINDSPORE)
-
-
 def _is_judged(watchpoint: Watchpoint, stop: Stop, info: TrainingInfo) -> bool:
     """Tells whether a client judges a condition at a stop: before the first step those of initial values alone."""
     condition = CONDITIONS[watchpoint.condition]
@@ -330,11 +323,12 @@ def _is_judged(watchpoint: Watchpoint, stop: Stop, info: TrainingInfo) -> bool:
 
 
 def _not_judged(watched: Watched, info: TrainingInfo) -> tuple[UnreadablePart, ...]:
-    """Returns the conditions of one's own that the client does not know: what it says nothing of is not clean."""
+    """Returns the watchpoints whose condition the client does not know: what it says nothing of is not clean."""
+    why = f"{clean(info.program)} does not know this condition"
     return tuple(
-        UnreadablePart(clean(format_watch(each)), f"{clean(info.program)} cannot judge expressions", unrecorded=True)
+        UnreadablePart(clean(format_watch(each)), why, unrecorded=True)
         for each in watched.watchpoints
-        if CONDITIONS[each.condition].wire == WIRE_EXPRESSION and not judged(CONDITIONS[each.condition], info)
+        if CONDITIONS[each.condition].own and not judged(CONDITIONS[each.condition], info)
     )
 
 
@@ -384,7 +378,7 @@ def _looked_for_overflow(
     graph: RankGraph, judging: Sequence[tuple[Watchpoint, Mask]], covered: npt.NDArray[np.bool_]
 ) -> Mask:
     """Places of which the client says so if they hold NaN or Inf: some overflow watchpoint looks at them."""
-    overflow = [CONDITIONS[watchpoint.condition].wire == WIRE_OVERFLOW for watchpoint, _ in judging]
+    overflow = [CONDITIONS[watchpoint.condition].is_overflow for watchpoint, _ in judging]
     looked: Mask = np.zeros(len(graph), np.bool_)
     for row in np.flatnonzero(overflow).tolist():
         looked |= covered[row]

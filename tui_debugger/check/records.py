@@ -173,7 +173,7 @@ class StatsCache:
         return {(rank, step) for rank, rank_stats in all_ranks.items() for step in rank_stats.heal()}
 
     def forget(self, rank: int, step: int, place: tuple[int, Side, int, int] | None = None) -> None:
-        """See ``Shelf.forget``."""
+        """See ``RankStats.forget``."""
         with self._lock:
             kept = self._by_rank.get(rank)
         if kept is not None:

@@ -28,7 +28,7 @@ _NAMED: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The ranks and steps that somebody asked for; None: all of them."""
+    """The ranks and steps that were asked for; None: all of them."""
 
     ranks: tuple[Span, ...] | None = None
     steps: tuple[Span, ...] | None = None
@@ -49,7 +49,7 @@ def belonging(
 
     Args:
         parts: the parts.
-        pairs: what somebody speaks about.
+        pairs: (rank, step) of each that is asked for.
         steps: those that are known of each rank. Nobody can name one of a rank that has none, so that this belongs to
             every question; nor a step that is not known: it belongs to those about all that are.
     """
@@ -140,7 +140,7 @@ class KnownResults:
                 self._tickets.discard(ticket)
 
     def put(self, ticket: Ticket, version: int, result: PairResult) -> bool:
-        """Keeps a result, unless the files it speaks of changed since the ticket was given; whether it was kept."""
+        """Keeps a result, unless its files changed since the ticket was given. Tells whether it was kept."""
         with self._lock:
             if not ticket.outdated:
                 self._results[ticket.pair] = (version, result)

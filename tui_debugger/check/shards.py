@@ -47,7 +47,7 @@ class Shard:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What a shard measured.
+    """The statistics that a shard measured.
 
     Attributes:
         entries: of the index.

@@ -26,7 +26,6 @@ from tui_debugger.check.provenance import surely_tainted
 from tui_debugger.model import Coverage, NodeKind, ProgressFn, Verdict, Watchpoint, no_progress
 from tui_debugger.stats.fields import STORED
 from tui_debugger.stats.records import ROW, Records, State
-from tui_debugger.watch.condition_table import WIRE_OPERATOR_OVERFLOW
 from tui_debugger.watch.evaluate import SILENT, ColumnEvaluator, Evaluated, Facts, judging_plan, needs
 
 _WORDS: Final = len(STORED)
@@ -175,7 +174,7 @@ class DuplicateInputs:
         found_here = evaluated.finding
         finding = found_here if judging_plan(watchpoint).beyond_values else None
         answered = np.zeros(len(subjects), np.bool_)
-        if judging_plan(watchpoint).condition.wire == WIRE_OPERATOR_OVERFLOW:
+        if judging_plan(watchpoint).condition.is_device_overflow:
             return answered  # it is about the operator that wrote a file, and not about values
         subject, row = self._equal_held
         use = subjects.covered_holder[number][subject] & watch[subject]
@@ -274,7 +273,7 @@ class DuplicateInputs:
     def _equal(self, subject: Int64, row: Int64) -> tuple[Int64, Int64]:
         """The pairs of a subject and a file that hold the same values."""
         records = self._files.records
-        # Most files that could be equal are: whether they are is asked of one word first, then of all.
+        # Most files that could be equal are equal: one word of each is compared first, then all words.
         squares, measured = records.rows["sum_squares"], records.rows["state"] == State.MEASURED
         likely = (squares[subject] == squares[row]) & measured[subject] & measured[row]
         subject, row = subject[likely], row[likely]
@@ -296,7 +295,7 @@ def _words(records: Records, rows: Int64) -> Int64:
 
 def _groups(words: Int64, places: Sequence[Int64]) -> Int64:
     """A number for each row, below their count, the same for rows of equal words at equal places."""
-    # Sorting by a mixture of all words is quick; rows that only collide there are told apart by the words themselves.
+    # Sorting by a mixture of all words is quick; rows with the same mixture are compared by the words themselves.
     mixed = np.zeros(len(words), np.uint64)
     for column in (*words.T, *places):
         mixed = (mixed ^ column.view(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)

@@ -22,8 +22,6 @@ from tui_debugger.watch.condition_table import (
     CONDITIONS,
     NEEDS_COUNTS,
     REASONS,
-    WIRE_OPERATOR_OVERFLOW,
-    WIRE_OVERFLOW,
     not_finite_words,
 )
 from tui_debugger.watch.text import format_watch
@@ -66,7 +64,7 @@ class Tally:
     @property
     def judged(self) -> int:
         """Tensors that it could say something about. An Inf by design is judged by what looks for Inf."""
-        overflow = CONDITIONS[self.watchpoint.condition].wire == WIRE_OVERFLOW
+        overflow = CONDITIONS[self.watchpoint.condition].is_overflow
         unjudged = self.not_comparable + self.cannot_judge + self.blocked.tensors
         return self.tensors - unjudged - (0 if overflow else self.by_design)
 
@@ -124,7 +122,7 @@ def judge(
 
     Args:
         result: the check.
-        rules: ids of watchpoints that somebody wrote down: each has to look at a tensor, or it may hold a typo.
+        rules: ids of watchpoints that a person wrote: each has to match a tensor, else it may hold a typo.
         fail_on: ids of the conditions whose findings count; none given: all.
         allow_unreadable: tensors that cannot be read or compared, and parts of the dump that cannot be listed, are no
             doubt, as long as some could be.
@@ -196,7 +194,7 @@ def _unmatched(tallies: tuple[Tally, ...], rules: Collection[int], coverage: Cov
         if tally.watchpoint.id in rules and not tally.tensors:
             condition = CONDITIONS[tally.watchpoint.condition]
             why = ""
-            if condition.wire == WIRE_OPERATOR_OVERFLOW:
+            if condition.is_device_overflow:
                 why = ": nothing here tells what the device recorded of operators that overflow"
             elif condition.initial_only:
                 why = ": initial values are judged at the first dumped step only"

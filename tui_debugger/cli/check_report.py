@@ -218,7 +218,7 @@ def _colored(titles: Sequence[str], row: Sequence[str]) -> list[str]:
 
 
 def _remarks(report: Report) -> list[str]:
-    """Returns what somebody who reads "clean" has to know."""
+    """Returns what a reader of "clean" has to know."""
     judgement = report.judgement
     lines = [
         f"{what}: {watch_line(tally.watchpoint)} {why}"

@@ -56,7 +56,7 @@ class Answer:
 
     @property
     def reasons(self) -> list[dict[str, str]]:
-        """Why nobody can say whether they are equal, as ``tdbg check`` gives reasons."""
+        """Returns the reasons why it is not known whether they are equal, as ``tdbg check`` gives them."""
         if not self.found.nothing_to_compare:
             return []
         return [{"kind": "uncomparable", "text": words.verdict(self.found).partition(": ")[2]}]

@@ -283,7 +283,7 @@ def _tensor_row(run: Run, key: TensorKey | None) -> dict[str, Any] | None:
 
 
 def coverage_row(report: RunsReport) -> dict[str, Any]:
-    """What was compared, for JSON."""
+    """Returns what was compared, for JSON."""
     compared = report.compared
     counts = Counter(judged.judgement for step in report.steps for judged in step.judged)
     rules = Counter(judged.match.rule.word for step in report.steps for judged in step.judged)

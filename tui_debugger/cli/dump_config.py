@@ -142,7 +142,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """Who will read the file, and how that is known."""
+    """The program that will read the file, and how it is known."""
 
     target: mindspore.Target
     known_from: str
@@ -295,7 +295,7 @@ def _explained() -> list[Any]:
 
 
 def _message_lines(path: Path, message: Message) -> Iterator[Any]:
-    """What, where, what to do."""
+    """Yields what is wrong, where, and what to do."""
     from tui_debugger.recording.keys import Weight
 
     meaning = {Weight.REJECTED: Meaning.FINDING, Weight.CHANGED: Meaning.DOUBT}.get(message.weight)
@@ -363,11 +363,11 @@ class _Asker:
     """Asks on a terminal; elsewhere every answer is the default."""
 
     def __init__(self, *, asks: bool) -> None:
-        """``asks``: whether somebody is there to be asked."""
+        """``asks``: whether a person at a terminal can be asked."""
         self.asks = asks
 
     def answer(self, given: Any, question: _Question) -> Any:
-        """What an option says, else what a person answers, else the default."""
+        """Returns the value of an option, else what a person answers, else the default."""
         if given not in (None, "", [], ()):
             return given
         if not self.asks:
@@ -596,7 +596,7 @@ def _msprobe_plan(arguments: argparse.Namespace, asker: _Asker) -> _Plan:
 
 
 def _estimate(arguments: argparse.Namespace, plan: _Plan) -> Estimate | None:
-    """What the dump will take; None where neither a dump nor a number of parameters is named."""
+    """Returns how much disk the dump will take; None where neither a dump nor a number of parameters is named."""
     from tui_debugger.recording import disk
 
     step: StepSize

@@ -277,7 +277,7 @@ def _lines(text: str) -> Iterator[_Line]:
 
 
 def _plain(line: str) -> str:
-    """A line without the marks of Markdown; the cells of a table are told apart by blanks."""
+    """A line without the marks of Markdown; blanks separate the cells of a table."""
     if line.startswith("|"):
         cells = re.split(r"(?<!\\)\|", line)[1:-1]
         line = "  ".join(cell.strip().replace("\\|", "|") for cell in cells if cell.strip())

@@ -439,7 +439,7 @@ class Batch:
     """One session of listening.
 
     Attributes:
-        interrupted: somebody pressed Ctrl-C.
+        interrupted: Ctrl-C was pressed.
         gone: sentences about trainings that were lost.
         unsaved: why what was to be saved was not.
     """
@@ -596,7 +596,7 @@ class Batch:
                 if not self._stop:
                     self.session.run(left, [rank], stop_on_hit=stops, progress=self.progress)
         except (NotStoppedError, LostError):
-            return  # it went away meanwhile, which is told as an event
+            return  # it went away meanwhile: an event says so
 
     def _report(self, event: LiveEvent, *, standing: bool = False) -> None:
         """Reports what an event says was found."""

@@ -144,7 +144,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _listed(arguments: argparse.Namespace) -> int:
-    categories_of(arguments.category)  # a typo is told before a large graph is read
+    categories_of(arguments.category)  # a typo is reported before a large graph is read
     with progress_bar() as bar, interruptible(bar) as progress:
         session = open_session(arguments.path, arguments, progress)
         ranks = chosen(arguments.rank, session.ranks(), "rank")

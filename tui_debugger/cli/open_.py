@@ -136,7 +136,7 @@ def run(path: Path | None, arguments: argparse.Namespace, *, remember: bool = Fa
 
 
 def _the_one_dump(path: Path | None, more: Sequence[Path] = ()) -> Path | None:
-    """Returns the path if it holds one dump, as ``more`` must; None where somebody has to choose one on the screen.
+    """Returns the path if it holds one dump, as ``more`` must; None where the user has to choose one on the screen.
 
     Looks at a few directories only: a wrong path is answered in the shell.
 

@@ -351,7 +351,7 @@ def working_directory() -> Path:
 
 
 def given_path(text: str) -> Path:
-    """Returns a path that somebody named; an empty one, such as of a variable that is not set, is none."""
+    """Returns a path that the user named; an empty text, such as of a variable that is not set, is refused."""
     if not text:
         raise argparse.ArgumentTypeError("is empty: . is the working directory")
     return Path(text)
@@ -369,7 +369,7 @@ def add_node(parser: argparse.ArgumentParser, without: str = "", nargs: str | No
 
 
 def add_maps(parser: argparse._ActionsContainer) -> None:
-    """What of one run is what of another one: ``--map-name``, ``--map-step``, ``--map-rank``."""
+    """Adds the options that pair names, steps and ranks of two runs: ``--map-name``, ``--map-step``, ``--map-rank``."""
     parser.add_argument(
         "--map-name",
         action="append",
@@ -389,7 +389,7 @@ def add_maps(parser: argparse._ActionsContainer) -> None:
 
 
 def add_comparison(parser: argparse._ActionsContainer) -> None:
-    """How two runs are compared: what of one is what of the other, and what is no difference."""
+    """Adds the options of comparing two runs: what is paired with what, and which differences are ignored."""
     add_maps(parser)
     parser.add_argument(
         "--dims",

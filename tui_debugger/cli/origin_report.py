@@ -56,7 +56,7 @@ from tui_debugger.text.rows import coverage_row, key_row, part_rows, watch_row
 from tui_debugger.text.tables import Column, Cut, table_lines
 from tui_debugger.text.tensors import place_text
 from tui_debugger.text.writer import Line, Meaning, Terminal, line_text, meant, terminal_of
-from tui_debugger.watch.condition_table import CONDITIONS, WIRE_OVERFLOW
+from tui_debugger.watch.condition_table import CONDITIONS
 from tui_debugger.watch.text import format_watch
 
 if TYPE_CHECKING:
@@ -102,8 +102,8 @@ class Answer:
 
     @property
     def overflow(self) -> bool:
-        """True if NaN and Inf are looked for, and nothing else."""
-        return all(CONDITIONS[watch.condition].wire == WIRE_OVERFLOW for watch in self.report.check.watchpoints)
+        """Tells whether NaN and Inf are looked for, and nothing else."""
+        return all(CONDITIONS[watch.condition].is_overflow for watch in self.report.check.watchpoints)
 
 
 def print_answer(answer: Answer, *, as_json: bool) -> int:

@@ -216,7 +216,7 @@ def print_above(*lines: Line, code: int, words: str = "") -> None:
 
 
 def doubt_lines(doubts: Iterable[str]) -> list[Line]:
-    """Why a question has no answer, a line each; made safe here."""
+    """Returns the reasons why a question has no answer, a line each, safe to print."""
     return [meant(f"cannot judge: {clean(doubt)}", Meaning.DOUBT) for doubt in doubts]
 
 

@@ -82,7 +82,7 @@ FEW = 8
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What is printed.
+    """The answer that is printed.
 
     Attributes:
         report: what the ranks come to.
@@ -184,7 +184,7 @@ def _made(arguments: argparse.Namespace) -> Answer:
 
 
 def _telling(arguments: argparse.Namespace, report: RankReport) -> str:
-    """What cells show where nobody says it: to people what was found; programs always get the same."""
+    """Returns what cells show by default: to people what was found; programs always get the same."""
     only_differ = report.replicas.found and not report.first_bad
     return "replicas" if only_differ and not (arguments.json or arguments.csv) else "verdict"
 

@@ -357,7 +357,7 @@ class Shown:
 
     @property
     def answers(self) -> bool:
-        """True if it says what was asked: values, statistics, or a constant of the graph."""
+        """Tells whether it says what was asked: values, statistics, or a constant of the graph."""
         return not self.error or bool(self.row.index < 0 and self.constant)
 
 

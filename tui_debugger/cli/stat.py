@@ -114,7 +114,7 @@ def _run(arguments: argparse.Namespace) -> int:
         table = configured(arguments).table("stat")
         with _progress(arguments) as progress:
             rows = _rows(arguments, seen, progress)
-            first = list(itertools.islice(rows, 1))  # so that a mistake is told before anything is printed
+            first = list(itertools.islice(rows, 1))  # so that a mistake is reported before anything is printed
             if not first and not seen.interrupted:
                 raise nothing_chosen(arguments.path)
             _show(itertools.chain(first, rows), arguments, seen, held)
@@ -201,7 +201,7 @@ class _Seen:
 
     @property
     def exit_words(self) -> str:
-        """What the exit code means."""
+        """Returns what the exit code means, in words."""
         if self.interrupted:
             return "interrupted: these are the rows so far"
         if self.exit_code:

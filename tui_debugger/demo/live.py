@@ -92,7 +92,7 @@ class Recording:
         return frozenset(self.table.names[row] for row in range(len(self.table)) if _is(self.table, row, PARAMETER))
 
     def value(self, node: str, slot: int, step: int) -> Array | None:
-        """An output of a node after a step (``START``: a parameter before the first); None where nobody knows."""
+        """An output of a node after a step (``START``: a parameter before the first); None where not known."""
         row = self._rows.get(node)
         if row is None or step >= self.steps:
             return None
@@ -252,7 +252,7 @@ class RecordedTraining:
         self._judge = watched(self._watchpoints.values(), self._recording.table.names)
 
     def _go(self, command: Any) -> bool:
-        """One step, or another look at this one; False at the end of the recording."""
+        """Plays one step, or this one again; False at the end of the recording."""
         if command.run_level != wire.LEVEL_RECHECK:
             self._stop.wait(self._pace)
             if self._step + 1 >= self._recording.steps:

@@ -41,7 +41,7 @@ UPDATE: Final = "update of a parameter"
 
 
 class Fault(Enum):
-    """What went wrong with an output: a word for tables and documents."""
+    """The kinds of faults of an output: a word for tables and documents."""
 
     WRONG = "wrong"
     """The output is not what the inputs make."""
@@ -102,7 +102,7 @@ class Finding:
 
 @dataclass(slots=True)
 class KindCoverage:
-    """How much of one kind of operator was audited.
+    """The numbers of audited operators of one kind.
 
     Attributes:
         kind: of operator; for those that are not known the name of their type.
@@ -122,18 +122,18 @@ class KindCoverage:
 
     @property
     def not_checked(self) -> int:
-        """How many were not checked."""
+        """Returns how many were not checked."""
         return sum(self.left.values())
 
     @property
     def missing(self) -> int:
-        """How many were not checked that could have been, had more been dumped."""
+        """Returns how many were not checked that could have been, had more been dumped."""
         return sum(count for reason, count in self.left.items() if reason not in _NOTHING_MISSING)
 
 
 @dataclass(frozen=True, slots=True)
 class AuditReport:
-    """What the audit found.
+    """The findings and the coverage of an audit.
 
     Attributes:
         pairs: the (rank, step) pairs that were looked at.
@@ -153,12 +153,12 @@ class AuditReport:
 
     @property
     def checked(self) -> int:
-        """How many runs of operators were checked."""
+        """Returns how many runs of operators were checked."""
         return sum(each.checked for each in self.coverage)
 
     @property
     def not_checked(self) -> int:
-        """How many were not."""
+        """Returns how many were not."""
         return sum(each.not_checked for each in self.coverage)
 
     @property
@@ -190,7 +190,6 @@ def audit(
     nodes: Collection[str] | None = None,
     required: Collection[str] = (),
     elsewhere: Elsewhere | None = None,
-    found: Callable[[Finding], None] | None = None,
 ) -> AuditReport:
     """Audits steps of a run.
 
@@ -201,7 +200,6 @@ def audit(
         nodes: names of the only nodes to look at; None for all.
         required: kinds of operators all of which have to be checked.
         elsewhere: hands work to others.
-        found: told of every finding at once, before it is known whether its inputs are sound.
 
     Raises:
         CancelledError: from ``progress``.
@@ -214,7 +212,7 @@ def audit(
             where=f"--require {','.join(required)}",
             hint="one of " + ", ".join(kinds()),
         )
-    return _Audit(run, pairs, progress, _Asked(nodes, elsewhere, found)).report(required)
+    return _Audit(run, pairs, progress, _Asked(nodes, elsewhere)).report(required)
 
 
 def check_items(run: Run, rank: int, step: int, items: Iterable[Item]) -> list[Result] | None:
@@ -230,17 +228,16 @@ def check_items(run: Run, rank: int, step: int, items: Iterable[Item]) -> list[R
 
 
 class _Asked(NamedTuple):
-    """What ``audit`` was asked for beyond the steps: see there."""
+    """The arguments of ``audit`` beyond the steps: see there."""
 
     nodes: Collection[str] | None
     elsewhere: Elsewhere | None
-    found: Callable[[Finding], None] | None
 
 
 class _Audit:
     def __init__(self, run: Run, pairs: Sequence[Pair], progress: ProgressFn, asked: _Asked) -> None:
         self.run, self.pairs, self.progress = run, tuple(pairs), progress
-        self.only, self.elsewhere, self.found = asked
+        self.only, self.elsewhere = asked
         self.coverage: dict[str, KindCoverage] = {}
         self.findings: list[Finding] = []
         self.doubts: list[str] = []
@@ -382,8 +379,6 @@ class _Audit:
             text,
         )
         self.findings.append(finding)
-        if self.found is not None:
-            self.found(finding)
 
     def _turn(self, rank: int, step: int) -> int:
         return next((at for at, (of, each) in enumerate(self.pairs) if (of, each) == (rank, step)), 0)

@@ -1,4 +1,4 @@
-"""What the audit says in words: sentences and rows of tables, the same for a terminal, a report and the screen."""
+"""The audit in words: sentences and rows of tables, the same for a terminal, a report and the screen."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ _FEWEST = 16
 
 @dataclass(frozen=True, slots=True)
 class TensorDistribution:
-    """What is known about one tensor.
+    """The numbers that are known about one tensor.
 
     Attributes:
         row: with its statistics.
@@ -50,7 +50,7 @@ class TensorDistribution:
 
     @property
     def whole(self) -> bool:
-        """Its values are whole numbers (or true and false)."""
+        """Tells whether its values are whole numbers (or true and false)."""
         return canonical_name(self.dtype).startswith(("int", "uint", "bool"))
 
     @property
@@ -189,7 +189,7 @@ def bars(
 
 @dataclass(frozen=True, slots=True)
 class Histograms:
-    """What a picture of the values needs.
+    """The histograms that a picture of the values needs.
 
     Attributes:
         distributions: the tensor, and those it is shown with.

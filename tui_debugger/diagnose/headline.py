@@ -30,7 +30,7 @@ _SHORT: Final = 34
 
 @dataclass(frozen=True, slots=True)
 class Headline:
-    """What a check comes to.
+    """The outcome of a check in one line.
 
     Attributes:
         outcome: what kind of answer it is; CLEAN only when every step and rank was looked at.
@@ -38,7 +38,7 @@ class Headline:
         what: the rest of it: the tensor and what it holds, or what was looked at.
         reason: the cause that is likely, in a few words; empty when none is, or when nobody has asked yet.
         more: how much else there is, ``1 more origin``; empty when that is all.
-        hit: the finding it speaks of.
+        hit: the finding that the headline is about.
     """
 
     outcome: Outcome
@@ -120,7 +120,7 @@ def _where(result: CheckResult) -> str:
 def place_of(hit: Hit) -> str:
     """Returns the end of the name: ``Log-op381``, ``Log-op381:in:0``, ``fc2.weight``.
 
-    Names that many scopes hold are told by the scope they are in: operators that are numbered anew in each
+    Names that many scopes hold are shown with their scope: operators that are numbered anew in each
     (``Log-op0``), and names without a number (``qkv/activation``).
     """
     parts = hit.key.node.split("/")

@@ -224,7 +224,7 @@ class HealthMap:
 
     @cached_property
     def vague(self) -> bool:
-        """There is NaN or Inf of which nobody knows which of the two."""
+        """Tells whether it is not known everywhere which of NaN and Inf there is."""
         return any(bool((pair.codes == Health.NOT_FINITE).any()) for pair in self.pairs.values() if pair is not None)
 
     @property
@@ -233,7 +233,7 @@ class HealthMap:
         return [pair for pair, checked in self.pairs.items() if checked is None]
 
     def covered_text(self) -> str:
-        """Returns what it speaks of, in words."""
+        """Returns what it covers, in words."""
         coverage = self.coverage
         return covered_text(
             tensors=coverage.checked,

@@ -103,7 +103,7 @@ def _value(run: Run, rank: int, step: int, row: int, progress: ProgressFn) -> fl
 
 
 def _asks_no_check(_key: TensorKey) -> bool:
-    """A value is the same with a finding and without."""
+    """Returns False: a value is the same with a finding and without."""
     return False
 
 

@@ -600,23 +600,21 @@ def related_trees(related: Sequence[Related]) -> tuple[RelatedTree, ...]:
     return tuple(RelatedTree(each) for each in related)
 
 
-def relations_lines(
+def relations_lines(found: Relations) -> Iterator[str]:
+    """Yields a line for everything that is known about the relations of a tensor, as far as one hop."""
+    return ("".join(line) for line in table_lines(*relations_table(found)))
+
+
+def relations_table(
     found: Relations, up: Sequence[RelatedTree] | None = None, down: Sequence[RelatedTree] | None = None
-) -> Iterator[str]:
-    """Everything that is known about the relations of a tensor.
+) -> tuple[list[Column], list[TableRow]]:
+    """Returns what is known about the relations of a tensor, as columns and rows.
 
     Args:
         found: the relations, with statistics.
         up: the producers where there are further hops; None: one hop.
         down: the consumers, likewise.
     """
-    return ("".join(line) for line in table_lines(*relations_table(found, up, down)))
-
-
-def relations_table(
-    found: Relations, up: Sequence[RelatedTree] | None = None, down: Sequence[RelatedTree] | None = None
-) -> tuple[list[Column], list[TableRow]]:
-    """The same as columns and rows; see ``relations_lines``."""
     ups = [*_entries(related_trees(found.producers) if up is None else up, upstream=True)]
     downs = [*_entries(related_trees(found.consumers) if down is None else down, upstream=False)]
     middle = [(related, 0, "") for related in (found.centre, *found.siblings)]

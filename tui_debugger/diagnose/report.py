@@ -76,7 +76,7 @@ class Material:
 
     @property
     def shown_search(self) -> StepSearch | None:
-        """The look whose spread is told: the first one with an origin."""
+        """The search whose propagation is described: the first one with an origin."""
         return None if self.origins is None else self.origins.shown_search
 
     @property

@@ -64,7 +64,7 @@ class Run(Protocol):
 
     @property
     def contents(self) -> Contents:
-        """What tells whether two tensors hold the same."""
+        """Returns what tells whether two tensors hold the same."""
         ...
 
     @property

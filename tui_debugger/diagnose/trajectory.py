@@ -260,7 +260,7 @@ class WeightPath:
 
 
 class About(Enum):
-    """What a remark is about: a word for documents."""
+    """The subjects of a remark: a word for documents."""
 
     NOT_FINITE = "not_finite"
     STILL = "still"
@@ -433,7 +433,7 @@ def _follow(rank: int, flow: Flow, row: int, places: Sequence[_Place], progress:
 
 
 class _Numbers(NamedTuple):
-    """What is known of one point: the columns of ``WeightPath``."""
+    """The numbers of one point: the columns of ``WeightPath``."""
 
     state: State
     norm: float = math.nan
@@ -444,7 +444,7 @@ class _Numbers(NamedTuple):
 
 
 class _Columns:
-    """What is known of the points of one weight while it is read."""
+    """The points of one weight while it is read, as columns."""
 
     def __init__(self) -> None:
         self.kept: list[int] = []
@@ -680,7 +680,7 @@ def headline(found: Trajectory) -> str:
     if usual:
         said.append(f"an update is {_number(float(np.median(usual)))} of its weight (median)")
     elif not any(each.with_values > 1 for each in found.weights):
-        said.append("only statistics were recorded, so that norms are all that can be told")
+        said.append("only statistics were recorded: nothing but norms is known")
     return "; ".join(said)
 
 
@@ -708,7 +708,7 @@ def _said(found: Trajectory, about: About) -> str:
 
 
 def coverage_text(found: Trajectory) -> str:
-    """What was looked at: weights, steps, what has no values, what could not be read."""
+    """Returns what was looked at: weights, steps, what has no values, what could not be read."""
     values = sum(each.with_values > 1 for each in found.weights)
     recorded = sum(each.points > 1 and each.with_values < 2 for each in found.weights)
     alone = sum(each.points < 2 for each in found.weights)
@@ -728,7 +728,7 @@ def coverage_text(found: Trajectory) -> str:
 
 
 def doubts(found: Trajectory) -> list[str]:
-    """Why the exit code is 2: weights that could not be read, by name."""
+    """Returns the reasons for exit code 2: weights that could not be read, by name."""
     said = []
     for each in found.weights:
         bad = [point for point in each.errors if _state_at(each, point) is State.UNREADABLE]

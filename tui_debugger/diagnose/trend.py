@@ -306,7 +306,7 @@ def _health(
 
 
 def _bit(bits: UInt8, row: int) -> bool:
-    """One of ``np.packbits``."""
+    """Returns one bit of ``np.packbits``."""
     return row // 8 < len(bits) and bool(int(bits[row // 8]) >> (7 - row % 8) & 1)
 
 

@@ -502,7 +502,7 @@ Rows = npt.NDArray[np.int64]
 def together(tables: Mapping[int, NodeTable]) -> tuple[NodeTable, dict[int, Rows | None]]:
     """One table with the nodes of all ranks, and for each rank the rows of its own nodes in it.
 
-    Ranks of one program have the same nodes in the same rows, which is told by None. A node is the same in two ranks
+    Ranks of one program have the same nodes in the same rows, for which None stands. A node is the same in two ranks
     when its graph and its id are; what only later ranks have comes after the rest.
 
     Raises:

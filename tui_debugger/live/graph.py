@@ -18,11 +18,11 @@ from tui_debugger.graph.build import build_table
 from tui_debugger.graph.messages import ParsedGraph, SlotType, parse_graph
 from tui_debugger.graph.table import CONSTANT, PARAMETER, NodeTable
 from tui_debugger.live.dump_writer import size_of
-from tui_debugger.live.wire import JUDGES_EXPRESSIONS, RemoteTensor, RemoteWatchpoint, TrainingInfo
+from tui_debugger.live.wire import RemoteTensor, RemoteWatchpoint, TrainingInfo
 from tui_debugger.model import ParamValue, Watchpoint
 from tui_debugger.sources.base import TensorFlag, tensor_keys
 from tui_debugger.stats.dtypes import dtype_of
-from tui_debugger.watch.condition_table import CONDITIONS, IN_A_ROW, WIRE_EXPRESSION, WIRE_OPERATOR_OVERFLOW, Condition
+from tui_debugger.watch.condition_table import CONDITIONS, IN_A_ROW, Condition
 from tui_debugger.watch.evaluate import judging_plan
 from tui_debugger.watch.expression import Fact
 
@@ -151,7 +151,7 @@ def remote_watchpoints(
         named = [(nodes.names[row], nodes.op_type(row), nodes.graph_of(row).name) for row in rows]
         named = [each for each in named if each[0] not in ("", "*")]
         if named:
-            params = wire_params(watchpoint, ours=not info.program.startswith("MindSpore "))
+            params = wire_params(watchpoint, ours=info.own_client)
             expression = judging_plan(watchpoint).expression
             asked = expression is not None and Fact("category") in expression.names
             categories = {nodes.names[row]: int(nodes.category[row]) for row in rows} if asked else {}
@@ -160,13 +160,13 @@ def remote_watchpoints(
 
 
 def judged(condition: Condition, info: TrainingInfo) -> bool:
-    """Tells whether a training can judge a condition: what a device recorded is known by Ascend only.
+    """Tells whether a training can judge a condition: one of ours only if its client says so.
 
-    Expressions are judged by clients of ours that say so.
+    What a device recorded is known by Ascend only.
     """
-    if condition.wire == WIRE_EXPRESSION:
-        return bool(info.features & JUDGES_EXPRESSIONS) and not info.program.startswith("MindSpore ")
-    return condition.wire != WIRE_OPERATOR_OVERFLOW or info.backend == "Ascend"
+    if condition.own:
+        return info.own_client and bool(info.features & condition.feature)
+    return not condition.is_device_overflow or info.backend == "Ascend"
 
 
 def wire_params(watchpoint: Watchpoint, *, ours: bool = False) -> tuple[tuple[str, float | str, bool], ...]:

@@ -235,7 +235,7 @@ class StepKept:
 
     @property
     def anything(self) -> bool:
-        """True if there is something to see."""
+        """Tells whether there is something to see."""
         return bool(self.values) or any(said.stats is not None for said in self.sent.values())
 
 
@@ -435,7 +435,7 @@ class LiveRank:
     # -- what happens to it ------------------------------------------------------------------------
 
     def set_graph(self, graph: RankGraph) -> bool:
-        """Its nodes; what was kept belongs to those of before and is dropped. False: it is the same graph again."""
+        """Takes its nodes; what was kept of the graph before is dropped. False: it is the same graph again."""
         with self._lock:
             if self._graph is not None and self._graph.data == graph.data:
                 return False

@@ -20,7 +20,7 @@ from typing import Final
 from tui_debugger.live.dump_writer import NpyFile, size_of
 
 LIMIT: Final = 4 << 30
-"""Most bytes, unless somebody says otherwise."""
+"""Most bytes by default."""
 _BLOCK: Final = 4096
 """The bytes that even the smallest file takes."""
 _PREFIX: Final = "tdbg-live-"

@@ -17,6 +17,7 @@ from tui_debugger.graph.messages import GRAPH_PACKAGE, Messages, add_file, descr
 from tui_debugger.model import ParamResult, ProgressFn, TensorMeta, TensorStats, no_progress
 from tui_debugger.notes import RunNotes
 from tui_debugger.stats.fields import SENT, Form
+from tui_debugger.watch.condition_table import CONDITIONS
 
 PACKAGE: Final = "tdbg.live"
 SERVICE: Final = "debugger.EventListener"
@@ -25,7 +26,7 @@ CHUNK: Final = 3 * 1024 * 1024
 TOKEN_HEADER: Final = "tdbg-token"  # noqa: S105 - the name of the key, not a token
 """Metadata key of a call in which our client shows its token."""
 SESSION_HEADER: Final = "tdbg-session"
-"""Metadata key of every call of our client: the text of ``Metadata.session``, by which its calls are told apart."""
+"""Metadata key of every call of our client: the text of ``Metadata.session``, which each client has of its own."""
 
 UNARY: Final = {"WaitCMD": "Metadata", "SendMetadata": "Metadata", "SendHeartbeat": "Heartbeat"}
 """Calls with one request, and its message. Every call is answered by one ``EventReply``."""
@@ -46,10 +47,11 @@ VALUE, STATISTICS, BASE = 0, 1, 2
 LEVEL_STEP, LEVEL_NODE, LEVEL_RECHECK = b"step", b"node", b"recheck"
 """``RunCMD.run_level``."""
 
-RUNS_TO_NODES, FULL_STATISTICS, ANY_PREVIOUS, RUNS_AHEAD, JUDGES_EXPRESSIONS = 1, 2, 4, 8, 16
+RUNS_TO_NODES, FULL_STATISTICS, ANY_PREVIOUS, RUNS_AHEAD = 1, 2, 4, 8
 """Bits of ``Metadata.features``: run_level node stops inside a step; ``Statistics`` and hits carry what the table below
-has from 100 on; previous values exist for every tensor, not for parameters only; ``RunCMD.ahead`` is understood;
-conditions of one's own are judged."""
+has from 100 on; previous values exist for every tensor, not for parameters only; ``RunCMD.ahead`` is understood."""
+OWN_CONDITIONS: Final = sum({condition.feature for condition in CONDITIONS.values()})
+"""More of these bits: our client judges all conditions of ours. Each has its ``Condition.feature``, from 16 on."""
 
 _WIRE_TYPES: Final = {Form.COUNT: "uint64", Form.REAL: "double"}
 MESSAGES: Final[Messages] = {
@@ -161,7 +163,7 @@ class TrainingInfo:
         device: device number as text, empty when unknown.
         backend: ``GPU``, ``Ascend``, ``CPU`` ...
         program: framework and version: ``MindSpore 2.0.0``, ``PyTorch 2.13.0 (tdbg 0.5)``.
-        features: bits of ``wire.RUNS_TO_NODES`` and so on.
+        features: bits of ``RUNS_TO_NODES`` and so on.
         warning: what people should know about this version, or empty.
     """
 
@@ -174,6 +176,11 @@ class TrainingInfo:
     program: str
     features: int = 0
     warning: str = ""
+
+    @property
+    def own_client(self) -> bool:
+        """Tells whether it is a client of ours, and not MindSpore's."""
+        return not self.program.startswith("MindSpore ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,7 +305,7 @@ class ValueSink(Protocol):
     """Takes values as they arrive, chunk by chunk: they may be larger than memory."""
 
     def begin(self, number: int, dtype: str, shape: tuple[int, ...]) -> bool:
-        """The values of a tensor come, by its number in the request; False: they are not wanted (no room)."""
+        """Begins the values of a tensor, by its number in the request; False: they are not wanted (no room)."""
 
     def write(self, number: int, chunk: bytes) -> None:
         """The next bytes, little-endian and in C order."""
@@ -423,7 +430,7 @@ class Trainings(Protocol):
 
     @property
     def encrypted(self) -> bool:
-        """Whether nobody between a training and the server can read what is sent: TLS."""
+        """Tells whether TLS keeps others between a training and the server from reading what is sent."""
 
     @property
     def refusals(self) -> Sequence[str]:

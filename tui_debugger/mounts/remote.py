@@ -37,7 +37,7 @@ PATIENCE: Final = 30.0
 BLOCK: Final = 1 << 17
 """Bytes that are asked for at least: a request takes as long as the transfer of so many."""
 MOST_AHEAD: Final = 1 << 22
-"""Bytes that are asked for beyond what is read, by and by, where somebody reads on and on."""
+"""The most bytes that are fetched ahead, while a file is read in order."""
 KEPT: Final = 1 << 26
 """Bytes of blocks that are kept, of all stores together."""
 AT_ONCE: Final = 16

@@ -1,4 +1,4 @@
-"""How much disk a dump will take: from a dump that is there, or from the size of the model. Says what it assumes."""
+"""Estimates how large a dump will be: from an existing dump, or from the size of the model. Says what it assumes."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class Value:
 
     @property
     def is_whole(self) -> bool:
-        """Whether it is a whole number; ``True`` is none."""
+        """Tells whether it is a whole number; ``True`` is none."""
         return isinstance(self.content, int) and not isinstance(self.content, bool)
 
     @property

@@ -1,4 +1,4 @@
-"""What a table of keys has in common, whoever's configuration it is: keys with their meaning, messages, the report."""
+"""Tables of keys of a configuration, of whichever program: keys with their meaning, messages, the report."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Key:
     until: tuple[int, int] | None = None
 
     def says(self, value: Value) -> str:
-        """What this value does."""
+        """Returns what this value does."""
         text = value.text if not isinstance(value.content, list | dict) else ""
         chosen = self.values.get(text)
         return self.meaning + (f": {chosen}" if chosen else "")
@@ -210,7 +210,7 @@ class Checker:
 
         Args:
             parsed: the file.
-            taken: the slips that do not stop who reads it, with what becomes of them.
+            taken: the slips that do not stop the program that reads it, with their effect.
             who: who reads it.
         """
         for each in parsed.problems:

@@ -126,7 +126,6 @@ TOP_KEYS: Final[Mapping[str, Key]] = {
     ASYNC: Key("up to 1.10: that an asynchronous dump is wanted", until=(1, 10)),
 }
 _REQUIRED: Final = ("dump_mode", "net_name", "iteration", "input_output", "kernels", "support_device")
-_PLACES: Final[Mapping[str, Mapping[str, Key]]] = {COMMON: COMMON_KEYS, E2E: E2E_KEYS, "": TOP_KEYS}
 
 _ITERATION: Final = re.compile(r"[0-9|-]+")
 _ITEM: Final = re.compile(r"(\d+)(?:-(\d+))?")
@@ -141,12 +140,12 @@ MOST_STEPS: Final = 10_000_000
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Who will read the file.
+    """The program and the device that the file is for.
 
     Attributes:
-        version: of MindSpore; None when nobody knows: the newest one.
-        device: one of ``DEVICES``; None when nobody knows: what differs is a note.
-        jit_level: one of ``JIT_LEVELS``, how graphs are compiled on Ascend; None when nobody knows.
+        version: of MindSpore; None when not known: the newest one.
+        device: one of ``DEVICES``; None when not known: what differs is a note.
+        jit_level: one of ``JIT_LEVELS``, how graphs are compiled on Ascend; None when not known.
     """
 
     version: Version | None = None
@@ -190,7 +189,7 @@ def version_of(text: str) -> Version:
 
 
 def steps_of(iteration: str) -> int | None:
-    """How many steps an ``iteration`` chooses; None for all."""
+    """Returns how many steps an ``iteration`` chooses; None for all."""
     if iteration == "all":
         return None
     chosen: set[int] = set()
@@ -409,11 +408,11 @@ class _Check(Checker):
             self._whole(common, "initial_iteration")
 
     def _asynchronous(self) -> bool:
-        """Whether it may be Ascend without the synchronous way."""
+        """Tells whether it may be Ascend without the synchronous way."""
         return self.device in {None, "ascend"} and not self.synchronous
 
     def _through_ge(self) -> bool:
-        """Whether the parser takes the way of the asynchronous dump that has files of its own format."""
+        """Tells whether the parser takes the way of the asynchronous dump that has files of its own format."""
         if not self._asynchronous():
             return False
         return not self.has_e2e or self.version < (2, 4)
@@ -500,7 +499,7 @@ class _Check(Checker):
         if name == "":
             common.reject("net_name", "it is empty", 'write a name such as "Net"')
         elif name is not None and not _NET.fullmatch(name):
-            what = f"{name} has a character that is none of letters, digits, - and _"
+            what = f"{name} has a character other than letters, digits, - and _"
             common.reject("net_name", what, f'write "{re.sub("[^A-Za-z0-9_-]+", "_", name).strip("_") or "Net"}"')
 
     def _iteration(self, common: Section, debug: int | None) -> None:
@@ -578,7 +577,7 @@ class _Check(Checker):
                 common.say(found.weight, "kernels", f"{short(each)}: {found.what}", found.hint, line=each.line)
 
     def _kernel(self, name: str) -> _Mistake | None:
-        """What is wrong with the name of an operator."""
+        """Returns what is wrong with the name of an operator."""
         if name.startswith("name-regex(") and name.endswith(")"):
             return self._regex(name[len("name-regex(") : -1])
         if "name-regex" in name or re.search(r"[*?^$\\]", name):
@@ -843,7 +842,7 @@ class _Check(Checker):
 
 
 def _no_step(item: str) -> str | None:
-    """Why an item of an iteration chooses no step; None when it does."""
+    """Returns why an item of an iteration chooses no step; None when it does."""
     match = _ITEM.fullmatch(item)
     if not item:
         return "it is empty"
@@ -898,7 +897,7 @@ _DEFAULTS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """What a new file shall say; the names are those of the keys.
+    """The values that a new file is to hold; the names are those of the keys.
 
     Attributes:
         asynchronous: on Ascend: not ``enable``, and at O2 (up to 2.3 always) no ``e2e_dump_settings``.

@@ -156,7 +156,7 @@ def check(parsed: Parsed, framework: str | None = None, file: str = "") -> Repor
 
     Args:
         parsed: the file.
-        framework: one of ``FRAMEWORKS``; None when nobody knows.
+        framework: one of ``FRAMEWORKS``; None when not known.
         file: the path of it, for the lines to write into the program.
     """
     return _Check(framework).run(parsed, file)
@@ -523,7 +523,7 @@ class _Check(Checker):
 
 
 def _no_span(value: Value) -> str | None:
-    """Why an element is no number or span of numbers; None when it is."""
+    """Returns why an element is no number or span of numbers; None when it is."""
     content = value.content
     if value.is_whole and isinstance(content, int):
         return None if 0 <= content <= _MOST else f"numbers go from 0 to {_MOST}"
@@ -553,7 +553,7 @@ def environment(level: str, framework: str | None, file: str) -> Iterator[Variab
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """What a new file shall say; the names are those of the keys."""
+    """The values that a new file is to hold; the names are those of the keys."""
 
     task: str = "statistics"
     level: str = "L1"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import BrokenExecutor, Future
 from pathlib import Path
 from typing import Final
 
 from tui_debugger.check.types import Pair
-from tui_debugger.diagnose.audit import AuditReport, Finding, Item, Result, audit, check_items
+from tui_debugger.diagnose.audit import AuditReport, Item, Result, audit, check_items
 from tui_debugger.errors import TdbgError
 from tui_debugger.model import ProgressFn, no_progress
 from tui_debugger.session.opening import open_dump
@@ -37,7 +37,6 @@ def audit_session(
     *,
     nodes: Collection[str] | None = None,
     required: Collection[str] = (),
-    found: Callable[[Finding], None] | None = None,
 ) -> AuditReport:
     """Audits steps of a run, see ``diagnose.audit.audit``, with the workers of the session once that is worth it."""
     path = Path(session.info.path)
@@ -51,7 +50,7 @@ def audit_session(
         except BrokenExecutor:
             return None
 
-    return audit(session, pairs, progress, nodes=nodes, required=required, elsewhere=elsewhere, found=found)
+    return audit(session, pairs, progress, nodes=nodes, required=required, elsewhere=elsewhere)
 
 
 def checked_there(path: str, rank: int, step: int, items: Sequence[Item]) -> list[Result] | None:

@@ -151,7 +151,7 @@ def _run_before(source: Source, rank: int, run: Run, steps: Sequence[int]) -> tu
 
 
 def _always(progress: ProgressFn, snapshot: Progress) -> ProgressFn:
-    """Returns a receiver that passes on where the whole work is, whatever it is told of a part."""
+    """Returns a progress function that always reports how far the whole work is, whichever part calls it."""
     return lambda _: progress(snapshot)
 
 

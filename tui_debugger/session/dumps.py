@@ -241,7 +241,7 @@ class KnownDump:
         path: its directory, as it was found.
         recent: what is remembered of it; None when the screen did not open it before.
         here: whether the search found it.
-        facts: what its names tell; None until somebody looked.
+        facts: what its names tell; None until they were read.
         gone: nothing is there any more.
     """
 
@@ -271,7 +271,7 @@ class Overview:
         unlisted: directories that could not be listed.
         complete: whether all was looked at that is not too deep.
         ended: whether the search is over.
-        stopped: whether somebody ended it before.
+        stopped: whether it was stopped before its end.
     """
 
     start: str

@@ -34,7 +34,7 @@ _LONGEST_FULL: Final = 160
 
 
 class Mark(Enum):
-    """What was found on a node; the values are its sign and the name of its colours."""
+    """The findings on a node; the values are its sign and the name of its colours."""
 
     ORIGIN = "◆ ", "origin"
     FINDING = "✗ ", "finding"
@@ -156,7 +156,7 @@ def _marks(result: CheckResult | None, rank: int, count: int) -> dict[int, Mark]
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """What was drawn.
+    """A graph that was drawn.
 
     Attributes:
         nodes, edges: how many.
@@ -252,7 +252,7 @@ def mermaid_text(text: str) -> str:
 
 MERMAID_EDGES: Final = 500
 MERMAID_CHARACTERS: Final = 50_000
-"""What mermaid draws unless it is told to draw more."""
+"""The most that mermaid draws by default."""
 
 
 def _mermaid(graphs: list[DrawnGraph], number: list[int]) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The files whose values somebody looks at, and whether they are still what they were.
+"""Follows the files whose values are shown, and tells which ones changed.
 
 A source looks at directories: a file that is written over in place leaves no trace there.
 """
@@ -62,7 +62,7 @@ class SeenFiles:
             return [Path(state.spec.path).parent for state in self._states.values() if state.spec.format != "raw"]
 
     def rewritten(self) -> list[TensorKey]:
-        """The tensors whose file looks different now; each is told once."""
+        """Returns the tensors whose file changed; each is returned once."""
         with self._lock:
             seen = list(self._states.items())
         found = []

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from tui_debugger.check.hits import HitList
 from tui_debugger.check.pipeline import Checks
-from tui_debugger.check.received import LiveChecker, Watched, ours
+from tui_debugger.check.received import LiveChecker, Watched
 from tui_debugger.check.step import PairResult
 from tui_debugger.check.types import TensorRow
 from tui_debugger.errors import CancelledError, NotStoppedError, TdbgError, UnreadableTensorError, UnsupportedError
@@ -215,7 +215,7 @@ def _name(graph: RankGraph, place: int) -> TensorName:
 
 
 SMALL: Final = 1 << 18
-"""Bytes up to which a tensor is fetched whole when somebody looks at its row: its statistics are exact then."""
+"""Bytes up to which a tensor is fetched whole when its row is shown: its statistics are exact then."""
 TOGETHER: Final = 1 << 23
 """Bytes that the small tensors of one look may have together."""
 LARGEST_LOOK: Final = 1 << 26
@@ -368,7 +368,8 @@ class LiveSession(Session):
         return tuple(
             live.number
             for live in self.live.all()
-            if not ours(live.training.info) and live.training.phase in (Phase.STOPPED, Phase.RUNNING, Phase.RECEIVING)
+            if not live.training.info.own_client
+            and live.training.phase in (Phase.STOPPED, Phase.RUNNING, Phase.RECEIVING)
         )
 
     def silent(self) -> list[tuple[int, int, Coverage]]:

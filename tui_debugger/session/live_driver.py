@@ -150,7 +150,7 @@ class EventQueue:
 
     @property
     def idle(self) -> bool:
-        """True if no event waits."""
+        """Tells whether no event waits."""
         return self._queue.empty()
 
     def close(self) -> None:
@@ -241,7 +241,7 @@ class DrivenTraining:
 
     @property
     def knows_writes(self) -> bool:
-        """True if the client says which weights the program itself made bad, from the very first step on."""
+        """Tells whether the client says which weights the program itself made bad, from the very first step on."""
         return self.watched is not None and self.watched.info.program.startswith("PyTorch ")
 
     def bad_before(self, step: int, now: frozenset[str]) -> frozenset[str] | None:
@@ -507,7 +507,7 @@ class Driver:
             self._tell(LiveEvent(_KINDS[event], live.number, self._event_text(live, event)))
 
     def _graph_came(self, live: LiveRank, driven: DrivenTraining, stop: Stop | None) -> None:
-        """Nodes, for the first time or anew: then the training is told the list for those that it has now."""
+        """Nodes came, for the first time or anew: the training is sent the watchpoints for those that it has now."""
         if live.graph is None:
             return
         if driven.watched is not None and driven.watched.graph is not live.graph:
@@ -553,7 +553,7 @@ class Driver:
             return None
 
     def _goes_on(self, live: LiveRank, stop: Stop, target: int | None, stop_on_hit: bool) -> bool:
-        """Lets one go on that stands only because its nodes are new; False when somebody else moved it."""
+        """Lets a training go on that stands only because its nodes are new; False when something else moved it."""
         try:
             return self._go(live, None if target is None else target - stop.step, stop_on_hit)
         except TdbgError:
@@ -581,7 +581,7 @@ class Driver:
             raise CancelledError("the session is closing")
 
     def _came_alone(self, live: LiveRank, driven: DrivenTraining, stop: Stop) -> None:
-        """It was lost, and ran on without a list; or it is new, and then its past is nobody's business."""
+        """It was lost, and ran on without watchpoints; or it is new, and then its past does not matter."""
         if driven.watched is not None and (missed := stop.step - driven.last - 1) > 0:
             first = f"first step {driven.last + 1}"
             self._source.unjudged(live.number, "steps that ran while the connection was lost", missed, first)
@@ -638,7 +638,7 @@ class Driver:
         strange = next((hit.node for hit in received if watched.graph.find(hit.node) < 0), None)
         if strange is not None and pair not in self._strange:
             self._strange.add(pair)
-            what = "steps with hits on nodes that are not in the graph, so that nobody can say where it began"
+            what = "steps with hits on nodes that are not in the graph: where it began is not known"
             self._source.unjudged(live.number, what, 1, f"first {strange} at step {stop.step}")
         with self._lock:
             # A client may put a scope before the name of a parameter.

@@ -161,7 +161,7 @@ def read_excerpt(frame: Frame, source_map: Sequence[tuple[str, str]], context: i
 
 
 class VerifiedIndex(NamedTuple):
-    """What measuring everything again says about the index.
+    """The result of measuring everything again and comparing it with the index.
 
     Attributes:
         right: tensors of which it was right.
@@ -181,7 +181,7 @@ class Session:
         source: where the tensors come from.
         watchpoints: the list, kept in ``store`` when one is given.
         contents: what tells whether two tensors hold the same.
-        asked: the ranks and steps that somebody wants to know about: what cannot be read of others is no matter.
+        asked: the ranks and steps that are asked for: unreadable parts of others do not matter.
         recommended_changes: what the user changed about the recommended watchpoints; None for nothing.
         settings: what is wrong with environment variables that say how to work.
     """
@@ -225,14 +225,14 @@ class Session:
 
     @property
     def workers(self) -> Workers:
-        """Who does long work on tensors."""
+        """The processes that do long work on tensors."""
         return self._workers
 
     # -- the run -----------------------------------------------------------------------------------
 
     @property
     def info(self) -> RunInfo:
-        """What was found, what its layout cannot tell, and what went wrong with the workers on the way.
+        """Returns what was found, what its layout cannot show, and what went wrong with the workers.
 
         Other dumps beside it are named once ``look_beside`` has looked for them.
         """
@@ -256,7 +256,7 @@ class Session:
 
     @property
     def capabilities(self) -> Capability:
-        """What the source can do beyond reading."""
+        """Returns what the source can do beyond reading."""
         return self.source.capabilities
 
     def open(self, progress: ProgressFn = no_progress) -> None:
@@ -483,7 +483,7 @@ class Session:
         row: int,
         round: int = 0,  # noqa: A002 - see TensorKey
     ) -> CallArguments | None:
-        """What a node was called with, tensors by input slot; None where the run does not say."""
+        """Returns what a node was called with, tensors by input slot; None where the run does not say."""
         return self.source.arguments(rank, step, row, round)
 
     def tensor_rows(
@@ -660,7 +660,7 @@ class Session:
         return False
 
     def so_far(self) -> CheckResult | None:
-        """What checks found in the run: the last result of every pair that was checked, outdated or not; None: none."""
+        """Returns the last result of every pair that was checked, outdated or not; None where none was."""
         return self._checks.so_far()
 
     def fresh(self, pairs: Sequence[Pair]) -> bool:
@@ -687,7 +687,7 @@ class Session:
         progress: ProgressFn = no_progress,
         spread: int = 5,
     ) -> OriginReport:
-        """Where NaN or Inf (or a finding of the watchpoints, whose ids must differ) starts: see ``diagnose.origin``."""
+        """Finds where NaN, Inf or a finding of watchpoints (their ids must differ) starts: see ``diagnose.origin``."""
         spans = {rank: turn_spans(self.source, rank) for rank in {rank for rank, _ in pairs}}
 
         def span(pair: Pair) -> tuple[int, int]:

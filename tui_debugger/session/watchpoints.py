@@ -304,7 +304,7 @@ class WatchpointStore:
     def save(self, watchpoints: Iterable[Watchpoint], offered: bool) -> None:
         """Writes the list atomically; a failure is kept in ``problem``.
 
-        A file that could not be used whole is somebody's work: it is put aside as ``.old``, not overwritten.
+        A file that could not be used whole may hold a person's work: it is renamed to ``.old``, not overwritten.
         """
         try:
             if self._spoilt:
@@ -371,7 +371,7 @@ class WatchpointList:
 
     @property
     def offered(self) -> bool:
-        """True if the recommended set was offered (and answered) for this run before."""
+        """Tells whether the recommended set was offered (and answered) for this run before."""
         return self._offered
 
     @offered.setter
@@ -490,7 +490,7 @@ class WatchpointList:
 
     @property
     def last_change(self) -> Change | None:
-        """What ``undo`` would undo; None when there is nothing."""
+        """The change that ``undo`` would undo; None when there is none."""
         with self._lock:
             return self._done[-1] if self._done else None
 

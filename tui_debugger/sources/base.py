@@ -52,7 +52,7 @@ class TensorFlag(IntFlag):
 
 @dataclass(frozen=True, slots=True)
 class OverflowRecord:
-    """What a device recorded of an operator that overflowed.
+    """A record that a device wrote of an operator that overflowed.
 
     Attributes:
         unit: the part of the device: ``AI Core``, ``L2 Atomic Add`` or ``DHA Atomic Add``.
@@ -202,10 +202,10 @@ class TensorTable(Protocol):
 
     @property
     def hashes_are_sums(self) -> bool:
-        """Whether ``hashed`` is made of a sum or an exclusive or: other values, or another order, may have the same."""
+        """Tells whether ``hashed`` is a sum or an exclusive or: other values, or another order, may have the same."""
 
     def overflows(self, index: int) -> Sequence[OverflowRecord]:
-        """What the device recorded of the operator whose run wrote a row; nothing unless it is ``OVERFLOWED``."""
+        """Returns what the device recorded of the operator that wrote a row; nothing unless it is ``OVERFLOWED``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,7 +286,7 @@ Argument = (
 
 @dataclass(frozen=True, slots=True)
 class CallArguments:
-    """What an operator was called with.
+    """The arguments that an operator was called with.
 
     Attributes:
         positional: in order.
@@ -378,7 +378,7 @@ class Source(Protocol):
         row: int,
         round: int = 0,  # noqa: A002 - the word for it
     ) -> CallArguments | None:
-        """What a node was called with, in one round of a step (0: the newest); None where the run does not say."""
+        """Returns what a node was called with in a round of a step (0: the newest); None where it is not known."""
 
     def recorded_rows(self, rank: int, step: int) -> Iterator[dict[str, str]] | None:
         """The statistics that the dump recorded of a step as they stand, by the titles of its own columns; else None.
@@ -545,7 +545,7 @@ class Columns:
         return ()
 
     def recorded_columns(self, indices: Integers) -> RecordedColumns | None:  # noqa: ARG002 - see base.TensorTable
-        """What is recorded is asked for row by row."""
+        """Returns None: what is recorded is asked for row by row."""
         return None
 
     def doubtful_mean(self, index: int) -> float | None:  # noqa: ARG002 - see base.TensorTable

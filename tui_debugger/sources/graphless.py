@@ -1,6 +1,6 @@
-"""What dumps without a graph have in common: steps of tensors, whose nodes become known with every step that is listed.
+"""The source of dumps without a graph: steps of tensors; their nodes become known with every step that is listed.
 
-A layout says where its steps are (``directories.Layout``), and lists the tensors of one when somebody asks for it. The
+A layout says where its steps are (``directories.Layout``), and lists the tensors of one when it is asked for. The
 nodes of a rank are one table that grows: nodes that a later step brings stand behind those that they followed there.
 """
 
@@ -149,7 +149,7 @@ class StatisticsTable(Columns):
 
 @dataclass(slots=True)
 class ListedStep:
-    """What was listed of a step.
+    """The tensors that were listed of a step.
 
     Attributes:
         table: its tensors.

@@ -114,12 +114,12 @@ class JoinedSource:
 
     @property
     def shows(self) -> Shows:
-        """What the first dump can show: the others are of the same recorder."""
+        """Returns what the first dump can show: the others are of the same recorder."""
         return next(filter(None, map(shown_by, self._sources)), Shows())
 
     @property
     def capabilities(self) -> Capability:
-        """What any of them can do."""
+        """Returns what any of them can do."""
         return reduce(or_, (source.capabilities for source in self._sources))
 
     @property
@@ -196,13 +196,13 @@ class JoinedSource:
         return self._of(rank).notes(rank)
 
     def written_by(self, spec: ReadSpec) -> Writer | None:
-        """What the first that knows such names says."""
+        """Returns what the first one says that knows such names."""
         return next((found for source in self._sources if (found := source.written_by(spec)) is not None), None)
 
     # -- a run that grows ------------------------------------------------------------------------------
 
     def refresh(self) -> Changes:
-        """What is new in any of them.
+        """Returns what is new in any of them.
 
         Raises:
             TdbgError: a rank appeared that another one has.

@@ -64,7 +64,7 @@ class Has(Enum):
 
 
 class Edges(Enum):
-    """How it is known which tensor was made from which."""
+    """The ways to know which tensor was made from which."""
 
     KNOWN = "known"
     """The recorder wrote them."""
@@ -75,7 +75,7 @@ class Edges(Enum):
 
 
 class Order(Enum):
-    """What the order of nodes within a step is."""
+    """The orders of nodes within a step."""
 
     EXECUTION = "execution"
     NAMES = "names"
@@ -85,7 +85,7 @@ class Order(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Shows:
-    """What a layout can show and what it cannot. The defaults say that nothing is known.
+    """The abilities of a layout: what it can show and what it cannot. The defaults say that nothing is known.
 
     Attributes:
         values, statistics, hashes: of tensors.
@@ -195,7 +195,7 @@ class DescribedReader(Reader, Protocol):
 
     @property
     def shows(self) -> Shows:
-        """What the layout can show and what it cannot."""
+        """Returns what the layout can show and what it cannot."""
 
 
 @runtime_checkable
@@ -204,7 +204,7 @@ class DescribedSource(Protocol):
 
     @property
     def shows(self) -> Shows:
-        """What the dump can show and what it cannot."""
+        """Returns what the dump can show and what it cannot."""
 
 
 READERS: Final = (
@@ -462,7 +462,7 @@ class _Choice:
 
 @dataclass(frozen=True, slots=True)
 class _Opened:
-    """Who opened a source, and the path that was given."""
+    """The reader that opened a source, and the path that was given."""
 
     chosen: _Choice
     path: Path

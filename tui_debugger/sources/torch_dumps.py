@@ -1,4 +1,4 @@
-"""What dumps of torch files have in common: modules record one after the other, and nothing says what flows where.
+"""The source of dumps of torch files: modules record one after the other, and nothing says what flows where.
 
 A layout says which files belong to a step of a rank, and lists the tensors in them in the order in which they were
 recorded. Here they become rows of a node table. A tensor that a step recorded several times, such as one for each
@@ -33,7 +33,7 @@ GRAPH: Final = "model"
 """The graph of all nodes but parameters."""
 PARAMETERS, PARAMETERS_ROOT = "parameters", 1
 """The graph of parameters: they are often recorded at some steps only, and have a step before of their own."""
-NO_EDGES: Final = (
+ORIGINS_WITHOUT_EDGES: Final = (
     "no edges: origins are the first bad in order, but modules without weights whose recorded inputs are clean"
 )
 ROOT_MODULE: Final = "(root)"
@@ -260,7 +260,7 @@ class TorchDumpSource(GraphlessSource[tuple[str, ...], _RankNodes]):
         return _RankNodes()
 
     def _told(self) -> Iterable[str]:
-        return (NO_EDGES,)
+        return (ORIGINS_WITHOUT_EDGES,)
 
     def _places(self) -> Iterator[tuple[int, int | None, str]]:
         for rank, steps in self._layout.units.items():

@@ -109,7 +109,7 @@ class DumpedTensor:
 
     @property
     def member(self) -> str:
-        """What ``ReadSpec.member`` calls it: ``input.0``."""
+        """Returns what ``ReadSpec.member`` calls it: ``input.0``."""
         return member_name(self.side, self.slot)
 
 
@@ -147,7 +147,7 @@ def read_header(path: str | bytes) -> DumpHeader:
 
     Raises:
         OSError: the file cannot be read.
-        BadHeaderError: it is none of these files, or is damaged.
+        BadHeaderError: it is no such file, or is damaged.
     """
     descriptor, status = open_regular(path)
     try:
@@ -324,7 +324,7 @@ def _bytes(value: int | bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class StoredTensor:
-    """How the values of one tensor are stored, checked against the bytes that there are.
+    """The place and the format of one tensor's values, checked against the bytes that there are.
 
     Attributes:
         layout: what is read: the program's shape, or the device's where nothing undoes its order.

@@ -36,8 +36,8 @@ LOOK_EVERY: Final = 1.0
 GRACE: Final = 15.0
 """Seconds without any worker after which no more is expected of a cluster: a nanny needs some to start a new one."""
 _LATE: Final = (OSError, TimeoutError, asyncio.TimeoutError, concurrent.futures.TimeoutError)
-"""The errors by which distributed says that somebody does not answer: lost connections are OSErrors, and before
-Python 3.11 there were several TimeoutErrors."""
+"""The errors by which distributed says that a worker or the scheduler does not answer: lost connections are OSErrors,
+and before Python 3.11 there were several TimeoutErrors."""
 _NOISE: Final = ("distributed", "tornado", "tornado.application")
 
 
@@ -82,7 +82,7 @@ class Cluster(OwnExecutor):
 
     @property
     def broken(self) -> bool:
-        """True if there has been no worker for some time, or no scheduler to ask. Does not wait for an answer."""
+        """Tells whether there has been no worker for some time, or no scheduler to ask. Does not wait for an answer."""
         now = time.monotonic()
         if now - self._asked >= LOOK_EVERY:
             self._asked = now

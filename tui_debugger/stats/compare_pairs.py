@@ -339,7 +339,7 @@ class Tolerance:
 
     @property
     def exact(self) -> bool:
-        """True if only equal numbers are inside."""
+        """Tells whether only equal numbers are inside."""
         return self == EXACT
 
 

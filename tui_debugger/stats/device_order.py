@@ -1,4 +1,4 @@
-"""Where an Ascend device holds the elements of a tensor, and how they are put back into the program's order.
+"""The order in which an Ascend device holds the elements of a tensor, and the way back to the program's order.
 
 A device holds tensors in blocks of 16 channels or so, padded. ``DeviceOrder`` says where each element of the tensor as
 the program knows it stands in such a buffer; copies between strided views do the rest, for as many elements as are
@@ -27,7 +27,7 @@ _CUBE: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class DeviceOrder:
-    """Where the elements of a tensor stand in the buffer of a device.
+    """The order of the elements of a tensor in the buffer of a device.
 
     Elements are named by as many indices as ``shape`` has; in C order they are those of the tensor. One axis, that of
     channels, comes in blocks: of channel c, ``c // block`` counts ``strides[lane]`` and ``c % block`` counts ``inner``.

@@ -84,7 +84,7 @@ class Sent:
 
     @property
     def ours(self) -> bool:
-        """True if only our own client sends it."""
+        """Tells whether only our own client sends it."""
         return self.number >= OURS
 
 

@@ -30,7 +30,7 @@ class Health(IntEnum):
     HIT = 5
     """A finding on finite values."""
     NOT_FINITE = 6
-    """NaN or Inf: a training that runs says no more before somebody looks at the values."""
+    """NaN or Inf: a training that runs says no more before its values are looked at."""
     INF = 7
     NAN = 8
     ORIGIN = 9
@@ -38,7 +38,7 @@ class Health(IntEnum):
 
 
 WORTH_A_LOOK: Final = Health.UNREADABLE
-"""From here on somebody should look."""
+"""From here on a person should look."""
 
 
 def codes_of(

@@ -112,7 +112,7 @@ class ValueReader(Protocol):
 
     @property
     def packed(self) -> bool:
-        """True if nothing can be mapped: the values have to be unpacked, or decoded, from the first on."""
+        """Tells whether nothing can be mapped: the values have to be unpacked, or decoded, from the first on."""
 
     def read_into(self, start: int, target: Array) -> None:
         """Fills a 1-D array of the layout's element type with the elements from ``start`` on, as many as it has.

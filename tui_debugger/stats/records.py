@@ -49,7 +49,7 @@ class RequiredStats:
 
     @property
     def previous(self) -> bool:
-        """True if the previous step's tensor must be read as well."""
+        """Tells whether the previous step's tensor must be read as well."""
         return self.change or bool(self.closeness)
 
     def __or__(self, other: RequiredStats) -> RequiredStats:

@@ -1,4 +1,4 @@
-"""What the pickle of a torch file may name, and what becomes of it: tensors as descriptions, without their values.
+"""The names that the pickle of a torch file may hold. Tensors become descriptions, without their values.
 
 A tensor is a view of a storage: an offset, sizes, strides, perhaps the bits that say that its values are to be
 conjugated or negated. It is checked here against what is stated of its storage. What is known and cannot be read, such

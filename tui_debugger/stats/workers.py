@@ -42,7 +42,7 @@ class OwnExecutor(Executor):
 
     @property
     def broken(self) -> bool:
-        """True if no worker is left, nor can be expected."""
+        """Tells whether no worker is left, nor can be expected."""
         return False
 
 
@@ -136,7 +136,7 @@ MOST_JOBS: Final = 8
 AHEAD: Final = 2
 """Pieces of work that are on their way for each worker: one is worked on, one waits."""
 POLL: Final = 0.05
-"""Seconds after which somebody who waits is asked at the latest whether to go on."""
+"""The most seconds between two calls of ``progress`` while workers work: it may cancel."""
 
 
 def cores() -> int:
@@ -234,7 +234,7 @@ class Workers:
 
     @property
     def local(self) -> bool:
-        """True if no executor was given: whatever works does so on this machine, and on these arrays."""
+        """Tells whether no executor was given: whatever works does so on this machine, and on these arrays."""
         return self._local
 
     def note(self, text: str) -> None:

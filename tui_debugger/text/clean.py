@@ -1,4 +1,4 @@
-"""The rule for text that came from somebody else: how whatever commands a terminal, reorders text or hides is shown."""
+"""The rule for text of others: shows characters that command a terminal, reorder text or are invisible."""
 
 from __future__ import annotations
 

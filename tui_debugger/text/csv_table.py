@@ -1,6 +1,6 @@
 """Tables as .csv that are safe to open in a spreadsheet: the one place that writes rows for people.
 
-Files in a format that somebody else defined, and that a program reads back (statistic.csv, the index of a converted
+Files in a format that others defined, and that a program reads back (statistic.csv, the index of a converted
 dump), are written as they must be by their own writers.
 """
 

@@ -32,7 +32,7 @@ def parse_tolerance(text: str) -> Tolerance | str:
     for word in words:
         name, equals, number = word.partition("=") if not word.endswith("%") else ("percent", "=", word[:-1])
         if not equals or name not in _NAMES:
-            return f"{word!r} is none of rtol=X, atol=X, X%"
+            return f"{word!r} is not one of rtol=X, atol=X, X%"
         try:
             value = float(number)
         except ValueError:

@@ -80,7 +80,7 @@ def covered_text(
     not_comparable: int,
     parts: int = 0,
 ) -> str:
-    """Returns what a map speaks of: ``2,292 tensors checked in 12 of 12 steps, 918 findings; 3 unreadable``.
+    """Returns what a map covers: ``2,292 tensors checked in 12 of 12 steps, 918 findings; 3 unreadable``.
 
     Args:
         tensors: how many were judged.

@@ -62,7 +62,7 @@ class Scale:
 
     @property
     def signed(self) -> bool:
-        """True if there are both signs."""
+        """Tells whether there are both signs."""
         return self.low < 0 < self.high
 
     @property

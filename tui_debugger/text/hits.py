@@ -33,7 +33,7 @@ from tui_debugger.watch.text import format_selection, format_value, format_watch
 
 
 class Emphasis(Enum):
-    """How much a part of a sentence stands out."""
+    """The degrees to which a part of a sentence stands out."""
 
     PLAIN = "plain"
     DIM = "dim"

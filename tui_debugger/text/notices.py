@@ -40,7 +40,7 @@ def _told(alike: tuple[str, ...], ranks: dict[int, str]) -> str:
 
 
 def _of_several(text: str) -> str:
-    """What follows the name of a rank, said of several."""
+    """Returns what follows the name of a rank, said of several."""
     for one, several in _VERBS.items():
         if text.startswith(one):
             return several + text[len(one) :]

@@ -30,7 +30,7 @@ Row = dict[str, Any]
 
 
 def key_row(key: TensorKey) -> Row:
-    """Where a tensor is: rank, step, graph, node, side (``input`` or ``output``), slot, round (0: written once)."""
+    """Returns the place of a tensor: rank, step, graph, node, side (``input``, ``output``), slot, round (0: once)."""
     return {
         "rank": key.rank,
         "step": key.step,

@@ -62,7 +62,7 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class SketchGraph:
-    """What is to be drawn.
+    """A graph that is to be drawn.
 
     Attributes:
         boxes: by number.
@@ -110,7 +110,7 @@ LEFT, RIGHT, DOWN, UP = 1, 2, 4, 8
 
 @dataclass(frozen=True, slots=True)
 class PlacedBox:
-    """Where a box is: its first column and row, its size, and its layer (0 in the middle, producers below)."""
+    """The place of a box: its first column and row, its size, and its layer (0 in the middle, producers below)."""
 
     box: int
     x: int

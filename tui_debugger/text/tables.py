@@ -90,7 +90,7 @@ def _last(text: str, width: int) -> str:
 
 
 class Cut(Enum):
-    """How the cells of a column become narrower."""
+    """The ways in which the cells of a column become narrower."""
 
     NEVER = "never"
     END = "end"
@@ -169,7 +169,7 @@ class Column:
 
     @property
     def called(self) -> str:
-        """What it is called among those that were left out."""
+        """Returns what it is called among those that were left out."""
         return self.label or self.title
 
     def least(self, width: int, *, tight: bool = False) -> int:

@@ -387,12 +387,12 @@ class ValueTable:
 
     @property
     def empty(self) -> bool:
-        """True if there is nothing to show."""
+        """Tells whether there is nothing to show."""
         return not (self.rows and self.columns)
 
     @property
     def folded(self) -> bool:
-        """True if one dimension is wrapped into rows."""
+        """Tells whether one dimension is wrapped into rows."""
         return len(self.lines) == 1
 
     def cells(self, top: int, left: int, height: int, width: int) -> Array:

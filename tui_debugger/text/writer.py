@@ -31,7 +31,7 @@ _BLANK_LINE: Final = "\r\x1b[K"
 
 
 class Meaning(Enum):
-    """What a piece of text tells, for its colour. The words say it too: colour is never the only sign.
+    """The meanings of a piece of text, for its colour. The words say it too: colour is never the only sign.
 
     The values are the colours, of the sixteen that every terminal has.
     """

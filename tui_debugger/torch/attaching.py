@@ -209,12 +209,12 @@ class Handle:
 
     @property
     def on(self) -> bool:
-        """True if a debugger may come."""
+        """Tells whether a debugger may come."""
         return False
 
     @property
     def attached(self) -> bool:
-        """True if a debugger is there now."""
+        """Tells whether a debugger is there now."""
         return False
 
     @property
@@ -296,12 +296,12 @@ class Attachment(Handle):
 
     @property
     def on(self) -> bool:
-        """True if a debugger may come, or a flight recorder runs."""
+        """Tells whether a debugger may come, or a flight recorder runs."""
         return not self._failed and (self._agent.on or self._flying is not None)
 
     @property
     def attached(self) -> bool:
-        """True if a debugger is there now."""
+        """Tells whether a debugger is there now."""
         return self._agent.attached
 
     @property

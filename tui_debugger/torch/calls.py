@@ -113,7 +113,7 @@ class Calls:
         self._guard(lambda: self._begin(place, module, args, kwargs))
 
     def end(self, module: nn.Module) -> bool:
-        """A module has run, or failed; whether that ends the pass."""
+        """Notes that a module ran, or failed; tells whether that ends the pass."""
         if module is not self.outer:
             return False
         if self.nested:

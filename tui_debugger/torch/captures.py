@@ -35,7 +35,6 @@ from tui_debugger.torch.internals import (
     version_of,
 )
 from tui_debugger.torch.structure import NO_GRAD
-from tui_debugger.watch.condition_table import WIRE_OPERATOR_OVERFLOW
 from tui_debugger.watch.evaluate import JudgingPlan, judging_plan
 from tui_debugger.watch.recommended import activation_ranges
 
@@ -190,7 +189,7 @@ class Plans:
 
 
 def _idle(plan: JudgingPlan) -> bool:
-    return plan.condition.initial_only or plan.condition.wire == WIRE_OPERATOR_OVERFLOW
+    return plan.condition.initial_only or plan.condition.is_device_overflow
 
 
 def _plan(plans: list[JudgingPlan]) -> Plan | None:
@@ -390,7 +389,7 @@ class Capture:
 
     @property
     def intact(self) -> bool:
-        """True if the values are there and still what they were."""
+        """Tells whether the values are there and still what they were."""
         counter = self.counter() if isinstance(self.counter, weakref.ref) else self.counter
         if counter is None and self.counter is None:
             counter = self.tensor
@@ -400,7 +399,7 @@ class Capture:
 
     @property
     def screened(self) -> bool:
-        """True if quick numbers were asked for."""
+        """Tells whether quick numbers were asked for."""
         return self.extremes >= 0 or self.magnitude >= 0 or self.energy >= 0
 
     def lead_to(self, kinds: int, start: int) -> None:
@@ -435,7 +434,7 @@ class MemoryBudget:
 class TensorGroup:
     """Tensors of one element type that are watched alike, by the same few quick numbers.
 
-    A step has hundreds of them and on a healthy run nobody looks at one: they become lines when somebody does.
+    A step has hundreds of them and on a healthy run none is shown: they become lines when they are asked for.
 
     Attributes:
         plan: the watchpoints on all of them, None when they are not watched.
@@ -446,7 +445,7 @@ class TensorGroup:
         versions: of the values, when they were seen.
         places: of the first number of each; its others follow.
         orders: as ``Capture.order``.
-        lines: those of them that somebody looked at.
+        lines: those that were asked for.
     """
 
     plan: Plan | None

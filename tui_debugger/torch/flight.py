@@ -121,7 +121,7 @@ class TrainingFlight:
             self._training.goes_on()
 
     def _judge(self, step: int, *, partial: bool = False) -> str:
-        """Takes a step into the ring and says what came of it."""
+        """Takes a step into the ring and judges it; see ``FlightRecorder.judged`` for what is returned."""
         training, recorder = self._training, self._recorder
         recording = training.recording
         if not recorder.knows_graph:

@@ -25,7 +25,7 @@ from tui_debugger.torch.internals import leaves
 from tui_debugger.torch.structure import UNKNOWN, kind_of, unique
 
 MOST: Final = 64
-"""Sources of one tensor that are told apart. What was made of more (a norm of all gradients) has one unknown one."""
+"""The most sources of one tensor. A tensor made of more (a norm of all gradients) has one unknown source."""
 MOVES: Final = frozenset(
     {
         *("Alias", "AsStrided", "BroadcastTo", "Cat", "Chunk", "Clone", "Contiguous", "Copy", "Detach", "Diagonal"),
@@ -172,7 +172,7 @@ class Flow:
         return _NOBODY if _fractions(tensor) else _CONSTANT
 
     def mixed(self, tensor: torch.Tensor) -> bool:
-        """True if the program itself brought more into a tensor: into gradients that are clipped, what all are."""
+        """Tells whether the program itself brought more into a tensor, as clipping brings all gradients into each."""
         return internals.storage_of(internals.part_of(tensor)) in self._mixed
 
     def has_maker(self, tensor: torch.Tensor) -> bool:

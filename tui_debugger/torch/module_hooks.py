@@ -238,7 +238,7 @@ class ModuleHooks:
 
     @property
     def installed(self) -> bool:
-        """True if there are hooks."""
+        """Tells whether there are hooks."""
         return bool(self._handles)
 
     def install(self, tree: Tree) -> None:

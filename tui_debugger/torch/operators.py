@@ -4,7 +4,7 @@ The calls are seen below autograd and autocast, so forward, backward and casts a
 the module that runs, its own name, and the number of its call there; in the backward pass by the module whose forward
 operator it belongs to, below ``Gradients/``. What an optimizer does is not recorded.
 
-Nor is what lies in memory that nobody has filled yet: those values are nobody's.
+Nor are values in memory that was not filled yet: nothing computed them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _SCALER: Final = {"AmpForeachNonFiniteCheckAndUnscale", "AmpUpdateScale"}
 _ALLOCATING: Final = frozenset(
     {"Empty", "EmptyLike", "EmptyStrided", "NewEmpty", "NewEmptyStrided", "EmptyPermuted", "Resize", "ResizeAs"}
 )
-"""Returns memory as it finds it: NaN and Inf in there are nobody's."""
+"""Returns memory as it finds it: nothing computed NaN and Inf in there."""
 _FILLS_IN_PART: Final = frozenset(
     {
         *("IndexPut", "IndexPutImpl", "IndexAdd", "IndexCopy", "IndexFill", "IndexReduce", "MaskedFill"),
@@ -75,7 +75,7 @@ class Operators:
 
     @property
     def installed(self) -> bool:
-        """True if operators are seen."""
+        """Tells whether operators are seen."""
         return self._mode is not None
 
     def install(self, tree: Tree) -> None:
@@ -230,7 +230,7 @@ _Bytes = tuple[int, int]
 
 @dataclass(slots=True, eq=False)
 class _Memory:
-    """A storage in which values are nobody's.
+    """A storage with values that nothing computed.
 
     Attributes:
         reference: keeps its address from being used again, not its memory.
@@ -277,7 +277,7 @@ class Unfilled:
             del self._memories[address]
 
     def ran(self, func: Any, kind: str, args: Any, kwargs: Any, tensors: Sequence[torch.Tensor]) -> bool:
-        """An operator has run; whether values in any of the tensors that it returned are nobody's.
+        """Notes that an operator ran; tells whether a tensor that it returned holds values that nothing computed.
 
         Args:
             func: the operator.

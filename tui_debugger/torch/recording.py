@@ -227,7 +227,7 @@ class Recording:
 
     @property
     def every_operator(self) -> bool:
-        """True if every operator is a node."""
+        """Tells whether every operator is a node."""
         return self._at_once
 
     def begin_call(self) -> None:

@@ -42,7 +42,7 @@ from tui_debugger.torch.internals import (
 from tui_debugger.torch.recording import Recording
 from tui_debugger.torch.structure import GRADIENTS, UNKNOWN, Structure, Tree, clean, gradient_of, tree_of
 from tui_debugger.torch.verdicts import look_now
-from tui_debugger.watch.condition_table import CONDITIONS, WIRE_NOT_CHANGED, WIRE_OVERFLOW
+from tui_debugger.watch.condition_table import CONDITIONS
 
 SUMMED: Final = 1e-3
 """The error that a sum made in float32 may have, as a part of it."""
@@ -308,7 +308,7 @@ class Expectation:
         return any(id(parameter) in own for group in optimizer.param_groups for parameter in group["params"])
 
     def look_at(self, captures: Iterable[Capture], structure: Structure) -> None:
-        """Takes what was seen of the step, and all nodes that are known. Looked at when somebody asks for an excuse."""
+        """Takes what was seen of the step, and all nodes that are known. They are read when an excuse is asked for."""
         self._captures, self._nodes = captures, structure.nodes
         self._losses, self._scaled = structure.losses, structure.scaled
         self._outputs.clear()
@@ -326,14 +326,14 @@ class Expectation:
         """Tells whether there is a reason for what a watchpoint found on a node."""
         parameter = name if name in self._parameters else self._by_gradient.get(name, "")
         condition = CONDITIONS[result.condition]
-        if condition.wire == WIRE_OVERFLOW or result.verdict is Verdict.BLOCKED:
+        if condition.is_overflow or result.verdict is Verdict.BLOCKED:
             unused = self.skipped or (self.scaled and not self._stepped)
             return unused and (name.startswith(GRADIENTS) or name in self._scaled)
         if not parameter:
             return False
         if self.skipped or self._idle(parameter):
             return True
-        return condition.wire == WIRE_NOT_CHANGED and name == parameter and self._at_rest(self._parameters[parameter])
+        return condition.is_not_changed and name == parameter and self._at_rest(self._parameters[parameter])
 
     def _at_rest(self, parameter: torch.nn.Parameter) -> bool:
         """Tells whether no optimizer was to change a parameter in this step, or the learning rate still rises."""
@@ -567,7 +567,7 @@ class Training:
 
     @property
     def unseen(self) -> bool:
-        """True if a step has run and no module was seen in it."""
+        """Tells whether a step has run and no module was seen in it."""
         return not self.recording.learning and self.recording.structure.nodes.keys() <= self.recording.structure.losses
 
     def see_gradients(self, optimizer: torch.optim.Optimizer | None = None) -> None:
@@ -704,7 +704,7 @@ class Training:
             self.optimizers,
             self._moving,
             self.distribution,
-            # What operators make of a mask is infinite as well: that is nobody's fault, and no operator's own work.
+            # What operators make of a mask is infinite as well: that is no fault of theirs.
             constants=[
                 *(() if self.recording.every_operator else self._masks),
                 *(name for name in self.tree.buffers if name not in self._buffers),

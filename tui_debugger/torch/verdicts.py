@@ -24,7 +24,6 @@ from tui_debugger.stats.records import Record, RequiredStats
 from tui_debugger.torch import exact
 from tui_debugger.torch.captures import Capture, Plan, Step, TensorGroup, offsets
 from tui_debugger.torch.exact import Doubles, Fetched, Waiting
-from tui_debugger.watch.condition_table import WIRE_NOT_CHANGED
 from tui_debugger.watch.evaluate import JudgingPlan, judging_plan
 
 Mask = npt.NDArray[np.bool_]
@@ -137,7 +136,7 @@ class _Columns:
         least, most = self._before()
         tiny = np.array([_TINY.get(each.meta.dtype, 0.0) for each in self.captures])
         low, high = changed * (1 - self.slack) - tiny, changed * (1 + self.slack) + tiny
-        if plan.condition.wire == WIRE_NOT_CHANGED:
+        if plan.condition.is_not_changed:
             rtol, atol, _ = plan.closeness
             close: Mask = known & ~(low > atol + rtol * most)
             return close

@@ -405,7 +405,7 @@ def footer(pane: str, *, live: bool = False, search: str = "") -> list[Action]:
     Args:
         pane: id of the pane.
         live: trainings are attached.
-        search: ``SEARCH_BOX`` while somebody types there, ``SEARCH`` in a list that is searched, else empty.
+        search: ``SEARCH_BOX`` while it has the focus, ``SEARCH`` in a list that is searched, else empty.
     """
     if search:
         keys = [action for action in ACTIONS if action.where == search]

@@ -104,7 +104,7 @@ class Checker:
             watcher: shows hits per watchpoint, and on nodes.
             node_filter: a query may ask for nodes with hits.
             place: goes to a rank and step.
-            lead: puts the cursor on the finding that the headline speaks of, as long as no key was pressed.
+            lead: puts the cursor on the finding that the headline is about, as long as no key was pressed.
             live: where trainings stand; None for a dump. Of the newest stop of every rank, the trainings themselves
                 say what hits.
         """

@@ -158,7 +158,7 @@ class Exporter(Protocol):
 
     @property
     def working(self) -> bool:
-        """Tells whether something is under way that somebody asked for."""
+        """Tells whether work is under way that the user asked for."""
 
     def extract(self) -> Extract | None:
         """Returns what can be copied and exported; None while there is nothing."""

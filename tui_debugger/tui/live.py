@@ -288,7 +288,7 @@ class LiveControl:
     Attributes:
         session: listens from the beginning; the screen has it only once the first graph is there.
         all_ranks: whether commands go to all ranks, or to the one that is shown.
-        staying: the user left, and trainings depend on somebody who answers them.
+        staying: the user left, and trainings that go on need an answer.
     """
 
     def __init__(self, session: LiveSession, *, warning: str = "", stays: bool = False) -> None:
@@ -728,7 +728,7 @@ class LiveControl:
     # -- leaving -----------------------------------------------------------------------------------
 
     def quit(self) -> None:
-        """Asks once what becomes of trainings that wait, or that end with this program."""
+        """Asks once whether trainings that wait, or that end with this program, are to go on or to be terminated."""
         from tui_debugger.tui.dialogs.prompts import ConfirmScreen
 
         depends = self.session.dependents() if self._stays else ()

@@ -243,7 +243,7 @@ class StartPage(DrawnOnce, CachedGround, Screen[None]):
         }
 
     def compose(self) -> ComposeResult:
-        """Where it looks, the list, the keys."""
+        """Yields the place that is searched, the list and the keys."""
         yield self.header
         yield self.pane
         yield self.footer
@@ -412,7 +412,7 @@ class StartPage(DrawnOnce, CachedGround, Screen[None]):
     def _forget(self) -> None:
         dump = self.pane.current
         if dump is None or dump.recent is None:
-            self.footer.say("it is none of the recent dumps", bad=True)
+            self.footer.say("it is not one of the recent dumps", bad=True)
             return
         path = dump.recent.path
 

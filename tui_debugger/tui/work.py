@@ -71,7 +71,7 @@ class _Request:
     in_header: bool
     stop: threading.Event = field(default_factory=threading.Event)
     awaited: threading.Lock | None = None
-    """Held while somebody waits for the outcome."""
+    """Held while the outcome is waited for."""
     outcome: tuple[str, Any] | None = None
 
 

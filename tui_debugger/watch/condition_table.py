@@ -2,7 +2,7 @@
 
 The form on screen, the text form of the command line, the API classes and the wire format all read it. Ids,
 abbreviations, parameters, their order, defaults, ranges and wire numbers are those of MindInsight r1.1 to r2.3;
-``expression`` alone is ours.
+those with a number on the wire from ``FIRST_OWN`` on are ours: ``expression`` alone.
 ``validate`` says which parameters are allowed together, ``reasons`` why nothing could be compared. How a condition is
 judged is in ``watch.evaluate``.
 """
@@ -28,8 +28,9 @@ WIRE_CHANGE_TOO_LARGE: Final = 18
 WIRE_CHANGE_TOO_SMALL: Final = 19
 WIRE_NOT_CHANGED: Final = 20
 WIRE_RANGE: Final = 21
+FIRST_OWN: Final = 1000
+"""From this number on the wire on conditions are ours: MindSpore's clients do not know them, and are not sent them."""
 WIRE_EXPRESSION: Final = 1000
-"""Ours: MindSpore's clients do not know it, and are not sent it."""
 EXPRESSION: Final = "expression"
 """The one parameter of that condition."""
 
@@ -144,6 +145,8 @@ class Condition:
         params: in definition order, which is also the wire order.
         platforms: devices it works on; empty means all.
         initial_only: judged on initial values only, never on a step.
+        feature: for a condition of ours, the bit of ``Metadata.features`` (see ``live.wire``) with which a client says
+            that it judges it. Other live trainings are not sent it, and that it was not judged is reported.
     """
 
     id: str
@@ -154,6 +157,42 @@ class Condition:
     params: tuple[ParamSpec, ...] = ()
     platforms: tuple[str, ...] = ()
     initial_only: bool = False
+    feature: int = 0
+
+    @property
+    def own(self) -> bool:
+        """Tells whether the condition is ours, and not one of MindInsight's."""
+        return self.wire >= FIRST_OWN
+
+    @property
+    def is_expression(self) -> bool:
+        """Tells whether it is a comparison that a person wrote."""
+        return self.wire == WIRE_EXPRESSION
+
+    @property
+    def is_overflow(self) -> bool:
+        """Tells whether it looks for NaN and Inf in the values."""
+        return self.wire == WIRE_OVERFLOW
+
+    @property
+    def is_device_overflow(self) -> bool:
+        """Tells whether it looks for what a device recorded of an operator."""
+        return self.wire == WIRE_OPERATOR_OVERFLOW
+
+    @property
+    def is_not_changed(self) -> bool:
+        """Tells whether it compares each element with the previous step."""
+        return self.wire == WIRE_NOT_CHANGED
+
+    @property
+    def is_change_ratio(self) -> bool:
+        """Tells whether it compares the mean change since the previous step with the mean before."""
+        return self.wire in (WIRE_CHANGE_TOO_LARGE, WIRE_CHANGE_TOO_SMALL)
+
+    @property
+    def is_small_change(self) -> bool:
+        """Tells whether it hits on what hardly changed since the previous step, or not at all."""
+        return self.wire in (WIRE_NOT_CHANGED, WIRE_CHANGE_TOO_SMALL)
 
     @property
     def title(self) -> str:
@@ -293,6 +332,7 @@ _TABLE: Final = (
                 "Hits when this holds, for example max > 6*std and zero_pct < 50, or norm > 10*prev.norm.",
             ),
         ),
+        feature=16,
     ),
     Condition(
         "operator_overflow",
@@ -408,7 +448,7 @@ def _judges_counts(condition: str, params: Mapping[str, Value]) -> bool:
         names = parse_expression(str(params[EXPRESSION])).names
         return bool(names) and all(each.name in _COUNTS for each in names)
     found = CONDITIONS.get(condition)
-    if found is not None and found.wire == WIRE_OVERFLOW:
+    if found is not None and found.is_overflow:
         return True
     specs = found.params if found is not None else ()
     deciding = {spec.name for spec in specs if spec.check and spec.name in params}
@@ -420,18 +460,17 @@ def not_finite_words(error: ErrorBits) -> str:
     return " or ".join(name for bit, name in ((ErrorBits.NAN, "NaN"), (ErrorBits.INF, "Inf")) if error & bit)
 
 
-def validate(condition_id: str, params: Mapping[str, Value], one_check: bool = False) -> Params:
+def validate(condition_id: str, params: Mapping[str, Value]) -> Params:
     """Checks parameters against every rule and puts them into definition order.
 
     Hidden parameters that were not set stay unset (their defaults apply when the condition is judged). When no
     deciding parameter is set, those with a default are set to it; a condition without such a default is refused,
-    because it could never hit.
+    because it could never hit. With several deciding parameters a watchpoint hits when any of them does, as in
+    MindInsight's Python API.
 
     Args:
         condition_id: id or abbreviation.
         params: values by name.
-        one_check: also demand at most one deciding parameter, as MindInsight's server does for its web page.
-            Otherwise the watchpoint hits when any of them hits, as in its Python API.
 
     Returns:
         (name, value) in definition order, numbers as float.
@@ -442,9 +481,6 @@ def validate(condition_id: str, params: Mapping[str, Value], one_check: bool = F
     condition = by_abbr(condition_id)
     given = {name: condition.param(name).check_value(value) for name, value in params.items()}
     checks = [spec for spec in condition.params if spec.check and spec.name in given]
-    if one_check and len(checks) > 1:
-        msg = "only one deciding parameter is allowed"
-        raise BadWatchpointError(msg, where=", ".join(spec.name for spec in checks))
     if not any(spec.visible for spec in checks):
         checks += _fill_defaults(condition, given)
     _check_bounds(condition, given, checks)
@@ -457,7 +493,7 @@ def _fill_defaults(condition: Condition, given: dict[str, Value]) -> list[ParamS
     if visible and not filled:
         msg = f"{condition.id} needs at least one value to compare with"
         hint = "set one of " + ", ".join(spec.name for spec in visible)
-        if condition.wire == WIRE_EXPRESSION:
+        if condition.is_expression:
             msg, hint = "the expression is missing", "write it like: EX max > 6*std"
         raise BadWatchpointError(msg, where=condition.id, hint=hint)
     for spec in filled:

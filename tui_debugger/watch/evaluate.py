@@ -44,11 +44,6 @@ from tui_debugger.watch.condition_table import (
     EPSILON,
     EXPRESSION,
     NOT_FINITE,
-    WIRE_CHANGE_TOO_LARGE,
-    WIRE_CHANGE_TOO_SMALL,
-    WIRE_NOT_CHANGED,
-    WIRE_OPERATOR_OVERFLOW,
-    WIRE_OVERFLOW,
     Condition,
     Params,
     by_abbr,
@@ -100,7 +95,7 @@ class JudgingPlan:
 
     @property
     def beyond_values(self) -> bool:
-        """True if equal values need not be judged alike: it asks for the previous step, or for facts of the node."""
+        """Tells whether equal values need not be judged alike: it needs the previous step, or facts of the node."""
         of_nodes = self.expression is not None and self.expression.of_nodes
         return self.need.previous or self.need.previous_stats or of_nodes
 
@@ -124,8 +119,8 @@ def _plan(condition_id: str, params: Params) -> JudgingPlan:
     bounded = any(name in values for name in BOUND_NAMES)
     need = RequiredStats(
         ranges=frozenset({bounds} if bounded and any(what == "range_percentage" for what, _, _ in checks) else ()),
-        change=condition.wire in (WIRE_CHANGE_TOO_LARGE, WIRE_CHANGE_TOO_SMALL),
-        closeness=frozenset({closeness} if condition.wire == WIRE_NOT_CHANGED else ()),
+        change=condition.is_change_ratio,
+        closeness=frozenset({closeness} if condition.is_not_changed else ()),
         previous_stats=expression is not None and expression.previous,
     )
     unmet = tuple(ParamResult(name, value, hit=False, actual=None) for name, value in ordered)
@@ -266,28 +261,28 @@ class ColumnEvaluator:
             initial: the tensors hold initial values: only then is ``weight_initialization`` judged, and only it.
         """
         plan = judging_plan(watchpoint)
-        wire = plan.condition.wire
+        condition = plan.condition
         verdict = np.full(self.count, SILENT, np.int8)
         nothing = np.zeros(self.count, np.bool_)
         if plan.expression is not None and self.count and not initial:
             return self._evaluate_expression(plan.expression, first_step)
-        if self.count and wire == WIRE_OPERATOR_OVERFLOW and self._overflowed is not None and not initial:
+        if self.count and condition.is_device_overflow and self._overflowed is not None and not initial:
             verdict[self._overflowed & (self._table["state"] != State.UNKNOWN)] = Verdict.FINDING
-        if not self.count or wire == WIRE_OPERATOR_OVERFLOW or plan.condition.initial_only != initial:
+        if not self.count or condition.is_device_overflow or condition.initial_only != initial:
             return Evaluated(verdict, np.zeros(self.count, np.int16), nothing)
         error = self._errors(plan)
         (kept,) = error.nonzero()
         if len(kept):
             verdict[kept] = _verdicts(error[kept], first_step if isinstance(first_step, bool) else first_step[kept])
         open_rows = self._measured & (error == 0)
-        if wire == WIRE_OVERFLOW:
+        if condition.is_overflow:
             verdict[open_rows & (self._nan | self._infinite)] = Verdict.FINDING
             unknown = open_rows & ~(self._nan | self._infinite)
             unknown &= (self._table["at_least"] & int(AtLeast.NAN | AtLeast.INF)) != 0
             verdict[unknown] = Verdict.CANNOT_JUDGE
             error[unknown] = int(ErrorBits.NO_VALUE)
             return Evaluated(verdict, error, nothing)
-        if wire == WIRE_NOT_CHANGED:
+        if condition.is_not_changed:
             column = self._records.close.get(plan.closeness)
             if column is not None:
                 verdict[open_rows & (column[self._rows] == 1)] = Verdict.FINDING
@@ -391,11 +386,11 @@ class ColumnEvaluator:
 
     def _errors(self, plan: JudgingPlan) -> Int16:
         """Everything that keeps a condition from being judged."""
-        if plan.condition.wire == WIRE_OVERFLOW:
+        if plan.condition.is_overflow:
             error = np.zeros(self.count, np.int16)
         else:
             error = self._error.copy()
-            if plan.condition.wire == WIRE_NOT_CHANGED and plan.closeness[2]:
+            if plan.condition.is_not_changed and plan.closeness[2]:
                 error[self._nan] &= ~int(ErrorBits.NAN)
             if plan.need.previous:
                 error |= _BEFORE_BITS[self._table["before"]]
@@ -467,7 +462,7 @@ class ColumnEvaluator:
 
     @cached_property
     def _counted(self) -> Mask:
-        """Where zeros were counted. Who did not count them says 0; then what there is does not add up."""
+        """Tells where zeros were counted. Recorders that do not count them write 0; then the counts do not add up."""
         table = self._table
         finite = table["count"] - table["nan"] - table["pos_inf"] - table["neg_inf"]
         counted: Mask = table["zero"] + table["negative"] + table["positive"] == finite
@@ -522,14 +517,14 @@ def _verdicts(error: Int16, first_step: Mask | bool) -> Int8:
 
 @dataclass(frozen=True, eq=False)
 class _Outcome:
-    """What a condition comes to on each row: true, false, or (neither of both) unknown."""
+    """The outcome of a condition on each row: true, false, or (neither of both) unknown."""
 
     true: Mask
     false: Mask
 
     @property
     def unknown(self) -> Mask:
-        """Where it is neither true nor false."""
+        """Tells where it is neither true nor false."""
         return ~(self.true | self.false)
 
     def negated(self) -> _Outcome:

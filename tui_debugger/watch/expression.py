@@ -175,18 +175,18 @@ class Expression:
 
     @property
     def previous(self) -> bool:
-        """True if it names a quantity of the previous step."""
+        """Tells whether it names a quantity of the previous step."""
         return any(isinstance(each, Quantity) and each.previous for each in self.names)
 
     @property
     def of_not_finite(self) -> bool:
-        """True if it is about NaN or Inf: these are then no reason not to judge it."""
+        """Tells whether it is about NaN or Inf: these are then no reason not to judge it."""
         own = {each.name for each in self.names if isinstance(each, Quantity) and not each.previous}
         return bool(own & OF_NOT_FINITE)
 
     @property
     def of_nodes(self) -> bool:
-        """True if it names a fact of the node, so that equal values are not judged alike everywhere."""
+        """Tells whether it names a fact of the node, so that equal values are not judged alike everywhere."""
         return any(isinstance(each, Fact) and each.name in OF_NODES for each in self.names)
 
 

@@ -104,7 +104,7 @@ def activation_ranges(op_type: str) -> Iterator[Watchpoint]:
 
 @dataclass(frozen=True, slots=True)
 class RecommendedChanges:
-    """What a person changes about the recommended watchpoints.
+    """The changes that a person makes to the recommended watchpoints.
 
     Attributes:
         left_out: names of watchpoints that are not wanted, see ``built_in``.

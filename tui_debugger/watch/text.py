@@ -26,7 +26,6 @@ from tui_debugger.model import SELECTION_WORDS, NodeKind, NodeSelection, NodeSel
 from tui_debugger.watch.condition_table import (
     CONDITIONS,
     EXPRESSION,
-    WIRE_EXPRESSION,
     Condition,
     Params,
     ParamSpec,
@@ -67,7 +66,7 @@ def parse_watch(text: str) -> tuple[str, Params, NodeSelection]:
         msg = "a watchpoint starts with its condition"
         raise BadWatchpointError(msg, where=text, hint=_EXAMPLE)
     condition = by_abbr(start[0])
-    own = condition.wire == WIRE_EXPRESSION
+    own = condition.is_expression
     head, at, tail = _outside_quotes(text) if own else text.partition("@")
     words = head.split(None, 1 if own else -1)
     if own:

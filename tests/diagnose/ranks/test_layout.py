@@ -84,7 +84,7 @@ def test_dimensions_of_a_shard() -> None:
 def test_a_partial_dimension_is_summed_up() -> None:
     dims = read_dims("b s h[tp:partial]")
     assert dims is not None
-    assert dims.summed_axes == {"tp"}
+    assert {split.axis for splits in dims.splits for split in splits if split.partial} == {"tp"}
 
 
 @pytest.mark.parametrize("text", ["", "dims ", "b s[tp", "b s[tp:diagonal]", "b # what", "b s[:zigzag]"])

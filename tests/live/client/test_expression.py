@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -24,8 +26,10 @@ from tui_debugger.live.server.conversation import _watch
 from tui_debugger.live.wire import Event, RemoteWatchpoint, Stop
 from tui_debugger.model import ErrorBits, Verdict, Watchpoint, WatchResult
 from tui_debugger.stats.records import RequiredStats
+from tui_debugger.watch import condition_table
+from tui_debugger.watch.condition_table import CONDITIONS
 
-OURS = wire.TrainingInfo(1, 0, None, "", "0", "CPU", "NumPy (tdbg 1)", wire.JUDGES_EXPRESSIONS)
+OURS = wire.TrainingInfo(1, 0, None, "", "0", "CPU", "NumPy (tdbg 1)", wire.OWN_CONDITIONS)
 
 
 def expression(text: str, number: int = 1) -> Watchpoint:
@@ -77,7 +81,28 @@ def test_it_is_not_sent_to_those_who_do_not_know_it_and_that_is_not_clean() -> N
     result = CheckResult(((0, 3),), found.hits, found.coverage, both, 1)
     judgement = judge(result)
     assert judgement.outcome is Outcome.CANNOT_JUDGE
-    assert any("MindSpore 2.0.0 cannot judge expressions" in doubt.text for doubt in judgement.doubts)
+    assert any("MindSpore 2.0.0 does not know this condition" in doubt.text for doubt in judgement.doubts)
+
+
+@pytest.mark.parametrize("features", [0, wire.FULL_STATISTICS | wire.OWN_CONDITIONS])
+def test_another_condition_of_ours_needs_no_more_than_its_row(monkeypatch: pytest.MonkeyPatch, features: int) -> None:
+    new = replace(CONDITIONS["expression"], id="constant", abbr="CO", wire=1001, params=(), feature=32)
+    assert isinstance(CONDITIONS, dict)
+    monkeypatch.setitem(CONDITIONS, "constant", new)
+    monkeypatch.setattr(condition_table, "_BY_ABBR", condition_table._BY_ABBR | {"CO": new})
+    graph = RankGraph([NET])
+    everything = np.ones(len(graph.nodes), np.bool_)
+    both = (Watchpoint(1, "constant"), Watchpoint(2, "tensor_overflow"))
+    masked = [(each, everything) for each in both]
+    for told, sent in ((features, [2]), (features | 32, [1, 2])):
+        info = replace(OURS, features=told)
+        assert [each.id for each in remote_watchpoints(masked, graph.nodes, info)] == sent
+        given = Watched(1, both, (everything, everything), graph, info)
+        found = judgement_of(0, Stop(4, 3), given, (), pytest.fail)
+        judgement = judge(CheckResult(((0, 3),), found.hits, found.coverage, both, 1))
+        assert judgement.outcome is (Outcome.CLEAN if sent == [1, 2] else Outcome.CANNOT_JUDGE)
+        doubts = [doubt.text for doubt in judgement.doubts]
+        assert any("NumPy (tdbg 1) does not know this condition" in text for text in doubts) is (sent == [2])
 
 
 def outcomes(memory: StepMemory | None, text: str, *sizes: float | None) -> list[str]:
@@ -130,7 +155,7 @@ def test_of_two_lists_the_second_one_knows_what_the_first_one_saw() -> None:
 def test_a_training_stops_where_it_holds(server: Server, happened: Happened) -> None:
     with training(server.address, "--rate", "0.01", "--steps", "20") as process:
         found = happened.training(Event.STOPPED)
-        assert found.info.features & wire.JUDGES_EXPRESSIONS
+        assert found.info.features & wire.OWN_CONDITIONS
         graph = RankGraph(list(found.graphs))
         everything = np.ones(len(graph.nodes), np.bool_)
         made = expression("step == 3 and prev.max > -1e30 and name == 'loss'")

@@ -94,7 +94,7 @@ def test_it_says_who_it_is(debugger: Debugger, monkeypatch: pytest.MonkeyPatch) 
     assert (first.ms_version, first.graph_num, first.device_name, first.backend) == (b"2.3.0", 1, b"5:0", b"GPU")
     assert (first.rank, first.world_size) == (3, 8)
     assert first.client.startswith(b"Some 1.0 (tdbg ")
-    assert first.features == wire.FULL_STATISTICS | wire.RUNS_AHEAD | wire.JUDGES_EXPRESSIONS
+    assert first.features == wire.FULL_STATISTICS | wire.RUNS_AHEAD | wire.OWN_CONDITIONS
     assert first.session == stop.session
     for header in debugger.headers.values():
         assert header == {"tdbg-session": stop.session.decode(), "tdbg-token": "secret"}

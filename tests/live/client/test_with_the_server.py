@@ -69,7 +69,7 @@ def test_a_training_that_goes_wrong(server: Server, happened: Happened, expected
     with training(server.address, "--rate", TOO_FAST, "--steps", "60") as process:
         found = happened.training(Event.STOPPED)
         assert found.info.program.startswith("NumPy (tdbg")
-        assert found.info.features == wire.FULL_STATISTICS | wire.RUNS_AHEAD | wire.JUDGES_EXPRESSIONS
+        assert found.info.features == wire.FULL_STATISTICS | wire.RUNS_AHEAD | wire.OWN_CONDITIONS
         assert found.stop == Stop(1, START)
         _watch_everything(found)
 

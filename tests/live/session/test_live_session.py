@@ -690,7 +690,7 @@ def test_hits_on_unknown_nodes_are_not_called_clean(live: Make) -> None:
     it.arrive()
     it.session.add_recommended()
     it.run(3)
-    what = "steps with hits on nodes that are not in the graph, so that nobody can say where it began"
+    what = "steps with hits on nodes that are not in the graph: where it began is not known"
     assert lost(it) == [f"rank 0: {what} (1, first what/is/this at step 1)"]
 
 

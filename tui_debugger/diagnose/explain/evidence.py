@@ -86,7 +86,7 @@ class Operand:
 
     @property
     def bad(self) -> bool:
-        """It has NaN or Inf."""
+        """Tells whether it has NaN or Inf."""
         return self.stats is not None and self.stats.bad
 
 
@@ -97,7 +97,7 @@ class Optimizer:
     Attributes:
         name, type: the update operator.
         step: the step in which it made the value.
-        rate: the learning rate; None when nobody says.
+        rate: the learning rate; None when not known.
         rate_row: where it stands, to follow it through the steps.
         momentum, decay: the same for momentum and weight decay.
         gradient: the gradient that it got.
@@ -120,7 +120,7 @@ class Optimizer:
 
     @property
     def of_pytorch(self) -> bool:
-        """It is what our client for PyTorch calls an update: a gradient that is not there does not exist."""
+        """Tells whether our client for PyTorch named it an update: a gradient that is not there does not exist."""
         return self.type == "OptimizerUpdate"
 
     @property
@@ -199,7 +199,7 @@ class Evidence:
 
     @property
     def adjacent(self) -> bool:
-        """The dumped step before is the very one before: else nobody knows what happened in between."""
+        """Tells whether no step lies between this one and the dumped one before."""
         earlier = self.session.before(self.key)
         return earlier is not None and self.key.step - earlier.step in (0, 1)
 
@@ -231,7 +231,7 @@ class Evidence:
 
     @property
     def has_graph(self) -> bool:
-        """A graph tells about its node; else it is known from file names only."""
+        """Tells whether its node is known from a graph, and not from file names only."""
         return not int(self.flow.nodes.flags[self.row]) & NodeFlag.FILE_ONLY
 
     def name(self, row: int) -> str:
@@ -250,12 +250,12 @@ class Evidence:
 
     @property
     def has_producer(self) -> bool:
-        """The graph names what an input was taken from: an operator, a parameter or a constant."""
+        """Tells whether the graph names what an input was taken from: an operator, a parameter or a constant."""
         return self.flow.holder(self.row, self.key.slot).row >= 0
 
     @property
     def producer_type(self) -> str:
-        """Operator type of what made it; empty where nobody knows."""
+        """Operator type of what made it; empty where not known."""
         return self.flow.nodes.op_type(self.producer) if self.producer >= 0 else ""
 
     @cached_property
@@ -299,18 +299,18 @@ class Evidence:
 
     @property
     def trained(self) -> bool:
-        """It is a weight, or a normalisation's gain or shift."""
+        """Tells whether it is a weight, or a normalisation's gain or shift."""
         return self.parameter >= 0 and self.flow.nodes.category_of(self.parameter) in TRAINABLE
 
     @property
     def wants_gradient(self) -> bool:
-        """The graph of our client for PyTorch names a gradient of this parameter."""
+        """Tells whether the graph of our client for PyTorch names a gradient of this parameter."""
         nodes = self.flow.nodes
         return nodes.find(gradient_of(nodes.names[self.parameter]), nodes.graph_of(self.parameter).name) >= 0
 
     @property
     def carried(self) -> bool:
-        """Its value is carried from step to step: that of a graph input such as the data is not."""
+        """Tells whether its value is carried from step to step: that of a graph input such as the data is not."""
         return self.parameter >= 0 and self.flow.updated(self.parameter)
 
     @cached_property
@@ -325,7 +325,7 @@ class Evidence:
 
     @property
     def initial(self) -> bool:
-        """It is a parameter's value before any step of the training, not only before the first dumped one."""
+        """Tells whether it is a parameter's value before any step of the training, not only before the first dumped."""
         return self.updated_in is None and self.key.step <= 0
 
     @cached_property
@@ -517,11 +517,10 @@ def hit_params(result: WatchResult) -> tuple[ParamResult, ...]:
 
 def expression_words(_: Evidence, result: WatchResult) -> str:
     """``max > 6·std holds: 12.3 > 6·0.5``."""
-    return "; ".join(f"{pretty(str(each.value))} holds: {_values_in(each)}" for each in hit_params(result))
-
-
-def _values_in(param: ParamResult) -> str:
-    return clean(filled_in(str(param.value), quantity_texts(param)))
+    return "; ".join(
+        f"{pretty(str(each.value))} holds: {clean(filled_in(str(each.value), quantity_texts(each)))}"
+        for each in hit_params(result)
+    )
 
 
 def expression_facts(_: Evidence, result: WatchResult) -> Iterator[str]:

@@ -123,7 +123,7 @@ class Domain:
         found = list(self._outside(operation, stats))
         yield from found
         if not found and not stats.bad and ((self.zero and may_be_zero(stats)) or stats.minimum is None):
-            words = f"in:{self.slot} is {finite_words(stats)}, and nobody counted its zeros or negative values"
+            words = f"in:{self.slot} is {finite_words(stats)}, and its zeros and negative values were not counted"
             yield Cause(title, words, UNKNOWN if stats.finite else RULED_OUT)
         elif not found and not stats.bad:
             yield Cause(title, f"in:{self.slot} is {finite_words(stats)}: {self.function} is finite there", RULED_OUT)
@@ -165,7 +165,7 @@ class Domain:
 def _no_zero(where: str, below: TensorStats) -> Cause:
     """Returns what a denominator without a known 0 tells."""
     if may_be_zero(below):
-        return Cause("division by 0", f"nobody counted the zeros of {where}: it is {finite_words(below)}", UNKNOWN)
+        return Cause("division by 0", f"the zeros of {where} were not counted: it is {finite_words(below)}", UNKNOWN)
     return Cause("division by 0", f"{where} has no 0: it is {finite_words(below)}", RULED_OUT)
 
 

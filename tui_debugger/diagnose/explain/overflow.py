@@ -42,7 +42,7 @@ def found_counts(evidence: Evidence, _: WatchResult) -> str:
     if stats is None:
         return "its values are not known"
     if not stats.sized:
-        return f"{bad_counts(stats)}; nobody says among how many elements"
+        return f"{bad_counts(stats)}; the number of elements is not known"
     if stats.count == 1:
         return f"its only element is {bad_counts(stats).partition(' ')[2]}"
     none = "" if stats.finite or stats.at_least else ": none is finite"
@@ -214,7 +214,7 @@ class BadSince:
 
     @property
     def exact(self) -> bool:
-        """It turned bad in that very step."""
+        """Tells whether it turned bad in that very step."""
         return self.clean == self.step - 1
 
     @property
@@ -319,7 +319,7 @@ def explain_bad_input(evidence: Evidence, _: Sequence[Cause]) -> Iterator[Advice
 
 
 def see_elements(evidence: Evidence, causes: Sequence[Cause]) -> Iterator[Advice]:
-    """Advises to look at the elements of the input that the likely causes speak of."""
+    """Advises to look at the elements of the input that the likely causes name."""
     culprit = culprit_of(evidence, causes)
     if culprit is not None:
         text = f"See which elements of {culprit.label} it is, and whether it is a whole sample or channel."

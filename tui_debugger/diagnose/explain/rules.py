@@ -30,7 +30,7 @@ from tui_debugger.diagnose.explain.operators import Domain, Operation
 from tui_debugger.model import Category, ErrorBits, WatchResult
 from tui_debugger.text.phrases import bad_of_all
 from tui_debugger.text.tensors import run_text, shape_text
-from tui_debugger.watch.condition_table import CONDITIONS, WIRE_OVERFLOW
+from tui_debugger.watch.condition_table import CONDITIONS
 from tui_debugger.watch.recommended import activation_family
 
 LIKELY, POSSIBLE, UNKNOWN, RULED_OUT = Standing
@@ -189,7 +189,7 @@ def _no_known_input(evidence: Evidence) -> bool:
     return not evidence.known_inputs
 
 
-OVERFLOW: Final = tuple(condition.id for condition in CONDITIONS.values() if condition.wire == WIRE_OVERFLOW)
+OVERFLOW: Final = tuple(condition.id for condition in CONDITIONS.values() if condition.is_overflow)
 """Conditions on NaN and Inf. What explains them is said of every tensor that has some, whatever was asked."""
 JUMP: Final = 10.0
 """A quantity that becomes so many times as large or small, in a step or in an operator, changed abruptly there."""

@@ -173,7 +173,7 @@ def _dead_since(evidence: Evidence, dead_percent: float) -> Iterator[Cause]:
     if before is not None and before.stats is not None:
         words = f"{share(before.stats.zero, before.stats.count or 1)} were 0 at step {run_text(before.key)}"
         if not before.stats.counted:
-            yield Cause(already, f"nobody counted its zeros at step {run_text(before.key)}", UNKNOWN)
+            yield Cause(already, f"its zeros were not counted at step {run_text(before.key)}", UNKNOWN)
         elif before.stats.zero_percentage >= dead_percent:
             yield Cause(already, words, LIKELY)
         else:
@@ -327,7 +327,7 @@ def see_values(evidence: Evidence, _: Sequence[Cause]) -> Iterator[Advice]:
 
 
 def see_input(evidence: Evidence, causes: Sequence[Cause]) -> Iterator[Advice]:
-    """Advises to look at the input that the likely causes speak of."""
+    """Advises to look at the input that the likely causes name."""
     culprit = culprit_of(evidence, causes)
     if culprit is not None:
         text = f"See what went in: {culprit.label} from {culprit.source}."
@@ -341,7 +341,7 @@ def see_downstream(evidence: Evidence, _: Sequence[Cause]) -> Iterator[Advice]:
 
 
 def explain_input(evidence: Evidence, causes: Sequence[Cause]) -> Iterator[Advice]:
-    """Advises to go on upstream with the input that the likely causes speak of."""
+    """Advises to go on upstream with the input that the likely causes name."""
     culprit = culprit_of(evidence, causes)
     if culprit is not None:
         yield Advice(f"Go upstream: explain the input {culprit.label}.", "explain", culprit.upstream)

@@ -41,7 +41,7 @@ from tui_debugger.model import (
     Watchpoint,
     no_progress,
 )
-from tui_debugger.watch.condition_table import CONDITIONS, WIRE_CHANGE_TOO_SMALL, WIRE_NOT_CHANGED, validate
+from tui_debugger.watch.condition_table import CONDITIONS, validate
 
 if TYPE_CHECKING:
     from tui_debugger.diagnose.run import Run
@@ -155,8 +155,8 @@ class Tracer:
     # -- a weight that hardly changed ----------------------------------------------------------------
 
     def _is_kept_weight(self, ref: TensorRef) -> bool:
-        """Tells whether it is asked of a parameter why it stayed as it was: that is a matter of its update."""
-        if CONDITIONS[self.question.condition].wire not in (WIRE_NOT_CHANGED, WIRE_CHANGE_TOO_SMALL):
+        """Tells whether the question is why a parameter did not change: its update is the reason."""
+        if not CONDITIONS[self.question.condition].is_small_change:
             return False
         flow = self._rank(ref.rank).flow
         row = ref.row if ref.side is Side.OUTPUT else flow.holder(ref.row, ref.slot).row

@@ -48,7 +48,7 @@ from tui_debugger.model import (
     turn_of,
 )
 from tui_debugger.sources.base import TensorFlag
-from tui_debugger.watch.condition_table import CONDITIONS, WIRE_OVERFLOW
+from tui_debugger.watch.condition_table import CONDITIONS
 
 OVERFLOW_ANYWHERE = Watchpoint(
     1, "tensor_overflow", selection=NodeSelection((NodeSelector(NodeKind.CATEGORY, "tensor"),))
@@ -170,7 +170,7 @@ class Origin:
 
     @property
     def starts_here(self) -> bool:
-        """It is an origin. What was bad before the first dumped step is one only if that is step 0."""
+        """Tells whether it is an origin. What was bad before the first dumped step is one only if that is step 0."""
         return self.start in Start.origins() and (self.start is not Start.BEFORE or self.step == 0)
 
 
@@ -233,7 +233,7 @@ class OriginReport:
         left: (rank, step) pairs that were not looked at.
         end: why the search ended.
         graphs: the names of the run's graphs where there are several, so that a name alone may mean two nodes.
-        advice: what makes the recorder of the run write more inputs and outputs; empty: nobody says.
+        advice: what makes the recorder of the run write more inputs and outputs; empty: not known.
     """
 
     origins: tuple[Origin, ...]
@@ -246,7 +246,7 @@ class OriginReport:
 
     @property
     def found(self) -> bool:
-        """There is something bad."""
+        """Tells whether there is something bad."""
         return bool(self.searches)
 
     @property
@@ -449,7 +449,7 @@ def propagation_from(flow: Flow, row: int, first: Hit, hits: Sequence[Hit], coun
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """What else a step has behind an origin, as far as checks know.
+    """The findings of a step behind an origin, as far as checks know.
 
     Attributes:
         tensors: findings of other nodes that ran later in the step.
@@ -460,7 +460,11 @@ class Spread:
     next: tuple[str, ...]
 
 
-def spread_in(result: CheckResult, nodes: NodeTable, row: int, key: TensorKey, names: int = 3) -> Spread | None:
+_NAMED_NODES = 3
+"""How many of the nodes behind an origin are named at most."""
+
+
+def spread_in(result: CheckResult, nodes: NodeTable, row: int, key: TensorKey) -> Spread | None:
     """Returns what else a step has behind an origin; the work does not grow with the graph.
 
     Args:
@@ -468,7 +472,6 @@ def spread_in(result: CheckResult, nodes: NodeTable, row: int, key: TensorKey, n
         nodes: of the origin's rank.
         row: the origin's node.
         key: its bad tensor.
-        names: how many nodes are named at most.
 
     Returns:
         None where the tensor is no finding of the result.
@@ -480,14 +483,14 @@ def spread_in(result: CheckResult, nodes: NodeTable, row: int, key: TensorKey, n
     there = hits.at(key.rank, key.step) & hits.found() & (hits.node != row)
     there[:first] = False
     rows, at = np.unique(hits.node[there], return_index=True)
-    named = rows[np.argsort(at)][:names].tolist()
+    named = rows[np.argsort(at)][:_NAMED_NODES].tolist()
     return Spread(int(there.sum()), tuple(nodes.names[each] for each in named))
 
 
 def findings(hit: Hit) -> list[WatchResult]:
     """Returns what makes a tensor a finding: hits, and what its NaN keeps from being judged."""
     found = [result for result in hit.results if result.verdict is Verdict.FINDING]
-    if any(CONDITIONS[result.condition].wire == WIRE_OVERFLOW for result in found):
+    if any(CONDITIONS[result.condition].is_overflow for result in found):
         return found
     return [result for result in hit.results if result.verdict in (Verdict.FINDING, Verdict.BLOCKED)]
 
@@ -502,7 +505,7 @@ class OriginDescriber:
         is_bad: Callable[[TensorKey], bool],
         progress: ProgressFn = no_progress,
     ) -> None:
-        """``is_bad`` says of a tensor whether it counts as a finding; measuring is told to ``progress``."""
+        """``is_bad`` says whether a tensor counts as a finding; ``progress`` is called while tensors are measured."""
         self.measurements = measurements
         self.flow = measurements.flow
         self.step = step

@@ -36,7 +36,7 @@ from tui_debugger.text.tables import Across, Column, Cut, cut_middle, table_line
 from tui_debugger.text.tables import Row as TableRow
 from tui_debugger.text.tensors import round_text, run_text, shape_text, short_names, slot_text, step_text
 from tui_debugger.text.writer import Line, Meaning, Terminal, meant
-from tui_debugger.watch.condition_table import CONDITIONS, WIRE_OVERFLOW
+from tui_debugger.watch.condition_table import CONDITIONS
 
 _NAMED = 6
 """Nodes that are named of those that were not dumped."""
@@ -211,7 +211,7 @@ def last_part(name: str) -> str:
 
 def is_overflow(path: Path) -> bool:
     """Tells whether a path is about NaN and Inf."""
-    return CONDITIONS[path.question.condition].wire == WIRE_OVERFLOW
+    return CONDITIONS[path.question.condition].is_overflow
 
 
 def spread_words(spread: Spread, step: int) -> str:
@@ -300,7 +300,7 @@ def headline(path: Path) -> str:
 
 
 def _not_known(origin: Origin) -> str:
-    return "nobody says what it was made from" if origin.start is not Start.UNKNOWN else _missing_words(origin)
+    return "what it was made from is not known" if origin.start is not Start.UNKNOWN else _missing_words(origin)
 
 
 def _tensor_words(path: Path, row: TensorRow) -> str:

@@ -148,11 +148,11 @@ class Path:
         suspects: for ``NOT_DUMPED`` the nodes of which one began it, as their tensors were not dumped.
         outside: for ``NOT_DUMPED`` what went in from elsewhere and was not dumped, in words.
         clean: for ``NOT_DUMPED`` the clean tensors at the other end.
-        absent: for ``RANKS`` the ranks that took part and are not there; empty: nobody knows which.
+        absent: for ``RANKS`` the ranks that took part and are not there; empty: not known.
         nearest: for ``CLEAN`` the nearest origin that is known.
         reasons: for a weight that hardly changed what speaks for why, in words.
         graphs: the names of the run's graphs where there are several, so that a name alone may mean two nodes.
-        advice: what makes the recorder of the run write more inputs and outputs; empty: nobody says.
+        advice: what makes the recorder of the run write more inputs and outputs; empty: not known.
     """
 
     question: Watchpoint
@@ -179,7 +179,7 @@ class Path:
 
     @property
     def ends_at_origin(self) -> bool:
-        """It ends where the search for origins finds one too: what comes in bad from outside is one as well."""
+        """Tells whether it ends at an origin of the search, or where a bad value comes in from outside."""
         return self.ending is Ending.ORIGIN or (self.ending is Ending.SOURCE and self.end.origin.starts_here)
 
     @property
@@ -205,7 +205,7 @@ def trace(
         session: the run.
         key: the tensor.
         question: what is bad; its selection is not asked. The default: NaN or Inf.
-        progress: is told how many hops were found.
+        progress: is called with the number of hops that were found.
 
     Raises:
         UnreadableTensorError: the run has no such node.
@@ -230,7 +230,7 @@ def with_nearest(session: Run, path: Path, hit: Hit | None) -> Path:
 def questions_about(session: Run, hit: Hit | None) -> tuple[Watchpoint, ...]:
     """Returns what is bad about a tensor: NaN or Inf before all, then what else watchpoints found on it."""
     from tui_debugger.diagnose.origin.search import findings
-    from tui_debugger.watch.condition_table import CONDITIONS, WIRE_OVERFLOW
+    from tui_debugger.watch.condition_table import CONDITIONS
 
     origin = [result for result in findings(hit) if result.verdict is Verdict.FINDING] if hit is not None else []
     found = [session.watchpoints.get(result.watchpoint) for result in origin]
@@ -238,7 +238,7 @@ def questions_about(session: Run, hit: Hit | None) -> tuple[Watchpoint, ...]:
         each
         for each in found
         if each is not None
-        and CONDITIONS[each.condition].wire != WIRE_OVERFLOW
+        and not CONDITIONS[each.condition].is_overflow
         and not CONDITIONS[each.condition].initial_only  # nothing was computed before those values
     ]
     bad = hit is None or hit.stats is None or hit.stats.bad

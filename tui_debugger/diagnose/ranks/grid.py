@@ -2,7 +2,7 @@
 
 Verdicts are those of the health map, and whether ranks that must be equal differ. Numbers are of a node's first output,
 else of its first input; a scope has the one that is largest in magnitude below it (of minima the smallest). What one
-rank has is told from what the others have: a level is the distance from the median of the ranks, as a part of it.
+rank has is compared with what the others have: a level is the distance from the median of the ranks, as a part of it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How ranks share the work: which of them hold the same weights, which each a part, and who says so.
+"""The layout of ranks: which of them hold the same weights, which each a part, and how that is known.
 
 A layout is *recorded* where the recorder wrote the place of each rank (``tp 0 of 2``) or the processes of a collective
 operation. Else it is *inferred*: ranks whose weights were equal when they were first dumped hold replicas.
@@ -40,7 +40,7 @@ def same_ranks(axis: str, others: Collection[str]) -> bool:
 
 
 class ToldBy(Enum):
-    """Who says how ranks share the work."""
+    """The sources of a layout: how it is known in which way ranks share the work."""
 
     RECORDED = "recorded"
     INFERRED = "inferred"
@@ -168,7 +168,7 @@ def inferred_layout(
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """How one dimension is divided over the ranks along an axis.
+    """The way in which one dimension is divided over the ranks along an axis.
 
     Attributes:
         axis: ``tp``, ``cp`` ...
@@ -184,7 +184,7 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class Dims:
-    """What the dimensions of a tensor are, and which part of each a rank has.
+    """The dimensions of a tensor, and which part of each a rank has.
 
     Attributes:
         names: of the dimensions that the tensor has, in order.
@@ -204,11 +204,6 @@ class Dims:
     def split_axes(self) -> frozenset[str]:
         """The axes along which ranks have different parts, or summands."""
         return frozenset(split.axis for splits in self.splits for split in splits)
-
-    @property
-    def summed_axes(self) -> frozenset[str]:
-        """The axes along which the whole is the sum over the ranks."""
-        return frozenset(split.axis for splits in self.splits for split in splits if split.partial)
 
 
 _TOKEN: Final = re.compile(r"(?P<name>\([^()\[\]]+\)|[^\s\[\]()]+)(?:\[(?P<splits>[^\[\]]*)\])?")

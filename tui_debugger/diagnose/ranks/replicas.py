@@ -130,7 +130,7 @@ class NotReduced:
 
 @dataclass(frozen=True, slots=True)
 class Replicas:
-    """What the comparison of ranks came to.
+    """The result of a comparison of ranks.
 
     Attributes:
         layout: how ranks share the work.
@@ -311,7 +311,7 @@ class _Comparison:
     # -- which ranks must have the same --------------------------------------------------------------
 
     def _first(self, kind: Kind) -> dict[Place, Held]:
-        """What each rank held when a tensor was first dumped, at a step at which most ranks did."""
+        """Returns what each rank held when a tensor was first dumped, at a step at which most ranks did."""
         found: dict[Place, Held] = {}
         for step in self._steps:
             for place, held in self._held.get(step, {}).items():

@@ -1,4 +1,4 @@
-"""What many ranks come to: which broke first, which differ where they must not, which read another batch."""
+"""The report on many ranks: which broke first, which differ where they must not, which read another batch."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tui_debugger.text.numbers import named, plural
 from tui_debugger.text.tensors import place_text
 
 _MOST: Final = 6
-"""Findings of a kind that are told one by one."""
+"""Findings of a kind that are listed one by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Other:
 
 @dataclass(frozen=True, slots=True)
 class Against:
-    """What a second run has at the same ranks.
+    """The results of a second run at the same ranks.
 
     Attributes:
         path: where it is.
@@ -110,7 +110,7 @@ def _is_batch(run: Run, key: TensorKey, parameter: bool) -> bool:
 
 
 class Story(Enum):
-    """What a headline speaks of; of one step the first comes first."""
+    """The subjects of a headline; of one step the first comes first."""
 
     BATCH = "another batch"
     BROKE = "broke first"

@@ -12,7 +12,7 @@ import numpy as np
 
 from tui_debugger.arrays import Array
 from tui_debugger.check.types import TensorRow
-from tui_debugger.diagnose.recompute import convolutions, elementwise, layout, products, reductions, updates
+from tui_debugger.diagnose.recompute import convolutions, data_movement, elementwise, products, reductions, updates
 from tui_debugger.diagnose.recompute.judge import (
     ACCUMULATED,
     NOT_UPDATED,
@@ -50,7 +50,7 @@ from tui_debugger.sources.base import Argument, CallArguments, OtherArgument, Te
 
 __all__ = ["NotChecked", "OperatorCheck", "OutputCheck", "check_operator"]
 
-_ENTERED: Final = (convolutions, elementwise, layout, products, reductions, updates)
+_ENTERED: Final = (convolutions, data_movement, elementwise, products, reductions, updates)
 """The modules that fill the table when they are imported."""
 _PART: Final = 1 << 15
 """Elements of an output that are computed at once, where an operator can be taken part by part: all that is made of
@@ -422,7 +422,7 @@ def _judged(
 
 
 def _fitted(expected: Expected, shape: tuple[int, ...], *, reshaped: bool) -> Expected | None:
-    """What is expected in the shape of what was recorded, where that differs by dimensions of size 1, or a reshape."""
+    """Returns what is expected, in the recorded shape where that differs by dimensions of size 1, or a reshape."""
     value = np.asarray(expected.value)
     if value.shape == shape:
         return expected
@@ -606,7 +606,7 @@ def _is_last(args: Sequence[Any], named: Mapping[str, Any], ndim: int) -> bool:
 
 
 def _norm_dims(operator: Operator, args: Sequence[Any], named: Mapping[str, Any]) -> int:
-    """How many dimensions a row of an operator has: those that a normalisation goes over."""
+    """Returns how many dimensions a row of an operator has: those that a normalisation goes over."""
     if "norm" not in operator.kind:
         return 1
     shape = args[1] if len(args) > 1 else named.get("normalized_shape")

@@ -141,7 +141,7 @@ class LargeConvolution(Probed):
         return True
 
     def _in_planes(self, sums: Array, squares: Array) -> _Images:
-        """What sums of filters make of an image, by group, probe and place, and their squares: by the kernel.
+        """Returns what sums of filters make of an image, by group, probe and place, and their squares: by the kernel.
 
         Where the kernel of the convolution makes steps, places that it sees in one go lie in planes of their own.
         """
@@ -191,7 +191,7 @@ class LargeConvolution(Probed):
         return made_of
 
     def _convolved(self, padded: Array, filters: Array) -> Float64:
-        """What a few filters make of an image, without groups and bias.
+        """Returns what a few filters make of an image, without groups and bias.
 
         Every position of the kernel is multiplied with all of it, and what that makes is shifted: no copies of it.
         """
@@ -229,7 +229,7 @@ class LargeConvolution(Probed):
 
 
 def _offsets(planes: Array, kernel: Sequence[int], steps: Sequence[int], apart: Sequence[int]) -> Int64:
-    """Where each term of a convolution looks, from the first place: for each channel every position.
+    """Returns where each term of a convolution looks, from the first place: for each channel every position.
 
     ``planes`` has channels, where a step begins, and places in a plane as its dimensions.
     """
@@ -246,7 +246,7 @@ def _offsets(planes: Array, kernel: Sequence[int], steps: Sequence[int], apart: 
 def _window(
     position: Sequence[int], out: Sequence[int], stride: Sequence[int], dilation: Sequence[int]
 ) -> tuple[slice, ...]:
-    """What one position of the kernel sees of every place of the output."""
+    """Returns what one position of the kernel sees of every place of the output."""
     return tuple(
         slice(at * apart, at * apart + (size - 1) * step + 1, step)
         for at, size, step, apart in zip(position, out, stride, dilation, strict=True)

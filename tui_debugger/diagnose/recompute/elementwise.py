@@ -431,7 +431,7 @@ def _pair(left: Any, right: Any) -> tuple[Array, Array, bool]:
 
 
 def _rounded_scalar(values: Float64, *operands: Any) -> Float64 | float:
-    """What a number of Python's was off by: it is rounded to the type of the tensor first."""
+    """Returns what a number of Python's was off by: it is rounded to the type of the tensor first."""
     scalar = any(not isinstance(each, np.ndarray) or each.ndim == 0 for each in operands)
     return np.where(np.isfinite(values), np.abs(values), 0.0) if scalar else 0.0
 

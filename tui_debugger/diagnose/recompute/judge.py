@@ -1,4 +1,4 @@
-"""How far a recorded output may be from the exact one: what rounding explains, by norm and by element.
+"""Judges how far a recorded output may be from the exact one: what rounding explains, by norm and by element.
 
 With y* in float64, and units of rounding u, an output y is as far off as
 
@@ -62,7 +62,7 @@ _LARGEST_INSIDE: Final = float(np.finfo(np.float32).max)
 
 @dataclass(slots=True)
 class Expected:
-    """What an output is, by arithmetic in float64 of the recorded inputs.
+    """The output that is expected, by arithmetic in float64 of the recorded inputs.
 
     Attributes:
         value: float64, or of the output's type where nothing is rounded.
@@ -358,7 +358,7 @@ def _are_same_bits(one: Array, other: Array) -> bool:
 
 
 def _are_equal(one: Array, other: Array) -> bool:
-    """The same as ``numpy.array_equal``: in tiles that stay in the cache, where one array is turned."""
+    """Does what ``numpy.array_equal`` does: in tiles that stay in the cache, where one array is transposed."""
     turned = min(range(one.ndim), key=lambda axis: (one.strides[axis], -axis), default=-1)
     if one.ndim < 2 or turned == one.ndim - 1 or one.shape[turned] * one.shape[-1] <= _TILE * _TILE:
         return bool(np.array_equal(one, other))
@@ -388,7 +388,7 @@ def _squares(values: Array, where: Mask) -> float:
 
 
 def smallest(dtype: np.dtype[Any]) -> float:
-    """What rounding near zero may change: half a step of numbers below the normal ones, or all of them."""
+    """Returns what rounding near zero may change: half a step of numbers below the normal ones, or all of them."""
     info: Any = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]  # ml_dtypes has no annotations
     return float(info.smallest_subnormal) if dtype.name in _GRADUAL else float(info.tiny)
 

@@ -1,4 +1,4 @@
-"""Large products are held against random vectors: what is off is told without computing all of them."""
+"""Checks large products with random vectors: an error shows without computing the whole product."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MOST_TO_TELL: Final = 1 << 32
 
 
 class Probed(ABC):
-    """What is held against random vectors.
+    """An expected output that is checked with random vectors.
 
     Attributes:
         shape: of the output.
@@ -130,7 +130,7 @@ def _few_are_right(block: Block, judge: Judge) -> bool:
 
 
 def group_of(width: int) -> int:
-    """How many outputs are held against one set of random vectors."""
+    """Returns how many outputs are held against one set of random vectors."""
     return min(max(_GROUP, _GROUP * (width // 1024)), 4 * _GROUP)
 
 

@@ -134,7 +134,7 @@ class LargeProduct(Probed):
 
 
 def _explained(unit: float, inside: float, size: Float64, value: Float64, widest: float) -> Float64:
-    """What rounding explains of groups with so large terms and values."""
+    """Returns what rounding explains of groups with so large terms and values."""
     explained: Float64 = unit * np.sqrt(value) + inside * np.sqrt(size + value / 4)
     return explained + unit * np.sqrt(size) if widest < unit else explained
 

@@ -27,7 +27,7 @@ USUAL_EPSILONS: Final = (1e-5, 1e-6, 1e-12, 1e-7, 1e-8, 1e-4, 1e-3)
 
 
 class Seen(NamedTuple):
-    """What a look at a part of an output tells.
+    """The result of a quick check of a part of an output.
 
     Attributes:
         right: whether the part is surely right.
@@ -95,7 +95,7 @@ class _Given:
         return self.args[at] if len(self.args) > at else self.named.get(name, default)
 
     def limits(self, terms: float = 1.0) -> Limits:
-        """What rounding explains."""
+        """Returns what rounding explains."""
         inside = min(ACCUMULATED, self.unit) * math.sqrt(max(terms, 1.0))
         value = _LIMIT * self.unit - expected.ERROR
         return Limits(value, _LIMIT * inside, _LIMIT * self.unit, smallest(self.out.dtype))

@@ -101,6 +101,14 @@ def cumsum(input: Array, dim: int) -> Expected:
     return Expected(np.cumsum(x, axis=dim), np.sqrt(np.cumsum(x * x, axis=dim)), x.shape[dim])
 
 
+def _extreme_of(functions: tuple[Any, Any], input: Array, dim: Any, keepdim: bool, other: Any) -> Any:
+    """The larger one of two tensors, or the largest along a dimension: ``functions`` are those for the two."""
+    second = dim if isinstance(dim, np.ndarray) and dim.ndim else other
+    if second is not None:
+        return Expected(functions[0](wide(input), wide(second)))
+    return _extreme(functions[1], input, dim, keepdim, dim is not None)
+
+
 def _extreme(function: Any, input: Array, dim: Any, keepdim: bool, pair: bool) -> Any:
     x = wide(input)
     value = np.asarray(function(x, axis=axes_of(dim, x.ndim), keepdims=keepdim))
@@ -111,19 +119,13 @@ def _extreme(function: Any, input: Array, dim: Any, keepdim: bool, pair: bool) -
 @call("max", "max")
 def max_of(input: Array, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
     """The largest element, the largest along a dimension, or the larger one of two tensors."""
-    second = dim if isinstance(dim, np.ndarray) and dim.ndim else other
-    if second is not None:
-        return Expected(np.maximum(wide(input), wide(second)))
-    return _extreme(np.max, input, dim, keepdim, dim is not None)
+    return _extreme_of((np.maximum, np.max), input, dim, keepdim, other)
 
 
 @call("min", "min")
 def min_of(input: Array, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
     """The smallest element, the smallest along a dimension, or the smaller one of two tensors."""
-    second = dim if isinstance(dim, np.ndarray) and dim.ndim else other
-    if second is not None:
-        return Expected(np.minimum(wide(input), wide(second)))
-    return _extreme(np.min, input, dim, keepdim, dim is not None)
+    return _extreme_of((np.minimum, np.min), input, dim, keepdim, other)
 
 
 @call("max", "amax", split="sums", single=True)
@@ -253,7 +255,7 @@ def norm(
 
 
 def _below_top(x: Float64, dim: int) -> tuple[Float64, Float64, Float64]:
-    """What elements are below the largest one, the exponentials of that, and their sum."""
+    """Returns what elements are below the largest one, the exponentials of that, and their sum."""
     top = np.max(x, axis=dim, keepdims=True)
     with np.errstate(all="ignore"):
         shifted = x - top

@@ -41,7 +41,7 @@ def compare_runs(
         a: the first one.
         b: the second one.
         options: what is compared, and how.
-        progress: is told how far it is.
+        progress: is called with how far it is.
         repeat: another healthy run of the first one. What differs between these two is noise: as much, and up to
             ``INTRODUCED`` times as much, is no difference between the others.
         so_far: gets what is known after each step, of the steps until then.

@@ -1,4 +1,4 @@
-"""How far two tensors are apart, in one number that does not depend on their scale; made to run in other processes.
+"""The distance of two tensors, in one number that does not depend on their scale; made to run in other processes.
 
 ``relative`` is |a - b|₂ / max(|a|₂, |b|₂) over what is finite on both sides. NaN against a number, and an infinity
 against anything else, is a difference without a size. Integers and truth values are equal or they are not.
@@ -31,7 +31,7 @@ from tui_debugger.stats.npy import TensorFile
 PIECE: Final = 1 << 18
 """Elements that are looked at together: what is made of them stays within a few megabytes."""
 _TOLD: Final = 64
-"""Pieces after which somebody is told that it goes on."""
+"""Pieces after which progress is reported."""
 _LEAST: Final = 1e-280
 """Sums of squares below it may have lost some that are too small for float64."""
 _SMALL: Final = 1 << 18
@@ -116,12 +116,12 @@ class Distance:
 
     @property
     def compared(self) -> bool:
-        """Whether anything was compared."""
+        """Tells whether anything was compared."""
         return self.how is not How.NOT
 
     @property
     def equal(self) -> bool:
-        """Whether they are the same, as far as it was looked at."""
+        """Tells whether they are the same, as far as it was looked at."""
         return self.compared and not self.relative
 
 

@@ -1,4 +1,4 @@
-"""Where two runs begin to differ: what is introduced, and what is only passed on.
+"""Judges where two runs begin to differ: which differences nodes introduce, and which they only pass on.
 
 A node whose inputs agree and whose outputs do not is where a difference begins. With dx the largest distance of its
 inputs, dy that of its outputs, and u what rounding makes of 1 in the coarser type, q = dy / (dx + u) stays below 2 in
@@ -64,7 +64,7 @@ _PRODUCTS: Final = frozenset({"matmul", "batchmatmul", "matmulv2", "batchmatmulv
 
 
 class Earlier(NamedTuple):
-    """What was judged before a step.
+    """The judgements of earlier steps.
 
     Attributes:
         before: the step before of the same rank; None at the first one.
@@ -78,7 +78,7 @@ class Earlier(NamedTuple):
 
 
 class _Given(NamedTuple):
-    """What goes into a node, in both runs.
+    """The inputs of a node in both runs.
 
     Attributes:
         dx: largest distance of the inputs.

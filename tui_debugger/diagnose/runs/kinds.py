@@ -1,4 +1,4 @@
-"""What kind of difference two tensors of one shape have, in a few words: cheap, and only for what is shown first."""
+"""Names the kind of difference of two tensors of one shape, in a few words: cheap, and only for what is shown first."""
 
 from __future__ import annotations
 

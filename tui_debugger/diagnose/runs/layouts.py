@@ -33,7 +33,7 @@ _MOST_DIMENSIONS: Final = 2
 
 
 class Among(Enum):
-    """What parts are that belong to the same slice."""
+    """The relations of parts that belong to the same slice."""
 
     REPLICAS = "replicated"
     SUM = "sum"
@@ -42,7 +42,7 @@ class Among(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How parts of several ranks make a whole.
+    """The way in which parts of several ranks make a whole.
 
     Attributes:
         axes: the dimensions along which it is cut; empty: each part has the whole shape.
@@ -64,7 +64,7 @@ class Layout:
 
     @property
     def cut(self) -> bool:
-        """Whether parts are smaller than the whole."""
+        """Tells whether parts are smaller than the whole."""
         return bool(self.axes) or self.flat
 
     @property
@@ -95,7 +95,7 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Dims:
-    """What the user says of layouts.
+    """The layouts that the user gave.
 
     Attributes:
         rules: patterns of node names, each with a layout. The first one that fits counts.
@@ -135,7 +135,7 @@ def parse_dims(text: str) -> tuple[str, Layout]:
 
 
 class TensorKind(NamedTuple):
-    """What a tensor is.
+    """The kinds of tensors.
 
     Attributes:
         backward: a gradient.
@@ -147,7 +147,7 @@ class TensorKind(NamedTuple):
 
     @property
     def among(self) -> tuple[Among, ...]:
-        """What parts of one slice may be, likely ones first."""
+        """Returns what parts of one slice may be, likely ones first."""
         return (Among.REPLICAS,) if self.weight else tuple(Among)
 
 
@@ -295,7 +295,7 @@ def possible_shapes(parts: Sequence[tuple[int, ...]]) -> Iterator[tuple[int, ...
 
 
 class Recorded(NamedTuple):
-    """What the recorder says of the parts of a tensor.
+    """The facts that the recorder wrote about the parts of a tensor.
 
     Attributes:
         places: the place of the rank of each part, along each axis of the parallel layout; empty: it does not say.

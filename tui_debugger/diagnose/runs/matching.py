@@ -58,7 +58,7 @@ class Rule(Enum):
 
 @dataclass(frozen=True, slots=True)
 class NameMaps:
-    """What the user says of names.
+    """The replacements of names that the user gave.
 
     Attributes:
         substitutions: pattern and replacement, applied to names of the first run, in order.

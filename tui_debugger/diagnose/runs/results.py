@@ -1,4 +1,4 @@
-"""What a comparison of two runs says: where differences begin, what is known of every node, and what is not."""
+"""The results of a comparison of two runs: where differences begin, what is known of every node, and what is not."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NO_OUTPUT: Final = "no output of it was dumped in both runs"
 
 
 class Judgement(IntEnum):
-    """What is known of a node at a step."""
+    """The facts that are known of a node at a step."""
 
     NOT_COMPARED = 0
     """Nothing of its outputs could be compared."""
@@ -38,7 +38,7 @@ class Judgement(IntEnum):
 
 
 class Kind(IntEnum):
-    """What a finding is; the value only counts."""
+    """The kinds of findings; the value only counts."""
 
     INTRODUCED = 0
     RANDOM = 1
@@ -57,7 +57,7 @@ class Kind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What is compared, and how.
+    """The options of a comparison: what is compared, and how.
 
     Attributes:
         maps: what the user says of names.
@@ -88,7 +88,7 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Where a difference begins.
+    """A place where a difference begins.
 
     Attributes:
         kind: what it is.

@@ -409,7 +409,7 @@ def _of_terms(found: Distance, layout: Layout, parts: Sequence[Array]) -> Distan
 
 @dataclass(frozen=True, slots=True)
 class _Option:
-    """How the parts of both sides may make one whole.
+    """A way in which the parts of both sides may make one whole.
 
     Attributes:
         shape: of the whole.
@@ -428,12 +428,12 @@ class _Option:
 
     @property
     def copies(self) -> bool:
-        """Whether no parts are terms."""
+        """Tells whether no parts are terms."""
         return all(layout.among is Among.REPLICAS for layout in self.layouts)
 
     @property
     def both_terms(self) -> bool:
-        """Whether parts of both sides are terms: what they make is on no rank, and only sums agree."""
+        """Tells whether parts of both sides are terms: what they make is on no rank, and only sums agree."""
         return all(layout.among is not Among.REPLICAS for layout in self.layouts)
 
     @property
@@ -498,7 +498,7 @@ def _orders(side: Parts) -> list[tuple[int, ...]]:
 
 
 class _Wholes:
-    """What parts of both sides make, by layout."""
+    """The wholes that parts of both sides make, by layout."""
 
     def __init__(self, sides: tuple[Parts, Parts]) -> None:
         self._sides = sides

@@ -42,7 +42,7 @@ from tui_debugger.stats.workers import Workers
 _BATCH: Final = 1 << 24
 """Bytes that are handed to a worker at once."""
 _TOLD_EVERY: Final = 0.25
-"""Seconds after which somebody who waits for workers is told that it goes on."""
+"""Seconds after which progress is reported while workers work."""
 KIND: Final = "distances"
 """Of entries in the index."""
 _VERSION: Final = 1
@@ -146,7 +146,7 @@ class RunTensors:
         return list(found)
 
     def statistics(self, at: Located) -> tuple[TensorStats | None, tuple[str, tuple[int, ...]] | None]:
-        """Returns the statistics of a tensor, recorded or measured, and (type, shape); None where nobody knows."""
+        """Returns the statistics of a tensor, recorded or measured, and (type, shape); None where not known."""
         table = self.flow.table(at.step)
         if int(table.flags[at.index]) & TensorFlag.STAT_ONLY:
             return table.recorded(at.index), table.recorded_meta(at.index)
@@ -190,7 +190,7 @@ class RunTensors:
 
 
 class Feed(NamedTuple):
-    """What goes into both nodes of a pair at one input.
+    """The tensors that go into both nodes of a pair at one input.
 
     Attributes:
         slot: its number in the first run.
@@ -497,7 +497,7 @@ def measure(
         files: the pairs.
         tolerance: replaces the rule of rounding.
         workers: who helps.
-        progress: is told how far it is.
+        progress: is called with how far it is.
         store: remembers what was found of pairs of files, as long as nobody writes to one of them.
     """
     states = {key: _states(files[key]) for key in files}
@@ -532,7 +532,7 @@ def measure(
                 tell()
             fresh.update(zip(batch, future.result(), strict=True))
         return {**found, **fresh}
-    finally:  # what was finished before somebody stopped it, too
+    finally:  # what was finished before it was stopped, too
         remember(store, files, states, tolerance, fresh)
 
 

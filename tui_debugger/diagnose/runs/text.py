@@ -1,4 +1,4 @@
-"""What a comparison of two runs says, in sentences and tables: the same on screen, in commands and in reports."""
+"""The results of a comparison of two runs, in sentences and tables: the same on screen, in commands and in reports."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def difference_words(report: RunsReport, finding: Finding) -> tuple[str, str]:
 
 
 def _update_words(report: RunsReport, finding: Finding, now: Sequence[Array], unit: float) -> tuple[str, str]:
-    """What kind of difference there is between the steps that a parameter made."""
+    """Returns what kind of difference there is between the steps that a parameter made."""
     then = []
     for run, key in zip(report.runs, finding.keys, strict=True):
         before = run.before(key) if key is not None else None

@@ -21,7 +21,7 @@ from tui_debugger.model import Side, TensorKey
 
 
 class State(IntEnum):
-    """What a line of the tree says; a scope says the greatest of what is below it."""
+    """The states of a line of the tree; a scope has the greatest of those below it."""
 
     NOTHING = 0
     SAME = 1
@@ -152,7 +152,7 @@ class StepTree:
 
     @cached_property
     def findings(self) -> tuple[Finding, ...]:
-        """Where differences begin at this step."""
+        """Returns where differences begin at this step."""
         return tuple(each for each in self.report.findings if each.place == self.place)
 
     @cached_property
@@ -291,7 +291,7 @@ class StepTree:
 
     @cached_property
     def inherited(self) -> int:
-        """How many nodes pass a difference on."""
+        """Returns how many nodes pass a difference on."""
         return int(np.count_nonzero(self.state == State.INHERITED))
 
 
@@ -405,7 +405,7 @@ class TimesMap:
 
     @property
     def levels(self) -> npt.NDArray[np.float64]:
-        """What a heat map shows: powers of ten above what is expected; 0 up to that."""
+        """Returns what a heat map shows: powers of ten above what is expected; 0 up to that."""
         with np.errstate(divide="ignore"):
             found: npt.NDArray[np.float64] = np.log10(np.maximum(self.times, 1.0))
         return found

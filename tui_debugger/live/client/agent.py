@@ -184,7 +184,7 @@ class Conversation:
         self._reported: dict[int, RemoteWatchpoint] = {}
         """The list that the last hits were judged by: they are reported after the graph was sent again."""
         self._told = True
-        """True if the probe knows the watchpoints."""
+        """Tells whether the probe knows the watchpoints."""
 
     def introduce(self, step: int) -> None:
         """Says who this is and sends the graphs. The debugger knows nothing of what was said before.
@@ -215,13 +215,13 @@ class Conversation:
         return self._probe.rest() if self._watchpoints else ()
 
     def stop(self, step: int, node: str = "", hits: Sequence[ClientHit] = (), *, limit: float | None = None) -> None:
-        """Reports hits and does what it is told, until it is told to run.
+        """Reports hits and follows commands, until one says to run.
 
         Args:
             step: the step that ended, or that ``node`` belongs to.
             node: where it stands in the step; empty at its end.
             hits: of this stop.
-            limit: seconds after which it goes on when it is told nothing; None: never.
+            limit: seconds after which it goes on when no command comes; None: never.
 
         Raises:
             LinkLostError: the debugger is gone.
@@ -254,7 +254,7 @@ class Conversation:
                 self._obey(command, step)
 
     def passes(self) -> bool:
-        """A step has ended of which there is nothing to say: whether it goes on without asking.
+        """Tells whether the training goes on without asking, after a step of which there is nothing to report.
 
         It asks every now and then all the same, so that a debugger which wants it to stop is soon heard.
         """
@@ -385,17 +385,17 @@ class Agent:
 
     @property
     def on(self) -> bool:
-        """True if there is an address, so that a debugger may come at any time. False for good after a fork."""
+        """Tells whether there is an address, so that a debugger may come at any time. False for good after a fork."""
         return self._keeper is not None
 
     @property
     def attached(self) -> bool:
-        """True if a debugger is connected now."""
+        """Tells whether a debugger is connected now."""
         return self._talk is not None
 
     @property
     def expected(self) -> bool:
-        """True if a debugger is attached, or will be at the end of this step: time to keep values.
+        """Tells whether a debugger is attached, or will be at the end of this step: time to keep values.
 
         Before the first step it waits for the first attempt to connect, at most the time-out.
         """
@@ -406,7 +406,7 @@ class Agent:
 
     @property
     def wants_nodes(self) -> bool:
-        """True if ``node_end`` has anything to do without hits: the debugger asked to stop at a node.
+        """Tells whether ``node_end`` has anything to do without hits: the debugger asked to stop at a node.
 
         Look at it before doing any work for a node.
         """

@@ -376,7 +376,7 @@ class FlightRecorder:
 
     @property
     def knows_graph(self) -> bool:
-        """True if ``know`` was called."""
+        """Tells whether ``know`` was called."""
         return bool(self._graphs)
 
     @property

@@ -18,14 +18,14 @@ from tui_debugger.errors import BadWatchpointError
 from tui_debugger.live.wire import RemoteWatchpoint
 from tui_debugger.model import TensorStats, Verdict, Watchpoint, WatchResult
 from tui_debugger.stats.records import PreviousStats, Record, Records, RequiredStats
-from tui_debugger.watch.condition_table import CONDITIONS, IN_A_ROW, WIRE_EXPRESSION, Condition, Value
+from tui_debugger.watch.condition_table import CONDITIONS, IN_A_ROW, Condition, Value
 from tui_debugger.watch.evaluate import ColumnEvaluator, Facts, needs
 
 _GRAPH_SEPARATOR = "/"
 
 
 class StepMemory:
-    """What expressions ask for besides a tensor: the step, the rank, and the tensor's statistics of the step before.
+    """The facts that expressions name besides a tensor: the step, the rank, and its statistics of the step before.
 
     It outlives lists of watchpoints. Of a tensor that comes several times in a step the last one counts.
 
@@ -106,7 +106,7 @@ class Judge:
         return sorted(found, key=lambda each: each.id)
 
     def need(self, name: str) -> RequiredStats | None:
-        """What a record of this node's tensors must hold beyond statistics; None when it is not watched at all.
+        """Returns what a record of this node's tensors must hold beyond statistics; None when it is not watched at all.
 
         The statistics of the step before are no part of it: those are remembered here.
         """
@@ -342,7 +342,7 @@ def as_watchpoint(remote: RemoteWatchpoint) -> Watchpoint | None:
         elif math.isfinite(value) and specs[name].kind != "expression":
             given[name] = bool(value) if specs[name].kind == "bool" else float(value)
     params = tuple((spec.name, given[spec.name]) for spec in condition.params if spec.name in given)
-    if condition.wire == WIRE_EXPRESSION and not params:
+    if condition.is_expression and not params:
         return None
     return Watchpoint(remote.id, condition.id, params)
 

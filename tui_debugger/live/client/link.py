@@ -88,7 +88,7 @@ def settings(
         timeout: see ``Settings``.
         environment: instead of ``os.environ``.
 
-    A wrong address in the environment is told in one line, and then there is none.
+    A wrong address in the environment is reported in one line, and counts as not set.
 
     Raises:
         TdbgError: ``address`` is none.

@@ -86,7 +86,7 @@ def metadata(
         notes: of steps that ended, as far as nothing was said of them.
     """
     who = process.identity
-    features = wire.FULL_STATISTICS | wire.RUNS_AHEAD | wire.JUDGES_EXPRESSIONS
+    features = wire.FULL_STATISTICS | wire.RUNS_AHEAD | wire.OWN_CONDITIONS
     features |= wire.RUNS_TO_NODES * who.stops_at_nodes | wire.ANY_PREVIOUS * who.every_previous
     message = wire.message("Metadata")(
         device_name=f"{who.device}:0".encode(),
@@ -387,16 +387,15 @@ class GraphBuilder:
         index = self._graph.node[-1].attribute.add(name=b"index")
         index.value.int_val = slot
 
-    def add_update(self, weights: Iterable[tuple[str, str]], name: str = "optimizer/WeightUpdate") -> None:
+    def add_update(self, weights: Iterable[tuple[str, str]]) -> None:
         """Adds what updates weights, so that they are known for weights.
 
         Args:
             weights: (name of the parameter, name of its gradient's node or empty).
-            name: full name of the operator.
         """
         pairs = [each for pair in weights for each in pair]
         if pairs:
-            self.add_node(name, UPDATE, pairs)
+            self.add_node(f"optimizer/{UPDATE}", UPDATE, pairs)
 
     def serialize(self) -> bytes:
         """The graph as a ``GraphProto``."""

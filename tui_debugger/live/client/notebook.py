@@ -83,7 +83,7 @@ class Notebook:
 
     @property
     def urgent(self) -> bool:
-        """True if so much waits that it should be sent soon."""
+        """Tells whether so much waits that it should be sent soon."""
         return len(self._waiting) >= WAITING // 2 or sum(_size(each[1]) for each in self._waiting) > BATCH // 2
 
     def _read(self, notes: Mapping[str, Any]) -> dict[str, Note]:

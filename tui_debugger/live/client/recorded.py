@@ -68,7 +68,7 @@ def measure(array: Array, need: RequiredStats, previous: Array | None = None) ->
 
 PARAMETER_KINDS: Final = frozenset({"weight", "parameter"})
 NODES: Final = 100_000
-"""Names that are told apart; what comes with further ones is not kept."""
+"""The most nodes; values of further ones are not kept."""
 AGAIN: Final = 10_000
 """Tensors of one step that are kept besides a later one of the same name, until a debugger says what it watches."""
 EVIDENCE: Final = 8 << 20
@@ -98,7 +98,7 @@ class Recorded:
 
 @dataclass(slots=True)
 class Held:
-    """What is kept of one tensor of this step.
+    """One tensor of this step, as far as it is kept.
 
     Attributes:
         order: how many tensors of this step came before.
@@ -149,7 +149,7 @@ class Recordings:
         flight_judge: the watchpoints of the flight recorder; None when there is none, or does not know the graph yet.
         measuring: statistics of every tensor are wanted.
         keeping: a debugger is there, or will be in a moment: values are kept.
-        copying: values are kept for somebody else.
+        copying: the flight recorder is there: values are kept for it.
         evidence: small tensors, and bad ones, are kept as long as the step lasts.
         unstarted: as far as the debugger is concerned no step has run yet: there are no values.
         step: the number of this step.
@@ -197,7 +197,7 @@ class Recordings:
         return self.keeping or self.measuring or self.copying or _full_name(name, kind) not in self.nodes
 
     def lose(self, what: str, name: str, count: int = 1) -> None:
-        """Counts what cannot be recorded although somebody looks."""
+        """Counts what was wanted and cannot be recorded."""
         if self.keeping or self.measuring:
             self._lost.add(what, self.step, name, count)
 
@@ -243,7 +243,7 @@ class Recordings:
             self.room.used = max(self.room.used - held.values.nbytes, 0)
 
     def in_order(self) -> list[tuple[str, Held]]:
-        """What was recorded in this step, one of each name: the first bad one if there is one, else the last one."""
+        """Returns the tensors of this step, one of each name: the first bad one if there is one, else the last one."""
         found = [(name, self._bad_earlier.get(name, held)) for name, held in self.held.items()]
         return sorted(found, key=lambda each: (self.nodes[each[0]].kind in PARAMETER_KINDS, each[1].order))
 

@@ -46,7 +46,7 @@ def to_numpy(value: Any) -> Array:
 KEPT: Final = 2 << 30
 """Bytes of copies that are kept for a debugger, unless told otherwise."""
 _ANNOUNCED: Final = 100
-"""Times that new names are told to the debugger: each time all of the graph is sent."""
+"""Times that new names are sent to the debugger: each time the whole graph is sent."""
 
 
 class Recorder:
@@ -140,7 +140,7 @@ class Recorder:
 
     @property
     def attached(self) -> bool:
-        """True if a debugger is connected now."""
+        """Tells whether a debugger is connected now."""
         return self._agent.attached
 
     @property

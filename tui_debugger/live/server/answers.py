@@ -76,7 +76,7 @@ def _stats(message: Any, full: bool) -> TensorStats | None:
         elif full:
             if message.HasField(sent.name):  # an older client of ours does not know all of them
                 values[field.name] = getattr(message, sent.name)
-        elif sent.rounded and finite > 0:  # all-NaN is told as lowest and highest number, and zero not written at all
+        elif sent.rounded and finite > 0:  # all-NaN is written as lowest and highest number, and zero not at all
             values[field.name] = _finite(getattr(message, sent.rounded))
     return TensorStats(**values)
 
@@ -240,7 +240,7 @@ class Answer(ABC):
     @property
     @abstractmethod
     def complete(self) -> bool:
-        """True if nothing more has to come."""
+        """Tells whether nothing more has to come."""
 
     @abstractmethod
     def _take(self, message: Any, size: int) -> None: ...
@@ -260,7 +260,7 @@ class Numbers(Answer):
 
     @property
     def complete(self) -> bool:
-        """True if all have come."""
+        """Tells whether all have come."""
         return len(self._entries) == self._count
 
     @property
@@ -314,7 +314,7 @@ class Values(Answer):
 
     @property
     def complete(self) -> bool:
-        """True if something was said to the end of every tensor."""
+        """Tells whether something was said to the end of every tensor."""
         return None not in self.done
 
     def _take(self, message: Any, size: int) -> None:
@@ -339,7 +339,7 @@ class Values(Answer):
         return None
 
     def _same(self, message: Any) -> bool:
-        """A further chunk of a tensor that was given up: not the next request of the same name."""
+        """Tells whether it is a further chunk of a tensor that was given up, not the next request of that name."""
         later = self._tensors[self._at + 1 :]
         return self.done[self._at] is False and not any(_is(tensor, message) for tensor in later)
 

@@ -17,6 +17,7 @@ from typing import Any, Final
 from tui_debugger.errors import LostError, NotStoppedError, UnsupportedError
 from tui_debugger.live import wire
 from tui_debugger.live.wire import START, Event, Phase, RemoteTensor, RemoteWatchpoint, Stop
+from tui_debugger.watch.condition_table import WIRE_NOT_CHANGED
 
 SHORTEST, LONGEST = 5, 3600
 """Seconds that a client may leave between two heartbeats; other numbers are not taken."""
@@ -78,7 +79,7 @@ class Question:
 
     @property
     def open(self) -> bool:
-        """True if an answer can still come."""
+        """Tells whether an answer can still come."""
         return self.state in (Asked.QUEUED, Asked.SENT)
 
 
@@ -107,7 +108,6 @@ class Report:
     node: str = ""
 
 
-WIRE_NOT_CHANGED: Final = 20
 _REQUEST_BYTES: Final = 1024 * 1024
 
 
@@ -465,7 +465,7 @@ class Conversation:
         return [Event.DONE]
 
     def report_hits(self) -> bool:
-        """A stream of hits arrived whole; False when hits make no sense now, and are to be dropped."""
+        """Takes a whole stream of hits; False when hits make no sense now, and are to be dropped."""
         if isinstance(self._last, RunStep | RunNode | Recheck):
             self._arrived_hits = True
             return True
@@ -559,12 +559,12 @@ class Conversation:
 
     @property
     def hits_are_coming(self) -> bool:
-        """True if hits have arrived whose stop has not."""
+        """Tells whether hits have arrived whose stop has not."""
         return self._arrived_hits
 
     @property
     def settled(self) -> bool:
-        """True if nothing is on its way: no call waits, and none is about to, for the rest of a list."""
+        """Tells whether nothing is on its way: no call waits, and none is about to, for the rest of a list."""
         if self.phase in (Phase.LOST, Phase.DONE):
             return True
         return self.waiting is None and not isinstance(self._last, Watch | Unwatch | View)

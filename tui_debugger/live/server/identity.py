@@ -92,7 +92,7 @@ class Admission(Enum):
     MISMATCH = "mismatch"
     """It says what it is and waits to be ended: its messages are not known here."""
     TOO_OLD = "too old"
-    """It knows of no versions at all: it is told to exit."""
+    """It knows of no versions at all: it gets the command to exit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class Judged:
     """A client's version, judged.
 
     Attributes:
-        admission: what becomes of it.
+        admission: whether the client is admitted, or how it is refused.
         version: major and minor; (0, 0) when unknown.
         warning: for an admitted client, what people should know, or empty.
         refusal: for one that is not, one sentence, or empty.
@@ -237,7 +237,7 @@ def cut_and_clean(words: str) -> str:
 
 
 KINDS: Final = 32
-"""The number of kinds that are told apart."""
+"""The most kinds that are counted apart."""
 _MOST: Final = 1 << 62
 _OTHERS: Final = "other things"
 

@@ -142,7 +142,7 @@ _OPTIONS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """What a server shows to prove that it is the one, and what connections are encrypted with.
+    """The certificate and the key with which a server proves who it is and encrypts connections.
 
     Attributes:
         chain: certificates in PEM, its own first.
@@ -198,7 +198,7 @@ class Server:
 
     @property
     def encrypted(self) -> bool:
-        """Whether connections are encrypted by TLS."""
+        """Tells whether connections are encrypted by TLS."""
         return self._certificate is not None
 
     @property

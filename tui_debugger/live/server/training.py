@@ -91,7 +91,7 @@ class ReceivedParts:
         return len(self._arriving) >= max(self._expected, 1) and self.publish_late()
 
     def publish_late(self) -> bool:
-        """All that came is all that will come; False when there is nothing new."""
+        """Publishes what came, as nothing more will come; False when there is nothing new."""
         if not self._arriving:
             return False
         self._memory.give(self._graph_bytes)
@@ -277,12 +277,12 @@ class RemoteTraining:
 
     @property
     def waiting(self) -> bool:
-        """True if a call of it waits for a command."""
+        """Tells whether a call of it waits for a command."""
         return self._conversation.waiting is not None
 
     @property
     def settled(self) -> bool:
-        """True if no command is on its way to it."""
+        """Tells whether no command is on its way to it."""
         return self._conversation.settled
 
     def silent_route(self) -> tuple[str, int] | None:
@@ -602,7 +602,7 @@ class Registry:
         self.notify(training, Event.REFUSED)
 
     def turn_away(self, caller: Caller, handshake: Handshake) -> None:
-        """A client that knows of no versions: it is told to exit when it waits."""
+        """A client that knows of no versions: it gets the command to exit when it waits."""
         with self._lock:
             self._turned_away.put(caller.key, True)
         self.refuse(caller.address, handshake.judged.refusal)
@@ -618,7 +618,7 @@ class Registry:
             self._periods.put(caller.key, period)
 
     def strike(self, caller: Caller, why: str) -> bool:
-        """A broken rule; True when the client is cut off now."""
+        """Counts a broken rule; True when the client is cut off now."""
         with self._lock:
             number = self._strikes.get(caller.key, 0) + 1
             self._strikes.put(caller.key, number)

@@ -64,7 +64,7 @@ def read(path: str) -> LoggedStep:
 
     Raises:
         OSError: it cannot be read.
-        ValueError: it is none of DebugMode's; the text says why.
+        ValueError: DebugMode did not write it; the text says why.
     """
     try:
         found = json.loads(read_regular(path, GRAPH_LIMIT))

@@ -1,4 +1,4 @@
-"""What a log says of the tensors of one step: numbers of each, and which operation made it.
+"""The entries of a log about the tensors of one step: numbers of each, and which operation made it.
 
 A log says less than a measured tensor: no counts, often no shape. ``Numbers.stats`` says as much as follows from what
 is there and not more; what is left open cannot be judged.
@@ -165,8 +165,8 @@ class Entry:
     Attributes:
         side, slot: which input or output of its operation it is.
         numbers: what is known of its values; None: that cannot be read.
-        dtype: empty where nobody says.
-        shape: None where nobody says.
+        dtype: empty where not known.
+        shape: None where not known.
         file: where its values lie, as (path, place in the file); None where there are none.
         others: further statistics as they stand, by the names of the log.
         round: which of several times in its step it is, from 1; 0 where there is one only.
@@ -183,7 +183,7 @@ class Entry:
 
     @property
     def count(self) -> int | None:
-        """Number of elements; None where nobody says."""
+        """Number of elements; None where not known."""
         return None if self.shape is None else math.prod(self.shape)
 
     def stats(self) -> TensorStats | None:

@@ -115,7 +115,7 @@ def read(paths: Sequence[str], rank: int) -> dict[int, LoggedStep]:  # noqa: ARG
             problems.append(f"{name}: {error}")
         good += 1
         if strange:
-            problems.append(f"{name}: {strange:,} lines that are no statistic: nobody knows of which step")
+            problems.append(f"{name}: {strange:,} lines that are no statistic: their step is not known")
     if failed is not None and not good:
         raise failed
     if problems and not rows:
@@ -254,7 +254,7 @@ def _read_file(path: str, name: str, rows: dict[int, list[Row]]) -> int:
 
     Raises:
         OSError: it cannot be read.
-        ValueError: it is none of the monitor's.
+        ValueError: the monitor did not write it.
     """
     match = MONITOR_FILE.fullmatch(name)
     said = match[1] if match is not None else ""

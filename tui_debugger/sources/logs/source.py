@@ -82,7 +82,7 @@ class StepTable(StatisticsTable):
     hashes_are_sums = True
 
     def hashed(self, index: int) -> int:
-        """What a log has of an input whose shape it does not say: its norm, which its tool calls a hash."""
+        """Returns what a log has of an input whose shape it does not say: its norm, which its tool calls a hash."""
         entry = self._entries[index]
         norm = entry.numbers.l1 if entry.numbers is not None and entry.shape is None else None
         return 0 if norm is None else hash(f"l1 {norm!r}") or 1
@@ -93,7 +93,7 @@ class StepTable(StatisticsTable):
         return None if entry.shape is None else (entry.dtype, entry.shape)
 
     def rows_as_text(self, nodes: NodeTable) -> Iterator[dict[str, str]]:
-        """What was logged, by the titles that statistic files have."""
+        """Returns what was logged, by the titles that statistic files have."""
         for index, entry in enumerate(self._entries):
             if entry.numbers is None:
                 continue
@@ -187,7 +187,7 @@ def _agreed(one: Sequence[tuple[int, int]], other: Sequence[tuple[int, int]]) ->
 
 @dataclass(slots=True)
 class _Read:
-    """What was read of one log, or of all logs of a rank: its state before, the steps, what was wrong."""
+    """The content of one log, or of all logs of a rank: its state before, the steps, what was wrong."""
 
     state: FileState
     steps: Mapping[int, LoggedStep] = field(default_factory=dict)
@@ -222,7 +222,7 @@ class LogSource(GraphlessSource[str, _RankNodes]):
 
     @property
     def shows(self) -> Shows:
-        """What this log shows: values only where files of tensors lie beside it."""
+        """Returns what this log shows: values only where files of tensors lie beside it."""
         shows = self._kind.shows
         without = shows.values is Has.SOME and not self._layout.tensors
         return replace(shows, values=Has.NO) if without else shows

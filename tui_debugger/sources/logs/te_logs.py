@@ -65,13 +65,13 @@ def read(paths: list[str], messages: str = "", tensors: dict[int, str] | None = 
             layer, tensor, statistic, iteration, value = match.groups()
             layers[layer] = None
             lines.setdefault(int(iteration), {}).setdefault((layer, tensor), {})[statistic] = value
-    problems = [f"{foreign:,} lines that are no statistic: nobody knows of which step"] if foreign else []
+    problems = [f"{foreign:,} lines that are no statistic: their step is not known"] if foreign else []
     ran: list[str] = []
     try:
         ran = _ran(messages) if messages else []
     except OSError as error:
         name = os.path.relpath(messages, os.path.commonpath([messages, *paths]))
-        problems.append(f"{name}: {why_not(messages, error, wanted='a file')}: nobody knows in which order layers ran")
+        problems.append(f"{name}: {why_not(messages, error, wanted='a file')}: the order of layers is not known")
     order = [*(layer for layer in ran if layer in layers), *(layer for layer in layers if layer not in ran)]
     steps = {}
     for number in sorted({*lines, *(tensors or ())}):

@@ -119,7 +119,7 @@ def read(paths: Sequence[str], rank: int) -> dict[int, LoggedStep]:
         except sqlite3.Error as error:
             problems.append(f"{error}: what follows is not there")
     if strange:
-        problems.append(f"{strange:,} rows that are none of a tensor: nobody knows of which step")
+        problems.append(f"{strange:,} rows that belong to no tensor: their step is not known")
     if problems and not steps:
         raise ValueError("; ".join(problems))
     updated = any(row.scope == "param_updated" for rows in steps.values() for _, row, _ in rows)

@@ -1,4 +1,4 @@
-"""What Megatron-LM saves of an iteration as a Source: activations, their gradients, gradients of weights, weights.
+"""Files that Megatron-LM saves of an iteration as Source: activations, their gradients, gradients of weights, weights.
 
 A file holds a dictionary for each chunk of the model: ``decoder.layers.0.mlp.linear_fc1/input0`` of activations and
 their gradients, names of parameters of the others. Of activations and their gradients only the last micro-batch is

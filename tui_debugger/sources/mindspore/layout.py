@@ -133,7 +133,7 @@ def is_directory(path: Path) -> bool:
 
 
 def may_hold_tensors(path: Path | bytes) -> bool:
-    """Tells whether a directory that is none of a dump has what looks like a tensor's file, or cannot be listed."""
+    """Tells whether a directory outside a dump's layout has what looks like a tensor's file, or cannot be listed."""
     try:
         with opener.scandir(os.fsdecode(path)) as entries:
             return any(_is_tensor(entry.name) or entry.name == "statistic.csv" for entry in entries)
@@ -554,7 +554,7 @@ def list_devices(root: Path) -> Ranks:
 
 
 def read_device_layout(root: Path, device: int) -> RankLayout:
-    """What one device wrote: a root graph for each model, a step for each ``STEP`` at which it ran.
+    """Returns what one device wrote: a root graph for each model, a step for each ``STEP`` at which it ran.
 
     A second time or iteration within a step is said to be left out: which of them came first is not known.
     """
@@ -651,7 +651,7 @@ def _directories(directory: Path) -> Iterator[str]:
     try:
         with opener.scandir(directory) as entries:
             for entry in islice(entries, _MOST_ENTRIES):
-                if not entry.is_file(follow_symlinks=False) and _is_directory(entry):
+                if _is_directory(entry):
                     yield entry.name
     except OSError:
         return

@@ -57,7 +57,7 @@ class IrregularNames:
         return len(self.at)
 
     def find(self, index: int) -> bytes | None:
-        """The name of a file, None when it is none of these."""
+        """The name of a file; None when it is no such name."""
         place = int(np.searchsorted(self.at, index)) if len(self.at) else 0
         return self.names[place] if place < len(self.at) and self.at[place] == index else None
 

@@ -11,7 +11,7 @@ before its producer. What is still open then keeps a consistent choice by name a
 
 One step may not tell everything: gradients of a dead layer are all zero, after a NaN everything is NaN. Groups whose
 bytes are all alike are interchangeable at that step, which is no doubt but no knowledge either;
-``Match.open`` names them, and ``match_files`` with ``earlier`` decides them by another step.
+``Match.open`` names them, and ``match_names`` with ``earlier`` decides them by another step.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Candidates:
 
     @property
     def settled(self) -> bool:
-        """True if names alone decide: one node, one group, spelled alike."""
+        """Tells whether names alone decide: one node, one group, spelled alike."""
         return len(self.rows) == 1 == len(self.groups) and self.named.get(self.groups[0]) == self.rows[0]
 
 
@@ -418,7 +418,7 @@ class Match:
         node: node row per group, NOWHERE (-1) when the graph has no node for it.
         uncertain: whether other nodes are as consistent and the files differ, or the values contradict the graph.
         open: rows that a group could still be exchanged with, for groups that are uncertain or whose bytes equal
-            another's at this step. Another step can decide them (``match_files`` with ``earlier``).
+            another's at this step. Another step can decide them (``match_names`` with ``earlier``).
     """
 
     keys: tuple[Key, ...]
@@ -427,35 +427,14 @@ class Match:
     open: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
 
 
-def match_files(
-    table: NodeTable,
-    groups: Sequence[FileGroup],
-    load: Load,
-    *,
-    root: int | None = None,
-    earlier: Match | None = None,
-    known: Known | None = None,
-) -> Match:
-    """Decides which node each group belongs to.
-
-    Reads files only where names leave a choice, and of big ones a sample first.
-
-    Args:
-        table: nodes, with edges.
-        groups: the groups of one step and one root graph.
-        load: array of a file by index; UnreadableTensorError makes it evidence for nothing.
-        root: id of that root graph; None for all graphs of the table.
-        earlier: what another step of the same root graph gave: its decided groups stay, its open ones are
-            decided among what it left possible.
-        known: digests of files that need not be read; takes those of files that were.
-    """
-    keys = tuple([group.key for group in groups])
-    return match_names(table, keys, lambda: groups, Reading(load, known), root=root, earlier=earlier)
-
-
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The way in which contents of files are learned: see ``match_files``."""
+    """The way in which contents of files are learned.
+
+    Attributes:
+        load: returns the array of a file by index; UnreadableTensorError makes it evidence for nothing.
+        known: digests of files that need not be read; takes those of files that were.
+    """
 
     load: Load
     known: Known | None = None
@@ -470,7 +449,19 @@ def match_names(
     root: int | None = None,
     earlier: Match | None = None,
 ) -> Match:
-    """``match_files`` for hundreds of thousands of names: groups are made (in the order of ``keys``) only if needed."""
+    """Decides which node each group of files belongs to.
+
+    Reads files only where names leave a choice, and of big ones a sample first.
+
+    Args:
+        table: nodes, with edges.
+        keys: the groups of one step and one root graph: there may be hundreds of thousands.
+        groups: makes the groups, in the order of ``keys``; called only if names leave a choice.
+        reading: the way in which contents of files are learned.
+        root: id of that root graph; None for all graphs of the table.
+        earlier: what another step of the same root graph gave: its decided groups stay, its open ones are
+            decided among what it left possible.
+    """
     settled, candidate_sets = by_names(NameIndex(table, root), keys)
     if not candidate_sets:
         return _result(keys, settled, {})
@@ -686,7 +677,7 @@ class _Earlier:
 
     @property
     def doubts(self) -> bool:
-        """True if any name was uncertain."""
+        """Tells whether any name was uncertain."""
         return bool(self._doubted)
 
     def rows(self, key: Key) -> tuple[int, ...]:

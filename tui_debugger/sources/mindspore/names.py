@@ -268,7 +268,7 @@ class KnownNames:
         """Numbers of endings by what follows ``.input.`` and ``.output.``."""
         self._dtype_numbers: dict[bytes, int] = {b"": 0}
         self._patterns: WeakValueDictionary[bytes, Pattern] = WeakValueDictionary()
-        self._columns = (np.zeros(0, np.uint8), np.zeros(0, np.int16), np.zeros(0, np.int32))
+        self._columns = (np.zeros(0, np.uint8), np.zeros(0, np.int16))
         self._lent = False
         """Others have the same prefixes and numbers: they are copied before one is added."""
         self._place_column = np.zeros(0, np.int32)
@@ -411,10 +411,6 @@ class KnownNames:
         """Slot by ending."""
         return self._ending_columns()[1]
 
-    def dtype_numbers(self) -> Int32:
-        """Index into ``dtypes`` by ending."""
-        return self._ending_columns()[2]
-
     def places_of(self) -> Int32:
         """Index into ``places`` by prefix."""
         if len(self._place_column) < len(self._place_of):
@@ -443,8 +439,8 @@ class KnownNames:
         prefix, device = self.prefix_number(place, text), self.device_number(name[len(text) : start])
         return prefix, device, self.ending_number(name[stop:]), timestamp, name[start] != _ZERO or stop == start + 1
 
-    def _ending_columns(self) -> tuple[UInt8, Int16, Int32]:
+    def _ending_columns(self) -> tuple[UInt8, Int16]:
         if len(self._columns[0]) < len(self.endings):
             fields = np.array(self._fields, np.int32)
-            self._columns = (fields[:, 0].astype(np.uint8), fields[:, 1].astype(np.int16), fields[:, 2].copy())
+            self._columns = (fields[:, 0].astype(np.uint8), fields[:, 1].astype(np.int16))
         return self._columns

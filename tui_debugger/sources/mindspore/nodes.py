@@ -507,7 +507,7 @@ class EarlierMatches:
 
     @property
     def open(self) -> bool:
-        """True if another step could decide more."""
+        """Tells whether another step could decide more."""
         return any(self._open.values())
 
     def open_in(self, root: int) -> bool:
@@ -582,12 +582,12 @@ class NodeMap:
 
     @property
     def has_graph(self) -> bool:
-        """True if any node comes from a graph."""
+        """Tells whether any node comes from a graph."""
         return len(self._graph) > 0
 
     @property
     def open(self) -> bool:
-        """True if another step could decide what the steps matched so far left open."""
+        """Tells whether another step could decide what the steps matched so far left open."""
         return self._decided.open
 
     @property

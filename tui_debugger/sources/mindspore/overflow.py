@@ -1,4 +1,4 @@
-"""What an Ascend device recorded of operators that overflowed: ``Opdebug`` files, binary or JSON.
+"""Records of an Ascend device about operators that overflowed: ``Opdebug`` files, binary or JSON.
 
 A record says on which task and stream it happened. The operator is the one of the same step whose files bear these two
 numbers in their names: see ``tensors``.

@@ -298,7 +298,7 @@ class RankRun:
         return notices
 
     def _history_notices(self) -> list[str]:
-        """What ``check_history`` says, which lists directories: again when history or layout were read again."""
+        """Returns what ``check_history`` says. It lists directories: only when history or layout were read again."""
         seen, found = self._checked_history
         if seen is None or seen[0] is not self._history or seen[1] is not self._layout:
             seen = self._history, self._layout
@@ -364,7 +364,7 @@ class RankRun:
         self._graph_parts = tuple(dict.fromkeys((*self._graph_parts, broken_graph(path, problem))))
 
     def notes(self) -> RunNotes:
-        """The notes that our own recorders write beside the steps, as they were when somebody looked last."""
+        """The notes that our own recorders write beside the steps, as they were when they were read last."""
         if self._notes is None:
             self._look_at_notes()
         return self._notes or NO_NOTES
@@ -546,7 +546,7 @@ class RankRun:
         return table
 
     def _overflows(self, step: int, listing: Listing) -> dict[int, tuple[OverflowRecord, ...]] | None:
-        """What the device recorded of a step, by number of what files have of it; None: it would record nothing."""
+        """Returns what the device recorded of a step, by number of its file; None: it would record nothing."""
         directory = self.path / OVERFLOWS / str(step)
         self._overflow_looks[step] = stamp(directory)
         names, closed = list_records(directory)

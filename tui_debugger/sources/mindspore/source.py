@@ -221,7 +221,7 @@ class MindSporeSource:
 
     @property
     def shows(self) -> Shows:
-        """What this dump shows: one of statistics only, which its configuration or what was listed tells, no values."""
+        """Returns what this dump shows: no values if its configuration, or what was listed, has statistics only."""
         with self._lock:
             listed = [rank.has_values for rank in self._ranks.values()]
         known = [each for each in listed if each is not None]
@@ -298,7 +298,7 @@ class MindSporeSource:
         row: int,
         round: int = 0,  # noqa: A002, ARG002 - as above
     ) -> CallArguments | None:
-        """What the graph says: inputs in order, constants by their value; the same in every step."""
+        """Returns what the graph says: inputs in order, constants by their value; the same in every step."""
         nodes = self.nodes(rank)
         if not 0 <= row < len(nodes) or not len(nodes.in_node):
             return None

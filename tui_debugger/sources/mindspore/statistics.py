@@ -61,7 +61,7 @@ _BATCH = 1 << 20
 _KERNEL_BATCH = 1 << 24
 """The same where no cell becomes an object."""
 _CUT_OUT = "\x01"
-"""Stands for a quoted cell while the others are told apart at their commas."""
+"""Stands for a quoted cell while the others are split at their commas."""
 
 _SAW_NAN, _SAW_POS_INF, _SAW_NEG_INF = 1, 2, 4
 

@@ -187,7 +187,7 @@ class StepTable(Columns):
         return self._statistics[at[0]].rows.meta(at[1]) if at else None
 
     def overflows(self, index: int) -> Sequence[OverflowRecord]:
-        """What the device recorded of the operator that wrote a row."""
+        """Returns what the device recorded of the operator that wrote a row."""
         marked = int(self.flags[index]) & TensorFlag.OVERFLOWED
         return self._overflows.get(int(self._files.device[index]), ()) if marked else ()
 

@@ -1,4 +1,4 @@
-"""What the calls of a step are called: the node of each call, from its key and from the modules around it.
+"""Names the calls of a step: the node of each call, from its key and from the modules around it.
 
 A node is a call without its counter, named by the module that it was called in, see ``calls``.
 """
@@ -198,7 +198,7 @@ class CallNames:
         return ("", None) if split is None else (split[1], self.named.get((split[0], split[2])))
 
     def _micro_batches(self) -> int:
-        """How often the modules at the top are called in the step: most of them."""
+        """Returns how often the modules at the top are called in the step: most of them."""
         counts = Counter(len(each) for each in self._top if each[0].module and not each[0].again)
         return max(counts, key=lambda count: (counts[count], count)) if counts else 1
 

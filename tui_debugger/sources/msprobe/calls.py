@@ -573,7 +573,7 @@ def _digest(said: object) -> int:
 
 
 def _scalar_text(item: object) -> str:
-    """What is shown of an argument that is no tensor: only what does not change from step to step by nature."""
+    """Returns what is shown of an argument that is no tensor: only what does not change from step to step by nature."""
     value = item.get("value") if isinstance(item, dict) else item
     if item is None or (isinstance(item, dict) and value is None and "value" in item):
         return "None"

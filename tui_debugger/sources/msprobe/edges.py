@@ -66,7 +66,7 @@ def infer_edges(step: StepCalls) -> InferredEdges:
 
 
 def _made_of(step: StepCalls, made: Int64) -> _Pairs:
-    """What nodes are made of besides their inputs, by consumer, each once."""
+    """Returns what nodes are made of besides their inputs, by consumer, each once."""
     summed = np.array(step.summed, np.int64)
     itself = summed, np.full(len(summed), -1, np.int64), np.zeros(len(summed), np.int64)
     columns = zip(_inside(step, made), _ahead(step), itself, strict=True)
@@ -173,7 +173,7 @@ def _close(mean: Float64, norm: Float64, other: Int64) -> Mask:
 
 
 def _inside(step: StepCalls, made: Int64) -> _Pairs:
-    """What modules are made of: the output inside that theirs equals, or else all that nothing else inside reads."""
+    """Returns what modules are made of: the output inside that theirs equals, else all that nothing inside reads."""
     call, is_output = step.call, step.side == int(Side.OUTPUT)
     of = np.maximum(call, 0)
     if not step.calls:
@@ -196,7 +196,7 @@ def _inside(step: StepCalls, made: Int64) -> _Pairs:
 
 
 def _ahead(step: StepCalls) -> _Pairs:
-    """What backward calls are made of besides gradients: the outputs of their forward."""
+    """Returns what backward calls are made of besides gradients: the outputs of their forward."""
     forward = np.array([node.forward for node in step.nodes], np.int64)
     backward = np.flatnonzero(forward >= 0)
     by_forward = backward[np.argsort(forward[backward], kind="stable")]
@@ -252,7 +252,7 @@ def differ(step: StepCalls, one: Int64, other: Int64) -> Mask:
 
 
 def infer_producers(step: StepCalls, inputs: Int64) -> Int64:
-    """What some inputs are in this step; of those with NaN the newest output of their shape that has NaN as well."""
+    """Returns what some inputs are in this step; for those with NaN the newest output of their shape with NaN."""
     found = _producers(step)[inputs]
     nan = inputs[(found < 0) & step.nan[inputs]]
     if len(nan):

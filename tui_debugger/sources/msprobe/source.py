@@ -364,7 +364,7 @@ class MsprobeSource(GraphlessSource[str, _RankNodes]):
 
     @property
     def shows(self) -> Shows:
-        """What this dump shows: whether there are values, statistics and hashes depends on its task."""
+        """Returns what this dump shows: whether there are values, statistics and hashes depends on its task."""
         task = self._head.get("task", "")
         if task == "structure":
             return replace(READER.shows, values=Has.NO, statistics=Has.NO, hashes=Has.NO)
@@ -438,7 +438,7 @@ class MsprobeSource(GraphlessSource[str, _RankNodes]):
         row: int,
         round: int = 0,  # noqa: A002 - see base.Source
     ) -> CallArguments | None:
-        """What ``dump.json`` says; it is read anew for the step that was asked last."""
+        """Returns what ``dump.json`` says; it is read anew for the step that was asked last."""
         with self._lock:
             self.tensors(rank, step)
             listed = self._listed.get((rank, step))

@@ -49,7 +49,7 @@ _VALUE: Final = "/value"
 _AXES: Final = frozenset(
     {*("tp", "pp", "dp", "cp", "vpp", "ep", "sp"), *("attn_tp", "attn_dp", "attn_cp", "moe_ep", "moe_tp", "moe_dp")}
 )
-"""The ways to share the work that are told; what Megatron derives of them is not."""
+"""The ways to share the work that are shown; those that Megatron derives from them are not."""
 _INFO: Final = ("megatron_parallel_info", "sglang_parallel_info")
 _PAIRED: Final = (
     "gradients carry no layer_id or the like: of several with one name the first is of what was recorded last"
@@ -91,7 +91,7 @@ class _Tags:
 
 @dataclass(frozen=True, slots=True)
 class _Saved:
-    """What files of one name hold.
+    """The tensors that files of one name hold.
 
     Attributes:
         members: the places of their tensors.

@@ -56,7 +56,7 @@ class PassSource(TorchDumpSource):
         return layout
 
     def _chosen(self, layout: Layout, rank: int, names: list[str]) -> str:
-        """Returns the directory of a rank: the one that was opened, else the first one; others are told."""
+        """Returns the directory of a rank: the one that was opened, else the first one; a notice names the others."""
         given = Path(os.path.abspath(self._given))  # noqa: PTH100 - keeps links
         inside = [name for name in names if given.is_relative_to(os.path.abspath(self._root / name))]  # noqa: PTH100
         chosen = (inside or names)[0]

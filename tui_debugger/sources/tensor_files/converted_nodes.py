@@ -1,6 +1,6 @@
 """The nodes of a rank that ``tdbg convert`` wrote, and what was made from what: a line of JSON for each.
 
-The first line holds what the dump said of itself. Lines of runs follow, of steps with the one before each, of stacks,
+The first line holds the facts of the original dump. Lines of runs follow, of steps with the one before each, of stacks,
 and one for each node: its inputs are numbers of nodes, in the order of their lines, and of their outputs.
 """
 

@@ -80,7 +80,7 @@ class ParsedName:
 
     @property
     def tells(self) -> bool:
-        """True if it says anything of a step or a rank."""
+        """Tells whether it says anything of a step or a rank."""
         return (self.rank, self.step, self.epoch) != (None, None, None)
 
 

@@ -239,7 +239,7 @@ class TensorFilesSource(GraphlessSource[list[Unit], _RankNodes]):
 
     @property
     def shows(self) -> Shows:
-        """What the layout shows; of what ``tdbg convert`` wrote what the dump showed, and where statistics are all."""
+        """Returns what the layout shows; for what ``tdbg convert`` wrote, what the original dump showed."""
         if self._tree is not None:
             return self._tree.shows
         indexed = self._indexed  # as was listed; nobody asks the system again

@@ -36,7 +36,7 @@ LEVELS: Final = {
     3: ("-march=x86-64-v3",),
     4: ("-march=x86-64-v4", "-mprefer-vector-width=512"),
 }
-"""What compilers are told for the levels of x86-64; the first is for all processors, and the only one elsewhere."""
+"""The options of compilers for the levels of x86-64; the first is for all processors, and the only one elsewhere."""
 PATIENCE: Final = 120.0
 """Seconds after which a compiler is given up."""
 

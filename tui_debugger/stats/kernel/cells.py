@@ -1,4 +1,4 @@
-"""What a table of numbers shows in few cells, and where the next NaN or Inf is: the calls of ``cells.c``."""
+"""Shows a table of numbers in few cells, and finds the next NaN or Inf: the calls of ``cells.c``."""
 
 from __future__ import annotations
 

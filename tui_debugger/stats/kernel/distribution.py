@@ -1,4 +1,4 @@
-"""How many elements there are of each value, class of values, or below a bound: the calls of ``distribution.c``.
+"""Counts the elements of each value, class of values, or below a bound: the calls of ``distribution.c``.
 
 Elements come 1-D and of a known type (``kernel.is_known``).
 """

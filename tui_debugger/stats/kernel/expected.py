@@ -1,4 +1,4 @@
-"""What operators make of their inputs, and whether a recorded output is surely right: the calls of ``expected.c``."""
+"""Computes operators, and tells whether recorded outputs are surely right: the calls of ``expected.c``."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Operand(NamedTuple):
 
 
 class Scaled(NamedTuple):
-    """What a normalisation multiplies with and adds, as many elements as a row; and what it adds to the variance."""
+    """The factors and summands of a normalisation, as many elements as a row; and what it adds to the variance."""
 
     scale: Array
     shift: Array
@@ -89,7 +89,7 @@ class Limits(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What the kernel says of some elements.
+    """The answer of the kernel about some elements.
 
     Attributes:
         error, value, inside: sums of the squares of errors, of values, and of what is allowed for what was rounded on

@@ -206,7 +206,7 @@ def changes(
 
 
 class Apart(NamedTuple):
-    """How far two stretches of elements are apart.
+    """The distance of two stretches of elements.
 
     Attributes:
         differing: elements that differ; NaN is NaN, and -0 is 0.

@@ -79,7 +79,7 @@ class Right(NamedTuple):
 
 
 class Probed(NamedTuple):
-    """How far rows of a product are off: for each row a number of each group.
+    """The errors of rows of a product: for each row a number of each group.
 
     Attributes:
         error: the mean square of what the sums with signs are off by.

@@ -167,7 +167,7 @@ class WatchpointForm(Modal[WatchDraft]):
         self.condition: Condition = CONDITIONS[first]
         self._hidden = hidden_params(initial)
         self._own_nodes = initial is None  # follow the condition's category until the person writes something
-        self._asked = False  # nobody is told of a mistake before a value was typed, or Enter pressed
+        self._asked = False  # no mistake is shown before a value was typed, or Enter pressed
         self._timer: Timer | None = None
 
     def body(self) -> Iterable[Widget]:

@@ -94,7 +94,7 @@ def _tree_path(name: NodeName) -> str:
 
 
 class HitOrder(Enum):
-    """What the hit list is sorted by, in words."""
+    """The orders of the hit list, in words."""
 
     STEP = "step"
     SEVERITY = "severity"
@@ -250,7 +250,7 @@ class HitRows:
         shown: which of them are in the list, rising.
         many_ranks: whether a row says its ranks.
         graphs: what a row calls its graph, by name; empty where there is one graph.
-        rank: the rank that is shown: a row of several ranks speaks of its hit there, else of the first one.
+        rank: the rank that is shown: a row of several ranks shows its hit there, else the first one.
         order: what the rows are sorted by.
         watchpoints: the watchpoints that count, by id; none for all.
         names: cells for the names of conditions; 0 where only their abbreviations have room.
@@ -281,7 +281,7 @@ class HitRows:
 
     @cached_property
     def _starts(self) -> Int64:
-        """Where the hits of each tensor begin in ``_members``, and where the last ones end."""
+        """Returns where the hits of each tensor begin in ``_members``, and where the last ones end."""
         return np.concatenate([[0], np.cumsum(np.bincount(self._tensor))]).astype(np.int64)
 
     @cached_property
@@ -396,7 +396,7 @@ class HitRows:
 
     @cached_property
     def counted(self) -> Mapping[int, tuple[int, int]]:
-        """How many findings each step has: in the list, and in the run; steps without any are left out."""
+        """Returns how many findings each step has: in the list, and in the run; steps without any are left out."""
         listed = np.zeros(len(self.all), np.bool_)
         listed[self.shown] = True
         mine = self.all.count_by_step(self.all.found(self.watchpoints) & listed)

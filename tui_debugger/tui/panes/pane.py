@@ -147,7 +147,7 @@ class Pane(CachedColumn, can_focus=False):
 
     @property
     def pattern(self) -> Pattern | None:
-        """What is searched for; None for nothing. A broken expression changes nothing."""
+        """Returns what is searched for; None for nothing. A broken expression changes nothing."""
         return None if self._search is None else self._search.pattern
 
     @property
@@ -180,7 +180,7 @@ class Pane(CachedColumn, can_focus=False):
         self.screen.post_message(self.Searched(self))
 
     def asked(self) -> None:
-        """Somebody works on the answer."""
+        """Work on the answer is under way."""
         self._unasked -= 1
 
     def searched(self) -> None:

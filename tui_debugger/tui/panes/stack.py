@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class LineHits:
-    """What checks found on the nodes of source lines.
+    """The findings on the nodes of source lines.
 
     Attributes:
         counts: by path and line, of those with any: findings at the step that is shown, origins among them, findings

@@ -238,7 +238,7 @@ class BadSearchError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Sought:
-    """The elements that somebody looks for.
+    """The elements that are searched for.
 
     Attributes:
         text: as it was typed.

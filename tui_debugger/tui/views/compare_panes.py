@@ -354,12 +354,9 @@ def index_text(index: Index) -> str:
 
 
 def _short(value: object) -> str:
-    return exact_text(value) if isinstance(value, complex) else number(float(exact_float(value)))
-
-
-def exact_float(value: object) -> float:
-    """Returns a scalar of numpy as a float."""
-    return float(value)  # type: ignore[arg-type]  # whatever numpy's scalar types are
+    if isinstance(value, complex):
+        return exact_text(value)
+    return number(float(value))  # type: ignore[arg-type]  # whatever numpy's scalar types are
 
 
 @dataclass(frozen=True, eq=False)

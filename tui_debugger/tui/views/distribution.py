@@ -353,13 +353,13 @@ def headroom_lines(distribution: TensorDistribution, width: int) -> list[str]:
     return [text] if text else []
 
 
-def all_lines(distribution: TensorDistribution, width: int = UNLIMITED) -> list[str]:
+def all_lines(distribution: TensorDistribution) -> list[str]:
     """Returns all numbers."""
     return [
-        *_counts(distribution, width),
-        *moments_lines(distribution, width),
-        *percentile_lines(distribution, width),
-        *headroom_lines(distribution, width),
+        *_counts(distribution, UNLIMITED),
+        *moments_lines(distribution, UNLIMITED),
+        *percentile_lines(distribution, UNLIMITED),
+        *headroom_lines(distribution, UNLIMITED),
     ]
 
 

@@ -47,7 +47,7 @@ OWN: tuple[Action, ...] = (
 
 
 class ExplainView(View):
-    """Explains one tensor. Enter opens the view that the advice under the cursor, or the next one below, speaks of."""
+    """Explains one tensor. Enter opens the view that the advice under the cursor, or the next one below, names."""
 
     BINDINGS: ClassVar[list[BindingType]] = list(bindings(OWN))
     OWN_ACTIONS: ClassVar[tuple[Action, ...]] = OWN

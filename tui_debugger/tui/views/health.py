@@ -33,7 +33,6 @@ from tui_debugger.tui.views.heat_map import GridRows, HeatGrid, HeatMapView, map
 from tui_debugger.tui.views.registry import ViewTarget
 from tui_debugger.tui.views.view import ViewHost
 from tui_debugger.tui.widgets.text import shorten
-from tui_debugger.tui.widgets.virtual_table import VirtualTable
 
 if TYPE_CHECKING:
     from tui_debugger.check.types import Pair
@@ -107,17 +106,9 @@ class HealthView(HeatMapView):
         self.grid.focus()
         self._load()
 
-    def on_resize(self) -> None:
-        """The legend and the path under the cursor take the room there is."""
-        if not self.working:
-            self.say("")
-        self._show_cell()
-
-    def say(self, text: str, *, note: bool = False) -> None:
-        """Notes take the place of the legend: a line that comes and goes would draw every cell again."""
-        super().say("" if note else text, note=note)
+    def _legend(self) -> str:
         vague = self.map is not None and self.map.vague
-        self._put("legend", text if note and text else legend_text(max(self.size.width - 2, 20), vague=vague))
+        return legend_text(max(self.size.width - 2, 20), vague=vague)
 
     def _load(self) -> None:
         session, checks = self.host.session, self.checks
@@ -149,7 +140,6 @@ class HealthView(HeatMapView):
         self._show_cell()
 
     def _arrange(self) -> None:
-        """See the base class."""
         map_ = self.map
         if map_ is None:
             return
@@ -221,18 +211,9 @@ class HealthView(HeatMapView):
         own = self.host.session.nodes(pair[0]).find(name, graph)
         return ViewTarget(TensorKey(pair[0], graph, name, Side.OUTPUT, 0, pair[1]), own)
 
-    @on(VirtualTable.RowSelected)
-    def _selected(self, event: VirtualTable.RowSelected) -> None:
-        """Enter: opens or closes a scope, or goes to the node on the main screen."""
-        event.stop()
-        if self._on_scope:
-            self.action_open_close()
-            return
-        target = self.target_here
-        if target.row >= 0:
-            self.host.go_to(target)
-        else:
-            self.say("this node was not dumped here", note=True)
+    def _enter(self, target: ViewTarget) -> None:
+        """Goes to the node on the main screen."""
+        self.host.go_to(target)
 
     # -- keys --------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""What the health map and the rank grid share: scopes and nodes down, something else across, a glyph in each cell."""
+"""The base of the health map and the rank grid: scopes and nodes down, something else across, a glyph in each cell."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from rich.segment import Segment
 from rich.style import Style
-from textual import events
+from textual import events, on
 from textual.content import Content
 from textual.message import Message
 from textual.strip import Strip
@@ -382,6 +382,42 @@ class HeatMapView(View):
     def _arrange(self) -> None:
         """Puts rows together: open scopes or nodes, all or those with findings."""
         raise NotImplementedError
+
+    def _show_cell(self) -> None:
+        """Says what is under the cursor."""
+        raise NotImplementedError
+
+    def _legend(self) -> str:
+        """Returns what the glyphs mean."""
+        raise NotImplementedError
+
+    def _enter(self, target: ViewTarget) -> None:
+        """Goes where Enter leads from a node that was dumped."""
+        raise NotImplementedError
+
+    def on_resize(self) -> None:
+        """Lines take the room there is."""
+        if not self.working:
+            self.say("")
+        self._show_cell()
+
+    def say(self, text: str, *, note: bool = False) -> None:
+        """Notes take the place of the legend: a line that comes and goes would draw every cell again."""
+        super().say("" if note else text, note=note)
+        self._put("legend", text if note and text else self._legend())
+
+    @on(VirtualTable.RowSelected)
+    def _selected(self, event: VirtualTable.RowSelected) -> None:
+        """Opens or closes a scope, or goes where the node leads."""
+        event.stop()
+        if self._on_scope:
+            self.action_open_close()
+            return
+        target = self.target_here
+        if target.row >= 0:
+            self._enter(target)
+        else:
+            self.say("this node was not dumped here", note=True)
 
     def _worth(self) -> int:
         """The least code that ``next`` stops at."""

@@ -59,7 +59,6 @@ from tui_debugger.tui.views.heat_map import GridRows, HeatGrid, HeatMapView, map
 from tui_debugger.tui.views.registry import ViewTarget
 from tui_debugger.tui.views.view import ViewChanges, ViewHost
 from tui_debugger.tui.widgets.text import shorten
-from tui_debugger.tui.widgets.virtual_table import VirtualTable
 from tui_debugger.tui.work import QUICK, QUICK_PAIRS
 
 CodesOf = Callable[[Int64, Sequence[int]], Codes]
@@ -85,7 +84,7 @@ class RankColumns(Columns):
 
 
 class RankGrid(HeatGrid):
-    """The cells; what they are is told before ``show_map``.
+    """The cells; ``codes`` and ``glyphs`` are set before ``show_map``.
 
     Attributes:
         codes: what is in a cell.
@@ -107,12 +106,6 @@ class RankGrid(HeatGrid):
     def glyph(self, code: int) -> tuple[str, Style]:
         """See the base class."""
         return self.glyphs[code]
-
-    def code_here(self) -> int:
-        """Returns the code under the cursor; 0 where there is no cell."""
-        if not self.row_count or not len(self.columns_shown):
-            return 0
-        return int(self._codes(self.cursor_row, self.column, self.column + 1)[0])
 
 
 def _health_glyphs() -> list[tuple[str, Style]]:
@@ -212,21 +205,10 @@ class RanksView(HeatMapView):
         self.grid.focus()
         self._read(FIRST_PART)
 
-    def on_resize(self) -> None:
-        """Lines take the room there is."""
-        if not self.working:
-            self.say("")
-        self._show_cell()
-
     @property
     def grid(self) -> RankGrid:
         """The cells."""
         return self.query_one(RankGrid)
-
-    def say(self, text: str, *, note: bool = False) -> None:
-        """Notes take the place of the legend: a line that comes and goes would draw every cell again."""
-        super().say("" if note else text, note=note)
-        self._put("legend", text if note and text else self._legend())
 
     def _legend(self) -> str:
         if self.shown == VERDICT:
@@ -306,7 +288,7 @@ class RanksView(HeatMapView):
         )
 
     def take_in(self, changes: ViewChanges) -> None:
-        """What was read of steps that changed is read again; everything stays where it is."""
+        """Reads again what was read of steps that changed; everything stays where it is."""
         for rank in {rank for rank, _ in changes.pairs} | changes.ranks:
             steps = set(changes.steps_of(rank))
             self.checks.forget_from(rank, steps)
@@ -523,18 +505,9 @@ class RanksView(HeatMapView):
             return self.about
         return ViewTarget(*tensor_of(self.host.session, map_.nodes, row, (self.rank_here, self.step)))
 
-    @on(VirtualTable.RowSelected)
-    def _selected(self, event: VirtualTable.RowSelected) -> None:
-        """Enter: opens or closes a scope, or opens the values of the node on that rank."""
-        event.stop()
-        if self._on_scope:
-            self.action_open_close()
-            return
-        target = self.target_here
-        if target.row >= 0:
-            self.host.open("values", target)
-        else:
-            self.say("this node was not dumped by this rank", note=True)
+    def _enter(self, target: ViewTarget) -> None:
+        """Opens the values of the node on that rank."""
+        self.host.open("values", target)
 
     # -- keys --------------------------------------------------------------------------------------
 

@@ -72,7 +72,7 @@ class GraphSketch(Widget, can_focus=True):
 
     @property
     def graph(self) -> Neighbourhood | None:
-        """What is shown."""
+        """Returns what is shown."""
         return self._found
 
     @property
@@ -82,7 +82,7 @@ class GraphSketch(Widget, can_focus=True):
 
     @property
     def hop(self) -> int:
-        """How far it is from the middle: below 0 upstream."""
+        """Returns how far it is from the middle: below 0 upstream."""
         return self._found.hops[self._cursor] if self._found is not None else 0
 
     @property

@@ -269,7 +269,7 @@ class RunsView(View):
 
     @property
     def report(self) -> RunsReport | None:
-        """What it says."""
+        """The report that is shown."""
         return self.comparison.report if self.comparison is not None else None
 
     @property
@@ -279,7 +279,7 @@ class RunsView(View):
 
     @property
     def path_table(self) -> VirtualTable:
-        """Where the difference goes."""
+        """Returns where the difference goes."""
         return self.query_one("#path", VirtualTable)
 
     def outdated_by(self, changes: ViewChanges) -> str:
@@ -441,10 +441,14 @@ class RunsView(View):
         """Shows where a difference begins, and where it goes."""
         self._seen = finding
         self._show_place(finding.place)
+        row = self._both.row_of(finding) if self._both is not None else -1
+        self._go_to_row(row, f"{finding.name} has no line of its own at this step")
+
+    def _go_to_row(self, row: int, without: str) -> None:
+        """Moves the cursor to a row, which is shown if it was hidden; ``without``: what to say where there is none."""
         both, opened = self._both, self._opened
-        row = both.row_of(finding) if both is not None else -1
         if both is None or opened is None or row < 0:
-            self.say(f"{finding.name} has no line of its own at this step", note=True)
+            self.say(without, note=True)
             return
         entry = both.tree.index_of_row(row)
         if opened.hides(entry):
@@ -740,18 +744,8 @@ class RunsView(View):
 
     def _chosen_on_map(self, place: Place, node: int) -> None:
         self._show_place(place)
-        both, opened = self._both, self._opened
-        row = both.row_of_node(node) if both is not None else -1
-        if both is None or opened is None or row < 0:
-            self.say("this node was not compared at this step", note=True)
-            return
-        entry = both.tree.index_of_row(row)
-        if opened.hides(entry):
-            self.show_only = Show.ALL
-            self._arrange()
-        if opened.open_around(entry):
-            self._arrange()
-        self._move_to(entry)
+        row = self._both.row_of_node(node) if self._both is not None else -1
+        self._go_to_row(row, "this node was not compared at this step")
 
     def action_doubts(self) -> None:
         """Lists doubts and notes."""

@@ -51,7 +51,7 @@ class Plots(Widget):
     DEFAULT_CSS = "Plots { width: 1fr; height: 1fr; }"
 
     class Clicked(Message):
-        """Somebody pointed at a step."""
+        """The mouse pointed at a step."""
 
         def __init__(self, step: float) -> None:
             """``step`` may lie between two."""
@@ -172,7 +172,7 @@ class Plots(Widget):
             return Strip.blank(width, base)
         strip = Strip(fit(self._lines[y], width, base), width)
         column = self.column
-        if column is None or column >= width or self._is_title(y):
+        if column is None or column >= width or y in self._starts():
             return strip
         if self._is_ticks(y):
             return self._with_step(strip, column)
@@ -191,9 +191,6 @@ class Plots(Widget):
         start = max(min(column - len(text) // 2, width - len(text)), 0)
         marked = Strip([Segment(text, self.rich_style + theme.CURSOR)])
         return Strip.join([strip.crop(0, start), marked, strip.crop(start + len(text), width)])
-
-    def _is_title(self, y: int) -> bool:
-        return y in self._starts()
 
     def _is_ticks(self, y: int) -> bool:
         return y + 1 in {*self._starts(), len(self._lines)}

@@ -205,7 +205,7 @@ class View(Modal[None]):
 
     @property
     def working(self) -> bool:
-        """Tells whether something is under way that somebody asked for."""
+        """Tells whether work is under way that the user asked for."""
         return self._job is not None and not self._quiet
 
     def work(self, what: str, job: Callable[[ProgressFn], T], done: Callable[[T], None]) -> None:

@@ -25,7 +25,7 @@ Spans = list[tuple[int, int]]
 
 @dataclass(frozen=True)
 class Pattern:
-    """What a search looks for: a part of a text, or a regular expression after ``~``, whatever the case.
+    """A pattern of a search: a part of a text, or a regular expression after ``~``, whatever the case.
 
     Attributes:
         text: as it was typed.

@@ -11,7 +11,7 @@ import numpy as np
 
 from tui_debugger.arrays import Array
 from tui_debugger.diagnose.recompute.convolutions import graph_padding, per_dimension, spatial
-from tui_debugger.diagnose.recompute.judge import Expected, is_float, wide
+from tui_debugger.diagnose.recompute.judge import Expected, wide
 from tui_debugger.diagnose.recompute.table import ByShape, CannotBindError, call, graph, module
 
 
@@ -117,8 +117,6 @@ def module_same(input: Array) -> Expected:
 )
 def cast(input: Array, *_: Any, **__: Any) -> Expected:
     """The same as another type, which the output shows: rounded once."""
-    if not is_float(input):
-        return Expected(wide(input))
     return Expected(wide(input))
 
 
