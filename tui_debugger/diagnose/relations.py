@@ -273,10 +273,13 @@ class _RelationsBuilder:
         return self.flow.holder(row, min(written, default=0)).row
 
     def _next_run(self) -> tuple[int, int] | None:
-        """The run of its graph that reads a parameter's value of this one; None when no such run was dumped."""
+        """The run of its graph that reads a parameter's value of this one; None behind the last one that was dumped."""
         turn = self.flow.turn(self.row, *self.here)
         later = [run for run in self.flow.runs_of(self.row) if self.flow.turn(self.row, *run) > turn]
-        return later[0] if later else None
+        if not later:
+            return None
+        own = self._at(self.here, self.row, Side.OUTPUT, self.key.slot)
+        return later[0] if self.flow.is_left_by(own, self.row, *later[0]) else (self.key.step + 1, 0)
 
     # -- one tensor ----------------------------------------------------------------------------------
 
@@ -324,7 +327,9 @@ class _RelationsBuilder:
         if not self._is_updated(holder.row):
             return made
         before = self.flow.before(holder.row, Side.OUTPUT, holder.slot, at.step, at.round)
-        return replace(made, step=at.step - 1, round=0) if before is None else replace(before, index=-1)
+        if before is None or not self.flow.is_left_by(before, holder.row, at.step, at.round):
+            return replace(made, step=at.step - 1, round=0)
+        return replace(before, index=-1)
 
     def _is_parameter(self, row: int) -> bool:
         return self.flow.nodes.category_of(row) in PARAMETERS
