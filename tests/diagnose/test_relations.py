@@ -152,6 +152,20 @@ def test_after_the_last_step_the_readers_are_named_without_values(tmp_path: Path
     assert found.producers[0].tensor.index >= -1
 
 
+def test_without_edges_nothing_is_said_of_what_makes_and_uses_a_tensor(tmp_path: Path) -> None:
+    (tmp_path / "step_0").mkdir()
+    np.save(tmp_path / "step_0" / "a.npy", np.ones(3))
+    session = opened(tmp_path)
+    found = relations(session, key_of(session, "a", 0))
+    assert (found.producers, found.consumers, found.edges) == ((), (), False)
+    lines = relations_lines(found)
+    said = "not known: nothing in the dump tells what is made from what"
+    assert [line.strip() for line in lines if "from:" in line or "used by:" in line] == [
+        f"made by a from: {said}",
+        f"used by: {said}",
+    ]
+
+
 def test_an_optimizers_node_names_what_it_writes_and_a_gradient_what_is_written_with_it(tmp_path: Path) -> None:
     session = opened(write_run(tmp_path, {}, steps=(0, 1)))
     assert [short(each) for each in related_trees(session, MOMENTUM, 1).consumers] == [
