@@ -12,6 +12,7 @@ import pytest
 
 from tests.linked import linked, own
 from tests.opened_files import opened_tensor_files
+from tests.sources.writer import age
 from tui_debugger.cache.store import DiskCache
 from tui_debugger.check import records
 from tui_debugger.session import CheckResult, Session
@@ -260,6 +261,21 @@ def test_an_index_that_lies_is_emptied_and_nothing_is_clean(lying: Opener) -> No
     assert session.unreadable() == ()
     assert result.hits == forgetful(lying.dump, ["TO"]).hits
     session.close()
+
+
+def test_sums_beyond_float64_are_what_the_index_says(tmp_path: Path) -> None:
+    """Their squares are infinite, each time they are measured."""
+    (tmp_path / "dump" / "step_0").mkdir(parents=True)
+    for name, values in {"all": [1e300, 1e300], "mixed": [1e308, -1e308, 1.0]}.items():
+        np.save(tmp_path / "dump" / "step_0" / f"{name}.npy", np.array(values))
+    age(tmp_path / "dump")
+    opener = Opener(tmp_path / "dump", tmp_path / "cache")
+    opener.check(["TO"])
+    store = DiskCache(opener.cache)
+    session = Session(open_source(opener.dump, store), index=store)
+    found = session.verify_index()
+    session.close()
+    assert (found.right, found.unread, found.lie) == (2, 0, "")
 
 
 def test_verify_measures_everything_again(opener: Opener) -> None:

@@ -346,6 +346,21 @@ def test_a_span_that_is_partly_there_is_said(
     assert answer.json["exit_code"] == 0
 
 
+def test_a_step_that_one_rank_lacks_is_said(capsys: Capsys, dump: Path) -> None:
+    """Rank and step that are both named have to be there together."""
+    (lacking,) = (each for each in dump.glob("rank_1/*/0/2") if each.is_dir())
+    for file in lacking.iterdir():
+        file.unlink()
+    lacking.rmdir()
+    check = words("check", dump, "--watch", "TO", "--step", "2")
+    named = run(capsys, *check, "--rank", "0,1")
+    assert (named.code, named.out) == (2, "")
+    assert named.err.splitlines()[:2] == ["tdbg: rank 1 has no step 2", "  where: --rank 1 --step 2"]
+    others = run(capsys, *check)
+    assert others.code == 0
+    assert "tdbg: step 2 is not in this dump for rank 1: looking at the other ranks\n" in others.err
+
+
 def test_nodes_known_from_file_names_alone_are_said_to_be_so(capsys: Capsys, dump: Path) -> None:
     for path in dump.rglob("*.pb"):
         path.unlink()

@@ -44,6 +44,18 @@ def test_the_same_run_twice(capsys: Capsys, dumps: Dumps) -> None:
     assert "compared " in answer.out
 
 
+@pytest.mark.parametrize(("one", "other"), [(1234567890, 1234567891), (2**53, 2**53 + 2), (2**63, 2**63 + 1)])
+def test_whole_numbers_are_counted_and_shown_exactly(capsys: Capsys, tmp_path: Path, one: int, other: int) -> None:
+    for run_name, value in {"a": one, "b": other}.items():
+        (tmp_path / run_name / "step_0").mkdir(parents=True)
+        np.save(tmp_path / run_name / "step_0" / "ids.npy", np.array([1, value], np.uint64))
+    answer = diff(capsys, tmp_path / "a", tmp_path / "b")
+    assert answer.code == 1
+    assert "; 1 of 2 differ" in answer.out
+    if other < 2**53 + 3:
+        assert f"at [1]: {one} in A, {other} in B" in answer.out
+
+
 def test_the_headline_is_the_operator_that_is_wrong(capsys: Capsys, dumps: Dumps, faulty: Path) -> None:
     answer = diff(capsys, dumps(MLP), faulty)
     assert answer.code == 1

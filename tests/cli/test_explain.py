@@ -97,3 +97,12 @@ def test_statistics_alone_that_a_watchpoint_cannot_judge_by_are_not_clean(tmp_pa
     assert run(capsys, "explain", tmp_path, "fc1.weight", "--step", "0").code == 0, (
         "nothing to compare with is no doubt"
     )
+
+
+def test_where_no_input_is_known_nobody_promises_clean_ones(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "step_0").mkdir()
+    np.save(tmp_path / "step_0" / "a.npy", np.array([1.0, np.nan]))
+    answer = run(capsys, "explain", tmp_path, "a")
+    assert answer.code == 1
+    assert "See what has to be dumped to know whether it begins here." in answer.out
+    assert "inputs are clean" not in answer.out

@@ -104,6 +104,22 @@ def test_an_update_that_is_missing_is_named(dumps: Dumps, tmp_path: Path) -> Non
     assert first.key.node == "fc1.weight"
 
 
+@pytest.mark.parametrize("history", [True, False])
+def test_an_update_behind_a_step_that_was_not_dumped_is_not_checked(
+    history: bool, dumps: Dumps, tmp_path: Path
+) -> None:
+    """What the parameters were before is what step 3 left, of which nothing was dumped."""
+    path = linked(dumps("mindspore-2.10-mlp"), tmp_path / "dump")
+    (left_out,) = (each for each in path.glob("rank_0/*/0/3") if each.is_dir())
+    shutil.rmtree(left_out)
+    for file in path.rglob("ms_global_execution_order_graph_*.csv") if not history else ():
+        file.unlink()
+    report = audited(path)
+    assert (report.findings, report.exit_code) == ((), 0)
+    updates = {each.kind: each for each in report.coverage if each.kind in {"sgd", "assign"}}
+    assert {kind: (each.checked, each.missing) for kind, each in updates.items()} == {"sgd": (30, 10), "assign": (3, 1)}
+
+
 def test_a_parameter_that_stays_although_others_move_is_named(dumps: Dumps, tmp_path: Path) -> None:
     """No node of the dump makes the update: the gradient tells, and the other parameters."""
     path = tmp_path / "dump"

@@ -114,7 +114,7 @@ def test_a_hit_and_the_watchpoints_that_cover_it_are_said(checked: Callable[[str
 
 
 def test_a_weight_is_read_in_the_next_step_and_made_from_gradient_and_itself(tmp_path: Path) -> None:
-    session = opened(write_run(tmp_path, {}, steps=(0, 1, 3)))
+    session = opened(write_run(tmp_path, {}, steps=(0, 1, 2)))
     found = related_trees(session, "w", 1)
     assert found.maker == MOMENTUM
     assert [short(each) for each in found.producers] == [
@@ -123,12 +123,24 @@ def test_a_weight_is_read_in_the_next_step_and_made_from_gradient_and_itself(tmp
         ("rate", 1, Tie.UPDATE),
         (REDUCE, 1, Tie.UPDATE),
     ]
-    assert [short(each) for each in found.consumers] == [(MATMUL, 3, Tie.WEIGHT), ("w", 3, Tie.BEFORE)]
-    assert tie_words(found.consumers[0], upstream=False) == "in:1 of MatMul-op1, which reads it in step 3"
+    assert [short(each) for each in found.consumers] == [(MATMUL, 2, Tie.WEIGHT), ("w", 2, Tie.BEFORE)]
+    assert tie_words(found.consumers[0], upstream=False) == "in:1 of MatMul-op1, which reads it in step 2"
     assert tie_words(found.producers[0], upstream=True) == "itself after step 0, before ApplyMomentum-op4 wrote it"
-    reader = related_trees(session, MATMUL, 3)
-    assert [short(each) for each in reader.producers] == [("x", 3, Tie.INPUT), ("w", 1, Tie.WEIGHT)]
+    reader = related_trees(session, MATMUL, 2)
+    assert [short(each) for each in reader.producers] == [("x", 2, Tie.INPUT), ("w", 1, Tie.WEIGHT)]
     assert tie_words(reader.producers[1], upstream=True) == "in:1 of MatMul-op1: value after step 1"
+
+
+def test_a_weight_is_not_read_across_steps_that_were_not_dumped(tmp_path: Path) -> None:
+    """Step 2 ran, too, and left another value."""
+    session = opened(write_run(tmp_path, {}, steps=(0, 1, 3)))
+    reader = related_trees(session, MATMUL, 3)
+    weight = reader.producers[1]
+    assert short(weight) == ("w", 2, Tie.INPUT)
+    assert (weight.tensor.key.step, weight.tensor.key.side) == (3, Side.INPUT), "what went in was recorded there"
+    readers = related_trees(session, "w", 1).consumers
+    assert [(each.tensor.key.step, each.tensor.index) for each in readers] == [(2, -1), (2, -1)]
+    assert tie_words(readers[0], upstream=False) == "in:1 of MatMul-op1, which reads it in the next step"
 
 
 def test_after_the_last_step_the_readers_are_named_without_values(tmp_path: Path) -> None:
@@ -138,6 +150,20 @@ def test_after_the_last_step_the_readers_are_named_without_values(tmp_path: Path
         tie_words(found.consumers[0], upstream=False) == "in:1 of MatMul-op1, which reads it after the last dumped step"
     )
     assert found.producers[0].tensor.index >= -1
+
+
+def test_without_edges_nothing_is_said_of_what_makes_and_uses_a_tensor(tmp_path: Path) -> None:
+    (tmp_path / "step_0").mkdir()
+    np.save(tmp_path / "step_0" / "a.npy", np.ones(3))
+    session = opened(tmp_path)
+    found = relations(session, key_of(session, "a", 0))
+    assert (found.producers, found.consumers, found.edges) == ((), (), False)
+    lines = relations_lines(found)
+    said = "not known: nothing in the dump tells what is made from what"
+    assert [line.strip() for line in lines if "from:" in line or "used by:" in line] == [
+        f"made by a from: {said}",
+        f"used by: {said}",
+    ]
 
 
 def test_an_optimizers_node_names_what_it_writes_and_a_gradient_what_is_written_with_it(tmp_path: Path) -> None:

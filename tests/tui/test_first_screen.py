@@ -255,6 +255,22 @@ async def test_marks_tell_this_step_from_others(open_screen: OpenScreen, size: t
         assert screen.pane("nodes")[0].startswith("◇")
 
 
+@pytest.mark.turns("size")
+@every_size
+async def test_nodes_that_only_a_later_step_has_are_listed_and_marked(tmp_path: Path, size: tuple[int, int]) -> None:
+    """The list was made of the first step; a check reads them all."""
+    for step, names in enumerate((("a", "b"), ("a", "b", "c", "d"))):
+        (tmp_path / f"step_{step}").mkdir()
+        for name in names:
+            np.save(tmp_path / f"step_{step}" / f"{name}.npy", np.array([np.nan if (name, step) == ("b", 1) else 1.0]))
+    async with overflow_only(tmp_path, size) as screen:
+        assert screen.lines[1].startswith(" First known bad at step 1: b, NaN 1 of 1")
+        await screen.press("1", "home")
+        await screen.settled()
+        shown = [" ".join(line.split()[:2]) for line in screen.pane("nodes")[:4]]
+        assert shown == ["● a", "✗● b", "● c", "● d"]
+
+
 async def test_the_cursor_of_the_hits_takes_tensors_and_stack_along(open_screen: OpenScreen) -> None:
     async with open_screen(NAN) as screen:
         await screen.press("4", "end")

@@ -14,8 +14,9 @@ graphs use the last run of any of them.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final
@@ -333,6 +334,22 @@ class Flow:
             found[place] = self._before_of_shared(int(node[place]), 0, step, int(round[place])) is None
         return found
 
+    def is_left_by(self, at: Located, row: int, step: int, round: int = 0) -> bool:  # noqa: A002
+        """Tells whether a parameter that a run found is what ``before`` says: no run between may have changed it.
+
+        Runs of which nothing was dumped do change it: those that the history names, or where the numbers of steps leave
+        some out.
+
+        Args:
+            at: where ``before`` says that its value of before stands.
+            row: of the parameter.
+            step: of the run.
+            round: of the run.
+        """
+        roots = {self.nodes.graph_of(each).root_id for each in (row, at.row, *self.shared(row))}
+        here = self.turn(row, step, round)
+        return self._runs.is_whole(roots, (at.step, self.turn(at.row, at.step, at.round)), (step, here))
+
     def is_first(self, at: Located) -> bool:
         """Tells whether no run came before that of a tensor."""
         if at.side is Side.OUTPUT and self.shared(at.row):
@@ -484,6 +501,7 @@ class Flow:
                 at: Located | None = self.located(step, holder.row, Side.OUTPUT, holder.slot, round)
             else:
                 at = self.before(holder.row, Side.OUTPUT, holder.slot, step, round)
+                at = at if at is not None and self.is_left_by(at, holder.row, step, round) else None
         else:
             at = self._made(step, holder, round, reader)
         return at if at is not None and at.index >= 0 else None
@@ -539,6 +557,18 @@ class _Runs:
         for run in self.dumped:
             self._of_step.setdefault((run.root_graph, run.step), []).append(run)
         self._last = {run.step: run.turn for run in self.dumped}
+        self._steps = sorted({run.step for run in history})
+        self._missing: dict[int, list[int]] = {}
+        for run in history:
+            if not run.has_data:
+                self._missing.setdefault(run.root_graph, []).append(run.turn)
+
+    def is_whole(self, roots: Collection[int], first: tuple[int, int], last: tuple[int, int]) -> bool:
+        """Tells whether every run between two, each a step and a turn, of some graphs was dumped."""
+        if any(first[1] < turn < last[1] for root in roots for turn in self._missing.get(root, ())):
+            return False
+        known = bisect_left(self._steps, last[0]) - bisect_right(self._steps, first[0])
+        return known >= last[0] - first[0] - 1
 
     def turn(self, root: int, step: int, round: int) -> int:  # noqa: A002
         """Returns the turn of a run; of one that is not known that of the end of the step."""

@@ -383,8 +383,8 @@ def _alike(one: TensorStats, other: TensorStats) -> bool:
     exact = replace(one, mean=None, abs_mean=None, variance=None, sum_squares=0.0)
     if exact != replace(other, mean=None, abs_mean=None, variance=None, sum_squares=0.0):
         return False
-    return all(
-        mine is theirs or (mine is not None and theirs is not None and abs(mine - theirs) <= ALIKE * (scale or 0.0))
+    return all(  # equal first: a sum of squares that is beyond float64 is infinite, which has no distance from itself
+        mine == theirs or (mine is not None and theirs is not None and abs(mine - theirs) <= ALIKE * (scale or 0.0))
         for mine, theirs, scale in sums
     )
 

@@ -6,7 +6,7 @@ import argparse
 import dataclasses
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -647,13 +647,38 @@ def pairs_of(session: Session, arguments: argparse.Namespace) -> tuple[Pair, ...
     """The (rank, step) pairs that --rank and --step choose, by step then rank.
 
     Raises:
-        TdbgError: a rank or step that was not dumped.
+        TdbgError: a rank or step that was not dumped, or a step of a rank both of which are named by their numbers.
     """
     ranks = chosen(arguments.rank, session.ranks(), "rank")
     steps = chosen(arguments.step, (step for rank in ranks for step in session.steps(rank)), "step")
     _note_missing(arguments.rank, ranks, "rank")
     _note_missing(arguments.step, steps, "step")
+    for step in _single(arguments.step):
+        _look_for(step, {rank: session.steps(rank) for rank in ranks}, _single(arguments.rank))
     return session.pairs(ranks, steps)
+
+
+def _single(wanted: Sequence[Span] | None) -> list[int]:
+    """The numbers that are named one by one, not as part of a span."""
+    return [first for first, last in wanted or () if first == last]
+
+
+def _look_for(step: int, steps: Mapping[int, Sequence[int]], named: Collection[int]) -> None:
+    """Says which ranks lack a step that was asked for, for other ranks have it.
+
+    Raises:
+        TdbgError: one of them was named, too.
+    """
+    without = [rank for rank, there in steps.items() if step not in there]
+    for rank in without:
+        if rank in named:
+            raise TdbgError(
+                f"rank {rank} has no step {step}",
+                where=f"--rank {rank} --step {step}",
+                hint=f"it has step {brief(steps[rank])}" if steps[rank] else "no step of it has data",
+            )
+    if without:
+        note(f"step {step} is not in this dump for rank {brief(without)}: looking at the other ranks")
 
 
 def _note_missing(wanted: Sequence[Span] | None, found: Sequence[int], word: str) -> None:

@@ -22,7 +22,7 @@ from tui_debugger.check.types import CheckResult, TensorRow
 from tui_debugger.diagnose.origin.text import tensor_dict
 from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.graph.categories import update_of
-from tui_debugger.graph.table import real_consumers
+from tui_debugger.graph.table import edges, real_consumers
 from tui_debugger.model import PARAMETERS, Frame, Hit, ProgressFn, Side, TensorKey, Verdict, no_progress
 from tui_debugger.text.clean import clean
 from tui_debugger.text.distribution import statistic_texts
@@ -105,6 +105,7 @@ class Relations:
         consumers: what uses it, by node.
         stack: source lines of the node, innermost first.
         graphs: the names of the rank's graphs where there are several, so that a name alone may mean two nodes.
+        edges: whether anything tells what is made from what: else nothing here is no evidence.
     """
 
     centre: Related
@@ -114,6 +115,13 @@ class Relations:
     consumers: tuple[Related, ...]
     stack: tuple[Frame, ...] = field(default=(), repr=False)
     graphs: tuple[str, ...] = ()
+    edges: bool = True
+
+    def nothing_words(self, *, upstream: bool) -> str:
+        """Says that no tensor is known on one side."""
+        if not self.edges:
+            return "not known: nothing in the dump tells what is made from what"
+        return "nothing makes it" if upstream else "nothing uses it, as far as the graph says"
 
 
 def relations(session: Run, key: TensorKey, progress: ProgressFn = no_progress) -> Relations:
@@ -178,6 +186,7 @@ class _RelationsBuilder:
             consumers=self.consumers(),
             stack=tuple(frame for frame in stack if not frame.context),
             graphs=self.session.graph_names([key.rank]),
+            edges=bool((edges(nodes).in_node >= 0).any()),
         )
 
     def _taken_from(self) -> str:
@@ -273,10 +282,13 @@ class _RelationsBuilder:
         return self.flow.holder(row, min(written, default=0)).row
 
     def _next_run(self) -> tuple[int, int] | None:
-        """The run of its graph that reads a parameter's value of this one; None when no such run was dumped."""
+        """The run of its graph that reads a parameter's value of this one; None behind the last one that was dumped."""
         turn = self.flow.turn(self.row, *self.here)
         later = [run for run in self.flow.runs_of(self.row) if self.flow.turn(self.row, *run) > turn]
-        return later[0] if later else None
+        if not later:
+            return None
+        own = self._at(self.here, self.row, Side.OUTPUT, self.key.slot)
+        return later[0] if self.flow.is_left_by(own, self.row, *later[0]) else (self.key.step + 1, 0)
 
     # -- one tensor ----------------------------------------------------------------------------------
 
@@ -324,7 +336,9 @@ class _RelationsBuilder:
         if not self._is_updated(holder.row):
             return made
         before = self.flow.before(holder.row, Side.OUTPUT, holder.slot, at.step, at.round)
-        return replace(made, step=at.step - 1, round=0) if before is None else replace(before, index=-1)
+        if before is None or not self.flow.is_left_by(before, holder.row, at.step, at.round):
+            return replace(made, step=at.step - 1, round=0)
+        return replace(before, index=-1)
 
     def _is_parameter(self, row: int) -> bool:
         return self.flow.nodes.category_of(row) in PARAMETERS
@@ -630,9 +644,12 @@ def relations_table(
 
     maker = clean(found.maker.rpartition("/")[2])
     made = "taken" if found.centre.key.side is Side.INPUT else f"made by {maker}" if maker else "made"
-    rows: list[TableRow] = [Across(f"{made} from:" + ("" if ups else " nothing that the graph knows")), *block(ups)]
+    nothing = (" nothing that the graph knows", " nothing, as far as the graph says")
+    if not found.edges:
+        nothing = (f" {found.nothing_words(upstream=True)}", f" {found.nothing_words(upstream=False)}")
+    rows: list[TableRow] = [Across(f"{made} from:" + ("" if ups else nothing[0])), *block(ups)]
     rows += [Across("tensor:"), *block(middle)]
-    rows += [Across("used by:" + ("" if downs else " nothing, as far as the graph says")), *block(downs)]
+    rows += [Across("used by:" + ("" if downs else nothing[1])), *block(downs)]
     return [_COLUMNS[at] for at in kept], rows
 
 

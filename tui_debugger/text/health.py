@@ -92,7 +92,8 @@ def covered_text(
         not_comparable: tensors that had nothing to be compared with.
         parts: parts of the dump that could not be listed.
     """
-    of = f"{checked:,} of {_pairs(pairs, ranks)}" if checked < pairs else f"all {_pairs(pairs, ranks)}"
+    every = "all " if pairs > 1 else ""
+    of = f"{checked:,} of {_pairs(pairs, ranks)}" if checked < pairs else f"{every}{_pairs(pairs, ranks)}"
     doubts = [f"{plural(parts, 'part')} of the dump not listed"] if parts else []
     doubts += [f"{unreadable:,} unreadable"] if unreadable else []
     doubts += [f"{not_comparable:,} not comparable"] if not_comparable else []

@@ -181,7 +181,9 @@ class MainScreen(DrawnOnce, CachedGround, Screen[None]):
         self.tensors_pane.refresh_rows()  # which brings the columns of statistics
         self.node_filter = NodeFilter(context)
         self.inspector = Inspector(context)
-        self.watcher = Watcher(context, self.node_filter, self._recommended, self._watchpoints_changed)
+        self.watcher = Watcher(
+            context, self.node_filter, self._recommended, self._watchpoints_changed, grew=self._load_nodes
+        )
         self.checker = Checker(
             context,
             self.inspector,
@@ -253,6 +255,9 @@ class MainScreen(DrawnOnce, CachedGround, Screen[None]):
 
     def _watchpoints_changed(self) -> None:
         self.checker.changed()
+
+    def _load_nodes(self) -> None:
+        self.navigator.load_nodes()
 
     def _place(self, rank: int, step: int | None) -> None:
         self.navigator.place(rank, step)

@@ -101,6 +101,7 @@ class _Marked:
 
     rank: int
     step: int | None
+    nodes: NodeTable
     marks: Marks
     overflowed: int
     target: SpaceTarget | None
@@ -119,7 +120,12 @@ class Watcher:
     """Edits the session's watchpoints and marks the nodes they cover."""
 
     def __init__(
-        self, context: Context, node_filter: NodeFilter, recommended: bool | None, changed: Callable[[], None]
+        self,
+        context: Context,
+        node_filter: NodeFilter,
+        recommended: bool | None,
+        changed: Callable[[], None],
+        grew: Callable[[], None],
     ) -> None:
         """Shows nothing yet.
 
@@ -128,8 +134,10 @@ class Watcher:
             node_filter: shows the nodes of a watchpoint.
             recommended: True adds the recommended watchpoints, False does not, None does for a run that never had any.
             changed: called when the hits may be outdated, because the list changed.
+            grew: called when the rank has more nodes than the list shows: steps that were read since have their own.
         """
         self._context = context
+        self._grew = grew
         self._node_filter = node_filter
         self._changed_list = changed
         self._recommended = recommended
@@ -457,7 +465,7 @@ class Watcher:
             watched = target.covered if target is not None else None
             device = None if step is None else overflowed_nodes(session.flow(rank).table(step), len(nodes))
             marks = make_marks(nodes, tree, watched, result, (rank, step), overflowed=device)
-            return _Marked(rank, step, marks, 0 if device is None else int(device.sum()), target, covered)
+            return _Marked(rank, step, nodes, marks, 0 if device is None else int(device.sum()), target, covered)
 
         context.work.run("marks", work, self._marked, in_header=False)
 
@@ -469,6 +477,9 @@ class Watcher:
         if overflowed != state.overflowed:
             state.overflowed = overflowed
             self._context.update_header()
+        shown = self._context.nodes_pane.nodes
+        if shown is not None and shown.lineage is found.nodes.lineage and len(shown) < len(found.nodes):
+            self._grew()  # which asks for the marks again
         self._context.nodes_pane.mark(found.marks)
         self._context.nodes_pane.show_target(found.target)
         if found.covered != self._covered:

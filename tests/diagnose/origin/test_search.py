@@ -189,6 +189,22 @@ def test_weights_that_were_bad_before_the_first_dumped_step_are_no_origin(
     assert "blocks.0.ln1.gamma" in {origin.node for origin in searched.before}
 
 
+@pytest.mark.parametrize("history", [True, False])
+@pytest.mark.parametrize("dump", NAN_DUMPS)
+def test_weights_that_went_bad_between_the_dumped_steps_make_no_origin(
+    dump: str, history: bool, dumps: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """Steps 0, 2 and 4 of outputs alone: the weights that step 4 began with are those of step 3, not of step 2."""
+    path = copy_of_steps(dumps(dump), tmp_path / "dump", 0, 2, 4)
+    for file in path.rglob("*.input.*.npy"):
+        file.unlink()
+    for file in path.rglob("ms_global_execution_order_graph_*.csv") if not history else ():
+        file.unlink()
+    report = search(opened(path))
+    assert report.origins == ()
+    assert {searched.pair for searched in report.searches} == {(0, 4)}
+
+
 @pytest.mark.parametrize("dump", MLP_DUMPS)
 def test_a_healthy_run_has_none(dump: str, looked: Callable[[str], tuple[Session, OriginReport]]) -> None:
     _, report = looked(dump)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from tui_debugger.diagnose.ranks.grid import ABSENT, LEAST, NOT_FINITE, RankValues
+from tui_debugger.diagnose.ranks.grid import ABSENT, LEAST, NOT_FINITE, STATISTICS, RankValues
+from tui_debugger.model import TensorMeta, TensorStats
+from tui_debugger.stats.records import Record, Records
 
 
 def test_levels_are_distances_from_the_median_of_numbers() -> None:
@@ -38,3 +40,17 @@ def test_levels_are_those_of_a_plain_median() -> None:
         tens = np.ceil(np.log10(np.where(distance > 0, distance, 1e-99)) + 6)
         expected = np.where(np.isnan(numbers), NOT_FINITE, LEAST + np.clip(np.nan_to_num(tens), 0, 8))
         assert (levels == expected).all()
+
+
+def test_what_was_not_recorded_is_no_number() -> None:
+    """As ``TensorStats`` says it: a dump of statistics may lack the norm, and how many elements are 0."""
+    known = TensorStats(4, 0, 0, 0, 1, 0, 3, 0.0, 2.0, 1.0, 1.0, None, 9.0)
+    zeros = TensorStats(4, 0, 0, 0, 4, 0, 0, 0.0, 0.0, 0.0, 0.0, None, 0.0)
+    lacking = TensorStats(4, 0, 0, 0, 0, 0, 0, 0.0, 2.0, 1.0, None, None, 0.0)
+    records = Records(3)
+    for row, stats in enumerate((known, zeros, lacking)):
+        records.put(row, Record(TensorMeta("float32", (4,), 16), stats))
+    found = {name: STATISTICS[name][1](records.rows) for name in ("norm", "zero_percentage")}
+    np.testing.assert_array_equal(found["norm"], [3.0, 0.0, np.nan])
+    assert [known.norm, zeros.norm, lacking.norm] == [3.0, 0.0, None]
+    np.testing.assert_array_equal(found["zero_percentage"], [25.0, 100.0, np.nan])

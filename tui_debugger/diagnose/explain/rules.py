@@ -216,6 +216,14 @@ _OVERFLOW_ADVICE: Final = (
     overflow.wider_type,
     overflow.remedies,
 )
+_UNKNOWN_INPUT_ADVICE: Final = (
+    overflow.see_elements,
+    Advice("See what has to be dumped to know whether it begins here.", "origin"),
+    Advice("See how far it spread, scope by scope and step by step.", "health"),
+    Advice("See what made it and who uses it, as far as the dump tells.", "relations"),
+    overflow.wider_type,
+    overflow.remedies,
+)
 _SIZE_ADVICE: Final = (
     Advice("See how the values are distributed: all of them, or a few outliers.", "distribution"),
     Advice("See when it began to grow or shrink.", "trend"),
@@ -277,7 +285,7 @@ CONDITION_RULES: Final[tuple[ConditionRule, ...]] = (
         OVERFLOW,
         _no_known_input,
         causes=(overflow.nothing_known_of_inputs,),
-        advice=_OVERFLOW_ADVICE,
+        advice=_UNKNOWN_INPUT_ADVICE,
         found=overflow.found_counts,
         facts=(overflow.overflow_facts,),
     ),

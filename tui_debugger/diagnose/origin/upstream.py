@@ -484,10 +484,12 @@ class Upstream:
                 refs.append(TensorRef(self.rank, ref.step, holder.row, Side.OUTPUT, holder.slot, ref.round))
             elif not self.flow.updated(holder.row):
                 outside.append(f"the graph input {nodes.names[holder.row]}")
-            elif (at := self.flow.before(holder.row, Side.OUTPUT, holder.slot, ref.step, ref.round)) is None:
-                outside.append(f"{nodes.names[holder.row]} before step {ref.step}")
             else:
-                refs.append(self.ref(at))
+                at = self.flow.before(holder.row, Side.OUTPUT, holder.slot, ref.step, ref.round)
+                if at is None or not self.flow.is_left_by(at, holder.row, ref.step, ref.round):
+                    outside.append(f"{nodes.names[holder.row]} before step {ref.step}")
+                else:
+                    refs.append(self.ref(at))
         return [each for each in dict.fromkeys(refs) if each != ref], outside
 
     def clean_sources(self, ref: TensorRef) -> list[TensorRef]:

@@ -35,12 +35,25 @@ VERDICT, REPLICAS = "verdict", "replicas"
 
 
 def _zeros(rows: Rows) -> Floats:
+    """NaN where the dump did not count them: then what there is does not add up."""
     shares: Floats = np.divide(100.0 * rows["zero"], rows["count"], out=np.zeros(len(rows)), where=rows["count"] > 0)
-    return shares
+    return np.where(rows["zero"] + rows["negative"] + rows["positive"] == _finite(rows), shares, np.nan)
+
+
+def _norm(rows: Rows) -> Floats:
+    """NaN where the dump did not record it: only zeros have a sum of squares of 0. See ``TensorStats.norm``."""
+    zeros = (rows["minimum"] == 0) & (rows["maximum"] == 0)
+    known = (_finite(rows) > 0) & ((rows["sum_squares"] != 0) | zeros)
+    return np.where(known, np.sqrt(rows["sum_squares"]), np.nan)
+
+
+def _finite(rows: Rows) -> Floats:
+    found: Floats = rows["count"] - rows["nan"] - rows["pos_inf"] - rows["neg_inf"]
+    return found
 
 
 STATISTICS: Final[dict[str, tuple[str, Callable[[Rows], Floats]]]] = {
-    "norm": ("norm", lambda rows: np.sqrt(rows["sum_squares"])),
+    "norm": ("norm", _norm),
     "mean": ("mean", lambda rows: rows["mean"].astype(np.float64)),
     "abs_mean": ("mean of magnitudes", lambda rows: rows["abs_mean"].astype(np.float64)),
     "std": ("standard deviation", lambda rows: np.sqrt(rows["variance"])),
@@ -55,7 +68,7 @@ STATISTICS: Final[dict[str, tuple[str, Callable[[Rows], Floats]]]] = {
 SHOWN: Final = (VERDICT, REPLICAS, *STATISTICS)
 
 ABSENT, NOT_FINITE, NOT_READ = 0, 1, 2
-"""Levels of cells without a number: nothing was dumped; NaN or Inf; it could not be read."""
+"""Levels of cells without a number: nothing was dumped; NaN or Inf; it could not be read, or was not recorded."""
 LEAST: Final = 3
 """The level of what is as the median. Each level above stands for a distance ten times as large."""
 LEVELS: Final = 9
@@ -157,7 +170,8 @@ def rank_column(  # noqa: PLR0917 - which one
         measured = rows["state"] == State.MEASURED
         bad = (rows["nan"] + rows["pos_inf"] + rows["neg_inf"]) > 0
         numbers[at] = np.where(measured, STATISTICS[name][1](rows), np.nan)
-        marks[at] = np.where(measured, np.where(bad, NOT_FINITE, LEAST), NOT_READ)
+        unknown = ~measured | (np.isnan(numbers[at]) & ~bad & (rows["count"] > 0))
+        marks[at] = np.where(unknown, NOT_READ, np.where(bad, NOT_FINITE, LEAST))
         _fill_scopes(numbers, marks, tree.row, tree.size, smallest=name == "min")
     return RankColumn(numbers, marks)
 

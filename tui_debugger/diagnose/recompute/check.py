@@ -45,7 +45,7 @@ from tui_debugger.graph.categories import (
     plain_type,
 )
 from tui_debugger.graph.table import CONSTANT, PARAMETER
-from tui_debugger.model import TensorKey
+from tui_debugger.model import Side, TensorKey
 from tui_debugger.sources.base import Argument, CallArguments, OtherArgument, TensorSlot
 
 __all__ = ["NotChecked", "OperatorCheck", "OutputCheck", "check_operator"]
@@ -274,10 +274,15 @@ class _Reader:
             CannotBindError: that was not recorded.
         """
         after = next((each.key for each in self.rows if each.role == "param" and each.slot == slot), None)
-        before = self.run.before(after) if after is not None else None
-        if before is None:
-            raise CannotBindError(f"what input {slot} was before was not dumped")
-        return before
+        unknown = CannotBindError(f"what input {slot} was before was not dumped")
+        flow = self.run.flow(self.rank)
+        row = flow.nodes.find(after.node, after.graph) if after is not None else -1
+        if after is None or row < 0:
+            raise unknown
+        at = flow.before(row, Side.OUTPUT, after.slot, self.step, self.round)
+        if at is None or not flow.is_left_by(at, row, self.step, self.round):
+            raise unknown
+        return flow.key(at)
 
     def argument(self, value: Argument) -> Any:
         """An argument with its tensors read, ``Missing`` where they were not recorded."""

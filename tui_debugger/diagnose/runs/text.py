@@ -188,6 +188,12 @@ FINDING_COLUMNS: Final = (
 )
 
 
+def values_text(distance: Distance) -> str:
+    """Returns both values where two tensors differ most; whole numbers with all of their digits."""
+    one, other = (f"{each:.0f}" if distance.exact else f"{each:.9g}" for each in distance.values or ())
+    return f"{one} in A, {other} in B"
+
+
 def headline_lines(report: RunsReport, kinds: Sequence[tuple[str, str]]) -> list[str]:
     """Returns the first difference: what, by how much, both values, where in the program."""
     finding = report.headline
@@ -202,7 +208,7 @@ def headline_lines(report: RunsReport, kinds: Sequence[tuple[str, str]]) -> list
         )
         if distance.values is not None and distance.worst:
             index = ", ".join(map(str, distance.worst))
-            lines.append(f"  at [{index}]: {distance.values[0]:.9g} in A, {distance.values[1]:.9g} in B")
+            lines.append(f"  at [{index}]: {values_text(distance)}")
     if finding.consumer:
         lines.append(f"  read first by {clean(finding.consumer)}")
     side, row = (0, finding.row_a) if finding.row_a >= 0 else (1, finding.row_b)

@@ -459,7 +459,7 @@ class RanksView(HeatMapView):
             if mark == ABSENT:
                 return "not dumped at this step"
             words = [f"{STATISTICS[self.shown][0]} {number(float(own))}" if np.isfinite(own) else "no finite number"]
-            words += ["NaN or Inf"] if mark == NOT_FINITE else ["not read"] if mark == NOT_READ else []
+            words += ["NaN or Inf"] if mark == NOT_FINITE else ["not read or not recorded"] if mark == NOT_READ else []
             if len(known) > 1:
                 middle = float(np.median(known))
                 words.append(f"median of {len(known):,} ranks {number(middle)}")

@@ -438,9 +438,9 @@ class RelationsView(View):
     def body(self) -> Iterable[Widget]:
         """Lays out the lists, and what is under the cursor."""
         with Container(id="lists"):
-            yield RelatedList("made from", "nothing makes it", id="producers")
+            yield RelatedList("made from", "", id="producers")
             yield RelatedList("tensor", "", id="centre")
-            yield RelatedList("used by", "nothing uses it, as far as the graph says", id="consumers")
+            yield RelatedList("used by", "", id="consumers")
         yield GraphSketch(id="sketch")
         yield Line(id="detail")
         yield Line(id="source")
@@ -590,6 +590,8 @@ class RelationsView(View):
             first = self._sides[side].first
             rounds = any(bool(each.key.round) for each in first if not each.slots)
             self.table(side).set_title(title, rounds=rounds)
+        for side in ("producers", "consumers"):
+            self.table(side).set_empty(found.nothing_words(upstream=side == "producers"))
 
     def action_walk_back(self) -> None:
         """Goes back to the tensor that was in the middle before."""
@@ -646,9 +648,8 @@ class RelationsView(View):
 
     def _expanded(self, name: str, item: Item, found: Sequence[Related]) -> None:
         if not found:
-            self.say(
-                "nothing makes it" if name == "producers" else "nothing uses it, as far as the graph says", note=True
-            )
+            if self._shown is not None:
+                self.say(self._shown.nothing_words(upstream=name == "producers"), note=True)
             return
         self._open(name, self._sides[name].with_inner(item.place, found))
 

@@ -27,6 +27,7 @@ from tui_debugger.diagnose.runs.text import (
     node_cells,
     options_text,
     times_text,
+    values_text,
     verdict_text,
 )
 from tui_debugger.diagnose.runs.tree import GLYPHS, WORDS, Hop, Show, State, StepTree, pair_text, steps_of
@@ -596,7 +597,7 @@ class RunsView(View):
             words += [worst.joined] if worst.joined else []
             if worst.values is not None and worst.worst:
                 index = ", ".join(map(str, worst.worst))
-                words.append(f"at [{index}] {worst.values[0]:.9g} in A, {worst.values[1]:.9g} in B")
+                words.append(f"at [{index}] {values_text(worst)}")
         return "  ".join(filter(None, words))
 
     def _show_path(self, finding: Finding | None) -> None:
