@@ -9,7 +9,9 @@ import lzma
 import os
 import shutil
 import signal
+import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cache
@@ -132,6 +134,18 @@ def archive(name: str) -> Path:
     return DEMO if DEMO.name.startswith(name + ".") else DATA / f"{name}.tar.xz"
 
 
+def _unpacked(packed: Path, parent: Path) -> Path:
+    """What ``unpack`` makes; the tar of the system takes a fifth of its time for the 50,000 files of all dumps."""
+    name = packed.name.removesuffix(".tar.xz")
+    if not (parent / name).exists() and shutil.which("tar") and shutil.which("xz"):
+        parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=parent) as scratch:
+            command = ["tar", "--no-same-owner", "-xpJf", os.fspath(packed), "-C", scratch]
+            if subprocess.run(command, capture_output=True, check=False).returncode == 0:
+                (Path(scratch) / name).rename(parent / name)
+    return unpack(packed, parent)  # only where it is not there yet
+
+
 UNPACKED = "TDBG_TEST_DUMPS"
 """Where a test that runs tests in another process tells it that dumps are unpacked."""
 
@@ -150,7 +164,7 @@ def dumps(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], 
     def unpacked(name: str) -> Path:
         with parent.with_name(f"{name}.lock").open("w") as lock:  # the others wait for the first
             fcntl.flock(lock, fcntl.LOCK_EX)
-            return GUARDED.add(unpack(archive(name), parent))
+            return GUARDED.add(_unpacked(archive(name), parent))
 
     yield unpacked
     GUARDED.check()

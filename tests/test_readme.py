@@ -6,7 +6,7 @@ import ast
 import json
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,6 @@ from tests.json_page import TEXT, assert_described, described, keys, sections
 from tests.readme_blocks import BLOCKS, FILES, README
 from tui_debugger.cli.help import PAGES, TOPICS
 from tui_debugger.cli.main import COMMANDS, FINDING_COMMANDS, build_parser
-from tui_debugger.demo import DEMO, unpack
 from tui_debugger.text.documents import SCHEMA
 from tui_debugger.tui.views.registry import VIEWS
 from tui_debugger.watch.text import parse_watch
@@ -155,8 +154,8 @@ DOCUMENTS = {
 
 
 @pytest.fixture(scope="module")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return unpack(DEMO, tmp_path_factory.mktemp("demo"))
+def demo(dumps: Callable[[str], Path]) -> Path:
+    return dumps("mindspore-2.0-nan")
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)

@@ -10,7 +10,6 @@ import threading
 import unicodedata
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,16 +17,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.traceback import Traceback
 
-import tui_debugger
 from tests.hostile import ATTACKS, EVIL, EVIL_FILE, unsafe
+from tests.program_files import modules
 from tui_debugger.session import Session
 from tui_debugger.text import writer
 from tui_debugger.text.clean import clean, clean_lines
 from tui_debugger.text.documents import SCHEMA, document, document_line, document_of_rows, to_json
 from tui_debugger.tui.app import TdbgApp
-
-PACKAGE = Path(tui_debugger.__file__).parent
-
 
 # -- the rule --------------------------------------------------------------------------------------
 
@@ -294,13 +290,6 @@ def calls(tree: ast.AST) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
             yield ast.unparse(node.func)
-
-
-@cache
-def modules() -> dict[str, ast.Module]:
-    """Every module of the program, by its path."""
-    paths = sorted(PACKAGE.rglob("*.py"))
-    return {path.relative_to(PACKAGE).as_posix(): ast.parse(path.read_text(encoding="utf-8")) for path in paths}
 
 
 @cache

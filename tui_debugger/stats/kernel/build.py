@@ -21,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
@@ -95,26 +96,27 @@ def build(folder: Path = FOLDER, machine: str = "", flags: Sequence[str] = ()) -
     wide = (machine or platform.machine()).lower() in ("x86_64", "amd64")
     into = folder / shared_library_path().name
     with tempfile.TemporaryDirectory(prefix="tdbg-kernel-") as work:
-        objects = []
-        for level, its_flags in LEVELS.items():
-            if level and not wide:
-                continue
-            made = [Path(work) / f"{path.stem}-{level}.o" for path in sources()]
-            for path, result in zip(sources(), made, strict=True):
+        objects: list[str] = []
+        with ThreadPoolExecutor(os.cpu_count() or 1) as pool:  # each compiler is a process of its own
+            for level, its_flags in LEVELS.items():
+                if level and not wide:
+                    continue
                 known = [flag.replace("x86-64-v", "x86_64_v") if zig else flag for flag in its_flags]
-                step = [*command, *known, f"-DTDBG_LEVEL={level}", "-c", str(path), "-o", str(result)]
+                steps = {
+                    str(Path(work) / f"{path.stem}-{level}.o"): [*command, *known, f"-DTDBG_LEVEL={level}", str(path)]
+                    for path in sources()
+                }
                 try:
-                    _run(step)
+                    list(pool.map(lambda made, step: _run([*step, "-c", "-o", made]), steps, steps.values()))
                 except CompileError:
                     if not level:
                         raise
                     break  # an older compiler does not know this level: such processors run the one below
-            else:
-                objects += made
+                objects += steps
         with tempfile.NamedTemporaryFile(dir=folder, prefix=".kernel-", suffix=".so", delete=False) as file:
             whole = Path(file.name)
         try:
-            _run([*command, "-shared", *map(str, objects), "-o", str(whole)])
+            _run([*command, "-shared", *objects, "-o", str(whole)])
             whole.chmod(0o755)
             whole.replace(into)
         finally:
