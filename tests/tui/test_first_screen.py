@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tests.patience import PATIENCE
 from tests.session.opened import watch
 from tests.sources.writer import MLP, write_dump
 from tests.tui.conftest import OpenScreen
@@ -16,10 +19,12 @@ from tests.tui.live_driver import attached
 from tests.tui.sizes import every_size
 from tui_debugger.check.verdicts import Outcome
 from tui_debugger.diagnose.headline import Headline
-from tui_debugger.model import ProgressFn
-from tui_debugger.session import Session
+from tui_debugger.graph.tree import Tree
+from tui_debugger.model import Hit, ProgressFn
+from tui_debugger.session import CheckResult, Session
 from tui_debugger.sources.registry import open_source
 from tui_debugger.tui import checker
+from tui_debugger.tui.navigator import Navigator
 from tui_debugger.tui.views.explain import ExplainView
 from tui_debugger.tui.views.origin import OriginView
 
@@ -204,6 +209,35 @@ async def test_a_key_that_was_pressed_first_keeps_the_cursor(open_screen: OpenSc
         await screen.settled()
         assert screen.lines[1].startswith(" Begins at step 3")
         assert screen.main.state.step == 0, "who has begun to look around is not taken elsewhere"
+
+
+@every_size
+async def test_an_answer_that_comes_before_the_nodes_still_leads_to_its_tensor(
+    dumps: Callable[[str], Path], size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    led = threading.Event()
+    lead = Navigator.lead
+
+    def lead_and_tell(self: Navigator, result: CheckResult, hit: Hit | None) -> None:
+        lead(self, result, hit)
+        led.set()
+
+    class LateNodes(Session):
+        def tree(self, rank: int) -> Tree:
+            if threading.current_thread().name == "tdbg-nodes":
+                assert led.wait(PATIENCE)
+            return super().tree(rank)
+
+    def open_session(progress: ProgressFn) -> Session:
+        session = LateNodes(open_source(dumps(NAN)))
+        session.open(progress)
+        return session
+
+    monkeypatch.setattr(Navigator, "lead", lead_and_tell)
+    async with opened_by(open_session, size=size, title=NAN, recommended=True) as screen:
+        await screen.settled()
+        assert screen.main.tensors_pane.count.endswith("Log-op381")
+        assert screen.main.state.step == 3
 
 
 async def test_where_a_step_was_asked_for_the_screen_starts_there(open_screen: OpenScreen) -> None:

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 import numpy as np
 import pytest
 
+from tests.session.opened import watch
 from tests.sources.memory import MemorySource, Op
 from tests.tui.conftest import OpenScreen
 from tests.tui.driver import Driver, opened_by
@@ -39,7 +40,7 @@ def values(rank: int, step: int) -> dict[tuple[str, Side, int], np.ndarray]:
 
 
 @asynccontextmanager
-async def eight_ranks(size: tuple[int, int] = (200, 50), *, overflow: bool = True) -> AsyncIterator[Driver]:
+async def eight_ranks(size: tuple[int, int] = (200, 50), *watches: str, overflow: bool = True) -> AsyncIterator[Driver]:
     """The hit list of a run of eight ranks and two steps."""
 
     def open_session(progress: ProgressFn) -> Session:
@@ -49,6 +50,7 @@ async def eight_ranks(size: tuple[int, int] = (200, 50), *, overflow: bool = Tru
         if overflow:
             session.watchpoints.add("tensor_overflow", (), EVERYTHING)
         session.open(progress)
+        watch(session, *watches)
         return session
 
     async with opened_by(open_session, size=size, title="eight", recommended=False, step=0) as screen:
@@ -192,6 +194,19 @@ async def test_what_nan_kept_from_being_judged_stands_apart(size: tuple[int, int
         for key in ("enter", "space", "e", "Y", "o", "E"):
             await press(screen, key)
             assert screen.app.screen is screen.main, "a heading stands for nothing"
+
+
+@pytest.mark.turns("size")
+@every_size
+async def test_rows_without_a_finding_are_counted_apart(size: tuple[int, int]) -> None:
+    async with eight_ranks(size, "EX norm > 10*prev.norm") as screen:  # nothing to compare with at step 0
+        await press(screen, "m")
+        rows = screen.main.hits_pane.rows
+        assert rows is not None
+        assert rows.merged
+        assert rows.others > 0
+        assert f" · {rows.others} without a finding · all in {rows.tensors} rows" in screen.main.hits_pane.count
+        assert rows.others + sum(count for _, count in rows.counted.values()) == len(rows.shown)
 
 
 @pytest.mark.turns("size")

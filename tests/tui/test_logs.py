@@ -30,3 +30,13 @@ async def test_the_screen_names_the_first_bad_tensor(dumps: Callable[[str], Path
             await driver.settled()
         await driver.until(lambda: said in driver.text)
         assert driver.pane("hits")
+
+
+async def test_what_uses_an_output_is_not_known_without_a_graph(dumps: Callable[[str], Path]) -> None:
+    async with opened(dumps("te-logs"), size=(150, 40)) as driver:
+        await driver.press("c")
+        await driver.settled()
+        await driver.until(lambda: bool(driver.pane("tensors")))
+        await driver.press("5", "m")
+        await driver.settled()
+        assert "no graph was recorded: what uses this node's outputs is not known" in driver.text

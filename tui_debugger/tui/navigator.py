@@ -417,7 +417,13 @@ class Navigator:
             return
         consumers = self._session.consumers(context.state.rank, context.state.row)
         if not consumers:
-            context.say("nothing uses this node's outputs, as far as the graph says", bad=True)
+            unknown = not len(nodes.in_node)
+            context.say(
+                "no graph was recorded: what uses this node's outputs is not known"
+                if unknown
+                else "nothing uses this node's outputs, as far as the graph says",
+                bad=True,
+            )
             return
 
         def go(index: int | None) -> None:

@@ -275,11 +275,12 @@ class HitsPane(Pane):
             return f"{mine:,} of {every:,}" if filtered else f"{every:,}"
 
         graphs = sorted(self._graphs.get(name, clean(name)) for name in self.filter.graphs)
-        parts = [of(rows.counted.values()) + (f" in {rows.tensors:,} rows" if rows.merged else "")]
+        merged = f"in {rows.tensors:,} rows" if rows.merged else ""
+        parts = [" ".join(filter(None, (of(rows.counted.values()), "" if rows.others else merged)))]
         if step is not None and not self.filter.here and len(rows.counted) > 1:
             parts.append(f"at step {step_text(step)}: {of([rows.counted.get(step, (0, 0))])}")
         parts += [f"{rows.not_judged:,} not judged"] if self.filter.watchpoints and rows.not_judged else []
-        parts += [f"{rows.others:,} without a finding"] if rows.others else []
+        parts += [f"{rows.others:,} without a finding", f"all {merged}" if merged else ""] if rows.others else []
         return [*parts, f"graph {', '.join(graphs)}" if graphs else "", self._state, f"by {self.order.value}"]
 
     @property
