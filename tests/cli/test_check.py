@@ -105,7 +105,7 @@ def test_steps_and_ranks_that_do_not_fill_the_grid_are_counted(capsys: Capsys, t
     writer = write_dump(tmp_path, steps=[0, 1])
     write_step(writer, 0, rank=3)
     (line,) = [line for line in check(capsys, tmp_path, "--watch", "TO").lines if "checked" in line]
-    assert line.endswith("; steps 0,1; ranks 0,3; 3 of these pairs")
+    assert line.endswith("; steps 0,1; ranks 0,3; 3 of these pairs: rank 3 without step 1")
 
 
 def test_rank_and_step_choose_and_are_covered(capsys: Capsys, dump: Path) -> None:

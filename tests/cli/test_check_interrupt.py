@@ -94,8 +94,8 @@ def test_what_was_finished_before_a_cancellation_is_printed(
     answer = check(capsys, root, "--watch", "TO @ node=nosuch", "--watch", "TO")
     assert answer.code == 130
     assert (
-        "18 tensors checked, 0 unreadable, 15 skipped, 0 not comparable; steps 0,1; ranks 0,1; 3 of these pairs"
-        in answer.out
+        "18 tensors checked, 0 unreadable, 15 skipped, 0 not comparable; steps 0,1; ranks 0,1; 3 of these pairs: "
+        "rank 1 without step 1" in answer.out
     )
     assert answer.last == "interrupted: 3 of 6 steps (ranks 0,1 so far) checked; no finding so far"
     assert "cannot judge" not in answer.out, "what was not looked at yet is no reproach"

@@ -12,7 +12,7 @@ import numpy as np
 
 from tui_debugger.check.hits import Blocked, HitList
 from tui_debugger.check.results import parts_text
-from tui_debugger.check.types import CheckResult
+from tui_debugger.check.types import CheckResult, Pair
 from tui_debugger.errors import CancelledError
 from tui_debugger.model import Coverage, NodeKind, Verdict, Watchpoint, WatchResult
 from tui_debugger.text.hits import watch_line
@@ -44,6 +44,8 @@ class Outcome(Enum):
 
 
 _NONE_BLOCKED: Final = Blocked()
+_GROUPS: Final = 3
+"""Up to so many groups of ranks are named that lack the same steps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,11 +245,27 @@ def coverage_line(result: CheckResult) -> str:
         counts += f", {coverage.by_design:,} with Inf by design"
     parts = [counts, *_unlisted(coverage), named("step", sorted(steps)), named("rank", sorted(ranks))]
     if len(coverage.steps) < len(ranks) * len(steps):
-        parts.append(f"{len(coverage.steps):,} of these pairs")
+        parts.append(f"{len(coverage.steps):,} of these pairs{_lacking(coverage.steps)}")
     if coverage.constants:
         hold = "input holds a graph constant" if coverage.constants == 1 else "inputs hold graph constants"
         parts.append(f"{coverage.constants:,} {hold}: judged for NaN and Inf only")
     return "; ".join(parts)
+
+
+def _lacking(pairs: Collection[Pair]) -> str:
+    """Returns which ranks lack steps that others have: ``: rank 1 without steps 4,5``; nothing for more than a few."""
+    steps_of: dict[int, set[int]] = {}
+    for rank, step in pairs:
+        steps_of.setdefault(rank, set()).add(step)
+    every = set().union(*steps_of.values())
+    ranks_without: dict[tuple[int, ...], list[int]] = {}
+    for rank in sorted(steps_of):
+        if without := tuple(sorted(every - steps_of[rank])):
+            ranks_without.setdefault(without, []).append(rank)
+    if len(ranks_without) > _GROUPS:
+        return ""
+    lacking = (f"{named('rank', ranks)} without {named('step', steps)}" for steps, ranks in ranks_without.items())
+    return f": {', '.join(lacking)}"
 
 
 def tally_table(tallies: Sequence[Tally]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
