@@ -28,8 +28,9 @@ from tui_debugger.diagnose.runs.distance import Distance, How, Tolerance
 from tui_debugger.diagnose.runs.matching import Match, Rule
 from tui_debugger.diagnose.runs.results import Judged, Judgement, Options, Place, RunsReport, StepReport
 from tui_debugger.diagnose.runs.tree import Show
+from tui_debugger.model import no_progress
 from tui_debugger.session.comparison import Against, Comparison
-from tui_debugger.tui.dialogs.other_run import RunPrompt
+from tui_debugger.tui.dialogs.other_run import RunPrompt, look_for_dumps
 from tui_debugger.tui.main_screen import MainScreen
 from tui_debugger.tui.views.compare import CompareView
 from tui_debugger.tui.views.runs import RunsView, TreeRows
@@ -372,6 +373,17 @@ async def test_d_offers_the_dumps_beside_this_one(runs: tuple[Path, Path]) -> No
         assert isinstance(screen.app.screen, MainScreen)
         await screen.press("D")  # what was compared is still there
         assert "ReLU-op2 at rank 1 step 1" in screen.text
+
+
+async def test_dumps_found_before_the_prompt_is_laid_out_are_offered(runs: tuple[Path, Path]) -> None:
+    async with opened(runs[0], size=(80, 24)) as screen:
+        prompt = RunPrompt(str(runs[0]))
+        prompt.show(look_for_dumps(str(runs[0]), lambda _: None, no_progress))
+        screen.app.push_screen(prompt)
+        await screen.settled()
+        assert screen.app.screen is prompt
+        assert "two" in screen.text
+        assert "looking …" not in screen.text
 
 
 async def test_a_typed_path_is_taken_and_a_part_of_one_picks_from_the_list(runs: tuple[Path, Path]) -> None:

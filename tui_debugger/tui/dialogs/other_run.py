@@ -42,6 +42,8 @@ class RunPrompt(PathPrompt):
         self._dumps: tuple[KnownDump, ...] = ()
         self._shown: tuple[KnownDump, ...] = ()
         self._picked = False
+        self._found: Overview | None = None
+        self._laid_out = False
 
     def body(self) -> Iterable[Widget]:
         """Lays out the input line and the list."""
@@ -60,10 +62,14 @@ class RunPrompt(PathPrompt):
         table = self.query_one(VirtualTable)
         table.can_focus = False
         table.styles.height = max(3, min(13, self.app.size.height - 8))
+        self._laid_out = True
+        if self._found is not None:
+            self.show(self._found)
 
     def show(self, found: Overview) -> None:
-        """Shows the dumps that were found until now."""
-        if not self.is_attached:
+        """Shows the dumps that were found until now, once there is a list to show them in."""
+        self._found = found
+        if not self._laid_out or not self.is_attached:
             return
         self._dumps = tuple(each for each in found.dumps if not each.gone and os.path.realpath(each.path) != self._this)
         self.query_one(VirtualTable).set_empty("no other dump is known: type its path" if found.ended else "looking …")
