@@ -377,6 +377,7 @@ class UnreadablePart:
         graph: it says what nodes there are, or in which order they ran: no tensor is lost with it, but nobody knows
             which nodes have a name, a category or a type.
         unrecorded: it is no part of a dump but something that a live training ran and nobody judged.
+        incomplete: what is there of the step was looked at, but tensors that other steps have are not there.
     """
 
     where: str
@@ -385,6 +386,7 @@ class UnreadablePart:
     step: int | None = None
     graph: bool = False
     unrecorded: bool = False
+    incomplete: bool = False
 
 
 @dataclass(frozen=True, slots=True)

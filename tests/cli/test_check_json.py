@@ -105,6 +105,16 @@ def test_the_document_of_a_clean_check(capsys: Capsys, dump: Path) -> None:
     assert counts == {"checked": 36, "unreadable": 0, "not_comparable": 2, "skipped": 30, "pairs_asked": 6}
 
 
+LOST = {
+    "rank": 0,
+    "step": 1,
+    "where": "rank_0/Net/0/1",
+    "why": "nothing of Parameter.fc1_weight output 0 that steps 0 and 2 have: was the dump cut?",
+    "graph": False,
+    "incomplete": True,
+}
+
+
 def test_the_document_of_what_cannot_be_judged(capsys: Capsys, dump: Path) -> None:
     file_of(dump, "rank_1/Net/0/2/ReLU*output*").write_bytes(b"")
     file_of(dump, "rank_0/Net/0/1/Parameter.fc1*").unlink()
@@ -115,11 +125,13 @@ def test_the_document_of_what_cannot_be_judged(capsys: Capsys, dump: Path) -> No
     assert (answer.code, found["exit_code"], found["verdict"]) == (2, 2, "cannot_judge")
     assert found["reasons"] == [
         {"kind": "unmatched", "text": "TO @ node=nosuch looked at no tensor"},
+        {"kind": "unreadable", "text": f"1 step is incomplete: {LOST['where']} ({LOST['why']})"},
         {"kind": "unreadable", "text": "1 tensor cannot be read"},
         {"kind": "uncomparable", "text": "1 tensor could not be compared: no previous step"},
     ]
     assert {hit["node"] for hit in found["hits"] if hit["verdict"] == "cannot_judge"} == {RELU, "fc1.weight"}
     assert found["coverage"]["unreadable"] == 1
+    assert found["unreadable"] == [LOST]
 
 
 def test_findings_that_do_not_count_are_in_the_document(capsys: Capsys, dump: Path) -> None:

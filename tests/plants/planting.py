@@ -242,17 +242,24 @@ def make_ground(name: str, dump: Path, target: Path) -> Ground:
 
 
 def must_find(
-    ground: Ground, file: File, content: Array, *arguments: str, clean: bool = True, beside: bool = False
+    ground: Ground,
+    file: File,
+    content: Array,
+    *arguments: str,
+    clean: bool = True,
+    beside: bool = False,
+    incomplete: bool = False,
 ) -> Answer:
     """The command finds the plant in its rank and nothing new in the others; without the plant it did not name it.
 
     Args:
         clean: nothing at all is found without the plant.
         beside: the ground has another plant already.
+        incomplete: that plant is a file that is not there: without a finding nobody can say that the step is clean.
     """
     healthy = check(ground.root, *arguments) if beside else ground.healthy(*arguments)
     assert not ground.about(healthy, file), "found without a plant"
-    assert healthy.code == (1 if healthy.found else 0)
+    assert healthy.code == (1 if healthy.found else 2 if incomplete else 0)
     assert not (clean and healthy.found)
     with ground.planted(file, content, slot=int(beside)):
         answer = check(ground.root, *arguments)

@@ -91,7 +91,15 @@ def test_what_a_missing_file_held_is_judged_where_it_was_read(ground: Ground, se
     read = ground.pick(chance, lambda f: f.side == "input" and producer(ground, f) is not None)
     made = ground.needed(producer(ground, read))
     with ground.planted(made, None):
-        must_find(ground, read, spoiled(read.load(), chance, np.inf), *watches("TO"), *place_of(read), beside=True)
+        must_find(
+            ground,
+            read,
+            spoiled(read.load(), chance, np.inf),
+            *watches("TO"),
+            *place_of(read),
+            beside=True,
+            incomplete=True,
+        )
 
 
 def producer(ground: Ground, file: File) -> File | None:

@@ -73,7 +73,7 @@ def belonging(
 def is_closed(parts: Iterable[UnreadablePart], rank: int, root_graph: int, step: int) -> bool:
     """Tells whether the directory of a step of a graph, or the one of the graph, cannot be listed."""
     for part in parts:
-        if part.rank == rank and not part.graph:
+        if part.rank == rank and not part.graph and not part.incomplete:
             inside = [int(name) if name.isdigit() else -1 for name in part.where.split("/")[2:]]
             if inside == [root_graph] or (inside == [root_graph, step] and part.step == step):
                 return True
@@ -81,18 +81,39 @@ def is_closed(parts: Iterable[UnreadablePart], rank: int, root_graph: int, step:
 
 
 def parts_text(parts: Sequence[UnreadablePart]) -> str:
-    """``2 parts of the dump cannot be listed: rank_0/Net/0/3 (permission denied), ...``.
+    """``2 parts of the dump cannot be listed: rank_0/Net/0/3 (permission denied), ...; 1 step is incomplete: ...``.
 
     Of a live training: ``not recorded by the training: rank 0: modules inside torch.compile (3, first ...)``.
     """
-    listed = [part for part in parts if not part.unrecorded]
+    listed = [part for part in parts if not part.unrecorded and not part.incomplete]
+    incomplete = [part for part in parts if part.incomplete]
     lost = [part for part in parts if part.unrecorded]
     texts = []
     if listed:
         texts.append(f"{plural(len(listed), 'part')} of the dump cannot be listed: {_named(listed)}")
+    if incomplete:
+        texts.append(f"{_incomplete(incomplete)}: {_named(incomplete)}")
     if lost:
         texts.append(f"not recorded by the training: {_named(lost)}")
     return "; ".join(texts)
+
+
+def counted_parts(parts: Sequence[UnreadablePart]) -> list[str]:
+    """``1 part of the dump not listed``, ``2 steps are incomplete``; of what a training did not record as well."""
+    incomplete = [part for part in parts if part.incomplete]
+    unlisted = len(parts) - len(incomplete)
+    words = [f"{plural(unlisted, 'part')} of the dump not listed"] if unlisted else []
+    return [*words, _incomplete(incomplete)] if incomplete else words
+
+
+def _incomplete(parts: Sequence[UnreadablePart]) -> str:
+    return f"{plural(len(parts), 'step')} {'is' if len(parts) == 1 else 'are'} incomplete"
+
+
+def part_words(part: UnreadablePart) -> str:
+    """One part with what is the matter: ``cannot be listed: rank_0/Net/0/3 (permission denied)``."""
+    what = "not recorded" if part.unrecorded else "incomplete" if part.incomplete else "cannot be listed"
+    return f"{what}: {part_text(part)}"
 
 
 def _named(parts: Sequence[UnreadablePart]) -> str:

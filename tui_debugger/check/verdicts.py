@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from tui_debugger.check.hits import Blocked, HitList
-from tui_debugger.check.results import parts_text
+from tui_debugger.check.results import counted_parts, parts_text
 from tui_debugger.check.types import CheckResult, Pair
 from tui_debugger.errors import CancelledError
 from tui_debugger.model import Coverage, NodeKind, Verdict, Watchpoint, WatchResult
@@ -243,7 +243,7 @@ def coverage_line(result: CheckResult) -> str:
     )
     if coverage.by_design:
         counts += f", {coverage.by_design:,} with Inf by design"
-    parts = [counts, *_unlisted(coverage), named("step", sorted(steps)), named("rank", sorted(ranks))]
+    parts = [counts, *counted_parts(coverage.parts), named("step", sorted(steps)), named("rank", sorted(ranks))]
     if len(coverage.steps) < len(ranks) * len(steps):
         parts.append(f"{len(coverage.steps):,} of these pairs{_lacking(coverage.steps)}")
     if coverage.constants:
@@ -285,10 +285,6 @@ def tally_table(tallies: Sequence[Tally]) -> tuple[tuple[str, ...], list[tuple[s
 
 def _blocked(blocked: Blocked) -> str:
     return f"{blocked.tensors:,}: {not_finite_words(blocked.error)}" if blocked.tensors else "0"
-
-
-def _unlisted(coverage: Coverage) -> list[str]:
-    return [f"{plural(len(coverage.parts), 'part')} of the dump not listed"] if coverage.parts else []
 
 
 def stopped_line(result: CheckResult) -> str:

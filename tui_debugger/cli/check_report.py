@@ -296,7 +296,9 @@ def _clean_line(report: Report) -> str:
     words = [f"no finding of {_counted(report)}"] if report.fail_on else []
     unsure = report.result.coverage.unreadable or report.judgement.unsure
     words += ["tensors that could not be judged are allowed"] if unsure else []
-    words += ["parts of the dump that cannot be listed are allowed"] if report.result.coverage.parts else []
+    incomplete = [part.incomplete for part in report.result.coverage.parts]
+    words += ["steps that are incomplete are allowed"] if any(incomplete) else []
+    words += ["parts of the dump that cannot be listed are allowed"] if not all(incomplete) else []
     return "clean" + (f": {'; '.join(words)}" if words else "")
 
 

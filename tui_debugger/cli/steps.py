@@ -100,7 +100,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _list_steps(arguments: argparse.Namespace) -> int:
-    from tui_debugger.check.results import is_closed
+    from tui_debugger.check.results import is_closed, part_words
 
     with progress_bar() as bar, interruptible(bar) as progress:
         session = open_session(arguments.path, arguments, progress)
@@ -132,7 +132,7 @@ def _list_steps(arguments: argparse.Namespace) -> int:
         print_json({**head, "runs": rows, "graphs": summary, "notices": list(notices), **missing.rows})
         return missing.code(0)
     _print(runs, counted)
-    print_text(*(meant(f"cannot be listed: {part.where} ({part.why})", Meaning.DOUBT) for part in missing.parts))
+    print_text(*(meant(part_words(part), Meaning.DOUBT) for part in missing.parts))
     for notice in notices:
         note(notice)
     if not counted and arguments.count is None:

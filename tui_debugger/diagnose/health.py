@@ -13,7 +13,7 @@ from tui_debugger.arrays import Int64, Mask
 from tui_debugger.check.hits import HitList
 from tui_debugger.check.progress import retry_when_renumbered
 from tui_debugger.check.received import ReceivedHits, bad_tensors
-from tui_debugger.check.results import combined, is_closed
+from tui_debugger.check.results import combined, counted_parts, is_closed
 from tui_debugger.check.step import PairResult
 from tui_debugger.check.types import CheckResult, Pair
 from tui_debugger.diagnose.origin.search import OVERFLOW_ANYWHERE
@@ -243,7 +243,7 @@ class HealthMap:
             findings=self.findings,
             unreadable=coverage.unreadable,
             not_comparable=coverage.not_comparable,
-            parts=len(self.parts),
+            parts=counted_parts(self.parts),
         )
 
 

@@ -78,7 +78,7 @@ def covered_text(
     findings: int,
     unreadable: int,
     not_comparable: int,
-    parts: int = 0,
+    parts: Sequence[str] = (),
 ) -> str:
     """Returns what a map covers: ``2,292 tensors checked in 12 of 12 steps, 918 findings; 3 unreadable``.
 
@@ -90,11 +90,11 @@ def covered_text(
         findings: tensors with a finding.
         unreadable: tensors that could not be read.
         not_comparable: tensors that had nothing to be compared with.
-        parts: parts of the dump that could not be listed.
+        parts: what of the dump could not be looked at, counted.
     """
     every = "all " if pairs > 1 else ""
     of = f"{checked:,} of {_pairs(pairs, ranks)}" if checked < pairs else f"{every}{_pairs(pairs, ranks)}"
-    doubts = [f"{plural(parts, 'part')} of the dump not listed"] if parts else []
+    doubts = [*parts]
     doubts += [f"{unreadable:,} unreadable"] if unreadable else []
     doubts += [f"{not_comparable:,} not comparable"] if not_comparable else []
     if not checked:

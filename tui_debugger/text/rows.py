@@ -149,6 +149,7 @@ def part_rows(parts: Iterable[UnreadablePart]) -> list[Row]:
             "step": part.step,
             "graph": part.graph,
             **({"unrecorded": True} if part.unrecorded else {}),
+            **({"incomplete": True} if part.incomplete else {}),
         }
         for part in parts
     ]

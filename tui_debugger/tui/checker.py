@@ -523,8 +523,9 @@ class Checker:
 
     def _known_status(self, result: CheckResult) -> Status:
         if result.coverage.parts:
-            lost = all(part.unrecorded for part in result.coverage.parts)
-            rest = "was not recorded" if lost else "cannot be listed"
+            parts = result.coverage.parts
+            lost, incomplete = all(part.unrecorded for part in parts), all(part.incomplete for part in parts)
+            rest = "was not recorded" if lost else "is not there" if incomplete else "cannot be listed"
             return "◐", f"{_checked_text(result)} checked, except what {rest}", theme.DOUBT
         steps = self._context.state.unchecked
         if steps and self._live is None:

@@ -145,10 +145,13 @@ def coverage_text(session: Session, state: ScreenState) -> Text:
             text.append(f" · {cover.unreadable:,} unreadable", theme.DOUBT)
         if cover.parts:
             lost = sum(part.unrecorded for part in cover.parts)
+            incomplete = sum(part.incomplete for part in cover.parts)
             if lost:
                 text.append(f" · {plural(lost, 'thing')} not recorded", theme.DOUBT)
-            if lost < len(cover.parts):
-                text.append(f" · {plural(len(cover.parts) - lost, 'part')} not listed", theme.DOUBT)
+            if incomplete:
+                text.append(f" · {plural(incomplete, 'step')} incomplete", theme.DOUBT)
+            if unlisted := len(cover.parts) - lost - incomplete:
+                text.append(f" · {plural(unlisted, 'part')} not listed", theme.DOUBT)
     notices = len(session.notices)
     if notices:
         text.append("  " if text.plain else "").append(f"! {plural(notices, 'notice')}", theme.DOUBT)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tui_debugger.arrays import Int64, Mask
-from tui_debugger.check.results import is_closed, part_text
+from tui_debugger.check.results import is_closed, part_words
 from tui_debugger.model import Category, GraphRun, Hit, Side, TensorKey
 from tui_debugger.text.clean import clean
 from tui_debugger.text.numbers import plural
@@ -275,7 +275,7 @@ class Navigator:
         from tui_debugger.tui.dialogs.pages import NoticesScreen
 
         parts = self._session.unreadable()
-        closed = [f"{'not recorded' if part.unrecorded else 'cannot be listed'}: {part_text(part)}" for part in parts]
+        closed = [part_words(part) for part in parts]
         self._context.app.push_screen(NoticesScreen([*closed, *self._session.info.notices, *self._session.info.limits]))
 
     # -- nodes -----------------------------------------------------------------------------------

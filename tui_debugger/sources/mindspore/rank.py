@@ -22,6 +22,7 @@ from tui_debugger.sources.base import (
     OverflowRecord,
     TensorFlag,
 )
+from tui_debugger.sources.mindspore.incomplete import COMPARED_WITH, ContentsOfSteps, StepContents, lacking, nearest
 from tui_debugger.sources.mindspore.layout import (
     NEVER,
     RankLayout,
@@ -210,6 +211,7 @@ class RankRun:
         *,
         nets: Callable[[], Collection[str]] = tuple,
         tells_overflow: bool = False,
+        steps_alike: bool = True,
         by_device: bool = False,
         statistics: StatisticFiles | None = None,
     ) -> None:
@@ -223,6 +225,7 @@ class RankRun:
             store: remembers listings.
             nets: what nets of the dump are called, as far as others know.
             tells_overflow: the training was told to record operators that overflow.
+            steps_alike: every step of a graph was to have the same tensors.
             by_device: ``path`` is the tree of all devices: see ``layout.read_device_layout``.
             statistics: reads statistic files, those of other ranks as well.
         """
@@ -234,6 +237,7 @@ class RankRun:
         self._work = threading.RLock()
         self._known_nets = nets
         self._tells_overflow = tells_overflow
+        self._steps_alike = steps_alike
         self._by_device = by_device
         self._layout = self._read_layout()
         self._history_signature = history_signature(path)
@@ -260,6 +264,8 @@ class RankRun:
         self._listings.forget_all()
         self._overflow_parts: dict[int, list[UnreadablePart]] = {}
         self._overflow_looks: dict[int, Stamp] = {}
+        self._contents = ContentsOfSteps()
+        self._incomplete: dict[int, list[UnreadablePart]] = {}
         self._provisional = False
         self._half_matched = False
         self._grew = False
@@ -312,7 +318,8 @@ class RankRun:
         listed = [
             UnreadablePart(relative(path, root), why, self.number, step) for path, why, step in self._listings.missing()
         ]
-        listed += [part for parts in list(self._overflow_parts.values()) for part in parts]
+        others = (*list(self._overflow_parts.values()), *list(self._incomplete.values()))
+        listed += [part for parts in others for part in parts]
         found = {(part.where, part.why): part for part in (*self._layout.parts, *listed)}
         graphs = {part.where: part for part in (*self._history.parts, *self._graph_parts)}
         return [*found.values(), *(replace(part, rank=self.number) for part in graphs.values())]
@@ -338,10 +345,12 @@ class RankRun:
     def tensors(self, step: int, progress: ProgressFn = no_progress) -> StepTable:
         """The tensor table of a step; the first call lists its directories. May make the node table longer."""
         table = self._tables.get(step)
-        if table is not None:
+        if table is not None and step in self._incomplete:
             return table
         with self._work:
             nodes = self._map(progress)
+            if step not in self._incomplete:
+                self._incomplete[step] = self._find_lacking(step, progress) if self._steps_alike else []
             if step not in self._tables:
                 listing = self._listing(step, progress)
                 length = len(nodes.table)
@@ -419,6 +428,9 @@ class RankRun:
                 self._listings.forget(step)
                 self._overflow_looks.pop(step, None)
                 self._overflow_parts.pop(step, None)
+                self._contents.forget(step)
+            if grown or after != before:
+                self._incomplete.clear()
             fresh = tuple(sorted(after - before))
             return RankChanges(fresh, tuple(sorted(grown & (before | after))), new_nodes or rebuilt, rebuilt)
 
@@ -525,6 +537,28 @@ class RankRun:
     def _listing(self, step: int, progress: ProgressFn) -> Listing:
         """The listing of a step, kept until its tensors are asked for."""
         return self._listings.listing(step, self._places(step), progress)
+
+    def _find_lacking(self, step: int, progress: ProgressFn) -> list[UnreadablePart]:
+        """Tells what the steps beside a step have and the step lacks."""
+        found = []
+        for graph in self._layout.graphs_at(step):
+            others = nearest(sorted(graph.steps), step)
+            mine = self._contents_of(step, graph.steps[step], progress)
+            beside = {other: self._contents_of(other, graph.steps[other], progress) for other in others}
+            theirs = {other: held for other, held in beside.items() if held is not None}
+            if mine is None or len(theirs) < COMPARED_WITH:
+                continue
+            why = lacking(self._listings.known_names, mine, theirs)
+            if why:
+                where = relative(graph.steps[step], self.path.parent)
+                found.append(UnreadablePart(where, why, self.number, step, incomplete=True))
+        return found
+
+    def _contents_of(self, step: int, directory: Path, progress: ProgressFn) -> StepContents | None:
+        held = self._contents.of(step)
+        if held is None:
+            held = self._contents.learn(step, self._listing(step, progress))
+        return held.get(os.fsencode(directory))
 
     def _table(self, nodes: NodeMap, step: int, listing: Listing, progress: ProgressFn) -> StepTable:
         """The table of a listing; steps with the same names share what they can."""

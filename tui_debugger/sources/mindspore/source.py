@@ -69,6 +69,8 @@ class Metadata:
         program: framework and version of a training that tdbg itself wrote the dump of.
         ranks: how many ranks the training had; 0 where nothing tells.
         tells_overflow: the device was told to record operators that overflow, in a mode in which it does.
+        steps_alike: every step of a graph was to have the same tensors: not only operators that overflowed were dumped,
+            and no program that records what it likes wrote them.
         notices: what is missing or broken.
         parts: the files that are there and cannot be read.
     """
@@ -81,6 +83,7 @@ class Metadata:
     program: str = ""
     ranks: int = 0
     tells_overflow: bool = False
+    steps_alike: bool = True
     notices: tuple[str, ...] = ()
     parts: tuple[UnreadablePart, ...] = ()
 
@@ -97,7 +100,7 @@ def read_metadata(rank: Path) -> Metadata:
     settings = _read(directory / "data_dump.json", listed, notices, parts)
     config = _read(directory / "config.json", listed, notices, parts)
     common, synchronous = (_object(settings, name) for name in ("common_dump_settings", "e2e_dump_settings"))
-    version = _text(config.get("ms_version"))
+    version, program = _text(config.get("ms_version")), _text(config.get("program"))
     # From 2.3 on the host judges: it dumps operators whose values are not finite, and nothing is recorded.
     records = common.get("op_debug_mode") in _RECORDING and bool(version) and not at_least(version, 2, 3)
     return Metadata(
@@ -106,9 +109,10 @@ def read_metadata(rank: Path) -> Metadata:
         device=_text(config.get("device_target")),
         iteration=_text(common.get("iteration")),
         saved=_text(common.get("saved_data")),
-        program=_text(config.get("program")),
+        program=program,
         ranks=_ranks(directory / "hccl.json", listed, notices, parts),
         tells_overflow=records and not synchronous.get("enable"),
+        steps_alike=not program and not common.get("op_debug_mode"),
         notices=tuple(notices),
         parts=tuple(parts),
     )
@@ -391,6 +395,7 @@ class MindSporeSource:
                 self._store,
                 nets=self._nets,
                 tells_overflow=self._metadata.tells_overflow,
+                steps_alike=self._metadata.steps_alike,
                 by_device=self._found.by_device,
                 statistics=self._statistics,
             )
