@@ -584,6 +584,7 @@ class DumpAnalyzer:
         """
         from tui_debugger.api.statistic import summary_statistics
 
-        checked(statistics, "statistics", Mapping, "what select_tensor_statistics gave")
+        if not isinstance(statistics, Mapping):
+            raise wrong_type(statistics, "statistics", "what select_tensor_statistics gave")
         dump = Path(self._run.session.info.path)
         summary_statistics(statistics, overflow_value, os.fspath(out_path), dump=dump)
