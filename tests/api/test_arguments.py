@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tui_debugger import DumpAnalyzer, TensorOverflowCondition, Watchpoint
+from tui_debugger import DumpAnalyzer, TensorOverflowCondition, TensorTooLargeCondition, Watchpoint
 from tui_debugger.errors import (
     DebuggerParamTypeError,
     DebuggerParamValueError,
@@ -41,6 +41,8 @@ WRONG_TYPES: dict[str, Call] = {
     "tensors": lambda run: Watchpoint(tuple(run.select_tensors("Log")), TensorOverflowCondition()),
     "tensors in a list": lambda run: Watchpoint(run.select_nodes("Log"), TensorOverflowCondition()),
     "condition": lambda run: Watchpoint(run.select_tensors("Log"), "overflow"),
+    "iterations in a range": lambda run: run.select_tensors("a", iterations=range(2)),
+    "statistics": lambda run: run.summary_statistics(5),
 }
 WRONG_VALUES: dict[str, Call] = {
     "select_by": lambda run: run.select_nodes("a", select_by="op_type"),
@@ -59,6 +61,8 @@ def test_a_wrong_type_is_a_type_error(name: str, nan: DumpAnalyzer) -> None:
     with pytest.raises(DebuggerParamTypeError) as caught:
         WRONG_TYPES[name](nan)
     assert name.partition(":")[0].split(maxsplit=1)[0] in caught.value.what
+    assert caught.value.where
+    assert caught.value.hint
     assert isinstance(caught.value, TypeError)
     assert caught.value.error_code == "5054B080"
 
@@ -93,6 +97,8 @@ def test_a_path_without_a_dump_and_no_path(tmp_path: Path) -> None:
         DumpAnalyzer(tmp_path)
     with pytest.raises(DebuggerParamTypeError, match="dump_dir"):
         DumpAnalyzer(None)
+    with pytest.raises(DebuggerParamValueError, match="dump_dir is empty"):  # not the working directory
+        DumpAnalyzer("")
 
 
 def test_numbers_may_come_alone_in_lists_in_sets_and_from_numpy(nan: DumpAnalyzer) -> None:
@@ -126,6 +132,23 @@ def test_a_closed_analyzer_says_so(dumps: Callable[[str], Path]) -> None:
     for ask in (run.get_ranks, lambda: run.select_nodes(""), tensor.value, lambda: tensor.node.name):
         with pytest.raises(TdbgError, match="closed"):
             ask()
+    assert all("closed" in repr(each) for each in (run, tensor, tensor.node))
+
+
+def test_variables_show_what_they_are(nan: DumpAnalyzer) -> None:
+    watchpoint = Watchpoint(nan.select_tensors("Log-op381"), TensorTooLargeCondition(max_gt=1))
+    assert repr(watchpoint) == "<Watchpoint TensorTooLargeCondition(max_gt=1.0) on 6 tensors>"
+    detail = nan.check_watchpoints([watchpoint])[0].get_hit_detail()
+    assert repr(detail) == f"<HitDetail of TensorTooLarge: {detail}>"
+    assert "mindspore-2.0-nan" in repr(nan)
+
+
+def test_an_index_of_tensors_is_a_number(nan: DumpAnalyzer) -> None:
+    tensors = nan.select_tensors("Log-op381")
+    assert tensors[np.int64(-1)] == tensors[5]
+    for index in ("0", [0, 1]):
+        with pytest.raises(TypeError):
+            tensors[index]
 
 
 def test_versions_never_keep_a_dump_from_being_read(nan: DumpAnalyzer, analyzer: Callable[[str], DumpAnalyzer]) -> None:

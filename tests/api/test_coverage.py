@@ -136,3 +136,26 @@ def test_files_that_the_graph_does_not_have_are_told_and_change_no_answer(
 def test_a_whole_dump_has_no_unknown_files(nan: DumpAnalyzer, caplog: pytest.LogCaptureFixture) -> None:
     nan.check_watchpoints([Watchpoint(nan.select_tensors(""), TensorOverflowCondition())])
     assert not caplog.records
+
+
+def test_what_needs_values_is_not_checked_on_statistics(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    writer = DumpWriter(tmp_path, Generation.V2_0)
+    for step in (0, 1, 2):
+        writer.statistics(step, [("Add", "Add-op1", "output", 0, np.ones(3, np.float32))])
+    run = DumpAnalyzer(tmp_path)
+    late = run.select_tensors("", iterations=[1, 2])
+    unchanged, zero = (
+        Watchpoint(late, condition) for condition in (TensorUnchangedCondition(), TensorAllZeroCondition(1))
+    )
+    hits = run.check_watchpoints([unchanged])
+    assert not hits
+    assert (hits.coverage.checked, hits.coverage.skipped, hits.coverage.watched) == (0, 2, ((0, 0),))
+    assert "TensorUnchangedCondition cannot be judged on 2 tensors: of these only statistics were dumped" in caplog.text
+    caplog.clear()
+    both = run.check_watchpoints([zero, unchanged])
+    assert (both.coverage.checked, both.coverage.skipped, both.coverage.watched) == (2, 0, ((0, 2), (1, 0)))
+    assert "TensorUnchangedCondition cannot be judged on 2 tensors" in caplog.text
+    caplog.clear()
+    assert len(run.check_watchpoints([unchanged], error_on_no_value=True)) == 2
+    assert not run.check_watchpoints([zero])
+    assert "cannot be judged" not in caplog.text

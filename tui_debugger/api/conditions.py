@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from numbers import Integral, Real
 from typing import Any, ClassVar, TypeVar
 
@@ -50,7 +50,10 @@ def checked(value: object, name: str, kind: type[T], text: str) -> T:
 
 def wrong_type(value: object, name: str, text: str) -> DebuggerParamTypeError:
     """The error for a value of a wrong type: ``text`` says what was expected."""
-    return DebuggerParamTypeError(f"{name} should be {text}, not {type(value).__name__}", where=repr(value)[:200])
+    found = type(value).__name__
+    listed = "list" in text and isinstance(value, Iterable) and not isinstance(value, str | bytes)
+    hint = f"list(...) makes a list of a {found}" if listed else f"pass {text}"
+    return DebuggerParamTypeError(f"{name} should be {text}, not {found}", where=repr(value)[:200], hint=hint)
 
 
 def number(value: object, name: str) -> float:

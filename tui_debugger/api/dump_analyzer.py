@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import logging
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -55,6 +56,7 @@ def check(
     conditions = [watchpoint.condition for watchpoint in given]
     cores = [_core(number, condition) for number, condition in enumerate(conditions)]
     hits: list[WatchpointHit] = []
+    unvalued: Counter[int] = Counter()
     covers = [Coverage(watched=tuple((core.id, 0) for core in cores))]
     by_step = _by_step([columns_of(watchpoint.tensors, run) for watchpoint in given])
     for step, ranks in by_step.items():
@@ -67,7 +69,10 @@ def check(
             covers.append(answer.coverage)
             run.warn_of_unknown(rank, step, outputs.unknown(step))
             numbers = [number for number, _ in parts]
-            for number, hit in _comparable(answer, numbers, error_on_no_value):
+            comparable = _comparable(answer, numbers, error_on_no_value)
+            unvalued.update(numbers[watch] for watch, _ in answer.hits)
+            unvalued.subtract(number for number, _ in comparable)
+            for number, hit in comparable:
                 found.append((hit.order, number, _hit(run, conditions[number], hit)))
             if error_on_no_value:
                 valueless = _valueless(outputs, step, answer, numbers, cores)
@@ -78,7 +83,7 @@ def check(
         hits += [hit for _, hit in missing]
     cover = combined(covers)
     result = Hits(hits, dataclasses.replace(cover, parts=_unlisted(run, by_step)))
-    _warn(conditions, result)
+    _warn(conditions, result, unvalued)
     return result
 
 
@@ -94,10 +99,17 @@ def _unlisted(run: Run, by_step: dict[int, dict[int, _Parts]]) -> tuple[Unreadab
     return tuple(part for part in parts if part.rank is None or part.rank in known)
 
 
-def _warn(conditions: Sequence[ConditionBase], hits: Hits) -> None:
-    """Says what a list of hits does not."""
+def _warn(conditions: Sequence[ConditionBase], hits: Hits, unvalued: Mapping[int, int]) -> None:
+    """Says what a list of hits does not; ``unvalued`` has how many tensors a watchpoint left out of it."""
     if hits.coverage.parts:
         _log.warning("cannot judge: %s", clean(parts_text(hits.coverage.parts)))
+    for number, condition in enumerate(conditions):
+        if unvalued.get(number):
+            _log.warning(
+                "%s cannot be judged on %d tensors: of these only statistics were dumped, and it needs more"
+                " (error_on_no_value=True lists them)",
+                *(type(condition).__name__, unvalued[number]),
+            )
     watched = dict(hits.coverage.watched)
     by_device = [at for at, condition in enumerate(conditions) if condition.condition_id == WIRE_OPERATOR_OVERFLOW]
     if not all(watched.get(number) for number in by_device):
@@ -215,7 +227,7 @@ class DumpAnalyzer:
 
     Raises:
         DebuggerParamTypeError: an argument of a wrong type.
-        DebuggerParamValueError: ``mem_limit`` outside its range.
+        DebuggerParamValueError: ``dump_dir`` is empty, or ``mem_limit`` outside its range.
         NotADumpError: no dump at the path.
 
     Examples:
@@ -230,7 +242,9 @@ class DumpAnalyzer:
 
     def __init__(self, dump_dir: str | os.PathLike[str], mem_limit: int | None = None) -> None:
         if not isinstance(dump_dir, str | os.PathLike):
-            raise DebuggerParamTypeError(f"dump_dir should be a path, not {type(dump_dir).__name__}")
+            raise wrong_type(dump_dir, "dump_dir", "a path")
+        if not os.fspath(dump_dir):
+            raise DebuggerParamValueError("dump_dir is empty", hint='"." is the working directory')
         memory_limit(mem_limit)
         self._run = Run(open_dump(Path(dump_dir).expanduser()))
 
@@ -243,6 +257,10 @@ class DumpAnalyzer:
     ) -> None:
         """Closes it."""
         self.close()
+
+    def __repr__(self) -> str:
+        """The dump, and whether it is closed."""
+        return "<DumpAnalyzer, closed>" if self._run.closed else f"<DumpAnalyzer of {self._run.session.info.path}>"
 
     def close(self) -> None:
         """Frees what was read; nodes and tensors of this analyzer cannot be asked any more. Idempotent."""
@@ -550,6 +568,7 @@ class DumpAnalyzer:
             out_path: directory to write to; made when it does not exist. A file of that name is replaced.
 
         Raises:
+            DebuggerParamTypeError: ``statistics`` of a wrong type.
             TdbgError: the directory lies inside the dump, or cannot be written.
 
         Examples:
@@ -565,5 +584,7 @@ class DumpAnalyzer:
         """
         from tui_debugger.api.statistic import summary_statistics
 
+        if not isinstance(statistics, Mapping):
+            raise wrong_type(statistics, "statistics", "what select_tensor_statistics gave")
         dump = Path(self._run.session.info.path)
         summary_statistics(statistics, overflow_value, os.fspath(out_path), dump=dump)

@@ -40,6 +40,10 @@ class Watchpoint:
         self._tensors = tensors
         self._condition = checked(condition, "condition", ConditionBase, "a condition")
 
+    def __repr__(self) -> str:
+        """Condition and number of tensors."""
+        return f"<Watchpoint {self._condition!r} on {len(self._tensors)} tensors>"
+
     @property
     def tensors(self) -> Tensors | list[DebuggerTensor]:
         """The tensors to check, as they were given."""
@@ -129,6 +133,10 @@ class HitDetail(ConditionBase):
     def param_dict(self) -> dict[str, float]:
         """The actual value by parameter; its keys are those of ``params``."""
         return {param: param.actual_value for param in self._params}
+
+    def __repr__(self) -> str:
+        """Condition and what was found on one line."""
+        return f"<HitDetail of {self.name}: {self}>"
 
     def __str__(self) -> str:
         """The parameters that hit, with what was set and what was found; ``None.`` when no parameter did."""

@@ -107,6 +107,11 @@ class Run:
             raise TdbgError("this DumpAnalyzer is closed", hint="make a new one")
         return self._session
 
+    @property
+    def closed(self) -> bool:
+        """Tells whether ``close`` was called."""
+        return self._session is None
+
     def close(self) -> None:
         """Closes the session. Idempotent."""
         if self._session is not None:
@@ -395,5 +400,7 @@ class Node:
         return f"rank: {self.rank}\ngraph_name: {self.graph_name}\nnode_name: {self.name}"
 
     def __repr__(self) -> str:
-        """The same on one line."""
+        """The same on one line; also when its analyzer is closed: who looks at a variable must see something."""
+        if self._run.closed:
+            return f"<Node {self._row} of rank {self.rank} of a closed DumpAnalyzer>"
         return f"<Node {self.name} of {self.graph_name}, rank {self.rank}>"

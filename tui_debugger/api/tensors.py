@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import operator
 from collections.abc import Callable, Iterable, Iterator, MutableSequence, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
@@ -182,7 +183,9 @@ class DebuggerTensor:
 
     def __repr__(self) -> str:
         """The same on one line."""
-        return f"<DebuggerTensor {self._node.name}:{self._slot}, rank {self.rank}, iteration {self._iteration}>"
+        run, _, row = self._node.place
+        name = f"{row} of a closed DumpAnalyzer" if run.closed else self._node.name
+        return f"<DebuggerTensor {name}:{self._slot}, rank {self.rank}, iteration {self._iteration}>"
 
 
 def constant_value(text: str, dtype: str = "") -> npt.NDArray[Any] | None:
@@ -300,6 +303,7 @@ class Tensors(MutableSequence[DebuggerTensor]):
         columns = self.columns
         if isinstance(index, slice):
             return Tensors(self.run, columns.take(index))
+        index = operator.index(index)  # NumPy takes lists and masks, and calls a text out of range
         try:
             rank, row = int(columns.rank[index]), int(columns.row[index])
         except IndexError:

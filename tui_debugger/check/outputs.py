@@ -24,6 +24,7 @@ from tui_debugger.graph.table import PARAMETER, NodeFlag, real_consumers
 from tui_debugger.model import (
     PARAMETERS,
     Coverage,
+    ErrorBits,
     Hit,
     ProgressFn,
     Side,
@@ -60,7 +61,8 @@ class OutputHits:
     Attributes:
         hits: (number of the watchpoint, hit with the one result), in execution order, then by watchpoint.
         valueless: (number of the watchpoint, output) of what could not be judged because no values were dumped.
-        coverage: what was looked at; an output that no watchpoint could look at counts as skipped.
+        coverage: what was looked at; an output that no watchpoint could look at counts as skipped, also where its
+            statistics were dumped and the condition needs values.
     """
 
     hits: tuple[tuple[int, Hit], ...]
@@ -147,10 +149,16 @@ class OutputTensors:
     ) -> Coverage:
         """Returns what was looked at. An output counts once, however many watchpoints name it."""
         named = [each.rows.astype(np.int64) << 32 | each.slots for each in watches]
-        looked_at = len({output for _, _, output in requests})
+        unknown = {
+            (number, (hit.row, hit.key.slot))
+            for number, hit in hits
+            if hit.verdict is Verdict.CANNOT_JUDGE and hit.results[0].error & ErrorBits.NO_VALUE
+        }
+        judged = [(number, output) for number, _, output in requests if (number, output) not in unknown]
+        looked_at = len({output for _, output in judged})
         unreadable = len({hit.key for _, hit in hits if hit.detail and hit.stats is None})
         watched = Counter({each.watchpoint.id: 0 for each in watches})
-        watched.update(watches[number].watchpoint.id for number, _, _ in requests)
+        watched.update(watches[number].watchpoint.id for number, _ in judged)
         blocked = Counter(hit.results[0].watchpoint for _, hit in hits if hit.results[0].verdict is Verdict.BLOCKED)
         return Coverage(
             checked=looked_at - unreadable,

@@ -19,9 +19,12 @@ LIKELY, POSSIBLE, UNKNOWN, RULED_OUT = Standing
 
 
 def found_change(evidence: Evidence, result: WatchResult) -> str:
-    """Returns how much the weight changed, in the words of the condition."""
+    """Returns how much the weight changed, in the words of the condition, and since when."""
     words = found_words(evidence, result)
-    return f"{CONDITIONS[result.condition].summary.rstrip('.')}: {words}" if words else _unchanged(evidence)
+    summary = CONDITIONS[result.condition].summary.rstrip(".")
+    if evidence.before is not None and not evidence.adjacent:
+        summary = summary.replace("the previous step", f"step {run_text(evidence.before.key)}, the last dumped before")
+    return f"{summary}: {words}" if words else _unchanged(evidence)
 
 
 def _unchanged(evidence: Evidence) -> str:
