@@ -23,8 +23,10 @@ import pytest
 ROOT = Path(__file__).parent.parent
 LIST = Path(__file__).with_suffix(".txt")
 ONLY = 0.6
-"""Seconds from which on a test is slow that nothing else stands for."""
-ANOTHER = 0.3
+"""Seconds from which on a test is slow that stands for itself alone."""
+ONE_OF_SEVERAL = 1.5
+"""Seconds from which on the quickest value of a function is slow: below, it stands for all of them every day."""
+ANOTHER = 0.2
 """Seconds from which on a test is slow whose function runs every day with another value."""
 
 
@@ -64,7 +66,9 @@ def choose(seconds: Mapping[str, float]) -> list[str]:
         of_file[file_of(name)].append(name)
         of_function[function_of(name)].append(name)
     stays = {those[0] for those in of_file.values()}
-    stays |= {those[0] for those in of_function.values() if seconds[those[0]] < ONLY}
+    stays |= {
+        those[0] for those in of_function.values() if seconds[those[0]] < (ONE_OF_SEVERAL if len(those) > 1 else ONLY)
+    }
     chosen = []
     for function, those in of_function.items():
         slow = [name for name in those if seconds[name] >= ANOTHER and name not in stays]
