@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 
-from tests import thorough
+from tests import slow, thorough
 from tests.linked import GUARDED
 from tui_debugger.demo import DEMO, unpack
 from tui_debugger.stats import kernel
@@ -84,6 +84,8 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", os.fspath(MEMORY))
     if getattr(config.option, "numprocesses", None) and config.option.dist == "no":
         config.option.dist = "worksteal"
+    if thorough.everyday(config):
+        config.option.markexpr = "not slow"
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -107,7 +109,12 @@ def measured_by(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What is left to a thorough run runs with ``--thorough``, and where it is asked for by its whole name."""
+    """What is left to a thorough run runs with ``--thorough``, and where it is asked for by its whole name.
+
+    Of the others pytest then leaves out the slow ones, unless they are asked for.
+    """
+    slow.mark(items)
+    config.stash[thorough.ALL] = list(items)
     if config.getoption("--thorough"):
         return
     left_out = {item for item in thorough.left_to_thorough(items) if item.nodeid not in config.args}

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.thorough import LEFT, covering, group_of, pair_of, parts, values_of
+from tests.thorough import ALL, LEFT, covering, group_of, pair_of, parts, values_of
 
 pytest_plugins = ["pytester"]
 
@@ -59,9 +59,12 @@ def test_without_combinations_nothing_is_kept() -> None:
 
 def test_of_the_tests_of_this_run_no_value_is_left_to_thorough_alone(request: pytest.FixtureRequest) -> None:
     """Looks at every test that was collected: a run of one file proves it of that file, a whole run of all."""
-    left = [item for item in request.config.stash.get(LEFT, []) if not item.get_closest_marker("thorough")]
+    every, left_out = request.config.stash[ALL], set(request.config.stash.get(LEFT, []))
+    left = [item for item in left_out if not item.get_closest_marker("thorough")]
     shown: dict[str, set[object]] = {}
-    for item in request.session.items:
+    for item in every:
+        if item in left_out:
+            continue
         shown.setdefault(group_of(item), set()).update(parts(values_of(item), pair_of(item)))
     for item in left:
         assert parts(values_of(item), pair_of(item)) <= shown[group_of(item)], item.nodeid

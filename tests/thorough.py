@@ -1,4 +1,9 @@
-"""What runs every day, and what runs only with ``pytest --thorough``: nothing is left out of both.
+"""What runs every day, what in CI as well, and what only with ``pytest --thorough``: nothing is left out of all three.
+
+- Every day, ``pytest``: all but what follows.
+- In CI after that, ``pytest -m slow``: tests that were measured to take long, see ``tests/slow.py``. Of each file some
+  test runs every day. Whoever names a file, a directory or a test gets all of it, slow or not.
+- ``pytest --thorough``: also the combinations, values and examples that the marks below leave out.
 
 A test of several lists (dump x command, layout x operation) says ``@pytest.mark.covering``: every day it runs on a
 part of the combinations in which every value of every list occurs, and on all of them in a thorough run.
@@ -23,8 +28,10 @@ from hypothesis import settings
 T = TypeVar("T")
 SHARE = 8
 """How many times as many examples a thorough run tries."""
+ALL = pytest.StashKey[list[pytest.Item]]()
+"""All tests that this run found."""
 LEFT = pytest.StashKey[list[pytest.Item]]()
-"""The tests of this run that are left to a thorough one."""
+"""Those of them that are left to a thorough run."""
 ALTERNATING = ("measured_by",)
 """Fixtures whose values take turns among the combinations of a test. That both ways give the same bits, for each type
 and length, has tests of its own."""
@@ -38,6 +45,13 @@ def choose(thorough: bool) -> None:
     for name, count in (("everyday", 20), ("thorough", 100)):
         settings.register_profile(name, max_examples=count, deadline=None)
     settings.load_profile("thorough" if thorough else "everyday")
+
+
+def everyday(config: pytest.Config) -> bool:
+    """Tells whether the tests of every day are asked for: no file, directory or test, nothing else that chooses."""
+    options = config.option
+    chosen = options.thorough or options.markexpr or options.keyword or getattr(options, "lf", False)
+    return config.args_source is pytest.Config.ArgsSource.TESTPATHS and not chosen
 
 
 def examples(count: int, **others: Any) -> settings:
