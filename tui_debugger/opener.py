@@ -326,11 +326,17 @@ class _Listing(Generic[AnyStr]):
         self._listing = self._entries = listing
 
     def __iter__(self) -> Iterator[os.DirEntry[AnyStr]]:
-        return self  # not a generator over the entries: one that is given up closes them, and the rest would be lost
+        try:  # a step of a generator takes a fourth of the time of a call of ``__next__``
+            for entry in self._entries:  # noqa: UP028 - yield from closes them where it is given up: the rest is lost
+                yield entry
+        except OSError:
+            _refused()
+            raise
 
     def __next__(self) -> os.DirEntry[AnyStr]:
         try:
-            return cast("os.DirEntry[AnyStr]", next(self._entries))
+            entry: os.DirEntry[AnyStr] = next(self._entries)
+            return entry
         except OSError:
             _refused()
             raise
@@ -624,10 +630,11 @@ def read_lines(path: AnyPath, *, cut: bool = False, ends: bool = False) -> Itera
     descriptor, _ = open_regular(path)
     with stream(descriptor) as file:
         while line := file.readline(LINE_LIMIT + 1):
-            if len(line) > LINE_LIMIT and not cut:
+            long = len(line) > LINE_LIMIT
+            if long and not cut:
                 raise TooLargeError(errno.EFBIG, f"a line of more than {LINE_LIMIT:,} bytes")
             yield line if ends else line.rstrip(b"\r\n")
-            while len(line) > LINE_LIMIT and not line.endswith(b"\n"):
+            while long and len(line) > LINE_LIMIT and not line.endswith(b"\n"):
                 line = file.readline(LINE_LIMIT + 1)
 
 

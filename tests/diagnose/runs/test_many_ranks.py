@@ -340,6 +340,13 @@ def test_stages_and_shares_of_a_batch_are_one_run(at: str) -> None:
     assert report.headline is None if not at else report.headline is not None and report.headline.name == at
 
 
+def test_a_step_that_one_rank_lacks_is_a_doubt_that_names_it() -> None:
+    two = {0: forward(X, W), 1: forward(X, W)}
+    report = compared_runs({0: two, 1: two}, {0: two, 1: {0: two[0]}})
+    assert (report.exit_code, report.findings) == (2, ())
+    assert report.doubts == ("step 1 of rank 1 is in the first run only",)
+
+
 def test_a_rank_that_is_lost_is_a_doubt_and_the_others_are_compared() -> None:
     step = forward(X, W)
     report = compared_runs(by_rank(dict.fromkeys(range(4), step)), by_rank(dict.fromkeys(range(3), step)))

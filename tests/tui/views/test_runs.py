@@ -499,7 +499,7 @@ async def test_doubts_are_counted_and_listed(runs: tuple[Path, Path]) -> None:
     async with compared(*runs) as screen:
         assert "1 doubt (!)" in screen.text
         await screen.press("exclamation_mark")
-        assert "step 2 is in the first run only" in screen.text
+        assert "step 2 of rank 1 is in the first run only" in screen.text
 
 
 async def test_a_tensor_that_cannot_be_read_is_a_doubt_in_its_place(runs: tuple[Path, Path]) -> None:

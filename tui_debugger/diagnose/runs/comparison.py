@@ -17,7 +17,7 @@ from tui_debugger.diagnose.runs.results import Finding, Judged, Judgement, Kind,
 from tui_debugger.diagnose.runs.step import Noise, RunTensors
 from tui_debugger.errors import TdbgError
 from tui_debugger.model import PARAMETERS, Progress, ProgressFn, no_progress
-from tui_debugger.text.numbers import plural
+from tui_debugger.text.numbers import named, plural
 
 Group = tuple[tuple[int, ...], tuple[int, ...]]
 """Ranks of both runs that are compared with each other: several of one run hold parts of the same tensors."""
@@ -82,6 +82,8 @@ class _Comparison:
         self.options, self.progress = options, _Overall(progress)
         self.notes: list[str] = []
         self.doubts: list[str] = []
+        self._alone: dict[tuple[str, int], list[int]] = {}
+        """Ranks by what only one run has: which run, and the step."""
         self.findings: list[Finding] = []
         self.steps: list[StepReport] = []
         self.asked = 0
@@ -95,6 +97,7 @@ class _Comparison:
             for one, other in groups
             for steps in self._steps(one[0], other[0])
         }
+        self._doubt_steps(len(groups))
         if not places:
             raise TdbgError(
                 "the runs have no step in common",
@@ -399,10 +402,14 @@ class _Comparison:
         if self.options.only_steps is None:
             left += [("the second", step) for step in b if step not in {other for _, other in pairs}]
         for which, step in left:
-            text = f"step {step} is in {which} run only"
-            if text not in self.doubts:
-                self.doubts.append(text)
+            self._alone.setdefault((which, step), []).append(rank_a if which == "the first" else rank_b)
         return pairs
+
+    def _doubt_steps(self, groups: int) -> None:
+        """Says which steps one run has and the other lacks, and on which ranks where others have them in both."""
+        for (which, step), ranks in self._alone.items():
+            of = "" if len(ranks) == groups else f" of {named('rank', sorted(ranks))}"
+            self.doubts.append(f"step {step}{of} is in {which} run only")
 
     def _doubt(self) -> None:
         for step in self.steps:
@@ -419,8 +426,8 @@ class _Comparison:
                 key = (step.place, one.row, -1) if one.side == 0 else (step.place, -1, one.row)
                 if not one.covered and key not in explained:
                     only = ("first", "second")[one.side]
-                    where = f"rank {step.place[one.side]} step {step.place[2 + one.side]}"
-                    self.doubts.append(f"{where}: {one.name} is in the {only} run only, and nothing around it tells")
+                    at = f"rank {step.place[one.side]} step {step.place[2 + one.side]}"
+                    self.doubts.append(f"{at}: {one.name} is in the {only} run only, and nothing around it tells")
             for match in step.doubtful:
                 name = self.runs[0].nodes(step.place.rank_a).names[match.a]
                 self.doubts.append(f"{where}: {name} may be another node of the second run")
