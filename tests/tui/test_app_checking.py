@@ -15,6 +15,7 @@ from tests.sources.writer import write_dump
 from tests.tui.conftest import OpenScreen
 from tests.tui.driver import Driver, opened
 from tests.tui.screens_host import HOSTILE
+from tests.tui.sizes import every_size
 from tests.unreadable import wound
 from tui_debugger.check import pipeline
 from tui_debugger.check.plan import Plan
@@ -307,6 +308,23 @@ async def test_a_check_that_is_stopped_before_anything_is_finished_is_not_fresh(
         await screen.settled()
         assert "◐ stopped: 0 of 6 steps checked" in screen.main.header.plain
         assert "●" not in screen.main.header.plain
+
+
+@every_size
+async def test_a_dump_that_was_cut_is_never_clean_on_the_screen(tmp_path: Path, size: tuple[int, int]) -> None:
+    root = write_dump(tmp_path / "dump", steps=range(4)).root
+    (lost,) = root.glob("rank_0/Net/0/3/ReLU.*.output.0.*")
+    lost.unlink()
+    async with opened(root, size=size, recommended=False) as screen:
+        screen.session.watchpoints.add("tensor_overflow", (), EVERYTHING)
+        await screen.press("R")
+        await screen.settled()
+        assert "◐ steps 0–3 checked, except what is not there" in screen.main.header.plain
+        assert "1 step incomplete" in screen.main.header.plain
+        assert "1 step is incomplete" in screen.text
+        await screen.press("exclamation_mark")
+        await screen.settled()
+        assert "incomplete: rank_0/Net/0/3 (nothing of ReLU." in screen.text
 
 
 async def test_a_dump_that_cannot_be_listed_is_never_clean_on_the_screen(tmp_path: Path) -> None:
