@@ -9,11 +9,15 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
+from typing import Final
 
 import pyte
 
 from tests.patience import PATIENCE
 from tests.terminal.program import Program
+
+_QUIET: Final = 0.01
+"""Seconds without output after which a frame is taken for whole."""
 
 
 class Terminal(Program):
@@ -77,15 +81,17 @@ class Terminal(Program):
         fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def wait_for(self, wanted: str | Callable[[str], bool], timeout: float = PATIENCE) -> str:
-        """Waits until the screen shows a text (or a predicate holds) and returns the screen."""
+        """Waits until the screen shows a text (or a predicate holds) and all of the frame, and returns the screen."""
         holds = (lambda text: wanted in text) if isinstance(wanted, str) else wanted
         deadline = time.monotonic() + timeout
         with self._changed:
             while True:
                 text = "\n".join(line.rstrip() for line in self.screen.display)
-                if holds(text):
-                    return text
                 left = deadline - time.monotonic()
+                if holds(text):
+                    if left > 0 and self._changed.wait(_QUIET):
+                        continue  # there was more of the frame, whose lines are not written one after the other
+                    return text
                 if left <= 0:
                     raise AssertionError(f"waited {timeout} s for {wanted!r}; the screen shows:\n{text}")
                 self._changed.wait(min(left, 1))
