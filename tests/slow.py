@@ -22,11 +22,11 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 LIST = Path(__file__).with_suffix(".txt")
-ONLY = 0.5
+ONLY = 0.4
 """Seconds from which on a test is slow that stands for itself alone."""
 ONE_OF_SEVERAL = 1.5
 """Seconds from which on the quickest value of a function is slow: below, it stands for all of them every day."""
-ANOTHER = 0.2
+ANOTHER = 0.15
 """Seconds from which on a test is slow whose function runs every day with another value."""
 
 

@@ -5,9 +5,11 @@ How many files look is asked for by directory: a path is walked once, not for ea
 
 from __future__ import annotations
 
+import gc
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import IntFlag
 from functools import cached_property
@@ -476,6 +478,18 @@ def states_of(sizes: Int64, modified: Int64, changed: Int64, numbers: Int64, now
     if there.sum() > 1 and opener.made_up(int(modified[first[0]]), int(changed[first[0]])):
         there &= bool((modified[there] != modified[first[0]]).any())
     return opener.state_of_times(modified, changed, numbers, now) * there
+
+
+@contextmanager
+def no_garbage_collection() -> Iterator[None]:
+    """Reading makes a million objects, none of them in a circle: looking for circles would take longer than that."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
 
 
 def tensor_keys(node: npt.ArrayLike, side: npt.ArrayLike, slot: npt.ArrayLike) -> Int64:

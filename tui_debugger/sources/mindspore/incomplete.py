@@ -9,6 +9,7 @@ an operator behind a condition, or an optimizer that runs in every fourth step, 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -72,7 +73,7 @@ class ContentsOfSteps:
 
 def nearest(steps: Sequence[int], step: int) -> list[int]:
     """Returns the steps that one is compared with: the two before it, else the nearest; ``steps`` ascend."""
-    at = steps.index(step)
+    at = bisect_left(steps, step)
     first = min(max(at - COMPARED_WITH, 0), max(len(steps) - COMPARED_WITH - 1, 0))
     return [each for each in steps[first : first + COMPARED_WITH + 1] if each != step]
 

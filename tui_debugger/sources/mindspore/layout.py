@@ -39,7 +39,7 @@ _OF_DEVICE: Final = re.compile(r"[^.]+\..+(\.\d+){3}", re.DOTALL)
 """Files that an Ascend device wrote: see ``names.split_device_name``."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class GraphDirectory:
     """``NET/GRAPH`` of a rank: the data of one root graph.
 
@@ -56,6 +56,11 @@ class GraphDirectory:
     path: Path
     steps: dict[int, Path]
     constants: Path | None = None
+
+    @cached_property
+    def ascending(self) -> list[int]:
+        """The numbers of its steps, ascending."""
+        return sorted(self.steps)
 
 
 @dataclass(frozen=True)

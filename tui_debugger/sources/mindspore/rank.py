@@ -21,6 +21,7 @@ from tui_debugger.opener import read_lines, why_not
 from tui_debugger.sources.base import (
     OverflowRecord,
     TensorFlag,
+    no_garbage_collection,
 )
 from tui_debugger.sources.mindspore.incomplete import COMPARED_WITH, ContentsOfSteps, StepContents, lacking, nearest
 from tui_debugger.sources.mindspore.layout import (
@@ -347,7 +348,7 @@ class RankRun:
         table = self._tables.get(step)
         if table is not None and step in self._incomplete:
             return table
-        with self._work:
+        with self._work, no_garbage_collection():
             nodes = self._map(progress)
             if step not in self._incomplete:
                 self._incomplete[step] = self._find_lacking(step, progress) if self._steps_alike else []
@@ -477,7 +478,7 @@ class RankRun:
         nodes = self._nodes
         if nodes is not None:
             return nodes
-        with self._work:
+        with self._work, no_garbage_collection():
             if self._nodes is None:
                 self._nodes = self._read_nodes(progress)
             return self._nodes
@@ -542,9 +543,12 @@ class RankRun:
         """Tells what the steps beside a step have and the step lacks."""
         found = []
         for graph in self._layout.graphs_at(step):
-            others = nearest(sorted(graph.steps), step)
+            others = nearest(graph.ascending, step)
+            passed = [other for other in others if other < step and self._contents.of(other) is None]
             mine = self._contents_of(step, graph.steps[step], progress)
             beside = {other: self._contents_of(other, graph.steps[other], progress) for other in others}
+            for other in passed:  # nobody is expected to ask for it; those behind the step may come next
+                self._listings.drop(other)
             theirs = {other: held for other, held in beside.items() if held is not None}
             if mine is None or len(theirs) < COMPARED_WITH:
                 continue

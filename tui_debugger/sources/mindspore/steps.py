@@ -399,6 +399,7 @@ class StepListings:
         """Makes all steps ones that were never listed."""
         self._kept.clear()
         self._states.clear()
+        self._most_entries = 0
         self._missing.clear()
         self._constants.clear()  # their numbers are those of the table of known names before
         self.known_names = KnownNames()
@@ -424,7 +425,7 @@ class StepListings:
         return False
 
     def _list(self, step: int, places: Sequence[Place], progress: ProgressFn) -> Listing:
-        expected = max((state.entries for state in self._states.values()), default=0)
+        expected = self._most_entries
         parts: list[Part] = []
         stamps: list[Stamp] = []
         for place in places:
@@ -432,6 +433,7 @@ class StepListings:
             parts.append(self._part(place, looks, progress, (sum(part.entries for part in parts), expected)))
             stamps += looks
         listing = Listing(self.known_names, parts)
+        self._most_entries = max(expected, listing.entries)
         damaged = [
             place[1] / os.fsdecode(name) for place, part in zip(places, parts, strict=True) for name in part.damaged
         ]

@@ -9,14 +9,12 @@ micro-batches from other calls: there a node is called as the dump calls it, ``T
 
 from __future__ import annotations
 
-import gc
 import json
 import math
 import re
 from array import array
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -138,18 +136,6 @@ class StepCalls:
         counts = np.array([*(min(math.prod(shape), most) for shape in self.shapes), -1], np.int64)
         found: Int64 = counts[self.shape]
         return found
-
-
-@contextmanager
-def no_garbage_collection() -> Iterator[None]:
-    """Reading makes a million objects, none of them in a circle: looking for circles would take longer than that."""
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collects:
-            gc.enable()
 
 
 def read_calls(directory: str) -> StepCalls:

@@ -26,7 +26,7 @@ from tui_debugger.graph.categories import BACKWARD
 from tui_debugger.graph.table import NodeFlag, NodeTable, pointers
 from tui_debugger.model import AtLeast, ProgressFn, ReadSpec, Side, TensorMeta, TensorStats, UnreadablePart
 from tui_debugger.opener import open_regular
-from tui_debugger.sources.base import CallArguments, TensorFlag, TensorPlaces, directory_states
+from tui_debugger.sources.base import CallArguments, TensorFlag, TensorPlaces, directory_states, no_garbage_collection
 from tui_debugger.sources.directories import Layout
 from tui_debugger.sources.graphless import (
     FileState,
@@ -42,7 +42,6 @@ from tui_debugger.sources.msprobe.calls import (
     BadCallsError,
     StepArguments,
     StepCalls,
-    no_garbage_collection,
     read_calls,
 )
 from tui_debugger.sources.msprobe.edges import differ, infer_edges, infer_producers, written_in
