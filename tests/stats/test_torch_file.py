@@ -353,6 +353,15 @@ class TestTrees:
         assert (value["args"].kind, value["args"].state["lr"]) == ("argparse.Namespace", 0.1)
         is_read(path, torch.ones(1), "w")
 
+    @pytest.mark.parametrize("module", ["pathlib", "pathlib._local"])
+    def test_paths_that_any_python_wrote(self, tmp_path: Path, module: str) -> None:
+        """Python 3.13 names another module than those before and after it."""
+        path = saved(tmp_path, [])
+        replace_members(path, {"data.pkl": pickled(f"c{module}\nPosixPath\n".encode(), "run", b"\x85R.")})
+        value = read_tree(str(path)).value
+        assert isinstance(value, Instance)
+        assert (value.kind, value.arguments) == (f"{module}.PosixPath", ("run",))
+
     @pytest.mark.parametrize(
         ("tensor", "words"),
         [

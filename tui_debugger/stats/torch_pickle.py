@@ -354,7 +354,11 @@ STAND_INS: Final = (
         )
     ),
     *(f"{_DISTRIBUTED}filesystem.{name}" for name in ("_StorageInfo", "_StoragePrefix")),
-    *("pathlib.PosixPath", "pathlib.PurePosixPath", "pathlib.WindowsPath", "pathlib.PureWindowsPath"),
+    *(
+        f"{module}.{name}"
+        for module in ("pathlib", "pathlib._local")  # Python 3.13 writes the second one
+        for name in ("PosixPath", "PurePosixPath", "WindowsPath", "PureWindowsPath")
+    ),
     *("argparse.Namespace", "torch_npu.npu._format.Format"),
 )
 """Classes whose objects are kept as what they were made of: settings, and the index of a distributed checkpoint."""
