@@ -108,6 +108,32 @@ class TestCheckpoints:
         assert answer.code == 2
         assert "refuses posix.getcwd: a tensor file never needs it" in answer.out + answer.err
 
+    def test_a_model_that_was_saved_whole(self, tmp_path: Path) -> None:
+        torch.save(torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU()), tmp_path / "model.pt")
+        source = open_source(tmp_path)
+        assert held(source) == {(0, 0): ["0.bias:out:0", "0.weight:out:0"]}
+        assert parts(source) == {}
+
+    def test_checkpoints_of_lightning(self, tmp_path: Path) -> None:
+        for epoch, step in ((0, 10), (1, 20)):
+            what = {
+                "state_dict": {"model.fc.weight": torch.ones(2)},
+                "optimizer_states": [{"state": {0: {"exp_avg": torch.ones(2)}}, "param_groups": [{"lr": 0.1}]}],
+                "callbacks": {"ModelCheckpoint": {"best_model_path": "x"}},
+            }
+            torch.save(what, tmp_path / f"epoch={epoch}-step={step}.ckpt")
+        source = open_source(tmp_path)
+        names = ["optimizer_states.0.state.0.exp_avg:out:0", "state_dict.model.fc.weight:out:0"]
+        assert {pair: sorted(found) for pair, found in held(source).items()} == {(0, 10): names, (0, 20): names}
+        nodes = source.nodes(0)
+        assert {nodes.names[row].rpartition(".")[2]: Category(int(nodes.category[row])) for row in range(2)} == {
+            "weight": Category.WEIGHT,
+            "exp_avg": Category.OPTIMIZER_STATE,
+        }
+        assert parts(source) == {}
+        torch.save(what, tmp_path / "last.ckpt")  # nothing tells of which step it is
+        assert list(parts(open_source(tmp_path)).values()) == ["outside a step"]
+
     @pytest.mark.parametrize("steps", [True, False])
     def test_distributed_checkpoints(self, tmp_path: Path, steps: bool) -> None:
         values = {"model.fc.weight": np.ones((4, 6)), "optim.state.fc.weight.exp_avg": np.ones(6)}

@@ -732,7 +732,7 @@ class TestLimits:
                 b"}]Ns.",
                 b"NNa.",
                 b"cx\n",
-                b"cx\ny\n.",
+                b"cos\nsystem\n.",
                 b"NNb.",
                 b"N)\x81.",
             ),
@@ -767,7 +767,7 @@ def originals(folder: Path) -> list[Path]:
     }
     files = []
     for number, (what, how) in enumerate(
-        (what, how) for what in (checkpoint, views, torch.randn(10)) for how in ("zip", "legacy", "protocol 4")
+        (what, how) for what in (checkpoint, views, torch.randn(10), net) for how in ("zip", "legacy", "protocol 4")
     ):
         path = folder / f"original{number}.pt"
         torch.save(what, path, **FORMATS[how])

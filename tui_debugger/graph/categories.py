@@ -188,7 +188,7 @@ _SURE_PREFIX = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 _STATE_PLACE = re.compile(
-    r"(?:^|[._/])optim(?:izer)?(?:_state(?:_dict)?|_\d+)?[./](?:state|param_groups|optimizer_state)[./].+"
+    r"(?:^|[._/])optim(?:izer)?(?:_state(?:_dict)?|_states[./]\d+|_\d+)?[./](?:state|param_groups|optimizer_state)[./].+"
     r"|^state\.\d+\.[a-z_]+$",
     re.IGNORECASE,
 )

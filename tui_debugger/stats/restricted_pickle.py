@@ -1,8 +1,9 @@
 """Reads pickles as data: nothing that one names is imported, made or called.
 
 A pickle is a program for a small machine with a stack. This is that machine without its power: a class or a function is
-a name in a table of the caller's, and what is in no table is refused by its name. A call becomes what the table makes
-of its arguments, an object of a class a stand-in. What is left are dictionaries, lists, tuples, numbers and text.
+a name that the caller knows, takes as it is (``Foreign`` stands for what it makes), or refuses. A call becomes what the
+caller's table makes of its arguments, an object of a class a stand-in. What is left are dictionaries, lists, tuples,
+numbers and text.
 
 A hostile pickle can ask for a lot with few bytes, so everything that grows is counted: instructions, objects, what is
 remembered. Nesting costs no recursion here, and is not followed by anything that would recurse: keys of dictionaries,
@@ -46,10 +47,12 @@ class Global:
     Attributes:
         name: with its module.
         call: makes what stands for its result or its instance; None: a constant, which is not called.
+        foreign: nothing is known of it; what it makes is ``Foreign``.
     """
 
     name: str
     call: Callable[..., Any] | None = None
+    foreign: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -67,6 +70,27 @@ class Instance:
     state: Any = None
 
 
+@dataclass(slots=True, eq=False)
+class Foreign:
+    """Stands for an object of which nothing is known but what the file says.
+
+    Attributes:
+        kind: name of its class, or of the function that made it.
+        arguments: what it was made of.
+        called: a call made it of its arguments; otherwise its class only keeps them, as a named tuple does.
+        state: what was set then: usually its attributes by name.
+        items: what was put into it, where its class is a dictionary or a list; None: nothing.
+    """
+
+    kind: str
+    arguments: tuple[Any, ...]
+    called: bool
+    state: Any = None
+    items: dict[Any, Any] | list[Any] | None = None
+
+
+Names = Callable[[str], Global | None]
+"""Returns the class or function of a name; None: it is refused."""
 Persistent = Callable[[Any], Any]
 """Makes what stands for something that is not in the pickle, of what the pickle calls it."""
 
@@ -86,12 +110,12 @@ class _Maker:
         return Instance(self.kind, arguments)
 
 
-def load(data: bytes, known: Mapping[str, Global], persistent: Persistent, start: int = 0) -> tuple[Any, int]:
+def load(data: bytes, names: Names, persistent: Persistent, start: int = 0) -> tuple[Any, int]:
     """Returns what a pickle holds, and where it ends.
 
     Args:
         data: bytes with the pickle in them.
-        known: the classes and functions that it may name.
+        names: the classes and functions that it may name.
         persistent: makes what stands for things outside of it.
         start: where it begins.
 
@@ -99,7 +123,7 @@ def load(data: bytes, known: Mapping[str, Global], persistent: Persistent, start
         PickleError: it is damaged, asks for too much, or names anything else.
         PickleEndsError: the bytes end before it does.
     """
-    machine = _Machine(data, known, persistent, start)
+    machine = _Machine(data, names, persistent, start)
     try:
         return machine.run(), machine.at
     except (IndexError, KeyError, struct.error, AttributeError, TypeError, OverflowError, RecursionError) as error:
@@ -110,13 +134,17 @@ def _nothing_outside(_: Any) -> Any:
     raise PickleError("names something outside of its pickle")
 
 
-def load_plain(data: bytes, known: Mapping[str, Global]) -> Any:
+def no_names(_: str) -> None:
+    """Refuses all names."""
+
+
+def load_plain(data: bytes, names: Names) -> Any:
     """Returns what a pickle holds that refers to nothing outside of it.
 
     Raises:
         PickleError: see ``load``.
     """
-    value, end = load(data, known, _nothing_outside)
+    value, end = load(data, names, _nothing_outside)
     if end != len(data):
         raise PickleError("has bytes behind its pickle")
     return value
@@ -125,10 +153,10 @@ def load_plain(data: bytes, known: Mapping[str, Global]) -> Any:
 class _Machine:
     """The state of the machine."""
 
-    __slots__ = ("_data", "_free", "_known", "_marks", "_memo", "_persistent", "_stack", "at")
+    __slots__ = ("_data", "_free", "_marks", "_memo", "_names", "_persistent", "_stack", "at")
 
-    def __init__(self, data: bytes, known: Mapping[str, Global], persistent: Persistent, start: int) -> None:
-        self._data, self._known, self._persistent, self.at = data, known, persistent, start
+    def __init__(self, data: bytes, names: Names, persistent: Persistent, start: int) -> None:
+        self._data, self._names, self._persistent, self.at = data, names, persistent, start
         self._stack: list[Any] = []
         self._marks: list[int] = []
         self._memo: dict[int, Any] = {}
@@ -288,12 +316,18 @@ class _Machine:
 
     def _extend(self, items: list[Any]) -> None:
         target = self._stack[-1]
+        if type(target) is Foreign:
+            target.items = [] if target.items is None else target.items
+            target = target.items
         if type(target) is not list:
             raise PickleError("has a damaged pickle: it adds to what is no list")
         target.extend(items)
 
     def _put(self, items: list[Any]) -> None:
         target = self._stack[-1]
+        if type(target) is Foreign:
+            target.items = {} if target.items is None else target.items
+            target = target.items
         if type(target) is not dict or len(items) % 2:
             raise PickleError("has a damaged pickle: it sets a key of what is no dictionary")
         keys = items[::2]
@@ -316,15 +350,19 @@ class _Machine:
 
     def _name(self, module: str, name: str) -> None:
         full = f"{'builtins' if module == '__builtin__' else module}.{name}"
-        found = self._known.get(full)
+        found = self._names(full)
         if found is None:
             raise refuses(full)
-        self._stack.append(found)
+        self._made(found)
 
-    def call(self) -> None:
+    def call(self, new: bool) -> None:
+        """Calls a function, or makes a ``new`` object of a class without calling more than ``__new__``."""
         arguments, called = self._stack.pop(), self._stack.pop()
         if type(called) is not Global or type(arguments) is not tuple:
             raise PickleError("has a damaged pickle: it calls what is no function")
+        if called.foreign:
+            self._made(Foreign(called.name, arguments, called=not new))
+            return
         if called.call is None:
             raise PickleError(f"refuses to call {called.name}: a tensor file never needs it")
         try:
@@ -339,7 +377,7 @@ class _Machine:
         state, target = self._stack.pop(), self._stack[-1]
         if type(target) is Global:
             raise PickleError(f"refuses to change {target.name}: a tensor file never needs it")
-        if type(target) is Instance:
+        if type(target) in (Instance, Foreign):
             target.state = state
         elif type(target) in _PLAIN_VALUES:
             raise PickleError("has a damaged pickle: it sets the state of what has none")
@@ -350,10 +388,15 @@ class _Machine:
 
 def refuses(name: str) -> PickleError:
     """Returns the error about a name that is in no table."""
-    shown = name if name.isprintable() and len(name) < _LONGEST_SHOWN else ascii(name[:_LONGEST_SHOWN])
+    shown = shown_name(name)
     if name.startswith("__torch__."):
         return PickleError(f"is a TorchScript program ({shown}), no file of tensors")
     return PickleError(f"refuses {shown}: a tensor file never needs it")
+
+
+def shown_name(name: str) -> str:
+    """Returns the name of a class or a function as it can be shown."""
+    return name if name.isprintable() and len(name) < _LONGEST_SHOWN else ascii(name[:_LONGEST_SHOWN])
 
 
 def _text(content: bytes) -> str:
@@ -373,7 +416,7 @@ def _check_key(key: Any, depth: int) -> None:
         for part in key if good else ():
             _check_key(part, depth - 1)
     else:
-        good = kind in _PLAIN_KEYS or kind in (Global, Instance)
+        good = kind in _PLAIN_KEYS or kind in (Global, Instance, Foreign)
     if not good:
         raise PickleError("has a dictionary with a key that is no plain value")
 
@@ -444,8 +487,8 @@ _OPERATIONS: Final[dict[int, _Operation]] = {
         ("u", _Machine.put_many),
         ("c", _Machine.name),
         ("\x93", _Machine.name_on_stack),
-        ("R", _Machine.call),
-        ("\x81", _Machine.call),  # a new object of a class
+        ("R", _with(_Machine.call, False)),
+        ("\x81", _with(_Machine.call, True)),
         ("b", _Machine.build),
         ("Q", _Machine.outside),
     )

@@ -18,7 +18,7 @@ from __future__ import annotations
 import ast
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
 
@@ -43,17 +43,27 @@ from tui_debugger.stats.archive import (
 )
 from tui_debugger.stats.dtypes import DType, dtype_of
 from tui_debugger.stats.npy import WHOLE_FILE, boxes, checked_layout
-from tui_debugger.stats.restricted_pickle import Global, Instance, PickleEndsError, PickleError, load, load_plain
+from tui_debugger.stats.restricted_pickle import (
+    Foreign,
+    Global,
+    Instance,
+    PickleEndsError,
+    PickleError,
+    load,
+    load_plain,
+    no_names,
+    shown_name,
+)
 from tui_debugger.stats.torch_pickle import (
     ARRAY,
     COMPLEX32,
     FLOAT4,
-    GLOBALS,
     SIZES,
     StorageRef,
     TensorRef,
     array_of,
     end_of,
+    global_of,
     storage_of,
 )
 
@@ -149,7 +159,7 @@ def read_objects(path: str) -> Any:
     try:
         if status.st_size > MAX_PICKLE:
             raise unreadable(path, f"has a pickle of {status.st_size:,} bytes: that is not plausible")
-        return load_plain(FileBytes(descriptor, 0, status.st_size, path).read(0, status.st_size), GLOBALS)
+        return load_plain(FileBytes(descriptor, 0, status.st_size, path).read(0, status.st_size), global_of)
     except PickleError as error:
         raise unreadable(path, str(error)) from error
     finally:
@@ -233,14 +243,14 @@ def _zipped_tree(descriptor: int, status: os.stat_result, path: str, window: Win
     if pickled.size > MAX_PICKLE:
         raise unreadable(path, f"has a pickle of {pickled.size:,} bytes: that is not plausible")
     data = pickled.read(0, pickled.size)
-    found = _loaded(data) if len(data) <= _SHORT_PICKLE else _found_in(load(data, GLOBALS, storage_of)[0])
+    found = _loaded(data) if len(data) <= _SHORT_PICKLE else _found_in(load(data, global_of, storage_of)[0])
     return Tree(*found, window, folder, big_endian=order == b"big", archive=archive)
 
 
 @lru_cache(_KEPT_PICKLES)
 def _loaded(data: bytes) -> _Found:
     """Returns what a short pickle holds: thousands of files of one tensor have the same one."""
-    return _found_in(load(data, GLOBALS, storage_of)[0])
+    return _found_in(load(data, global_of, storage_of)[0])
 
 
 def _legacy_tree(content: FileBytes, window: Window) -> Tree:
@@ -270,19 +280,19 @@ def _legacy_tree_in(data: bytes, content: FileBytes, window: Window) -> Tree:
     if data.startswith(_POINTER):
         raise PickleError("is a pointer of Git LFS: the file itself was not fetched")
     try:
-        magic, at = load(data, {}, storage)
+        magic, at = load(data, no_names, storage)
     except PickleError as error:
         if isinstance(error, PickleEndsError) or str(error).startswith("refuses"):
             raise
         raise PickleError(f"is no file that torch.save wrote: it {error}") from error
     if magic != _MAGIC:
         raise PickleError("is no file that torch.save wrote: it does not begin as one does")
-    version, at = load(data, {}, storage, at)
+    version, at = load(data, no_names, storage, at)
     if version != _VERSION:
         raise PickleError(f"is of version {version!r:.20}, and {_VERSION} is known")
-    _, at = load(data, {}, storage, at)  # about the machine; values have the lowest byte first on all of them
-    value, at = load(data, GLOBALS, storage, at)
-    keys, at = load(data, {}, storage, at)
+    _, at = load(data, no_names, storage, at)  # about the machine; values have the lowest byte first on all of them
+    value, at = load(data, global_of, storage, at)
+    keys, at = load(data, no_names, storage, at)
     if type(keys) is not list:
         raise PickleError("has no list of storages")
     storages: dict[str, Window] = {}
@@ -304,6 +314,8 @@ _Found = tuple[Any, list[tuple[Path, TensorRef]], Mapping[str, TensorRef]]
 def _found_in(value: Any) -> _Found:
     found = list(_walk(value))
     members = {member_of(place): ref for place, ref in found}
+    if len(members) < len(found):
+        raise PickleError("has two tensors at one place")
     if any(len(member) > MAX_MEMBER for member in members):
         raise PickleError(f"has a tensor with a name of more than {MAX_MEMBER:,} characters")
     return value, found, members
@@ -318,12 +330,25 @@ class _Frame:
         children: what in it is left to look at.
         place: its own.
         before: number of tensors that were found before it.
+        maker: who made something else of what is in it; empty: nobody, it is as it was saved.
     """
 
     container: int
     children: Iterator[tuple[Any, Any]]
     place: Path
     before: int
+    maker: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Given:
+    """The arguments of a call."""
+
+    maker: str
+    arguments: tuple[Any, ...]
+
+
+_CONTAINERS: Final = (dict, list, tuple, Instance, Foreign, _Given)
 
 
 def _walk(root: Any) -> Iterator[tuple[Path, TensorRef]]:
@@ -338,24 +363,25 @@ def _walk(root: Any) -> Iterator[tuple[Path, TensorRef]]:
     without, around = set[int](), set[int]()
     found = steps = 0
 
-    def frame(container: Any, place: Path) -> _Frame:
+    def frame(container: Any, place: Path, maker: str) -> _Frame:
         if len(place) > MAX_DEPTH:
             raise PickleError(f"nests deeper than {MAX_DEPTH} dictionaries and lists")
         if id(container) not in known:
             known[id(container)] = list(_children(container))
         around.add(id(container))
-        return _Frame(id(container), iter(known[id(container)]), place, found)
+        maker = container.maker if type(container) is _Given else maker
+        return _Frame(id(container), iter(known[id(container)]), place, found, maker)
 
-    frames = [frame(root, ())]
+    frames = [frame(root, (), "")]
     while frames:
         top = frames[-1]
         steps += 1
         for key, child in top.children:
             if type(child) is TensorRef:
                 found += 1
-                yield (*top.place, key), child
+                yield (*top.place, key), _as_made(child, top.maker)
             elif id(child) not in without and id(child) not in around:
-                frames.append(frame(child, (*top.place, key)))
+                frames.append(frame(child, (*top.place, key), top.maker))
                 break
         else:
             frames.pop()
@@ -366,21 +392,65 @@ def _walk(root: Any) -> Iterator[tuple[Path, TensorRef]]:
             raise PickleError(f"holds more than {MAX_TENSORS:,} tensors")
 
 
+def _as_made(ref: TensorRef, maker: str) -> TensorRef:
+    """Returns a tensor, or the same with a problem where somebody unknown made something else of it."""
+    if not maker or ref.problem:
+        return ref
+    return replace(ref, problem=f"went into {shown_name(maker)}, which is not known: what that made is not read")
+
+
 def _children(container: Any) -> Iterator[tuple[Any, Any]]:
     """Yields the tensors in a container and the containers, with their keys."""
-    if type(container) is Instance:
-        container = container.state
-    items = container.items() if type(container) is dict else enumerate(container) if _is_row(container) else ()
+    if type(container) is Foreign:
+        items = _attributes(container)
+    elif type(container) is _Given:
+        items = list(enumerate(container.arguments))
+    else:
+        items = _items(container.state if type(container) is Instance else container)
     for key, value in items:
         if type(value) is Instance and value.kind == ARRAY:
-            if type(key) not in (Global, Instance) and (found := array_of(value)) is not None:
-                yield key, found
-        elif type(value) in (TensorRef, dict, list, tuple, Instance) and type(key) not in (Global, Instance):
-            yield key, value
+            if (found := array_of(value)) is not None:
+                yield _plain(key), found
+        elif type(value) is TensorRef or type(value) in _CONTAINERS:
+            yield _plain(key), value
 
 
-def _is_row(container: Any) -> bool:
-    return type(container) in (list, tuple)
+def _items(container: Any) -> list[tuple[Any, Any]]:
+    if type(container) is dict:
+        return list(container.items())
+    return list(enumerate(container)) if type(container) in (list, tuple) else []
+
+
+def _attributes(found: Foreign) -> list[tuple[Any, Any]]:
+    """Returns what is in an object: its attributes, and what is in it as a dictionary or a list.
+
+    Parameters, buffers and modules of a module are attributes of it, as they are to who uses it.
+    """
+    state = _items(found.state)
+    if type(found.state) is dict and "_parameters" in found.state:
+        parts = [found.state.get(name) for name in _OF_A_MODULE]
+        state = [(key, value) for key, value in state if key not in _OF_A_MODULE]
+        state += [item for part in parts for item in _items(part)]
+    made_of = _Given(found.kind, found.arguments) if found.called else found.arguments
+    arguments = [("arguments", made_of)] if found.called else _items(made_of)
+    items = [*arguments, *state, *_items(found.items)]
+    if len({_plain(key) for key, _ in items}) == len(items):
+        return items
+    return [("arguments", made_of), ("state", found.state), ("items", found.items)]
+
+
+def _plain(key: Any) -> Any:
+    """Returns a key as a place can hold it."""
+    if type(key) is Global:
+        return f"<{shown_name(key.name)}>"
+    if type(key) in (Instance, Foreign):
+        arguments = ", ".join(str(each) for each in key.arguments if type(each) in (str, int, float, bool))
+        return f"<{shown_name(f'{key.kind}({arguments})')}>"
+    return key
+
+
+_OF_A_MODULE: Final = ("_parameters", "_buffers", "_modules")
+"""See ``torch.nn.Module.__init__``."""
 
 
 # -- values ----------------------------------------------------------------------------------------

@@ -1,5 +1,9 @@
 """The names that the pickle of a torch file may hold. Tensors become descriptions, without their values.
 
+Names of Python's own library, of torch and of NumPy are known, or refused. Those of other libraries and of the user's
+own program are taken as they are: a checkpoint has its settings beside its tensors, and a model that was saved whole
+has its classes.
+
 A tensor is a view of a storage: an offset, sizes, strides, perhaps the bits that say that its values are to be
 conjugated or negated. It is checked here against what is stated of its storage. What is known and cannot be read, such
 as a sparse tensor, says so by itself; the others of its file are read.
@@ -9,12 +13,13 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from tui_debugger.stats.dtypes import dtype_of
-from tui_debugger.stats.restricted_pickle import Global, Instance, PickleError, stand_ins
+from tui_debugger.stats.restricted_pickle import Global, Instance, PickleError, refuses, stand_ins
 
 MAX_REPEATED: Final = 1 << 32
 """Elements of a tensor that has far more of them than its storage: measuring so many takes some seconds."""
@@ -280,6 +285,21 @@ def _items(values: Any = ()) -> list[Any]:
     return list(values)
 
 
+def _default_dictionary(_: Any = None, items: Any = ()) -> dict[Any, Any]:
+    return _dictionary(items)
+
+
+def _queue(values: Any = (), _: Any = None) -> list[Any]:
+    return _items(values)
+
+
+def _attribute(owner: Any, name: Any) -> Global:
+    """See ``getattr``: how members of enumerations and methods of classes are named."""
+    if type(owner) is not Global or not owner.foreign or type(name) is not str:
+        raise refuses("builtins.getattr")
+    return Global(f"{owner.name}.{name}", foreign=True)
+
+
 def _size(values: Any = ()) -> tuple[int, ...]:
     return _integers(values)
 
@@ -316,6 +336,9 @@ _CALLS: Final[dict[str, Callable[..., Any]]] = {
     "torch._tensor._rebuild_from_type_v2": _of_class,
     "collections.OrderedDict": _dictionary,
     "collections.Counter": _counter,
+    "collections.defaultdict": _default_dictionary,
+    "collections.deque": _queue,
+    "builtins.getattr": _attribute,
     "builtins.set": _items,
     "builtins.frozenset": _items,
     "builtins.bytearray": _octets,
@@ -343,6 +366,8 @@ _CONSTANTS: Final = (
     *("torch.per_tensor_affine", "torch.per_tensor_symmetric", "torch.per_channel_affine"),
     *("torch.per_channel_symmetric", "torch.per_channel_affine_float_qparams"),
     *("torch.strided", "torch.contiguous_format", "torch.preserve_format", "torch.channels_last"),
+    *(f"builtins.{name}" for name in ("bool", "bytes", "dict", "float", "int", "list", "long", "object")),
+    *(f"builtins.{name}" for name in ("str", "tuple", "unicode")),  # this one and long: of Python 2, and protocol 2
 )
 _DISTRIBUTED: Final = "torch.distributed.checkpoint."
 STAND_INS: Final = (
@@ -359,7 +384,9 @@ STAND_INS: Final = (
         for module in ("pathlib", "pathlib._local")  # Python 3.13 writes the second one
         for name in ("PosixPath", "PurePosixPath", "WindowsPath", "PureWindowsPath")
     ),
-    *("argparse.Namespace", "torch_npu.npu._format.Format"),
+    *(f"datetime.{name}" for name in ("date", "datetime", "time", "timedelta", "timezone")),
+    *("argparse.Namespace", "types.SimpleNamespace", "functools.partial", "uuid.UUID", "decimal.Decimal"),
+    "torch_npu.npu._format.Format",
 )
 """Classes whose objects are kept as what they were made of: settings, and the index of a distributed checkpoint."""
 GLOBALS: Final[dict[str, Global]] = {
@@ -376,7 +403,19 @@ GLOBALS: Final[dict[str, Global]] = {
     },
     ARRAY: Global(ARRAY),
 }
-"""All that a pickle may name."""
+"""What is known of what a pickle names."""
+_OURS: Final = sys.stdlib_module_names | {"numpy", "torch", "__torch__", "__builtin__", "copy_reg", "commands"}
+"""Modules of which nothing is taken that is not known."""
+_OF_MODELS: Final = ("torch.nn.modules.", "torch.nn.functional.", "torch._C._nn.")
+"""Classes and functions of torch that a model holds which was saved whole."""
+
+
+def global_of(name: str) -> Global | None:
+    """Returns the class or function that a pickle names; None where it is refused."""
+    found = GLOBALS.get(name)
+    if found is None and (name.partition(".")[0] not in _OURS or name.startswith(_OF_MODELS)):
+        found = Global(name, foreign=True)
+    return found
 
 
 def storage_of(name: Any) -> StorageRef:

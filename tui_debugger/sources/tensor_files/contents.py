@@ -112,5 +112,6 @@ _LISTERS: Final[dict[str, Callable[[str], Iterator[Held]]]] = {
     ".pt": _saved_by_torch,
     ".pth": _saved_by_torch,
     ".bin": _saved_by_torch,
+    ".ckpt": _saved_by_torch,
     ".safetensors": _safetensors,
 }

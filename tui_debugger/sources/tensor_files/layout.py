@@ -41,7 +41,11 @@ CONVERTED: Final = "tdbg-index.csv"
 CONVERTED_NODES: Final = "tdbg-nodes.jsonl"
 """The nodes of a rank that ``tdbg convert`` wrote, beside its steps: see ``converted_nodes``."""
 _SHARD: Final = re.compile(r"shard-\d{1,9}-model-\d{1,9}-of-\d{1,9}\.safetensors")
-_TORCH_BIN: Final = re.compile(r"(?:pytorch_model|adapter_model|optimizer)(?:[-_]\d{1,5}(?:-of-\d{1,5})?)?\.bin")
+_SAVED_BY_TORCH: Final = re.compile(
+    r"(?:pytorch_model|adapter_model|optimizer)(?:[-_]\d{1,5}(?:-of-\d{1,5})?)?\.bin"
+    r"|(?:(?:.{0,200}[-_])?epoch=\d{1,6}(?!\d).{0,200}|last(?:-v\d{1,4})?)\.ckpt"
+)
+"""Names of files that ``torch.save`` wrote although their suffix does not say so: of trainers, and of Lightning."""
 _BESIDE: Final = re.compile(
     r"(?:rng_state(?:_\d+)?|random_states(?:_\d+)?|scheduler(?:_\d+)?|scaler|sampler(?:_\d+)?|training_args)\.(?:pth?|pkl|bin)"
 )
@@ -128,7 +132,7 @@ def natural(name: str) -> list[tuple[int, str]]:
 
 def is_array(name: str) -> bool:
     """Tells whether a file of that name holds arrays."""
-    return (name.endswith(SUFFIXES) and name[0] != "." and not is_beside(name)) or _TORCH_BIN.fullmatch(
+    return (name.endswith(SUFFIXES) and name[0] != "." and not is_beside(name)) or _SAVED_BY_TORCH.fullmatch(
         name
     ) is not None
 

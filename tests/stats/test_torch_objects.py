@@ -1,0 +1,271 @@
+"""Objects in files of torch.save of classes that nobody here knows: settings, models that were saved whole."""
+
+from __future__ import annotations
+
+import enum
+import sys
+from argparse import Namespace
+from collections import OrderedDict, defaultdict, deque, namedtuple
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install tui_debugger[torch-tests]")
+from tests.stats.test_torch_file import (  # noqa: E402 - see above
+    EVERY_FORMAT,
+    FORMATS,
+    is_read,
+    pickled,
+    replace_members,
+    saved,
+    spec,
+)
+from tui_debugger.errors import UnreadableTensorError  # noqa: E402
+from tui_debugger.stats import restricted_pickle  # noqa: E402
+from tui_debugger.stats.npy import open_array  # noqa: E402
+from tui_debugger.stats.torch_file import path_of, read_tree  # noqa: E402
+
+
+class Strategy(enum.Enum):
+    """A setting, as trainers have many."""
+
+    NO = "no"
+    EPOCH = "epoch"
+
+
+@dataclass
+class Settings:
+    """Settings of a training."""
+
+    rate: float
+    strategy: Strategy
+    weights: Any = None
+
+
+class Options(dict[str, Any]):
+    """A dictionary whose keys are attributes, too."""
+
+
+class Layers(list[Any]):
+    """A list with a name."""
+
+    name = "layers"
+
+
+Output = namedtuple("Output", "logits loss")  # noqa: PYI024 - what libraries have
+
+
+class Slots:
+    """An object without a dictionary."""
+
+    __slots__ = ("state", "weight")
+
+    def __init__(self) -> None:
+        self.weight, self.state = torch.arange(3.0), None
+
+
+def decoded(data: Any, scale: Any) -> Packed:
+    """Makes a tensor of others."""
+    made = Packed()
+    made.data, made.scale = data, scale
+    return made
+
+
+class Packed:
+    """A tensor that is kept as others, and says itself how it is made again."""
+
+    data: Any
+    scale: Any
+
+    def __reduce__(self) -> Any:
+        return decoded, (self.data, self.scale)
+
+
+class Net(torch.nn.Module):  # type: ignore[misc] - torch has no types here
+    """A model."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.encoder = torch.nn.TransformerEncoderLayer(8, 2, 16, activation="gelu")
+        self.norm = torch.nn.BatchNorm1d(3)
+        self.beside = torch.full((2,), 5.0)
+
+
+def places(path: Path) -> list[str]:
+    return list(read_tree(str(path)).members)
+
+
+@EVERY_FORMAT
+def test_settings_beside_tensors(tmp_path: Path, how: str) -> None:
+    arguments = Namespace(
+        strategy=Strategy.EPOCH, at=datetime.now(timezone.utc), more=SimpleNamespace(kind=Settings, call=partial(int))
+    )
+    what = {"args": arguments, "settings": Settings(0.1, Strategy.NO), "w": torch.randn(3, 4)}
+    path = saved(tmp_path, what, how)
+    assert places(path) == ["/w"]
+    is_read(path, what["w"], "w")
+
+
+@EVERY_FORMAT
+def test_tensors_in_objects_are_read(tmp_path: Path, how: str) -> None:
+    tensor = torch.randn(2, 3)
+    options = Options(w=tensor, rate=0.1)
+    options.note = tensor + 1
+    what = {
+        "settings": Settings(0.1, Strategy.NO, tensor),
+        "out": Output(tensor, torch.tensor(1.0)),
+        "options": options,
+        "layers": Layers([tensor, {"w": tensor}]),
+        "rows": deque([tensor], 3),
+        "each": defaultdict(list, {"a": [tensor]}),
+        "slots": Slots(),
+    }
+    path = saved(tmp_path, what, how)
+    assert places(path) == [
+        "/settings/weights",
+        *("/out/[0]", "/out/[1]"),
+        *("/options/note", "/options/w"),
+        *("/layers/[0]", "/layers/[1]/w"),
+        *("/rows/[0]", "/each/a/[0]", "/slots/[1]/weight"),
+    ]
+    is_read(path, tensor, "settings", "weights")
+    is_read(path, tensor + 1, "options", "note")
+    is_read(path, tensor, "layers", 1, "w")
+    is_read(path, torch.arange(3.0), "slots", 1, "weight")
+
+
+@pytest.mark.parametrize("how", [how for how in FORMATS if "legacy" not in how])  # those keep source code, too
+def test_a_model_that_was_saved_whole_has_the_names_of_its_state(tmp_path: Path, how: str) -> None:
+    net = Net()
+    path = saved(tmp_path, net, how)
+    found = {".".join(path_of(member)): member for member in places(path)}
+    assert set(found) == {*net.state_dict(), "beside"}
+    for name, tensor in net.state_dict().items():
+        is_read(path, tensor, *path_of(found[name]))
+
+
+def test_what_a_call_made_of_tensors_is_not_known(tmp_path: Path) -> None:
+    packed = Packed()
+    packed.data, packed.scale = torch.ones(4, dtype=torch.uint8), torch.ones(1)
+    path = saved(tmp_path, {"high": torch.ones(3), "packed": packed})
+    assert places(path) == ["/high", "/packed/arguments/[0]", "/packed/arguments/[1]"]
+    is_read(path, torch.ones(3), "high")
+    with pytest.raises(UnreadableTensorError, match=r"went into tests\.stats\..*decoded, which is not known"):
+        open_array(spec(path, "packed", "arguments", 0))
+
+
+def test_keys_that_are_no_text(tmp_path: Path) -> None:
+    path = saved(tmp_path, {torch.float32: torch.zeros(1), Strategy.NO: torch.ones(1)})
+    of_type, of_member = places(path)
+    assert of_type == "/<torch.float32>"
+    assert "Strategy" in of_member
+    assert path_of(of_member) == (of_member[1:],)
+    assert open_array(spec(path, "<torch.float32>")).tolist() == [0]
+
+
+def test_two_tensors_at_one_place_are_refused(tmp_path: Path) -> None:
+    path = saved(tmp_path, {torch.float32: torch.zeros(1), "<torch.float32>": torch.ones(1)})
+    with pytest.raises(UnreadableTensorError, match="two tensors at one place"):
+        read_tree(str(path))
+
+
+def test_attributes_and_items_of_one_name_are_both_there(tmp_path: Path) -> None:
+    options = Options(w=torch.zeros(1))
+    options.w = torch.ones(1)
+    path = saved(tmp_path, [options])
+    assert places(path) == ["/[0]/state/w", "/[0]/items/w"]
+    assert [open_array(spec(path, 0, where, "w")).tolist() for where in ("state", "items")] == [[1], [0]]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(
+            "os system",
+            "posix system",
+            "builtins eval",
+            "__builtin__ eval",
+            "subprocess Popen",
+            "importlib import_module",
+        ),
+        *("torch load", "torch._utils _rebuild_everything", "torch.nn.parameter Nothing", "numpy load"),
+        *("numpy.testing._private.utils runstring", "__torch__.Net Net", "copy_reg _reconstructor"),
+    ],
+)
+@pytest.mark.parametrize("instruction", [b"c", b"\x93"])
+def test_nothing_is_taken_of_libraries_that_are_known(tmp_path: Path, name: str, instruction: bytes) -> None:
+    module, _, word = name.partition(" ")
+    named = f"c{module}\n{word}\n".encode() if instruction == b"c" else b""
+    parts: list[bytes | int | str] = [named] if named else [module, word, b"\x93"]
+    path = saved(tmp_path, [])
+    replace_members(path, {"data.pkl": pickled(*parts, b").")})
+    with pytest.raises(UnreadableTensorError, match=r"refuses|TorchScript"):
+        read_tree(str(path))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"cx\ny\n" * 3 + b"b.",  # changes a class
+        b"cx\ny\n)\x81(Ne(NNu.",  # a list, then a dictionary
+        b"cx\ny\n)\x81Na(NNu.",
+        b"cx\ny\nNR.",
+        b"cbuiltins\ngetattr\n(cx\ny\nNtR.",
+        b"cbuiltins\ngetattr\n(cbuiltins\ndict\nX\x03\0\0\0popt\x52.",
+        b"}(cx\ny\n)\x81]b" + b"]Nu.",
+    ],
+)
+def test_damaged_objects_are_named(tmp_path: Path, content: bytes) -> None:
+    path = saved(tmp_path, [])
+    replace_members(path, {"data.pkl": pickled(content)})
+    with pytest.raises(UnreadableTensorError):
+        read_tree(str(path))
+
+
+def test_an_object_in_itself_ends(tmp_path: Path) -> None:
+    options = Options(w=torch.ones(1))
+    options["me"], options.me = options, [options]
+    path = saved(tmp_path, options)
+    assert len(places(path)) < 5
+    assert open_array(spec(path, *path_of(places(path)[0]))).tolist() == [1]
+
+
+def test_many_names_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(restricted_pickle, "MAX_OBJECTS", 1000)
+    path = saved(tmp_path, [])
+    replace_members(path, {"data.pkl": pickled(b"cx\ny\n" * 1001 + b".")})
+    with pytest.raises(UnreadableTensorError, match="more than 1,000 objects"):
+        read_tree(str(path))
+
+
+def test_nothing_of_them_is_imported(tmp_path: Path) -> None:
+    (tmp_path / "side_effect.py").write_text("raise SystemExit('imported')\n")
+    path = saved(tmp_path, [])
+    replace_members(path, {"data.pkl": pickled(b"cside_effect\nClass\n)\x81}b.")})
+    sys.path.insert(0, str(tmp_path))
+    try:
+        assert read_tree(str(path)).tensors == []
+    finally:
+        sys.path.remove(str(tmp_path))
+    assert "side_effect" not in sys.modules
+
+
+def test_an_ordered_dictionary_of_a_class_of_its_own(tmp_path: Path) -> None:
+    class Inner(OrderedDict[str, Any]):
+        """As ``ModelOutput`` of a library is."""
+
+    Inner.__module__, Inner.__qualname__ = "library.outputs", "Inner"
+    module = type(sys)("library.outputs")
+    module.Inner = Inner  # type: ignore[attr-defined] - made here
+    sys.modules.update({"library": type(sys)("library"), "library.outputs": module})
+    try:
+        path = saved(tmp_path, Inner(w=torch.ones(2)))
+    finally:
+        del sys.modules["library"], sys.modules["library.outputs"]
+    assert places(path) == ["/w"]
+    is_read(path, torch.ones(2), "w")
