@@ -18,7 +18,7 @@ import pytest
 
 from tests.linked import linked
 from tests.unreadable import wound
-from tui_debugger.errors import NotADumpError, TdbgError
+from tui_debugger.errors import NotADumpError, TdbgError, UnreadableTensorError
 from tui_debugger.graph.table import NodeFlag, NodeTable, real_inputs
 from tui_debugger.model import Category, Side, TensorStats
 from tui_debugger.sources import open_source
@@ -309,6 +309,21 @@ class TestDebugMode:
             assert "incomplete" in part.why
 
 
+class Quantized:
+    """Tells how it is made again as Transformer Engine's ``Float8Tensor`` does: by a method of its class."""
+
+    def __init__(self, *parts: Any) -> None:
+        self.parts = parts
+
+    @classmethod
+    def made(cls, *parts: Any) -> Quantized:
+        """Makes one of its parts."""
+        return cls(*parts)
+
+    def __reduce__(self) -> Any:
+        return Quantized.made, self.parts
+
+
 class TestTransformerEngine:
     @pytest.fixture
     def dump(self, dumps: Dumps) -> Path:
@@ -401,6 +416,25 @@ class TestTransformerEngine:
             assert np.nanmax(values) == said["finite_max"]
             seen += 1
         assert seen == 4
+
+    def test_a_quantized_tensor_is_unreadable_beside_what_it_was_made_of(self, dump: Path, tmp_path: Path) -> None:
+        torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install tui_debugger[torch-tests]")
+        run = linked(dump, tmp_path / "run")
+        both, alone = (
+            run / f"tensor_dumps/rank_0/iter_000003/{name}.pt"
+            for name in ("output_layer_gradient", "layers_0_mlp_linear_fc1_activation")
+        )
+        for path, whole in ((both, {"high_precision": torch.arange(3.0)}), (alone, {})):
+            path.unlink(missing_ok=True)  # files of a copy are links
+            torch.save({**whole, "quantized": Quantized(torch.ones(4, dtype=torch.uint8), torch.ones(1))}, path)
+        with closing(open_source(run)) as source:
+            table, nodes = source.tensors(0, 3), source.nodes(0)
+            gradient = nodes.find("output_layer/gradient")
+            values = open_array(table.spec(table.find(gradient, Side.OUTPUT, 0)))
+            assert values.tolist() == [0, 1, 2]
+            for row in (gradient, nodes.find("layers.0.mlp.linear_fc1/activation")):
+                with pytest.raises(UnreadableTensorError, match=r"went into .*Quantized\.made, which is not known"):
+                    open_array(table.spec(table.find(row, Side.OUTPUT, 1)))
 
     def test_a_log_that_grows_has_new_steps(self, dump: Path, tmp_path: Path) -> None:
         run = tmp_path / "run"

@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Final
 
 from tui_debugger import opener
+from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.graph.table import PARAMETER
 from tui_debugger.model import Side
 from tui_debugger.opener import read_lines, why_not
@@ -38,6 +39,7 @@ _NUMBERS: Final = {
 }
 _FORWARD: Final = ("activation", "output")
 _BACKWARD: Final = ("gradient", "dgrad", "wgrad")
+_WHOLE: Final = "high_precision"
 _MOST_MESSAGES: Final = 200_000
 _NOT_FILE: Final = re.compile(r'[./\\:*?"<>| ]')
 
@@ -131,10 +133,34 @@ def _operation(layer: str, tensor: str, found: dict[str, str], file: str) -> Ope
     backward = tensor in _BACKWARD
     weight = tensor == "weight"
     name = f"{layer}.weight" if weight else f"{layer}/{tensor}"
-    entry = Entry(Side.OUTPUT, 0, _numbers(found), file=(file, "/high_precision") if file else None, others=dict(found))
+    dumped = _dumped(file) if file else {}
+    place = dumped.pop(_WHOLE, None)
+    entries = [Entry(Side.OUTPUT, 0, _numbers(found), file=(file, place) if place else None, others=dict(found))]
+    if not found and not place:
+        entries.clear()
+    entries += [
+        Entry(Side.OUTPUT, slot, _numbers({}), file=(file, member)) for slot, member in enumerate(dumped.values(), 1)
+    ]
     return Operation(
-        name, scope(layer, tensor, backward=backward), PARAMETER if weight else tensor, tensors=[entry], flows=False
+        name, scope(layer, tensor, backward=backward), PARAMETER if weight else tensor, tensors=entries, flows=False
     )
+
+
+def _dumped(file: str) -> dict[str, str]:
+    """Returns where the tensors of a file lie, by their names in it: in high precision, and as they were quantized.
+
+    What is quantized is an object of Transformer Engine's, and one tensor however many it is made of.
+    """
+    from tui_debugger.stats.torch_file import read_tree  # not where there are none
+
+    try:
+        places = [place for place in read_tree(file).members if place]
+    except UnreadableTensorError:  # which says why when its values are read
+        return {_WHOLE: f"/{_WHOLE}"}
+    found: dict[str, str] = {}
+    for place in places:
+        found.setdefault(place.split("/")[1], place)
+    return found or {_WHOLE: f"/{_WHOLE}"}
 
 
 def _numbers(found: dict[str, str]) -> Numbers:
