@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Callable
 
@@ -267,6 +268,22 @@ def test_a_listener_may_drive(server: Server, happened: Happened) -> None:
     happened.wait(Event.DONE)
     made.join()
     assert made.step == 19
+
+
+def test_calls_are_over_without_a_search_for_garbage(server: Server, happened: Happened) -> None:
+    """gRPC counts a call as open while anything holds it, and refuses the 17th of a connection."""
+
+    def go_on(training: Training | None, event: Event) -> None:
+        if event is Event.STOPPED and training is not None:
+            training.run(1)
+
+    server.listen(go_on)
+    gc.disable()
+    try:
+        ScriptedTraining(server.address, Script(steps=40)).join()
+    finally:
+        gc.enable()
+    happened.wait(Event.DONE)
 
 
 def test_a_listener_that_fails_harms_nobody(

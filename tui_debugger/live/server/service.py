@@ -69,17 +69,17 @@ class Patience:
         with self._lock:
             return tuple(self._reading)
 
-    @contextlib.contextmanager
-    def watch(self, context: Any) -> Iterator[Watched]:
-        """A call reads."""
+    def watch(self, context: Any) -> Watched:
+        """A call reads, until ``leave``."""
         watched = Watched(context, self.clock)
         with self._lock:
             self._reading.add(watched)
-        try:
-            yield watched
-        finally:
-            with self._lock:
-                self._reading.discard(watched)
+        return watched
+
+    def leave(self, watched: Watched) -> None:
+        """A call reads no more."""
+        with self._lock:
+            self._reading.discard(watched)
 
     def tick(self) -> None:
         """Ends those that waited too long."""
@@ -133,11 +133,17 @@ class Call:
 
     def raw(self) -> Generator[bytes, None, None]:
         """Its messages as bytes; ends too when the connection breaks, see ``whole``."""
-        # gRPC raises whatever it likes when a connection ends in the middle of a stream.
-        with self._patience.watch(self.context) as watched, contextlib.suppress(Exception):
-            for message in self._messages:
-                watched.renew()
-                yield message
+        # No context manager that is a generator: where this one is closed, those of Python 3.10 leave the exception and
+        # its frames in a circle, the call within it, and gRPC counts the call as open until garbage is collected.
+        watched = self._patience.watch(self.context)
+        try:
+            # gRPC raises whatever it likes when a connection ends in the middle of a stream.
+            with contextlib.suppress(Exception):
+                for message in self._messages:
+                    watched.renew()
+                    yield message
+        finally:
+            self._patience.leave(watched)
 
     def messages(self) -> Iterator[tuple[Any, int]]:
         """Its messages, each with its size on the wire."""
