@@ -78,6 +78,11 @@ def _in_memory() -> bool:
 
 
 @pytest.hookimpl(tryfirst=True)
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """Names signals by their numbers, as Python 3.11 does: the list of slow tests has one name for each."""
+    return str(int(val)) if isinstance(val, signal.Signals) else None
+
+
 def pytest_cmdline_main(config: pytest.Config) -> None:
     """Of several workers each begins with tests that lie together and share fixtures; none is idle at the end."""
     if sys.platform == "linux" and config.option.basetemp is None and _in_memory():

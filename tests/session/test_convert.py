@@ -336,13 +336,18 @@ class TestWhatIsWritten:
         assert run(capsys, "check", tmp_path / "result", "--watch", "TO").code == 2
 
 
+NUL = "<NUL>"
+"""Stands for what ``csv`` of Python 3.10 does not write."""
+
+
 def spoilt(result: Path, change: Callable[[list[list[str]]], None]) -> dict[str, str]:
     index = result / "rank_0/step_0" / NAME
     with index.open(newline="") as file:
         rows = list(csv.reader(file))
     change(rows)
     with index.open("w", newline="") as file:
-        csv.writer(file).writerows(rows)
+        csv.writer(file).writerows([cell.replace("\0", NUL) for cell in row] for row in rows)
+    index.write_bytes(index.read_bytes().replace(NUL.encode(), b"\0"))
     return parts(open_source(result))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from pathlib import Path
 
 import ml_dtypes
@@ -27,7 +28,8 @@ def test_a_float_reads_back_as_it_is(value: float) -> None:
 def test_a_numpy_float_has_the_digits_of_its_type_and_no_more(value: float) -> None:
     text = cell_text(np.float32(value))
     assert np.array_equal(np.float32(text), np.float32(value), equal_nan=True)
-    assert len(text) <= len("-1.23456789e+30")
+    digits = re.sub(r"\D", "", text.partition("e")[0]).strip("0")
+    assert len(digits) <= len("123456789")
 
 
 @given(st.text())
