@@ -7,6 +7,7 @@ import io
 import json
 import random
 import shutil
+import sys
 from collections import namedtuple
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
@@ -334,6 +335,20 @@ class TestWhatIsWritten:
         assert said.json["tensors"] == 7
         assert [why for why in parts(open_source(tmp_path / "result")).values() if "not converted" in why]
         assert run(capsys, "check", tmp_path / "result", "--watch", "TO").code == 2
+
+
+def test_a_name_with_nul_is_kept_or_said(capsys: Capsys, tmp_path: Path) -> None:
+    """``csv`` of Python 3.10 does not write it."""
+    (tmp_path / "dump").mkdir()
+    write_safetensors(tmp_path / "dump/model.safetensors", {"a\0b": np.ones(2, "f4")})
+    said = run(capsys, "convert", tmp_path / "dump", "-o", tmp_path / "result")
+    if sys.version_info < (3, 11):
+        assert said.code == 2
+        assert "a name with a NUL character cannot be written" in said.err
+        assert not (tmp_path / "result").exists()
+    else:
+        assert said.code == 0
+        assert list(open_source(tmp_path / "result").nodes(0).names) == ["a\0b"]
 
 
 NUL = "<NUL>"

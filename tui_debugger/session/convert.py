@@ -102,7 +102,15 @@ def convert(session: Session, pairs: Sequence[Pair], target: Path, progress: Pro
                     if not done % _EVERY:
                         progress(here)
                     done += 1
-                    index.writerow(_write(tensor, folder, written, _always(progress, here)).cells())
+                    row = _write(tensor, folder, written, _always(progress, here))
+                    try:
+                        index.writerow(row.cells())
+                    except csv.Error as error:  # Python 3.10 writes no NUL
+                        raise TdbgError(
+                            "a name with a NUL character cannot be written to an index with this Python",
+                            where=row.node,
+                            hint="use Python 3.11 or newer, or choose other nodes",
+                        ) from error
         for rank in dict.fromkeys(rank for rank, _ in pairs):
             steps = [step for each, step in pairs if each == rank]
             _write_rank(session, rank, steps, directory / f"rank_{rank}", progress)
