@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +21,8 @@ from tui_debugger import (
     TensorUnchangedCondition,
     Watchpoint,
 )
-from tui_debugger.model import Coverage
+from tui_debugger.model import Coverage, Side
+from tui_debugger.sources import open_source
 
 NAN = np.full((2, 3), np.nan, np.float32)
 RELU = "Default/network-Net/act-ReLU/ReLU-op2"
@@ -131,6 +134,30 @@ def test_files_that_the_graph_does_not_have_are_told_and_change_no_answer(
     assert run.select_tensors("") == before, "answers do not depend on what was read"
     assert len(run.select_nodes("")) == 6
     assert caplog.text.count("1 dumped tensors are of no node of the graph") == 1
+
+
+@pytest.mark.parametrize("where", ["msprobe-monitor/v1", "msprobe-monitor/v2", "msprobe-debug-save", "te-logs"])
+def test_without_a_graph_everything_that_was_dumped_can_be_selected(
+    where: str, dumps: Callable[[str], Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    name, _, part = where.partition("/")
+    path = dumps(name) / part
+    with closing(open_source(path)) as source:
+        dumped = {
+            (rank, step, source.nodes(rank).names[node], slot)
+            for rank in source.ranks()
+            for step in source.steps(rank)
+            for table in [source.tensors(rank, step)]
+            for node, slot, side in zip(table.node.tolist(), table.slot.tolist(), table.side.tolist(), strict=True)
+            if side == Side.OUTPUT
+        }
+    with DumpAnalyzer(path) as run:
+        tensors = run.select_tensors("")
+        selected = {(each.rank, each.iteration, each.node.name, each.slot) for each in tensors}
+        assert dumped
+        assert dumped <= selected
+        run.check_watchpoints([Watchpoint(tensors, TensorOverflowCondition())])
+        assert "no node of the graph" not in caplog.text
 
 
 def test_a_whole_dump_has_no_unknown_files(nan: DumpAnalyzer, caplog: pytest.LogCaptureFixture) -> None:

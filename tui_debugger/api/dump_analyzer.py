@@ -67,7 +67,7 @@ def check(
             watches = [WatchedOutputs(cores[number], part.row, part.slot) for number, part in parts]
             answer = outputs.judge(step, watches, progress)
             covers.append(answer.coverage)
-            run.warn_of_unknown(rank, step, outputs.unknown(step))
+            run.warn_of_unknown(rank, step, outputs)
             numbers = [number for number, _ in parts]
             comparable = _comparable(answer, numbers, error_on_no_value)
             unvalued.update(numbers[watch] for watch, _ in answer.hits)

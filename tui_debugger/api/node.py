@@ -15,6 +15,7 @@ from tui_debugger.arrays import Int32, Int64
 from tui_debugger.errors import TdbgError
 from tui_debugger.graph.table import CONSTANT, PARAMETER, NodeFlag, NodeTable
 from tui_debugger.model import Frame
+from tui_debugger.sources.registry import Edges, shown_by
 
 if TYPE_CHECKING:
     from tui_debugger.api.tensors import Tensors
@@ -142,15 +143,21 @@ class Run:
 
         Without a graph, nodes are what has files: every step is listed first, so that none is missing.
         """
-        nodes = self.nodes(rank)
+        graph = self.has_graph(rank)
         if rank not in self._listed:
-            if not _has_graph(nodes):
+            if not graph:
                 flow = self.session.flow(rank)
                 for step in self.session.steps(rank):
                     flow.table(step)
-                nodes = self.nodes(rank)
             self._listed.add(rank)
-        return nodes.memo(NodeView)
+        return self.nodes(rank).memo(NodeView.of_graph if graph else NodeView)
+
+    def has_graph(self, rank: int) -> bool:
+        """Tells whether a graph names the nodes of a rank; else they are what was dumped, edges or not."""
+        shows = shown_by(self.session.source)
+        if shows is not None and shows.edges is Edges.INFERRED:
+            return False
+        return bool((self.nodes(rank).flags & int(NodeFlag.FILE_ONLY) == 0).any())
 
     def steps(self, rank: int, root: int) -> list[int]:
         """The dumped steps of a root graph, ascending."""
@@ -166,9 +173,10 @@ class Run:
         """The output tensors of a rank, as they are now."""
         return self.session.outputs(rank)
 
-    def warn_of_unknown(self, rank: int, step: int, count: int) -> None:
+    def warn_of_unknown(self, rank: int, step: int, outputs: OutputTensors) -> None:
         """Says, once for a rank, that files were passed over that no node of its graph has."""
-        if count and rank not in self._warned:
+        count = outputs.unknown(step) if rank not in self._warned and self.has_graph(rank) else 0
+        if count:
             self._warned.add(rank)
             _log.warning(
                 "rank %d step %d: %d dumped tensors are of no node of the graph: they cannot be selected here",
@@ -188,12 +196,17 @@ class NodeView:
             only of steps that were listed, and answers must not depend on what was read before.
     """
 
-    def __init__(self, nodes: NodeTable) -> None:
-        """Use ``nodes.memo(NodeView)``, which makes it once."""
+    @classmethod
+    def of_graph(cls, nodes: NodeTable) -> NodeView:
+        """Of the nodes that the graph has."""
+        return cls(nodes, graph=True)
+
+    def __init__(self, nodes: NodeTable, *, graph: bool = False) -> None:
+        """Use ``nodes.memo``, which makes it once."""
         kinds = np.array([{CONSTANT: 0, PARAMETER: 1}.get(name, 2) for name in (*nodes.types, "")], np.int8)
         kind = kinds[nodes.type_id]
         order = np.lexsort((np.arange(len(nodes)), kind))
-        if _has_graph(nodes):
+        if graph:
             order = order[nodes.flags[order] & int(NodeFlag.FILE_ONLY) == 0]
         self._nodes = nodes
         self.rows: Int64 = order.astype(np.int64)
@@ -245,10 +258,6 @@ class NodeView:
         made = nodes.in_node[first]
         targets: Int64 = first[(made >= 0) & parameters[made]].astype(np.int64)
         return targets
-
-
-def _has_graph(nodes: NodeTable) -> bool:
-    return bool((nodes.flags & int(NodeFlag.FILE_ONLY) == 0).any())
 
 
 class Node:

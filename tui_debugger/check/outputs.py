@@ -242,12 +242,10 @@ class OutputTensors:
     def unknown(self, step: int) -> int:
         """Tells how many outputs on disk are none of the graph's: of nodes or slots that it does not have.
 
-        0 without a graph, where nodes are what has files.
+        For ranks with a graph: without one, nodes are what has files.
         """
         table, nodes = self.flow.table(step), self.flow.nodes
         stray = (nodes.flags & int(NodeFlag.FILE_ONLY)).astype(np.bool_)
-        if stray.all():
-            return 0
         outputs = (table.side == int(Side.OUTPUT)) & (table.flags & int(TensorFlag.CONSTANT) == 0)
         return int((outputs & (stray[table.node] | (table.slot >= nodes.outputs[table.node]))).sum())
 

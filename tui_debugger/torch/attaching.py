@@ -33,7 +33,7 @@ from tui_debugger.torch.captures import Capture
 from tui_debugger.torch.distributed import ExchangeHooks
 from tui_debugger.torch.drawing import parameters_of
 from tui_debugger.torch.flight import TrainingFlight
-from tui_debugger.torch.internals import chunks, local, meta_of, readable, type_name
+from tui_debugger.torch.internals import chunks, compiles, local, meta_of, readable, type_name, uncompiled
 from tui_debugger.torch.module_hooks import ModuleHooks
 from tui_debugger.torch.operators import Operators
 from tui_debugger.torch.recording import Recording
@@ -283,6 +283,7 @@ class Attachment(Handle):
         self._since: weakref.WeakKeyDictionary[torch.optim.Optimizer, int] = weakref.WeakKeyDictionary()
         """The number of steps of others since the one that ends steps did one."""
         self._usual = 0
+        self._told_of_compiler = False
         self._recording.at_backward_end = _weakly(self._backward_ended)
         hooks = Operators if level == "op" else ModuleHooks
         self._exchanges = ExchangeHooks(self._recording, self._guard)
@@ -427,12 +428,30 @@ class Attachment(Handle):
         )
         if not compiled and not ran:
             recording.lost("steps in which no module was seen to run", "")
+        if compiles():
+            self._count_compiled(known=bool(compiled), ran=bool(ran))
+
+    def _count_compiled(self, *, known: bool, ran: bool) -> None:
+        """What torch.compile took as a function, or after the model was attached: hooks do not run in it."""
+        hooks, what = self._hooks, ""
+        if isinstance(hooks, Operators):
+            what = "torch.compile stands back while every operator is recorded: the training is slower"
+        elif not known:
+            hidden = hooks.hidden() if ran else []
+            for scope in hidden:
+                self._recording.lost("passes of modules inside torch.compile", scope)
+            if hidden:
+                what = f"torch.compile hides {', '.join(hidden[:3])}{' ...' if hidden[3:] else ''}"
+        if what and not self._told_of_compiler:
+            self._told_of_compiler = True
+            self._say(what)
 
     def _learn(self) -> None:
         """The graph is known now, or has grown: the debugger gets it again, but not for ever."""
         if self._recording.learning:
             self._training.learned()
-            if self._training.unseen:
+            if self._training.unseen and not self._told_of_compiler:
+                self._told_of_compiler = True
                 self._say(
                     "no module was seen to run (torch.compile or a CUDA graph hides them): weights and gradients only"
                 )
@@ -577,7 +596,8 @@ class Attachment(Handle):
         if self._failed:
             return
         try:
-            act()
+            with uncompiled():
+                act()
         except Exception as error:
             if error is self._recording.escaped or _of_a_signal(error):
                 raise

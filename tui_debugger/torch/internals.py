@@ -11,6 +11,7 @@ import contextlib
 import dataclasses
 import functools
 import math
+import sys
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -327,6 +328,57 @@ def other_mode() -> bool:
     return bool(torch._C._len_torch_dispatch_stack())  # noqa: SLF001 - see above
 
 
+# -- torch.compile --------------------------------------------------------------------------------------------------
+
+
+def compiles() -> bool:
+    """Tells whether the program has called ``torch.compile``, for whatever.
+
+    Optimizers load the compiler, too: to keep it away from themselves, which they ask for with no backend.
+    """
+    compiler = sys.modules.get("torch._dynamo.eval_frame")
+    backends: dict[int, object] = getattr(compiler, "cached_backends", {})
+    return any(map(callable, tuple(backends.values())))
+
+
+@contextlib.contextmanager
+def uncompiled() -> Iterator[None]:
+    """Keeps torch.compile from compiling what runs here, although the code around it is to be compiled."""
+    set_compiler = torch._C._dynamo.eval_frame.set_eval_frame  # noqa: SLF001 - see above
+    before = set_compiler(None)
+    try:
+        yield
+    finally:
+        set_compiler(before)
+
+
+class _CompilerStandsBack:
+    """Makes torch.compile run everything as it was written, while something sees every operator.
+
+    It cannot compile then: it would go without for the rest of the program, and fail where ``fullgraph`` was asked for.
+    """
+
+    def __init__(self) -> None:
+        self._seeing = 0
+        self._stance: Any = None
+
+    def begin(self) -> None:
+        """One more sees every operator."""
+        self._seeing += 1
+        if self._seeing == 1 and hasattr(torch.compiler, "set_stance"):  # from 2.6 on
+            self._stance = torch.compiler.set_stance("force_eager")
+
+    def end(self) -> None:
+        """One of them is done."""
+        self._seeing -= 1
+        if not self._seeing and self._stance is not None:
+            self._stance.__exit__(None, None, None)
+            self._stance = None
+
+
+_compiler = _CompilerStandsBack()
+
+
 class EveryOperator(dispatch.TorchDispatchMode):  # type: ignore[no-untyped-call] # PyTorch does not say its type
     """Shows every operator that runs, with its arguments and what it made."""
 
@@ -339,6 +391,7 @@ class EveryOperator(dispatch.TorchDispatchMode):  # type: ignore[no-untyped-call
     def enter(self) -> None:
         """Shows what this thread runs, and the backward passes that it starts."""
         self._inference = torch.is_inference_mode_enabled()
+        _compiler.begin()
         self.__enter__()  # type: ignore[no-untyped-call] # PyTorch does not say its type
 
     def leave(self) -> bool:
@@ -350,6 +403,7 @@ class EveryOperator(dispatch.TorchDispatchMode):  # type: ignore[no-untyped-call
         if current() is not self or torch.is_inference_mode_enabled() != self._inference:
             return False
         self.__exit__(None, None, None)
+        _compiler.end()
         return True
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

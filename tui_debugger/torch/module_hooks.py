@@ -17,7 +17,7 @@ import itertools
 import re
 import weakref
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from threading import get_ident
 from typing import Any, Final
 
@@ -29,6 +29,7 @@ from tui_debugger.torch.calls import Calls, Guard, capturing, is_compiling
 from tui_debugger.torch.internals import (
     EveryOperator,
     Hook,
+    compiles,
     in_backward,
     leaves,
     other_mode,
@@ -45,6 +46,7 @@ from tui_debugger.torch.structure import (
     Place,
     Tree,
     clean,
+    gradient_of,
     numbered,
     output_of,
     unique,
@@ -225,6 +227,7 @@ class ModuleHooks:
         self._times: Counter[str] = Counter()
         self._again: Counter[str] = Counter()
         self._times_bare: Counter[str] = Counter()
+        self._ran_in_step: set[str] = set()
         self._given_to: dict[tuple[str, int], tuple[str, str]] = {}
         self._given_as_made: dict[tuple[str, int], set[str]] = {}
         self._takers: set[str] = set()
@@ -269,6 +272,7 @@ class ModuleHooks:
         """A step is over."""
         self._times.clear()
         self._again.clear()
+        self._ran_in_step.clear()
         self._losses.begin()
         self._calls.new_step(ended=ended)
         self._follow()
@@ -284,7 +288,8 @@ class ModuleHooks:
         if wanted and self._mode is None:
             # torch.compile would not compile, a mode that was there before might be left before this one, and what is
             # entered in inference mode ends with it.
-            flow.seeing = not (self._tree.compiled or other_mode() or torch.is_inference_mode_enabled())
+            known = self._tree.compiled or compiles()
+            flow.seeing = not (known or other_mode() or torch.is_inference_mode_enabled())
             if not flow.seeing:
                 return
             self._mode = EveryOperator(self._seen)
@@ -293,6 +298,21 @@ class ModuleHooks:
     def _seen(self, func: Any, args: Any, kwargs: Any, out: Any) -> None:
         if self._mode is not None and not self._recording.paused:
             self._guard(lambda: self._recording.flow.ran(func, args, kwargs, out))
+
+    def hidden(self) -> list[str]:
+        """Scopes of modules not seen to run in this step, although their weights have gradients or are all frozen.
+
+        Attention calls no module for its projection.
+        """
+        names = set(self._recording.step.names())
+        attention = {place.scope for place in self._tree.places if isinstance(place.module, nn.MultiheadAttention)}
+        return [
+            place.scope or place.kind
+            for place in self._tree.places
+            if place.scope not in self._ran_in_step
+            and place.scope.rpartition("/")[0] not in attention
+            and _is_used(place, names)
+        ]
 
     # -- hooks ---------------------------------------------------------------------------------------
 
@@ -311,6 +331,7 @@ class ModuleHooks:
             return
         calls = self._calls
         if module is place.module and (calls.thread == get_ident() or in_backward()):
+            self._ran_in_step.add(place.scope)
             if place.kind:
                 self._guard(lambda: self._ran(place, args, kwargs, out))
             if calls.end(module) and calls.no_grad:
@@ -506,6 +527,16 @@ class ModuleHooks:
 
 
 _MARK = "_tdbg_hooked"
+
+
+def _is_used(place: Place, gradients: Container[str]) -> bool:
+    """Tells whether a module has weights of its own that have gradients, or none that could have any."""
+    own = dict(place.module.named_parameters(place.scope.replace("/", "."), recurse=False))
+    if not any(each.requires_grad for each in own.values()):
+        return bool(own)
+    return any(gradient_of(clean(name)) in gradients for name in own)
+
+
 _ONLY_HOLD: Final = frozenset({"", "ModuleList", "ModuleDict"})
 """Kinds of modules that are not called themselves."""
 _WEIGHS: Final = re.compile(r"softmax|attention", re.IGNORECASE)

@@ -331,7 +331,9 @@ class Expectation:
             return unused and (name.startswith(GRADIENTS) or name in self._scaled)
         if not parameter:
             return False
-        if self.skipped or self._idle(parameter):
+        if self.skipped and name != parameter:
+            return True
+        if condition.is_stillness and (self.skipped or self._idle(parameter)):
             return True
         return condition.is_not_changed and name == parameter and self._at_rest(self._parameters[parameter])
 

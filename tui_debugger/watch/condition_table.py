@@ -195,6 +195,11 @@ class Condition:
         return self.wire in (WIRE_NOT_CHANGED, WIRE_CHANGE_TOO_SMALL)
 
     @property
+    def is_stillness(self) -> bool:
+        """Tells whether it hits on what is zero, tiny or as it was: no finding where nothing was to happen."""
+        return self.is_small_change or any(param.name == IN_A_ROW for param in self.params)
+
+    @property
     def title(self) -> str:
         """The id as words: ``Tensor too large``."""
         return self.id.replace("_", " ").capitalize()

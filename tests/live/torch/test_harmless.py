@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -227,6 +227,79 @@ def test_the_training_itself_is_not_changed(train: Train) -> None:
     assert out == alone.stdout
 
 
+@pytest.fixture
+def compiled() -> Iterator[tuple[Callable[[Any], Any], list[Any]]]:
+    """``torch.compile`` of whole graphs, and one of them for each time that they ran."""
+    ran: list[Any] = []
+
+    def backend(graph: Any, _inputs: Any) -> Callable[..., Any]:
+        def run(*args: Any) -> Any:
+            ran.append(graph)
+            return graph.forward(*args)
+
+        return run
+
+    torch._dynamo.reset()
+    yield lambda each: torch.compile(each, backend=backend, fullgraph=True), ran
+    torch._dynamo.reset()  # others in this process compile nothing
+
+
+def small_net() -> torch.nn.Module:
+    return torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Sequential(torch.nn.ReLU(), torch.nn.Linear(8, 4)))
+
+
+@pytest.mark.parametrize("how", ["attached first", "compiled first", "a part", "the forward of a part", "a function"])
+def test_what_is_compiled_stays_compiled_and_is_told(
+    server: Any, compiled: Any, capfd: pytest.CaptureFixture[str], how: str
+) -> None:
+    server.listen(lambda training, event: training.run(None) if event is Event.STOPPED else None)
+    compile_, ran = compiled
+    model, loss_of = small_net(), torch.nn.functional.mse_loss
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    run: Any = compile_(model) if how == "compiled first" else model
+    x, compiled_in = torch.ones(2, 4), list[bool]()
+    with tdbg.attach(model, optimizer, server.address) as handle:
+        if how == "attached first":
+            run = compile_(model)
+        elif how == "a part":
+            model[1] = compile_(model[1])
+        elif how == "the forward of a part":
+            model[1].forward = compile_(model[1].forward)
+        elif how == "a function":
+            loss_of = compile_(loss_of)
+        for _ in range(3):
+            before = len(ran)
+            loss_of(run(x), x).backward()
+            optimizer.step()
+            compiled_in.append(len(ran) > before)
+        unrecorded = [each.what for each in handle.unrecorded]
+    assert all(compiled_in[1:]), "as without a debugger, but for the step in which the graph is learned"
+    assert compiled_in[0] or how != "compiled first"
+    hidden = how != "a function"
+    assert ("passes of modules inside torch.compile" in unrecorded) is hidden
+    assert capfd.readouterr().err.count("torch.compile") == hidden
+
+
+def test_every_operator_is_recorded_of_what_would_be_compiled(
+    server: Any, compiled: Any, capfd: pytest.CaptureFixture[str]
+) -> None:
+    server.listen(lambda training, event: training.run(None) if event is Event.STOPPED else None)
+    compile_, ran = compiled
+    model = small_net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    run = compile_(model)
+    with tdbg.attach(model, optimizer, server.address, level="op") as handle:
+        for _ in range(2):
+            run(torch.ones(2, 4)).sum().backward()
+            optimizer.step()
+        assert not handle.unrecorded
+    assert not ran
+    assert capfd.readouterr().err.count("torch.compile stands back while every operator is recorded") == 1
+    run(torch.ones(2, 4))
+    assert len(ran) == 1, "compiled again once nobody records"
+
+
+@pytest.mark.usefixtures("compiled")
 def test_torch_compile_hides_what_is_inside_and_says_so(server: Any, capfd: pytest.CaptureFixture[str]) -> None:
     seen: list[Any] = []
 

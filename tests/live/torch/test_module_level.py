@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.live.torch.driving import Driven
 from tui_debugger.graph.table import real_inputs
-from tui_debugger.live.wire import START
-from tui_debugger.model import Category
+from tui_debugger.live.graph import wire_params
+from tui_debugger.live.wire import START, Event, RemoteWatchpoint
+from tui_debugger.model import Category, Watchpoint
+from tui_debugger.watch.condition_table import CONDITIONS, validate
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install tui_debugger[torch-tests]")
 
-from tests.live.torch import programs  # noqa: E402 - imports torch
+import tui_debugger.torch as tdbg  # noqa: E402 - imports torch
+from tests.live.torch import programs  # noqa: E402 - likewise
 
 Train = Callable[..., Driven]
 
@@ -225,3 +229,43 @@ def first_step(model: torch.nn.Module) -> tuple[np.ndarray, dict[str, np.ndarray
     programs.loss_of(out, programs.batch(0)).backward()
     torch.set_num_threads(threads)
     return out.detach().numpy(), {name: each.grad.numpy() for name, each in model.named_parameters()}
+
+
+def test_a_frozen_weight_that_no_module_of_its_own_reads_is_judged_by_what_the_user_asked_for(
+    server: Any,
+) -> None:
+    """Attention reads the weights of its projection without calling it: that is no excuse for their size."""
+    model = torch.nn.MultiheadAttention(4, 1)
+    head = torch.nn.Linear(4, 2)
+    for each in model.parameters():
+        each.requires_grad_(False)
+    whole = torch.nn.ModuleList([model, head])
+    optimizer = torch.optim.SGD(whole.parameters(), lr=0.1)
+    name = "0.out_proj.weight"
+    heard: list[tuple[int, str, int]] = []
+
+    def listen(training: Any, event: Event) -> None:
+        if event is Event.STOPPED:
+            heard.extend((training.stop.step, hit.node, hit.watchpoint) for hit in training.hits)
+            watched = ((name, "Parameter", "kernel_graph_0"),)
+            conditions = ("expression", {"expression": "count > 0"}), ("weight_too_large", {"max_gt": -10.0})
+            training.set_watchpoints(
+                [
+                    RemoteWatchpoint(
+                        number,
+                        CONDITIONS[condition].wire,
+                        wire_params(Watchpoint(number, condition, validate(condition, params))),
+                        watched,
+                    )
+                    for number, (condition, params) in enumerate(conditions, 1)
+                ]
+            )
+            training.run(1, stop_on_hit=True)
+
+    server.listen(listen)
+    with tdbg.attach(whole, optimizer, server.address):
+        for _ in range(2):
+            x = torch.ones(3, 1, 4)
+            head(model(x, x, x)[0]).sum().backward()
+            optimizer.step()
+    assert {(step, number) for step, _, number in heard} >= {(0, 1), (0, 2)}
