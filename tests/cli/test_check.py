@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from tests.cli.checking import check
-from tests.cli.running import file_of
+from tests.cli.running import file_of, run
 from tests.session.opened import writable_copy
+from tests.sources.arrays import write_arrays
 from tests.sources.writer import MLP, DumpWriter, Generation, write_dump, write_step
 
 Capsys = pytest.CaptureFixture[str]
@@ -321,3 +322,13 @@ def test_the_dump_is_left_as_it_is(capsys: Capsys, dumps: Dumps, tmp_path: Path)
     before = {path: path.lstat().st_mtime_ns for path in [root, *root.rglob("*")]}
     assert check(capsys, root).code == 1
     assert {path: path.lstat().st_mtime_ns for path in [root, *root.rglob("*")]} == before
+
+
+def test_a_norm_that_overflowed_is_no_equal_of_another(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The squares of finite float64 beyond 1e154 are Inf: the norm grew by 1e90, and nothing says so."""
+    for step, size in ((1, 1e160), (2, 1e250)):
+        write_arrays(tmp_path / f"run/step_{step}", {"x": np.array([3 * size, -4 * size])})
+    answer = run(capsys, "check", tmp_path / "run", "--watch", "EX norm > 10*prev.norm @ x")
+    assert answer.code == 2
+    assert "cannot judge" in answer.out
+    assert run(capsys, "check", tmp_path / "run", "--watch", "EX norm > 1000 @ x").code == 1

@@ -8,6 +8,8 @@ import json
 import os
 import re
 import shutil
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +21,7 @@ from tests.cli.running import Answer, file_of, run
 from tests.cli.terminals import Terminal
 from tests.json_page import assert_described
 from tests.linked import linked, own
+from tests.sources.arrays import write_arrays
 from tests.sources.writer import huge_file, write_dump
 from tui_debugger.cli import open_
 from tui_debugger.cli.diff_runs import how_compared
@@ -300,3 +303,17 @@ def test_the_screen_compares_as_the_command_does(dumps: Dumps, tmp_path: Path) -
     assert [pattern for pattern, _ in against.options.dims.rules] == ["*", "fc*"]
     with pytest.raises(TdbgError, match="--dims is for two runs"):
         open_._against(build_parser("open").parse_args(["open", a, "--dims", "*=sum"]))
+
+
+def test_squares_that_overflow_say_nothing_of_numpy(tmp_path: Path) -> None:
+    """Warnings of NumPy are no text of ours; another process prints them as a user sees them."""
+    for name, size in (("a", 1e160), ("b", 1e250)):
+        write_arrays(tmp_path / name / "step_1", {"x": np.array([3 * size, -4 * size])})
+    done = subprocess.run(
+        [sys.executable, "-m", "tui_debugger", "diff", str(tmp_path / "a"), str(tmp_path / "b")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "Warning" not in done.stderr

@@ -194,7 +194,9 @@ def number(node: Node, record: Record) -> float:  # noqa: PLR0911 - one for each
             return fact(name, record.meta)
         case Quantity(name, previous=True):
             before = record.previous_stats
-            return quantity(name, before.stats if before is not None and before.state == "ok" else None, record.meta)
+            found = quantity(name, before.stats if before is not None and before.state == "ok" else None, record.meta)
+            overflowed = found == math.inf and name in {"norm", "std", "variance", "sum_squares"}
+            return math.nan if overflowed else found
         case Quantity(name):
             return quantity(name, record.stats, record.meta)
         case Negative(of):

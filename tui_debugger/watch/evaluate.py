@@ -573,6 +573,8 @@ def _count(name: str, table: npt.NDArray[Any]) -> Float64:
     return found
 
 
+_SQUARED: Final = frozenset({"norm", "std", "variance", "sum_squares"})
+"""Quantities that are Inf of finite elements beyond 1e154, whose squares float64 does not hold."""
 _COUNTED: Final = frozenset({"zero", "zero_percentage", "negative", "positive"})
 """Quantities that come from a count of finite elements."""
 
@@ -685,7 +687,10 @@ class _ExpressionColumns:
     def _of_previous(self, name: str) -> Float64:
         if self._previous is None:
             return np.full(self._count, np.nan)
-        return np.where(self._has_previous, self._quantity(name, self._previous), np.nan)
+        before = np.where(self._has_previous, self._quantity(name, self._previous), np.nan)
+        if name in _SQUARED:  # one that overflowed was finite: it is not equal to another one
+            before[np.isposinf(before)] = np.nan
+        return before
 
     def _quantity(self, name: str, table: npt.NDArray[Any]) -> Float64:
         """A quantity of ``stats.fields.QUANTITIES``, in columns."""

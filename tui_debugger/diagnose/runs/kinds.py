@@ -20,6 +20,7 @@ _STEP_FIT: Final = 1e-2
 _DIMENSIONS: Final = 4
 
 
+@np.errstate(all="ignore")
 def kind_of_difference(a: Array, b: Array, unit: float = 0.0) -> tuple[str, str]:
     """Returns a word and a sentence that tell how the second tensor follows from the first; both empty if nothing does.
 
@@ -48,6 +49,7 @@ def kind_of_difference(a: Array, b: Array, unit: float = 0.0) -> tuple[str, str]
     return "values", f"{count} of {a.size} elements differ"
 
 
+@np.errstate(all="ignore")
 def kind_of_update(before: tuple[Array, Array], after: tuple[Array, Array], unit: float = 0.0) -> tuple[str, str]:
     """Returns the same for the step that a parameter made in each run; both empty where its values say more.
 
@@ -58,9 +60,8 @@ def kind_of_update(before: tuple[Array, Array], after: tuple[Array, Array], unit
     """
     if len({each.shape for each in (*before, *after)}) > 1 or not 0 < after[0].size <= MOST:
         return "", ""
-    with np.errstate(invalid="ignore"):
-        steps = [_wide(now) - _wide(then) for then, now in zip(before, after, strict=True)]
-        square = float(np.vdot(steps[0], steps[0]))
+    steps = [_wide(now) - _wide(then) for then, now in zip(before, after, strict=True)]
+    square = float(np.vdot(steps[0], steps[0]))
     for name, step, other in (("B", steps[1], steps[0]), ("A", steps[0], steps[1])):
         if not step.any() and other.any():
             return "missing", f"{name} was not updated"

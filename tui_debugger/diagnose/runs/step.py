@@ -165,7 +165,8 @@ class RunTensors:
         if key not in self.sizes:
             array = self.array(at)
             wide = np.zeros(0) if array is None else np.ravel(array).astype(np.float64)
-            self.sizes[key] = float(np.linalg.norm(wide[np.isfinite(wide)]))
+            with np.errstate(over="ignore"):  # squares of float64 beyond 1e154
+                self.sizes[key] = float(np.linalg.norm(wide[np.isfinite(wide)]))
         return self.sizes[key]
 
     def shapes(self, step: int, row: int) -> Shapes | None:
