@@ -227,3 +227,10 @@ def test_notes_come_with_the_hit_and_are_saved(listen: Listen, tmp_path: Path) -
 def test_a_line_of_a_hit_has_the_notes_of_its_step(listen: Listen) -> None:
     answer = listen(recorder(4, bad=2, note="warm-up"), "--watch", "TO")
     assert [line.partition("  loss ")[2] for line in answer.lines] == 2 * ["-Inf  batch 2  phase warm-up"]
+
+
+def test_only_tensors_that_are_recorded_are_counted(listen: Listen) -> None:
+    """What updates a weight is drawn in the graph, and has no values of its own."""
+    program = ("tests.live.torch.programs", "overflowing", "--address=ADDRESS", "--bad=99")
+    hits, summary = rows(listen(program, "--watch", "EX count >= 0", "--json"))
+    assert summary["coverage"]["checked"] == len(hits) > 0

@@ -359,6 +359,7 @@ def _coverage(
     judging: Sequence[tuple[Watchpoint, Mask]],
     covered: npt.NDArray[np.bool_],
 ) -> Coverage:
+    covered = covered & graph.recorded
     looked = covered.any(axis=0)
     unreadable = sum(any(each.error & _UNREADABLE for each in results) for results in hits.reported)
     counts = zip(judging, covered.sum(axis=1).tolist(), strict=True)
@@ -366,7 +367,7 @@ def _coverage(
         checked=max(int(looked.sum()) - unreadable, 0),
         unreadable=unreadable,
         not_comparable=int((hits.verdicts == Verdict.NOT_COMPARABLE).any(axis=0).sum()),
-        skipped=int((~looked & (graph.flags == 0)).sum()),
+        skipped=int((~looked & graph.recorded & (graph.flags == 0)).sum()),
         steps=(pair,),
         watched=tuple(sorted((watchpoint.id, count) for (watchpoint, _), count in counts if count)),
         blocked=hits.counted(Verdict.BLOCKED),

@@ -529,6 +529,10 @@ BUFFER_UPDATE: Final = "BufferUpdate"
 """Operator type of our client for PyTorch: a parameter or buffer, and what it is made of in the step."""
 INPUT_UPDATE: Final = "InputUpdate"
 """The same for an input of the model: it had no values before the step."""
+OPTIMIZER_UPDATE: Final = "OptimizerUpdate"
+"""The same for what updates a parameter: weight, gradient, learning rate, what the optimizer keeps."""
+DRAWN_UPDATES: Final = frozenset({BUFFER_UPDATE, INPUT_UPDATE, OPTIMIZER_UPDATE})
+"""What is drawn for what it is made of; the values that it leaves are those of a parameter."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tui_debugger.graph.build import build_table
+from tui_debugger.graph.categories import DRAWN_UPDATES
 from tui_debugger.graph.messages import ParsedGraph, SlotType, parse_graph
 from tui_debugger.graph.table import CONSTANT, PARAMETER, NodeTable
 from tui_debugger.live.dump_writer import size_of
@@ -40,6 +41,7 @@ class RankGraph:
         node, slot: row and output slot of each place, sorted as tables of tensors are.
         flags: ``CONSTANT`` where that is one.
         parameter: which places are parameters.
+        recorded: which places have a tensor; an update of our own client is drawn only.
     """
 
     def __init__(self, data: Sequence[bytes]) -> None:
@@ -59,6 +61,7 @@ class RankGraph:
         self._types = [kind for _, _, kind in places]
         kinds = self.nodes.type_id[self.node] if len(places) else np.zeros(0, np.int32)
         self.parameter = _is_type(self.nodes, kinds, PARAMETER)
+        self.recorded = ~np.logical_or.reduce([_is_type(self.nodes, kinds, name) for name in DRAWN_UPDATES])
         self.flags = np.where(_is_type(self.nodes, kinds, CONSTANT), int(TensorFlag.CONSTANT), 0).astype(np.uint8)
         keys = tensor_keys(self.node, np.ones(len(places)), self.slot)
         self._place_of = {key: place for place, key in enumerate(keys.tolist())}

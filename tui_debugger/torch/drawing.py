@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import torch
 
-from tui_debugger.graph.categories import BUFFER_UPDATE, INPUT_UPDATE, is_collective
+from tui_debugger.graph.categories import BUFFER_UPDATE, DRAWN_UPDATES, INPUT_UPDATE, OPTIMIZER_UPDATE, is_collective
 from tui_debugger.live.client.messages import GraphBuilder
 from tui_debugger.live.client.messages import Slot as DrawnSlot
 from tui_debugger.model import BIAS
@@ -35,9 +35,6 @@ from tui_debugger.torch.structure import (
     update_of,
 )
 from tui_debugger.watch.recommended import BIAS_GRADIENT
-
-UPDATE: Final = "OptimizerUpdate"
-"""Operator type of what updates a parameter: weight, gradient, learning rate, what the optimizer keeps."""
 
 
 class ExchangeGraph(GraphBuilder):
@@ -87,7 +84,7 @@ class ExchangeGraph(GraphBuilder):
             return  # it is drawn with what is put together of it
         if not outputs and is_collective(op_type):
             outputs = None
-        if op_type in (UPDATE, BUFFER_UPDATE, INPUT_UPDATE):  # of a weight as it lies here
+        if op_type in DRAWN_UPDATES:  # of a weight as it lies here
             super().add_node(name, op_type, inputs, outputs, source)
             return
         if self._distribution.unknown:
@@ -229,7 +226,7 @@ def draw(
         if name in frozen:
             continue
         inputs = [name, gradient_of(name), rates.get(id(tree.parameters[name]), ""), *kept]
-        graph.add_node(update_of(name), UPDATE, inputs, [slot_of(tree.parameters[name])])
+        graph.add_node(update_of(name), OPTIMIZER_UPDATE, inputs, [slot_of(tree.parameters[name])])
     for name, sources in structure.fed.items():
         kind = INPUT_UPDATE if name in structure.inputs else BUFFER_UPDATE
         drawing.add(change_of(name), kind, [name, *sources])

@@ -15,7 +15,15 @@ from tui_debugger.check.provenance import in_place, updater_of
 from tui_debugger.check.types import TensorRow
 from tui_debugger.diagnose.explain.guidance import Cause, Standing
 from tui_debugger.errors import TdbgError
-from tui_debugger.graph.categories import divides, gradient_of, group_start, is_learning_rate, settings_of, update_of
+from tui_debugger.graph.categories import (
+    OPTIMIZER_UPDATE,
+    divides,
+    gradient_of,
+    group_start,
+    is_learning_rate,
+    settings_of,
+    update_of,
+)
 from tui_debugger.graph.table import NodeFlag
 from tui_debugger.model import (
     PARAMETERS,
@@ -121,7 +129,7 @@ class Optimizer:
     @property
     def of_pytorch(self) -> bool:
         """Tells whether our client for PyTorch named it an update: a gradient that is not there does not exist."""
-        return self.type == "OptimizerUpdate"
+        return self.type == OPTIMIZER_UPDATE
 
     @property
     def label(self) -> str:
