@@ -6,8 +6,9 @@ contents. It says every colour anew for every piece of text. Over a slow line ea
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
+from operator import itemgetter
 from typing import Any, Final, NamedTuple, cast
 
 from rich.cells import cached_cell_len
@@ -188,7 +189,7 @@ class PartsCompositor(ExactCompositor):
     def __init__(self) -> None:
         """Nothing changed."""
         super().__init__()
-        self._changed: list[tuple[Widget, Region, Region]] = []
+        self._changed: list[tuple[Widget, Region, set[int]]] = []
         self._in_front: dict[Widget, bool] = {}
         self._of: object = None
 
@@ -205,29 +206,39 @@ class PartsCompositor(ExactCompositor):
             return
         for widget in widgets:
             region, _ = self.visible_widgets[widget]
+            lines: set[int] = set()
             for dirty in widget._exchange_repaint_regions():  # noqa: SLF001 - as Textual does
-                if area := region.intersection(dirty.translate(region.offset)):
-                    self._changed.append((widget, region, area))
-        self._dirty_regions.update(area for _, _, area in self._changed)
+                lines.update(dirty.line_range)
+            lines.intersection_update(range(region.height))
+            if lines:
+                self._changed.append((widget, region, lines))
+        self._dirty_regions.update(self._areas())
+
+    def _areas(self) -> set[Region]:
+        """Returns where each widget changed: from its first line that did to its last."""
+        return {
+            Region(region.x, region.y + min(lines), region.width, max(lines) - min(lines) + 1)
+            for _, region, lines in self._changed
+        }
 
     def render_partial_update(self) -> ChopsUpdate | None:
         """Returns what changed on the screen; None for nothing."""
-        changed, self._changed = self._changed, []
-        if not changed or {area for _, _, area in changed} != self._dirty_regions:
+        if not self._changed or self._areas() != self._dirty_regions:
+            self._changed = []
             return super().render_partial_update()
         self._dirty_regions.clear()
-        update: Any = PartsUpdate(self._parts(changed), self.size.height)
+        update: Any = PartsUpdate(self._parts(), self.size.height)
+        self._changed = []
         return cast("ChopsUpdate", update)
 
-    @staticmethod
-    def _parts(changed: Collection[tuple[Widget, Region, Region]]) -> list[Part]:
+    def _parts(self) -> list[Part]:
         """Returns the lines of widgets with something that changed, whole: what differs is found out later anyway."""
-        lines: dict[tuple[int, int, int], Line] = {}
-        for widget, region, area in changed:
+        parts: list[Part] = []
+        for widget, region, lines in self._changed:
             drawn = widget.render_lines(Region(0, 0, *region.size))
-            for y in area.line_range:
-                lines[y, region.x, region.right] = drawn[y - region.y]._segments  # noqa: SLF001 - not copied
-        return [(*place, lines[place]) for place in sorted(lines)]
+            y, x, end = region.y, region.x, region.right
+            parts += [(y + line, x, end, drawn[line]._segments) for line in lines]  # noqa: SLF001 - not copied
+        return sorted(parts, key=itemgetter(0, 1))
 
     def _is_in_front(self, widget: Widget) -> bool:
         """Tells whether all of a widget is on the screen, and nothing above it."""
@@ -299,28 +310,18 @@ def differences(old: Line, new: Line) -> list[tuple[int, Line]]:
     parts: list[tuple[int, Line]] = []
     pieces: list[Segment] = []
     number, begin, end = -1, 0, -_GAP
-    for piece in _changed_pieces(old, new):
-        if piece.number == number and piece.first - end <= _GAP:
-            pieces[-1] = Segment(piece.whole[begin - piece.place : piece.last - piece.place], piece.style)
+    for of, place, first, last in _changed_cells(old, new):
+        text, style, _ = new[of]
+        if of == number and first - end <= _GAP:
+            pieces[-1] = Segment(text[begin - place : last - place], style or _PLAIN)
         else:
-            if piece.first != end:
+            if first != end:
                 pieces = []
-                parts.append((piece.first, pieces))
-            begin = piece.first
-            pieces.append(Segment(piece.whole[begin - piece.place : piece.last - piece.place], piece.style))
-        number, end = piece.number, piece.last
+                parts.append((first, pieces))
+            begin = first
+            pieces.append(Segment(text[begin - place : last - place], style or _PLAIN))
+        number, end = of, last
     return parts
-
-
-class _Changed(NamedTuple):
-    """Cells of a line that differ: the piece of one style that they belong to, where that begins, the cells."""
-
-    number: int
-    whole: str
-    style: Style
-    place: int
-    first: int
-    last: int
 
 
 def _is_narrow(line: Line) -> bool:
@@ -331,8 +332,13 @@ def _is_narrow(line: Line) -> bool:
     return True
 
 
-def _changed_pieces(old: Line, new: Line) -> Iterator[_Changed]:
-    """Yields what differs in two lines of narrow characters, a piece of one style each time."""
+def _changed_cells(old: Line, new: Line) -> Iterator[tuple[int, int, int, int]]:
+    """Yields what differs in two lines of narrow characters, cells of one style each time.
+
+    Yields:
+        The number of the piece of the new line that they belong to, and its first cell; then their own first cell, and
+        the one after their last.
+    """
     before, was, place = "", _PLAIN, 0
     olds = iter(old)
     for number, (whole, style, _) in enumerate(new):
@@ -341,16 +347,16 @@ def _changed_pieces(old: Line, new: Line) -> Iterator[_Changed]:
             while not before:
                 found = next(olds, None)
                 if found is None:  # nobody knows what stands there
-                    yield _Changed(number, whole, now, begin, place, place + len(text))
+                    yield number, begin, place, place + len(text)
                     place, text = place + len(text), ""
                     break
                 before, was = found.text, found.style or _PLAIN
             size = min(len(text), len(before))
             span = _changed_piece(before[:size], was, text[:size], now) if size else None
-            if span is not None:
-                yield _Changed(number, whole, now, begin, place + span[0], place + span[1])
-            place += size
             text, before = text[size:], before[size:]
+            if span is not None:
+                yield number, begin, place + span[0], place + span[1]
+            place += size
 
 
 def _changed_piece(before: str, was: Style, text: str, style: Style) -> Span | None:

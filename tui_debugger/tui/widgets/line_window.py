@@ -10,7 +10,8 @@ and hands out the lines it drew last, until something about it changes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator, Sequence
+from itertools import count as count_from
 from typing import TYPE_CHECKING, Any
 
 from rich.segment import Segment
@@ -226,6 +227,15 @@ def thumb(rows: int, page: int, top: int) -> range:
     return range(first, first + size)
 
 
+def runs(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Yields the first and the one after the last of numbers that follow each other."""
+    first = 0
+    for at, number in enumerate(numbers):
+        if at + 1 == len(numbers) or numbers[at + 1] != number + 1:
+            yield numbers[first], number + 1
+            first = at + 1
+
+
 def row_at(line: int, rows: int, page: int) -> int:
     """Returns the first row on the screen when the thumb is brought to a line of the bar."""
     size = max(page * page // rows, 1) if rows else 1
@@ -363,9 +373,11 @@ class LineWindow(PaintedLines):
             # show what it drew before.
             self._set_dirty()
             return
-        changed = [y for y in range(self._height) if self._line(y) != self._drawn.get(y)]
+        drawn = self._drawn
+        lines = zip(range(self._height), self._lines(), strict=False)
+        changed = [y for y, line in lines if line is not drawn.get(y) and line != drawn.get(y)]
         if changed:
-            self._set_dirty(*(Region(0, y, self._width, 1) for y in changed))
+            self._set_dirty(*(Region(0, first, self._width, last - first) for first, last in runs(changed)))
 
     def on_resize(self) -> None:
         """There may be room for more now."""
@@ -468,12 +480,17 @@ class LineWindow(PaintedLines):
             self.fit_to(self.line_width)
 
     def _line(self, y: int) -> Strip:
-        row = HEADER if y < self._header else self._top + y - self._header
-        count = self.row_count
-        if row >= count:
-            row = BLANK if count or y > self._header else EMPTY
-        pulled = y - self._header in thumb(count, max(self._height - self._header, 1), self._top)
-        return self._kept(row, self.state_of(row) if row >= 0 else 0, pulled)
+        return next(self._lines(y))
+
+    def _lines(self, y: int = 0) -> Iterator[Strip]:
+        """Yields the lines of the screen, from one on."""
+        count, top, header = self.row_count, self._top, self._header
+        pulled = thumb(count, max(self._height - header, 1), top)
+        for line in count_from(y - header):
+            row = HEADER if line < 0 else top + line
+            if row >= count:
+                row = BLANK if count or line > 0 else EMPTY
+            yield self._kept(row, self.state_of(row) if row >= 0 else 0, line in pulled)
 
     def _kept(self, row: int, state: int, pulled: bool) -> Strip:
         key = (self.line_key(row) if row >= 0 else row, state, pulled)
