@@ -52,6 +52,8 @@ THRESHOLDS = (1_000, 2, 1_000)
 """The collector runs by itself: often, on little (below 1 ms), and hardly ever on everything (a page or two)."""
 FULL_WHEN_QUIET = 30
 """Collections of the middle generation between two of everything, where nobody waits."""
+SWITCH_INTERVAL = 0.001
+"""Seconds that a thread computes before the event loop may answer a key; Python's own is five times as long."""
 QUIET = 0.15
 """Seconds without output that make a quiet moment: longer than the panes take to follow the cursor."""
 
@@ -405,8 +407,17 @@ def run_app(
         judged=judged,
         against=against,
     )
-    app.run(mouse=config is None or config.mouse)
+    _run(app, config)
     return _exit_code(app)
+
+
+def _run(app: TdbgApp, config: Config | None) -> None:
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(SWITCH_INTERVAL)
+    try:
+        app.run(mouse=config is None or config.mouse)
+    finally:
+        sys.setswitchinterval(before)
 
 
 def _ended(app: TdbgApp) -> bool:
@@ -448,7 +459,7 @@ def run_live(
     if started is not None:
         started(app)
     try:
-        app.run(mouse=config is None or config.mouse)
+        _run(app, config)
         if stay is not None and live.staying and not _ended(app):
             stay(session)
     finally:
