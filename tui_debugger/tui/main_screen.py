@@ -117,6 +117,7 @@ class MainScreen(DrawnOnce, CachedGround, Screen[None]):
         }
         for pane in self.panes.values():
             pane.detail_changed = self._update_detail
+        self.hits_pane.highlighted = self._preview
         self.tabs = TabStrip()
         self.current_pane = "nodes"
         self.zoomed = False
@@ -580,10 +581,10 @@ class MainScreen(DrawnOnce, CachedGround, Screen[None]):
         if event.opened:
             self.watcher.edit()
 
-    def on_hits_pane_hit_highlighted(self, event: HitsPane.HitHighlighted) -> None:
+    def _preview(self, hit: Hit) -> None:
         """The tensors and the stack follow the cursor, as they do in the node list."""
         if self.current_pane == "hits":
-            self.navigator.preview(event.hit)
+            self.navigator.preview(hit)
 
     def on_hits_pane_hit_chosen(self, event: HitsPane.HitChosen) -> None:
         """Enter on a hit goes to its node and tensors."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.text import Text
@@ -27,7 +27,11 @@ if TYPE_CHECKING:
 
 
 class HitsPane(Pane):
-    """One row per tensor with everything that hit on it."""
+    """One row per tensor with everything that hit on it.
+
+    Attributes:
+        highlighted: called with the hit that the cursor came to.
+    """
 
     PANE = "hits"
     CLEARS_SEARCH = True
@@ -35,13 +39,6 @@ class HitsPane(Pane):
 
     class HitChosen(Message):
         """Go to the node of a hit."""
-
-        def __init__(self, hit: Hit) -> None:
-            super().__init__()
-            self.hit = hit
-
-    class HitHighlighted(Message, bubble=False):
-        """The cursor came to a hit."""
 
         def __init__(self, hit: Hit) -> None:
             super().__init__()
@@ -55,6 +52,7 @@ class HitsPane(Pane):
             id="hit-table",
         )
         self.rows: HitRows | None = None
+        self.highlighted: Callable[[Hit], None] = lambda _: None
         self._result: CheckResult | None = None
         self._found: npt.NDArray[np.bool_] | None = None
         self._final = True
@@ -320,7 +318,7 @@ class HitsPane(Pane):
         ranks = self.rows.ranks(row) if row < self.shown else []
         folded = f" · ranks {ranks_text(ranks)}" if len(ranks) > 1 else ""
         self.set_detail(f"{graph}{hit.key.node}{folded} · {condition_names(hit)}")
-        self.screen.post_message(self.HitHighlighted(hit))
+        self.highlighted(hit)
 
     def on_virtual_table_row_selected(self, event: VirtualTable.RowSelected) -> None:
         """Enter goes to the node."""
