@@ -17,7 +17,6 @@ from textual.content import Content
 from textual.geometry import Region, Size
 from textual.message import Message
 from textual.strip import Strip
-from textual.widget import Widget
 
 from tui_debugger.config import in_use
 from tui_debugger.model import ProgressFn, no_progress
@@ -38,6 +37,7 @@ from tui_debugger.text.heat_map import (
 )
 from tui_debugger.text.numbers import plural
 from tui_debugger.tui.theme import GREY
+from tui_debugger.tui.widgets.line_window import PaintedLines
 from tui_debugger.tui.widgets.text import fit
 
 _MARK: Final = Style(color="#000000", bgcolor="#ffffff", bold=True)
@@ -108,7 +108,7 @@ Work = Callable[[str, Callable[[ProgressFn], Any], Callable[[Any], None]], None]
 """Runs long work beside the event loop: ``View.work``."""
 
 
-class HeatMap(Widget, can_focus=True):
+class HeatMap(PaintedLines, can_focus=True):
     """Shows a table as cells. The cursor is a cell, which stands for a rectangle of elements.
 
     Attributes:
@@ -426,7 +426,7 @@ class HeatMap(Widget, can_focus=True):
 
     def render_line(self, y: int) -> Strip:
         """Draws one line."""
-        base, width, drawn = self.rich_style, self.size.width, self._drawn
+        base, width, drawn = self.base_style, self.size.width, self._drawn
         if drawn is None:
             return Strip.blank(width, base)
         names = self.get_component_rich_style("heat-map--names")

@@ -54,6 +54,7 @@ from tui_debugger.tui.export import Extract, file_stem
 from tui_debugger.tui.theme import ORANGE
 from tui_debugger.tui.views.registry import ViewTarget
 from tui_debugger.tui.views.view import Files, ValuesView, ViewHost, files_of
+from tui_debugger.tui.widgets.line_window import PaintedLines
 from tui_debugger.tui.widgets.text import fit, shorten
 
 _GAP = 2
@@ -159,7 +160,7 @@ class Layer:
     bars: Bars
 
 
-class Chart(Widget, can_focus=True):
+class Chart(PaintedLines, can_focus=True):
     """One histogram, or several in the same bins and on the same scale, one above the other."""
 
     DEFAULT_CSS = "Chart { height: 1fr; width: 1fr; min-height: 4; }"
@@ -211,7 +212,7 @@ class Chart(Widget, can_focus=True):
 
     def render_line(self, y: int) -> Strip:
         """Returns one line of the picture."""
-        return self._lines[y] if y < len(self._lines) else Strip.blank(self.size.width, self.rich_style)
+        return self._lines[y] if y < len(self._lines) else Strip.blank(self.size.width, self.base_style)
 
     @property
     def _cells(self) -> int:
@@ -244,7 +245,7 @@ class Chart(Widget, can_focus=True):
         bins = self._layers[0].bars.bins
         _, ticks = axis_labels(bins, self._cells, self.size.width - GUTTER)
         before, cursor, after = axis_line(len(bins), self._cells, self.cursor, ticks).partition("▲")
-        base = self.rich_style
+        base = self.base_style
         parts = [Segment("0".rjust(GUTTER - 1) + " ", base + theme.DIM), Segment(before, base + theme.DIM)]
         parts += [Segment(cursor, base + theme.STRONG), Segment(after, base + theme.DIM)]
         return Strip(fit(parts, self.size.width, base))
@@ -256,7 +257,7 @@ class Chart(Widget, can_focus=True):
             self.refresh(Region(0, y, self.size.width, 1))
 
     def _line(self, label: str, text: str, style: Style) -> Strip:
-        base = self.rich_style
+        base = self.base_style
         gutter = " " * max(GUTTER - 1 - cell_len(label), 0) + label + " " if self._layers else ""
         return Strip(fit([Segment(gutter, base + theme.DIM), Segment(text, base + style)], self.size.width, base))
 

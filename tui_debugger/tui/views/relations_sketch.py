@@ -14,7 +14,6 @@ from textual.binding import BindingType
 from textual.geometry import Region
 from textual.message import Message
 from textual.strip import Strip
-from textual.widget import Widget
 
 from tui_debugger.check.types import TensorRow
 from tui_debugger.diagnose.relations import Neighbourhood, Related, mark_of, sketch_notes, sketch_of
@@ -22,6 +21,7 @@ from tui_debugger.text.sketch import HEAVY, LEAST, Sketch
 from tui_debugger.text.tables import cut_end
 from tui_debugger.tui import theme
 from tui_debugger.tui.actions import bindings, view_action
+from tui_debugger.tui.widgets.line_window import PaintedLines
 from tui_debugger.tui.widgets.text import fit, joined
 
 _GROUP = "Sketch (s in Relations)"
@@ -35,7 +35,7 @@ ACTIONS: Final = (
 _STYLES: Final = {"◆": theme.FINDING, "✗": theme.FINDING, "?": theme.DOUBT}
 
 
-class GraphSketch(Widget, can_focus=True):
+class GraphSketch(PaintedLines, can_focus=True):
     """Draws what is around a tensor in the room that it has."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(ACTIONS)]
@@ -152,7 +152,7 @@ class GraphSketch(Widget, can_focus=True):
 
     def render_line(self, y: int) -> Strip:
         """Returns one line of the screen."""
-        width, base, drawn = self.size.width, self.rich_style, self._drawn
+        width, base, drawn = self.size.width, self.base_style, self._drawn
         if drawn is None or y > len(drawn.cells) or (y == len(drawn.cells) and not self._notes):
             return Strip.blank(width, base)
         if y == len(drawn.cells):

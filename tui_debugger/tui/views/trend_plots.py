@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from itertools import accumulate
 from typing import Final
 
 import numpy as np
@@ -10,10 +11,9 @@ from rich.segment import Segment
 from rich.style import Style
 from rich.text import Text
 from textual import events
-from textual.geometry import Region, Size
+from textual.geometry import Size
 from textual.message import Message
 from textual.strip import Strip
-from textual.widget import Widget
 
 from tui_debugger.diagnose.trend import TITLES, Canvas, Drawing, Group, Point, Series, cells, drawing, worth_marking_at
 from tui_debugger.notes import NO_NOTES, RunNotes
@@ -23,7 +23,8 @@ from tui_debugger.text.plot import BRAILLE, Dots
 from tui_debugger.text.tensors import step_text
 from tui_debugger.tui import theme
 from tui_debugger.tui.cells import HEALTH_STYLES
-from tui_debugger.tui.widgets.text import Cell, changed_until, fit, joined
+from tui_debugger.tui.widgets.line_window import PaintedLines
+from tui_debugger.tui.widgets.text import Cell, fit, joined
 from tui_debugger.tui.widgets.virtual_table import Column, VirtualTable
 
 LEAST: Final = 11
@@ -45,7 +46,7 @@ COLOURS: Final = tuple(
 """Of one curve each; its mark tells it apart without colour."""
 
 
-class Plots(Widget):
+class Plots(PaintedLines):
     """As many plots as there is room for."""
 
     DEFAULT_CSS = "Plots { width: 1fr; height: 1fr; }"
@@ -67,7 +68,9 @@ class Plots(Widget):
         self._log = False
         self._dots = BRAILLE
         self._step: int | None = None
+        self._column: int | None = None
         self._lines: list[list[Segment]] = []
+        self._starts: set[int] = set()
         self._drawn_size = Size(0, 0)
 
     def show_series(
@@ -88,16 +91,13 @@ class Plots(Widget):
         """Puts the mark at a step."""
         if step == self._step:
             return
-        before = [self._line(y) for y in range(self.size.height)]
-        self._step = step
-        for y, strip in enumerate(before):
-            cells = changed_until(strip, self._line(y))
-            if cells:
-                self.refresh(Region(0, y, cells, 1))
+        self._step, before = step, self._column
+        self._column = self._column_of_step()
+        if self._column is not None or before is not None:
+            self.refresh()
 
-    @property
-    def column(self) -> int | None:
-        """The column of the mark, in cells of the widget."""
+    def _column_of_step(self) -> int | None:
+        """Returns the column of the mark, in cells of the widget."""
         if self._step is None or not self.drawings:
             return None
         plot = self.drawings[0].plot
@@ -123,11 +123,14 @@ class Plots(Widget):
         first = drawn(0)
         margin = max((each.plot.margin - 1 for each in first), default=0)
         self.drawings = first if all(each.plot.margin - 1 == margin for each in first) else drawn(margin)
-        self._lines = [line for each in self.drawings for line in self._panel(each)]
+        panels = [self._panel(each) for each in self.drawings]
+        self._lines = [line for panel in panels for line in panel]
+        self._starts = set(accumulate(map(len, panels[:-1]), initial=0)) if panels else set()
+        self._column = self._column_of_step()
         self.refresh()
 
     def _panel(self, drawn: Drawing) -> list[list[Segment]]:
-        base = self.rich_style
+        base = self.base_style
         dim, plot = base + theme.DIM, drawn.plot
         title = [Segment(f" {drawn.title}", base + theme.STRONG)]
         if len(self._series) == 1 and len(drawn.legend) > 1:
@@ -164,15 +167,12 @@ class Plots(Widget):
 
     def render_line(self, y: int) -> Strip:
         """Returns one line of the screen."""
-        return self._line(y)
-
-    def _line(self, y: int) -> Strip:
-        width, base = self.size.width, self.rich_style
+        width, base = self.size.width, self.base_style
         if y >= len(self._lines):
             return Strip.blank(width, base)
         strip = Strip(fit(self._lines[y], width, base), width)
-        column = self.column
-        if column is None or column >= width or y in self._starts():
+        column = self._column
+        if column is None or column >= width or y in self._starts:
             return strip
         if self._is_ticks(y):
             return self._with_step(strip, column)
@@ -180,7 +180,7 @@ class Plots(Widget):
             return strip
         marked = strip.crop(column, column + 1)
         if marked.text.isspace():  # to be seen without colour, too
-            marked = Strip([Segment("┊", self.rich_style)])
+            marked = Strip([Segment("┊", base)])
         marked = marked.apply_style(theme.CURSOR)
         return Strip.join([strip.crop(0, column), marked, strip.crop(column + 1, width)])
 
@@ -189,18 +189,11 @@ class Plots(Widget):
         text = step_text(self._step) if self._step is not None else ""
         width = strip.cell_length
         start = max(min(column - len(text) // 2, width - len(text)), 0)
-        marked = Strip([Segment(text, self.rich_style + theme.CURSOR)])
+        marked = Strip([Segment(text, self.base_style + theme.CURSOR)])
         return Strip.join([strip.crop(0, start), marked, strip.crop(start + len(text), width)])
 
     def _is_ticks(self, y: int) -> bool:
-        return y + 1 in {*self._starts(), len(self._lines)}
-
-    def _starts(self) -> set[int]:
-        starts, at = set[int](), 0
-        for each in self.drawings:
-            starts.add(at)
-            at += len(each.plot.rows) + 3
-        return starts
+        return y + 1 in self._starts or y + 1 == len(self._lines)
 
     def on_click(self, event: events.Click) -> None:
         """Goes to the step that was pointed at."""
