@@ -406,13 +406,13 @@ class LineWindow(PaintedLines):
         if isinstance(self.parent, Widget):
             self.parent.post_message(events.DescendantBlur(self))
 
-    def on_key(self, event: events.Key) -> None:
-        """Lines answer keys by bindings only, and so do the containers around them: the screen is asked next."""
-        event.stop()
-        event.prevent_default()
-        key = events.Key(event.key, event.character)
-        key._set_forwarded()  # noqa: SLF001 - as Textual marks a key that has been to the widget with the focus
-        self.screen.post_message(key)
+    def _forward_event(self, event: events.Event) -> None:
+        """Lines answer keys by bindings only, and so do the containers around them: the screen is asked at once."""
+        if isinstance(event, events.Key):
+            event._set_forwarded()  # noqa: SLF001 - as Textual marks a key that has been to the widget with the focus
+            self.screen.post_message(event)
+        else:
+            super()._forward_event(event)
 
     def watch_has_focus(self, _has_focus: bool) -> None:
         """No style depends on the focus: there is nothing to work out anew."""
