@@ -31,9 +31,8 @@ from tui_debugger.sources.base import (
     Writer,
 )
 from tui_debugger.sources.mindspore.layout import (
-    READER,
+    SHOWS,
     Found,
-    find_dump,
     is_directory,
     list_devices,
     list_ranks,
@@ -171,15 +170,6 @@ def _text(value: object) -> str:
     return str(value) if isinstance(value, (str, int, float)) and not isinstance(value, bool) else ""
 
 
-def open_mindspore(path: Path, store: DiskCache | None = None, notices: Sequence[str] = ()) -> MindSporeSource:
-    """Finds and opens the dump at, around or below a path.
-
-    Raises:
-        NotADumpError: see ``layout.find_dump``.
-    """
-    return MindSporeSource(find_dump(path), store, notices)
-
-
 class MindSporeSource:
     """See ``base.Source``. A rank is looked at when it is first asked for."""
 
@@ -230,7 +220,7 @@ class MindSporeSource:
             listed = [rank.has_values for rank in self._ranks.values()]
         known = [each for each in listed if each is not None]
         statistics_only = not any(known) if known else self._metadata.saved == "statistic"
-        return replace(READER.shows, values=Has.NO, statistics=Has.YES) if statistics_only else READER.shows
+        return replace(SHOWS, values=Has.NO, statistics=Has.YES) if statistics_only else SHOWS
 
     @property
     def capabilities(self) -> Capability:
