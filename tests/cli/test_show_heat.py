@@ -32,7 +32,7 @@ def memory(monkeypatch: pytest.MonkeyPatch) -> Memory:
         source = MemorySource(
             {0: {0: {("Default/Add-op1", Side.OUTPUT, 0): value}}}, ops=[Op("Default/Add-op1", "Add")]
         )
-        monkeypatch.setattr("tui_debugger.session.opening.open_source", lambda *_: source)
+        monkeypatch.setattr("tui_debugger.session.session.open_source", lambda *_: source)
         return "memory"
 
     return make

@@ -195,7 +195,7 @@ def _session(arguments: argparse.Namespace) -> Session:
     """The dump that ``--like`` names; opened once, and closed when the command ends."""
     session: Session | None = getattr(arguments, "session", None)
     if session is None:
-        from tui_debugger.session.opening import open_dump
+        from tui_debugger.session.session import open_dump
 
         session = arguments.session = open_dump(arguments.like, remember=False)
         arguments.at_exit.callback(session.close)
