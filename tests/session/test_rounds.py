@@ -20,7 +20,7 @@ from tests.session.opened import found, opened, watch
 from tests.sources.memory import GRAPH, Key, MemorySource, Op, table_of
 from tests.thorough import share
 from tui_debugger.diagnose.compare import ComparedTensor, Comparer
-from tui_debugger.diagnose.origin.upstream import trace
+from tui_debugger.diagnose.origin.path import trace
 from tui_debugger.diagnose.relations import relations
 from tui_debugger.diagnose.trend import trend
 from tui_debugger.graph.table import GraphInfo
