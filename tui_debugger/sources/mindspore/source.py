@@ -30,18 +30,9 @@ from tui_debugger.sources.base import (
     TensorTable,
     Writer,
 )
-from tui_debugger.sources.mindspore.layout import (
-    SHOWS,
-    Found,
-    is_directory,
-    list_devices,
-    list_ranks,
-)
+from tui_debugger.sources.mindspore.layout import SHOWS, Found, is_directory, list_devices, list_ranks
 from tui_debugger.sources.mindspore.names import parse_name, split_device_name, split_prefix
-from tui_debugger.sources.mindspore.nodes import (
-    graph_paths,
-    may_have_graph,
-)
+from tui_debugger.sources.mindspore.nodes import graph_paths, may_have_graph
 from tui_debugger.sources.mindspore.rank import RankRun
 from tui_debugger.sources.mindspore.statistics import read_rows
 from tui_debugger.sources.mindspore.steps import StatisticFiles
