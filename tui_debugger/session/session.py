@@ -252,7 +252,8 @@ class Session:
     @property
     def notices(self) -> tuple[str, ...]:
         """``info.notices``, without asking what the layout cannot tell."""
-        return grouped((*self.settings, *self.source.info.notices, *self._beside, *self._workers.notices))
+        own = (*self.settings, *filter(None, [self.watchpoints.problem]))
+        return grouped((*own, *self.source.info.notices, *self._beside, *self._workers.notices))
 
     @property
     def capabilities(self) -> Capability:
