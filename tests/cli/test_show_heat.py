@@ -13,10 +13,11 @@ import pytest
 from tests.cli.running import run
 from tests.sources.memory import MemorySource, Op
 from tests.sources.writer import DumpWriter
+from tests.stats.windows import whole
 from tui_debugger.cli import show_report
 from tui_debugger.cli.show_report import Canvas, heat_of
 from tui_debugger.model import Progress, Side, no_progress
-from tui_debugger.stats.heat import shrink, whole
+from tui_debugger.stats.heat import shrink
 from tui_debugger.text.heat_map import Colors
 
 Capsys = pytest.CaptureFixture[str]

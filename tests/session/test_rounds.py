@@ -121,7 +121,7 @@ def test_one_bad_value_is_found_in_whatever_round_it_was_written(timed: bool) ->
                 result = session.check(session.pairs())
                 assert {bad(hit.key) for hit in result.hits} == {(run[0], *key)}
                 report = session.find_origin(session.pairs())
-                assert report.found
+                assert report.searches
                 assert {bad(hit.key) for searched in report.searches for hit in searched.result.hits} == {
                     (run[0], *key)
                 }

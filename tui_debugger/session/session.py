@@ -292,19 +292,6 @@ class Session:
         """Run history of a rank, in the order in which its graphs ran."""
         return self.source.history(rank)
 
-    def previous_step(
-        self,
-        rank: int,
-        row: int,
-        step: int,
-        round: int = 0,  # noqa: A002 - see TensorKey
-    ) -> int | None:
-        """The step of the run before, of a node's root graph: ``step`` itself when that holds several runs.
-
-        None when no run came before. See ``before`` for what one tensor was before.
-        """
-        return self.flow(rank).previous_step(row, step, round)
-
     def before(self, key: TensorKey) -> TensorKey | None:
         """The tensor that holds the value of before: of the run before, for a shared weight maybe of another graph.
 
@@ -417,7 +404,7 @@ class Session:
         """Source files and lines of a rank's nodes."""
         return stack_index(self.source.nodes(rank))
 
-    def excerpt(self, frame: Frame, context: int = 4) -> SourceExcerpt | None:
+    def excerpt(self, frame: Frame, context: int) -> SourceExcerpt | None:
         """Lines around a frame where the file exists on this machine, else None."""
         return read_excerpt(frame, self._source_map, context)
 
