@@ -79,27 +79,22 @@ def modules() -> dict[str, ast.Module]:
     return found
 
 
-def import_statements(node: ast.AST, *, every: bool) -> Iterator[ast.Import | ast.ImportFrom]:
-    """Those that run when the module is loaded; with ``every`` also those in functions and for annotations only."""
+def import_statements(node: ast.AST) -> Iterator[ast.Import | ast.ImportFrom]:
+    """All of a file: those that run when it is loaded, those in functions, those for annotations only."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.Import | ast.ImportFrom):
             yield child
-        elif isinstance(child, ast.expr):
-            continue  # most of a program; no statement is part of one
-        elif every or not (
-            isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
-            or (isinstance(child, ast.If) and "TYPE_CHECKING" in ast.dump(child.test))
-        ):
-            yield from import_statements(child, every=every)
+        elif not isinstance(child, ast.expr):  # most of a program; no statement is part of one
+            yield from import_statements(child)
 
 
 @cache
-def imports(*, every: bool) -> dict[str, set[str]]:
+def imports() -> dict[str, set[str]]:
     """What each module imports of the program."""
     graph: dict[str, set[str]] = {}
     for name, tree in modules().items():
         named = set()
-        for statement in import_statements(tree, every=every):
+        for statement in import_statements(tree):
             if isinstance(statement, ast.Import):
                 named |= {alias.name for alias in statement.names}
             elif statement.module:
@@ -143,14 +138,9 @@ def test_circles_are_found() -> None:
     assert circles(graph) == [["b", "c"], ["e", "f", "g"]]
 
 
-def test_no_module_needs_itself_to_be_loaded() -> None:
-    assert circles(imports(every=False)) == []
-
-
-def test_no_file_of_the_screen_knows_itself_through_others_not_even_for_annotations() -> None:
-    graph = imports(every=True)
-    assert len([name for name in graph if name.startswith("tui_debugger.tui.")]) > 40
-    assert [circle for circle in circles(graph) if any(name.startswith("tui_debugger.tui") for name in circle)] == []
+def test_no_module_knows_itself_through_others_not_even_in_functions_or_for_annotations() -> None:
+    assert len(imports()) > 350
+    assert circles(imports()) == []
 
 
 @pytest.mark.parametrize(
@@ -167,7 +157,7 @@ def test_what_is_shown_does_not_know_who_shows_it(who: str, not_whom: tuple[str,
     room = "tui_debugger.tui"
     known = {
         (name, other)
-        for name, others in imports(every=True).items()
+        for name, others in imports().items()
         if name.startswith(f"{room}.{who}.")
         for other in others
         if any(f"{other}.".startswith(f"{room}.{each}.") for each in not_whom)

@@ -32,9 +32,9 @@ _ALWAYS = {
     f"{_TOP}.debugger": "tui_debugger.api",
     _API: "",
     f"{_API}.conditions": "tui_debugger.api.conditions",
-    f"{_API}.debugger_tensor": "tui_debugger.api.tensors",
+    f"{_API}.debugger_tensor": "tui_debugger.api.nodes_and_tensors",
     f"{_API}.dump_analyzer": "tui_debugger.api.dump_analyzer",
-    f"{_API}.node": "tui_debugger.api.node",
+    f"{_API}.node": "tui_debugger.api.nodes_and_tensors",
     f"{_API}.statistic": "tui_debugger.api.statistic",
 }
 """The modules that public names come from; ours replace these modules of a real MindInsight, too."""

@@ -526,14 +526,9 @@ def mapped(descriptor: int, first: int, size: int) -> tuple[mmap.mmap, int]:
     return mmap.mmap(descriptor, first + size - begin, access=mmap.ACCESS_READ, offset=begin), first - begin
 
 
-def raw(descriptor: int, *, closes: bool = False) -> io.RawIOBase:
-    """Returns an open file as a stream without a buffer.
-
-    Args:
-        descriptor: the file.
-        closes: the end of the stream closes it.
-    """
-    return io.FileIO(descriptor, closefd=closes) if descriptor >= 0 else _Raw(descriptor, closes)
+def raw(descriptor: int) -> io.RawIOBase:
+    """Returns an open file as a stream without a buffer, whose end leaves it open."""
+    return io.FileIO(descriptor, closefd=False) if descriptor >= 0 else _Raw(descriptor, False)
 
 
 def stream(descriptor: int) -> IO[bytes]:

@@ -22,7 +22,7 @@ from tui_debugger import (
     TensorTooLargeCondition,
     Watchpoint,
 )
-from tui_debugger.api.tensors import Columns, Tensors
+from tui_debugger.api.nodes_and_tensors import Columns, Tensors
 from tui_debugger.errors import DebuggerParamTypeError, DebuggerParamValueError
 
 

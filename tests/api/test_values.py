@@ -21,7 +21,7 @@ from tui_debugger import (
     TensorTooLargeCondition,
     Watchpoint,
 )
-from tui_debugger.api.tensors import constant_value
+from tui_debugger.api.nodes_and_tensors import constant_value
 from tui_debugger.errors import UnreadableTensorError
 
 Values = dict[str, npt.NDArray[Any]]

@@ -20,7 +20,7 @@ from tests.benchmarks.timing import Result, best
 from tests.tui.screens_host import opened
 from tests.tui.views.host import PlainHost
 from tui_debugger.session import Session
-from tui_debugger.session.opening import open_dump
+from tui_debugger.session.session import open_dump
 from tui_debugger.tui.view_opener import NOWHERE
 from tui_debugger.tui.views.ranks import RanksView
 from tui_debugger.tui.views.registry import ViewTarget

@@ -17,7 +17,7 @@ import numpy as np
 from tests.benchmarks.dumps import big_tensors, break_steps, files_of, many_steps, one_tensor
 from tests.benchmarks.timing import Result, anonymous_peak, best
 from tui_debugger.session import Session
-from tui_debugger.session.opening import open_dump
+from tui_debugger.session.session import open_dump
 from tui_debugger.session.watchpoints import watchpoints_from
 from tui_debugger.sources.base import directory_states
 from tui_debugger.stats.workers import Workers

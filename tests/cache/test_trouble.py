@@ -14,7 +14,8 @@ from tests.cache.stores import RECORDS, index_file, said, started, works
 from tests.thorough import few
 from tui_debugger.cache import DiskCache
 from tui_debugger.cache.database import Database
-from tui_debugger.cache.store import STRIKES, contradicts
+from tui_debugger.cache.files import contradicts
+from tui_debugger.cache.store import STRIKES
 
 KEY = b"key"
 
@@ -190,7 +191,7 @@ def full(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[DiskCache], None
             plain(database, *arguments)  # type: ignore[arg-type] # passed on as they came
 
         monkeypatch.setattr(Database, "put", put)
-        monkeypatch.setattr("tui_debugger.cache.store.room", lambda _: 0)
+        monkeypatch.setattr("tui_debugger.cache.files.room", lambda _: 0)
 
     return fill
 
@@ -392,5 +393,5 @@ def test_a_complaint_that_the_system_does_not_share(
     store: DiskCache, monkeypatch: pytest.MonkeyPatch, complaint: str, room: int, damaged: bool
 ) -> None:
     store.put("records", KEY, b"1")
-    monkeypatch.setattr("tui_debugger.cache.store.room", lambda _: room)
+    monkeypatch.setattr("tui_debugger.cache.files.room", lambda _: room)
     assert contradicts(complaint, index_file(store)) is damaged

@@ -16,8 +16,8 @@ from tests.cli.every import COMMANDS, OTHERS, words
 from tests.cli.running import run
 from tests.sources.writer import MLP, DumpWriter, Generation, Graph, Node, write_dump, write_step
 from tui_debugger.cli.main import EPILOG, FINDING_COMMANDS, build_parser
-from tui_debugger.session import opening
 from tui_debugger.signals import ENDING
+from tui_debugger.sources.registry import open_source
 
 Capsys = pytest.CaptureFixture[str]
 Dumps = Callable[[str], Path]
@@ -129,7 +129,7 @@ def test_ctrl_c_while_opening_is_130_and_a_document(
             raise kind
         os.kill(os.getpid(), signal.SIGINT)
 
-    monkeypatch.setattr("tui_debugger.session.opening.open_source", pressed)
+    monkeypatch.setattr("tui_debugger.session.session.open_source", pressed)
     answer = run(capsys, *words(command, dump, "--json"))
     assert (answer.code, answer.json["exit_code"]) == (130, 130)
     assert "Traceback" not in answer.err
@@ -143,7 +143,7 @@ def test_a_signal_ends_a_command_as_ctrl_c_does_with_its_own_exit_code(
 ) -> None:
     before = signal.getsignal(number)
     with monkeypatch.context() as patch:
-        patch.setattr("tui_debugger.session.opening.open_source", lambda *_, **__: os.kill(os.getpid(), number))
+        patch.setattr("tui_debugger.session.session.open_source", lambda *_, **__: os.kill(os.getpid(), number))
         answer = run(capsys, *words(command, dump, "--json"))
     assert (answer.code, answer.json["exit_code"]) == (128 + number, 128 + number)
     assert "Traceback" not in answer.err
@@ -153,13 +153,12 @@ def test_a_signal_ends_a_command_as_ctrl_c_does_with_its_own_exit_code(
 
 def test_what_nohup_ignores_stays_ignored(capsys: Capsys, monkeypatch: pytest.MonkeyPatch, dump: Path) -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    real = opening.open_source
 
     def hung_up(*given: Any, **named: Any) -> Any:
         os.kill(os.getpid(), signal.SIGHUP)
-        return real(*given, **named)
+        return open_source(*given, **named)
 
-    monkeypatch.setattr("tui_debugger.session.opening.open_source", hung_up)
+    monkeypatch.setattr("tui_debugger.session.session.open_source", hung_up)
     try:
         assert run(capsys, "ls", dump).code == 0
     finally:

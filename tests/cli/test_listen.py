@@ -28,7 +28,7 @@ from tui_debugger.cli import listen_batch
 from tui_debugger.live import wire
 from tui_debugger.live.server import serve
 from tui_debugger.session.live import LiveSession, LiveState
-from tui_debugger.session.opening import open_dump
+from tui_debugger.session.session import open_dump
 from tui_debugger.signals import ENDING
 
 Hits = Callable[[int, Mapping[int, Message]], Sequence[Message]]

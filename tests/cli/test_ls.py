@@ -247,7 +247,7 @@ def test_no_dump(capsys: Capsys, tmp_path: Path) -> None:
 def test_names_are_safe_to_print(capsys: Capsys, monkeypatch: pytest.MonkeyPatch) -> None:
     name = "Default/bad\x1b[31m-op1"
     source = MemorySource({0: {0: {(name, Side.OUTPUT, 0): np.ones(2)}}}, ops=[Op(name)])
-    monkeypatch.setattr("tui_debugger.session.opening.open_source", lambda *_: source)
+    monkeypatch.setattr("tui_debugger.session.session.open_source", lambda *_: source)
     assert "\x1b" not in run(capsys, "ls", "memory").out
     assert run(capsys, "ls", "memory", "--json").json["nodes"][0]["node"] == name
 

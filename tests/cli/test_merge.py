@@ -17,7 +17,7 @@ from tests.opened_files import opened_tensor_files
 from tests.sources.writer import write_dump
 from tui_debugger.cache.parts import IndexPart, pack_part, unpack_part
 from tui_debugger.check.shards import Shard, shard_mask
-from tui_debugger.session.opening import open_dump
+from tui_debugger.session.session import open_dump
 
 Capsys = pytest.CaptureFixture[str]
 Dumps = Callable[[str], Path]

@@ -102,7 +102,7 @@ def test_ctrl_c_that_became_another_error_on_its_way_is_still_ctrl_c(
             msg = "numpy could not be imported"
             raise ImportError(msg) from error
 
-    monkeypatch.setattr("tui_debugger.session.opening.open_source", pressed)
+    monkeypatch.setattr("tui_debugger.session.session.open_source", pressed)
     answer = run(capsys, "ls", dump, "--json")
     assert (answer.code, answer.json["exit_code"], answer.err) == (130, 130, "tdbg: interrupted\n")
 

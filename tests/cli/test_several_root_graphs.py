@@ -15,8 +15,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.cli.running import Answer, run
-from tui_debugger.session.opening import open_dump
-from tui_debugger.session.session import Session
+from tui_debugger.session.session import Session, open_dump
 
 Dumps = Callable[[str], Path]
 Run = tuple[int, int, int]

@@ -42,7 +42,7 @@ def memory(monkeypatch: pytest.MonkeyPatch) -> Memory:
     def make(*outputs: Any, name: str = "Default/Add-op1", **more: Any) -> str:
         values = {(name, Side.OUTPUT, slot): value for slot, value in enumerate(outputs)}
         source = MemorySource({0: {0: values}}, ops=[Op(name, "Add", outputs=len(outputs), **more)])
-        monkeypatch.setattr("tui_debugger.session.opening.open_source", lambda *_: source)
+        monkeypatch.setattr("tui_debugger.session.session.open_source", lambda *_: source)
         return "memory"
 
     return make
@@ -341,7 +341,7 @@ def test_a_constant_that_only_the_graph_holds(capsys: Capsys, monkeypatch: pytes
     ops = [Op("Add-op1", "Add", [("cst1", 0), ("x", 0)]), Op("cst1", "Constant", category=Category.CONSTANT)]
     table = replace(table_of([*ops, Op("x", "Parameter")]), constants={1: "2.5"})
     source = MemorySource({0: {0: {("Add-op1", Side.OUTPUT, 0): np.ones(2)}}}, table=table)
-    monkeypatch.setattr("tui_debugger.session.opening.open_source", lambda *_: source)
+    monkeypatch.setattr("tui_debugger.session.session.open_source", lambda *_: source)
     node = run(capsys, "show", "memory", "Add-op1")
     assert node.lines[4:6] == ["in:0 constant cst1 = 2.5, not dumped", "in:1 not dumped (from x:0)"]
     constant = run(capsys, "show", "memory", "cst1")

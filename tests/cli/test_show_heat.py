@@ -13,10 +13,11 @@ import pytest
 from tests.cli.running import run
 from tests.sources.memory import MemorySource, Op
 from tests.sources.writer import DumpWriter
+from tests.stats.windows import whole
 from tui_debugger.cli import show_report
 from tui_debugger.cli.show_report import Canvas, heat_of
 from tui_debugger.model import Progress, Side, no_progress
-from tui_debugger.stats.heat import shrink, whole
+from tui_debugger.stats.heat import shrink
 from tui_debugger.text.heat_map import Colors
 
 Capsys = pytest.CaptureFixture[str]
@@ -32,7 +33,7 @@ def memory(monkeypatch: pytest.MonkeyPatch) -> Memory:
         source = MemorySource(
             {0: {0: {("Default/Add-op1", Side.OUTPUT, 0): value}}}, ops=[Op("Default/Add-op1", "Add")]
         )
-        monkeypatch.setattr("tui_debugger.session.opening.open_source", lambda *_: source)
+        monkeypatch.setattr("tui_debugger.session.session.open_source", lambda *_: source)
         return "memory"
 
     return make

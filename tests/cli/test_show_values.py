@@ -30,7 +30,7 @@ def memory(monkeypatch: pytest.MonkeyPatch) -> Memory:
     def make(output: npt.NDArray[Any]) -> str:
         name = "Default/Add-op1"
         source = MemorySource({0: {0: {(name, Side.OUTPUT, 0): output}}}, ops=[Op(name, "Add")])
-        monkeypatch.setattr("tui_debugger.session.opening.open_source", lambda *_: source)
+        monkeypatch.setattr("tui_debugger.session.session.open_source", lambda *_: source)
         return "memory"
 
     return make

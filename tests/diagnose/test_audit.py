@@ -16,8 +16,7 @@ from tui_debugger.diagnose.audit import UPDATE, AuditReport, Fault, audit
 from tui_debugger.diagnose.audit_text import verdict_text
 from tui_debugger.errors import TdbgError
 from tui_debugger.session.auditing import audit_session, checked_there
-from tui_debugger.session.opening import open_dump
-from tui_debugger.session.session import Session
+from tui_debugger.session.session import Session, open_dump
 from tui_debugger.sources import open_source
 from tui_debugger.stats.workers import Workers
 

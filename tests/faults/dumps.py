@@ -17,7 +17,7 @@ import numpy as np
 from tests.sources.writer import Generation, write_dump
 from tui_debugger.notes import NOTES_FILE, notes_line
 from tui_debugger.session.convert import convert
-from tui_debugger.session.opening import open_dump
+from tui_debugger.session.session import open_dump
 
 Dumps = Callable[[str], Path]
 

@@ -20,7 +20,7 @@ from tests.sources.arrays import write_arrays, write_safetensors
 from tui_debugger.check.records import SAMPLED
 from tui_debugger.mounts import reached, remote
 from tui_debugger.sources import open_source
-from tui_debugger.sources.mindspore.layout import READER as MINDSPORE
+from tui_debugger.sources.mindspore.reader import READER as MINDSPORE
 from tui_debugger.stats.npy import open_array, open_window, part_of
 
 pytest.importorskip("aiohttp", reason="the extra 'remote' is not installed")

@@ -10,16 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.recording.examples import (
-    ALL,
-    COMMA_IN_THE_MANUAL,
-    COMMON,
-    E2E,
-    EXAMPLES,
-    NOTHING_ENABLED,
-    Example,
-    changed,
-)
+from tests.recording.examples import ALL, COMMA_IN_THE_MANUAL, COMMON, E2E, EXAMPLES, NOTHING_ENABLED, Example, changed
 from tui_debugger.errors import TdbgError
 from tui_debugger.recording.json_lines import parse
 from tui_debugger.recording.keys import Message, Report, Weight
@@ -32,11 +23,11 @@ from tui_debugger.recording.mindspore import (
     TOP_KEYS,
     Choices,
     Target,
-    check,
     new,
     steps_of,
     version_of,
 )
+from tui_debugger.recording.mindspore_check import check
 
 REJECTED, CHANGED, NOTE = Weight.REJECTED, Weight.CHANGED, Weight.NOTE
 

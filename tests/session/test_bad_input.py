@@ -315,6 +315,15 @@ def test_any_name_is_a_node_like_others(tmp_path: Path, name: bytes) -> None:
     assert [h.key for h in checked(again)] == [hit.key]
 
 
+def test_what_is_wrong_with_the_saved_watchpoints_is_a_notice(tmp_path: Path) -> None:
+    DumpWriter(tmp_path / "dump", Generation.V2_3).step(0)
+    store = WatchpointStore(str(tmp_path / "dump"), tmp_path / "state")
+    store.path.parent.mkdir()
+    store.path.write_text("[[watchpoint]]\nwatch = 'XX'\n")
+    (notice,) = [each for each in Session(open_source(tmp_path / "dump"), store=store).notices if "saved" in each]
+    assert "watchpoint 1: XX" in notice
+
+
 def test_a_name_of_300_characters_comes_through_mapping_csv(tmp_path: Path) -> None:
     writer = DumpWriter(tmp_path, Generation.V2_5)
     long = "Default--" + "scope[0]" * 40 + "--ReLU-op7"

@@ -20,7 +20,7 @@ from tests.session.opened import found, opened, watch
 from tests.sources.memory import GRAPH, Key, MemorySource, Op, table_of
 from tests.thorough import share
 from tui_debugger.diagnose.compare import ComparedTensor, Comparer
-from tui_debugger.diagnose.origin.upstream import trace
+from tui_debugger.diagnose.origin.path import trace
 from tui_debugger.diagnose.relations import relations
 from tui_debugger.diagnose.trend import trend
 from tui_debugger.graph.table import GraphInfo
@@ -121,7 +121,7 @@ def test_one_bad_value_is_found_in_whatever_round_it_was_written(timed: bool) ->
                 result = session.check(session.pairs())
                 assert {bad(hit.key) for hit in result.hits} == {(run[0], *key)}
                 report = session.find_origin(session.pairs())
-                assert report.found
+                assert report.searches
                 assert {bad(hit.key) for searched in report.searches for hit in searched.result.hits} == {
                     (run[0], *key)
                 }

@@ -66,7 +66,7 @@ def test_a_rank_without_metadata_and_history_is_judged_like_the_others(tmp_path:
     held = np.load(one(writer.step(0, rank=1), "Parameter.fc1_weight.*"))
     np.save(one(writer.step(2, rank=1), "Parameter.fc1_weight.*"), held)
     session = opened(tmp_path, "WNC @ category=weight")
-    assert session.previous_step(1, session.nodes(1).find("fc1.weight"), 2) == 0
+    assert session.flow(1).previous_step(session.nodes(1).find("fc1.weight"), 2, 0) == 0
     assert found(checked(session)) == [("fc1.weight", 2)]
     assert not any(hit.verdict is Verdict.CANNOT_JUDGE for hit in checked(session))
 
@@ -102,8 +102,8 @@ def test_the_step_before_is_the_last_one_in_which_the_same_root_graph_ran(tmp_pa
         (SUB, 2),
     ]
     nodes = session.nodes(0)
-    assert session.previous_step(0, nodes.find(SUB), 5) == 2
-    assert session.previous_step(0, nodes.find(ADD), 3) == 1
+    assert session.flow(0).previous_step(nodes.find(SUB), 5, 0) == 2
+    assert session.flow(0).previous_step(nodes.find(ADD), 3, 0) == 1
 
 
 def test_two_graphs_that_run_in_one_step_are_both_judged(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 from tests.sources.writer import DumpWriter, write_dump
 from tui_debugger.errors import NotADumpError
 from tui_debugger.sources import open_source
-from tui_debugger.sources.mindspore.layout import find_dump
+from tui_debugger.sources.mindspore.reader import find_dump
 from tui_debugger.sources.registry import dumps_beside
 
 ROOT = Path(__file__).parents[2]

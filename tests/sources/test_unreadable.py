@@ -16,7 +16,7 @@ from tui_debugger.errors import NotADumpError
 from tui_debugger.model import UnreadablePart
 from tui_debugger.sources import open_source
 from tui_debugger.sources.base import Source
-from tui_debugger.sources.mindspore.layout import find_dump
+from tui_debugger.sources.mindspore.reader import find_dump
 
 
 def parts(source: Source) -> list[UnreadablePart]:

@@ -40,6 +40,7 @@ from tests.ascend_files import (
     write,
 )
 from tests.stats.requests import look
+from tests.stats.windows import whole
 from tests.thorough import examples, few
 from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.model import ReadSpec, Side, TensorMeta, TensorStats
@@ -51,7 +52,7 @@ from tui_debugger.stats.compare import compare as compare_tensors
 from tui_debugger.stats.compare_pairs import Pairs
 from tui_debugger.stats.device_order import device_order
 from tui_debugger.stats.distribution import count_classes, histogram
-from tui_debugger.stats.heat import shrink, whole
+from tui_debugger.stats.heat import shrink
 from tui_debugger.stats.npy import TensorFile, open_array, open_lazily, open_window, read_meta
 from tui_debugger.stats.quantiles import quantiles
 from tui_debugger.stats.spans import SharedArrays

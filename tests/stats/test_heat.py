@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.stats.windows import whole
 from tui_debugger.errors import CancelledError
 from tui_debugger.model import Progress
 from tui_debugger.stats.blocks import BLOCK
-from tui_debugger.stats.heat import Kind, Picture, Read, Window, next_bad, shrink, strongest, whole
+from tui_debugger.stats.heat import Kind, Picture, Read, Window, next_bad, shrink, strongest
 
 pytestmark = pytest.mark.usefixtures("measured_by")
 

@@ -37,7 +37,7 @@ def test_numbers_have_four_digits_and_whole_ones_are_exact(value: float | None, 
 
 def line(array: np.ndarray, spread: Histogram | None = None) -> str:  # type: ignore[type-arg]  # any element type
     stats, _ = measure_stats(array)
-    return tensor_line(TensorMeta(array.dtype.name, array.shape, array.nbytes), stats, spread)
+    return " ".join(filter(None, tensor_parts(TensorMeta(array.dtype.name, array.shape, array.nbytes), stats, spread)))
 
 
 def test_a_tensor_in_one_line() -> None:

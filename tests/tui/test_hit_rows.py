@@ -14,7 +14,7 @@ from tests.sources.memory import MemorySource, Op
 from tui_debugger.check.hits import HitList, is_overflow
 from tui_debugger.model import Hit, NodeKind, NodeSelection, NodeSelector, Side, Verdict
 from tui_debugger.session import Session
-from tui_debugger.session.opening import open_dump
+from tui_debugger.session.session import open_dump
 from tui_debugger.tui.panes.hit_rows import HitFilter, HitOrder, HitRows, abbreviation_text, found_in
 from tui_debugger.tui.widgets.text import Pattern
 

@@ -58,7 +58,7 @@ async def test_nothing_is_drawn_while_nobody_comes() -> None:
             await screen.pilot.pause(0.1)
         assert not screen.app.screen._dirty_widgets
         assert not [timer for timer in screen.main._timers if timer.name and "Interval" in timer.name]
-        assert not screen.control.ticking
+        assert screen.control._ticker is None, "no counter moves"
 
 
 async def test_the_first_graph_shows_the_panes_and_adds_the_recommended_watchpoints_once() -> None:

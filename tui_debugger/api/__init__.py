@@ -16,8 +16,7 @@ from tui_debugger.api.conditions import (
 )
 from tui_debugger.api.dump_analyzer import DumpAnalyzer
 from tui_debugger.api.hits import Watchpoint, WatchpointHit
-from tui_debugger.api.node import Node
-from tui_debugger.api.tensors import DebuggerTensor
+from tui_debugger.api.nodes_and_tensors import DebuggerTensor, Node
 
 __all__ = [
     "ConditionBase",

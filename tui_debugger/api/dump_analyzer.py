@@ -24,8 +24,17 @@ from tui_debugger.api.conditions import (
     wrong_type,
 )
 from tui_debugger.api.hits import Hits, Watchpoint, WatchpointHit
-from tui_debugger.api.node import Node, Run
-from tui_debugger.api.tensors import Columns, DebuggerTensor, Tensors, columns_of, joined, row_in, spread
+from tui_debugger.api.nodes_and_tensors import (
+    Columns,
+    DebuggerTensor,
+    Node,
+    Tensors,
+    columns_of,
+    joined,
+    row_in,
+    spread,
+)
+from tui_debugger.api.run import Run
 from tui_debugger.arrays import Int64, Mask
 from tui_debugger.check.outputs import OutputHits, OutputTensors, WatchedOutputs
 from tui_debugger.check.results import combined, parts_text
@@ -33,7 +42,7 @@ from tui_debugger.errors import BadQueryError, DebuggerParamTypeError, DebuggerP
 from tui_debugger.graph.search import compile_pattern
 from tui_debugger.model import Coverage, ErrorBits, Hit, ProgressFn, UnreadablePart, Verdict, WatchResult, no_progress
 from tui_debugger.model import Watchpoint as CoreWatchpoint
-from tui_debugger.session.opening import open_dump
+from tui_debugger.session.session import open_dump
 from tui_debugger.text.clean import clean
 from tui_debugger.watch.condition_table import EXPRESSION, WIRE_OPERATOR_OVERFLOW
 

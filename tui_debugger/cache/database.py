@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from tui_debugger.cache.store import VERSION, DamagedError
+from tui_debugger.cache.files import VERSION, DamagedError
 
 APPLICATION: Final = 0x54444247
 """TDBG, in the header of the file."""

@@ -115,10 +115,12 @@ class OutputTensors:
         with TensorFile(table.spec(index)) as file:
             return file.layout.meta
 
-    def records(self, step: int, outputs: Sequence[Output], progress: ProgressFn = no_progress) -> list[Record | None]:
+    def records(self, step: int, outputs: Sequence[Output]) -> list[Record | None]:
         """Returns what one look at each output yields; None where it was not dumped."""
         places = [(step, self.locate(step, row, slot)) for row, slot in outputs]
-        self._measurements.ensure({place: RequiredStats() for place in places if place[1] >= 0}, progress, "statistics")
+        self._measurements.ensure(
+            {place: RequiredStats() for place in places if place[1] >= 0}, no_progress, "statistics"
+        )
         return [self._measurements.record(*place) if place[1] >= 0 else None for place in places]
 
     def judge(self, step: int, watches: Sequence[WatchedOutputs], progress: ProgressFn = no_progress) -> OutputHits:

@@ -49,7 +49,6 @@ from tui_debugger.model import ProgressFn, TensorKey
 from tui_debugger.opener import METADATA_LIMIT, read_given
 from tui_debugger.session.export_files import fresh_file
 from tui_debugger.session.export_graph import write_text
-from tui_debugger.stats.dtypes import canonical_name
 from tui_debugger.text.documents import plain
 from tui_debugger.text.rows import key_row
 from tui_debugger.text.tensors import stack_text
@@ -163,20 +162,6 @@ def _mapping_file(path: Path) -> dict[str, Any]:
         what = f"unknown key {min(unknown)!r}" if unknown else "names and dims are texts, steps and ranks numbers"
         raise TdbgError(f"no mapping can be read: {what}", where=f"--map-file {path}", hint=hint)
     return {"nodes": nodes, "names": names, "steps": steps, "ranks": ranks, "dims": dims}
-
-
-def type_tolerance(text: str) -> tuple[str, float, float]:
-    """Parses ``bfloat16=1e-2,1e-3``: type, relative and absolute tolerance."""
-    name, equals, values = text.partition("=")
-    relative, _, absolute = values.partition(",")
-    try:
-        found = canonical_name(name), float(relative), float(absolute or 0)
-    except ValueError:
-        found = "", 0.0, 0.0
-    if not (equals and found[0] and 0 <= found[1] < float("inf") and 0 <= found[2] < float("inf")):
-        msg = f"{text!r} is not a type with tolerances such as bfloat16=1e-2,1e-3"
-        raise argparse.ArgumentTypeError(msg)
-    return found
 
 
 def _restricted(options: Options, session: Session, arguments: argparse.Namespace) -> Options:

@@ -195,7 +195,7 @@ def _session(arguments: argparse.Namespace) -> Session:
     """The dump that ``--like`` names; opened once, and closed when the command ends."""
     session: Session | None = getattr(arguments, "session", None)
     if session is None:
-        from tui_debugger.session.opening import open_dump
+        from tui_debugger.session.session import open_dump
 
         session = arguments.session = open_dump(arguments.like, remember=False)
         arguments.at_exit.callback(session.close)
@@ -217,7 +217,7 @@ def _installed() -> Iterator[str]:
 
 
 def _check(arguments: argparse.Namespace) -> int:
-    from tui_debugger.recording import mindspore, msprobe
+    from tui_debugger.recording import mindspore_check, msprobe
     from tui_debugger.recording.json_lines import parse
 
     path: Path = arguments.check
@@ -228,7 +228,7 @@ def _check(arguments: argparse.Namespace) -> int:
         report, known_from = msprobe.check(parsed, arguments.framework, absolute), ""
     else:
         reader = _reader(arguments, Path(absolute).parent)
-        report, known_from = mindspore.check(parsed, reader.target, absolute), reader.known_from
+        report, known_from = mindspore_check.check(parsed, reader.target, absolute), reader.known_from
         if not known_from:
             note("no version of MindSpore is known: the rules are those of the newest one; --mindspore names another")
     code = 1 if report.mistakes else 0
@@ -501,7 +501,7 @@ def _absolute(text: str) -> str:
 
 
 def _mindspore_plan(arguments: argparse.Namespace, asker: _Asker) -> _Plan:
-    from tui_debugger.recording import mindspore
+    from tui_debugger.recording import mindspore, mindspore_check
 
     reader = _reader(arguments)
     target = reader.target
@@ -545,7 +545,7 @@ def _mindspore_plan(arguments: argparse.Namespace, asker: _Asker) -> _Plan:
     content = mindspore.new(choices, target)
     return _Plan(
         content,
-        lambda parsed, file: mindspore.check(parsed, target, file),
+        lambda parsed, file: mindspore_check.check(parsed, target, file),
         reader.known_from,
         arguments.steps or mindspore.steps_of(iteration),
         arguments.ranks or 1,

@@ -352,7 +352,7 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.no_screen:
         from tui_debugger.cli.listen_batch import run_batch
 
-        return run_batch(arguments)
+        return run_batch(arguments, lambda: open_live(arguments), exposed(arguments))
     given = [name for name in _BATCH_ONLY if getattr(arguments, name)]
     if given:
         option = f"--{given[0].replace('_', '-')}"

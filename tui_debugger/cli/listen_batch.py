@@ -8,7 +8,7 @@ import os
 import queue
 import sys
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
@@ -358,30 +358,32 @@ _LOOK: Final = 0.2
 """Seconds between two looks at the clock."""
 
 
-def run_batch(arguments: argparse.Namespace) -> int:
+def run_batch(arguments: argparse.Namespace, listen: Callable[[], LiveSession], warning: str) -> int:
     """Listens until the end, sums up, and lets every training go; returns the exit code.
 
+    Args:
+        arguments: of the command.
+        listen: begins to listen; the session is closed when the command ends.
+        warning: what to say once it listens; empty: nothing.
+
     Raises:
-        TdbgError: see ``listen.open_live``; or no training came.
+        TdbgError: ``listen`` does; or no training came.
     """
     log = Log(arguments)
     try:
-        return _listen(arguments, log)
+        return _listen(arguments, listen, warning, log)
     except TdbgError as error:
         log.failed(error)
         raise
 
 
-def _listen(arguments: argparse.Namespace, log: Log) -> int:
-    from tui_debugger.cli.listen import exposed, open_live
-
+def _listen(arguments: argparse.Namespace, listen: Callable[[], LiveSession], warning: str, log: Log) -> int:
     given = given_watchpoints(arguments)
     fail_on = conditions_of(arguments.fail_on)
     if arguments.save is not None:
         _make_room(arguments.save)
     with interruptible(lambda _: None) as progress:
-        session = open_live(arguments)
-        warning = exposed(arguments)
+        session = listen()
         if warning:
             note(warning)
         for line in (f"waiting for a training at {session.address}", *session.waiting_text().splitlines()):

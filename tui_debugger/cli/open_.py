@@ -207,7 +207,7 @@ def opener(
     """The slow part, for a worker: reads the first rank, restores the watchpoints."""
 
     def open_session(progress: ProgressFn) -> Session:
-        from tui_debugger.session.opening import open_dump
+        from tui_debugger.session.session import open_dump
 
         session = open_dump(
             path,

@@ -422,9 +422,19 @@ def add_comparison(parser: argparse._ActionsContainer) -> None:
 
 
 def _type_tolerance(text: str) -> tuple[str, float, float]:
-    from tui_debugger.cli.diff_runs import type_tolerance
+    """Parses ``bfloat16=1e-2,1e-3``: type, relative and absolute tolerance."""
+    from tui_debugger.stats.dtypes import canonical_name  # needs NumPy
 
-    return type_tolerance(text)
+    name, equals, values = text.partition("=")
+    relative, _, absolute = values.partition(",")
+    try:
+        found = canonical_name(name), float(relative), float(absolute or 0)
+    except ValueError:
+        found = "", 0.0, 0.0
+    if not (equals and found[0] and 0 <= found[1] < float("inf") and 0 <= found[2] < float("inf")):
+        msg = f"{text!r} is not a type with tolerances such as bfloat16=1e-2,1e-3"
+        raise argparse.ArgumentTypeError(msg)
+    return found
 
 
 def at_least_zero(most: float) -> Callable[[str], float]:
@@ -562,7 +572,7 @@ def open_session(path: Path, arguments: argparse.Namespace, progress: ProgressFn
     """
     from tui_debugger.check.results import Asked
     from tui_debugger.graph.search import NodeQuery
-    from tui_debugger.session.opening import open_dump
+    from tui_debugger.session.session import open_dump
 
     more = getattr(arguments, "more", ())
     session = open_dump(path, workers=workers_of(arguments), remember=not arguments.no_cache, more=more)

@@ -28,7 +28,8 @@ from tui_debugger.cli.output import (
     progress_bar,
     unseen,
 )
-from tui_debugger.diagnose.origin.path import Tracer
+from tui_debugger.diagnose.origin.path import Ending, Tracer, with_nearest
+from tui_debugger.diagnose.origin.path import Path as OriginPath
 from tui_debugger.diagnose.origin.search import OVERFLOW_ANYWHERE, End, NotJudged, Origin, OriginReport, StepSearch
 from tui_debugger.diagnose.origin.text import (
     WIDTH,
@@ -45,8 +46,6 @@ from tui_debugger.diagnose.origin.text import (
     when_words,
     wrapped,
 )
-from tui_debugger.diagnose.origin.upstream import Ending, with_nearest
-from tui_debugger.diagnose.origin.upstream import Path as OriginPath
 from tui_debugger.errors import TdbgError
 from tui_debugger.model import ProgressFn, Watchpoint
 from tui_debugger.session.naming import find_in, no_such_tensor

@@ -12,8 +12,7 @@ from tui_debugger.check.types import Pair
 from tui_debugger.diagnose.audit import AuditReport, Item, Result, audit, check_items
 from tui_debugger.errors import TdbgError
 from tui_debugger.model import ProgressFn, no_progress
-from tui_debugger.session.opening import open_dump
-from tui_debugger.session.session import Session
+from tui_debugger.session.session import Session, open_dump
 from tui_debugger.stats.workers import Workers
 
 _COST: Final = 1 << 24

@@ -331,11 +331,6 @@ class LiveSession(Session):
         """
         self._driver.run_to_node(self._live(rank), "" if row is None else self.nodes(rank).names[row])
 
-    def update(self, ranks: Sequence[int] | None = None) -> None:
-        """Tells trainings the list as it is now, also those that run: they follow it from their next step on."""
-        for live in self._chosen(ranks):
-            self._driver.give_list(live)
-
     def pause(self, ranks: Sequence[int] | None = None) -> None:
         """Stops trainings at the end of the step that they run."""
         for live in self._chosen(ranks):

@@ -415,12 +415,6 @@ class Driver:
         with _running(driven):
             live.training.run_to_node(name)
 
-    def give_list(self, live: LiveRank) -> None:
-        """Tells one the list as it is now; it follows it from its next step on."""
-        if live.graph is not None:
-            with self._lock:
-                self._give_list(live, self._of(live))
-
     def release(self, live: LiveRank) -> None:
         """Lets one go for good."""
         with self._lock:

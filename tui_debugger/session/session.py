@@ -1,4 +1,4 @@
-"""Which nodes a watchpoint covers and a query keeps: the masks of one session, computed once per node table."""
+"""The façade: an open run with its steps, nodes, watchpoints and checks, and what opens a dump as one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tui_debugger.arrays import Mask
-from tui_debugger.cache.store import DiskCache
+from tui_debugger.cache.store import DiskCache, default_store
 from tui_debugger.check.contents import Contents
 from tui_debugger.check.flow import Flow, SharedWeights
 from tui_debugger.check.measure import Measurements
@@ -55,8 +55,8 @@ from tui_debugger.opener import read_regular
 from tui_debugger.session.following import FileState, Follower, steps_before, turn_spans
 from tui_debugger.session.watchpoints import WatchpointList, WatchpointStore
 from tui_debugger.sources.base import CallArguments, Capability, Changes, ParallelSource, RankPlaces, Source
-from tui_debugger.sources.joined import JoinedSource
-from tui_debugger.sources.registry import dumps_beside, limits, shown_by
+from tui_debugger.sources.joined import JoinedSource, open_sources
+from tui_debugger.sources.registry import dumps_beside, limits, open_source, shown_by
 from tui_debugger.stats.kernel import SWITCH
 from tui_debugger.stats.workers import Workers
 from tui_debugger.text.notes import RECOGNISED
@@ -252,7 +252,8 @@ class Session:
     @property
     def notices(self) -> tuple[str, ...]:
         """``info.notices``, without asking what the layout cannot tell."""
-        return grouped((*self.settings, *self.source.info.notices, *self._beside, *self._workers.notices))
+        own = (*self.settings, *filter(None, [self.watchpoints.problem]))
+        return grouped((*own, *self.source.info.notices, *self._beside, *self._workers.notices))
 
     @property
     def capabilities(self) -> Capability:
@@ -277,8 +278,6 @@ class Session:
         Raises:
             NotADumpError: nothing recognisable at the path.
         """
-        from tui_debugger.session.opening import open_dump  # it imports this module
-
         return open_dump(path, workers=Workers(jobs=1), remember=False)
 
     def ranks(self) -> Sequence[int]:
@@ -292,19 +291,6 @@ class Session:
     def history(self, rank: int) -> Sequence[GraphRun]:
         """Run history of a rank, in the order in which its graphs ran."""
         return self.source.history(rank)
-
-    def previous_step(
-        self,
-        rank: int,
-        row: int,
-        step: int,
-        round: int = 0,  # noqa: A002 - see TensorKey
-    ) -> int | None:
-        """The step of the run before, of a node's root graph: ``step`` itself when that holds several runs.
-
-        None when no run came before. See ``before`` for what one tensor was before.
-        """
-        return self.flow(rank).previous_step(row, step, round)
 
     def before(self, key: TensorKey) -> TensorKey | None:
         """The tensor that holds the value of before: of the run before, for a shared weight maybe of another graph.
@@ -418,7 +404,7 @@ class Session:
         """Source files and lines of a rank's nodes."""
         return stack_index(self.source.nodes(rank))
 
-    def excerpt(self, frame: Frame, context: int = 4) -> SourceExcerpt | None:
+    def excerpt(self, frame: Frame, context: int) -> SourceExcerpt | None:
         """Lines around a frame where the file exists on this machine, else None."""
         return read_excerpt(frame, self._source_map, context)
 
@@ -774,3 +760,32 @@ class Session:
             self._memory.keep(rank_stats.steps().values(), all_of_it=True)
         self._memory.close()
         self.source.close()
+
+
+def open_dump(
+    path: Path,
+    *,
+    workers: Workers | None = None,
+    remember: bool = True,
+    keep_watchpoints: bool = False,
+    source_map: Sequence[tuple[str, str]] = (),
+    more: Sequence[Path] = (),
+) -> Session:
+    """A session on the dump at a path, which the caller closes.
+
+    Args:
+        path: see ``sources.registry.open_source``.
+        workers: who measures; None: as many threads as this process may use cores, once that is worth it.
+        remember: use the index of statistics in the user's cache directory.
+        keep_watchpoints: restore the watchpoints of the last session with this dump, and keep those of this one.
+        source_map: see ``Session``.
+        more: directories with further ranks of the same run.
+
+    Raises:
+        TdbgError: two of the directories have the same rank.
+        NotADumpError: nothing recognisable, several runs, or a layout that cannot be read.
+    """
+    index = default_store(path) if remember else None
+    source = open_sources((path, *more), index) if more else open_source(path, index)
+    store = WatchpointStore(source.info.path) if keep_watchpoints else None
+    return Session(source, store=store, source_map=source_map, workers=workers or Workers(), index=index)

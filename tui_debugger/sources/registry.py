@@ -208,18 +208,18 @@ class DescribedSource(Protocol):
 
 
 READERS: Final = (
-    "tui_debugger.sources.mindspore.layout:READER",
+    "tui_debugger.sources.mindspore.reader:READER",
     "tui_debugger.sources.mindspore.old_tree:READER",
     "tui_debugger.sources.msprobe.layout:READER",
     "tui_debugger.sources.sglang.layout:DUMPER",
     "tui_debugger.sources.sglang.layout:PASSES",
     "tui_debugger.sources.megatron.layout:READER",
-    "tui_debugger.sources.logs.layout:TORCHTITAN_READER",
-    "tui_debugger.sources.logs.layout:DEBUG_MODE_READER",
-    "tui_debugger.sources.logs.layout:TE_LOGS_READER",
-    "tui_debugger.sources.logs.layout:MONITOR_READER",
-    "tui_debugger.sources.logs.layout:TREND_READER",
-    "tui_debugger.sources.tensor_files.layout:READER",
+    "tui_debugger.sources.logs.reader:TORCHTITAN_READER",
+    "tui_debugger.sources.logs.reader:DEBUG_MODE_READER",
+    "tui_debugger.sources.logs.reader:TE_LOGS_READER",
+    "tui_debugger.sources.logs.reader:MONITOR_READER",
+    "tui_debugger.sources.logs.reader:TREND_READER",
+    "tui_debugger.sources.tensor_files.reader:READER",
 )
 """The readers of this package, as entry points are written; where two are equally sure, the first one opens."""
 GROUP: Final = "tui_debugger.sources"

@@ -163,16 +163,6 @@ class Accumulator:
         for name, made in OTHERS:
             self._others[name] = made.merge(self._others[name], other._others[name])
 
-    @property
-    def zero(self) -> int:
-        """Elements that are 0."""
-        return self.finite - self.negative - self.positive
-
-    @property
-    def greatest(self) -> float:
-        """The greatest finite magnitude; 0 without one."""
-        return max(-self._minimum, self._maximum, 0.0)
-
     def values(self) -> tuple[float, ...]:
         """Returns the result so far in the order of ``fields.STORED``; NaN stands for None."""
         return (*self._fast(), *(_real(made.result(self._others[name])) for name, made in OTHERS))
@@ -286,11 +276,6 @@ class Saturation:
 
     count: int
     at: tuple[int, ...]
-
-    @property
-    def total(self) -> int:
-        """Elements at any end."""
-        return sum(self.at)
 
 
 def saturation(array: npt.NDArray[Any], family: str) -> Saturation:

@@ -141,17 +141,6 @@ def _stepped(cells: range, times: int) -> range:
     return range(cells.start, cells.stop, cells.step * times)
 
 
-def whole(shape: tuple[int, int], most: tuple[int, int]) -> Window:
-    """Returns all of a table in at most so many rows and columns of cells.
-
-    Args:
-        shape: rows and columns of the table.
-        most: rows and columns of cells, at least 1.
-    """
-    rows, columns = (range(0, count, max(1, -(-count // limit))) for count, limit in zip(shape, most, strict=True))
-    return Window(rows, columns)
-
-
 def shrink(read: Read, window: Window, progress: ProgressFn = no_progress) -> Picture:
     """Returns the picture of a window.
 

@@ -15,11 +15,11 @@ from tui_debugger.text.tensors import NOT_FINITE, amount, grouped
 num = number
 
 
-def of_all(part: int, whole: int, what: str = "elements") -> str:
+def of_all(part: int, whole: int) -> str:
     """Returns ``3 of 1,024 elements``, ``all 512 elements`` or ``the only element``."""
     if part == whole:
-        return f"the only {what.removesuffix('s')}" if whole == 1 else f"all {whole:,} {what}"
-    return f"{part:,} of {whole:,} {what}"
+        return "the only element" if whole == 1 else f"all {whole:,} elements"
+    return f"{part:,} of {whole:,} elements"
 
 
 def bad_of_all(stats: TensorStats) -> str:

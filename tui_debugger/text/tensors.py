@@ -182,9 +182,9 @@ def tensor_parts(meta: TensorMeta | None, stats: TensorStats | None, spread: His
     )
 
 
-def tensor_line(meta: TensorMeta | None, stats: TensorStats | None, spread: Histogram | None = None) -> str:
+def tensor_line(meta: TensorMeta | None, stats: TensorStats | None) -> str:
     """Returns the line as text, safe to print."""
-    return " ".join(part for part in tensor_parts(meta, stats, spread) if part)
+    return " ".join(part for part in tensor_parts(meta, stats, None) if part)
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:

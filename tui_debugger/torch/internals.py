@@ -34,7 +34,7 @@ _KEPT: Final = (torch.Tensor, torch.distributions.Distribution)
 """The types that are looked at among the attributes of other objects."""
 
 
-def leaves(value: Any, depth: int = _DEEPEST) -> list[torch.Tensor]:
+def leaves(value: Any) -> list[torch.Tensor]:
     """Tensors of nested tuples, lists, dicts, named tuples, data classes and model outputs, in order: the slots.
 
     Of any other object (a namespace, a distribution) the tensors that are its attributes.
@@ -42,7 +42,7 @@ def leaves(value: Any, depth: int = _DEEPEST) -> list[torch.Tensor]:
     if isinstance(value, torch.Tensor):
         return [value]
     found: list[torch.Tensor] = []
-    _collect(value, found, depth)
+    _collect(value, found, _DEEPEST)
     return found
 
 

@@ -352,11 +352,6 @@ class LiveControl:
         """Tells whether something happened that the screen does not show yet."""
         return bool(self._events) or self._taking_in
 
-    @property
-    def ticking(self) -> bool:
-        """Tells whether counters move, because something runs."""
-        return self._ticker is not None
-
     # -- waiting for the first training ------------------------------------------------------------
 
     def wait(self, context: Context, start: Callable[[Session], None]) -> None:

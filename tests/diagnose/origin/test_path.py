@@ -14,10 +14,10 @@ from tests.session.opened import opened
 from tests.session.runs import LOG, MATMUL, MOMENTUM, REDUCE, TRAINING, write_run
 from tests.sources.writer import Graph, Node
 from tests.thorough import share
-from tui_debugger.diagnose.origin.path import Tracer
+from tui_debugger.diagnose.origin.path import Ending, Tracer, questions_about, trace
+from tui_debugger.diagnose.origin.path import Path as OriginPath
 from tui_debugger.diagnose.origin.text import explanation, headline, way_words
-from tui_debugger.diagnose.origin.upstream import Ending, Link, questions_about, trace
-from tui_debugger.diagnose.origin.upstream import Path as OriginPath
+from tui_debugger.diagnose.origin.upstream import Link
 from tui_debugger.errors import CancelledError, UnreadableTensorError
 from tui_debugger.model import Hit, Progress, Side, TensorKey, Watchpoint
 from tui_debugger.session import Session

@@ -15,7 +15,7 @@ from tui_debugger.diagnose.ranks.layout import (
     read_dims,
     recorded_layout,
 )
-from tui_debugger.session.opening import open_dump
+from tui_debugger.session.session import open_dump
 
 GRID = {rank: {"dp": (rank // 2, 2), "tp": (rank % 2, 2)} for rank in range(4)}
 """Two data-parallel copies of a model that two ranks share."""

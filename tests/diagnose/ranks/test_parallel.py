@@ -18,7 +18,7 @@ import torch
 
 from tui_debugger.diagnose.ranks.layout import ToldBy, is_expert
 from tui_debugger.diagnose.ranks.replicas import Replicas, compare_ranks
-from tui_debugger.session.opening import open_dump
+from tui_debugger.session.session import open_dump
 
 Array = npt.NDArray[np.float32]
 Weights = dict[int, dict[int, dict[str, Array]]]

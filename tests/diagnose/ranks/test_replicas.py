@@ -20,8 +20,7 @@ from tui_debugger.diagnose.ranks.layout import ToldBy
 from tui_debugger.diagnose.ranks.replicas import Kind, Replicas, compare_ranks
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import Category, ProgressFn, Side, TensorStats, no_progress
-from tui_debugger.session.opening import open_dump
-from tui_debugger.session.session import Session
+from tui_debugger.session.session import Session, open_dump
 from tui_debugger.sources.registry import open_source
 
 NAMES = tuple(f"layer.{number}.weight" for number in range(4))

@@ -23,8 +23,7 @@ from tui_debugger.live.client.judging import Judge
 from tui_debugger.live.client.probe import Identity
 from tui_debugger.live.client.recorded import measure, meta_of
 from tui_debugger.model import Category, Side, TensorKey, TensorStats
-from tui_debugger.session.opening import open_dump
-from tui_debugger.session.session import Session
+from tui_debugger.session.session import Session, open_dump
 from tui_debugger.stats.records import RequiredStats
 
 KEPT, WITH_VALUES = 4, 2

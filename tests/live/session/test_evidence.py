@@ -10,7 +10,7 @@ import pytest
 from tests.live.session.conftest import Live
 from tests.live.session.doubles import LOSS, RELU, UPDATE, WEIGHT, Array, ones
 from tests.live.session.test_live_session import key, overflow_at
-from tui_debugger.diagnose.origin.upstream import trace
+from tui_debugger.diagnose.origin.path import trace
 from tui_debugger.live import wire
 from tui_debugger.session.live import LiveKind
 

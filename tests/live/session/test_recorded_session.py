@@ -14,7 +14,7 @@ from tui_debugger.demo.live import playing
 from tui_debugger.model import NodeKind, NodeSelection, NodeSelector, Side, TensorKey
 from tui_debugger.session import Session
 from tui_debugger.session.live import LiveKind, LiveSession
-from tui_debugger.session.opening import open_dump
+from tui_debugger.session.session import open_dump
 
 
 @pytest.fixture

@@ -18,8 +18,7 @@ from tui_debugger.live import wire
 from tui_debugger.live.dump_writer import DumpWriter, TensorName
 from tui_debugger.live.spool import GONE
 from tui_debugger.model import Side, TensorKey, TensorMeta, TensorStats
-from tui_debugger.session.opening import open_dump
-from tui_debugger.session.session import Session
+from tui_debugger.session.session import Session, open_dump
 from tui_debugger.sources import open_source
 from tui_debugger.sources.base import Source, TensorFlag
 

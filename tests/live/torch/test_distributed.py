@@ -14,12 +14,11 @@ import pytest
 
 from tests.cli.running import run
 from tests.live.torch.forks import parent
-from tui_debugger.diagnose.origin.upstream import trace
+from tui_debugger.diagnose.origin.path import trace
 from tui_debugger.graph.categories import is_collective
 from tui_debugger.graph.table import real_inputs
 from tui_debugger.model import Side
-from tui_debugger.session.opening import open_dump
-from tui_debugger.session.session import Session
+from tui_debugger.session.session import Session, open_dump
 
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install tui_debugger[torch-tests]")
 

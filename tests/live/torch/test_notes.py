@@ -20,7 +20,7 @@ from tui_debugger.live.client.notebook import BATCH, WAITING, Notebook  # noqa: 
 from tui_debugger.live.server import Server  # noqa: E402
 from tui_debugger.live.wire import Event  # noqa: E402
 from tui_debugger.notes import MOST_NOTES, Notes  # noqa: E402
-from tui_debugger.session.opening import open_dump  # noqa: E402
+from tui_debugger.session.session import open_dump  # noqa: E402
 
 Say = Callable[..., None]
 

@@ -15,7 +15,7 @@ from tests.sources.writer import Graph, Node
 from tests.tui.conftest import OpenScreen
 from tests.tui.screens_host import Opened, opened
 from tests.tui.views.host import PlainHost
-from tui_debugger.diagnose.origin.upstream import questions_about
+from tui_debugger.diagnose.origin.path import questions_about
 from tui_debugger.model import Hit, Side, TensorKey, Verdict
 from tui_debugger.session import Session
 from tui_debugger.tui.views.origin import OriginView

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -210,10 +210,6 @@ class Evidence:
         """Tells whether no step lies between this one and the dumped one before."""
         earlier = self.session.before(self.key)
         return earlier is not None and self.key.step - earlier.step in (0, 1)
-
-    def at_step(self, step: int) -> TensorRow | None:
-        """The same tensor at another step, measured; None where it was not dumped."""
-        return self.at(replace(self.key, step=step, round=0))
 
     @cached_property
     def change(self) -> Change | None:

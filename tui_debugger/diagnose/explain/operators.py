@@ -169,13 +169,13 @@ def _no_zero(where: str, below: TensorStats) -> Cause:
     return Cause("division by 0", f"{where} has no 0: it is {finite_words(below)}", RULED_OUT)
 
 
-def divide(operation: Operation, numerator: int = 0, denominator: int = 1) -> Iterator[Cause]:
+def divide(operation: Operation) -> Iterator[Cause]:
     """Division, element by element; what is broadcast counts as often as it is used."""
-    below, above = operation.stats(denominator), operation.stats(numerator)
+    below, above = operation.stats(1), operation.stats(0)
     remainder = operation.name.endswith(("mod", "remainder"))
     title = "division by 0"
     if below is None:
-        yield Cause(title, f"the denominator, in:{denominator}, was not dumped", UNKNOWN)
+        yield Cause(title, "the denominator, in:1, was not dumped", UNKNOWN)
         return
     if below.zero:
         whole = below.zero * (operation.out.count // below.count if below.count else 0)
@@ -183,17 +183,17 @@ def divide(operation: Operation, numerator: int = 0, denominator: int = 1) -> It
         spread = " (each divides several elements)" if whole > below.zero else ""
         all_of_them = whole == bad and bad and _are_counted(below, operation.out)
         total = f"; {whole:,} elements are divided by 0{spread}: that is every bad one" if all_of_them else ""
-        kind = "; the remainder is NaN there" if remainder else _quotient(operation.out, above, numerator)
+        kind = "; the remainder is NaN there" if remainder else _quotient(operation.out, above)
         yield Cause(
             title,
-            f"{part_of(below, 'zero')} of the denominator in:{denominator} {are(below.zero)} 0{kind}{total}",
+            f"{part_of(below, 'zero')} of the denominator in:1 {are(below.zero)} 0{kind}{total}",
             LIKELY,
             KEEP_AWAY,
         )
     elif not below.bad:
-        yield _no_zero(f"the denominator in:{denominator}", below)
+        yield _no_zero("the denominator in:1", below)
     if not remainder:
-        yield from _tiny(operation, below, f"in:{denominator}", peak(above))
+        yield from _tiny(operation, below, "in:1", peak(above))
 
 
 def _tiny(operation: Operation, below: TensorStats, label: str, top: float | None) -> Iterator[Cause]:
@@ -210,9 +210,9 @@ def _tiny(operation: Operation, below: TensorStats, label: str, top: float | Non
     yield overflow_cause(limits, top / least, f"{num(top)} / {num(least)}", "quotient")
 
 
-def _quotient(out: TensorStats, above: TensorStats | None, slot: int) -> str:
+def _quotient(out: TensorStats, above: TensorStats | None) -> str:
     if out.nan and not out.inf:
-        zeros = f" (in:{slot} has {above.zero:,})" if above is not None and above.zero else ""
+        zeros = f" (in:0 has {above.zero:,})" if above is not None and above.zero else ""
         return f"; NaN without Inf means that 0 is divided by 0 there{zeros}"
     if out.inf and not out.nan:
         return "; Inf without NaN means that something else than 0 is divided by it"

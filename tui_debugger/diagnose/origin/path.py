@@ -1,27 +1,25 @@
-"""Walks upstream from a bad tensor, hop by hop, until nothing bad goes into it."""
+"""The path upstream from a bad tensor to where it begins, hop by hop: what it consists of, and who walks it."""
 
 from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, replace
+from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 from tui_debugger.check.origins import Examined, State
+from tui_debugger.check.progress import retry_when_renumbered
 from tui_debugger.check.provenance import Start
 from tui_debugger.check.types import TensorRow
 from tui_debugger.diagnose.explain.evidence import Evidence
 from tui_debugger.diagnose.explain.rules import likely_causes
 from tui_debugger.diagnose.explain.weights import Stalling, stalled_by
-from tui_debugger.diagnose.origin.search import OVERFLOW_ANYWHERE, OriginInput
+from tui_debugger.diagnose.origin.search import OVERFLOW_ANYWHERE, Origin, OriginInput, findings
 from tui_debugger.diagnose.origin.upstream import (
     BadInput,
     Began,
-    Branch,
-    Ending,
     Exchange,
-    Hop,
     Link,
-    Path,
     TensorRef,
     Upstream,
     Way,
@@ -31,6 +29,7 @@ from tui_debugger.diagnose.origin.upstream import (
 from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.model import (
     PARAMETERS,
+    Hit,
     NodeKind,
     NodeSelection,
     NodeSelector,
@@ -38,6 +37,7 @@ from tui_debugger.model import (
     ProgressFn,
     Side,
     TensorKey,
+    Verdict,
     Watchpoint,
     no_progress,
 )
@@ -45,6 +45,184 @@ from tui_debugger.watch.condition_table import CONDITIONS, validate
 
 if TYPE_CHECKING:
     from tui_debugger.diagnose.run import Run
+
+
+class Ending(Enum):
+    """The reason why a path ends."""
+
+    ORIGIN = "origin"
+    """The last hop is bad although nothing that it was made from is."""
+    SOURCE = "source"
+    """Nothing in the run makes the last hop: a graph input, or a node without inputs."""
+    FIRST_STEP = "first_step"
+    """It was bad already before the first dumped step."""
+    CONSTANT = "constant"
+    """It comes from a constant of the graph."""
+    FROZEN = "frozen"
+    """A weight that did not change, because nothing updated it."""
+    DESIGNED = "by_design"
+    """An operator was told to write the Inf of the last hop."""
+    NOT_DUMPED = "not_dumped"
+    """The tensors between the last hop and clean ones were not dumped, or cannot be read."""
+    RANKS = "ranks"
+    """Another rank may have sent it, whose tensors are not there."""
+    UNKNOWN = "unknown"
+    """Nobody says what the last hop was made from."""
+    CLEAN = "clean"
+    """The tensor that was asked about is not bad."""
+    NO_VALUE = "no_value"
+    """The tensor that was asked about cannot be judged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """Another bad tensor that went into a hop: a path of its own can be asked for.
+
+    Attributes:
+        way: how it went in.
+        tensor: with statistics.
+        row: its node's row in its rank's node table.
+    """
+
+    way: Way
+    tensor: TensorRow
+    row: int
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """One tensor of the path.
+
+    Attributes:
+        way: how it went into the hop before it.
+        tensor: with statistics.
+        row: its node's row in its rank's node table.
+        told: which node made it, from what, on which source line. For a clean tensor too.
+        others: the other bad tensors that went into it, in the order in which they became bad.
+        peers: for a node that exchanges values between ranks what went in on the other ranks.
+    """
+
+    way: Way
+    tensor: TensorRow
+    row: int
+    origin: Origin
+    others: tuple[Branch, ...] = ()
+    peers: tuple[OriginInput, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """The answer.
+
+    Attributes:
+        question: what is bad.
+        hops: from the tensor that was asked about upstream; empty only when that has no node.
+        ending: why it ends.
+        suspects: for ``NOT_DUMPED`` the nodes of which one began it, as their tensors were not dumped.
+        outside: for ``NOT_DUMPED`` what went in from elsewhere and was not dumped, in words.
+        clean: for ``NOT_DUMPED`` the clean tensors at the other end.
+        absent: for ``RANKS`` the ranks that took part and are not there; empty: not known.
+        nearest: for ``CLEAN`` the nearest origin that is known.
+        reasons: for a weight that hardly changed what speaks for why, in words.
+        graphs: the names of the run's graphs where there are several, so that a name alone may mean two nodes.
+        advice: what makes the recorder of the run write more inputs and outputs; empty: not known.
+    """
+
+    question: Watchpoint
+    hops: tuple[Hop, ...]
+    ending: Ending
+    suspects: tuple[str, ...] = ()
+    outside: tuple[str, ...] = ()
+    clean: tuple[TensorRow, ...] = ()
+    absent: tuple[int, ...] = ()
+    nearest: Branch | None = None
+    reasons: tuple[str, ...] = ()
+    graphs: tuple[str, ...] = ()
+    advice: str = ""
+
+    @property
+    def start(self) -> Hop:
+        """The tensor that was asked about."""
+        return self.hops[0]
+
+    @property
+    def end(self) -> Hop:
+        """The hop at which it ends."""
+        return self.hops[-1]
+
+    @property
+    def ends_at_origin(self) -> bool:
+        """Tells whether it ends at an origin of the search, or where a bad value comes in from outside."""
+        return self.ending is Ending.ORIGIN or (self.ending is Ending.SOURCE and self.end.origin.starts_here)
+
+    @property
+    def state(self) -> State:
+        """The state of the tensor that was asked about."""
+        known = {Ending.CLEAN: State.CLEAN, Ending.NO_VALUE: State.UNKNOWN}
+        return known.get(self.ending, State.BAD)
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """The ranks that it goes through, in its order."""
+        return tuple(dict.fromkeys(hop.tensor.key.rank for hop in self.hops))
+
+
+def trace(
+    session: Run, key: TensorKey, question: Watchpoint = OVERFLOW_ANYWHERE, progress: ProgressFn = no_progress
+) -> Path:
+    """The path from a tensor to where its badness begins.
+
+    Looks at the tensors along the way and their neighbours only, and reads what is not known yet.
+
+    Args:
+        session: the run.
+        key: the tensor.
+        question: what is bad; its selection is not asked. The default: NaN or Inf.
+        progress: is called with the number of hops that were found.
+
+    Raises:
+        UnreadableTensorError: the run has no such node.
+        CancelledError: from ``progress``.
+    """
+    path = retry_when_renumbered(lambda: Tracer(session, question, progress).trace(key))
+    if path.ending is not Ending.CLEAN:
+        return path
+    return with_nearest(session, path, _nearest_origin(session, key))
+
+
+def with_nearest(session: Run, path: Path, hit: Hit | None) -> Path:
+    """The path of a clean tensor with where an origin is instead."""
+    if hit is None:
+        return path
+    (tensor,) = session.measure([session.row_of(hit.key)])
+    return replace(path, nearest=Branch(Way(Link.NEAREST), replace(tensor, hit=True), hit.row))
+
+
+def questions_about(session: Run, hit: Hit | None) -> tuple[Watchpoint, ...]:
+    """Returns what is bad about a tensor: NaN or Inf before all, then what else watchpoints found on it."""
+    origin = [result for result in findings(hit) if result.verdict is Verdict.FINDING] if hit is not None else []
+    found = [session.watchpoints.get(result.watchpoint) for result in origin]
+    asked = [
+        each
+        for each in found
+        if each is not None
+        and not CONDITIONS[each.condition].is_overflow
+        and not CONDITIONS[each.condition].initial_only  # nothing was computed before those values
+    ]
+    bad = hit is None or hit.stats is None or hit.stats.bad
+    return (OVERFLOW_ANYWHERE, *asked) if bad or not asked else tuple(asked)
+
+
+def _nearest_origin(session: Run, key: TensorKey) -> Hit | None:
+    """The origin that is nearest by step, then rank, among the steps that were checked."""
+    checked = [result for pair in session.pairs() if (result := session.known([pair])) is not None]
+    origins = [hit for result in checked for hit in result.hits.chosen(result.hits.origin)]
+
+    def far(hit: Hit) -> tuple[int, bool, tuple[int, int]]:
+        return abs(hit.key.step - key.step), hit.key.rank != key.rank, hit.order
+
+    return min(origins, key=far, default=None)
+
 
 ALL_ZERO: Final = Watchpoint(
     1,
@@ -108,10 +286,10 @@ class Tracer:
         return self._rank(key.rank).state(self._ref(key))
 
     def trace(self, key: TensorKey) -> Path:
-        """The path from a tensor. See ``path.trace``.
+        """The path from a tensor. See ``trace``.
 
         Raises:
-            UnreadableTensorError, CancelledError, RenumberedError: see ``path.trace`` and ``Flow``.
+            UnreadableTensorError, CancelledError, RenumberedError: see ``trace`` and ``Flow``.
         """
         ref = self._ref(key)
         state = self._rank(key.rank).state(ref)

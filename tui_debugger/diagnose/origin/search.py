@@ -245,11 +245,6 @@ class OriginReport:
     advice: str = ""
 
     @property
-    def found(self) -> bool:
-        """Tells whether there is something bad."""
-        return bool(self.searches)
-
-    @property
     def not_judged(self) -> tuple[NotJudged, ...]:
         """The nodes of all steps that may be where it starts, and may not, in execution order, then by rank."""
         found = [each for searched in self.searches for each in searched.not_judged]

@@ -12,6 +12,7 @@ from tui_debugger.check.provenance import Start
 from tui_debugger.check.types import TensorRow
 from tui_debugger.diagnose.explain.operators import Operation
 from tui_debugger.diagnose.explain.rules import likely_operator_causes
+from tui_debugger.diagnose.origin.path import Branch, Ending, Hop, Path
 from tui_debugger.diagnose.origin.search import (
     Missing,
     NotJudged,
@@ -22,7 +23,7 @@ from tui_debugger.diagnose.origin.search import (
     StepSearch,
     findings,
 )
-from tui_debugger.diagnose.origin.upstream import Branch, Ending, Hop, Link, Path, Way
+from tui_debugger.diagnose.origin.upstream import Link, Way
 from tui_debugger.graph.categories import plain_type
 from tui_debugger.graph.table import PARAMETER
 from tui_debugger.model import Frame, Hit, Side, TensorKey

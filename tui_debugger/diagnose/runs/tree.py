@@ -289,11 +289,6 @@ class StepTree:
             hops.append(Hop(row, len(bad) - 1))
         return hops
 
-    @cached_property
-    def inherited(self) -> int:
-        """Returns how many nodes pass a difference on."""
-        return int(np.count_nonzero(self.state == State.INHERITED))
-
 
 def _states(step: StepReport, nodes: NodeTable) -> tuple[UInt8, dict[int, str]]:
     state = np.zeros(len(step.judged) + len(step.one_sided), np.uint8)

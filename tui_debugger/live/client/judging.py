@@ -120,9 +120,9 @@ class Judge:
             self._needs[name] = need
         return self._needs[name]
 
-    def results(self, name: str, record: Record, *, slot: int = 0, initial: bool = False) -> list[WatchResult]:
+    def results(self, name: str, record: Record, *, initial: bool = False) -> list[WatchResult]:
         """Returns what the watchpoints on a node say about one of its tensors: see ``evaluate``, for many at once."""
-        (found,) = self.evaluate([(name, record)], slots=[slot], initial=initial)
+        (found,) = self.evaluate([(name, record)], initial=initial)
         return found
 
     def evaluate(

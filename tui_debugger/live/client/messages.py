@@ -315,8 +315,8 @@ class GraphBuilder:
     An input that is not (or not yet) a node or parameter of the graph stays unknown.
     """
 
-    def __init__(self, name: str = GRAPH_NAME) -> None:
-        self._graph: Any = wire.message("GraphProto")(name=name.encode(), root_name=b"0")
+    def __init__(self) -> None:
+        self._graph: Any = wire.message("GraphProto")(name=GRAPH_NAME.encode(), root_name=b"0")
         self._keys: dict[str, bytes] = {}
         self._inputs: list[tuple[Any, Sequence[str]]] = []
 

@@ -1,48 +1,27 @@
-"""Finds logs with statistics or hashes of tensors, and tells of which steps and ranks they are, by their names.
-
-Light: it is imported before the first frame. Names say what a log is, except for DebugMode's: programs call them what
-they like, so the first bytes of a few ``.json`` files are looked at.
-"""
+"""Tells of which steps and ranks the logs of a run are, by names of files and directories."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from tui_debugger import opener
 from tui_debugger.errors import NotADumpError
-from tui_debugger.opener import open_regular
 from tui_debugger.sources import directories
-from tui_debugger.sources.directories import directories_in, find_dump, names_in, root_of
-from tui_debugger.sources.registry import Edges, Has, Order, Recognised, Shows, Sureness
+from tui_debugger.sources.directories import directories_in, names_in
+from tui_debugger.sources.registry import Shows
 from tui_debugger.sources.tensor_files.layout import parse_name
 
-if TYPE_CHECKING:
-    from tui_debugger.cache.store import DiskCache
-    from tui_debugger.sources.base import Source
-    from tui_debugger.sources.registry import Reader
-
-_LEVELS_UP: Final = 3
-_HEADS: Final = 16
-"""The .json files of a directory whose first bytes are looked at."""
-_HEAD_BYTES: Final = 256
-_DEBUG_MODE: Final = re.compile(rb'\s*\{\s*"format"\s*:\s*"torch\.utils\._debug_mode\.DebugMode\.logs"')
-_TORCHTITAN: Final = re.compile(r"rank_(\d{1,9})_activations\.log")
-_TE: Final = re.compile(r"nvdlfw_inspect(?:_\d{8}_\d{6})?_globalrank-(\d{1,9})\.log")
-_MONITOR_RANK: Final = re.compile(
-    r"rank_?(\d{1,9})|[A-Z][a-z]{2}\d{1,2}_\d{2}-\d{2}-\d{2}-rank(\d{1,9})-[0-9a-f]{1,16}"
-)
+TE_NAME: Final = re.compile(r"nvdlfw_inspect(?:_\d{8}_\d{6})?_globalrank-(\d{1,9})\.log")
 MONITOR_FILE: Final = re.compile(
     r"(module|weight_grad|optimizer|param|cc|actv|actv_grad|grad_unreduced|grad_reduced|exp_avg|exp_avg_sq"
     r"|param_origin|param_updated)_(?:step)?(\d{1,12})-(\d{1,12})\.csv"
 )
 """What msprobe's monitor writes: what it holds, and its first and last step."""
-_TREND: Final = re.compile(r".+\.trend\.db")
-_TE_STATISTICS: Final = "nvdlfw_inspect_statistics_logs"
+TE_STATISTICS: Final = "nvdlfw_inspect_statistics_logs"
 _TE_MESSAGES: Final = "nvdlfw_inspect_logs"
 _TE_TENSORS: Final = "tensor_dumps"
 
@@ -77,6 +56,7 @@ class Kind:
         edges: it tells what feeds what.
         ranks: returns the logs of each rank of the run in a directory, and what people have to know; given the one log
             or directory that was asked for. None: as names of files tell it.
+        rank_folder: what the directory of a rank is called, where logs lie in such.
     """
 
     name: str
@@ -89,6 +69,7 @@ class Kind:
     whole: bool = False
     edges: bool = True
     ranks: Callable[[str, str], tuple[dict[int, list[str]], list[str]]] | None = None
+    rank_folder: re.Pattern[str] | None = None
 
     def held(self, directory: str) -> tuple[str, list[str]]:
         """The directory at or right below another one that holds logs, and their names."""
@@ -102,7 +83,7 @@ class Kind:
         """Directories that are called after a step, with the step."""
         if not self.whole:
             for name in directories_in(directory):
-                if _is_step(name):
+                if is_step(name):
                     yield parse_name(name).step or 0, f"{directory}/{name}"
 
     def is_run(self, directory: str) -> bool:
@@ -110,220 +91,10 @@ class Kind:
         return bool(self.held(directory)[1]) or any(self.held(path)[1] for _, path in self.steps(directory))
 
 
-def _is_step(name: str) -> bool:
+def is_step(name: str) -> bool:
+    """Tells whether a directory is called after a step, and after nothing else."""
     says = parse_name(name)
     return says.step is not None and not says.rest
-
-
-def _named(pattern: re.Pattern[str], folder: str = "") -> Callable[[str], list[str]]:
-    def logs(directory: str) -> list[str]:
-        if folder and os.path.basename(directory) != folder:  # noqa: PTH119 - text all the way
-            return []
-        return sorted(name for name in names_in(directory) if pattern.fullmatch(name))
-
-    return logs
-
-
-def _debug_mode_logs(directory: str) -> list[str]:
-    names = sorted(name for name in names_in(directory) if name.endswith(".json"))
-    if not any(_is_debug_mode(f"{directory}/{name}") for name in names[:_HEADS]):
-        return []
-    return [name for name in names if _is_debug_mode(f"{directory}/{name}")]
-
-
-def _is_debug_mode(path: str) -> bool:
-    try:
-        descriptor, _ = open_regular(path)
-        with opener.stream(descriptor) as file:
-            return _DEBUG_MODE.match(file.read(_HEAD_BYTES)) is not None
-    except (OSError, ValueError):
-        return False
-
-
-TORCHTITAN: Final = Kind(
-    "torchtitan numerics log",
-    "torchtitan",
-    "rank_0_activations.log of torchtitan in a directory numerics",
-    _named(_TORCHTITAN),
-    Shows(
-        values=Has.NO,
-        statistics=Has.YES,
-        hashes=Has.YES,
-        order=Order.EXECUTION,
-        edges=Edges.INFERRED,
-        stacks=Has.YES,
-        gradients=Has.YES,
-        record=("torchtitan's run_train.sh ... --profiler.dump_numerics",),
-        recorded_in="the numerics log",
-        values_advice="torchtitan's log never holds values; msprobe with task tensor records them",
-        tensors_advice="torchtitan: a smaller min_numel, and no excluded operators",
-    ),
-    "numerics",
-    _TORCHTITAN,
-)
-DEBUG_MODE: Final = Kind(
-    "PyTorch DebugMode log",
-    "debug_mode",
-    ".json files of PyTorch's DebugMode (step3.json)",
-    _debug_mode_logs,
-    Shows(
-        values=Has.NO,
-        statistics=Has.SOME,
-        hashes=Has.YES,
-        order=Order.EXECUTION,
-        edges=Edges.INFERRED,
-        stacks=Has.YES,
-        gradients=Has.YES,
-        record=(
-            "with DebugMode(record_ids=True, record_stack_trace=True) as mode:",
-            "    with DebugMode.log_tensor_hashes(hash_inputs=True): train_step()",
-            'DebugMode.save_logs(mode.logs, "step3.json")',
-        ),
-        recorded_in="the log of DebugMode",
-        values_advice="DebugMode never writes values; msprobe with task tensor records them",
-        tensors_advice="DebugMode: log_tensor_hashes(hash_inputs=True) around the whole step",
-        limits=("L1 norms: they tell of NaN, Inf and the mean magnitude, and of nothing else",),
-    ),
-)
-TE_LOGS: Final = Kind(
-    "Transformer Engine statistics log",
-    "te_logs",
-    f"{_TE_STATISTICS}/nvdlfw_inspect_globalrank-0.log of Transformer Engine",
-    _named(_TE, _TE_STATISTICS),
-    Shows(
-        values=Has.SOME,
-        statistics=Has.YES,
-        hashes=Has.NO,
-        order=Order.EXECUTION,
-        edges=Edges.NONE,
-        stacks=Has.NO,
-        gradients=Has.YES,
-        record=(
-            "# LogTensorStats (and DumpTensors for values) in stats.yaml, then",
-            'nvdlfw_inspect.api.initialize(config_file="stats.yaml", log_dir="run")',
-        ),
-        recorded_in="the statistics log",
-        values_advice="Transformer Engine: DumpTensors in stats.yaml",
-        tensors_advice="Transformer Engine: LogTensorStats for more layers and tensors in stats.yaml",
-        limits=("four decimals: 0.0000 is less than 0.00005, not zero",),
-    ),
-    _TE_STATISTICS,
-    _TE,
-    whole=True,
-    edges=False,
-)
-
-
-def _monitor_logs(directory: str) -> list[str]:
-    """The directories of ranks that hold what msprobe's monitor wrote."""
-    places = [name for name in directories_in(directory) if _MONITOR_RANK.fullmatch(name)]
-    return sorted(name for name in places if any(map(MONITOR_FILE.fullmatch, names_in(f"{directory}/{name}"))))
-
-
-def _monitor_ranks(root: str, only: str) -> tuple[dict[int, list[str]], list[str]]:
-    """The files of each rank, the oldest first.
-
-    Raises:
-        NotADumpError: several directories are of one rank, and none of them was asked for.
-    """
-    found: dict[int, list[str]] = {}
-    names = _monitor_logs(root)
-    real = os.path.realpath(only)
-    mine = [each for each in names if f"{real}/".startswith(f"{os.path.realpath(f'{root}/{each}')}/")]
-    for name in names:
-        rank = _rank_of_monitor(name)
-        again = sum(_rank_of_monitor(each) == rank for each in names) > 1
-        if again and mine and name not in mine:
-            continue
-        if again and not mine:
-            raise NotADumpError(
-                f"Several directories of rank {rank} here: they are several runs",
-                where=root,
-                hint=f"name one of them: {root}/{name}",
-            )
-        files = [
-            (match[1], int(match[2]), each)
-            for each in names_in(f"{root}/{name}")
-            if (match := MONITOR_FILE.fullmatch(each)) is not None
-        ]
-        found[rank] = [f"{root}/{name}/{file}" for _, _, file in sorted(files)]
-    return found, []
-
-
-def _rank_of_monitor(name: str) -> int:
-    match = _MONITOR_RANK.fullmatch(name)
-    return int(match[1] or match[2]) if match is not None else -1
-
-
-def _trend_ranks(root: str, only: str) -> tuple[dict[int, list[str]], list[str]]:
-    """The one database, of every rank in it.
-
-    Raises:
-        NotADumpError: there are several, or it cannot be read.
-    """
-    from tui_debugger.sources.logs.trend_db import ranks_of  # needs SQLite
-
-    names = _named(_TREND)(root)
-    chosen = [name for name in names if os.path.realpath(f"{root}/{name}") == os.path.realpath(only)] or names
-    if len(chosen) != 1:
-        raise NotADumpError(
-            f"Several databases here: {', '.join(chosen[:4])}" if chosen else "The database is gone",
-            where=root,
-            hint="name one of them",
-        )
-    path = f"{root}/{chosen[0]}"
-    try:
-        ranks, notices = ranks_of(path)
-    except (OSError, ValueError) as error:
-        raise NotADumpError(f"{chosen[0]} cannot be read: {error}", where=path, hint="make it anew") from error
-    return {rank: [path] for rank in ranks}, notices
-
-
-MONITOR: Final = Kind(
-    "msprobe monitor",
-    "msprobe_monitor",
-    "rank_0/module_step0-9.csv of msprobe's monitor, or TIME-rank0-ID/actv_0-9.csv",
-    _monitor_logs,
-    Shows(
-        values=Has.NO,
-        statistics=Has.YES,
-        hashes=Has.NO,
-        order=Order.NAMES,
-        edges=Edges.INFERRED,
-        stacks=Has.NO,
-        gradients=Has.YES,
-        record=('TrainerMonitorV2("monitor.json").start(model=model, optimizer=optimizer)',),
-        recorded_in="the monitor's files",
-        values_advice="msprobe's monitor never writes values; its PrecisionDebugger with task tensor records them",
-        tensors_advice="msprobe's monitor: more modules in monitor.json; PrecisionDebugger records every call",
-        limits=("NaN counted, not Inf: an Inf shows in extremes, mean and norm alone",),
-    ),
-    whole=True,
-    ranks=_monitor_ranks,
-)
-TREND: Final = Kind(
-    "msprobe trend database",
-    "trend_db",
-    "dump_data.trend.db or monitor_data.trend.db of msprobe",
-    _named(_TREND),
-    Shows(
-        values=Has.NO,
-        statistics=Has.YES,
-        hashes=Has.NO,
-        order=Order.NAMES,
-        edges=Edges.INFERRED,
-        stacks=Has.NO,
-        gradients=Has.YES,
-        record=("msprobe data2db --data DUMP --db OUT",),
-        recorded_in="the database",
-        values_advice="a trend database never holds values; open the dump that it was made of, or record one with task "
-        "tensor",
-        tensors_advice="open the dump that the database was made of",
-        limits=("clamped: 1e9 stands for everything beyond",),
-    ),
-    whole=True,
-    ranks=_trend_ranks,
-)
 
 
 def read_layout(kind: Kind, root: str, only: str = "") -> Layout:
@@ -336,15 +107,15 @@ def read_layout(kind: Kind, root: str, only: str = "") -> Layout:
     if kind.ranks is not None:
         logs, layout.notices = kind.ranks(root, only)
         layout.logs = dict(sorted(logs.items()))
-        if kind.logs is _monitor_logs and Path(os.path.realpath(root)) not in Path(os.path.realpath(only)).parents:
-            layout.listable(root, _MONITOR_RANK.fullmatch)
+        if kind.rank_folder is not None and Path(os.path.realpath(root)) not in Path(os.path.realpath(only)).parents:
+            layout.listable(root, kind.rank_folder.fullmatch)
         folders = (os.path.dirname(path) for paths in layout.logs.values() for path in paths)  # noqa: PTH120 - text
         layout.directories = list(dict.fromkeys((root, *folders)))
         return layout
     if kind.whole:
         return _whole(kind, layout)
     if not only:
-        layout.listable(root, _is_step)
+        layout.listable(root, is_step)
     named = False
     for number, path in [(None, root), *kind.steps(root)]:
         directory, names = kind.held(path)
@@ -377,87 +148,28 @@ def _whole(kind: Kind, layout: Layout) -> Layout:
     root = layout.root
     directory, names = kind.held(root)
     for name in names:
-        match = _TE.fullmatch(name)
+        match = TE_NAME.fullmatch(name)
         if match is not None:
             layout.logs.setdefault(int(match[1]), []).append(f"{directory}/{name}")
     layout.logs = dict(sorted(layout.logs.items()))
-    found = {int(match[1]): name for name in names_in(f"{root}/{_TE_MESSAGES}") if (match := _TE.fullmatch(name))}
+    found = {int(match[1]): name for name in names_in(f"{root}/{_TE_MESSAGES}") if (match := TE_NAME.fullmatch(name))}
     for rank in layout.logs:
         name = found.get(rank, found[min(found)] if found else "")
         if name:
             layout.messages[rank] = f"{root}/{_TE_MESSAGES}/{name}"
     if not layout.messages:
         layout.notices.append("no log of messages: layers are in the order in which their statistics are logged")
-    layout.listable(root, {_TE_STATISTICS, _TE_MESSAGES, _TE_TENSORS}.__contains__)
+    layout.listable(root, {TE_STATISTICS, _TE_MESSAGES, _TE_TENSORS}.__contains__)
     for name in layout.listable(f"{root}/{_TE_TENSORS}", lambda name: not parse_name(name).rest):
         rank_says = parse_name(name)
         if rank_says.rank in layout.logs and not rank_says.rest:
             below = f"{root}/{_TE_TENSORS}/{name}"
             steps = {
                 says.step: f"{below}/{each}"
-                for each in layout.listable(below, _is_step, rank_says.rank)
+                for each in layout.listable(below, is_step, rank_says.rank)
                 if (says := parse_name(each)).step is not None
             }
             layout.tensors[rank_says.rank] = {step: path for step, path in steps.items() if step is not None}
             layout.directories.append(below)
     layout.directories = list(dict.fromkeys((root, directory, *layout.directories)))
     return layout
-
-
-class LogReader:
-    """One kind of log: see ``registry.QuickReader``."""
-
-    def __init__(self, kind: Kind) -> None:
-        self._kind = kind
-        self.name = kind.name
-        self.looked_for = kind.looked_for
-        self.shows = kind.shows
-
-    def recognises(self, path: Path) -> Recognised | None:
-        """Returns where the run is; nothing else has these names, or begins with these bytes."""
-        found = find_dump(path, self._around, self._kind.is_run)
-        if found is None or found.refusal is not None:
-            return found
-        try:
-            read_layout(self._kind, os.fspath(found.root), self._only(path))
-        except NotADumpError as error:
-            return Recognised(found.root, Sureness.SURE, error)
-        return found
-
-    def is_dump(self, directory: Path) -> bool:
-        """Tells whether logs lie in it, or in the directories of steps below it."""
-        return self._kind.is_run(os.fspath(directory))
-
-    def open(self, path: Path, store: DiskCache | None = None, notices: Sequence[str] = ()) -> Source:  # noqa: ARG002
-        """Opens the run at, around or below a path."""
-        from tui_debugger.sources.logs.source import LogSource  # needs NumPy
-
-        root = root_of(find_dump(path, self._around, self._kind.is_run), path)
-        return LogSource(self._kind, root, path, notices, only=self._only(path))
-
-    def _only(self, path: Path) -> str:
-        """The path itself where it is a log, and its name says of no step: nothing beside it belongs to it."""
-        here = Path(os.path.abspath(path))  # noqa: PTH100 - keeps links
-        kind = self._kind
-        if kind.ranks is not None:
-            return os.fspath(here)
-        if kind.whole or kind.rank_of is not None or parse_name(here.stem).step is not None:
-            return ""
-        return os.fspath(here) if here.name in kind.logs(os.fspath(here.parent)) else ""
-
-    def _around(self, start: Path) -> Path | None:
-        kind = self._kind
-        for place in (start, *list(start.parents)[:_LEVELS_UP]):
-            here = os.fspath(place)
-            in_folder = bool(kind.folder) and place.name == kind.folder and bool(kind.logs(here))
-            is_step = not kind.whole and _is_step(place.name)
-            if not in_folder and not is_step and kind.is_run(here):
-                return place  # else the run is the directory above
-        return start if not kind.whole and kind.is_run(os.fspath(start)) else None
-
-
-TORCHTITAN_READER: Reader = LogReader(TORCHTITAN)
-DEBUG_MODE_READER: Reader = LogReader(DEBUG_MODE)
-TE_LOGS_READER: Reader = LogReader(TE_LOGS)
-MONITOR_READER: Reader = LogReader(MONITOR)
-TREND_READER: Reader = LogReader(TREND)

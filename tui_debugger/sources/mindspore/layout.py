@@ -1,7 +1,6 @@
-"""Finds a run, and says what its directories hold, by names only.
+"""Says what the directories of a dump hold: ranks, graphs, steps; by names only.
 
-Step directories can hold a million files, so nothing here lists one: a directory is recognised by the names
-of a few entries, and every scan stops early.
+Step directories can hold a million files, so nothing here lists one.
 """
 
 from __future__ import annotations
@@ -17,14 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tui_debugger import opener
-from tui_debugger.errors import NotADumpError, SeveralDumpsError
 from tui_debugger.opener import why_not
-from tui_debugger.sources.registry import Edges, Has, Order, Recognised, Shows, Sureness
+from tui_debugger.sources.registry import Edges, Has, Order, Shows
 
 if TYPE_CHECKING:
-    from tui_debugger.cache.store import DiskCache
     from tui_debugger.model import UnreadablePart
-    from tui_debugger.sources.base import Source
 
 
 AUXILIARY = frozenset({".dump_metadata", "graphs", "execution_order", "debug_files"})
@@ -108,9 +104,9 @@ def read_layout(rank: Path, number: int | None = None, nets: Collection[str] = (
         path = rank / net.name
         if _may_be_net(net, nets) and found.directory(net, path):
             inside = found.entries(path, numbers=True)
-            numbers = [entry for entry in inside if _is_number(entry.name)]
+            numbers = [entry for entry in inside if is_number(entry.name)]
             if numbers or net.name in nets:
-                found.strays([entry for entry in inside if not _is_digits(entry.name)], path)
+                found.strays([entry for entry in inside if not is_digits(entry.name)], path)
             there = [path / entry.name for entry in numbers if found.directory(entry, path / entry.name)]
             graphs += [_read_graph(found, net.name, graph) for graph in there]
     graphs.sort(key=lambda graph: (graph.net, graph.root_graph))
@@ -159,14 +155,14 @@ def _read_graph(found: _Reader, net: str, path: Path) -> GraphDirectory:
         if entry.name == "constants":
             constants = here
             found.directory(entry, here)
-        elif _is_number(entry.name):
+        elif is_number(entry.name):
             step = int(entry.name)
             if step in steps:
                 found.miss(here, OSError(0, f"the same step as {steps[step].name}"), step)
             else:
                 steps[step] = here
                 found.directory(entry, here, step)
-        elif not _is_digits(entry.name):
+        elif not is_digits(entry.name):
             strays.append(entry)
     found.strays(strays, path)
     return GraphDirectory(net, int(path.name), path, steps, constants)
@@ -188,9 +184,9 @@ class _Reader:
         except OSError as error:
             self.miss(path, error)
         for entry in found if numbers else ():
-            if _is_digits(entry.name) and not _is_number(entry.name):
+            if is_digits(entry.name) and not is_number(entry.name):
                 self.miss(path / entry.name, OSError(0, f"a number of more than {_DIGITS} digits"))
-        return sorted(found, key=lambda entry: (len(entry.name) if _is_number(entry.name) else 0, entry.name))
+        return sorted(found, key=lambda entry: (len(entry.name) if is_number(entry.name) else 0, entry.name))
 
     def directory(self, entry: os.DirEntry[str], path: Path, step: int | None = None) -> bool:
         """Tells whether an entry is a directory that may be listed; if not, that is noted."""
@@ -234,11 +230,13 @@ def _may_be_net(entry: os.DirEntry[str], nets: Collection[str]) -> bool:
 _DIGITS = 9
 
 
-def _is_number(name: str) -> bool:
-    return _is_digits(name) and len(name) <= _DIGITS
+def is_number(name: str) -> bool:
+    """Tells whether a name is a number that is not too long to be one of a step, a graph or a rank."""
+    return is_digits(name) and len(name) <= _DIGITS
 
 
-def _is_digits(name: str) -> bool:
+def is_digits(name: str) -> bool:
+    """Tells whether a name has digits only."""
     return name.isascii() and name.isdigit()
 
 
@@ -255,12 +253,7 @@ _NEARLY = re.compile("rank", re.IGNORECASE)
 RANK_MARKS = (".dump_metadata", "graphs", "execution_order")
 """Entries of which any makes a ``rank_N`` directory a rank of a dump; a net directory does as well."""
 
-_MOST_ENTRIES = 20_000
-_MOST_DIRECTORIES = 2_000
-_LEVELS_UP = 6
-_LEVELS_BESIDE = 2
-
-LOOKED_FOR = "directories rank_0, rank_1 ... that hold .dump_metadata/, graphs/, execution_order/ or NET/GRAPH/STEP/"
+MOST_ENTRIES = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,128 +278,23 @@ class Found:
     by_device: bool = False
 
 
-def find_dump(path: Path) -> Found:
-    """Finds the one run at, above (inside) or up to two levels below a path.
-
-    Raises:
-        NotADumpError: nothing recognisable, several runs, or another layout.
-    """
-    found = _find(path)
-    if found is None:
-        raise NotADumpError(
-            f"No MindSpore dump found. Looked for {LOOKED_FOR}",
-            where=str(path),
-            hint="name the directory that training dumped to (the path in its dump configuration) or one inside it",
-        )
-    if isinstance(found, Recognised):
-        raise found.refusal or NotADumpError("No MindSpore dump found", where=str(path))
-    return found
-
-
-def _find(path: Path) -> Found | Recognised | None:
-    """Returns where the run is; why there is none to be opened, where it looks like one; else None."""
-    if not opener.exists(path):
-        return None
-    # Symbolic links may lead into a dump or may be parts of one: try the path as written, then as resolved.
-    starts = dict.fromkeys((Path(os.path.abspath(path)), Path(os.path.realpath(path))))  # noqa: PTH100 - keeps links
-    for start in starts:
-        found = _at_or_above(start, path)
-        if found is not None:
-            return found
-    start = next(iter(starts))
-    if not is_directory(start):
-        start = start.parent
-    below = _below(start)
-    if len(below) == 1:
-        return Found(below[0], path)
-    if below:
-        return Recognised(start, Sureness.SURE, SeveralDumpsError(start, below))
-    for place in list(start.parents)[:_LEVELS_BESIDE]:
-        if _is_root(place):  # beside the ranks, for example a folder with the training script
-            return Found(place, path, str(start.relative_to(place)), beside=True)
-    in_tree = (_device_tree(each, path) for each in starts)
-    return next((found for found in in_tree if found is not None), None) or _refused(start, path)
-
-
-def _refused(start: Path, path: Path) -> Recognised | None:
-    """Returns why there is no run that can be opened, where there is something that looks like one; else None."""
-    closed = list_ranks(start).parts
-    if closed:
-        unlisted = NotADumpError(
-            f"{closed[0].where} cannot be listed: {closed[0].why}",
-            where=str(path),
-            hint="see that you may read it, and that its copy is complete",
-        )
-        return Recognised(start, Sureness.LIKELY, unlisted)
-    layout = _foreign(start)
-    if not layout:
-        return None
-    unread = NotADumpError(
-        f"This is {layout}, which cannot be read yet",
-        where=str(path),
-        hint="name a dump whose tensors lie in rank_N/NET/GRAPH/STEP/",
-    )
-    return Recognised(start, Sureness.POSSIBLE, unread)
-
-
-class MindSporeReader:
-    """Dumps of MindSpore: see ``registry.Reader``."""
-
-    name = "MindSpore"
-    looked_for = LOOKED_FOR
-    shows = Shows(
-        values=Has.SOME,
-        statistics=Has.SOME,
-        hashes=Has.NO,
-        order=Order.EXECUTION,
-        edges=Edges.KNOWN,
-        stacks=Has.YES,
-        gradients=Has.YES,
-        record=(
-            "tdbg dump-config --yes --path /data/dump -o dump.json",
-            "export MINDSPORE_DUMP_CONFIG=$PWD/dump.json",
-            "python train.py",
-        ),
-        recorded_in="statistic.csv",
-        values_advice="MindSpore: in data_dump.json saved_data tensor, or full",
-        tensors_advice="MindSpore: in data_dump.json input_output 0, with all kernels or these in kernels",
-    )
-
-    def recognises(self, path: Path) -> Recognised | None:
-        """Returns where the dump is; dumps of old or other tools are refused, unless another reader takes them."""
-        found = _find(path)
-        if isinstance(found, Found):
-            why = "" if found.by_device else _mark_of(found.root)
-            return Recognised(found.root, Sureness.POSSIBLE if found.beside else Sureness.SURE, why=why)
-        return found
-
-    def is_dump(self, directory: Path) -> bool:
-        """Tells whether one of the entries is a rank."""
-        return _is_root(directory)
-
-    def open(self, path: Path, store: DiskCache | None = None, notices: Sequence[str] = ()) -> Source:
-        """Opens the dump at, around or below a path."""
-        from tui_debugger.sources.mindspore.source import open_mindspore  # needs NumPy
-
-        return open_mindspore(path, store, notices)
-
-
-READER: Final = MindSporeReader()
-
-
-def _mark_of(root: Path) -> str:
-    """Returns the first name that tells of a dump: ``rank_0/.dump_metadata``, or a rank with numbered graphs."""
-    for name in sorted(_directories(root)):
-        if RANK.fullmatch(name) and is_rank(root / name):
-            marks = (mark for mark in RANK_MARKS if is_directory(root / name / mark))
-            graphs = (
-                f"{net}/{graph}"
-                for net in islice(_directories(root / name), 50)
-                for graph in _directories(root / name / net)
-                if graph.isdigit()
-            )
-            return f"{name}/{next(marks, None) or next(graphs, '')}"
-    return ""
+SHOWS: Final = Shows(
+    values=Has.SOME,
+    statistics=Has.SOME,
+    hashes=Has.NO,
+    order=Order.EXECUTION,
+    edges=Edges.KNOWN,
+    stacks=Has.YES,
+    gradients=Has.YES,
+    record=(
+        "tdbg dump-config --yes --path /data/dump -o dump.json",
+        "export MINDSPORE_DUMP_CONFIG=$PWD/dump.json",
+        "python train.py",
+    ),
+    recorded_in="statistic.csv",
+    values_advice="MindSpore: in data_dump.json saved_data tensor, or full",
+    tensors_advice="MindSpore: in data_dump.json input_output 0, with all kernels or these in kernels",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -479,7 +367,7 @@ def _holds_numbers(path: Path) -> bool:
         return False
     try:
         with opener.scandir(path) as entries:
-            return any(entry.name.isdigit() for entry in islice(entries, _MOST_ENTRIES))
+            return any(entry.name.isdigit() for entry in islice(entries, MOST_ENTRIES))
     except OSError:
         return True
 
@@ -489,63 +377,12 @@ def is_rank(directory: Path) -> bool:
     if any(is_directory(directory / mark) for mark in RANK_MARKS):
         return True
     return any(
-        graph.isdigit() for net in islice(_directories(directory), 50) for graph in _directories(directory / net)
+        graph.isdigit() for net in islice(directories_in(directory), 50) for graph in directories_in(directory / net)
     )
 
 
-def _at_or_above(start: Path, given: Path) -> Found | None:
-    # Ranks above come first: their names are cheap, while the start may be a step with a million files.
-    for place in (start, *list(start.parents)[:_LEVELS_UP]):
-        match = RANK.fullmatch(place.name)
-        if match and is_rank(place):
-            inside = start.relative_to(place).parts
-            step = int(inside[2]) if len(inside) > 2 and inside[1].isdigit() and inside[2].isdigit() else None
-            return Found(place.parent, given, str(start.relative_to(place.parent)), int(match[1]), step)
-    return Found(start, given) if _is_root(start) else None
-
-
-def _below(start: Path) -> list[Path]:
-    """Dumps one or two levels below, not looking inside one that was found."""
-    found: list[Path] = []
-    others: list[Path] = []
-    for name in islice(_directories(start), _MOST_DIRECTORIES):
-        (found if _is_root(start / name) else others).append(start / name)
-    budget = _MOST_DIRECTORIES
-    for parent in others:
-        children = list(islice(_directories(parent), budget))
-        budget -= len(children)
-        found += [parent / name for name in children if _is_root(parent / name)]
-    return sorted(found)
-
-
-def _is_root(directory: Path) -> bool:
-    return any(RANK.fullmatch(name) and is_rank(directory / name) for name in _directories(directory))
-
-
-_TIME = re.compile(r"\d{14}")
+TIME = re.compile(r"\d{14}")
 """When training began: the second level of what graph mode O2 writes."""
-_DEVICE_LEVEL = 2
-_DEVICE_TREE_LEVELS = 6
-
-
-def _device_tree(start: Path, given: Path) -> Found | None:
-    """The dump of graph mode O2 at, around or right below a path: ``STEP/TIME/DEVICE/MODEL/ID/ITERATION``."""
-    for place in (start, *list(start.parents)[: _DEVICE_TREE_LEVELS + 1]):
-        if _holds_times(place):
-            inside = start.relative_to(place).parts
-            numbers = [int(part) if _is_number(part) else None for part in inside]
-            step, _, rank = (*numbers, None, None, None)[: _DEVICE_LEVEL + 1]
-            within = "" if place == start else str(start.relative_to(place))
-            return Found(place, given, within, rank, step, by_device=True)
-    below = [name for name in islice(_directories(start), 200) if not _is_digits(name) and _holds_times(start / name)]
-    return Found(start / below[0], given, by_device=True) if len(below) == 1 else None
-
-
-def _holds_times(directory: Path) -> bool:
-    """Tells whether a directory has a ``STEP/TIME/DEVICE``."""
-    steps = (directory / name for name in islice(_directories(directory), 200) if _is_digits(name))
-    times = (step / name for step in steps for name in islice(_directories(step), 50) if _TIME.fullmatch(name))
-    return any(_is_digits(device) for time in times for device in islice(_directories(time), 50))
 
 
 def list_devices(root: Path) -> Ranks:
@@ -585,77 +422,24 @@ def _each_device(reader: _Reader, root: Path) -> Iterator[tuple[int, Path]]:
     """Yields (step, directory of a device)."""
     for step in _subdirectories(reader, root, numbers=True):
         for time in _subdirectories(reader, step):
-            if _TIME.fullmatch(time.name):
+            if TIME.fullmatch(time.name):
                 for device in _subdirectories(reader, time, numbers=True):
                     yield int(step.name), device
 
 
 def _subdirectories(reader: _Reader, path: Path, *, numbers: bool = False) -> list[Path]:
     """The directories in one; those whose names are numbers, ascending."""
-    wanted = (entry for entry in reader.entries(path, numbers=numbers) if not numbers or _is_number(entry.name))
+    wanted = (entry for entry in reader.entries(path, numbers=numbers) if not numbers or is_number(entry.name))
     # Files beside them tell about the run (acl_dump_0.json): they are none of ours.
     paths = [(entry, path / entry.name) for entry in wanted if _is_directory(entry)]
     return [each for entry, each in paths if reader.directory(entry, each)]
 
 
-_OLD = "a dump of MindSpore 1.1 or 1.2 (iteration_N directories) in which no file is named after a tensor"
-_GE = "an Ascend GE/ACL dump (graph mode O2: STEP/TIME/DEVICE/MODEL/... directories)"
-_MSPROBE = "an msprobe dump"
-
-
-def _foreign(start: Path) -> str:
-    """The name of a known layout that is not read: at the path, around it, or just below; empty when unknown."""
-    for place in (start, *list(start.parents)[:_LEVELS_UP]):
-        if re.fullmatch(r"iteration_\d+", place.name):
-            return _OLD
-        if re.fullmatch(r"\d{14}", place.name) and place.parent.name.isdigit():
-            return _GE
-        if re.fullmatch(r"step\d+", place.parent.name) and re.fullmatch(r"(rank|proc)\d*", place.name):
-            return _MSPROBE
-    for place in (start, *(start / name for name in islice(_directories(start), 200))):
-        layout = _layout_of(place)
-        if layout:
-            return layout
-    return ""
-
-
-def _layout_of(directory: Path) -> str:
-    for name in _entries(directory):
-        layout = _layout_of_entry(directory / name, name)
-        if layout:
-            return layout
-    return ""
-
-
-def _layout_of_entry(path: Path, name: str) -> str:
-    def holds(pattern: str) -> bool:
-        return any(re.fullmatch(pattern, inner) for inner in islice(_directories(path), 50))
-
-    if re.fullmatch(r"acl_dump_\d+\.json", name) or (name.isdigit() and holds(r"\d{14}")):
-        return _GE
-    if name in {"dump.json", "construct.json"} or (re.fullmatch(r"step\d+", name) and holds(r"(rank|proc)\d*")):
-        return _MSPROBE
-    old = re.fullmatch(r"iteration_\d+", name) and is_directory(path)
-    if old or (re.fullmatch(r"device_\d+", name) and holds(r"iteration_\d+")):
-        return _OLD
-    return ""
-
-
-def _entries(directory: Path) -> Iterator[str]:
-    """Names in a directory, lazily and at most so many; nothing when it cannot be listed."""
-    try:
-        with opener.scandir(directory) as entries:
-            for entry in islice(entries, _MOST_ENTRIES):
-                yield entry.name
-    except OSError:
-        return
-
-
-def _directories(directory: Path) -> Iterator[str]:
+def directories_in(directory: Path) -> Iterator[str]:
     """Names of directories in a directory (links to directories included), lazily."""
     try:
         with opener.scandir(directory) as entries:
-            for entry in islice(entries, _MOST_ENTRIES):
+            for entry in islice(entries, MOST_ENTRIES):
                 if _is_directory(entry):
                     yield entry.name
     except OSError:

@@ -399,10 +399,6 @@ class KnownNames:
         root, constants = self.places[self._place_of[number]]
         return root, constants, self.prefixes[number]
 
-    def dtype(self, ending: int) -> bytes:
-        """Dtype token of an ending."""
-        return self.dtypes[self._fields[ending][2]]
-
     def sides(self) -> UInt8:
         """Side by ending."""
         return self._ending_columns()[0]

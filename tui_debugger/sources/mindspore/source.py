@@ -30,19 +30,9 @@ from tui_debugger.sources.base import (
     TensorTable,
     Writer,
 )
-from tui_debugger.sources.mindspore.layout import (
-    READER,
-    Found,
-    find_dump,
-    is_directory,
-    list_devices,
-    list_ranks,
-)
+from tui_debugger.sources.mindspore.layout import SHOWS, Found, is_directory, list_devices, list_ranks
 from tui_debugger.sources.mindspore.names import parse_name, split_device_name, split_prefix
-from tui_debugger.sources.mindspore.nodes import (
-    graph_paths,
-    may_have_graph,
-)
+from tui_debugger.sources.mindspore.nodes import graph_paths, may_have_graph
 from tui_debugger.sources.mindspore.rank import RankRun
 from tui_debugger.sources.mindspore.statistics import read_rows
 from tui_debugger.sources.mindspore.steps import StatisticFiles
@@ -171,15 +161,6 @@ def _text(value: object) -> str:
     return str(value) if isinstance(value, (str, int, float)) and not isinstance(value, bool) else ""
 
 
-def open_mindspore(path: Path, store: DiskCache | None = None, notices: Sequence[str] = ()) -> MindSporeSource:
-    """Finds and opens the dump at, around or below a path.
-
-    Raises:
-        NotADumpError: see ``layout.find_dump``.
-    """
-    return MindSporeSource(find_dump(path), store, notices)
-
-
 class MindSporeSource:
     """See ``base.Source``. A rank is looked at when it is first asked for."""
 
@@ -230,7 +211,7 @@ class MindSporeSource:
             listed = [rank.has_values for rank in self._ranks.values()]
         known = [each for each in listed if each is not None]
         statistics_only = not any(known) if known else self._metadata.saved == "statistic"
-        return replace(READER.shows, values=Has.NO, statistics=Has.YES) if statistics_only else READER.shows
+        return replace(SHOWS, values=Has.NO, statistics=Has.YES) if statistics_only else SHOWS
 
     @property
     def capabilities(self) -> Capability:

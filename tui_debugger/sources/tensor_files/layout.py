@@ -10,29 +10,19 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import islice
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tui_debugger import opener
 from tui_debugger.notes import NOTES_FILE
 from tui_debugger.opener import why_not
 from tui_debugger.sources import directories
-from tui_debugger.sources.directories import MOST_ENTRIES, directories_in, find_dump, is_directory, names_in, root_of
-from tui_debugger.sources.registry import Edges, Has, Order, Recognised, Shows, Sureness
-
-if TYPE_CHECKING:
-    from tui_debugger.cache.store import DiskCache
-    from tui_debugger.sources.base import Source
-    from tui_debugger.sources.registry import Reader
+from tui_debugger.sources.directories import directories_in, is_directory, names_in
+from tui_debugger.sources.registry import Edges, Has, Order, Shows
 
 SUFFIXES: Final = (".npy", ".npz", ".pt", ".pth", ".safetensors", ".distcp")
-LOOKED_FOR: Final = (
-    ".npy, .npz, .pt, .pth and .safetensors files in directories such as step_3, checkpoint-3 or rank_0/step_3, or with"
-    " such names (step_3.npz)"
-)
 INDEX: Final = ".metadata"
 """The index of a checkpoint of PyTorch that many ranks wrote a part of (``__0_0.distcp``)."""
 PART: Final = ".distcp"
@@ -60,12 +50,27 @@ _RANK: Final = re.compile(rf"{_EDGE}rank[_\-=]?(\d{{1,9}}){_END}", re.IGNORECASE
 _TRT_LLM: Final = re.compile(r"(\d{1,9})\.([A-Za-z_]\w*(?:-\d+\.[A-Za-z_]\w*)*)-((?:in|out)put(?:\..+)?)")
 """What TensorRT-LLM's debug hook calls a file: ``1.LlamaModel-24.LlamaDecoderLayer-2.Linear-output.0.pt`` is the first
 output of child 2 of child 24 of the model, in round 1 of its loop."""
-_NUMBER: Final = re.compile(r"\d{1,9}")
+NUMBER: Final = re.compile(r"\d{1,9}")
 EPOCH: Final = 1_000_000
 """The number that an epoch adds to the numbers of its steps where they begin anew in every epoch."""
-_LEVELS_UP: Final = 6
-_LEVELS_DEEP: Final = 16
+LEVELS_DEEP: Final = 16
 """The number of directories below each other that are looked into."""
+SHOWS: Final = Shows(
+    values=Has.YES,
+    statistics=Has.NO,
+    hashes=Has.NO,
+    order=Order.NAMES,
+    edges=Edges.NONE,
+    stacks=Has.NO,
+    gradients=Has.SOME,
+    record=(
+        "grads = {name: p.grad.numpy(force=True) for name, p in model.named_parameters()}",
+        'numpy.savez(f"run/rank_{rank}/step_{step}/gradients.npz", **grads)',
+        'torch.save(model.state_dict(), f"run/rank_{rank}/step_{step}/model.pt")',
+    ),
+    recorded_in="tdbg-index.csv",
+    tensors_advice="save them as arrays beside the others",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,11 +228,11 @@ class _Reader:
             self._loose.append((place, Unit(path, place.scope, directory=True)))
             return
         entries = self._entries(path, place)
-        parsed = [parse_name(_stem(entry.name)) for entry in entries]
+        parsed = [parse_name(stem(entry.name)) for entry in entries]
         named = any(each.step is not None for each in parsed)
         for entry, says in zip(entries, parsed, strict=True):
-            if numbers and not named and not says.tells and _NUMBER.fullmatch(_stem(entry.name)):
-                says = ParsedName("", step=int(_stem(entry.name)))  # noqa: PLW2901 - it says more here
+            if numbers and not named and not says.tells and NUMBER.fullmatch(stem(entry.name)):
+                says = ParsedName("", step=int(stem(entry.name)))  # noqa: PLW2901 - it says more here
             directory = is_directory(entry)
             if directory and is_array(entry.name):
                 self._layout.miss(entry.path, "a directory in place of a file", place.rank)
@@ -250,7 +255,7 @@ class _Reader:
             # Numbers directly below a rank or an epoch are steps; elsewhere they are layers.
             self._visit(path, here, numbers=says.tells and not says.rest)
             return
-        ranks = [(name, parsed) for name in _directories(path) if (parsed := parse_name(name)).rank is not None]
+        ranks = [(name, parsed) for name in subdirectories(path) if (parsed := parse_name(name)).rank is not None]
         if place.rank is None and says.rank is None and ranks:
             for name, parsed in sorted(ranks, key=lambda each: natural(each[0])):
                 below = here.below(parsed)
@@ -267,8 +272,8 @@ class _Reader:
             if (status.st_dev, status.st_ino) in self._visited:
                 return []  # a link led here before
             self._visited.add((status.st_dev, status.st_ino))
-            if place.depth > _LEVELS_DEEP:
-                self._layout.miss(path, f"more than {_LEVELS_DEEP} directories below each other", place.rank)
+            if place.depth > LEVELS_DEEP:
+                self._layout.miss(path, f"more than {LEVELS_DEEP} directories below each other", place.rank)
                 return []
             with opener.scandir(path) as entries:
                 found = [entry for entry in entries if not entry.name.startswith((".", "__"))]
@@ -280,145 +285,11 @@ class _Reader:
         return sorted(found, key=lambda entry: natural(entry.name))
 
 
-class TensorFilesReader:
-    """Directories of tensor files: see ``registry.Reader``."""
-
-    name = "tensor files"
-    looked_for = LOOKED_FOR
-    shows = Shows(
-        values=Has.YES,
-        statistics=Has.NO,
-        hashes=Has.NO,
-        order=Order.NAMES,
-        edges=Edges.NONE,
-        stacks=Has.NO,
-        gradients=Has.SOME,
-        record=(
-            "grads = {name: p.grad.numpy(force=True) for name, p in model.named_parameters()}",
-            'numpy.savez(f"run/rank_{rank}/step_{step}/gradients.npz", **grads)',
-            'torch.save(model.state_dict(), f"run/rank_{rank}/step_{step}/model.pt")',
-        ),
-        recorded_in="tdbg-index.csv",
-        tensors_advice="save them as arrays beside the others",
-    )
-
-    def recognises(self, path: Path) -> Recognised | None:
-        """Returns where the dump is: likely where names tell steps or ranks, else possible."""
-        found = find_dump(path, _around, _has_run, _directories)
-        if found is not None:
-            found = replace(found, sureness=Sureness.LIKELY)
-        elif _may_be_dump(start := directories.directory_of(path)):
-            found = Recognised(start, Sureness.POSSIBLE)
-        else:
-            return None
-        return replace(found, why=_first_array(found.root))
-
-    def is_dump(self, directory: Path) -> bool:
-        """Tells whether names directly in it tell of steps or ranks, and arrays lie there."""
-        return _has_run(os.fspath(directory))
-
-    def open(self, path: Path, store: DiskCache | None = None, notices: Sequence[str] = ()) -> Source:  # noqa: ARG002
-        """Opens the dump at, around or below a path; listing names costs too little to remember it."""
-        from tui_debugger.sources.tensor_files.source import TensorFilesSource  # needs NumPy
-
-        return TensorFilesSource(root_of(self.recognises(path), path), path, notices)
-
-
-READER: Reader = TensorFilesReader()
-
-
-def _around(start: Path) -> Path | None:
-    """Returns the dump that a directory is, or lies in: above the topmost directory that is named after a step."""
-    if not _is_step(start.name) and _has_steps(start):
-        return start
-    for place in (start, *list(start.parents)[:_LEVELS_UP]):
-        if not _is_step(place.name) or not _holds_arrays(place):
-            continue
-        while _is_step(place.parent.name):
-            place = place.parent  # noqa: PLW2901 - the walk goes on from here
-        return place.parent
-    return None
-
-
-def _may_be_dump(start: Path) -> bool:
-    """Tells whether there are arrays in a directory that no name gives a step."""
-    return any(is_array(name) for name in names_in(start)) or _has_numbers(start) or _has_named_files(start)
-
-
-def _is_step(name: str) -> bool:
-    """Tells whether a directory is called after a step or a rank, and after nothing else."""
-    says = parse_name(name)
-    return says.tells and not says.rest
-
-
-def _has_steps(directory: Path) -> bool:
-    """Tells whether something directly in a directory is named after a step or a rank, and holds arrays."""
-    for name in names_in(directory):
-        if not parse_name(_stem(name)).tells:
-            continue
-        if is_array(name) or (not name.endswith(SUFFIXES) and _holds_arrays(directory / name)):
-            return True
-    return False
-
-
-def _has_numbers(directory: Path) -> bool:
-    return any(_NUMBER.fullmatch(name) and _holds_arrays(directory / name) for name in names_in(directory))
-
-
-def _has_named_files(directory: Path) -> bool:
-    """Tells whether files further below are named after steps: a directory for each tensor."""
-    return any(parse_name(_stem(name)).step is not None for name in _arrays(directory))
-
-
-def _has_run(directory: str) -> bool:
-    """Tells whether a directory below the given one is a dump: files named after steps in it may be of one tensor."""
-    for name in names_in(directory):
-        if name.endswith(".npy") or not parse_name(_stem(name)).tells:
-            continue
-        if is_array(name) or _holds_arrays(f"{directory}/{name}"):
-            return True
-    return False
-
-
-def _holds_arrays(directory: Path | str) -> bool:
-    return next(_arrays(directory), None) is not None
-
-
-def _first_array(root: Path) -> str:
-    """Returns the path of an array in a dump, from there: what it was recognised by."""
-    path = next(_array_paths(root), None)
-    return os.path.relpath(path, root) if path is not None else ""
-
-
-def _arrays(directory: Path | str) -> Iterator[str]:
-    """Names of files with arrays in a directory and below, as far as a few entries show."""
-    return (os.path.basename(path) for path in _array_paths(directory))  # noqa: PTH119 - text all the way, for many
-
-
-def _array_paths(directory: Path | str) -> Iterator[str]:
-    """Paths of files with arrays in a directory and below, as far as a few entries show."""
-    budget, waiting, seen = MOST_ENTRIES, [(os.fspath(directory), 0)], set[str]()
-    while waiting and budget > 0:
-        path, depth = waiting.pop(0)
-        real = os.path.realpath(path)
-        if real in seen:
-            continue
-        seen.add(real)
-        try:
-            with opener.scandir(path) as entries:
-                for entry in islice(entries, budget):
-                    budget -= 1
-                    if is_array(entry.name) or entry.name == CONVERTED:
-                        yield entry.path
-                    elif depth < _LEVELS_DEEP and not entry.name.startswith(".") and is_directory(entry):
-                        waiting.append((entry.path, depth + 1))
-        except OSError:
-            continue
-
-
-def _stem(name: str) -> str:
+def stem(name: str) -> str:
+    """Returns a name without the suffix of an array."""
     return os.path.splitext(name)[0] if is_array(name) else name  # noqa: PTH122 - text all the way, for many
 
 
-def _directories(directory: str) -> Iterator[str]:
+def subdirectories(directory: str) -> Iterator[str]:
+    """Yields the names of directories in a directory, not of those that are arrays."""
     return (name for name in directories_in(directory) if not is_array(name))

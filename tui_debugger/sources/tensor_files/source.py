@@ -51,7 +51,7 @@ from tui_debugger.sources.graphless import (
     RankNodes,
     state_of_files,
 )
-from tui_debugger.sources.registry import Has, Order, Shows, shows_of
+from tui_debugger.sources.registry import Has, Order, Shows
 from tui_debugger.sources.tensor_files.contents import Held, held_by, holds_several, is_whole
 from tui_debugger.sources.tensor_files.converted import NAME as INDEX_OF_STEP
 from tui_debugger.sources.tensor_files.converted import IndexedTensor, is_index
@@ -60,7 +60,7 @@ from tui_debugger.sources.tensor_files.converted_nodes import ConvertedNodes, pa
 from tui_debugger.sources.tensor_files.layout import (
     INDEX,
     PART,
-    READER,
+    SHOWS,
     Layout,
     Unit,
     is_array,
@@ -85,7 +85,6 @@ ORDER: Final = "model.safetensors.index.json"
 _YOUNG_NS: Final = 5 * 10**9
 """A file that changed more recently than this may change again within one tick of the clock."""
 _PROGRESS_EVERY: Final = 1024
-_SHOWS: Final = shows_of(READER)
 
 _Name = tuple[str, str]
 """Graph and name of a node."""
@@ -244,15 +243,15 @@ class TensorFilesSource(GraphlessSource[list[Unit], _RankNodes]):
             return self._tree.shows
         indexed = self._indexed  # as was listed; nobody asks the system again
         if not (any(is_index(unit.path) for unit in self._first_units()) if indexed is None else indexed):
-            return _SHOWS
+            return SHOWS
         with self._lock:
             tables = [listed.table for listed in self._listed.values()]
         valued = not tables or any(bool((table.flags & int(TensorFlag.STAT_ONLY) == 0).any()) for table in tables)
         converted = self._any_converted()
         return replace(
-            converted.shows if converted is not None else replace(_SHOWS, order=Order.EXECUTION),
+            converted.shows if converted is not None else replace(SHOWS, order=Order.EXECUTION),
             hashes=Has.NO,
-            record=_SHOWS.record,
+            record=SHOWS.record,
             recorded_in=INDEX_OF_STEP,
             statistics=Has.SOME,
             values=Has.SOME if valued else Has.NO,

@@ -37,6 +37,7 @@ from tui_debugger.tui.actions import MAP_HINTS, TABLE_HINTS, VALUE_ACTIONS, bind
 from tui_debugger.tui.dialogs.modal import Line
 from tui_debugger.tui.export import Cells, Extract, file_stem
 from tui_debugger.tui.theme import GREY, ORANGE
+from tui_debugger.tui.values.grid import ValueGrid
 from tui_debugger.tui.values.heat_map import HeatMap, counts_text
 from tui_debugger.tui.values.search import (
     SEARCH_KINDS,
@@ -47,7 +48,7 @@ from tui_debugger.tui.values.search import (
     find_bad,
     find_extreme,
 )
-from tui_debugger.tui.values.window import SliceBar, TableOrMap, ValueGrid, WindowView
+from tui_debugger.tui.values.window import SliceBar, TableOrMap, WindowView
 from tui_debugger.tui.views.view import Files, files_of
 from tui_debugger.tui.widgets.text import shorten
 

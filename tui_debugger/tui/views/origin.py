@@ -16,6 +16,7 @@ from textual.widget import Widget
 
 from tui_debugger.check.origins import State
 from tui_debugger.check.types import TensorRow
+from tui_debugger.diagnose.origin.path import Branch, Ending, Hop, Path, questions_about, trace
 from tui_debugger.diagnose.origin.search import OriginInput, Spread, spread_in
 from tui_debugger.diagnose.origin.text import (
     explanation,
@@ -32,7 +33,7 @@ from tui_debugger.diagnose.origin.text import (
     way_words,
     why,
 )
-from tui_debugger.diagnose.origin.upstream import Branch, Ending, Hop, Link, Path, questions_about, trace
+from tui_debugger.diagnose.origin.upstream import Link
 from tui_debugger.model import ProgressFn
 from tui_debugger.text.clean import clean
 from tui_debugger.text.tensors import round_text, run_text, shape_text, short_names, slot_text, stack_text, step_text
