@@ -19,7 +19,9 @@ from typing import TYPE_CHECKING, Final
 from tui_debugger import opener
 from tui_debugger.errors import NotADumpError, SeveralDumpsError
 from tui_debugger.opener import why_not
+from tui_debugger.sources.directories import MOST_ENTRIES, directories_in, is_directory, names_in
 from tui_debugger.sources.registry import Edges, Has, Order, Recognised, Shows, Sureness
+from tui_debugger.text.numbers import plural
 
 if TYPE_CHECKING:
     from tui_debugger.cache.store import DiskCache
@@ -132,11 +134,6 @@ def stamp(path: Path) -> Stamp:
     return (status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_size)
 
 
-def is_directory(path: Path) -> bool:
-    """Tells whether a path is a directory that we may see; never raises, unlike ``Path.is_dir`` before Python 3.14."""
-    return opener.isdir(path)
-
-
 def may_hold_tensors(path: Path | bytes) -> bool:
     """Tells whether a directory outside a dump's layout has what looks like a tensor's file, or cannot be listed."""
     try:
@@ -194,7 +191,7 @@ class _Reader:
 
     def directory(self, entry: os.DirEntry[str], path: Path, step: int | None = None) -> bool:
         """Tells whether an entry is a directory that may be listed; if not, that is noted."""
-        if not _is_directory(entry):
+        if not is_directory(entry):
             self.miss(path, None, step)
         elif not opener.may_list(path):
             self.miss(path, PermissionError(errno.EACCES, os.strerror(errno.EACCES)), step)
@@ -206,10 +203,10 @@ class _Reader:
         """Notes tensors where none should be: nobody knows at which step they were written."""
         loose = [entry.name for entry in entries if _is_tensor(entry.name) and not entry.name.startswith(".")]
         if loose:
-            why = f"{len(loose):,} {'file' if len(loose) == 1 else 'files'} outside a step"
+            why = f"{plural(len(loose), 'file')} outside a step"
             self._note(path / (f"*{_TENSOR}" if all(name.endswith(_TENSOR) for name in loose) else "*"), why)
         for entry in entries:
-            if _is_directory(entry) and not _is_tensor(entry.name) and may_hold_tensors(path / entry.name):
+            if is_directory(entry) and not _is_tensor(entry.name) and may_hold_tensors(path / entry.name):
                 self.miss(path / entry.name, OSError(0, "tensors in a directory whose name is no number"))
 
     def miss(self, path: Path, error: OSError | None, step: int | None = None) -> None:
@@ -242,20 +239,12 @@ def _is_digits(name: str) -> bool:
     return name.isascii() and name.isdigit()
 
 
-def _is_directory(entry: os.DirEntry[str]) -> bool:
-    try:
-        return entry.is_dir()
-    except OSError:
-        return False
-
-
 RANK = re.compile(r"rank_(\d{1,9})")
 _TOO_LONG = re.compile(r"rank_\d+")
 _NEARLY = re.compile("rank", re.IGNORECASE)
 RANK_MARKS = (".dump_metadata", "graphs", "execution_order")
 """Entries of which any makes a ``rank_N`` directory a rank of a dump; a net directory does as well."""
 
-_MOST_ENTRIES = 20_000
 _MOST_DIRECTORIES = 2_000
 _LEVELS_UP = 6
 _LEVELS_BESIDE = 2
@@ -314,7 +303,7 @@ def _find(path: Path) -> Found | Recognised | None:
         if found is not None:
             return found
     start = next(iter(starts))
-    if not is_directory(start):
+    if not opener.isdir(start):
         start = start.parent
     below = _below(start)
     if len(below) == 1:
@@ -396,13 +385,13 @@ READER: Final = MindSporeReader()
 
 def _mark_of(root: Path) -> str:
     """Returns the first name that tells of a dump: ``rank_0/.dump_metadata``, or a rank with numbered graphs."""
-    for name in sorted(_directories(root)):
+    for name in sorted(directories_in(root)):
         if RANK.fullmatch(name) and is_rank(root / name):
-            marks = (mark for mark in RANK_MARKS if is_directory(root / name / mark))
+            marks = (mark for mark in RANK_MARKS if opener.isdir(root / name / mark))
             graphs = (
                 f"{net}/{graph}"
-                for net in islice(_directories(root / name), 50)
-                for graph in _directories(root / name / net)
+                for net in islice(directories_in(root / name), 50)
+                for graph in directories_in(root / name / net)
                 if graph.isdigit()
             )
             return f"{name}/{next(marks, None) or next(graphs, '')}"
@@ -459,7 +448,7 @@ def list_ranks(root: Path) -> Ranks:
         else:
             found[number], holds[number] = path, inner
     sure = {number for number, path in found.items() if is_rank(path)}
-    nets = {name for number in sure for name in holds[number] if is_directory(found[number] / name)}
+    nets = {name for number in sure for name in holds[number] if opener.isdir(found[number] / name)}
     kept = {
         number: path
         for number, path in sorted(found.items())
@@ -479,17 +468,17 @@ def _holds_numbers(path: Path) -> bool:
         return False
     try:
         with opener.scandir(path) as entries:
-            return any(entry.name.isdigit() for entry in islice(entries, _MOST_ENTRIES))
+            return any(entry.name.isdigit() for entry in islice(entries, MOST_ENTRIES))
     except OSError:
         return True
 
 
 def is_rank(directory: Path) -> bool:
     """Tells whether a ``rank_N`` directory looks like part of a dump; one without metadata counts."""
-    if any(is_directory(directory / mark) for mark in RANK_MARKS):
+    if any(opener.isdir(directory / mark) for mark in RANK_MARKS):
         return True
     return any(
-        graph.isdigit() for net in islice(_directories(directory), 50) for graph in _directories(directory / net)
+        graph.isdigit() for net in islice(directories_in(directory), 50) for graph in directories_in(directory / net)
     )
 
 
@@ -508,18 +497,18 @@ def _below(start: Path) -> list[Path]:
     """Dumps one or two levels below, not looking inside one that was found."""
     found: list[Path] = []
     others: list[Path] = []
-    for name in islice(_directories(start), _MOST_DIRECTORIES):
+    for name in islice(directories_in(start), _MOST_DIRECTORIES):
         (found if _is_root(start / name) else others).append(start / name)
     budget = _MOST_DIRECTORIES
     for parent in others:
-        children = list(islice(_directories(parent), budget))
+        children = list(islice(directories_in(parent), budget))
         budget -= len(children)
         found += [parent / name for name in children if _is_root(parent / name)]
     return sorted(found)
 
 
 def _is_root(directory: Path) -> bool:
-    return any(RANK.fullmatch(name) and is_rank(directory / name) for name in _directories(directory))
+    return any(RANK.fullmatch(name) and is_rank(directory / name) for name in directories_in(directory))
 
 
 _TIME = re.compile(r"\d{14}")
@@ -537,15 +526,15 @@ def _device_tree(start: Path, given: Path) -> Found | None:
             step, _, rank = (*numbers, None, None, None)[: _DEVICE_LEVEL + 1]
             within = "" if place == start else str(start.relative_to(place))
             return Found(place, given, within, rank, step, by_device=True)
-    below = [name for name in islice(_directories(start), 200) if not _is_digits(name) and _holds_times(start / name)]
+    below = [name for name in islice(directories_in(start), 200) if not _is_digits(name) and _holds_times(start / name)]
     return Found(start / below[0], given, by_device=True) if len(below) == 1 else None
 
 
 def _holds_times(directory: Path) -> bool:
     """Tells whether a directory has a ``STEP/TIME/DEVICE``."""
-    steps = (directory / name for name in islice(_directories(directory), 200) if _is_digits(name))
-    times = (step / name for step in steps for name in islice(_directories(step), 50) if _TIME.fullmatch(name))
-    return any(_is_digits(device) for time in times for device in islice(_directories(time), 50))
+    steps = (directory / name for name in islice(directories_in(directory), 200) if _is_digits(name))
+    times = (step / name for step in steps for name in islice(directories_in(step), 50) if _TIME.fullmatch(name))
+    return any(_is_digits(device) for time in times for device in islice(directories_in(time), 50))
 
 
 def list_devices(root: Path) -> Ranks:
@@ -594,7 +583,7 @@ def _subdirectories(reader: _Reader, path: Path, *, numbers: bool = False) -> li
     """The directories in one; those whose names are numbers, ascending."""
     wanted = (entry for entry in reader.entries(path, numbers=numbers) if not numbers or _is_number(entry.name))
     # Files beside them tell about the run (acl_dump_0.json): they are none of ours.
-    paths = [(entry, path / entry.name) for entry in wanted if _is_directory(entry)]
+    paths = [(entry, path / entry.name) for entry in wanted if is_directory(entry)]
     return [each for entry, each in paths if reader.directory(entry, each)]
 
 
@@ -612,7 +601,7 @@ def _foreign(start: Path) -> str:
             return _GE
         if re.fullmatch(r"step\d+", place.parent.name) and re.fullmatch(r"(rank|proc)\d*", place.name):
             return _MSPROBE
-    for place in (start, *(start / name for name in islice(_directories(start), 200))):
+    for place in (start, *(start / name for name in islice(directories_in(start), 200))):
         layout = _layout_of(place)
         if layout:
             return layout
@@ -620,7 +609,7 @@ def _foreign(start: Path) -> str:
 
 
 def _layout_of(directory: Path) -> str:
-    for name in _entries(directory):
+    for name in names_in(directory):
         layout = _layout_of_entry(directory / name, name)
         if layout:
             return layout
@@ -629,34 +618,13 @@ def _layout_of(directory: Path) -> str:
 
 def _layout_of_entry(path: Path, name: str) -> str:
     def holds(pattern: str) -> bool:
-        return any(re.fullmatch(pattern, inner) for inner in islice(_directories(path), 50))
+        return any(re.fullmatch(pattern, inner) for inner in islice(directories_in(path), 50))
 
     if re.fullmatch(r"acl_dump_\d+\.json", name) or (name.isdigit() and holds(r"\d{14}")):
         return _GE
     if name in {"dump.json", "construct.json"} or (re.fullmatch(r"step\d+", name) and holds(r"(rank|proc)\d*")):
         return _MSPROBE
-    old = re.fullmatch(r"iteration_\d+", name) and is_directory(path)
+    old = re.fullmatch(r"iteration_\d+", name) and opener.isdir(path)
     if old or (re.fullmatch(r"device_\d+", name) and holds(r"iteration_\d+")):
         return _OLD
     return ""
-
-
-def _entries(directory: Path) -> Iterator[str]:
-    """Names in a directory, lazily and at most so many; nothing when it cannot be listed."""
-    try:
-        with opener.scandir(directory) as entries:
-            for entry in islice(entries, _MOST_ENTRIES):
-                yield entry.name
-    except OSError:
-        return
-
-
-def _directories(directory: Path) -> Iterator[str]:
-    """Names of directories in a directory (links to directories included), lazily."""
-    try:
-        with opener.scandir(directory) as entries:
-            for entry in islice(entries, _MOST_ENTRIES):
-                if _is_directory(entry):
-                    yield entry.name
-    except OSError:
-        return

@@ -34,7 +34,6 @@ from tui_debugger.sources.mindspore.layout import (
     READER,
     Found,
     find_dump,
-    is_directory,
     list_devices,
     list_ranks,
 )
@@ -428,7 +427,7 @@ class MindSporeSource:
             return Metadata(device="Ascend")
         paths = list(self._directories.values())
         path = next(
-            (path for path in paths if is_directory(path / METADATA_DIRECTORY)), paths[0] if paths else self._found.root
+            (path for path in paths if opener.isdir(path / METADATA_DIRECTORY)), paths[0] if paths else self._found.root
         )
         return read_metadata(path)
 
