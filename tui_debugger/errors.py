@@ -10,6 +10,19 @@ _NAMED: Final = 8
 """Dumps that are named where there are several."""
 
 
+def reason_of(error: BaseException, *, within: bool = False) -> str:
+    """Returns what happened, as the system or a library says it; the kind of the error where it says nothing.
+
+    Args:
+        error: what was raised.
+        within: begin with a small letter, as a part of a sentence.
+    """
+    said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    if within:
+        said = said[:1].lower() + said[1:]
+    return said or type(error).__name__
+
+
 class TdbgError(Exception):
     """Base of every error that tdbg raises on purpose.
 

@@ -24,6 +24,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, AnyStr, Final, Generic, Protocol, TypeVar, cast
 
+from tui_debugger.errors import reason_of
+
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
@@ -664,5 +666,4 @@ def why_not(path: AnyPath, error: OSError | None = None, *, wanted: str = "a dir
 def _words(error: BaseException) -> str:
     if isinstance(error, OSError) and error.errno == errno.ELOOP:
         return "a loop of links"
-    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return text[:1].lower() + text[1:] if text else type(error).__name__
+    return reason_of(error, within=True)

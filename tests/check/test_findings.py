@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from tests.linked import linked, own
+from tests.session.opened import EVERYTHING
 from tui_debugger.model import Category, ErrorBits, Hit, NodeKind, NodeSelection, NodeSelector, Side, Verdict
 from tui_debugger.session import Session
 from tui_debugger.sources.registry import open_source
 
 NAN_DUMPS = ["mindspore-2.0-nan", "mindspore-2.10-nan"]
 MLP_DUMPS = ["mindspore-2.0-mlp", "mindspore-2.10-mlp"]
-EVERYTHING = NodeSelection((NodeSelector(NodeKind.CATEGORY, "tensor"),))
 
 
 def recommended(path: Path) -> Session:

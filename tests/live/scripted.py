@@ -136,6 +136,12 @@ class ScriptedClient:
             return self.stream("SendGraph", graph_chunks(*graphs, finished=False))
         return self.stream("SendMultiGraphs", graph_chunks(*graphs))
 
+    def stand(self) -> Any:
+        """Shakes hands, sends a graph, and begins to wait for a command: see ``wait_later``."""
+        self.hello()
+        self.graph(b"g")
+        return self.wait_later()
+
     def beat(self, period: int = 30) -> Message:
         """A heartbeat."""
         return self.call("SendHeartbeat", wire.message("Heartbeat")(message=b"Debugger is alive", period=period))

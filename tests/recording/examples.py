@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import copy
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from tui_debugger.recording.keys import Message, Weight
 
 COMMON = "common_dump_settings"
 E2E = "e2e_dump_settings"
@@ -234,3 +237,14 @@ def changed(content: dict[str, Any], changes: dict[str, Any]) -> str:
         else:
             place[name] = copy.deepcopy(value)  # a later path may lead into it
     return json.dumps(made, indent=4, ensure_ascii=False)
+
+
+def only_message(messages: Sequence[Message], weight: Weight, key: str, what: str, hint: str) -> Message:
+    """The one message about a key that says this; there is no other one like it."""
+    found = [
+        each
+        for each in messages
+        if (each.weight, each.key.split(".")[-1]) == (weight, key) and what in each.what and hint in each.hint
+    ]
+    assert len(found) == 1, messages
+    return found[0]

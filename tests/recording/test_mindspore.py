@@ -10,7 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.recording.examples import ALL, COMMA_IN_THE_MANUAL, COMMON, E2E, EXAMPLES, NOTHING_ENABLED, Example, changed
+from tests.recording.examples import (
+    ALL,
+    COMMA_IN_THE_MANUAL,
+    COMMON,
+    E2E,
+    EXAMPLES,
+    NOTHING_ENABLED,
+    Example,
+    changed,
+    only_message,
+)
 from tui_debugger.errors import TdbgError
 from tui_debugger.recording.json_lines import parse
 from tui_debugger.recording.keys import Message, Report, Weight
@@ -441,15 +451,8 @@ MISTAKES: dict[str, Mistake] = {
 def test_every_mistake_is_explained(name: str) -> None:
     mistake, given = MISTAKES[name], MISTAKES[name].given
     messages = checked(given.text, given.version, given.device, given.level).messages
-    found = [
-        each
-        for each in messages
-        if (each.weight, each.key.split(".")[-1]) == (mistake.weight, mistake.key)
-        and mistake.what in each.what
-        and mistake.hint in each.hint
-    ]
-    assert len(found) == 1, messages
-    assert_its_line(given.text, found[0])
+    found = only_message(messages, mistake.weight, mistake.key, mistake.what, mistake.hint)
+    assert_its_line(given.text, found)
 
 
 def assert_its_line(text: str, message: Message) -> None:

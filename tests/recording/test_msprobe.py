@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.recording.examples import PROBE_EXAMPLES, changed
+from tests.recording.examples import PROBE_EXAMPLES, changed, only_message
 from tui_debugger.recording.json_lines import parse
 from tui_debugger.recording.keys import Report, Weight
 from tui_debugger.recording.msprobe import FRAMEWORKS, TASK_KEYS, TOP_KEYS, Choices, check, is_msprobe, new
@@ -169,15 +169,8 @@ def test_every_mistake_is_explained(name: str) -> None:
     mistake = MISTAKES[name]
     text = changed(mistake.content, mistake.changes)
     messages = checked(text, mistake.framework).messages
-    found = [
-        each
-        for each in messages
-        if (each.weight, each.key.split(".")[-1]) == (mistake.weight, mistake.key)
-        and mistake.what in each.what
-        and mistake.hint in each.hint
-    ]
-    assert len(found) == 1, messages
-    assert (found[0].line > 0) == (f'"{mistake.key}"' in text)
+    found = only_message(messages, mistake.weight, mistake.key, mistake.what, mistake.hint)
+    assert (found.line > 0) == (f'"{mistake.key}"' in text)
 
 
 def test_the_list_of_mistakes_is_long() -> None:

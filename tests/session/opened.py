@@ -6,11 +6,14 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from tests.linked import linked
-from tui_debugger.model import Hit, Verdict, WatchResult
+from tui_debugger.model import Hit, NodeKind, NodeSelection, NodeSelector, Verdict, WatchResult
 from tui_debugger.session import Session
 from tui_debugger.sources.base import Source
 from tui_debugger.sources.registry import open_source
 from tui_debugger.watch.text import parse_watch
+
+EVERYTHING = NodeSelection((NodeSelector(NodeKind.CATEGORY, "tensor"),))
+"""Every tensor."""
 
 
 def opened(dump: Path | Source, *watches: str) -> Session:

@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 
 from tests.old_tool import CONDITIONS, DUMPS, WRONG
-from tui_debugger.model import ErrorBits, Hit, NodeKind, NodeSelection, NodeSelector, Side
+from tests.session.opened import EVERYTHING
+from tui_debugger.model import ErrorBits, Hit, Side
 from tui_debugger.session import Session
 from tui_debugger.sources.registry import open_source
 
 pytestmark = pytest.mark.usefixtures("measured_by")
 
-EVERYTHING = NodeSelection((NodeSelector(NodeKind.CATEGORY, "tensor"),))
 NOT_COMPARED = {"rtol", "atol", "equal_nan", "epsilon", "range_start_inclusive", "range_end_inclusive"}
 Place = tuple[str, int, int]
 

@@ -20,6 +20,9 @@ from tui_debugger.watch.evaluate import ColumnEvaluator, needs
 
 Array = npt.NDArray[Any]
 
+CLOSE = frozenset({(1e-5, 1e-8, False), (0.0, 0.0, True)})
+EVERYTHING = RequiredStats(frozenset({(-1.0, 1.0), (0.0, float("inf"))}), change=True, closeness=CLOSE)
+
 
 def f32(*values: float) -> Array:
     return np.array(values, np.float32)
@@ -52,6 +55,19 @@ def looks_of(
         needs,
         np.array([ONLY_COMPARED if each is None else needs.index(each) for each in wanted], np.int16),
     )
+
+
+def chains(root: Path) -> tuple[list[Path], list[int]]:
+    """The files of a dump tensor by tensor, each through its steps, and what each is compared with."""
+    by_tensor: dict[str, list[Path]] = {}
+    for path in sorted(root.glob("rank_0/*/*/[0-9]*/*.npy"), key=lambda path: int(path.parent.name)):
+        name = ".".join(part for part in path.name.split(".") if not (part.isdecimal() and len(part) == 16))
+        by_tensor.setdefault(name, []).append(path)
+    files, previous = [], []
+    for steps in by_tensor.values():
+        previous += [-1, *range(len(files), len(files) + len(steps) - 1)]
+        files += steps
+    return files, previous
 
 
 def look(file: Path | ReadSpec, previous: Path | ReadSpec | None = None, need: RequiredStats | None = None) -> Record:

@@ -17,20 +17,18 @@ import pytest
 
 from tests.sources.writer import huge_file
 from tests.stats.requests import looks_of, stopping
-from tests.stats.test_measure import EVERYTHING, assert_equal_bits, chains
+from tests.stats.test_measure import assert_equal_bits
 from tests.stats.test_scan import every, taken
 from tests.stats.test_workers import alive, until
 from tui_debugger.errors import CancelledError, TdbgError
 from tui_debugger.model import Progress
 from tui_debugger.stats import cluster as module
-from tui_debugger.stats import measure
-from tui_debugger.stats import workers as workers_module
 from tui_debugger.stats.cluster import Cluster, executor_of
-from tui_debugger.stats.measure import read_all
 from tui_debugger.stats.records import ReadRequests, Records, RequiredStats
 from tui_debugger.stats.workers import Workers
 
 distributed = pytest.importorskip("distributed")
+pytestmark = pytest.mark.usefixtures("many_small_batches")
 
 
 class DaskCluster:
@@ -115,23 +113,6 @@ def workers(dask: DaskCluster) -> Iterator[Workers]:
 def own_workers(own_dask: DaskCluster) -> Iterator[Workers]:
     with workers_of(own_dask) as workers:
         yield workers
-
-
-@pytest.fixture(autouse=True)
-def _many_small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measure, "LEAST", measure.LIKE_BYTES * 30)
-    monkeypatch.setattr(measure, "SHARES", 100)
-    monkeypatch.setattr(workers_module, "WORTH_HANDING_OVER", 0)
-
-
-@pytest.fixture
-def looks(dumps: Callable[[str], Path]) -> ReadRequests:
-    return looks_of(*chains(dumps("mindspore-2.0-mlp")), EVERYTHING)
-
-
-@pytest.fixture
-def alone(looks: ReadRequests) -> Records:
-    return read_all(looks)
 
 
 def test_records_have_the_same_bits_as_local_ones(looks: ReadRequests, alone: Records, workers: Workers) -> None:

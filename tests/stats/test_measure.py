@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from tests.opened_files import opened_tensor_files
 from tests.stats.plain import assert_same, record_of
-from tests.stats.requests import look, looks_of
+from tests.stats.requests import CLOSE, EVERYTHING, chains, look, looks_of
 from tests.thorough import examples
 from tui_debugger import opener
 from tui_debugger.errors import CancelledError, UnreadableTensorError
@@ -44,8 +44,6 @@ pytestmark = pytest.mark.usefixtures("measured_by")
 
 Array = npt.NDArray[Any]
 
-CLOSE = frozenset({(1e-5, 1e-8, False), (0.0, 0.0, True)})
-EVERYTHING = RequiredStats(frozenset({(-1.0, 1.0), (0.0, float("inf"))}), change=True, closeness=CLOSE)
 NEEDS = {
     "statistics": RequiredStats(),
     "everything": EVERYTHING,
@@ -55,19 +53,6 @@ NEEDS = {
 SMALL, BIG = 1 << 11, FIRST_READ
 """Elements of a tensor whose file is read in one go, and of one that is not, whatever its type."""
 OLD = 1_600_000_000_000_000_000
-
-
-def chains(root: Path) -> tuple[list[Path], list[int]]:
-    """The files of a dump tensor by tensor, each through its steps, and what each is compared with."""
-    by_tensor: dict[str, list[Path]] = {}
-    for path in sorted(root.glob("rank_0/*/*/[0-9]*/*.npy"), key=lambda path: int(path.parent.name)):
-        name = ".".join(part for part in path.name.split(".") if not (part.isdecimal() and len(part) == 16))
-        by_tensor.setdefault(name, []).append(path)
-    files, previous = [], []
-    for steps in by_tensor.values():
-        previous += [-1, *range(len(files), len(files) + len(steps) - 1)]
-        files += steps
-    return files, previous
 
 
 @pytest.mark.covering

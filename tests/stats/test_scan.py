@@ -15,38 +15,19 @@ import numpy.typing as npt
 import pytest
 
 from tests.sources.writer import huge_file
-from tests.stats.requests import looks_of, stopping
-from tests.stats.test_measure import EVERYTHING, assert_equal_bits, chains
+from tests.stats.requests import EVERYTHING, looks_of, stopping
+from tests.stats.test_measure import assert_equal_bits
 from tui_debugger.errors import CancelledError
 from tui_debugger.model import Progress, ProgressFn, no_progress
-from tui_debugger.stats import measure, side_by_side
 from tui_debugger.stats import scan as huge
 from tui_debugger.stats import scan as module
-from tui_debugger.stats import workers as workers_module
+from tui_debugger.stats import side_by_side
 from tui_debugger.stats.measure import read_all
 from tui_debugger.stats.records import ReadRequests, Records, RequiredStats, State
 from tui_debugger.stats.scan import scan
 from tui_debugger.stats.workers import OwnExecutor, Workers
 
-
-@pytest.fixture(autouse=True)
-def _many_small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A real dump is 40 batches, and always worth handing over."""
-    monkeypatch.setattr(measure, "LEAST", measure.LIKE_BYTES * 30)
-    monkeypatch.setattr(measure, "SHARES", 100)
-    monkeypatch.setattr(workers_module, "WORTH_HANDING_OVER", 0)
-
-
-@pytest.fixture
-def looks(dumps: Callable[[str], Path]) -> ReadRequests:
-    """Every tensor of a real dump."""
-    return looks_of(*chains(dumps("mindspore-2.0-mlp")), EVERYTHING)
-
-
-@pytest.fixture
-def alone(looks: ReadRequests) -> Records:
-    """What they are."""
-    return read_all(looks)
+pytestmark = pytest.mark.usefixtures("many_small_batches")
 
 
 def sizes_of(looks: ReadRequests) -> npt.NDArray[np.int64]:

@@ -28,20 +28,12 @@ from tui_debugger.tui.main_screen import MainScreen
 from tui_debugger.tui.widgets.virtual_table import VirtualTable
 
 
-class Driver:
-    """A person in front of the screen."""
+class Person:
+    """A person in front of any screen of the program."""
 
     def __init__(self, app: TdbgApp, pilot: Pilot[int]) -> None:
         self.app = app
         self.pilot = pilot
-
-    @property
-    def main(self) -> MainScreen:
-        return self.app.main
-
-    @property
-    def session(self) -> Session:
-        return self.main.opened_session
 
     async def press(self, *keys: str) -> None:
         for key in keys:
@@ -58,19 +50,6 @@ class Driver:
             await asyncio.sleep(0.002)
         await self.pilot.pause()
 
-    async def settled(self) -> None:
-        """Waits until no work is running and the quiet time of the inspector is over."""
-        while True:
-            await self.until(self._idle)
-            if self._idle():
-                return
-
-    def _idle(self) -> bool:
-        main = self.main
-        if main.session is None:  # a training that was heard of, and is not on the screen yet
-            return False
-        return not (main.inspector.pending or main.watcher.pending or main._header_due) and main.work.idle
-
     @property
     def lines(self) -> list[str]:
         """What stands on the terminal."""
@@ -79,6 +58,37 @@ class Driver:
     @property
     def text(self) -> str:
         return "\n".join(self.lines)
+
+
+class Driver(Person):
+    """A person in front of the main screen."""
+
+    @property
+    def main(self) -> MainScreen:
+        return self.app.main
+
+    @property
+    def session(self) -> Session:
+        return self.main.opened_session
+
+    async def settled(self) -> None:
+        """Waits until no work is running and the quiet time of the inspector is over."""
+        while True:
+            await self.until(self._idle)
+            if self._idle():
+                return
+
+    async def press_each(self, *keys: str) -> None:
+        """Presses keys, each after the work that the one before began."""
+        for key in keys:
+            await self.press(key)
+            await self.settled()
+
+    def _idle(self) -> bool:
+        main = self.main
+        if main.session is None:  # a training that was heard of, and is not on the screen yet
+            return False
+        return not (main.inspector.pending or main.watcher.pending or main._header_due) and main.work.idle
 
     def rows(self, table: VirtualTable) -> list[str]:
         """All rows of a table as text, cells joined by blanks."""

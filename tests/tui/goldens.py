@@ -48,9 +48,7 @@ SCENES: dict[str, Scene] = {
 async def picture(dump: Path, scene: Scene) -> str:
     """The screen of a scene as text; nothing in it depends on where the dump lies or on how long anything took."""
     async with opened(dump, size=scene.size, shown_as=SHOWN_AS) as screen:
-        for key in scene.keys:
-            await screen.press(key)
-            await screen.settled()
+        await screen.press_each(*scene.keys)
         return screen.text.rstrip() + "\n"
 
 

@@ -10,6 +10,7 @@ from textual.pilot import Pilot
 
 from tests.live.doubles import FakeTraining, FakeTrainings
 from tests.tui.driver import Driver
+from tui_debugger.demo.live import playing
 from tui_debugger.session.live import LiveEvent, LiveKind, LiveSession
 from tui_debugger.tui.app import TdbgApp
 from tui_debugger.tui.live import LiveControl, WaitingScreen
@@ -92,3 +93,23 @@ async def attached(
         await screen.until(lambda: screen.app.screen is screen.main)
         await screen.settled()
         yield screen
+
+
+@asynccontextmanager
+async def demo(size: tuple[int, int] = (200, 50)) -> AsyncIterator[Driver]:
+    """The screen of ``tdbg demo --live``."""
+    with playing(lambda _: None, pace=0.0) as (session, training):
+        app = TdbgApp(live=LiveControl(session), recommended=True)
+        async with app.run_test(size=size) as pilot:
+            training.start()
+            screen = Driver(app, pilot)
+            await screen.until(lambda: app.main.session is not None and app.screen is app.main)
+            await screen.settled()
+            yield screen
+
+
+async def to_first_hit(screen: Driver) -> None:
+    """Lets the training of the demo run until it stops at its NaN."""
+    await screen.press("c")
+    await screen.until(lambda: "stopped after step 3" in screen.main.header.plain and screen.pane("hits"))
+    await screen.settled()

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.session.opened import EVERYTHING
 from tests.sources.memory import MemorySource, Op
 from tests.sources.writer import write_dump
 from tests.tui.conftest import OpenScreen
@@ -26,7 +27,6 @@ from tui_debugger.session import Session
 from tui_debugger.tui import checker
 from tui_debugger.tui.app import TdbgApp
 
-EVERYTHING = NodeSelection((NodeSelector(NodeKind.CATEGORY, "tensor"),))
 NAN, MLP = "mindspore-2.0-nan", "mindspore-2.0-mlp"
 
 

@@ -8,12 +8,12 @@ from contextlib import asynccontextmanager
 import numpy as np
 import pytest
 
-from tests.session.opened import watch
+from tests.session.opened import EVERYTHING, watch
 from tests.sources.memory import MemorySource, Op
 from tests.tui.conftest import OpenScreen
 from tests.tui.driver import Driver, opened_by
 from tests.tui.sizes import every_size
-from tui_debugger.model import NodeKind, NodeSelection, NodeSelector, ProgressFn, Side
+from tui_debugger.model import ProgressFn, Side
 from tui_debugger.session import Session
 
 NAN = "mindspore-2.0-nan"
@@ -25,7 +25,6 @@ NAMES = (
 )
 OPS = [Op(name, name.rpartition("/")[2].partition("-")[0]) for name in NAMES]
 RANKS = 8
-EVERYTHING = NodeSelection((NodeSelector(NodeKind.CATEGORY, "tensor"),))
 
 
 def values(rank: int, step: int) -> dict[tuple[str, Side, int], np.ndarray]:
@@ -54,14 +53,8 @@ async def eight_ranks(size: tuple[int, int] = (200, 50), *watches: str, overflow
         return session
 
     async with opened_by(open_session, size=size, title="eight", recommended=False, step=0) as screen:
-        await press(screen, "4", "g")
+        await screen.press_each("4", "g")
         yield screen
-
-
-async def press(screen: Driver, *keys: str) -> None:
-    for key in keys:
-        await screen.press(key)
-        await screen.settled()
 
 
 def listed(screen: Driver) -> list[str]:
@@ -90,18 +83,18 @@ async def test_ranks_are_one_row_that_unfolds(size: tuple[int, int]) -> None:
         assert screen.main.hits_pane.count == "26 in 4 rows · at step 0: 8 · by step"
         assert "▸0–7" in screen.text
         assert "26 findings" in screen.text, "the header counts the same"
-        await press(screen, "down", "down", "space")
+        await screen.press_each("down", "down", "space")
         assert listed(screen) == [*folded[:2], "1 ▾2–3 Add-op10", "1 └ 2 Add-op10", "1 └ 3 Add-op10", folded[3]]
         assert "└ 3" in screen.text
-        await press(screen, "down", "down", "space")
+        await screen.press_each("down", "down", "space")
         assert listed(screen) == folded
         assert screen.main.hits_pane.table.cursor_row == 2, "from a rank to the row that it stood below"
-        await press(screen, "asterisk")
+        await screen.press_each("asterisk")
         assert len(listed(screen)) == 4 + 26
         assert screen.main.hits_pane.table.cursor_row == 18, "the cursor stays on its tensor"
-        await press(screen, "space")
+        await screen.press_each("space")
         assert len(listed(screen)) == 4 + 24, "one row folds, the others stay as they are"
-        await press(screen, "asterisk")
+        await screen.press_each("asterisk")
         assert listed(screen) == folded
 
 
@@ -110,18 +103,18 @@ async def test_ranks_are_one_row_that_unfolds(size: tuple[int, int]) -> None:
 async def test_n_and_enter_go_to_the_rank_that_is_shown_where_it_is_among_them(size: tuple[int, int]) -> None:
     async with eight_ranks(size) as screen:
         state = screen.main.state
-        await press(screen, "greater_than_sign", "greater_than_sign", "greater_than_sign")
+        await screen.press_each("greater_than_sign", "greater_than_sign", "greater_than_sign")
         assert (state.rank, current(screen)) == (3, (3, 0, "Mul-op2"))
         places = []
         for _ in range(4):
-            await press(screen, "n")
+            await screen.press_each("n")
             places.append((state.rank, state.step))
         assert places == [(3, 1), (3, 1), (3, 1), (3, 1)]
         assert "this is the last hit" in screen.main.footer.notice
-        await press(screen, *["greater_than_sign"] * 4, "4", "g", "down", "down", "enter")
+        await screen.press_each(*["greater_than_sign"] * 4, "4", "g", "down", "down", "enter")
         assert (state.rank, state.step) == (2, 1), "the row of ranks 2 and 3 leads to the first of them"
         assert "Add-op10" in screen.main.nodes_pane.nodes.names[state.row]  # type: ignore[union-attr] # it is there
-        await press(screen, "4", "space", "down", "down", "enter")
+        await screen.press_each("4", "space", "down", "down", "enter")
         assert (state.rank, current(screen)) == (3, (3, 1, "Add-op10")), "a row below leads to its own rank"
 
 
@@ -130,23 +123,23 @@ async def test_n_and_enter_go_to_the_rank_that_is_shown_where_it_is_among_them(s
 async def test_filters_say_what_they_are_and_how_they_go(size: tuple[int, int]) -> None:
     async with eight_ranks(size) as screen:
         pane, everything = screen.main.hits_pane, listed(screen)
-        await press(screen, "x")
+        await screen.press_each("x")
         assert listed(screen) == ["1 ▸0–7 Log-op9"]
         assert "⌫ clears  origins  x" in screen.text
         assert pane.count.startswith("8 of 26")
-        await press(screen, "x")
+        await screen.press_each("x")
         assert listed(screen) == everything
-        await press(screen, "g", "0")
+        await screen.press_each("g", "0")
         assert listed(screen) == everything[:1], "this step, on every rank"
         assert "this step  0" in screen.text
         assert pane.count.startswith("8 of 26")
-        await press(screen, "0", "n", "4", "i")
+        await screen.press_each("0", "n", "4", "i")
         assert listed(screen) == everything[:3]
         assert "Default/body-Net  i" in screen.text
-        await press(screen, "x")
+        await screen.press_each("x")
         assert listed(screen) == []
         assert "nothing in the list, 26 findings in the run: ⌫ clears" in screen.text
-        await press(screen, "backspace")
+        await screen.press_each("backspace")
         assert listed(screen) == everything
         assert not pane.filters.display
         assert pane.count == "26 in 4 rows · at step 0: 8 · by step"
@@ -163,13 +156,13 @@ async def test_the_list_is_sorted_and_n_walks_it_as_it_is(size: tuple[int, int])
             "step": ["Mul-op2", "Mul-op2", "Add-op10", "Log-op9"],
         }
         for order, names in orders.items():
-            await press(screen, "comma")
+            await screen.press_each("comma")
             assert [row.split()[-1] for row in listed(screen)] == names
             assert f"by {order}" in screen.text
-            await press(screen, "g")
+            await screen.press_each("g")
             walked = [current(screen)[2]]
             for _ in range(3):
-                await press(screen, "n")
+                await screen.press_each("n")
                 walked.append(current(screen)[2])
             assert walked == names
             assert "hit 4 of 4" in screen.main.footer.notice
@@ -179,20 +172,20 @@ async def test_the_list_is_sorted_and_n_walks_it_as_it_is(size: tuple[int, int])
 @every_size
 async def test_what_nan_kept_from_being_judged_stands_apart(size: tuple[int, int]) -> None:
     async with eight_ranks(size) as screen:
-        await press(screen, "f")
+        await screen.press_each("f")
         await screen.type("TL")
-        await press(screen, "space", "enter")
+        await screen.press_each("space", "enter")
         assert listed(screen)[-2:] == ["NaN or Inf kept 8 tensors from being judged:", "1 ▸0–7 Log-op9"]
         assert "NaN or Inf kept 8 tensors from being judged:" in screen.text
         assert screen.main.hits_pane.count == "18 of 26 in 4 rows · at step 0: 8 of 8 · 8 not judged · by step"
-        await press(screen, "n", "n", "n", "n")
+        await screen.press_each("n", "n", "n", "n")
         assert "this is the last hit" in screen.main.footer.notice
         assert current(screen)[2] == "Add-op10", "it is no hit of this watchpoint"
-        await press(screen, "4", "down")
+        await screen.press_each("4", "down")
         assert screen.main.hits_pane.current is None
         assert "TL #1 tensor too large  f" in screen.text
         for key in ("enter", "space", "e", "Y", "o", "E"):
-            await press(screen, key)
+            await screen.press_each(key)
             assert screen.app.screen is screen.main, "a heading stands for nothing"
 
 
@@ -200,7 +193,7 @@ async def test_what_nan_kept_from_being_judged_stands_apart(size: tuple[int, int
 @every_size
 async def test_rows_without_a_finding_are_counted_apart(size: tuple[int, int]) -> None:
     async with eight_ranks(size, "EX norm > 10*prev.norm") as screen:  # nothing to compare with at step 0
-        await press(screen, "m")
+        await screen.press_each("m")
         rows = screen.main.hits_pane.rows
         assert rows is not None
         assert rows.merged
@@ -224,7 +217,7 @@ async def test_every_count_on_the_screen_is_of_the_same_findings(
         assert f"{count} findings" in main.header.plain
         if main.has_class("-single"):
             assert f"4 Hits {count}" in screen.text
-        await press(screen, "4")
+        await screen.press_each("4")
         await screen.press("slash")
         await screen.type("weight")
         await screen.settled()

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.session.opened import EVERYTHING
 from tests.sources.memory import MemorySource, Op
 from tui_debugger.check.hits import HitList, is_overflow
-from tui_debugger.model import Hit, NodeKind, NodeSelection, NodeSelector, Side, Verdict
+from tui_debugger.model import Hit, Side, Verdict
 from tui_debugger.session import Session
 from tui_debugger.session.session import open_dump
 from tui_debugger.tui.panes.hit_rows import HitFilter, HitOrder, HitRows, abbreviation_text, found_in
@@ -94,7 +95,6 @@ OPS = [Op(f"Default/{scope}/{name}", name.partition("-")[0], path=f"Default/{sco
 )]  # fmt: skip
 SHAPES = [(2,), (3, 3), (4,), (1,), (2, 2)]
 KINDS = {"clean": 0.0, "large": 9.0, "NaN": np.nan, "Inf": np.inf}
-EVERYTHING = NodeSelection((NodeSelector(NodeKind.CATEGORY, "tensor"),))
 RUNS = st.dictionaries(
     st.tuples(st.integers(0, 3), st.integers(0, 1)),
     st.lists(st.sampled_from(list(KINDS)), min_size=len(OPS), max_size=len(OPS)),

@@ -2,33 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-
-from tests.tui.driver import Driver
-from tui_debugger.demo.live import playing
-from tui_debugger.tui.app import TdbgApp
-from tui_debugger.tui.live import LiveControl
-
-
-@asynccontextmanager
-async def demo(size: tuple[int, int] = (200, 50)) -> AsyncIterator[Driver]:
-    with playing(lambda _: None, pace=0.0) as (session, training):
-        app = TdbgApp(live=LiveControl(session), recommended=True)
-        async with app.run_test(size=size) as pilot:
-            training.start()
-            screen = Driver(app, pilot)
-            await screen.until(lambda: app.main.session is not None and app.screen is app.main)
-            await screen.settled()
-            yield screen
+from tests.tui.live_driver import demo, to_first_hit
 
 
 async def test_the_training_is_run_to_its_nan_and_its_values_are_looked_at() -> None:
     async with demo() as screen:
         assert "MindSpore 2.0.0  GPU 0" in screen.main.header.plain
-        await screen.press("c")
-        await screen.until(lambda: "stopped after step 3" in screen.main.header.plain and screen.pane("hits"))
-        await screen.settled()
+        await to_first_hit(screen)
         names = [row.split()[2].partition("-")[0] for row in screen.pane("hits")[:4]]
         assert names == ["Log", "ReduceSum", "Mul", "Div"]
         await screen.press("n", "5")

@@ -9,7 +9,7 @@ import pytest
 from tests.session.opened import snapshot, writable_copy
 from tests.tui.conftest import OpenScreen
 from tests.tui.driver import Driver
-from tests.tui.test_live_demo import demo
+from tests.tui.live_driver import demo, to_first_hit
 from tui_debugger.tui.dialogs.modal import Line
 from tui_debugger.tui.dialogs.prompts import TextPrompt
 
@@ -97,9 +97,7 @@ async def test_the_palette_knows_it(open_screen: OpenScreen) -> None:
 async def test_a_training_that_runs_is_explained_and_reported_with_what_is_known(tmp_path: Path) -> None:
     target = tmp_path / "live.md"
     async with demo() as screen:
-        await screen.press("c")
-        await screen.until(lambda: "stopped after step 3" in screen.main.header.plain and screen.pane("hits"))
-        await screen.settled()
+        await to_first_hit(screen)
         await screen.press("n", "E")
         await screen.until(lambda: "the logarithm of 0" in screen.text)
         await screen.press("escape")

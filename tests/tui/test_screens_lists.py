@@ -6,9 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
+from tests.sources.memory import Op, table_of
 from tests.tui.screens_host import HOSTILE, opened
 from tui_debugger.check.types import SourceExcerpt
 from tui_debugger.errors import NotADumpError, TdbgError
@@ -79,23 +79,11 @@ class TestWords:
 
 
 def nodes_of(graphs: tuple[str, ...] = ("g0", "g1"), types: tuple[str, ...] = ("MatMul", "ReLU")) -> NodeTable:
-    count = len(types)
-    return NodeTable(
-        graphs=tuple(GraphInfo(name, i) for i, name in enumerate(graphs)),
-        names=[f"n{i}" for i in range(count)],
-        paths=[f"n{i}" for i in range(count)],
-        types=types,
-        graph=np.zeros(count, np.int16),
-        type_id=np.arange(count, dtype=np.int32),
-        category=np.array([int(Category.OTHER), int(Category.ACTIVATION)] * count, np.uint8)[:count],
-        flags=np.zeros(count, np.uint8),
-        order=np.arange(count, dtype=np.int32),
-        outputs=np.ones(count, np.int16),
-        in_ptr=np.zeros(count + 1, np.int32),
-        in_node=np.zeros(0, np.int32),
-        in_slot=np.zeros(0, np.int16),
-        stack_id=np.full(count, -1, np.int32),
-    )
+    ops = [
+        Op(f"n{i}", kind, category=Category.ACTIVATION if i % 2 else Category.OTHER, graph=graphs[0])
+        for i, kind in enumerate(types)
+    ]
+    return table_of(ops, [GraphInfo(name, i) for i, name in enumerate(graphs)])
 
 
 class TestNodeFilter:

@@ -18,8 +18,8 @@ from textual.pilot import Pilot
 
 from tests.hostile import EVIL, EVIL_FILE, UNSAFE, write_hostile_dump
 from tests.linked import linked
-from tests.patience import PATIENCE
 from tests.sources.writer import write_dump
+from tests.tui.driver import Person
 from tests.tui.sizes import every_size
 from tests.unprivileged import forbidden, unprivileged
 from tui_debugger.config import Config, parse
@@ -37,17 +37,13 @@ FOUND = LastVerdict("Begins at step 3: Log-op381, -Inf 1 of 4", "finding", 1, 0.
 CLEAN = LastVerdict("Clean: 30 tensors of steps 0–2 looked at", "clean", 0, 0.0)
 
 
-class Page:
+class Page(Person):
     """A person in front of the start page."""
 
     def __init__(self, app: TdbgApp, pilot: Pilot[int]) -> None:
-        self.app, self.pilot = app, pilot
+        super().__init__(app, pilot)
         assert app.start_page is not None
         self.page: StartPage = app.start_page
-
-    @property
-    def text(self) -> str:
-        return "\n".join(strip.text.rstrip() for strip in self.app.screen._compositor.render_strips())
 
     @property
     def names(self) -> list[str]:
@@ -59,20 +55,13 @@ class Page:
         current = self.page.pane.current
         return Path(current.path).name if current is not None else ""
 
-    async def until(self, condition: Callable[[], Any]) -> None:
-        end = time.monotonic() + PATIENCE
-        while not condition():
-            assert time.monotonic() < end, f"never happened; the screen shows:\n{self.text}"
-            await asyncio.sleep(0.002)
-        await self.pilot.pause()
-
     async def looked(self) -> None:
         """Waits until the search is over and its last answer is shown."""
         page = self.page
         await self.until(lambda: page.overview is not None and page.overview.ended and not page.work.busy("dumps"))
 
     async def press(self, *keys: str) -> None:
-        await self.pilot.press(*keys)
+        await super().press(*keys)
         await self.until(
             lambda: (
                 not any(lane.busy or lane.on_the_way for name, lane in self.page.work._lanes.items() if name != "dumps")

@@ -31,17 +31,11 @@ def items(screen: Driver) -> tuple[Watchpoint, ...]:
     return screen.session.watchpoints.items()
 
 
-async def press(screen: Driver, *keys: str) -> None:
-    for key in keys:
-        await screen.press(key)
-        await screen.settled()
-
-
 async def select(screen: Driver, condition: str) -> Watchpoint:
     """Puts the cursor on the first watchpoint of a condition, then on the third entry of the node tree."""
     found = next(each for each in items(screen) if each.condition == condition)
     screen.main.watchpoints_pane.table.move_to_key(found.id)
-    await press(screen, "1", "g", "down", "down", "down")
+    await screen.press_each("1", "g", "down", "down", "down")
     return found
 
 
@@ -55,19 +49,19 @@ async def test_space_says_what_it_does_before_and_after(open_screen: OpenScreen,
         watched = await select(screen, "tensor_overflow")
         before, covered = items(screen), screen.session.watch_state(0, watched.id).sum()
         assert "Space takes 4 nodes out of TO #4" in screen.text
-        await press(screen, "space")
+        await screen.press_each("space")
         assert screen.session.watch_state(0, watched.id).sum() == covered - 4
         assert "4 nodes taken out of TO #4 tensor overflow; u undoes" in screen.text
-        await press(screen, "down")
+        await screen.press_each("down")
         assert "Space adds it to TO #4" in screen.text
-        await press(screen, "space")
+        await screen.press_each("space")
         assert "Abs-op379 added to TO #4 tensor overflow; u undoes" in screen.text
-        await press(screen, "u")
+        await screen.press_each("u")
         assert "undone: Abs-op379 added to TO #4 tensor overflow; U redoes" in screen.text
-        await press(screen, "u")
+        await screen.press_each("u")
         assert "undone: 4 nodes taken out of TO #4 tensor overflow; U redoes" in screen.text
         assert items(screen) == before
-        await press(screen, "up")
+        await screen.press_each("up")
         assert "Space takes 4 nodes out of TO #4" in screen.text
 
 
@@ -76,46 +70,46 @@ async def test_space_says_what_it_does_before_and_after(open_screen: OpenScreen,
 async def test_space_asks_before_nodes_of_another_kind_come_in(open_screen: OpenScreen, size: tuple[int, int]) -> None:
     async with open_screen(NAN, size=size) as screen:
         before = items(screen)
-        await press(screen, "1", "g")
+        await screen.press_each("1", "g")
         assert "Space adds 124 nodes to WCL #1" in screen.text
         for refusal in ("enter", "n", "escape"):
-            await press(screen, "space")
+            await screen.press_each("space")
             assert isinstance(screen.app.screen, ConfirmScreen)
             assert "WCL #1 weight change too large looks at 17 nodes: weights without" in screen.text
             assert "124 are of another kind: 81 operators" in screen.text
-            await press(screen, refusal)
+            await screen.press_each(refusal)
             assert items(screen) == before
             assert screen.app.screen is screen.main
-        await press(screen, "space", "y")
+        await screen.press_each("space", "y")
         assert screen.main.footer.notice.startswith("124 nodes added to WCL #1 weight change too large; u undoes")
         assert screen.session.watch_state(0, 1).sum() == 17 + 124
-        await press(screen, "u")
+        await screen.press_each("u")
         assert items(screen) == before
 
 
 async def test_a_single_node_and_nodes_of_the_same_kind_need_no_question(open_screen: OpenScreen) -> None:
     async with open_screen(NAN) as screen:
         await select(screen, "weight_change_too_large")
-        await press(screen, "down", "space")
+        await screen.press_each("down", "space")
         assert screen.app.screen is screen.main
         assert "added to WCL #1" in screen.main.footer.notice
         await select(screen, "tensor_overflow")
-        await press(screen, "space", "space")
+        await screen.press_each("space", "space")
         assert screen.app.screen is screen.main
         assert "4 nodes added to TO #4" in screen.main.footer.notice
 
 
 async def test_space_says_why_it_can_do_nothing(open_screen: OpenScreen) -> None:
     async with open_screen(NAN, recommended=False) as screen:
-        await press(screen, "1", "g")
+        await screen.press_each("1", "g")
         assert "Space makes a watchpoint of it" in screen.text
         screen.session.watchpoints.add(*parse_watch("TO @ category=tensor, -category=tensor"))
         screen.main.watcher.show_list()
         await screen.settled()
         assert "Space" not in screen.main.nodes_pane.detail
-        await press(screen, "space")
+        await screen.press_each("space")
         assert "an expression of TO #1 leaves it out; W edits" in screen.main.footer.notice
-        await press(screen, "end", "space")
+        await screen.press_each("end", "space")
         assert "constants have no values" in screen.main.footer.notice
 
 
@@ -156,29 +150,29 @@ def test_what_space_announces_is_what_it_does(dumps: Callable[[str], Path], name
 
 
 async def by_form(screen: Driver) -> None:
-    await press(screen, "w")
+    await screen.press_each("w")
     assert isinstance(screen.app.screen, WatchpointForm)
     await screen.type("tz")
-    await press(screen, "enter")
+    await screen.press_each("enter")
 
 
 async def by_editing(screen: Driver) -> None:
-    await press(screen, "3", "g", "W")
+    await screen.press_each("3", "g", "W")
     await screen.type("5")
-    await press(screen, "enter")
+    await screen.press_each("enter")
 
 
 async def by_file(screen: Driver) -> None:
     path = Path("set.toml")
     path.write_text("[[watchpoint]]\nwatch = 'TL max_gt=1'\n[[watchpoint]]\nwatch = 'TS max_lt=1'\nenabled = false\n")
-    await press(screen, "3", "i")
+    await screen.press_each("3", "i")
     screen.app.screen.query_one("#text").value = str(path)  # type: ignore[attr-defined] # a path is long to type
-    await press(screen, "enter")
+    await screen.press_each("enter")
 
 
 def by(*keys: str) -> Callable[[Driver], object]:
     async def pressed(screen: Driver) -> None:
-        await press(screen, *keys)
+        await screen.press_each(*keys)
 
     return pressed
 
@@ -201,23 +195,23 @@ async def test_every_change_says_what_it_did_and_is_undone_and_done_again(
 ) -> None:
     async with open_screen(NAN, size=size) as screen:
         before, hits = items(screen), screen.pane("hits")
-        await press(screen, "u")
+        await screen.press_each("u")
         assert "nothing to undo" in screen.main.footer.notice, "what is there at the start is nobody's change"
         for words, change in CHANGES.items():
             await change(screen)  # type: ignore[misc] # coroutines of two kinds
             after = items(screen)
             assert after != before
             assert f"{words}; u undoes" in screen.text
-            await press(screen, "u")
+            await screen.press_each("u")
             assert items(screen) == before
             assert f"undone: {words}; U redoes" in screen.text
-            await press(screen, "U")
+            await screen.press_each("U")
             assert items(screen) == after
             assert f"done again: {words}; u undoes" in screen.text
-            await press(screen, "u")
+            await screen.press_each("u")
             assert items(screen) == before
         assert screen.pane("hits") == hits, "the hits are those of the list again"
-        await press(screen, "3", "d", "a", "U")
+        await screen.press_each("3", "d", "a", "U")
         assert "nothing to do again" in screen.main.footer.notice
 
 
@@ -225,22 +219,22 @@ async def test_undo_works_from_every_pane_but_in_the_tensors_u_goes_to_the_produ
     async with open_screen(NAN) as screen:
         before = items(screen)
         for pane in ("1", "2", "3", "4"):
-            await press(screen, "3", "d", pane, "u")
+            await screen.press_each("3", "d", pane, "u")
             assert items(screen) == before
-        await press(screen, "4", "enter", "g")
+        await screen.press_each("4", "enter", "g")
         node = screen.main.state.row
-        await press(screen, "U")
+        await screen.press_each("U")
         assert len(items(screen)) == len(before) - 1
         assert "1 then u undoes" in screen.main.footer.notice
-        await press(screen, "u")
+        await screen.press_each("u")
         assert screen.main.state.row != node
-        await press(screen, "1", "u")
+        await screen.press_each("1", "u")
         assert items(screen) == before
 
 
 async def test_a_deleted_watchpoint_comes_back_under_the_cursor(open_screen: OpenScreen) -> None:
     async with open_screen(NAN) as screen:
-        await press(screen, "3", "down", "d", "end", "u")
+        await screen.press_each("3", "down", "d", "end", "u")
         assert screen.main.state.watchpoint == 2
 
 
@@ -253,19 +247,19 @@ async def test_what_was_undone_is_not_there_the_next_time(dumps: Callable[[str],
     async with opened_by(open_session, title="run", recommended=None) as screen:
         kept = items(screen)
         assert len(kept) == 6
-        await press(screen, "3", "D", "u")
+        await screen.press_each("3", "D", "u")
     (file,) = tmp_path.glob("*.toml")
     assert read_watch_file(file) == kept
     async with opened_by(open_session, title="run", recommended=None) as screen:
         assert items(screen) == kept
-        await press(screen, "u")
+        await screen.press_each("u")
         assert items(screen) == kept, "the changes of another session are not undone"
 
 
 async def test_the_recommended_ones_that_came_by_themselves_can_be_undone(open_screen: OpenScreen) -> None:
     async with open_screen(NAN, recommended=None) as screen:
         assert len(items(screen)) == 6
-        await press(screen, "u")
+        await screen.press_each("u")
         assert items(screen) == ()
         assert "undone: 6 watchpoints added; U redoes" in screen.main.footer.notice
 
@@ -278,14 +272,14 @@ async def test_the_list_shows_words_and_never_an_expression(open_screen: OpenScr
     async with open_screen(NAN, size=size) as screen:
         screen.session.watchpoints.add(*parse_watch(r"TO @ category=tensor, -re=(a|b)\w*[0-9]$, -fc1"))
         screen.main.watcher.show_list()
-        await press(screen, "3", "g")
+        await screen.press_each("3", "g")
         for watchpoint in items(screen):
             detail = screen.main.watchpoints_pane.detail
             assert detail.startswith(watchpoint.condition.replace("_", " ")[:15])
             assert detail in screen.text
             assert not set("()[]\\*$^|") & set(detail)
-            await press(screen, "down")
-        await press(screen, "g")
+            await screen.press_each("down")
+        await screen.press_each("g")
         if size[0] != 120:
             assert detail.startswith("tensor overflow: all tensors without names by an expression")
             assert "weight change too large: weights without biases · 51 not judged: NaN" in screen.text
@@ -320,7 +314,7 @@ def test_no_expression_is_shown_raw(pattern: str) -> None:
 @every_size
 async def test_counts_stand_at_once_and_whole(open_screen: OpenScreen, size: tuple[int, int]) -> None:
     async with open_screen(NAN, size=size) as screen:
-        await press(screen, "3")
+        await screen.press_each("3")
         line = next(line for line in screen.lines if " TO " in line and "tensor over" in line)
         assert " 265 " in line
         assert " 910" in line
@@ -362,7 +356,7 @@ async def test_what_could_not_be_judged_is_told_below_where_there_is_no_column_f
 @every_size
 async def test_the_numbers_of_a_search_in_the_hits_add_up(open_screen: OpenScreen, size: tuple[int, int]) -> None:
     async with open_screen(NAN, size=size) as screen:
-        await press(screen, "4", "slash")
+        await screen.press_each("4", "slash")
         await screen.type("weight")
         await screen.settled()
         hits = screen.main.hits_pane
@@ -370,7 +364,7 @@ async def test_the_numbers_of_a_search_in_the_hits_add_up(open_screen: OpenScree
         assert hits.count.startswith(f"{len(rows)} of 914 · at step 3: ")
         here = sum(row.split()[1] == "3" for row in rows)
         assert f"at step 3: {here} of 314" in hits.count
-        await press(screen, "enter", "m")
+        await screen.press_each("enter", "m")
         more = len(screen.pane("hits")) - len(rows)
         assert more > 0
         assert hits.count.startswith(f"{len(rows)} of 914 · ")
@@ -383,9 +377,9 @@ async def test_the_hit_under_the_cursor_says_its_conditions_in_words(
     open_screen: OpenScreen, size: tuple[int, int]
 ) -> None:
     async with open_screen(NAN, size=size) as screen:
-        await press(screen, "4", "g")
+        await screen.press_each("4", "g")
         assert "Log-op381 · tensor overflow" in screen.text
-        await press(screen, "f")
+        await screen.press_each("f")
         assert "TO #4 tensor overflow" in screen.text
 
 
@@ -399,7 +393,7 @@ async def test_two_graphs_with_nodes_of_one_name() -> None:
         return session
 
     async with opened_by(open_session, title="run", recommended=False) as screen:
-        await press(screen, "1", "g")
+        await screen.press_each("1", "g")
         assert "Space takes 2 nodes out of TO #1" in screen.text
-        await press(screen, "space")
+        await screen.press_each("space")
         assert screen.session.watch_state(0, 1).tolist() == [0, 0, 1]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 
 import numpy as np
 import pytest
 from textual.app import App, ComposeResult
 
+from tests.sources.memory import Op, table_of
 from tui_debugger.graph.table import GraphInfo, NodeTable
 from tui_debugger.graph.tree import Tree, build_tree
 from tui_debugger.tui.panes.nodes import NodeTree
@@ -17,28 +17,16 @@ from tui_debugger.tui.watcher import Marks
 LARGE = 100_000
 
 
-def table_of(paths: Sequence[str]) -> NodeTable:
-    n = len(paths)
-    return NodeTable(
-        graphs=(GraphInfo("kernel_graph_0", 0),),
-        names=paths,
-        paths=paths,
-        types=("Op",),
-        graph=np.zeros(n, np.int16),
-        type_id=np.zeros(n, np.int32),
-        category=np.zeros(n, np.uint8),
-        flags=np.zeros(n, np.uint8),
-        order=np.arange(n, dtype=np.int32),
-        outputs=np.ones(n, np.int16),
-        in_ptr=np.zeros(n + 1, np.int32),
-        in_node=np.zeros(0, np.int32),
-        in_slot=np.zeros(0, np.int16),
-        stack_id=np.full(n, -1, np.int32),
-    )
+def nodes_at(*paths: str) -> NodeTable:
+    return table_of([Op(path) for path in paths], [GraphInfo("kernel_graph_0", 0)])
+
+
+def tree_of(*paths: str) -> Tree:
+    return build_tree(nodes_at(*paths))
 
 
 def large_tree() -> Tree:
-    return build_tree(table_of([f"Default/block{i // 1000}/layer{i // 10 % 100}/Op-op{i}" for i in range(LARGE)]))
+    return tree_of(*(f"Default/block{i // 1000}/layer{i // 10 % 100}/Op-op{i}" for i in range(LARGE)))
 
 
 class TreeApp(App[None]):
@@ -119,7 +107,7 @@ async def test_a_filter_opens_its_matches_and_gives_the_old_view_back() -> None:
 
 
 async def test_marks_are_glyphs_and_scopes_gather_them() -> None:
-    tree = build_tree(table_of(["a/x", "a/y", "b/z", "c/w"]))
+    tree = tree_of("a/x", "a/y", "b/z", "c/w")
     app = TreeApp(tree)
     async with app.run_test(size=(40, 10)) as pilot:
         watched, hit, origin = (np.array(mask, np.bool_) for mask in ([1, 0, 1, 0], [0, 1, 0, 0], [0, 0, 1, 0]))
@@ -133,10 +121,10 @@ async def test_marks_are_glyphs_and_scopes_gather_them() -> None:
 
 
 async def test_a_grown_tree_keeps_what_is_open_and_what_is_under_the_cursor() -> None:
-    app = TreeApp(build_tree(table_of(["b/x", "b/y", "c/z"])))
+    app = TreeApp(tree_of("b/x", "b/y", "c/z"))
     async with app.run_test(size=(40, 10)) as pilot:
         await pilot.press("down", "down")  # b/y
-        grown = table_of(["b/x", "b/y", "c/z", "a/new", "b/more"])
+        grown = nodes_at("b/x", "b/y", "c/z", "a/new", "b/more")
         order = np.array([1, 3, 4, 0, 2], np.int32)
         app.widget.set_tree(build_tree(dataclasses.replace(grown, order=order)))
         await pilot.pause()
@@ -147,7 +135,7 @@ async def test_a_grown_tree_keeps_what_is_open_and_what_is_under_the_cursor() ->
 
 @pytest.mark.parametrize("name", ["[red]x[/]", "\x1b[2Jx", "n" * 300, "caf\udce9", "宽" * 100, ""])
 async def test_labels_are_literal_and_safe(name: str) -> None:
-    app = TreeApp(build_tree(table_of([f"scope/{name}", "scope/other"])))
+    app = TreeApp(tree_of(f"scope/{name}", "scope/other"))
     async with app.run_test(size=(30, 6)) as pilot:
         await pilot.press("down", "right", "right", "left")
         for y in range(6):
@@ -160,6 +148,6 @@ async def test_an_empty_tree_takes_every_key() -> None:
     app = TreeApp()
     async with app.run_test(size=(30, 6)) as pilot:
         await pilot.press("down", "left", "right", "asterisk", "enter", "G", "g", "space")
-        app.widget.set_tree(build_tree(table_of([])))
+        app.widget.set_tree(tree_of())
         await pilot.press("down", "left", "right", "asterisk", "enter", "G")
         assert app.widget.current == -1

@@ -23,12 +23,12 @@ import numpy.typing as npt
 
 from tui_debugger.check.hits import HitList, StepHits
 from tui_debugger.check.measure import Measurements
-from tui_debugger.graph.categories import BACKWARD, PARAMETER_GRADIENTS, plain_type
+from tui_debugger.graph.categories import is_backward, plain_type
 from tui_debugger.graph.table import NodeTable, real_consumers, real_inputs
 from tui_debugger.model import PARAMETERS, Category, ProgressFn, Side, TensorMeta, TensorStats, Verdict, no_progress
-from tui_debugger.stats.records import Record, RequiredStats
+from tui_debugger.stats.records import Record, RequiredStats, holds_inf
 from tui_debugger.text.clean import clean
-from tui_debugger.text.numbers import plural
+from tui_debugger.text.numbers import first_of, plural
 from tui_debugger.text.phrases import limits_of
 from tui_debugger.watch.evaluate import SILENT
 
@@ -64,6 +64,8 @@ _MOVING: Final = """
     repeatinterleave slice sliceext stridedslice narrow index indexselect gather gatherd gatherv2 chunk split splitv
     unbind unstack triu tril flip roll transposeview reshapeview transposeext splittensor
 """
+_SUMS: Final = "add addv2 addext addn sub subext subtract"
+_CASTS: Final = "cast castext to tocopy typeas"
 _MASKING: Final = """
     setitem maskedfill maskedfilltensor maskedfillscalar
     inplacemaskedfill inplacemaskedfillscalar inplacemaskedfilltensor
@@ -78,18 +80,13 @@ OPERATORS: Final = _table(
     ("maskedscatter", Operands((0, 2), (2,))),
     ("select selectv2 where selectext", Operands((1, 2), (1, 2))),
     (_MOVING, Operands((0,))),
-    ("cast castext to tocopy typeas", Operands((0,), arithmetic=True)),
+    (_CASTS, Operands((0,), arithmetic=True)),
     ("concat cat concatd concatv2 stack stackext pack tensorscatterupdate scatterupdate slicescatter", Operands(None)),
-    (
-        "add addv2 addext addn sub subext subtract mul muls multiply neg div realdiv divs",
-        Operands(None, arithmetic=True),
-    ),
+    (f"{_SUMS} mul muls multiply neg div realdiv divs", Operands(None, arithmetic=True)),
 )
 """By plain type, MindSpore's names and PyTorch's: what writes values that it is given, and what passes elements on."""
 _SELECTS: Final = frozenset({"select", "selectv2", "where", "selectext"})
-_BOUNDED: Final = frozenset(
-    {*("add", "addv2", "addext", "addn", "sub", "subext", "subtract"), *("cast", "castext", "to", "tocopy", "typeas")}
-)
+_BOUNDED: Final = frozenset({*_SUMS.split(), *_CASTS.split()})
 """Operators whose result is no larger than all that goes in together."""
 _PRODUCTS: Final = frozenset({"mul", "muls", "multiply"})
 _WEIGHS: Final = re.compile(r".*softmax.*|.*attention.*|logsumexp")
@@ -109,7 +106,7 @@ _REPEATS: Final = frozenset(
     }
 )
 """Operators that can put out an element more often than they got it."""
-_JOINS: Final = _SELECTS | {"add", "addv2", "addext", "addn", "sub", "subext", "subtract"}
+_JOINS: Final = _SELECTS | {*_SUMS.split()}
 """Operators that lay a mask over something."""
 _SOFTENS: Final = re.compile(r"(?!.*(grad|backward|crossentropy)).*(softmax|attention).*|exp|logsumexp|argmax.*|topk.*")
 """Operators in front of which a mask is laid over something."""
@@ -294,7 +291,7 @@ class Designs:
         found: set[str] = set()
         for consumer, position in dict.fromkeys(real_consumers(self._nodes, row, slot)):
             op_type = self._nodes.op_type(consumer)
-            if plain_type(op_type) in _READS_NO_VALUES or _is_backward(op_type):
+            if plain_type(op_type) in _READS_NO_VALUES or is_backward(op_type):
                 continue
             outputs = {at: self._contents(consumer, at) for at in range(max(int(self._nodes.outputs[consumer]), 1))}
             known = {at: contents for at, contents in outputs.items() if contents is not None}
@@ -311,11 +308,6 @@ class Designs:
                     return frozenset()
                 found |= further
         return frozenset(found)
-
-
-def _is_backward(op_type: str) -> bool:
-    """Tells whether a node is the backward of another one, which is made of what its forward made."""
-    return op_type.endswith(BACKWARD) or op_type in PARAMETER_GRADIENTS
 
 
 def _infinite(contents: Elements | None) -> bool:
@@ -403,7 +395,7 @@ class StepDesigns(Designs):
         """The rows of the step's table that hold an intended Inf, as far as they are measured."""
         table = self._table
         records = self._measurements.records(self._step).rows
-        only = ((records["pos_inf"] > 0) | (records["neg_inf"] > 0)) & (records["nan"] == 0) & (table.node >= 0)
+        only = holds_inf(records) & (records["nan"] == 0) & (table.node >= 0)
         found = np.zeros(len(table), np.bool_)
         for at in np.flatnonzero(only).tolist():
             designs = self.of_round(int(table.round[at]))
@@ -433,7 +425,7 @@ class StepDesigns(Designs):
     def mark(self, hits: StepHits) -> int:
         """Marks the hits of this step that are by design as such, and counts them."""
         rows = hits.records.rows
-        only = ((rows["pos_inf"] > 0) | (rows["neg_inf"] > 0)) & (rows["nan"] == 0)
+        only = holds_inf(rows) & (rows["nan"] == 0)
         for at in np.flatnonzero(only).tolist():
             designs = self.of_round(int(hits.round[at]))
             types = designs.absorbed_at(int(hits.node[at]), Side(int(hits.side[at])), int(hits.slot[at]))
@@ -595,5 +587,4 @@ def by_design_text(hits: HitList) -> str:
         return ""
     sign = "-Inf" if signs == {"-Inf"} else "Inf" if signs == {"Inf"} else "±Inf"
     names = [clean(each) for each in types]
-    more = ", …" if len(names) > _NAMES else ""
-    return f"{sign} by design: {plural(count, 'tensor')}, absorbed by {', '.join(names[:_NAMES])}{more}"
+    return f"{sign} by design: {plural(count, 'tensor')}, absorbed by {first_of(names, _NAMES)}"

@@ -14,7 +14,7 @@ from tui_debugger.arrays import Int8, Int16, Int64, Integers, Mask
 from tui_debugger.graph.table import NodeTable, holders
 from tui_debugger.model import ErrorBits, Hit, Side, TensorKey, Verdict, Watchpoint, WatchResult
 from tui_debugger.sources.base import TensorFlag, TensorTable
-from tui_debugger.stats.records import Record, Records, State
+from tui_debugger.stats.records import Record, Records, State, holds_inf
 from tui_debugger.watch.condition_table import CONDITIONS, NOT_FINITE
 from tui_debugger.watch.evaluate import SILENT, ColumnEvaluator, Facts
 
@@ -185,7 +185,7 @@ class StepHits:
         """``ErrorBits`` of each hit: whether it has NaN, and Inf."""
         rows = self.records.rows
         bits: Int16 = np.where(rows["nan"] > 0, np.int16(ErrorBits.NAN), np.int16(0))
-        bits[(rows["pos_inf"] > 0) | (rows["neg_inf"] > 0)] |= int(ErrorBits.INF)
+        bits[holds_inf(rows)] |= int(ErrorBits.INF)
         return bits
 
     def overflow(self) -> Mask:

@@ -22,6 +22,7 @@ from tui_debugger.graph.categories import assigned, in_place_slots, is_collectiv
 from tui_debugger.graph.table import NodeFlag, NodeTable, edges, holders
 from tui_debugger.model import PARAMETERS, Category, Hit, Side
 from tui_debugger.sources.base import TensorTable
+from tui_debugger.stats.records import holds_bad
 
 
 class Start(Enum):
@@ -348,8 +349,7 @@ class _Step:
         self._table: TensorTable = self._flow.table(step)
         self._nodes: NodeTable = self._flow.nodes
         rows = measurements.records(step).rows
-        self._bad: Mask = (rows["nan"] > 0) | (rows["pos_inf"] > 0) | (rows["neg_inf"] > 0)
-        self._bad &= ~designed
+        self._bad: Mask = holds_bad(rows) & ~designed
         types = [update_of(name) is not None for name in (*self._nodes.types, "")]
         self._updates: Mask = np.array(types, np.bool_)[self._nodes.type_id]
         self._fed = np.zeros(len(self._nodes), np.bool_)

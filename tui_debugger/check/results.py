@@ -17,7 +17,7 @@ from tui_debugger.check.hits import HitList
 from tui_debugger.check.step import PairResult
 from tui_debugger.check.types import CheckResult, Pair
 from tui_debugger.model import Coverage, UnreadablePart, Verdict, Watchpoint
-from tui_debugger.text.numbers import plural
+from tui_debugger.text.numbers import are, plural
 
 Span = tuple[int, int]
 """First and last number, both included."""
@@ -107,7 +107,7 @@ def counted_parts(parts: Sequence[UnreadablePart]) -> list[str]:
 
 
 def _incomplete(parts: Sequence[UnreadablePart]) -> str:
-    return f"{plural(len(parts), 'step')} {'is' if len(parts) == 1 else 'are'} incomplete"
+    return f"{plural(len(parts), 'step')} {are(len(parts))} incomplete"
 
 
 def part_words(part: UnreadablePart) -> str:

@@ -25,7 +25,7 @@ from tui_debugger.check.progress import scaled
 from tui_debugger.check.provenance import surely_tainted
 from tui_debugger.model import Coverage, NodeKind, ProgressFn, Verdict, Watchpoint, no_progress
 from tui_debugger.stats.fields import STORED
-from tui_debugger.stats.records import ROW, Records, State
+from tui_debugger.stats.records import ROW, Records, State, holds_bad
 from tui_debugger.watch.evaluate import SILENT, ColumnEvaluator, Evaluated, Facts, judging_plan, needs
 
 _WORDS: Final = len(STORED)
@@ -152,7 +152,7 @@ class DuplicateInputs:
         subjects = files.subjects
         rows = files.records.rows[: len(subjects)]
         self._measured: Mask = rows["state"] == State.MEASURED
-        bad = (rows["nan"] > 0) | (rows["pos_inf"] > 0) | (rows["neg_inf"] > 0)
+        bad = holds_bad(rows)
         # Equal statistics mean equal values, but zeros and scalars equal something else by chance.
         varied = ~np.isnan(rows["variance"]) & (rows["variance"] != 0)
         self._distinctive: Mask = bad | varied
@@ -451,7 +451,7 @@ class Checker:
 
     def _may_be_origins(self, hits: StepHits, designed: Mask) -> list[int]:
         rows = hits.records.rows
-        bad = np.flatnonzero((rows["nan"] > 0) | (rows["pos_inf"] > 0) | (rows["neg_inf"] > 0))
+        bad = np.flatnonzero(holds_bad(rows))
         if not len(bad):
             return []
         tainted = surely_tainted(self.measurements, hits.step, hits.node[bad], hits.side[bad], hits.slot[bad], designed)

@@ -11,6 +11,7 @@ from tui_debugger.cli.options import add_command, add_top, add_where, add_work, 
 from tui_debugger.cli.output import (
     documented,
     interruptible,
+    meaning_of,
     note,
     one_format,
     print_above,
@@ -168,8 +169,7 @@ def print_report(report: AuditReport, session: Session, arguments: argparse.Name
     from tui_debugger.text.writer import Meaning, meant
 
     code = report.exit_code
-    meaning = {0: Meaning.CLEAN, 1: Meaning.FINDING, 2: Meaning.DOUBT}[code]
-    verdict, lines = meant(verdict_text(report), meaning), headline_lines(report, session)
+    verdict, lines = meant(verdict_text(report), meaning_of(code)), headline_lines(report, session)
     print_above(verdict, *lines, code=code, words=_EXITS[code])
     if report.findings:
         print_text("operators whose output is wrong, in execution order:")
@@ -276,7 +276,7 @@ COVERAGE_TITLES: Final = ("operator", "known", "checked", "wrong", "largest_r", 
 
 
 def _rows(report: AuditReport, session: Session) -> Iterator[list[Any]]:
-    from tui_debugger.diagnose.audit_text import index_text
+    from tui_debugger.text.tensors import index_text
 
     for finding in report.findings:
         row = {**finding_row(finding, session), "index": index_text(finding.check.worst)}

@@ -21,7 +21,7 @@ from tui_debugger.check.verdicts import (
     findings_line,
     tally_table,
 )
-from tui_debugger.cli.output import note, print_above, print_exit, print_json, print_table, print_text
+from tui_debugger.cli.output import meaning_of, note, print_above, print_exit, print_json, print_table, print_text
 from tui_debugger.model import Hit, Verdict
 from tui_debugger.notes import ShownNote
 from tui_debugger.text.clean import clean
@@ -34,12 +34,7 @@ from tui_debugger.text.tensors import place_text, step_text
 from tui_debugger.text.writer import Meaning, meant, write_lines
 from tui_debugger.watch.condition_table import CONDITIONS, not_finite_words
 
-OUTCOMES = {
-    Outcome.CLEAN: Meaning.CLEAN,
-    Outcome.FINDING: Meaning.FINDING,
-    Outcome.CANNOT_JUDGE: Meaning.DOUBT,
-    Outcome.INTERRUPTED: Meaning.DOUBT,
-}
+OUTCOMES = {outcome: meaning_of(outcome.exit_code) for outcome in Outcome}
 """The meaning of a verdict, for its colour."""
 _ALLOW = {
     "unmatched": " (--allow-unmatched accepts that)",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tui_debugger.cli.options import add_config, add_look, screen_config
 from tui_debugger.cli.output import documented, print_json, print_table
-from tui_debugger.errors import TdbgError
+from tui_debugger.errors import TdbgError, reason_of
 from tui_debugger.text.documents import to_json
 from tui_debugger.text.writer import write_lines
 
@@ -166,8 +166,8 @@ def _init(path: Path | None) -> None:
         hint = "edit it, or move it away; `tdbg help configuration` shows every setting"
         raise TdbgError("there is a configuration already", where=str(path), hint=hint) from None
     except OSError as error:
-        why = error.strerror or str(error)
-        raise TdbgError(f"the example cannot be written: {why}", where=str(path), hint="see who owns it") from None
+        what = f"the example cannot be written: {reason_of(error)}"
+        raise TdbgError(what, where=str(path), hint="see who owns it") from None
 
 
 def example() -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tui_debugger import __version__
-from tui_debugger.cli.output import ALL_SEEN, Unseen, print_above, print_exit, print_table, print_text
+from tui_debugger.cli.output import ALL_SEEN, Unseen, meaning_of, print_above, print_exit, print_table, print_text
 from tui_debugger.cli.show_report import nested
 from tui_debugger.diagnose.compare import Couple, Opened
 from tui_debugger.errors import TdbgError
@@ -17,15 +17,14 @@ from tui_debugger.stats.compare import Differences, Entry
 from tui_debugger.stats.compare_pairs import Fit
 from tui_debugger.stats.fields import COLUMNS
 from tui_debugger.text import differences as words
-from tui_debugger.text.clean import clean
 from tui_debugger.text.distribution import statistic_cells, statistic_columns
 from tui_debugger.text.documents import plain
 from tui_debugger.text.numbers import NONE, number
 from tui_debugger.text.rows import key_row, meta_row, stats_row
 from tui_debugger.text.tables import Column
-from tui_debugger.text.tensors import shape_text
+from tui_debugger.text.tensors import index_text, shape_text, type_text
 from tui_debugger.text.values import exact_text
-from tui_debugger.text.writer import Meaning, meant, terminal_of, write_lines
+from tui_debugger.text.writer import meant, terminal_of, write_lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +71,11 @@ def print_answer(answer: Answer) -> None:
     """Everything, from the answer down to single elements."""
     couple, found = answer.couple, answer.found
     here, there = couple.here, couple.there
-    verdict = meant(words.verdict(found), _MEANINGS.get(answer.exit_code, Meaning.DOUBT))
+    verdict = meant(words.verdict(found), meaning_of(answer.exit_code))
     on_terminal = terminal_of() is not None
     print_above(verdict, code=answer.exit_code, words=_EXITS.get(answer.exit_code, ""))
-    print_text(f"here   {here.side.text(with_graph=answer.graphs)}  {_type(here)}")
-    print_text(f"there  {there.side.text(here.side.key)}  {_type(there)}")
+    print_text(f"here   {here.side.text(with_graph=answer.graphs)}  {type_text(here.meta)}")
+    print_text(f"there  {there.side.text(here.side.key)}  {type_text(there.meta)}")
     if couple.fit is not Fit.SAME:
         print_text(f"       compared as {shape_text(found.shape)}, {couple.fit.value}")
     print_text("", verdict)
@@ -101,15 +100,10 @@ def print_answer(answer: Answer) -> None:
 
 _SHOWN = {"here": 7, "there": 7, "difference": 8, "relative": 6, "ULP": 5}
 """Columns of the largest differences, and how important they are."""
-_MEANINGS = {0: Meaning.CLEAN, 1: Meaning.FINDING}
 _EXITS = {0: "equal, as far as the tolerance goes", 1: "different", 2: "cannot judge"}
 
 
 _BY = {"abs": "absolute error", "rel": "relative error", "ulp": "units in the last place"}
-
-
-def _type(opened: Opened) -> str:
-    return f"{clean(opened.meta.dtype)} {shape_text(opened.meta.shape)}"
 
 
 def _cells(stats: TensorStats) -> list[str]:
@@ -118,7 +112,7 @@ def _cells(stats: TensorStats) -> list[str]:
 
 def _line(entry: Entry) -> list[str]:
     return [
-        f"[{', '.join(map(str, entry.index))}]",
+        index_text(entry.index),
         exact_text(entry.here),
         exact_text(entry.there),
         exact_text(entry.difference),

@@ -14,6 +14,7 @@ from tui_debugger.cli.options import Span, spans, whole
 from tui_debugger.cli.output import documented, note, print_exit, print_json, print_table, print_text
 from tui_debugger.errors import CancelledError, TdbgError
 from tui_debugger.opener import METADATA_LIMIT, read_regular, why_not
+from tui_debugger.text.numbers import plural
 from tui_debugger.text.writer import Meaning, meant, write_data, write_errors, write_lines
 
 if TYPE_CHECKING:
@@ -271,9 +272,9 @@ def _print_check(path: Path, report: Report, known_from: str, code: int) -> None
     _print_environment(report.environment)
     mistakes, notes = len(report.mistakes), len(report.notes)
     write_lines("")
-    count = "no mistakes" if not mistakes else "1 mistake" if mistakes == 1 else f"{mistakes} mistakes"
+    count = plural(mistakes, "mistake") if mistakes else "no mistakes"
     shown = meant(count, Meaning.FINDING if mistakes else Meaning.CLEAN)
-    print_text((shown, f", {notes} note{'' if notes == 1 else 's'}"))
+    print_text((shown, f", {plural(notes, 'note')}"))
     print_exit(code, "mistakes in the file" if code else "the file is right")
 
 

@@ -15,7 +15,7 @@ from tui_debugger.cli.output import documented, interruptible, note, print_json,
 from tui_debugger.errors import CancelledError, TdbgError
 from tui_debugger.model import CATEGORY_WORDS, Category, Side
 from tui_debugger.sources.search import DEPTH
-from tui_debugger.text.numbers import NONE, age, brief, moment
+from tui_debugger.text.numbers import NONE, age, brief, moment, plural
 from tui_debugger.text.tables import Across, Column, Cut, Row
 from tui_debugger.text.writer import terminal_of
 
@@ -433,7 +433,7 @@ def _dumps(arguments: argparse.Namespace) -> int:
         note(notice)
     if not found.dumps and not found.stopped:
         raise TdbgError(
-            f"no dump found in {_directories(found.looked)}",
+            f"no dump found in {plural(found.looked, 'directory', 'directories')}",
             where=str(arguments.path),
             hint="name the directory that training dumped to: tdbg ls PATH",
         )
@@ -458,10 +458,6 @@ def _refuse_options(arguments: argparse.Namespace) -> None:
                 where=f"--{name}",
                 hint=f"name one: tdbg ls PATH --{name}; without options tdbg ls lists the dumps here",
             )
-
-
-def _directories(count: int) -> str:
-    return "1 directory" if count == 1 else f"{count:,} directories"
 
 
 def _print_dumps(found: Overview) -> None:

@@ -20,6 +20,7 @@ from tui_debugger.cli.check_report import OUTCOMES
 from tui_debugger.cli.options import chosen, open_session, pairs_of
 from tui_debugger.cli.output import (
     interruptible,
+    meaning_of,
     note,
     print_above,
     print_exit,
@@ -50,7 +51,7 @@ from tui_debugger.errors import TdbgError
 from tui_debugger.model import ProgressFn, Watchpoint
 from tui_debugger.session.naming import find_in, no_such_tensor
 from tui_debugger.text.clean import clean
-from tui_debugger.text.numbers import brief, named, plural
+from tui_debugger.text.numbers import first_of, named, plural
 from tui_debugger.text.rows import coverage_row, key_row, part_rows, watch_row
 from tui_debugger.text.tables import Column, Cut, table_lines
 from tui_debugger.text.tensors import place_text
@@ -189,7 +190,7 @@ def _without_origin(answer: Answer, terminal: Terminal | None) -> Iterator[Line]
             yield from wrapped(f"to know more, {advice}", indent="  ")
         steps = sorted({searched.pair[1] for searched in bare} - {bare[0].pair[1]})
         if steps:
-            yield f"  the same at step{_s(steps)} {brief(steps)}"
+            yield f"  the same at {named('step', steps)}"
 
 
 def _not_judged(report: OriginReport) -> Iterator[str]:
@@ -268,7 +269,7 @@ def _ranks(answer: Answer) -> Iterator[str]:
     if len(same) == 1:
         yield f"rank {same[0]} was first: {at}"
     else:
-        yield f"ranks {brief(same)} begin together: {at}"
+        yield f"{named('rank', same)} begin together: {at}"
     others = [searched for searched in report.first_searches if searched.pair[0] not in same]
     for searched in others[:_NAMES]:
         yield f"  rank {searched.pair[0]}: {_later(searched, leading[0], report.graphs)}"
@@ -278,7 +279,7 @@ def _ranks(answer: Answer) -> Iterator[str]:
     silent = sorted({rank for rank, _ in seen} - {searched.pair[0] for searched in report.searches})
     if silent:
         steps = sorted({step for rank, step in seen if rank in silent})
-        yield f"  rank{'' if len(silent) == 1 else 's'} {brief(silent)}: nothing bad in step{_s(steps)} {brief(steps)}"
+        yield f"  {named('rank', silent)}: nothing bad in {named('step', steps)}"
 
 
 def _beginning(origin: Origin, graphs: Sequence[str]) -> str:
@@ -299,7 +300,7 @@ def _remarks(answer: Answer) -> Iterator[str]:
     report = answer.report
     if report.left and report.end in (End.ORIGIN, End.CARRIED):
         steps = sorted({step for _, step in report.left})
-        yield f"step{_s(steps)} {brief(steps)} not looked at: {_why_left(report)}"
+        yield f"{named('step', steps)} not looked at: {_why_left(report)}"
     doubts = answer.judgement.doubts
     shown = doubts[:-1] if answer.judgement.outcome is Outcome.CANNOT_JUDGE else doubts
     for doubt in shown:
@@ -346,19 +347,15 @@ def _found(report: OriginReport) -> str:
     nodes = {(origin.graph, origin.node) for origin in report.origins}
     origins = "1 origin" if len(nodes) == 1 else f"{len(nodes):,} independent origins"
     ranks = sorted({origin.rank for origin in report.origins})
-    where = f" of rank{_s(ranks)} {brief(ranks)}" if len({pair[0] for pair in report.check.pairs}) > 1 else ""
+    where = f" of {named('rank', ranks)}" if len({pair[0] for pair in report.check.pairs}) > 1 else ""
     names = list(dict.fromkeys(clean("/".join(origin.node.split("/")[-2:])) for origin in report.origins))
-    shown = ", ".join([*names[:_LAST], *(["…"] if len(names) > _LAST else [])])
+    shown = first_of(names, _LAST)
     at = " and ".join(dict.fromkeys(when_words(origin, report.graphs) for origin in report.origins))
     return f"{origins} at {at}{where}: {shown}"
 
 
 def _any(texts: Iterable[str]) -> str:
     return "finding of " + ", ".join(texts)
-
-
-def _s(numbers: Sequence[int]) -> str:
-    return "" if len(numbers) == 1 else "s"
 
 
 _CODES = {State.BAD: 1, State.CLEAN: 0, State.UNKNOWN: 2}
@@ -405,7 +402,7 @@ def run(arguments: argparse.Namespace, watchpoints: Sequence[Watchpoint]) -> int
     if arguments.json:
         print_json({**_document(path, looked, arguments, code), "limits": list(session.info.limits), **missing.rows})
     else:
-        meaning = {0: Meaning.CLEAN, 1: Meaning.FINDING}.get(code, Meaning.DOUBT)
+        meaning = meaning_of(code)
         *lines, last = path_lines(path, terminal_of())
         answer = line_text(last)
         if code == TdbgError.exit_code and path.state is State.CLEAN:  # the last line says "clean"

@@ -15,7 +15,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from tui_debugger import __version__
-from tui_debugger.errors import CancelledError, TdbgError
+from tui_debugger.errors import CancelledError, TdbgError, reason_of
 from tui_debugger.text.clean import clean
 from tui_debugger.text.documents import document as document_text
 from tui_debugger.text.writer import (
@@ -90,14 +90,14 @@ def failure(command: str, path: object, error: TdbgError) -> dict[str, Any]:
 
 def nowhere(error: OSError) -> TdbgError:
     """Returns what to say when the working directory was removed."""
-    what = f"the working directory cannot be found: {error.strerror}"
+    what = f"the working directory cannot be found: {reason_of(error)}"
     return TdbgError(what, where=".", hint="change into one, or name a PATH")
 
 
 def unusable(error: OSError) -> TdbgError:
     """Returns what to say when the system refuses a path that nobody else answered for, such as on a broken disk."""
     return TdbgError(
-        f"the path cannot be used: {error.strerror or error}",
+        f"the path cannot be used: {reason_of(error)}",
         where=os.fsdecode(error.filename) if isinstance(error.filename, (str, bytes)) else str(error.filename),
         hint="look whether the file system is there and works, and whether you may use the path",
     )
@@ -199,6 +199,11 @@ _EXITS: Final = {
     1: "a finding",
     TdbgError.exit_code: "cannot judge",
 }
+
+
+def meaning_of(code: int) -> Meaning:
+    """Returns what a verdict means, for its colour, by the exit code of a command that judges."""
+    return {0: Meaning.CLEAN, 1: Meaning.FINDING}.get(code, Meaning.DOUBT)
 
 
 def print_above(*lines: Line, code: int, words: str = "") -> None:

@@ -36,6 +36,7 @@ from tui_debugger.cli.output import (
     progress_bar,
     undecided,
 )
+from tui_debugger.text.numbers import first_of
 from tui_debugger.text.writer import write_lines
 
 if TYPE_CHECKING:
@@ -264,7 +265,7 @@ def _print(answer: Answer, entries: npt.NDArray[np.int64], arguments: argparse.N
     print_text(*watched_lines(map_), map_.covered_text(), compared_text(report.replicas))
     print_text(*(f"note: {each}" for each in report.replicas.notes))
     if report.replicas.apart:
-        apart = ", ".join(map(clean, report.replicas.apart[:4])) + (", …" if len(report.replicas.apart) > 4 else "")
+        apart = first_of([*map(clean, report.replicas.apart)], 4)
         print_text(f"note: {apart} differ from the start: parts of a larger weight, or wrong; nobody recorded which")
     if report.outcome is not Outcome.CLEAN:
         print_text(*doubt_lines(report.doubts))

@@ -63,7 +63,7 @@ from tui_debugger.text.heat_map import (
 from tui_debugger.text.numbers import NONE, share
 from tui_debugger.text.rows import key_row, meta_row, stats_row
 from tui_debugger.text.tables import Column, Cut, width_of
-from tui_debugger.text.tensors import aligned, flags, round_text, shape_text, tensor_parts
+from tui_debugger.text.tensors import aligned, flags, round_text, shape_text, tensor_parts, type_text
 from tui_debugger.text.values import (
     Family,
     NumberFormat,
@@ -757,7 +757,7 @@ def _distribution_at(session: Session, shown: Shown, arguments: argparse.Namespa
 def _print(each: Seen, *, several: bool) -> None:
     row, distribution = each.shown.row, each.distribution
     rank = f" rank {row.key.rank}" if several else ""
-    about = f"{clean(row.meta.dtype)} {shape_text(row.meta.shape)}" if row.meta is not None else ""
+    about = type_text(row.meta)
     slot = f"{row.role}:{row.slot}{round_text(row.key.round, row.rounds)}"
     print_text("", f"step {each.shown.step}{rank}  {slot}  {about}".rstrip())
     if distribution is None:

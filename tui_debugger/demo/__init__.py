@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from tui_debugger.environment import user_directory
-from tui_debugger.errors import TdbgError
+from tui_debugger.errors import TdbgError, reason_of
 
 DEMO: Final = Path(__file__).with_name("mindspore-2.0-nan.tar.xz")
 """A tiny transformer trained by MindSpore 2.0.0 on CPU; step 3 divides 0 by 0 and takes log(0)."""
@@ -31,7 +31,7 @@ def demo_dump(archive: Path = DEMO) -> Path:
         return unpack(archive, cache)
     except (OSError, RuntimeError) as error:
         raise TdbgError(
-            f"the demo dump could not be unpacked: {getattr(error, 'strerror', '') or error}",
+            f"the demo dump could not be unpacked: {reason_of(error)}",
             where=where,
             hint="set XDG_CACHE_HOME to a directory you can write",
         ) from None

@@ -29,6 +29,7 @@ from tui_debugger.errors import CancelledError, TdbgError
 from tui_debugger.graph.categories import gradient_of, update_of
 from tui_debugger.graph.table import CONSTANT, PARAMETER
 from tui_debugger.model import Progress, ProgressFn, Side, TensorKey, no_progress
+from tui_debugger.text.phrases import tail
 
 _CHUNK: Final = 64
 """Operators that are handed over at once."""
@@ -308,7 +309,7 @@ class _Audit:
             yield check_operator(self.run, rank, step, item.row, round=item.round)
 
     def _tick(self, name: str = "") -> None:
-        self.progress(Progress(self.done, self.total, name.rpartition("/")[2] or "checking operators"))
+        self.progress(Progress(self.done, self.total, tail(name) or "checking operators"))
 
     # -- what came out -----------------------------------------------------------------------------
 

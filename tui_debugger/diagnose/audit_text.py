@@ -9,7 +9,7 @@ from tui_debugger.diagnose.audit import AuditReport, Finding, KindCoverage
 from tui_debugger.diagnose.recompute.check import NotChecked, OperatorCheck
 from tui_debugger.text.clean import clean
 from tui_debugger.text.numbers import NONE, plural
-from tui_debugger.text.tensors import stack_text
+from tui_debugger.text.tensors import index_text, stack_text
 
 if TYPE_CHECKING:
     from tui_debugger.diagnose.run import Run
@@ -43,11 +43,6 @@ def headline_lines(report: AuditReport, run: Run) -> list[str]:
 def r_text(value: float) -> str:
     """A distance in what rounding explains."""
     return f"{value:.3g}" if math.isfinite(value) else "inf"
-
-
-def index_text(index: tuple[int, ...]) -> str:
-    """The index of an element."""
-    return f"[{', '.join(map(str, index))}]"
 
 
 def verdict_text(report: AuditReport) -> str:

@@ -17,7 +17,7 @@ from tui_debugger.stats.compare_pairs import EXACT, Fit, Pairs, Tolerance, count
 from tui_debugger.stats.dtypes import DType, dtype_of
 from tui_debugger.stats.npy import open_array, read_meta
 from tui_debugger.text.clean import clean
-from tui_debugger.text.numbers import named
+from tui_debugger.text.numbers import and_more, named
 from tui_debugger.text.tensors import place_text, round_text, step_text
 
 NEAREST: Final = 64
@@ -344,7 +344,7 @@ def spec_in(text: str) -> ReadSpec:
     if found is not None:
         return replace(found, path=path)
     names = [clean(each.key or "") for each in held]
-    listed = ", ".join(names[:_LISTED]) + (f" and {len(names) - _LISTED:,} more" if len(names) > _LISTED else "")
+    listed = and_more(names, _LISTED)
     what = f"the file has no tensor {clean(name)!r}" if name else "the file holds several tensors"
     hint = f"name one as FILE:NAME; it has {listed}" if len(held) > 1 else f"it has {listed or 'no tensor at all'}"
     raise UnreadableTensorError(what if held else "the file holds no tensor", where=clean(path), hint=hint)

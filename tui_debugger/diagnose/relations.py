@@ -27,6 +27,7 @@ from tui_debugger.model import PARAMETERS, Frame, Hit, ProgressFn, Side, TensorK
 from tui_debugger.text.clean import clean
 from tui_debugger.text.distribution import statistic_texts
 from tui_debugger.text.numbers import NONE, plural
+from tui_debugger.text.phrases import tail
 from tui_debugger.text.rows import hit_row, key_row
 from tui_debugger.text.sketch import UNICODE, Box, Edge, Ink, Sketch, SketchGraph, draw_sketch
 from tui_debugger.text.tables import Across, Column, Cut, table_lines
@@ -503,7 +504,7 @@ def sketch_of(
         note = ("@next" if each.ahead else f"@{run_text(key)}") if elsewhere else ""
         note += f" graph {graphs.get(key.graph, clean(key.graph))}" if key.graph != middle.graph else ""
         foot = "" if key.side is Side.OUTPUT and not key.slot else slot_text(key)
-        name = clean(key.node.rpartition("/")[2])
+        name = clean(tail(key.node))
         return Box(spelled(name), mark, spelled(note), foot, important=mark in {"◆", "✗"})
 
     hops = max(map(abs, found.hops))
@@ -517,7 +518,7 @@ def sketch_notes(found: Neighbourhood, drawn: Sketch) -> list[str]:
     notes = [f"{plural(drawn.beyond, 'tensor')} farther away: no room"] if drawn.beyond else []
     for number in drawn.left_out:
         edge = found.edges[number]
-        source, target = (clean(found.tensors[n].key.node.rpartition("/")[2]) for n in (edge.source, edge.target))
+        source, target = (clean(tail(found.tensors[n].key.node)) for n in (edge.source, edge.target))
         notes.append(f"not drawn: {source} is in:{edge.label} of {target}")
     return notes
 
@@ -533,7 +534,7 @@ def tie_words(related: Related, *, upstream: bool) -> str:
         upstream: it is one of the producers.
     """
     slots = ", ".join(f"in:{slot}" for slot in related.slots)
-    node = clean(related.node.rpartition("/")[2])
+    node = clean(tail(related.node))
     at, step = f"{slots} of {node}", run_text(related.key)
     if related.ahead:
         return f"{at}, which reads it after the last dumped step"
@@ -642,7 +643,7 @@ def relations_table(
             if how:
                 yield Across(f"    {'  ' * depth}{how}")
 
-    maker = clean(found.maker.rpartition("/")[2])
+    maker = clean(tail(found.maker))
     made = "taken" if found.centre.key.side is Side.INPUT else f"made by {maker}" if maker else "made"
     nothing = (" nothing that the graph knows", " nothing, as far as the graph says")
     if not found.edges:

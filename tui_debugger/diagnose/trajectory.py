@@ -32,7 +32,7 @@ from tui_debugger.stats.health import even_bounds
 from tui_debugger.stats.npy import open_lazily
 from tui_debugger.text.clean import clean
 from tui_debugger.text.documents import plain
-from tui_debugger.text.numbers import NONE, number, plural
+from tui_debugger.text.numbers import NONE, and_more, number, plural
 from tui_debugger.text.tensors import BARS, shape_text, step_text, steps_text
 
 _BLOCK: Final = 1 << 14
@@ -689,8 +689,7 @@ def _said(found: Trajectory, about: About) -> str:
     those = [each for each in found.remarks if each.about is about]
     if not those:
         return ""
-    names = ", ".join(found.name(found.weights[each.weight]) for each in those[:_NAMED])
-    more = f" and {len(those) - _NAMED} more" if len(those) > _NAMED else ""
+    names = and_more([found.name(found.weights[each.weight]) for each in those], _NAMED)
     one = len(those) == 1
     strongest = those[0].text
     alike = those[0].size == those[-1].size
@@ -704,7 +703,7 @@ def _said(found: Trajectory, about: About) -> str:
         About.LESS: strongest if one else f"move less than their kind, down to {strongest.split()[1]}",
         About.RANK: f"{'loses' if one else 'lose'} rank ({strongest.removeprefix('effective ')})",
     }
-    return f"{len(those)} {words[about]}: {names}{more}"
+    return f"{len(those)} {words[about]}: {names}"
 
 
 def coverage_text(found: Trajectory) -> str:

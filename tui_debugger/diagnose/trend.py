@@ -30,7 +30,7 @@ from tui_debugger.text.health import GLYPHS
 from tui_debugger.text.hits import said_words
 from tui_debugger.text.numbers import NONE, number, percent, plural
 from tui_debugger.text.plot import BRAILLE, Axes, Curve, Dots, Plot, axis_of, count_axis, draw, x_axis_of
-from tui_debugger.text.tensors import place_text, shape_text, step_text
+from tui_debugger.text.tensors import place_text, step_text, type_text
 
 TOGETHER: Final = 256
 """Steps that are listed and measured together."""
@@ -530,7 +530,7 @@ def name(series: Series, ranks: Sequence[int] = (), *, with_graph: bool = False)
 
 def about(series: Series) -> str:
     """``float32 8×10, 6 steps: 5 measured, 1 not dumped``."""
-    meta = f"{clean(series.meta.dtype)} {shape_text(series.meta.shape)}, " if series.meta is not None else ""
+    meta = f"{type_text(series.meta)}, " if series.meta is not None else ""
     words = {
         State.MEASURED: "measured",
         State.RECORDED: "with recorded statistics only",

@@ -22,6 +22,7 @@ from tui_debugger.graph.messages import ParsedGraph, ParsedNode
 from tui_debugger.graph.stacks import parse_stack
 from tui_debugger.graph.table import (
     CONSTANT,
+    ITEM_TYPES,
     MONADS,
     PARAMETER,
     STRUCTURAL_TYPES,
@@ -197,7 +198,6 @@ def _listing_key(info: GraphInfo, execution_orders: Mapping[int | str, Sequence[
 
 MAX_SLOTS = 32767
 """The most that an int16 column of slots holds."""
-_ITEM_TYPES = frozenset({"tuplegetitem", "listgetitem"})
 
 
 def build_table(
@@ -334,7 +334,7 @@ class _Columns:
         counts = [len(node.inputs) for node in graph.nodes]
         self.in_count += counts + [0] * (len(keys) - len(counts))
         slots = [0] * (len(self.in_node) - start)
-        items = {name for name in self.types if name.lower() in _ITEM_TYPES}
+        items = {name for name in self.types if name.lower() in ITEM_TYPES}
         numbers = {each.key: each.number for each in graph.constants if each.number is not None}
         at = 0
         for node, count in zip(graph.nodes, counts, strict=True):

@@ -31,19 +31,17 @@ def plain_type(op_type: str) -> str:
     return re.sub(r"[^a-z0-9]", "", name)
 
 
-_COLLECTIVE: Final = frozenset(
-    {
-        *("allreduce", "allgather", "allgatherv", "reducescatter", "reducescatterv", "broadcast", "reduce"),
-        *(
-            "alltoall",
-            "alltoallv",
-            "alltoallsingle",
-            "neighborexchange",
-            "neighborexchangev2",
-            "neighborexchangev2grad",
-        ),
-        *("collectivegather", "collectivescatter", "allgatherintotensor", "reducescattertensor", "mirroroperator"),
-        *("allreducecoalesced", "allgathercoalesced", "matmulallreduce", "allgathermatmul", "matmulreducescatter"),
+_GIVES_ALL_THE_SAME: Final = frozenset(
+    {"allreduce", "allgather", "allgatherv", "broadcast", "allgatherintotensor", "allreducecoalesced"}
+)
+_REDUCES: Final = frozenset({"allreduce", "reducescatter", "reduce", "allreducecoalesced", "reducescattertensor"})
+_COLLECTIVE: Final = (
+    _GIVES_ALL_THE_SAME
+    | _REDUCES
+    | {
+        *("alltoall", "alltoallv", "alltoallsingle", "reducescatterv", "allgathercoalesced", "mirroroperator"),
+        *("neighborexchange", "neighborexchangev2", "neighborexchangev2grad", "collectivegather", "collectivescatter"),
+        *("matmulallreduce", "allgathermatmul", "matmulreducescatter"),
     }
 )
 _SENDING: Final = frozenset({"send", "isend", "p2psend"})
@@ -60,6 +58,16 @@ def is_collective(op_type: str) -> bool:
     return _plain(op_type) in _COLLECTIVE
 
 
+def gives_all_the_same(op_type: str) -> bool:
+    """Tells whether every rank that takes part in such a collective operation gets the same tensor."""
+    return _plain(op_type) in _GIVES_ALL_THE_SAME
+
+
+def is_reducing(op_type: str) -> bool:
+    """Tells whether such a collective operation sums up the tensors of all ranks, as it is done with gradients."""
+    return _plain(op_type) in _REDUCES
+
+
 def is_sending(op_type: str) -> bool:
     """Tells whether it gives its input to one other rank."""
     return _plain(op_type) in _SENDING
@@ -68,6 +76,28 @@ def is_sending(op_type: str) -> bool:
 def is_receiving(op_type: str) -> bool:
     """Tells whether what it makes is the input of another rank's sending node."""
     return _plain(op_type) in _RECEIVING
+
+
+_RANDOM_NUMBERS: Final = frozenset(
+    {
+        *("rand", "randn", "randint", "randperm", "randlike", "randnlike", "normal", "uniform", "bernoulli"),
+        *("multinomial", "exponential", "dropoutgenmask", "standardnormal", "uniformreal", "truncatednormal"),
+    }
+)
+_RANDOM: Final = _RANDOM_NUMBERS | {
+    *("dropout", "dropout1d", "dropout2d", "dropout3d", "alphadropout", "featuredropout", "nativedropout"),
+    *("dropoutdomask", "dropoutext", "statelessdropout", "rrelu", "randomchoicewithmask", "gumbelsoftmax"),
+}
+
+
+def makes_random_numbers(op_type: str) -> bool:
+    """Tells whether nothing can be said of what an operator makes: it draws numbers."""
+    return plain_type(op_type) in _RANDOM_NUMBERS
+
+
+def is_random(op_type: str) -> bool:
+    """Tells whether chance has a part in what an operator makes: two runs need not agree in it."""
+    return plain_type(op_type) in _RANDOM
 
 
 ACTIVATIONS = frozenset(
@@ -107,8 +137,14 @@ _OWN_UPDATES = frozenset({"optimizerupdate", "parametergrad"})
 
 BACKWARD: Final = "Backward"
 """Ends the type of a node that is the backward of another one, where a dump tells which."""
-PARAMETER_GRADIENTS: Final = ("ParameterGrad", "BiasGrad")
-"""Types of the gradients of weights and of biases, in the graphs of our client for PyTorch and in msprobe's dumps."""
+PARAMETER_GRADIENT: Final = "ParameterGrad"
+"""Type of the gradient of a weight, in the graphs of our client for PyTorch and in msprobe's dumps."""
+BIAS_ADD_GRADIENT: Final = "BiasAddGrad"
+"""MindSpore's operator that makes the gradient of a bias; in the graphs of our client that gradient."""
+PARAMETER_GRADIENTS: Final = (PARAMETER_GRADIENT, "BiasGrad")
+"""Types of the gradients of weights and of biases in msprobe's dumps."""
+ACTIVATION_GRADIENT, WEIGHT_GRADIENT, BIAS_GRADIENT = "ActivationGradient", "WeightGradient", "BiasGradient"
+"""Types of gradients in dumps of files of torch: see ``sources/torch_dumps``."""
 _GRADIENT_NAME = re.compile(r"gradients(?:/|--|_default|$)", re.IGNORECASE)
 
 
@@ -361,6 +397,11 @@ def _nearest(table: NodeTable, rows: list[int], wanted: Mask) -> list[int]:
     return found
 
 
+def is_backward(op_type: str) -> bool:
+    """Tells whether a node is the backward of another one, which is made of what its forward made."""
+    return op_type.endswith(BACKWARD) or op_type in PARAMETER_GRADIENTS
+
+
 def gradient_of(parameter: str) -> str:
     """Returns what our client for PyTorch calls the gradient of a parameter (``torch.structure``)."""
     return "Gradients/" + parameter.replace(".", "/")
@@ -525,6 +566,11 @@ def group_start(update: Update, slot: int) -> int:
     return slot - slot % update.stride if update.stride else 0
 
 
+ALL_REDUCE: Final = "AllReduce"
+ALL_GATHER: Final = "AllGather"
+REDUCE_SCATTER: Final = "ReduceScatter"
+EXCHANGES: Final = frozenset({ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER})
+"""Types of the collective operations that our client for PyTorch draws, with the ranks that take part."""
 BUFFER_UPDATE: Final = "BufferUpdate"
 """Operator type of our client for PyTorch: a parameter or buffer, and what it is made of in the step."""
 INPUT_UPDATE: Final = "InputUpdate"

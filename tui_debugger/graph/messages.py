@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from tui_debugger.errors import BadGraphError
+from tui_debugger.errors import BadGraphError, reason_of
+from tui_debugger.graph.categories import EXCHANGES
 from tui_debugger.graph.table import STRUCTURAL_TYPES
 from tui_debugger.opener import GRAPH_LIMIT, read_regular
 
@@ -123,8 +124,6 @@ def message_class(name: str, package: str = GRAPH_PACKAGE) -> Any:
     return old_factory.GetPrototype(descriptor)
 
 
-_EXCHANGING = frozenset({"AllReduce", "AllGather", "ReduceScatter"})
-"""Types of the collective operations that our own client draws."""
 _CONTROL_EDGE = 1
 _MAX_VALUE_TEXT = 1024
 
@@ -241,7 +240,7 @@ def read_graph(path: Path | str, *, attributes: bool = False) -> ParsedGraph:
         data = read_regular(path, GRAPH_LIMIT)
     except OSError as error:
         raise BadGraphError(
-            f"the graph file cannot be read: {error.strerror or type(error).__name__}",
+            f"the graph file cannot be read: {reason_of(error)}",
             where=str(path),
             hint="check that it is a file and that you may read it",
         ) from error
@@ -338,7 +337,7 @@ def _node(node: Any, texts: _Texts, types: tuple[_Types, _Types], attributes: bo
         texts[node.source_address],
         _item(node) if op_type == "TupleGetItem" else -1,
         tuple([(texts[each.name], _value(each.value) or "") for each in node.attribute]) if attributes else (),
-        _ranks(node) if op_type in _EXCHANGING else (),
+        _ranks(node) if op_type in EXCHANGES else (),
     )
 
 

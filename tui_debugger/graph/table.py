@@ -204,18 +204,12 @@ class NodeTable:
         return self.stacks[index] if index >= 0 else ()
 
 
-STRUCTURAL_TYPES = frozenset(
-    {
-        *("load", "depend", "updatestate"),
-        *("maketuple", "tuplegetitem", "makelist", "listgetitem", "return"),
-    }
-)
-"""Operator types (lower-case) that route values or order and never have files."""
-
 _PASS = frozenset({"load", "depend", "return"})  # hand on their first input; the others only order
 _PACK = frozenset({"maketuple", "makelist"})
-_ITEM = frozenset({"tuplegetitem", "listgetitem"})
+ITEM_TYPES = frozenset({"tuplegetitem", "listgetitem"})
 _ORDER_ONLY = frozenset({"updatestate"})
+STRUCTURAL_TYPES = _PASS | _PACK | ITEM_TYPES | _ORDER_ONLY
+"""Operator types (lower-case) that route values or order and never have files."""
 
 _MAX_HOPS = 10_000  # only a broken graph with a cycle gets there
 
@@ -292,7 +286,7 @@ _REAL, _PASSES, _PACKS, _PICKS, _ORDERS = range(5)
 
 def _kinds(table: NodeTable) -> npt.NDArray[np.int8]:
     """Returns what every row does with what it is fed."""
-    groups = ((_PASS, _PASSES), (_PACK, _PACKS), (_ITEM, _PICKS), (_ORDER_ONLY, _ORDERS))
+    groups = ((_PASS, _PASSES), (_PACK, _PACKS), (ITEM_TYPES, _PICKS), (_ORDER_ONLY, _ORDERS))
     by_type = [next((kind for group, kind in groups if name.lower() in group), _REAL) for name in (*table.types, "")]
     kinds: npt.NDArray[np.int8] = np.array(by_type, np.int8)[table.type_id]
     return kinds

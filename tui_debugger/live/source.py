@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from tui_debugger.errors import BadGraphError, TdbgError
+from tui_debugger.errors import BadGraphError, TdbgError, reason_of
 from tui_debugger.graph.build import build_table
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.live.graph import RankGraph
@@ -49,7 +49,7 @@ class LiveSource:
             self.spool = Spool(limit, self._dropped.append)
         except OSError as error:
             raise TdbgError(
-                f"there is no place for values: {error.strerror}",
+                f"there is no place for values: {reason_of(error)}",
                 where=str(error.filename or ""),
                 hint="let TMPDIR name a directory that you may write to",
             ) from error

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from tui_debugger.errors import reason_of
 from tui_debugger.live.dump_writer import NpyFile, size_of
 
 LIMIT: Final = 4 << 30
@@ -130,7 +131,7 @@ class Spool:
 
     def lose(self, error: Exception | None) -> None:
         """Counts a tensor whose values were not kept; None: there was no room for them."""
-        self._lose(NO_ROOM if error is None else getattr(error, "strerror", None) or str(error))
+        self._lose(NO_ROOM if error is None else reason_of(error))
 
     def _lose(self, why: str, count: int = 1) -> None:
         with self._lock:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from tui_debugger import opener
-from tui_debugger.errors import NotADumpError, TdbgError
+from tui_debugger.errors import NotADumpError, TdbgError, reason_of
 
 _TAR: Final = ".tar"
 _COMPRESSED: Final = {
@@ -108,7 +108,7 @@ def _at_url(scheme: str, rest: str, *, anew: bool) -> Path:
     try:
         mount.stat(inside)
     except OSError as error:
-        raise NotADumpError(f"cannot be read: {error.strerror}", where=url, hint=_what_to_do(error)) from error
+        raise NotADumpError(f"cannot be read: {reason_of(error)}", where=url, hint=_what_to_do(error)) from error
     return Path(point, inside)
 
 

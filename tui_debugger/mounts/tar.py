@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from tui_debugger import opener
-from tui_debugger.errors import NotADumpError
+from tui_debugger.errors import NotADumpError, reason_of
 from tui_debugger.opener import open_regular
 
 BLOCK: Final = 512
@@ -75,7 +75,7 @@ class TarMount:
             descriptor, status = open_regular(path)
         except OSError as error:
             raise NotADumpError(
-                f"the tar cannot be read: {error.strerror}", where=path, hint="check its rights"
+                f"the tar cannot be read: {reason_of(error)}", where=path, hint="check its rights"
             ) from error
         mount = TarMount(path, descriptor, status)
         try:
@@ -83,7 +83,7 @@ class TarMount:
                 mount._add(*member)
             mount._check_links()
         except OSError as error:
-            raise _refused(path, f"cannot be read: {error.strerror}") from error
+            raise _refused(path, f"cannot be read: {reason_of(error)}") from error
         return mount
 
     @property

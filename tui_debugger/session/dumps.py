@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tui_debugger.environment import user_directory
-from tui_debugger.errors import CancelledError, TdbgError
+from tui_debugger.errors import CancelledError, TdbgError, reason_of
 from tui_debugger.model import ProgressFn, UnreadablePart, no_progress
 from tui_debugger.mounts import is_url, reached
 from tui_debugger.opener import isdir, read_regular
@@ -132,7 +132,7 @@ class RecentDumps:
                 found.append(_parsed(read_regular(file, _FILE_LIMIT)))
             except (OSError, ValueError, RecursionError) as error:  # noqa: PERF203 - each file fails by itself
                 if not isinstance(error, FileNotFoundError):  # another program forgot it
-                    broken.append(f"{file}: {_why(error)}")
+                    broken.append(f"{file}: {reason_of(error)}")
         if broken:
             more = f" (and {len(broken) - 1:,} more)" if len(broken) > 1 else ""
             self.problems.append(f"a recent dump is left out, its file cannot be used: {broken[0]}{more}")
@@ -159,7 +159,7 @@ class RecentDumps:
         try:
             self._file(path).unlink(missing_ok=True)
         except OSError as error:
-            self.problems.append(f"a recent dump could not be forgotten: {_why(error)}")
+            self.problems.append(f"a recent dump could not be forgotten: {reason_of(error)}")
 
     def _files(self) -> list[Path]:
         if self._directory is None:
@@ -167,7 +167,7 @@ class RecentDumps:
         try:
             return sorted(self._directory.glob(_FILE.format("*")))
         except OSError as error:
-            self.problems.append(f"recent dumps cannot be listed: {_why(error)}")
+            self.problems.append(f"recent dumps cannot be listed: {reason_of(error)}")
             return []
 
     def _file(self, path: str) -> Path:
@@ -187,7 +187,7 @@ class RecentDumps:
         try:  # ASCII: bytes of a path that are no UTF-8 survive
             write_state(self._file(dump.path), to_json(asdict(dump)))
         except OSError as error:
-            self.problems.append(f"a recent dump could not be remembered: {_why(error)}")
+            self.problems.append(f"a recent dump could not be remembered: {reason_of(error)}")
 
     def _forget_old(self) -> None:
         times = []
@@ -224,10 +224,6 @@ def _moment(value: Any) -> float:
     if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 1e11:
         return float(value)
     raise ValueError("it has no time")
-
-
-def _why(error: Exception) -> str:
-    return (error.strerror or type(error).__name__) if isinstance(error, OSError) else str(error)
 
 
 # -- all of them -------------------------------------------------------------------------------------

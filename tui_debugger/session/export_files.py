@@ -25,7 +25,7 @@ import numpy.typing as npt
 from tui_debugger import opener
 from tui_debugger.arrays import Array
 from tui_debugger.check.sweep import SweptTensor
-from tui_debugger.errors import TdbgError, UnreadableTensorError
+from tui_debugger.errors import TdbgError, UnreadableTensorError, reason_of
 from tui_debugger.model import Progress, ProgressFn, TensorKey, TensorMeta, no_progress
 from tui_debugger.stats.npy import open_lazily, read_meta
 from tui_debugger.text.csv_table import CsvTable
@@ -239,8 +239,7 @@ def _part_of(target: Path) -> Path:
 def _refuse(error: OSError, target: Path, what: str) -> NoReturn:
     if isinstance(error, FileExistsError):
         raise TdbgError("the file exists already", where=str(target), hint="choose another name") from None
-    reason = error.strerror or str(error)
-    raise TdbgError(f"{what} could not be written: {reason}", where=str(target), hint=_hint(error)) from None
+    raise TdbgError(f"{what} could not be written: {reason_of(error)}", where=str(target), hint=_hint(error)) from None
 
 
 def _hint(error: OSError) -> str:

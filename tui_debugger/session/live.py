@@ -17,7 +17,14 @@ from tui_debugger.check.pipeline import Checks
 from tui_debugger.check.received import LiveChecker, Watched
 from tui_debugger.check.step import PairResult
 from tui_debugger.check.types import TensorRow
-from tui_debugger.errors import CancelledError, NotStoppedError, TdbgError, UnreadableTensorError, UnsupportedError
+from tui_debugger.errors import (
+    CancelledError,
+    NotStoppedError,
+    TdbgError,
+    UnreadableTensorError,
+    UnsupportedError,
+    reason_of,
+)
 from tui_debugger.graph.build import observed_order
 from tui_debugger.graph.table import real_consumers
 from tui_debugger.live import wire
@@ -113,7 +120,7 @@ def save_dump(
         for live in ranks:
             _save_rank(live, directory, counts, progress, (ran or {}).get(live.number, ()))
     except OSError as error:
-        raise TdbgError(f"the dump could not be written: {error.strerror or error}", where=str(directory)) from error
+        raise TdbgError(f"the dump could not be written: {reason_of(error)}", where=str(directory)) from error
     return counts.text(len(ranks))
 
 

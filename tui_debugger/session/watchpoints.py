@@ -24,7 +24,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from tui_debugger.errors import BadWatchpointError
+from tui_debugger.errors import BadWatchpointError, reason_of
 from tui_debugger.model import NodeSelection, ParamValue, Watchpoint
 from tui_debugger.opener import METADATA_LIMIT, read_given
 from tui_debugger.session.dumps import file_number, state_directory, write_state
@@ -94,9 +94,8 @@ def read_watch_file(path: Path) -> tuple[Watchpoint, ...]:
     try:
         data = read_given(path, METADATA_LIMIT)
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
         raise BadWatchpointError(
-            f"the watchpoint file cannot be read: {reason}", where=clean(str(path)), hint="check the path"
+            f"the watchpoint file cannot be read: {reason_of(error)}", where=clean(str(path)), hint="check the path"
         ) from None
     return parse_watch_file(data, clean(str(path))).watchpoints
 

@@ -31,6 +31,9 @@ from tui_debugger.stats.records import RecordedColumns, Specs
 if TYPE_CHECKING:
     from tui_debugger.graph.messages import ParsedGraph
 
+MOST_ROUNDS: Final = (1 << 16) - 1
+"""The most that the column of rounds holds."""
+
 
 class TensorFlag(IntFlag):
     """Marks of a tensor row."""

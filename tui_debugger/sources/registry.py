@@ -19,6 +19,7 @@ from weakref import WeakKeyDictionary
 from tui_debugger import opener
 from tui_debugger.errors import NotADumpError, SeveralDumpsError, TdbgError
 from tui_debugger.mounts import reached
+from tui_debugger.text.numbers import plural
 
 if TYPE_CHECKING:
     from tui_debugger.cache.store import DiskCache
@@ -643,9 +644,8 @@ def contents_text(path: Path) -> str:
     ordered = sorted(counts.items(), key=lambda each: (each[0] not in _READ_INSTEAD, -each[1], each[0]))
     parts = []
     for kind, number in ordered[:_SHOWN_KINDS]:
-        files = "file" if number == 1 else "files"
         instead = f" (not read; {_READ_INSTEAD[kind]} would be)" if kind in _READ_INSTEAD else ""
-        parts.append(f"{number:,} {kind} {files}{instead}" if kind else f"{number:,} {files} without a suffix")
+        parts.append(plural(number, f"{kind} file") + instead if kind else f"{plural(number, 'file')} without a suffix")
     rest = sum(number for _, number in ordered[_SHOWN_KINDS:])
     parts += [f"{rest:,} of other kinds"] if rest else []
     return f"It holds {', '.join(parts)}" if parts else ""

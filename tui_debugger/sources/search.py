@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Final
 
 from tui_debugger import opener
-from tui_debugger.errors import TdbgError
+from tui_debugger.errors import TdbgError, reason_of
 from tui_debugger.model import Progress, ProgressFn, UnreadablePart, no_progress
 from tui_debugger.opener import why_not
 from tui_debugger.sources.registry import Recogniser, dump_around, layout_of, open_source
+from tui_debugger.text.numbers import plural
 
 MOST_DIRECTORIES: Final = 10_000
 """Directories that are looked at."""
@@ -69,7 +70,7 @@ class DumpSearch:
                 self.left = len(waiting)
                 return
             directory, depth = waiting.popleft()
-            progress(Progress(self.looked, 0, f"{_directories(self.looked)} looked at"))
+            progress(Progress(self.looked, 0, f"{plural(self.looked, 'directory', 'directories')} looked at"))
             try:
                 status = opener.stat(directory)
             except FileNotFoundError:
@@ -101,15 +102,17 @@ class DumpSearch:
         found = []
         if self.left:
             found.append(
-                f"stopped after {_directories(self.looked)}: {self.left:,} more and those below were left out; "
-                "name one that is nearer to the dumps"
+                f"stopped after {plural(self.looked, 'directory', 'directories')}: "
+                f"{self.left:,} more and those below were left out; name one that is nearer to the dumps"
             )
         if self.unlisted:
             first, others = self.unlisted[0], len(self.unlisted) - 1
             where = os.path.relpath(first.where, self.start)
             found.append(f"{where} cannot be listed: {first.why}" + (f" (and {others:,} more)" if others else ""))
         if self.too_deep:
-            found.append(f"left out {_directories(self.too_deep)} more than {self._depth} levels below")
+            found.append(
+                f"left out {plural(self.too_deep, 'directory', 'directories')} more than {self._depth} levels below"
+            )
         return (*found, *self._recogniser.problems)
 
     def _below(self, directory: Path) -> list[Path]:
@@ -127,10 +130,6 @@ class DumpSearch:
     def _miss(self, directory: Path, error: Exception) -> None:
         why = why_not(directory, error if isinstance(error, OSError) else None)
         self.unlisted.append(UnreadablePart(str(directory), why))
-
-
-def _directories(count: int) -> str:
-    return "1 directory" if count == 1 else f"{count:,} directories"
 
 
 def _may_hold_dumps(entry: os.DirEntry[str]) -> bool:
@@ -202,7 +201,7 @@ def facts_of(path: Path, progress: ProgressFn = no_progress) -> DumpFacts:
 
 
 def _words(error: TdbgError | OSError) -> str:
-    return error.what if isinstance(error, TdbgError) else error.strerror or type(error).__name__
+    return error.what if isinstance(error, TdbgError) else reason_of(error)
 
 
 def _written(directories: Sequence[Path]) -> float | None:

@@ -22,11 +22,11 @@ import numpy as np
 
 from tui_debugger.arrays import Int32, Int64
 from tui_debugger.graph.build import FileNode, append_nodes, ranks
-from tui_debugger.graph.categories import gradient_of
+from tui_debugger.graph.categories import ACTIVATION_GRADIENT, BIAS_GRADIENT, WEIGHT_GRADIENT, gradient_of
 from tui_debugger.graph.table import PARAMETER, NodeFlag
 from tui_debugger.model import BIAS, ProgressFn, ReadSpec, Side, UnreadablePart
 from tui_debugger.sources import directories
-from tui_debugger.sources.base import TensorPlaces
+from tui_debugger.sources.base import MOST_ROUNDS, TensorPlaces
 from tui_debugger.sources.graphless import ROOT, FilesTable, FileState, GraphlessSource, ListedStep, RankNodes
 
 GRAPH: Final = "model"
@@ -39,9 +39,7 @@ ORIGINS_WITHOUT_EDGES: Final = (
 ROOT_MODULE: Final = "(root)"
 """What the outermost module is called where it has no name."""
 MODULE, MODULE_INPUT, TENSOR = "Module", "ModuleInput", "Tensor"
-GRADIENT, WEIGHT_GRADIENT, BIAS_GRADIENT = "ActivationGradient", "WeightGradient", "BiasGradient"
 _RECOMPUTED: Final = "recomputed"
-_MOST_ROUNDS: Final = (1 << 16) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +121,7 @@ def weight_gradient(name: str, file: str, member: str) -> Recorded:
 def gradient(name: str, file: str, member: str, slot: int = 0) -> Recorded:
     """Returns the gradient of an activation."""
     full = gradient_of(name or ROOT_MODULE)
-    return Recorded(full, full, GRADIENT, file, member, slot=slot)
+    return Recorded(full, full, ACTIVATION_GRADIENT, file, member, slot=slot)
 
 
 class Slots:
@@ -278,10 +276,10 @@ class TorchDumpSource(GraphlessSource[tuple[str, ...], _RankNodes]):
             where = os.path.relpath((files or (str(self._root),))[0], self._root)
             listing.parts.append(UnreadablePart(where, f"no tensor in step {step}", rank, step))
         number, during = _rounds(listing.tensors)
-        listed = np.flatnonzero(number <= _MOST_ROUNDS)
+        listed = np.flatnonzero(number <= MOST_ROUNDS)
         if len(listed) < len(listing.tensors):
             left = len(listing.tensors) - len(listed)
-            why = f"{left:,} tensors that were recorded more than {_MOST_ROUNDS:,} times in one step"
+            why = f"{left:,} tensors that were recorded more than {MOST_ROUNDS:,} times in one step"
             listing.parts.append(UnreadablePart(".", why, rank, step))
         tensors = [listing.tensors[at] for at in listed.tolist()]
         rows = nodes.add(tensors, listing.placements)
@@ -312,7 +310,7 @@ def _in_order(tensors: Sequence[Recorded], order: Int32, number: Int64, during: 
     once = once[np.argsort(order[once], kind="stable")]
     block[once] = np.maximum.accumulate(block[once]) if len(once) else block[once]
     parameters = np.array([each.kind == PARAMETER for each in tensors], np.bool_)
-    block[parameters] = number[parameters] + _MOST_ROUNDS + 1
+    block[parameters] = number[parameters] + MOST_ROUNDS + 1
     side = np.array([int(each.side) for each in tensors])
     slot = np.array([each.slot for each in tensors])
     by: Int64 = np.lexsort((slot, side, order, block))

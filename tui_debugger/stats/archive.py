@@ -17,7 +17,8 @@ import tempfile
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -25,7 +26,7 @@ import numpy as np
 
 from tui_debugger import opener
 from tui_debugger.arrays import Array, UInt8
-from tui_debugger.errors import UnreadableTensorError
+from tui_debugger.errors import UnreadableTensorError, reason_of
 from tui_debugger.opener import open_regular
 from tui_debugger.stats.dtypes import DType
 
@@ -115,20 +116,31 @@ def state_of(status: os.stat_result) -> State:
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
+@contextmanager
+def opened(path: str) -> Iterator[tuple[int, os.stat_result]]:
+    """Opens a file, and closes it again.
+
+    Raises:
+        UnreadableTensorError: it is missing, or no regular file.
+    """
+    try:
+        descriptor, status = open_regular(path)
+    except (OSError, ValueError) as error:
+        raise unreadable(path, f"cannot be read: {reason_of(error, within=True)}") from error
+    try:
+        yield descriptor, status
+    finally:
+        opener.close(descriptor)
+
+
 def read_archive(path: str) -> Archive:
     """Returns what the directory of an archive lists.
 
     Raises:
         UnreadableTensorError: it is missing, no regular file, no archive, or damaged.
     """
-    try:
-        descriptor, status = open_regular(path)
-    except (OSError, ValueError) as error:
-        raise unreadable(path, f"cannot be read: {reason(error)}") from error
-    try:
+    with opened(path) as (descriptor, status):
         return open_archive(descriptor, status, path)
-    finally:
-        opener.close(descriptor)
 
 
 def open_archive(descriptor: int, status: os.stat_result, path: str, window: Window | None = None) -> Archive:
@@ -195,7 +207,7 @@ class FileBytes:
         try:
             return opener.pread(self._descriptor, min(count, self.size - first), self.start + first)
         except OSError as error:
-            raise unreadable(self._where, f"cannot be read: {reason(error)}") from error
+            raise unreadable(self._where, f"cannot be read: {reason_of(error, within=True)}") from error
 
     def read_into(self, first: int, target: UInt8) -> None:
         """Fills an array with bytes from a place on.
@@ -221,7 +233,7 @@ class FileBytes:
                     raise unreadable(self._where, what, "look again when it is written")
                 done += got
         except OSError as error:
-            raise unreadable(self._where, f"cannot be read: {reason(error)}") from error
+            raise unreadable(self._where, f"cannot be read: {reason_of(error, within=True)}") from error
 
     def mapped(self) -> tuple[mmap.mmap, int]:
         """Returns a map of the stretch, and where it begins in that."""
@@ -431,7 +443,11 @@ def _read(descriptor: int, path: str, window: Window) -> tuple[dict[str, Member]
         if listed is None:
             listed = _any_directory(descriptor, window)
     except (zipfile.BadZipFile, NotImplementedError, OSError, ValueError, EOFError, struct.error) as error:
-        what = "is no zip archive" if str(error) == "File is not a zip file" else f"is damaged: {reason(error)}"
+        what = (
+            "is no zip archive"
+            if str(error) == "File is not a zip file"
+            else f"is damaged: {reason_of(error, within=True)}"
+        )
         raise unreadable(path, what, "it was probably not written to its end") from error
     listed = _without_overlaps(listed, window[1])
     members = {member.name: member for member in listed}
@@ -580,9 +596,3 @@ def _reserve(descriptor: int, size: int) -> None:
 def unreadable(where: str, what: str, hint: str = "") -> UnreadableTensorError:
     """Returns what to raise for something that cannot be read."""
     return UnreadableTensorError(what, where=where, hint=hint)
-
-
-def reason(error: BaseException) -> str:
-    """Returns what the system or a library says, as a part of a sentence."""
-    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return text[:1].lower() + text[1:] if text else type(error).__name__

@@ -29,10 +29,10 @@ import numpy as np
 
 from tui_debugger import opener
 from tui_debugger.arrays import Array, Int64, UInt8
-from tui_debugger.errors import UnreadableTensorError
+from tui_debugger.errors import UnreadableTensorError, reason_of
 from tui_debugger.model import ReadSpec, TensorMeta
 from tui_debugger.opener import NotRegularError, open_regular
-from tui_debugger.stats.archive import FileBytes, MemberFile, open_archive, read_archive, reason
+from tui_debugger.stats.archive import FileBytes, MemberFile, open_archive, read_archive
 from tui_debugger.stats.dtypes import DType, declared_view, dtype_of, name_of
 
 SUFFIX: Final = ".npz"
@@ -429,7 +429,9 @@ def _opener(spec: ReadSpec) -> OpenValue:
         try:
             found = cast("OpenValue", getattr(importlib.import_module(module), name))
         except ImportError as error:
-            raise _unreadable(spec, f"is of a format that is not read: {spec.format} ({reason(error)})") from error
+            raise _unreadable(
+                spec, f"is of a format that is not read: {spec.format} ({reason_of(error, within=True)})"
+            ) from error
         FORMATS[spec.format] = found
     if found is None:
         raise _unreadable(spec, f"is of a format that is not read: {spec.format}")
@@ -463,7 +465,7 @@ class TensorFile:
             raise _unreadable(spec, f"expected a tensor file, found {kind}") from None
         except (OSError, ValueError) as error:
             self.close()
-            raise _unreadable(spec, f"cannot be read: {reason(error)}") from error
+            raise _unreadable(spec, f"cannot be read: {reason_of(error, within=True)}") from error
         except BaseException:
             self.close()
             raise
@@ -567,7 +569,7 @@ def open_window(spec: ReadSpec, entries: Sequence[int | range]) -> Array:
         try:
             return part_of(file.lazy_array(), entries)
         except (OSError, ValueError, OverflowError, MemoryError) as error:
-            raise _unreadable(spec, f"cannot be mapped: {reason(error)}") from error
+            raise _unreadable(spec, f"cannot be mapped: {reason_of(error, within=True)}") from error
 
 
 def open_array(spec: ReadSpec) -> Array:
@@ -583,7 +585,7 @@ def open_array(spec: ReadSpec) -> Array:
         try:
             return file.array()
         except (OSError, ValueError, OverflowError, MemoryError) as error:
-            raise _unreadable(spec, f"cannot be mapped: {reason(error)}") from error
+            raise _unreadable(spec, f"cannot be mapped: {reason_of(error, within=True)}") from error
 
 
 def open_lazily(spec: ReadSpec) -> Array:
@@ -599,7 +601,7 @@ def open_lazily(spec: ReadSpec) -> Array:
         try:
             return file.lazy_array()
         except (OSError, ValueError, OverflowError, MemoryError) as error:
-            raise _unreadable(spec, f"cannot be mapped: {reason(error)}") from error
+            raise _unreadable(spec, f"cannot be mapped: {reason_of(error, within=True)}") from error
 
 
 def read_meta(spec: ReadSpec) -> TensorMeta:

@@ -565,6 +565,18 @@ def _stats(row: Mapping[str, Any]) -> TensorStats:
     return TensorStats(**values, at_least=AtLeast(row["at_least"]))
 
 
+def holds_inf(rows: npt.NDArray[np.void]) -> Mask:
+    """Tells of rows of ``Records.rows`` which hold an infinity."""
+    found: Mask = (rows["pos_inf"] > 0) | (rows["neg_inf"] > 0)
+    return found
+
+
+def holds_bad(rows: npt.NDArray[np.void]) -> Mask:
+    """Tells which hold NaN or an infinity: see ``TensorStats.bad``."""
+    found: Mask = (rows["nan"] > 0) | holds_inf(rows)
+    return found
+
+
 Rows = npt.NDArray[np.integer[Any]]
 
 MARGIN: Final = 1e-6

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from tui_debugger import opener
+from tui_debugger.errors import reason_of
 from tui_debugger.model import ReadSpec
-from tui_debugger.opener import open_regular
-from tui_debugger.stats.archive import FileBytes, State, reason, state_of, unreadable
+from tui_debugger.stats.archive import FileBytes, State, opened, state_of, unreadable
 from tui_debugger.stats.npy import StoredValues
 
 SUFFIX: Final = ".safetensors"
@@ -67,16 +67,11 @@ def read_header(path: str) -> Header:
     Raises:
         UnreadableTensorError: the file is missing, no such file, damaged or cut off.
     """
-    try:
-        descriptor, status = open_regular(path)
-    except (OSError, ValueError) as error:
-        raise unreadable(path, f"cannot be read: {reason(error)}") from error
-    try:
-        return _known(descriptor, status, path)
-    except OSError as error:
-        raise unreadable(path, f"cannot be read: {reason(error)}") from error
-    finally:
-        opener.close(descriptor)
+    with opened(path) as (descriptor, status):
+        try:
+            return _known(descriptor, status, path)
+        except OSError as error:
+            raise unreadable(path, f"cannot be read: {reason_of(error, within=True)}") from error
 
 
 def open_value(descriptor: int, status: os.stat_result, spec: ReadSpec) -> StoredValues:

@@ -25,10 +25,8 @@ from typing import Any, Final
 import ml_dtypes
 import numpy as np
 
-from tui_debugger import opener
 from tui_debugger.arrays import Array
 from tui_debugger.model import ReadSpec
-from tui_debugger.opener import open_regular
 from tui_debugger.stats.archive import (
     Archive,
     FileBytes,
@@ -36,7 +34,7 @@ from tui_debugger.stats.archive import (
     State,
     Window,
     open_archive,
-    reason,
+    opened,
     state_of,
     temporary_array,
     unreadable,
@@ -131,14 +129,8 @@ def read_tree(path: str, window: Window | None = None) -> Tree:
         UnreadableTensorError: it is missing, damaged, no file of torch, too much, or names anything that no file of
             tensors needs.
     """
-    try:
-        descriptor, status = open_regular(path)
-    except (OSError, ValueError) as error:
-        raise unreadable(path, f"cannot be read: {reason(error)}") from error
-    try:
+    with opened(path) as (descriptor, status):
         return _tree(descriptor, status, path, window or (0, status.st_size))
-    finally:
-        opener.close(descriptor)
 
 
 def tensors(tree: Tree) -> list[tuple[Path, TensorRef]]:
@@ -152,18 +144,13 @@ def read_objects(path: str) -> Any:
     Raises:
         UnreadableTensorError: see ``read_tree``.
     """
-    try:
-        descriptor, status = open_regular(path)
-    except (OSError, ValueError) as error:
-        raise unreadable(path, f"cannot be read: {reason(error)}") from error
-    try:
+    with opened(path) as (descriptor, status):
         if status.st_size > MAX_PICKLE:
             raise unreadable(path, f"has a pickle of {status.st_size:,} bytes: that is not plausible")
-        return load_plain(FileBytes(descriptor, 0, status.st_size, path).read(0, status.st_size), global_of)
-    except PickleError as error:
-        raise unreadable(path, str(error)) from error
-    finally:
-        opener.close(descriptor)
+        try:
+            return load_plain(FileBytes(descriptor, 0, status.st_size, path).read(0, status.st_size), global_of)
+        except PickleError as error:
+            raise unreadable(path, str(error)) from error
 
 
 def member_of(path: Path) -> str:

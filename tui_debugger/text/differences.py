@@ -9,7 +9,7 @@ from tui_debugger.model import TensorStats
 from tui_debugger.stats.compare import Differences, Entry
 from tui_debugger.stats.compare_pairs import EXACT, Tolerance
 from tui_debugger.stats.fields import COMPARED, COMPARED_COUNTS
-from tui_debugger.text.numbers import count, number, percent
+from tui_debugger.text.numbers import are, count, number, percent
 from tui_debugger.text.phrases import of_all
 from tui_debugger.text.values import exact_text
 
@@ -56,8 +56,9 @@ def verdict(found: Differences) -> str:
     if not found.count:
         return "equal: both are without elements"
     if found.nothing_to_compare:
-        are = "is" if found.count == 1 else "are"
-        return f"cannot judge: {of_all(found.count, found.count)} {are} NaN on both sides: nothing to compare"
+        return (
+            f"cannot judge: {of_all(found.count, found.count)} {are(found.count)} NaN on both sides: nothing to compare"
+        )
     within = "" if found.tolerance.exact else " within the tolerance"
     if found.outside:
         beyond = "" if found.tolerance.exact else " beyond the tolerance"
@@ -72,7 +73,7 @@ def verdict(found: Differences) -> str:
 def _nan_of(found: Differences) -> str:
     """Returns how many elements nobody can compare, though they count as equal."""
     both = found.odd.both_nan
-    return f"; {both:,} {'is' if both == 1 else 'are'} NaN on both sides" if both else ""
+    return f"; {both:,} {are(both)} NaN on both sides" if both else ""
 
 
 def tolerance_text(tolerance: Tolerance, boundary: float) -> str:

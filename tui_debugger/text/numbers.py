@@ -1,9 +1,9 @@
-"""Numbers as the tables print them: short, and the same width whatever their size."""
+"""Numbers as the tables print them: short, and the same width whatever their size. Lists and counts in sentences."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 NONE = "–"
 """Shown where there is no value."""
@@ -82,21 +82,44 @@ def moment(seconds: float | None) -> str | None:
         return None
 
 
-def plural(count_: int, word: str) -> str:
-    """Returns ``1 step``, ``3 steps``."""
-    return f"{count_:,} {word}" + ("" if count_ == 1 else "s")
+def plural(count_: int, word: str, several: str = "") -> str:
+    """Returns ``1 step``, ``3 steps``; ``several`` is the word for several where that is not one with an s."""
+    return f"{count_:,} {word if count_ == 1 else several or word + 's'}"
 
 
-def brief(numbers: Sequence[int]) -> str:
+def are(count_: int) -> str:
+    """Returns ``is`` for one, else ``are``."""
+    return "is" if count_ == 1 else "are"
+
+
+def first_of(texts: Sequence[str], most: int, gap: str = ", ") -> str:
+    """Returns the first ones of some texts, ``a, b, …``; without the mark where these are all."""
+    return gap.join([*texts[:most], "…"] if len(texts) > most else texts)
+
+
+def and_more(texts: Sequence[str], most: int) -> str:
+    """Returns the first ones of some texts and how many others there are: ``a, b and 3 more``."""
+    more = f" and {len(texts) - most:,} more" if len(texts) > most else ""
+    return ", ".join(texts[:most]) + more
+
+
+def runs(numbers: Iterable[int]) -> list[tuple[int, int]]:
+    """Returns the first and the last of all numbers that follow each other, of ascending ones."""
+    found: list[tuple[int, int]] = []
+    for each in numbers:
+        if found and found[-1][1] == each - 1:
+            found[-1] = found[-1][0], each
+        else:
+            found.append((each, each))
+    return found
+
+
+def brief(numbers: Iterable[int]) -> str:
     """Returns ascending numbers as people write them: ``0-5,8``."""
-    parts: list[str] = []
-    start = 0
-    for at in range(1, len(numbers) + 1):
-        if at == len(numbers) or numbers[at] != numbers[at - 1] + 1:
-            first, last = numbers[start], numbers[at - 1]
-            parts.append(str(first) if first == last else f"{first}-{last}" if last > first + 1 else f"{first},{last}")
-            start = at
-    return ",".join(parts)
+    return ",".join(
+        str(first) if first == last else f"{first}-{last}" if last > first + 1 else f"{first},{last}"
+        for first, last in runs(numbers)
+    )
 
 
 def named(word: str, numbers: Sequence[int]) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from tui_debugger.text.clean import clean
-from tui_debugger.text.numbers import NONE, brief, count, number, percent
+from tui_debugger.text.numbers import NONE, brief, count, number, percent, runs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,23 +28,19 @@ def step_text(step: int, round: int = 0) -> str:  # noqa: A002 - see TensorKey
 
 def steps_text(steps: Collection[int]) -> str:
     """Returns ``step 3``, ``steps 0–5``, ``steps start, 0–3, 5``."""
-    return f"step{'' if len(steps) == 1 else 's'} {', '.join(_runs(steps)) or 'none'}"
+    return f"step{'' if len(steps) == 1 else 's'} {', '.join(_spans(steps)) or 'none'}"
 
 
 def ranks_text(ranks: Collection[int]) -> str:
     """Returns ``3``, ``0–7``, ``0–3,5``."""
-    return ",".join(_runs(ranks))
+    return ",".join(_spans(ranks))
 
 
-def _runs(numbers: Collection[int]) -> list[str]:
+def _spans(numbers: Collection[int]) -> list[str]:
     """Returns a text for each row of numbers that follow each other."""
-    parts: list[list[int]] = []
-    for each in sorted(numbers):
-        if parts and each >= 0 and parts[-1][-1] == each - 1 >= 0:
-            parts[-1].append(each)
-        else:
-            parts.append([each])
-    return [step_text(run[0]) + (f"–{run[-1]}" if len(run) > 1 else "") for run in parts]
+    spans = runs(sorted(each for each in numbers if each >= 0))
+    before = [BEFORE_FIRST for each in numbers if each < 0]
+    return [*before, *(str(first) if first == last else f"{first}–{last}" for first, last in spans)]
 
 
 def run_text(key: TensorKey) -> str:
@@ -126,9 +122,19 @@ def short(value: float | None) -> str:
     return number(float(f"{value:.4g}"))
 
 
+def index_text(index: Sequence[int]) -> str:
+    """Returns ``[0, 3]``."""
+    return f"[{', '.join(map(str, index))}]"
+
+
 def shape_text(shape: Sequence[int]) -> str:
     """Returns ``8×10`` or ``scalar``."""
     return "×".join(map(str, shape)) or "scalar"
+
+
+def type_text(meta: TensorMeta | None) -> str:
+    """Returns ``float32 8×10``; empty where it is not known."""
+    return f"{clean(meta.dtype)} {shape_text(meta.shape)}" if meta is not None else ""
 
 
 def amount(stats: TensorStats, name: str, shown: Callable[[int], str] = count) -> str:

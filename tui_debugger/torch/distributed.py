@@ -16,22 +16,19 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 import torch
 from torch import nn
 from torch.utils.hooks import RemovableHandle
 
+from tui_debugger.graph.categories import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER
 from tui_debugger.torch import internals
 from tui_debugger.torch.internals import Hook, leaves
 from tui_debugger.torch.recording import Recording
 from tui_debugger.torch.structure import Place, Tree, clean, gathered_of, local_of, local_output_of
 
 Guard = Callable[[Callable[[], None]], None]
-
-ALL_REDUCE: Final = "AllReduce"
-ALL_GATHER: Final = "AllGather"
-REDUCE_SCATTER: Final = "ReduceScatter"
 
 
 @dataclass(frozen=True, slots=True)

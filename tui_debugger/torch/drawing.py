@@ -13,11 +13,22 @@ from typing import Any, Final
 
 import torch
 
-from tui_debugger.graph.categories import BUFFER_UPDATE, DRAWN_UPDATES, INPUT_UPDATE, OPTIMIZER_UPDATE, is_collective
+from tui_debugger.graph.categories import (
+    ALL_GATHER,
+    ALL_REDUCE,
+    BIAS_ADD_GRADIENT,
+    BUFFER_UPDATE,
+    DRAWN_UPDATES,
+    INPUT_UPDATE,
+    OPTIMIZER_UPDATE,
+    PARAMETER_GRADIENT,
+    REDUCE_SCATTER,
+    is_collective,
+)
 from tui_debugger.live.client.messages import GraphBuilder
 from tui_debugger.live.client.messages import Slot as DrawnSlot
 from tui_debugger.model import BIAS
-from tui_debugger.torch.distributed import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER, Distribution, Exchange
+from tui_debugger.torch.distributed import Distribution, Exchange
 from tui_debugger.torch.internals import readable
 from tui_debugger.torch.structure import (
     UNKNOWN,
@@ -34,7 +45,6 @@ from tui_debugger.torch.structure import (
     split_output,
     update_of,
 )
-from tui_debugger.watch.recommended import BIAS_GRADIENT
 
 
 class ExchangeGraph(GraphBuilder):
@@ -175,7 +185,6 @@ def _but(names: Iterable[str], left_out: Container[str] = ()) -> list[str]:
 
 RATE = "LearningRate"
 """Operator type of what hands the learning rate of a group to the optimizer."""
-PARAMETER_GRADIENT = "ParameterGrad"
 _BIAS = re.compile(BIAS)
 
 
@@ -253,7 +262,7 @@ class _Drawing:
     def add_parameter_gradient(self, parameter: str, tensor: torch.Tensor) -> None:
         """Adds what an optimizer will use as the gradient of a parameter."""
         name = gradient_of(parameter)
-        kind = BIAS_GRADIENT if _BIAS.search(parameter) else PARAMETER_GRADIENT
+        kind = BIAS_ADD_GRADIENT if _BIAS.search(parameter) else PARAMETER_GRADIENT
         self.add(name, kind, self._structure.inputs_of_gradient(name), [slot_of(tensor)])
 
     def add_rates(self, optimizers: Iterable[torch.optim.Optimizer]) -> dict[int, str]:

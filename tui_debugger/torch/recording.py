@@ -140,7 +140,7 @@ def _numbers(record: Record) -> Iterator[tuple[str, float]]:
         yield _UNREADABLE, 0.0
         return
     yield "nan", float(stats.nan > 0)
-    yield "inf", float(stats.pos_inf + stats.neg_inf > 0)
+    yield "inf", float(stats.inf > 0)
     low, high = stats.minimum, stats.maximum
     span = None if low is None or high is None else high - low
     for name, value in (

@@ -19,9 +19,10 @@ from tui_debugger.session.export_files import checked_target, fresh_text, save_n
 from tui_debugger.session.export_graph import write_table, write_text
 from tui_debugger.text.clean import clean, clean_lines
 from tui_debugger.text.numbers import NONE, plural
+from tui_debugger.text.phrases import tail
 from tui_debugger.text.tensors import shape_text
 from tui_debugger.tui.actions import key_of
-from tui_debugger.tui.dialogs.prompts import TextPrompt
+from tui_debugger.tui.dialogs.prompts import TextPrompt, path_check, typed_path
 from tui_debugger.tui.widgets.text import Cell, ScopedName
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class Extract:
 
 def file_stem(key: TensorKey, view: str = "") -> str:
     """Returns a file name without suffix for what a view says about a tensor; without a view: for its values."""
-    node = re.sub(r"[^A-Za-z0-9._-]+", "_", key.node.rpartition("/")[2] or key.node)[:80]
+    node = re.sub(r"[^A-Za-z0-9._-]+", "_", tail(key.node))[:80]
     number = f".round{key.round}" if key.round else ""
     return f"{node}.{key.side.label}{key.slot}.rank{key.rank}.step{key.step}{number}" + (f".{view}" if view else "")
 
@@ -126,19 +127,16 @@ def save_picture(app: App[object], name: str, dump: Path) -> Path:
     raise TdbgError("there are too many pictures of this second", where=f"{stem}.svg", hint="wait a second")
 
 
-def check_path(text: str) -> str | None:
-    """Says what is wrong with a path to write to."""
-    if not text.strip():
-        return "a file name is needed"
-    try:
-        path = Path(text.strip()).expanduser()
-        if path.is_dir():
-            return "this is a directory"
-        if path.exists():
-            return "this file exists; nothing is overwritten"
-        return None if path.parent.is_dir() else "its directory does not exist"
-    except (OSError, ValueError, RuntimeError) as error:  # a name that is too long, ~ of nobody
-        return f"not a usable path: {error}"
+def _unwritable(path: Path) -> str | None:
+    if path.is_dir():
+        return "this is a directory"
+    if path.exists():
+        return "this file exists; nothing is overwritten"
+    return None if path.parent.is_dir() else "its directory does not exist"
+
+
+check_path = path_check(_unwritable, "a file name is needed")
+"""Says what is wrong with a path to write to."""
 
 
 Say = Callable[[str], object]
@@ -203,7 +201,7 @@ def export(view: Exporter) -> None:
 
     def given(text: str | None) -> None:
         if text is not None:
-            _write(view, extract, Path(text.strip()).expanduser(), dump)
+            _write(view, extract, typed_path(text), dump)
 
     prompt = TextPrompt(
         "Export this view",
@@ -251,16 +249,9 @@ def _listed(forms: tuple[str, ...]) -> str:
 def _problem(forms: tuple[str, ...], dump: Path, text: str) -> str | None:
     """Says what is wrong with a path."""
     wrong = check_path(text)
-    if wrong:
-        return wrong
-    path = Path(text.strip()).expanduser()
-    if path.suffix.lower() not in forms:
-        return f"this view can be written as {_listed(forms)}"
-    try:
-        checked_target(path, dump)
-    except TdbgError as error:
-        return error.what
-    return None
+    if wrong is None and typed_path(text).suffix.lower() not in forms:
+        wrong = f"this view can be written as {_listed(forms)}"
+    return wrong or report_path_problem(text, dump)
 
 
 def _write(view: Exporter, extract: Extract, path: Path, dump: Path) -> None:
@@ -408,7 +399,7 @@ class Reporter:
 
         def given(text: str | None) -> None:
             if text is not None:
-                self._write(result, Path(text.strip()).expanduser(), dump)
+                self._write(result, typed_path(text), dump)
 
         note = "Markdown, for a bug report; of what the hit list shows; nothing is overwritten"
         self._context.app.push_screen(
@@ -446,7 +437,7 @@ def report_path_problem(text: str, dump: Path) -> str | None:
     if wrong:
         return wrong
     try:
-        checked_target(Path(text.strip()), dump)
+        checked_target(typed_path(text), dump)
     except TdbgError as error:
         return error.what
     return None

@@ -6,7 +6,6 @@ import asyncio
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tui_debugger.model import TensorKey
@@ -273,13 +272,13 @@ class Inspector:
             self._export(hit.key)
 
     def _export(self, key: TensorKey) -> None:
-        from tui_debugger.tui.dialogs.prompts import TextPrompt
+        from tui_debugger.tui.dialogs.prompts import TextPrompt, typed_path
 
         session = self._session
 
         def save(text: str | None) -> None:
             if text is not None:
-                path = Path(text.strip()).expanduser()
+                path = typed_path(text)
                 self._context.work.run(
                     "save", lambda _: session.save_npy(key, path), lambda written: self._context.say(f"wrote {written}")
                 )

@@ -572,22 +572,21 @@ class LiveControl:
 
     def ask_save(self) -> None:
         """Asks where to save what was kept."""
-        from tui_debugger.tui.dialogs.prompts import TextPrompt
+        from tui_debugger.tui.dialogs.prompts import TextPrompt, path_check, typed_path
 
         session = self.session
 
         def save(text: str | None) -> None:
             if text is not None:
-                path = Path(text.strip()).expanduser()
+                path = typed_path(text)
                 self._screen.work.run(
                     "save",
                     lambda report: session.save(path, report),
                     lambda written: self._screen.say(f"wrote {path}: {written}"),
                 )
 
-        prompt = TextPrompt(
-            "Save what was kept as dump directory", time.strftime("tdbg-%Y%m%d-%H%M%S"), check_directory
-        )
+        check = path_check(_unusable_directory, "a directory name is needed")
+        prompt = TextPrompt("Save what was kept as dump directory", time.strftime("tdbg-%Y%m%d-%H%M%S"), check)
         self._screen.app.push_screen(prompt, save)
 
     # -- what happens ------------------------------------------------------------------------------
@@ -752,14 +751,8 @@ class LiveControl:
         self._screen.app.exit()  # then the session lets everything go on
 
 
-def check_directory(text: str) -> str | None:
+def _unusable_directory(path: Path) -> str | None:
     """Says what is wrong with a directory to save to."""
-    if not text.strip():
-        return "a directory name is needed"
-    try:
-        path = Path(text.strip()).expanduser()
-        if path.is_dir():
-            return "this directory is not empty" if any(path.iterdir()) else None
-        return "this is a file" if path.exists() else None if path.parent.is_dir() else "its parent does not exist"
-    except (OSError, ValueError, RuntimeError) as error:
-        return f"not a usable path: {error}"
+    if path.is_dir():
+        return "this directory is not empty" if any(path.iterdir()) else None
+    return "this is a file" if path.exists() else None if path.parent.is_dir() else "its parent does not exist"

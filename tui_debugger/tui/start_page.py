@@ -335,7 +335,8 @@ class StartPage(DrawnOnce, CachedGround, Screen[None]):
         hint = Text("tdbg listen", theme.STRONG, no_wrap=True).append(" waits for a training", theme.DIM)
         here = sum(each.here for each in self.pane.dumps)
         recent = sum(each.recent is not None for each in self.pane.dumps)
-        directories = "" if found is None or not found.looked else _directories(found.looked)
+        looked = 0 if found is None else found.looked
+        directories = f", {plural(looked, 'directory', 'directories')} looked at" if looked else ""
         answer = Text(no_wrap=True)
         if self._looking:
             far = f", {clean(self._progress)}" if self._progress else directories
@@ -492,10 +493,6 @@ class StartPage(DrawnOnce, CachedGround, Screen[None]):
             self.pane.table.action_select()
         elif not self.pane.act_on_search(event.action):
             self.action_act(event.action)
-
-
-def _directories(count: int) -> str:
-    return ", 1 directory looked at" if count == 1 else f", {count:,} directories looked at"
 
 
 def _path_problem(text: str) -> str | None:

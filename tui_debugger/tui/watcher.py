@@ -294,7 +294,7 @@ class Watcher:
 
     def save(self) -> None:
         """Writes the list to a file for ``--watch-file``."""
-        from tui_debugger.tui.dialogs.prompts import TextPrompt
+        from tui_debugger.tui.dialogs.prompts import TextPrompt, typed_path
         from tui_debugger.tui.export import check_path
 
         items, dump = self._session.watchpoints.items(), Path(self._session.info.path)
@@ -306,7 +306,7 @@ class Watcher:
             if text is not None:
                 from tui_debugger.session.watchpoints import write_watch_file
 
-                path = Path(text.strip())
+                path = typed_path(text)
                 self._context.work.run(
                     "save",
                     lambda _: write_watch_file(items, path, dump),
@@ -317,16 +317,17 @@ class Watcher:
 
     def load(self) -> None:
         """Adds what a file holds and the list does not."""
-        from tui_debugger.tui.dialogs.prompts import TextPrompt
+        from tui_debugger.tui.dialogs.prompts import TextPrompt, path_check, typed_path
 
         def read(text: str | None) -> None:
             if text is not None:
                 from tui_debugger.session.watchpoints import read_watch_file
 
-                path = Path(text.strip()).expanduser()
+                path = typed_path(text)
                 self._context.ask(lambda: read_watch_file(path), self._loaded, self._context.show_error)
 
-        self._context.app.push_screen(TextPrompt("Load watchpoints from", FILE, check_file), read)
+        check = path_check(_missing_file, "a file name is needed")
+        self._context.app.push_screen(TextPrompt("Load watchpoints from", FILE, check), read)
 
     def _loaded(self, watchpoints: tuple[Watchpoint, ...]) -> None:
         added = self._session.watchpoints.add_missing(watchpoints)
@@ -521,12 +522,6 @@ def _foreign_lines(
     ]
 
 
-def check_file(text: str) -> str | None:
+def _missing_file(path: Path) -> str | None:
     """Says what is wrong with a path to read from."""
-    if not text.strip():
-        return "a file name is needed"
-    try:
-        path = Path(text.strip()).expanduser()
-        return None if path.is_file() else "there is no such file"
-    except (OSError, ValueError, RuntimeError) as error:
-        return f"not a usable path: {error}"
+    return None if path.is_file() else "there is no such file"

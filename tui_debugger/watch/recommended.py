@@ -44,6 +44,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from tui_debugger.graph.categories import BIAS_ADD_GRADIENT
 from tui_debugger.model import (
     BIAS,
     TRAINABLE,
@@ -63,8 +64,7 @@ GAIN: Final = 0.1
 """Added to the size of a weight before its change is related to it."""
 PATIENCE: Final = 3
 """Steps in a row in which something soft has to hold."""
-BIAS_GRADIENT: Final = "BiasAddGrad"
-_BIAS_GRADIENTS: Final = (NodeSelector(NodeKind.REGEX, BIAS), NodeSelector(NodeKind.TYPE, BIAS_GRADIENT))
+_BIAS_GRADIENTS: Final = (NodeSelector(NodeKind.REGEX, BIAS), NodeSelector(NodeKind.TYPE, BIAS_ADD_GRADIENT))
 """By name as well: where processes sum their gradients up the type is that of the collective operation."""
 RECOMMENDED: Final = "recommend_"
 """The names of recommended watchpoints begin with it, in MindInsight as here."""

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from tests.linked import linked, own
+from tests.session.opened import opened
 from tests.thorough import later
 from tui_debugger.diagnose.recompute.check import NotChecked, OperatorCheck, check_operator
 from tui_debugger.model import Side
 from tui_debugger.session.session import Session
-from tui_debugger.sources import open_source
 from tui_debugger.stats.npy import open_array
 
 Result = OperatorCheck | NotChecked
@@ -31,12 +31,6 @@ def checks(session: Session) -> Iterator[tuple[int, int, str, Result]]:
             places = zip(table.node.tolist(), table.round.tolist(), strict=True)
             for row, number in dict.fromkeys([*places, *updates]):
                 yield rank, step, nodes.names[row], check_operator(session, rank, step, row, round=number)
-
-
-def opened(path: Path) -> Session:
-    session = Session(open_source(path))
-    session.open()
-    return session
 
 
 DUMPS: dict[str, int] = {

@@ -86,9 +86,7 @@ def test_pause(server: Server, happened: Happened) -> None:
 
 def test_what_runs_cannot_be_asked_or_run_again(server: Server, happened: Happened) -> None:
     client = ScriptedClient(server.address)
-    client.hello()
-    client.graph(b"g")
-    client.wait_later()
+    client.stand()
     training = happened.training(Event.STOPPED)
     training.run(1)
     for refused in (training.run, training.recheck, lambda: training.statistics([])):

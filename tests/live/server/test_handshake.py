@@ -274,9 +274,7 @@ class TestSeveral:
     def test_two_of_the_same_device_number_are_two(self, server: Server, happened: Happened) -> None:
         """In containers every process may see a device 0, from one address."""
         first = ScriptedClient(server.address)
-        first.hello()
-        first.graph(b"g")
-        waiting = first.wait_later()
+        waiting = first.stand()
         running = happened.training(Event.STOPPED)
         running.run(None)
         waiting.result(20)

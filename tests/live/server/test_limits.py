@@ -65,9 +65,7 @@ def test_a_message_that_is_too_large_is_not_even_read(small: Server) -> None:
 def test_hits_beyond_the_limit_are_counted_and_endless_ones_cut(small: Server) -> None:
     happened = Happened(small)
     client = ScriptedClient(small.address)
-    client.hello()
-    client.graph(b"g")
-    waiting = client.wait_later()
+    waiting = client.stand()
     training = happened.training(Event.STOPPED)
     training.run(1)
     waiting.result(20)

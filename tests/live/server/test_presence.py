@@ -48,9 +48,7 @@ def test_three_missed_heartbeats_lose_a_running_training(timed: Server, clock: C
     happened = Happened(timed)
     client = ScriptedClient(timed.address)
     client.beat(30)  # the client of MindSpore sends the first one before it introduces itself
-    client.hello()
-    client.graph(b"g")
-    waiting = client.wait_later()
+    waiting = client.stand()
     training = happened.training(Event.STOPPED)
     clock.now += 1000
     timed.tick()
@@ -73,9 +71,7 @@ def test_a_silent_training_that_stops_is_back_and_goes_on_as_it_was_told(timed: 
     happened = Happened(timed)
     client = ScriptedClient(timed.address)
     client.beat(5)
-    client.hello()
-    client.graph(b"g")
-    waiting = client.wait_later()
+    waiting = client.stand()
     training = happened.training(Event.STOPPED)
     training.run(2)
     command(waiting)
@@ -151,9 +147,7 @@ class TestKilled:
 
     def test_while_it_sends_hits(self, server: Server, happened: Happened) -> None:
         client = ScriptedClient(server.address)
-        client.hello()
-        client.graph(b"g")
-        waiting = client.wait_later()
+        waiting = client.stand()
         training = happened.training(Event.STOPPED)
         training.run(1)
         command(waiting)
@@ -338,9 +332,7 @@ class TestBack:
         self, server: Server, happened: Happened
     ) -> None:
         client = ScriptedClient(server.address)
-        client.hello()
-        client.graph(b"g")
-        client.wait_later()
+        client.stand()
         training = happened.training(Event.STOPPED)
         client.close()
         happened.wait(Event.LOST)
@@ -356,9 +348,7 @@ class TestBack:
     def test_a_second_training_in_the_same_process(self, server: Server, happened: Happened) -> None:
         client = ScriptedClient(server.address)
         for times in (1, 2):
-            client.hello()
-            client.graph(b"g")
-            waiting = client.wait_later()
+            waiting = client.stand()
             training = happened.training(Event.STOPPED, 2 * times - 1)
             training.run(1)
             command(waiting)
@@ -374,9 +364,7 @@ class TestBack:
 
 def test_a_second_call_that_waits_takes_the_place_of_the_first(server: Server, happened: Happened) -> None:
     client = ScriptedClient(server.address)
-    client.hello()
-    client.graph(b"g")
-    first = client.wait_later()
+    first = client.stand()
     training = happened.training(Event.STOPPED)
     second = client.wait_later()
     with pytest.raises(Exception) as caught:  # noqa: PT011 - a future that is an error

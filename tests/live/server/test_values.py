@@ -44,9 +44,7 @@ class Manual:
 
     def __init__(self, server: Server, happened: Happened) -> None:
         self.client = ScriptedClient(server.address)
-        self.client.hello()
-        self.client.graph(b"g")
-        self.waiting = self.client.wait_later()
+        self.waiting = self.client.stand()
         self.training = happened.training(Event.STOPPED)
 
     def asked(self) -> Any:

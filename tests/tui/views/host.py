@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
 
+from tests.tui.screens_host import Opened, opened
 from tui_debugger.model import Progress, ProgressFn
 from tui_debugger.session import Session
 from tui_debugger.session.comparison import Comparison
+from tui_debugger.tui.view_opener import NOWHERE
 from tui_debugger.tui.views.registry import ViewTarget
 from tui_debugger.tui.views.view import View
+
+V = TypeVar("V", bound=View)
 
 
 class PlainHost:
@@ -54,3 +59,15 @@ class PlainHost:
 
     def stop(self, view: View) -> bool:
         return view is self.busy
+
+
+@asynccontextmanager
+async def opened_view(
+    kind: type[V], session: Session, size: tuple[int, int], about: ViewTarget | None = None
+) -> AsyncIterator[tuple[Opened, PlainHost, V]]:
+    """A view of a run, or of something in it."""
+    host = PlainHost(session)
+    view = kind(host, about or ViewTarget(NOWHERE, -1))
+    async with opened(view, size) as screen:
+        await screen.pilot.pause()
+        yield screen, host, view

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import numpy as np
@@ -13,11 +13,10 @@ from tests.cli.running import file_of
 from tests.linked import linked, own
 from tests.session.opened import opened as session_on
 from tests.sources.memory import MemorySource, Op
-from tests.tui.screens_host import HOSTILE, Opened, opened
-from tests.tui.views.host import PlainHost
+from tests.tui.screens_host import HOSTILE, Opened
+from tests.tui.views.host import PlainHost, opened_view
 from tui_debugger.model import Side, TensorKey
 from tui_debugger.session import Session
-from tui_debugger.tui.view_opener import NOWHERE
 from tui_debugger.tui.views.audit import AuditView
 from tui_debugger.tui.views.registry import ViewTarget
 
@@ -36,15 +35,10 @@ def faulty(dumps: Callable[[str], Path], tmp_path: Path) -> Session:
     return session_on(copy)
 
 
-@asynccontextmanager
-async def audited(
+def audited(
     session: Session, size: tuple[int, int] = NARROW, about: ViewTarget | None = None
-) -> AsyncIterator[tuple[Opened, PlainHost, AuditView]]:
-    host = PlainHost(session)
-    view = AuditView(host, about or ViewTarget(NOWHERE, -1))
-    async with opened(view, size) as screen:
-        await screen.pilot.pause()
-        yield screen, host, view
+) -> AbstractAsyncContextManager[tuple[Opened, PlainHost, AuditView]]:
+    return opened_view(AuditView, session, size, about)
 
 
 @pytest.mark.parametrize("size", [WIDE, MIDDLE, NARROW])

@@ -15,9 +15,9 @@ import pytest
 from tests.sources.memory import MemorySource
 from tests.sources.writer import MLP, DumpWriter, Generation
 from tests.tui.conftest import OpenScreen
+from tests.tui.live_driver import demo, to_first_hit
 from tests.tui.meter import Terminal, in_256_colours
 from tests.tui.screens_host import Host, Opened, opened
-from tests.tui.test_live_demo import demo
 from tests.tui.views.host import PlainHost
 from tui_debugger.diagnose import distribution as headless
 from tui_debugger.model import Side, TensorKey
@@ -327,9 +327,7 @@ async def test_from_a_hit_to_its_distribution_in_the_whole_program(open_screen: 
 
 async def test_the_values_of_a_training_that_runs() -> None:
     async with demo() as screen:
-        await screen.press("c")
-        await screen.until(lambda: "stopped after step 3" in screen.main.header.plain and screen.pane("hits"))
-        await screen.settled()
+        await to_first_hit(screen)
         await screen.press("n", "b")
         await screen.until(lambda: "-Inf 1 (25.0 %)" in screen.text)
         assert "exact percentiles" in screen.text

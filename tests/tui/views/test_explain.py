@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +12,7 @@ import pytest
 from tests.session.opened import opened as session_on
 from tests.sources.writer import MLP, DumpWriter, Generation, Graph, Node, write_dump
 from tests.tui.screens_host import HOSTILE, Opened, opened
-from tests.tui.views.host import PlainHost
+from tests.tui.views.host import PlainHost, opened_view
 from tui_debugger.diagnose.explain.explain import explain
 from tui_debugger.diagnose.explain.guidance import lines
 from tui_debugger.model import Hit, Side, TensorKey, Verdict
@@ -36,15 +36,10 @@ def hit_on(session: Session, node: str, step: int) -> Hit:
     return next(hit for hit in hits if hit.key.node.endswith(node))
 
 
-@asynccontextmanager
-async def explained(
+def explained(
     session: Session, hit: Hit, size: tuple[int, int] = NARROW
-) -> AsyncIterator[tuple[Opened, PlainHost, ExplainView]]:
-    host = PlainHost(session)
-    view = ExplainView(host, ViewTarget.of_hit(hit))
-    async with opened(view, size) as screen:
-        await screen.pilot.pause()
-        yield screen, host, view
+) -> AbstractAsyncContextManager[tuple[Opened, PlainHost, ExplainView]]:
+    return opened_view(ExplainView, session, size, ViewTarget.of_hit(hit))
 
 
 @pytest.mark.turns("size")

@@ -10,8 +10,7 @@ import pytest
 
 from tests.sources.writer import MLP, DumpWriter, write_dump, write_step
 from tests.tui.driver import opened
-from tests.tui.live_driver import LiveDriver, attached
-from tests.tui.test_live_demo import demo
+from tests.tui.live_driver import LiveDriver, attached, demo, to_first_hit
 from tests.tui.views.growing import MARK, MATMUL, NAN, NARROW, RELU, WIDE, changed, look, output_of
 from tui_debugger.tui.views.explain import ExplainView
 from tui_debugger.tui.views.health import HealthView
@@ -290,9 +289,7 @@ async def test_views_follow_a_training_that_goes_on() -> None:
 
 async def test_the_live_demo_fills_an_open_map() -> None:
     async with demo() as screen:
-        await screen.press("c")
-        await screen.until(lambda: "stopped after step 3" in screen.main.header.plain and screen.pane("hits"))
-        await screen.settled()
+        await to_first_hit(screen)
         await screen.press("M")
         await screen.until(lambda: isinstance(screen.app.screen, HealthView))
         view = screen.app.screen

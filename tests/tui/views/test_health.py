@@ -12,8 +12,8 @@ from tests.session.opened import opened as opened_session
 from tests.sources.memory import MemorySource, Op
 from tests.sources.writer import MLP, write_dump
 from tests.tui.conftest import OpenScreen
+from tests.tui.live_driver import demo, to_first_hit
 from tests.tui.screens_host import HOSTILE, Opened, opened
-from tests.tui.test_live_demo import demo
 from tests.tui.views.host import PlainHost
 from tui_debugger.model import Side, TensorKey
 from tui_debugger.session import Session
@@ -245,9 +245,7 @@ def test_every_key_has_a_handler_and_none_is_taken_by_another_view() -> None:
 
 async def test_hits_of_a_training_have_counts_where_it_stands() -> None:
     async with demo() as screen:
-        await screen.press("c")
-        await screen.until(lambda: "stopped after step 3" in screen.main.header.plain and screen.pane("hits"))
-        await screen.settled()
+        await to_first_hit(screen)
         await screen.press("M")
         await screen.until(lambda: "Inf 1" in screen.text)
         assert "NaN/Inf" not in screen.text
@@ -261,9 +259,7 @@ async def test_what_a_training_says_of_nan_or_inf_without_counts_has_a_glyph_of_
     """Clients before MindSpore 1.5 cannot be asked for them."""
     monkeypatch.setattr(Driver, "_keep_evidence", lambda _self, _live, _stop, _watched, found, _hits: found)
     async with demo() as screen:
-        await screen.press("c")
-        await screen.until(lambda: "stopped after step 3" in screen.main.header.plain and screen.pane("hits"))
-        await screen.settled()
+        await to_first_hit(screen)
         await screen.press("M")
         await screen.until(lambda: "! NaN/Inf" in screen.text)
         assert next(line for line in screen.lines if "ReduceSum-op416" in line).endswith("!")

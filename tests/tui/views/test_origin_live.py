@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from tests.tui.test_live_demo import demo
+from tests.tui.live_driver import demo, to_first_hit
 
 
 async def test_the_path_of_a_training_that_stands_is_found_by_fetching() -> None:
     async with demo() as screen:
-        await screen.press("c")
-        await screen.until(lambda: "stopped after step 3" in screen.main.header.plain and screen.pane("hits"))
-        await screen.settled()
+        await to_first_hit(screen)
         await screen.press("4", "G", "o")
         await screen.until(lambda: "origin: Div-op" in screen.text or "origin: Log-op" in screen.text)
         assert "hops upstream" in screen.text

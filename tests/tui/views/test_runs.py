@@ -19,9 +19,9 @@ from tests.patience import PATIENCE
 from tests.sources.writer import DumpWriter, write_dump, write_step
 from tests.terminal.large import open_large
 from tests.tui.driver import Driver, opened, opened_by
+from tests.tui.live_driver import demo
 from tests.tui.screens_host import HOSTILE
 from tests.tui.sizes import every_size
-from tests.tui.test_live_demo import demo
 from tests.tui.views.growing import MARK, changed
 from tests.unprivileged import forbidden, unprivileged
 from tui_debugger.diagnose.runs.distance import Distance, How, Tolerance

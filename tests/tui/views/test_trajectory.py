@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import numpy as np
@@ -11,11 +11,10 @@ import pytest
 
 from tests.session.opened import opened as session_on
 from tests.sources.memory import MemorySource, Op
-from tests.tui.screens_host import HOSTILE, Opened, opened
-from tests.tui.views.host import PlainHost
+from tests.tui.screens_host import HOSTILE, Opened
+from tests.tui.views.host import PlainHost, opened_view
 from tui_debugger.model import Category, Side, TensorKey
 from tui_debugger.session import Session
-from tui_debugger.tui.view_opener import NOWHERE
 from tui_debugger.tui.views.registry import ViewTarget
 from tui_debugger.tui.views.trajectory import TrajectoryView
 
@@ -24,15 +23,10 @@ Dumps = Callable[[str], Path]
 MLP = "mindspore-2.10-mlp"
 
 
-@asynccontextmanager
-async def followed(
+def followed(
     session: Session, size: tuple[int, int] = NARROW, about: ViewTarget | None = None
-) -> AsyncIterator[tuple[Opened, PlainHost, TrajectoryView]]:
-    host = PlainHost(session)
-    view = TrajectoryView(host, about or ViewTarget(NOWHERE, -1))
-    async with opened(view, size) as screen:
-        await screen.pilot.pause()
-        yield screen, host, view
+) -> AbstractAsyncContextManager[tuple[Opened, PlainHost, TrajectoryView]]:
+    return opened_view(TrajectoryView, session, size, about)
 
 
 @pytest.mark.parametrize("size", [WIDE, MIDDLE, NARROW])

@@ -16,6 +16,7 @@ from tui_debugger.check.types import TensorRow
 from tui_debugger.diagnose.explain.guidance import Cause, Standing
 from tui_debugger.errors import TdbgError
 from tui_debugger.graph.categories import (
+    BIAS_ADD_GRADIENT,
     OPTIMIZER_UPDATE,
     divides,
     gradient_of,
@@ -45,7 +46,6 @@ from tui_debugger.text.phrases import num, tail, times
 from tui_debugger.text.tensors import run_text
 from tui_debugger.watch.evaluate import PLAIN
 from tui_debugger.watch.expression import NUMBER_FACTS, TEXT_FACTS, filled_in, pretty
-from tui_debugger.watch.recommended import BIAS_GRADIENT
 
 if TYPE_CHECKING:
     from tui_debugger.diagnose.run import Run
@@ -475,7 +475,7 @@ class Evidence:
 
     def _is_bias(self, row: int, slot: int) -> bool:
         made = self.flow.holder(row, slot).row
-        return made >= 0 and self.flow.nodes.op_type(made) == BIAS_GRADIENT
+        return made >= 0 and self.flow.nodes.op_type(made) == BIAS_ADD_GRADIENT
 
     # -- measuring ---------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from tui_debugger.diagnose.explain.evidence import MOST_INPUTS, Evidence
 from tui_debugger.diagnose.explain.guidance import Advice, Cause, Guidance, Section, Standing
 from tui_debugger.diagnose.explain.rules import DUMP_VALUES, ERROR_RULES, OVERFLOW, condition_rule
 from tui_debugger.model import ErrorBits, Hit, ProgressFn, Side, TensorKey, Verdict, WatchResult, no_progress
+from tui_debugger.text.numbers import and_more
 from tui_debugger.text.phrases import every, finite_words, part_of, range_words
 from tui_debugger.text.rows import reasons_of
 from tui_debugger.text.tensors import place_text
@@ -201,8 +202,7 @@ def _missing(evidence: Evidence) -> list[str]:
     if evidence.parameter < 0 and evidence.producer >= 0:
         silent = [operand.label for operand in evidence.inputs if operand.stats is None and not operand.constant]
         if silent:
-            more = f" and {len(silent) - 4} more" if len(silent) > 4 else ""
-            found.append(f"inputs that were not dumped or cannot be read: {', '.join(silent[:4])}{more}")
+            found.append(f"inputs that were not dumped or cannot be read: {and_more(silent, 4)}")
         if len(evidence.inputs) == MOST_INPUTS:
             found.append(f"inputs beyond the first {MOST_INPUTS}")
     if evidence.key.side is Side.INPUT and not evidence.has_producer:

@@ -17,6 +17,7 @@ from tui_debugger.graph.categories import plain_type
 from tui_debugger.model import TensorMeta, TensorStats
 from tui_debugger.stats.blocks import peak
 from tui_debugger.stats.quantiles import FloatLimits
+from tui_debugger.text.numbers import are
 from tui_debugger.text.phrases import bad_counts, finite_words, limits_of, may_be_zero, num, part_of
 
 
@@ -63,11 +64,6 @@ def type_name(op_type: str) -> str:
     for suffix in ("ext", "v2", "v3"):
         name = name.removesuffix(suffix)
     return name
-
-
-def are(amount: int) -> str:
-    """``is`` for one, else ``are``."""
-    return "is" if amount == 1 else "are"
 
 
 def accounts(expected: int, made: int, kind: str, *of: TensorStats) -> str:

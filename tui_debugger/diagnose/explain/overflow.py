@@ -10,6 +10,7 @@ from tui_debugger.diagnose.explain.guidance import Advice, Cause, Standing
 from tui_debugger.diagnose.explain.operators import QUOTIENTS, type_name
 from tui_debugger.model import Category, Side, WatchResult
 from tui_debugger.stats.blocks import peak
+from tui_debugger.text.numbers import and_more, are
 from tui_debugger.text.phrases import (
     HALVES,
     bad_counts,
@@ -62,11 +63,10 @@ def bad_input(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
     bad = bad_inputs(evidence)
     named = [
         f"{operand.label} from {_source(evidence, operand)} ({bad_counts(operand.stats)})"
-        for operand in bad[:_NAMED]
+        for operand in bad
         if operand.stats
     ]
-    more = f" and {len(bad) - _NAMED} more" if len(bad) > _NAMED else ""
-    yield Cause("it does not start here: an input is bad already", ", ".join(named) + more, LIKELY)
+    yield Cause("it does not start here: an input is bad already", and_more(named, _NAMED), LIKELY)
 
 
 def _source(evidence: Evidence, operand: Operand) -> str:
@@ -90,8 +90,8 @@ def inf_turned_nan(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
     )
     if kind in _PRODUCTS and zeros is not None and zeros.stats is not None:
         zero = part_of(zeros.stats, "zero")
-        are = "is" if zeros.stats.zero == 1 else "are"
-        words = f"{zero} of {zeros.label} ({zeros.source}) {are} 0, {infinite.label} has Inf: 0 × Inf is NaN"
+        some = f"{zero} of {zeros.label} ({zeros.source}) {are(zeros.stats.zero)} 0"
+        words = f"{some}, {infinite.label} has Inf: 0 × Inf is NaN"
     elif kind in QUOTIENTS and len(bad) > 1:
         words = "Inf in both inputs: Inf / Inf is NaN"
     elif kind in _DIFFERENCES and len(bad) > 1:
@@ -293,7 +293,7 @@ def overflow_facts(evidence: Evidence, _: WatchResult) -> Iterator[str]:
         producer = tail(evidence.name(evidence.producer))
         yield f"this is what in:{evidence.key.slot} of {tail(evidence.key.node)} read; {producer} made it"
     if stats.finite and stats.bad and not stats.at_least:
-        yield f"{of_all(stats.finite, stats.count)} {'is' if stats.finite == 1 else 'are'} finite"
+        yield f"{of_all(stats.finite, stats.count)} {are(stats.finite)} finite"
 
 
 def explain_beginning(evidence: Evidence, _: Sequence[Cause]) -> Iterator[Advice]:

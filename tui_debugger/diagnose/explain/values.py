@@ -11,7 +11,7 @@ from tui_debugger.diagnose.explain.operators import QUOTIENTS, type_name
 from tui_debugger.errors import TdbgError
 from tui_debugger.model import WatchResult
 from tui_debugger.stats.blocks import ENDS, peak, saturation, silent_units
-from tui_debugger.text.numbers import share
+from tui_debugger.text.numbers import are, share
 from tui_debugger.text.phrases import every, finite_words, limits_of, num, part_of, range_words, times
 from tui_debugger.text.tensors import run_text
 from tui_debugger.watch.condition_table import BOUND_NAMES
@@ -244,7 +244,7 @@ def found_with_zeros(evidence: Evidence, result: WatchResult) -> str:
     words = found_words(evidence, result)
     if stats is None:
         return words
-    return f"{words}: {part_of(stats, 'zero')} {'is' if stats.zero == 1 else 'are'} 0"
+    return f"{words}: {part_of(stats, 'zero')} {are(stats.zero)} 0"
 
 
 def zero_parameter(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:

@@ -31,11 +31,12 @@ from tui_debugger.stats.fields import TENSOR_TABLE
 from tui_debugger.text.clean import clean
 from tui_debugger.text.distribution import STATISTIC_TITLES, statistic_columns, statistic_texts
 from tui_debugger.text.hits import contents, finding_words, hit_text, watch_line
-from tui_debugger.text.numbers import plural
+from tui_debugger.text.numbers import and_more, are, first_of, plural
+from tui_debugger.text.phrases import tail
 from tui_debugger.text.rows import frame_row, key_row, meta_row, result_row, stats_row
 from tui_debugger.text.tables import Across, Column, Cut, cut_middle, table_lines
 from tui_debugger.text.tables import Row as TableRow
-from tui_debugger.text.tensors import round_text, run_text, shape_text, short_names, slot_text, step_text
+from tui_debugger.text.tensors import round_text, run_text, shape_text, short_names, slot_text, step_text, type_text
 from tui_debugger.text.writer import Line, Meaning, Terminal, meant
 from tui_debugger.watch.condition_table import CONDITIONS
 
@@ -118,8 +119,8 @@ def _designed(origin: Origin) -> str:
 
 def _bad_inputs(origin: Origin) -> str:
     bad = [source for source in origin.inputs if source.state is State.BAD]
-    names = ", ".join(row_label(source.row, origin) for source in bad[:4]) + (", …" if len(bad) > 4 else "")
-    text = f"{names} {'is' if len(bad) == 1 else 'are'} bad already"
+    names = first_of([row_label(source.row, origin) for source in bad], 4)
+    text = f"{names} {are(len(bad))} bad already"
     for each in bad[:4]:
         key = each.row.key
         source = each.row.origin_text or f"{key.node}:{key.slot}"
@@ -160,14 +161,13 @@ def _agreeing(reason: str, slots: list[int]) -> str:
 
 
 def _slots(slots: list[int]) -> str:
-    more = f" and {len(slots) - _NAMED:,} more" if len(slots) > _NAMED else ""
-    return ", ".join(f"in:{slot}" for slot in slots[:_NAMED]) + more
+    return and_more([f"in:{slot}" for slot in slots], _NAMED)
 
 
 def not_judged_words(each: NotJudged) -> str:
     """``not judged: in:3 unknown (Add-op3:0)``: why nobody can say that something starts at a node."""
     names = [last_part(missing.name) for missing in each.missing if missing.name]
-    return f"not judged: {_missing_words(each, 'unknown')}" + (f" ({_some(names)})" if names else "")
+    return f"not judged: {_missing_words(each, 'unknown')}" + (f" ({and_more(names, _NAMED)})" if names else "")
 
 
 def first_known_words(origin: Origin) -> str:
@@ -191,7 +191,7 @@ def advice_words(origin: Origin, how: str = "") -> str:
     names = list(dict.fromkeys(missing.node for missing in origin.missing))
     own = [name for name in names if name == origin.node] or ([] if names else [origin.node])
     others = [clean(name) for name in names if name != origin.node]
-    what = [f"the outputs of {_some(others)}"] if others else []
+    what = [f"the outputs of {and_more(others, _NAMED)}"] if others else []
     what += [f"the inputs of {clean(origin.node)}"] if own else []
     if others and not own:
         what.append(f"the inputs of {last_part(origin.node)}")
@@ -207,7 +207,7 @@ def _in_brackets(how: str) -> str:
 
 def last_part(name: str) -> str:
     """``Log-op381``: a node without its scope, safe to print."""
-    return clean(name.rpartition("/")[2] or name)
+    return clean(tail(name))
 
 
 def is_overflow(path: Path) -> bool:
@@ -253,9 +253,7 @@ def way_words(hop: Hop | Branch) -> str:
     }
     text = words[way.link]
     if way.hidden:
-        names = ", ".join(last_part(name) for name in way.hidden[:_NAMED])
-        more = f" and {len(way.hidden) - _NAMED:,} more" if len(way.hidden) > _NAMED else ""
-        text += f", through {names}{more} (not dumped)"
+        text += f", through {and_more([*map(last_part, way.hidden)], _NAMED)} (not dumped)"
     return text
 
 
@@ -359,20 +357,15 @@ def _lost(path: Path) -> list[str]:
     ends = [
         _tensor_words(path, row) + (f" of rank {row.key.rank}" if row.key.rank != here else "") for row in path.clean
     ]
-    lines += [f"clean end: {_some(ends)}"] if ends else []
+    lines += [f"clean end: {and_more(ends, _NAMED)}"] if ends else []
     if path.suspects:
-        lines.append(f"between them, not dumped: {_some([last_part(name) for name in path.suspects])}")
+        lines.append(f"between them, not dumped: {and_more([*map(last_part, path.suspects)], _NAMED)}")
     lines += [f"not dumped: {clean(text)}" for text in path.outside[:_NAMED]]
     missing = plural(len(path.suspects), "node") if path.suspects else "these tensors"
     return [
         *lines,
         f"to go on, dump inputs and outputs of {missing}" + _in_brackets(path.advice),
     ]
-
-
-def _some(names: list[str]) -> str:
-    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more
 
 
 def initial_words(hit: Hit | None) -> str:
@@ -616,7 +609,7 @@ def _cells(path: Path, hop: Hop) -> list[str]:
     row = hop.tensor
     mark = "✗" if hop is not path.end else "◆" if path.ends_at_origin else "?"
     numbers = statistic_texts(row.stats)[:4]
-    kind = f"{clean(row.meta.dtype)} {shape_text(row.meta.shape)}" if row.meta is not None else ""
+    kind = type_text(row.meta)
     name = tensor_name(row)
     graph = short_names(path.graphs).get(row.key.graph, clean(row.key.graph)) if path.graphs else ""
     return [mark, str(row.key.step), str(row.key.rank), graph, name, *numbers, kind]

@@ -25,7 +25,7 @@ from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import Progress, ProgressFn, Side, no_progress
 from tui_debugger.sources.base import TensorFlag, TensorTable
 from tui_debugger.stats.health import Codes
-from tui_debugger.stats.records import RequiredStats, State
+from tui_debugger.stats.records import RequiredStats, State, holds_bad
 
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[Any]
@@ -168,7 +168,7 @@ def rank_column(  # noqa: PLR0917 - which one
         at = _places(map_, measurements.flow.nodes)[table.node[index]]
         rows, at = rows[at >= 0], at[at >= 0]
         measured = rows["state"] == State.MEASURED
-        bad = (rows["nan"] + rows["pos_inf"] + rows["neg_inf"]) > 0
+        bad = holds_bad(rows)
         numbers[at] = np.where(measured, STATISTICS[name][1](rows), np.nan)
         unknown = ~measured | (np.isnan(numbers[at]) & ~bad & (rows["count"] > 0))
         marks[at] = np.where(unknown, NOT_READ, np.where(bad, NOT_FINITE, LEAST))

@@ -33,7 +33,14 @@ from tui_debugger.diagnose.ranks.layout import (
     recorded_layout,
 )
 from tui_debugger.diagnose.run import Run
-from tui_debugger.graph.categories import gradient_of, is_collective, plain_type
+from tui_debugger.graph.categories import (
+    BIAS_GRADIENT,
+    PARAMETER_GRADIENTS,
+    WEIGHT_GRADIENT,
+    gives_all_the_same,
+    gradient_of,
+    is_reducing,
+)
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import TRAINABLE, ProgressFn, Side, TensorKey, no_progress
 
@@ -63,11 +70,7 @@ KINDS_WORDS: Final = {
     Kind.COLLECTIVE: "outputs of collective operations",
     Kind.DECLARED: "declared replicated",
 }
-_GRADIENT_TYPES: Final = frozenset({"ParameterGrad", "BiasGrad", "WeightGradient", "BiasGradient"})
-_GIVES_ALL_THE_SAME: Final = frozenset(
-    {"allreduce", "allgather", "allgatherv", "broadcast", "allgatherintotensor", "allreducecoalesced"}
-)
-_REDUCES: Final = frozenset({"allreduce", "reducescatter", "reduce", "allreducecoalesced", "reducescattertensor"})
+_GRADIENT_TYPES: Final = frozenset({*PARAMETER_GRADIENTS, WEIGHT_GRADIENT, BIAS_GRADIENT})
 _MOST: Final = 0.75
 """The share of gradients that go into collective operations, from which on one that does not was left out."""
 _FEW: Final = 3
@@ -205,10 +208,8 @@ class _Nodes:
 
     def __init__(self, nodes: NodeTable, *, dims: bool) -> None:
         self.nodes = nodes
-        collective = [is_collective(each) for each in nodes.types]
-        plain = [plain_type(each).removeprefix("hcom").removeprefix("inner") for each in nodes.types]
-        self.reduces = np.array([each in _REDUCES for each in plain] or [False], np.bool_)
-        same = np.array([one and each in _GIVES_ALL_THE_SAME for one, each in zip(collective, plain, strict=True)])
+        self.reduces = np.array([is_reducing(each) for each in nodes.types] or [False], np.bool_)
+        same = np.array([gives_all_the_same(each) for each in nodes.types])
         gradient = np.array([each in _GRADIENT_TYPES for each in nodes.types])
         kinds: UInt8 = np.zeros(len(nodes), np.uint8)
         if len(nodes):

@@ -17,7 +17,7 @@ from tui_debugger.diagnose.run import Run
 from tui_debugger.model import PARAMETERS, Hit, ProgressFn, Side, TensorKey, Verdict, no_progress
 from tui_debugger.text.clean import clean
 from tui_debugger.text.hits import contents, said_words
-from tui_debugger.text.numbers import named, plural
+from tui_debugger.text.numbers import are, named, plural
 from tui_debugger.text.tensors import place_text
 
 _MOST: Final = 6
@@ -306,7 +306,7 @@ def _others(against: Against | None) -> list[Finding]:
         text = f"{who} {'differs' if len(ranks) == 1 else 'differ'} from {clean(against.path)} first"
     text += f": step {step}, {_place(key)}"
     if rest:
-        text += f"; {named('rank', rest)} {'is' if len(rest) == 1 else 'are'} equal there"
+        text += f"; {named('rank', rest)} {are(len(rest))} equal there"
     return [Finding(Story.BATCH if batches else Story.OTHER, step, ranks, key, text)]
 
 

@@ -40,8 +40,9 @@ from tui_debugger.diagnose.runs.kinds import MOST, kind_of_difference
 from tui_debugger.errors import TdbgError
 from tui_debugger.graph.categories import (
     BACKWARD,
-    PARAMETER_GRADIENTS,
+    is_backward,
     is_collective,
+    makes_random_numbers,
     plain_type,
 )
 from tui_debugger.graph.table import CONSTANT, PARAMETER
@@ -55,12 +56,6 @@ _ENTERED: Final = (convolutions, data_movement, elementwise, products, reduction
 _PART: Final = 1 << 15
 """Elements of an output that are computed at once, where an operator can be taken part by part: all that is made of
 them on the way stays in the cache of a core."""
-_RANDOM: Final = frozenset(
-    {
-        *("rand", "randn", "randint", "randperm", "randlike", "randnlike", "normal", "uniform", "bernoulli"),
-        *("multinomial", "exponential", "dropoutgenmask", "standardnormal", "uniformreal", "truncatednormal"),
-    }
-)
 _ALL_REDUCE: Final = "allreduce"
 
 
@@ -199,9 +194,9 @@ def _refused(op_type: str) -> str:
     """Tells why nothing of a type is ever recomputed; empty where it may be."""
     if op_type in {PARAMETER, CONSTANT}:
         return "no operator"
-    if op_type.endswith(BACKWARD) or op_type in PARAMETER_GRADIENTS:
+    if is_backward(op_type):
         return "backward: what was recorded is of another node of the gradient's graph"
-    return "random" if plain_type(op_type) in _RANDOM else ""
+    return "random" if makes_random_numbers(op_type) else ""
 
 
 def _operator(op_type: str, call: CallArguments) -> Operator | None:

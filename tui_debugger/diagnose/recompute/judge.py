@@ -28,6 +28,7 @@ import ml_dtypes
 import numpy as np
 
 from tui_debugger.arrays import Array, Float64, Mask
+from tui_debugger.stats.dtypes import UNITS
 
 LIMIT: Final = 6.0
 """r from which an output is wrong."""
@@ -39,10 +40,7 @@ _SIGN_SHARE: Final = 0.5
 ACCUMULATED: Final = 2.0**-24
 """Unit of rounding of what kernels sum up in: float32, also for outputs of 16 bits."""
 _UNITS: Final = {
-    "float64": 2.0**-53,
-    "float32": 2.0**-24,
-    "float16": 2.0**-12,
-    "bfloat16": 2.0**-9,
+    **UNITS,
     "float8_e4m3fn": 2.0**-5,
     "float8_e4m3fnuz": 2.0**-5,
     "float8_e4m3": 2.0**-5,

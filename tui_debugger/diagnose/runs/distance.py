@@ -23,7 +23,7 @@ from tui_debugger.errors import CancelledError, TdbgError
 from tui_debugger.model import ReadSpec, TensorStats
 from tui_debugger.opener import open_regular
 from tui_debugger.stats.compare_pairs import exact_difference, needs_halves
-from tui_debugger.stats.dtypes import DType, dtype_of, is_numeric, name_of
+from tui_debugger.stats.dtypes import UNITS, DType, dtype_of, is_numeric, name_of
 from tui_debugger.stats.kernel import is_known
 from tui_debugger.stats.kernel.pairs import Apart, apart, apart_each
 from tui_debugger.stats.npy import TensorFile
@@ -36,8 +36,6 @@ _LEAST: Final = 1e-280
 """Sums of squares below it may have lost some that are too small for float64."""
 _SMALL: Final = 1 << 18
 """Bytes of the largest files that are compared as they are."""
-UNITS: Final = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-12, "bfloat16": 2.0**-9}
-"""Half a unit in the last place of 1, as it was measured against rounding in real runs."""
 
 
 class How(Enum):

@@ -35,7 +35,13 @@ from tui_debugger.diagnose.runs.results import (
 )
 from tui_debugger.diagnose.runs.step import Entry, Feed, Noise, RunTensors
 from tui_debugger.diagnose.runs.unmatched import UnmatchedNodes
-from tui_debugger.graph.categories import PARAMETER_GRADIENTS, gradient_of, is_collective, plain_type, update_of
+from tui_debugger.graph.categories import (
+    PARAMETER_GRADIENTS,
+    gradient_of,
+    is_collective,
+    is_random,
+    update_of,
+)
 from tui_debugger.graph.table import NodeFlag
 from tui_debugger.model import ProgressFn, Side, TensorKey
 from tui_debugger.sources.base import Argument
@@ -46,15 +52,6 @@ SUSPICIOUS: Final = 1.7
 """Above it both sides are recomputed, where the operator is known: bfloat16 hides faults of 2 % from the first rule."""
 ONE_ELEMENT: Final = 200.0
 """The same for one element over its own size: much less even, but a single wrong one does not vanish in it."""
-
-_RANDOM: Final = frozenset(
-    {
-        *("dropout", "dropout1d", "dropout2d", "dropout3d", "alphadropout", "featuredropout", "nativedropout"),
-        *("dropoutdomask", "dropoutgenmask", "dropoutext", "bernoulli", "rand", "randn", "randint", "randlike"),
-        *("randnlike", "randperm", "normal", "uniform", "multinomial", "standardnormal", "uniformreal", "rrelu"),
-        *("exponential", "randomchoicewithmask", "truncatednormal", "gumbelsoftmax", "statelessdropout"),
-    }
-)
 
 _SUMS: Final = frozenset({"add", "sub", "rsub", "sum", "reducesum", "mean", "reducemean", "addn", "biasaddgrad"})
 """Operators whose output may be much smaller than what it is made of."""
@@ -306,7 +303,7 @@ class StepJudge(UnmatchedNodes):
         return not (self.sides[0].is_parameter(entry.match.a) or self.sides[0].backward(entry.match.a))
 
     def _is_random(self, entry: Entry) -> bool:
-        return plain_type(self.flows[0].nodes.op_type(entry.match.a)) in _RANDOM
+        return is_random(self.flows[0].nodes.op_type(entry.match.a))
 
     def _is_lenient(self, entry: Entry, dx: float, worst: Distance) -> bool:
         """Tells whether an optimizer may have made a full step of a gradient that is noise: Adam does."""

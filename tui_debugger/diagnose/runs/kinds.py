@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from tui_debugger.arrays import Array
 from tui_debugger.text.numbers import number
+from tui_debugger.text.tensors import index_text
 
 MOST: Final = 1 << 24
 """Elements of the largest tensors that are looked at."""
@@ -99,9 +100,8 @@ def _few(x: Wide, y: Wide, apart: Mask, unit: float) -> tuple[str, str]:  # noqa
     if not 0 < len(where) <= max(1, x.size // 1000) or x.size < 2:
         return "", ""
     index = tuple(int(each) for each in where[0])
-    place = f"[{', '.join(map(str, index))}]"
     many = "one element differs" if len(where) == 1 else f"{len(where)} elements differ, the first"
-    return "element", f"{many} at {place}: {number(float(x[index]))} in A, {number(float(y[index]))} in B"
+    return "element", f"{many} at {index_text(index)}: {number(float(x[index]))} in A, {number(float(y[index]))} in B"
 
 
 def _masked(x: Wide, y: Wide, apart: Mask, unit: float) -> tuple[str, str]:  # noqa: ARG001 - see _few

@@ -25,7 +25,7 @@ from tui_debugger.text.clean import clean
 from tui_debugger.text.documents import plain
 from tui_debugger.text.numbers import NONE, number, plural
 from tui_debugger.text.tables import Column, Cut
-from tui_debugger.text.tensors import shape_text, stack_text
+from tui_debugger.text.tensors import index_text, shape_text, stack_text
 
 FEW: Final = 10
 """Doubts and nodes of one run only that are listed for people."""
@@ -207,8 +207,7 @@ def headline_lines(report: RunsReport, kinds: Sequence[tuple[str, str]]) -> list
             f"error / expected {times_text(finding.times)}"
         )
         if distance.values is not None and distance.worst:
-            index = ", ".join(map(str, distance.worst))
-            lines.append(f"  at [{index}]: {values_text(distance)}")
+            lines.append(f"  at {index_text(distance.worst)}: {values_text(distance)}")
     if finding.consumer:
         lines.append(f"  read first by {clean(finding.consumer)}")
     side, row = (0, finding.row_a) if finding.row_a >= 0 else (1, finding.row_b)

@@ -37,6 +37,7 @@ from tui_debugger.live.dump_writer import PARAMETER, DumpWriter, TensorName
 from tui_debugger.live.wire import START, Unrecorded
 from tui_debugger.model import PARAMETERS, TRAINABLE, NodeSelection, TensorMeta, TensorStats, Verdict, Watchpoint
 from tui_debugger.notes import Notes
+from tui_debugger.text.numbers import and_more
 from tui_debugger.watch.condition_table import Params, by_abbr, not_finite_words
 from tui_debugger.watch.recommended import recommended
 from tui_debugger.watch.text import parse_watch
@@ -594,9 +595,8 @@ class FlightRecorder:
             yield f"step {last.step} did not come to its end: what is there of it was seen before that"
         lost = [last.rows[place].name for place in last.first if last.rows[place].values is None]
         if lost:
-            more = f" and {len(lost) - _NAMED} more" if len(lost) > _NAMED else ""
-            names = ", ".join(lost[:_NAMED])
-            yield f"statistics only, the values were changed in place, not held any more or too large: {names}{more}"
+            names = and_more(lost, _NAMED)
+            yield f"statistics only, the values were changed in place, not held any more or too large: {names}"
         for each in self._unrecorded():
             example = f", the first one {each.example} in step {each.step}" if each.example else ""
             yield f"not recorded: {each.count} {each.what}{example}"

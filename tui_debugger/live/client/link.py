@@ -21,7 +21,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Final
 
-from tui_debugger.errors import TdbgError
+from tui_debugger.errors import TdbgError, reason_of
 from tui_debugger.live import wire
 from tui_debugger.live.client import messages
 from tui_debugger.text.writer import write_errors
@@ -122,8 +122,8 @@ def _trusted(variables: Mapping[str, str]) -> bytes | None:
     try:
         found = Path(path).read_bytes()
     except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else str(error)
-        raise TdbgError(f"{TLS_CA} cannot be read: {why}", where=path, hint="name a file in PEM, or `system`") from None
+        what = f"{TLS_CA} cannot be read: {reason_of(error)}"
+        raise TdbgError(what, where=path, hint="name a file in PEM, or `system`") from None
     if b"-----BEGIN CERTIFICATE-----" not in found:
         raise TdbgError(f"{TLS_CA} holds no certificate", where=path, hint="name a file in PEM, or `system`")
     return found

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tui_debugger.model import AtLeast, Frame, Side, TensorStats
+from tui_debugger.sources.base import MOST_ROUNDS
 
 MOST_ELEMENTS: Final = 1 << 62
 """Elements of a tensor: a shape with more is no shape."""
-MOST_ROUNDS: Final = (1 << 16) - 1
 
 
 @dataclass(slots=True)

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from tui_debugger.errors import reason_of
 from tui_debugger.graph.table import PARAMETER
 from tui_debugger.model import Side
 from tui_debugger.opener import read_lines
@@ -108,7 +109,7 @@ def read(paths: Sequence[str], rank: int) -> dict[int, LoggedStep]:  # noqa: ARG
             strange = _read_file(path, name, rows)
         except OSError as error:
             failed = error
-            problems.append(f"{name}: {error.strerror or error}")
+            problems.append(f"{name}: {reason_of(error)}")
             continue
         except ValueError as error:
             strange = 0

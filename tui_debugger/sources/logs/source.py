@@ -299,8 +299,7 @@ class LogSource(GraphlessSource[str, _RankNodes]):
             else:
                 read.steps = {step: self._read_log(path)}
         except OSError as error:
-            plain = type(error) is not OSError and error.strerror
-            why = str(plain) if plain else why_not(path, error, wanted="a file")
+            why = why_not(path, error, wanted="a file")
             read.parts.append(UnreadablePart(self._where(path), why, rank, at))
         except ValueError as error:
             read.parts.append(UnreadablePart(self._where(path), str(error), rank, at))

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Final
 
 from tui_debugger import opener
-from tui_debugger.errors import UnreadableTensorError
+from tui_debugger.errors import UnreadableTensorError, reason_of
 from tui_debugger.graph.table import PARAMETER
 from tui_debugger.model import Side
 from tui_debugger.opener import read_lines, why_not
@@ -125,7 +125,7 @@ def _files(directory: str, step: LoggedStep) -> dict[str, str]:
                 if entry.name.endswith(".pt")
             }
     except OSError as error:
-        step.problems.append(f"{os.path.basename(directory)}: {error.strerror or error}")  # noqa: PTH119 - text all the way
+        step.problems.append(f"{os.path.basename(directory)}: {reason_of(error)}")  # noqa: PTH119 - text all the way
         return {}
 
 

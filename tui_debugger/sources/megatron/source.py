@@ -34,6 +34,7 @@ from tui_debugger.sources.torch_dumps import (
 )
 from tui_debugger.stats.torch_file import Path as Place
 from tui_debugger.stats.torch_file import member_of, read_tree
+from tui_debugger.text.numbers import first_of
 
 _SIDED: Final = re.compile(r"(input|output)(\d{1,4})")
 _FIRST_CHUNK: Final = "model_chunk0"
@@ -97,7 +98,7 @@ class MegatronSource(TorchDumpSource):
         yield from super()._told()
         if self._values:
             told = [f"{name} ({value})" for name, value in sorted(self._values.items())]
-            yield "no tensors, and not judged: " + ", ".join(told[:_TOLD]) + (", …" if len(told) > _TOLD else "")
+            yield "no tensors, and not judged: " + first_of(told, _TOLD)
 
     def parallel_places(self, rank: int) -> tuple[RankPlaces, str]:
         """The place that the names of the files of a rank say; two numbers do not say what the second one is."""
@@ -176,7 +177,7 @@ def _told_of_ranks(ranks: dict[_Rank, int]) -> list[str]:
     if longest <= 1:
         return ["ranks are numbers of tensor-parallel ranks, of the first data-parallel one"]
     named = [(f"mp_rank_{each[0]:02}" + "".join(f"_{n:03}" for n in each[1:]), rank) for each, rank in ranks.items()]
-    told = ", ".join(f"{name} is rank {rank}" for name, rank in named[:_TOLD]) + (", …" if len(named) > _TOLD else "")
+    told = first_of([f"{name} is rank {rank}" for name, rank in named], _TOLD)
     axes = (
         "the numbers are of tensor-parallel ranks, pipeline stages and experts"
         if longest > 2

@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, Final
 
 from tui_debugger import opener
 from tui_debugger.opener import why_not
+from tui_debugger.sources.directories import MOST_ENTRIES, directories_in, is_directory
 from tui_debugger.sources.registry import Edges, Has, Order, Shows
+from tui_debugger.text.numbers import plural
 
 if TYPE_CHECKING:
     from tui_debugger.model import UnreadablePart
@@ -128,11 +130,6 @@ def stamp(path: Path) -> Stamp:
     return (status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_size)
 
 
-def is_directory(path: Path) -> bool:
-    """Tells whether a path is a directory that we may see; never raises, unlike ``Path.is_dir`` before Python 3.14."""
-    return opener.isdir(path)
-
-
 def may_hold_tensors(path: Path | bytes) -> bool:
     """Tells whether a directory outside a dump's layout has what looks like a tensor's file, or cannot be listed."""
     try:
@@ -190,7 +187,7 @@ class _Reader:
 
     def directory(self, entry: os.DirEntry[str], path: Path, step: int | None = None) -> bool:
         """Tells whether an entry is a directory that may be listed; if not, that is noted."""
-        if not _is_directory(entry):
+        if not is_directory(entry):
             self.miss(path, None, step)
         elif not opener.may_list(path):
             self.miss(path, PermissionError(errno.EACCES, os.strerror(errno.EACCES)), step)
@@ -202,10 +199,10 @@ class _Reader:
         """Notes tensors where none should be: nobody knows at which step they were written."""
         loose = [entry.name for entry in entries if _is_tensor(entry.name) and not entry.name.startswith(".")]
         if loose:
-            why = f"{len(loose):,} {'file' if len(loose) == 1 else 'files'} outside a step"
+            why = f"{plural(len(loose), 'file')} outside a step"
             self._note(path / (f"*{_TENSOR}" if all(name.endswith(_TENSOR) for name in loose) else "*"), why)
         for entry in entries:
-            if _is_directory(entry) and not _is_tensor(entry.name) and may_hold_tensors(path / entry.name):
+            if is_directory(entry) and not _is_tensor(entry.name) and may_hold_tensors(path / entry.name):
                 self.miss(path / entry.name, OSError(0, "tensors in a directory whose name is no number"))
 
     def miss(self, path: Path, error: OSError | None, step: int | None = None) -> None:
@@ -240,20 +237,11 @@ def is_digits(name: str) -> bool:
     return name.isascii() and name.isdigit()
 
 
-def _is_directory(entry: os.DirEntry[str]) -> bool:
-    try:
-        return entry.is_dir()
-    except OSError:
-        return False
-
-
 RANK = re.compile(r"rank_(\d{1,9})")
 _TOO_LONG = re.compile(r"rank_\d+")
 _NEARLY = re.compile("rank", re.IGNORECASE)
 RANK_MARKS = (".dump_metadata", "graphs", "execution_order")
 """Entries of which any makes a ``rank_N`` directory a rank of a dump; a net directory does as well."""
-
-MOST_ENTRIES = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,7 +335,7 @@ def list_ranks(root: Path) -> Ranks:
         else:
             found[number], holds[number] = path, inner
     sure = {number for number, path in found.items() if is_rank(path)}
-    nets = {name for number in sure for name in holds[number] if is_directory(found[number] / name)}
+    nets = {name for number in sure for name in holds[number] if opener.isdir(found[number] / name)}
     kept = {
         number: path
         for number, path in sorted(found.items())
@@ -374,7 +362,7 @@ def _holds_numbers(path: Path) -> bool:
 
 def is_rank(directory: Path) -> bool:
     """Tells whether a ``rank_N`` directory looks like part of a dump; one without metadata counts."""
-    if any(is_directory(directory / mark) for mark in RANK_MARKS):
+    if any(opener.isdir(directory / mark) for mark in RANK_MARKS):
         return True
     return any(
         graph.isdigit() for net in islice(directories_in(directory), 50) for graph in directories_in(directory / net)
@@ -431,16 +419,5 @@ def _subdirectories(reader: _Reader, path: Path, *, numbers: bool = False) -> li
     """The directories in one; those whose names are numbers, ascending."""
     wanted = (entry for entry in reader.entries(path, numbers=numbers) if not numbers or is_number(entry.name))
     # Files beside them tell about the run (acl_dump_0.json): they are none of ours.
-    paths = [(entry, path / entry.name) for entry in wanted if _is_directory(entry)]
+    paths = [(entry, path / entry.name) for entry in wanted if is_directory(entry)]
     return [each for entry, each in paths if reader.directory(entry, each)]
-
-
-def directories_in(directory: Path) -> Iterator[str]:
-    """Names of directories in a directory (links to directories included), lazily."""
-    try:
-        with opener.scandir(directory) as entries:
-            for entry in islice(entries, MOST_ENTRIES):
-                if _is_directory(entry):
-                    yield entry.name
-    except OSError:
-        return

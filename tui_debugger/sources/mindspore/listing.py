@@ -31,6 +31,7 @@ from tui_debugger.sources.mindspore.run_order import Span, begins, numbered, run
 from tui_debugger.sources.mindspore.statistics import FILE as STATISTICS
 from tui_debugger.sources.mindspore.statistics import Statistics, read_statistics
 from tui_debugger.stats.ascend_file import BadHeaderError, is_converted, read_header
+from tui_debugger.text.numbers import plural
 
 
 class IrregularNames:
@@ -643,7 +644,7 @@ class _Collector:
         """Files that hold tensors, nobody knows of what."""
         count = self._complaints.get(_NONSENSE, 0)
         if count:
-            yield _SOME, f"{count:,} {'file' if count == 1 else 'files'} whose name makes no sense"
+            yield _SOME, f"{plural(count, 'file')} whose name makes no sense"
 
     def _odd(self, by: Int64) -> IrregularNames:
         place = np.full(len(self._prefix), -1, np.int64)
@@ -718,7 +719,7 @@ class _Collector:
         """Notes lines that make no sense: the tensors that they tell of are not known."""
         self._complain(f"broken lines in {name}", lines)
         if lines:
-            self._missing.append((name.encode(), f"{lines:,} broken {'line' if lines == 1 else 'lines'}"))
+            self._missing.append((name.encode(), plural(lines, "broken line")))
 
     def _complain(self, text: str, count: int = 1) -> None:
         self._complaints[text] = self._complaints.get(text, 0) + count

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from tui_debugger import opener
 from tui_debugger.errors import NotADumpError, SeveralDumpsError
 from tui_debugger.opener import why_not
+from tui_debugger.sources.directories import names_in
 from tui_debugger.sources.registry import Edges, Has, Order, Recognised, Shows, Sureness
 
 if TYPE_CHECKING:
@@ -35,7 +36,6 @@ _FILE: Final = re.compile(
 _NUMBERED: Final = re.compile(r"-op\d+$")
 _PLAIN_TYPES: Final = {"float": "float32", "double": "float64", "half": "float16", "int": "int32", "uint": "uint32"}
 _LEVELS_UP: Final = 3
-_MOST_ENTRIES: Final = 20_000
 _MOST_DIRECTORIES: Final = 2_000
 
 
@@ -121,10 +121,10 @@ def find_nets(path: Path) -> list[Path]:
             return [_net_of(place.parent)]
     if _is_net(start):
         return [_net_of(start)]
-    below = [start / name for name in islice(_names(start), _MOST_DIRECTORIES)]
+    below = [start / name for name in islice(names_in(start), _MOST_DIRECTORIES)]
     found = [each for each in below if _is_net(each)]
     if not found:
-        inner = (each / name for each in below for name in islice(_names(each), 50))
+        inner = (each / name for each in below for name in islice(names_in(each), 50))
         found = [each for each in islice(inner, _MOST_DIRECTORIES) if _is_net(each)]
     return sorted(found)
 
@@ -135,26 +135,16 @@ def _net_of(directory: Path) -> Path:
 
 def _is_net(directory: Path) -> bool:
     """Tells whether a directory has iterations, or devices that have some."""
-    for name in _names(directory):
+    for name in names_in(directory):
         here = directory / name
-        inside = (here / inner for inner in _names(here)) if _DEVICE.fullmatch(name) else (here,)
+        inside = (here / inner for inner in names_in(here)) if _DEVICE.fullmatch(name) else (here,)
         if any(_ITERATION.fullmatch(each.name) and _holds_tensors(each) for each in inside):
             return True
     return False
 
 
 def _holds_tensors(directory: Path) -> bool:
-    return any(_FILE.fullmatch(name) for name in _names(directory))
-
-
-def _names(directory: Path) -> Iterator[str]:
-    """Names in a directory, lazily and at most so many; nothing where it cannot be listed."""
-    try:
-        with opener.scandir(directory) as entries:
-            for entry in islice(entries, _MOST_ENTRIES):
-                yield entry.name
-    except OSError:
-        return
+    return any(_FILE.fullmatch(name) for name in names_in(directory))
 
 
 class OldTreeReader:

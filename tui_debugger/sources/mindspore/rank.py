@@ -53,7 +53,7 @@ from tui_debugger.sources.mindspore.run_order import RunOrder
 from tui_debugger.sources.mindspore.statistics import FILE as STATISTICS
 from tui_debugger.sources.mindspore.steps import RunTimes, StatisticFiles, StepListings
 from tui_debugger.sources.mindspore.tensors import Arrangement, StepTable, devices_of, step_table
-from tui_debugger.text.numbers import plural
+from tui_debugger.text.numbers import first_of, plural
 
 ORDER_DIRECTORY = "execution_order"
 FILE = re.compile(r"ms_global_execution_order_graph_(\d{1,9})\.csv")
@@ -133,7 +133,7 @@ def check_history(history: History, layout: RankLayout) -> list[str]:
     for root in roots:
         extra = sorted(layout.dumped(root) - history.steps.get(root, layout.dumped(root)))
         if extra:
-            steps = ", ".join(map(str, extra[:5])) + (", …" if len(extra) > 5 else "")
+            steps = first_of([*map(str, extra)], 5)
             notices.append(f"{name}: steps {steps} of graph {root} are dumped but not in the run history")
     return notices
 

@@ -7,23 +7,21 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tui_debugger import opener
 from tui_debugger.errors import NotADumpError, SeveralDumpsError
+from tui_debugger.sources.directories import directories_in, names_in
 from tui_debugger.sources.mindspore.layout import (
-    MOST_ENTRIES,
     RANK,
     RANK_MARKS,
     SHOWS,
     TIME,
     Found,
-    directories_in,
     is_digits,
-    is_directory,
     is_number,
     is_rank,
     list_ranks,
@@ -70,7 +68,7 @@ def _find(path: Path) -> Found | Recognised | None:
         if found is not None:
             return found
     start = next(iter(starts))
-    if not is_directory(start):
+    if not opener.isdir(start):
         start = start.parent
     below = _below(start)
     if len(below) == 1:
@@ -142,7 +140,7 @@ def _mark_of(root: Path) -> str:
     """Returns the first name that tells of a dump: ``rank_0/.dump_metadata``, or a rank with numbered graphs."""
     for name in sorted(directories_in(root)):
         if RANK.fullmatch(name) and is_rank(root / name):
-            marks = (mark for mark in RANK_MARKS if is_directory(root / name / mark))
+            marks = (mark for mark in RANK_MARKS if opener.isdir(root / name / mark))
             graphs = (
                 f"{net}/{graph}"
                 for net in islice(directories_in(root / name), 50)
@@ -228,7 +226,7 @@ def _foreign(start: Path) -> str:
 
 
 def _layout_of(directory: Path) -> str:
-    for name in _entries(directory):
+    for name in names_in(directory):
         layout = _layout_of_entry(directory / name, name)
         if layout:
             return layout
@@ -243,17 +241,7 @@ def _layout_of_entry(path: Path, name: str) -> str:
         return _GE
     if name in {"dump.json", "construct.json"} or (re.fullmatch(r"step\d+", name) and holds(r"(rank|proc)\d*")):
         return _MSPROBE
-    old = re.fullmatch(r"iteration_\d+", name) and is_directory(path)
+    old = re.fullmatch(r"iteration_\d+", name) and opener.isdir(path)
     if old or (re.fullmatch(r"device_\d+", name) and holds(r"iteration_\d+")):
         return _OLD
     return ""
-
-
-def _entries(directory: Path) -> Iterator[str]:
-    """Names in a directory, lazily and at most so many; nothing when it cannot be listed."""
-    try:
-        with opener.scandir(directory) as entries:
-            for entry in islice(entries, MOST_ENTRIES):
-                yield entry.name
-    except OSError:
-        return

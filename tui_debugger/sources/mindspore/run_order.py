@@ -38,9 +38,8 @@ from typing import NamedTuple
 import numpy as np
 
 from tui_debugger.arrays import Int64, Mask, UInt16
+from tui_debugger.sources.base import MOST_ROUNDS
 
-MOST_ROUNDS = 2**16 - 1
-"""The most that the column of rounds holds."""
 DAY = 24 * 3600 * 10**6
 """In microseconds: stamps further from the middle of their run are not believed."""
 

@@ -30,7 +30,7 @@ from tui_debugger.sources.base import (
     TensorTable,
     Writer,
 )
-from tui_debugger.sources.mindspore.layout import SHOWS, Found, is_directory, list_devices, list_ranks
+from tui_debugger.sources.mindspore.layout import SHOWS, Found, list_devices, list_ranks
 from tui_debugger.sources.mindspore.names import parse_name, split_device_name, split_prefix
 from tui_debugger.sources.mindspore.nodes import graph_paths, may_have_graph
 from tui_debugger.sources.mindspore.rank import RankRun
@@ -409,7 +409,7 @@ class MindSporeSource:
             return Metadata(device="Ascend")
         paths = list(self._directories.values())
         path = next(
-            (path for path in paths if is_directory(path / METADATA_DIRECTORY)), paths[0] if paths else self._found.root
+            (path for path in paths if opener.isdir(path / METADATA_DIRECTORY)), paths[0] if paths else self._found.root
         )
         return read_metadata(path)
 

@@ -21,7 +21,16 @@ from tui_debugger.alike import Alike
 from tui_debugger.arrays import Int16, Int32, Int64, Integers, Mask, UInt8, UInt16
 from tui_debugger.graph.table import CONSTANT, PARAMETER, NodeTable
 from tui_debugger.model import ReadSpec, TensorStats
-from tui_debugger.sources.base import Columns, Names, OverflowRecord, TensorFlag, TensorPlaces, latest, tensor_keys
+from tui_debugger.sources.base import (
+    MOST_ROUNDS,
+    Columns,
+    Names,
+    OverflowRecord,
+    TensorFlag,
+    TensorPlaces,
+    latest,
+    tensor_keys,
+)
 from tui_debugger.sources.mindspore.listing import (
     NO_FILE,
     NO_IRREGULAR_NAMES,
@@ -33,7 +42,6 @@ from tui_debugger.sources.mindspore.listing import (
 )
 from tui_debugger.sources.mindspore.names import KnownNames
 from tui_debugger.sources.mindspore.overflow import UNKNOWN
-from tui_debugger.sources.mindspore.run_order import MOST_ROUNDS
 from tui_debugger.stats.records import RecordedColumns, Specs
 
 _OPERATOR, _PARAMETER, _CONSTANT = 0, 1, 2

@@ -222,8 +222,7 @@ def _load(directory: str, name: str) -> dict[str, Any]:
     try:
         found: object = json.loads(read_regular(path, GRAPH_LIMIT))
     except OSError as error:
-        why = error.strerror if type(error) is not OSError and error.strerror else why_not(path, error, wanted="a file")
-        raise BadCallsError(f"{name}: {why}") from error
+        raise BadCallsError(f"{name}: {why_not(path, error, wanted='a file')}") from error
     except UnicodeDecodeError as error:
         raise BadCallsError(f"{name} is no text") from error
     except json.JSONDecodeError as error:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from tui_debugger.sources.directories import Layout, NamesReader, directories_in, names_in
 from tui_debugger.sources.registry import Edges, Has, Order, Shows
+from tui_debugger.text.numbers import first_of
 
 if TYPE_CHECKING:
     pass
@@ -61,7 +62,7 @@ def _add_processes(layout: Layout[str], processes: dict[int, dict[int, str]]) ->
         for pid, path in found.items():
             layout.units.setdefault(numbers[pid], {})[step] = path
     if several:
-        told = ", ".join(f"proc{pid} is rank {numbers[pid]}" for pid in pids[:4]) + (", …" if len(pids) > 4 else "")
+        told = first_of([f"proc{pid} is rank {numbers[pid]}" for pid in pids], 4)
         layout.notices.append(f"processes recorded without a rank: {told}")
 
 

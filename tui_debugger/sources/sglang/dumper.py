@@ -36,6 +36,7 @@ from tui_debugger.sources.torch_dumps import (
     weight_gradient,
 )
 from tui_debugger.stats.torch_file import read_tree
+from tui_debugger.text.numbers import first_of
 
 _GRADIENT: Final = "grad__"
 _PARAMETER: Final = "param__"
@@ -158,10 +159,10 @@ class DumperSource(TorchDumpSource):
             yield _PAIRED
         if self._parallel:
             told = [f"rank {rank} is {text}" for rank, text in sorted(self._parallel.items())]
-            yield "; ".join(told[:_TOLD]) + ("; …" if len(told) > _TOLD else "")
+            yield first_of(told, _TOLD, "; ")
         if self._others:
             told = [f"{name} ({what})" for name, what in sorted(self._others.items())]
-            yield "no tensors, and not judged: " + ", ".join(told[:_TOLD]) + (", …" if len(told) > _TOLD else "")
+            yield "no tensors, and not judged: " + first_of(told, _TOLD)
 
     def _list(self, rank: int, step: int, files: tuple[str, ...], progress: ProgressFn) -> Listing:
         listing = Listing()

@@ -464,6 +464,30 @@ class _Paths(Suggester):
         return completion(value, self._suffix)
 
 
+def typed_path(text: str) -> Path:
+    """Returns the path that a text which was accepted means."""
+    return Path(text.strip()).expanduser()
+
+
+def path_check(wrong: Callable[[Path], str | None], needed: str = "a path is needed") -> Callable[[str], str | None]:
+    """Returns a check for a prompt that asks for a path.
+
+    Args:
+        wrong: says what is wrong with a path.
+        needed: what is said of no text.
+    """
+
+    def check(text: str) -> str | None:
+        if not text.strip():
+            return needed
+        try:
+            return wrong(typed_path(text))
+        except (OSError, ValueError, RuntimeError) as error:  # a name that is too long, ~ of nobody
+            return f"not a usable path: {error}"
+
+    return check
+
+
 def completion(text: str, suffix: str) -> str | None:
     """Returns the first directory or file with a suffix whose path begins with a text; None when there is none."""
     if not text:

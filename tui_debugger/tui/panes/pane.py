@@ -231,10 +231,6 @@ class Pane(CachedColumn, can_focus=False):
         """Moves the cursor back."""
         search.table.go_back(place)
 
-    def go_to_match(self, search: ListSearch, position: int) -> None:
-        """Moves the cursor to a match."""
-        search.table.go_to(position)
-
 
 def pane_bindings(pane: str) -> list[BindingType]:
     """Returns the key bindings of a pane."""

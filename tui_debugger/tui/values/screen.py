@@ -20,7 +20,7 @@ from tui_debugger.stats.fields import TENSOR_COUNTS, TENSOR_MOMENTS
 from tui_debugger.stats.heat import Kind, strongest
 from tui_debugger.text.clean import clean, clean_lines
 from tui_debugger.text.numbers import number, plural
-from tui_debugger.text.tensors import amount, round_text, step_text
+from tui_debugger.text.tensors import amount, index_text, round_text, step_text
 from tui_debugger.text.values import (
     Family,
     Index,
@@ -103,8 +103,7 @@ def statistics_line(row: TensorRow, *, previous: bool) -> Content:
 
 def count_of(stats: TensorStats, kind: str) -> int:
     """Counts NaN, Inf or both in a tensor."""
-    inf = stats.pos_inf + stats.neg_inf
-    return {"NaN": stats.nan, "Inf": inf}.get(kind, stats.nan + inf)
+    return {"NaN": stats.nan, "Inf": stats.inf}.get(kind, stats.nan + stats.inf)
 
 
 def is_index(index: tuple[int, ...], shape: tuple[int, ...]) -> bool:
@@ -114,8 +113,7 @@ def is_index(index: tuple[int, ...], shape: tuple[int, ...]) -> bool:
 
 def element_line(index: Index, value: Any, place: str) -> Content:
     """Returns an element with its full index and every digit."""
-    text = f"[{', '.join(map(str, index))}] = "
-    return Content.assemble(text, exact_text(value), (f"   {place}", f"not bold {GREY}"))
+    return Content.assemble(f"{index_text(index)} = ", exact_text(value), (f"   {place}", f"not bold {GREY}"))
 
 
 def cell_line(value_table: ValueTable, heat: HeatMap) -> tuple[Content, Any]:
@@ -134,7 +132,7 @@ def cell_line(value_table: ValueTable, heat: HeatMap) -> tuple[Content, Any]:
     if found is not None:
         index = value_table.element(*found)
         value = value_table.array[index]
-        text, where = exact_text(value), f" at [{', '.join(map(str, index))}]"
+        text, where = exact_text(value), f" at {index_text(index)}"
     shown = f"{value_table.rectangle_text(rows, columns)} shows {text}{where}"
     return Content.assemble(shown, (f"   {counts_text(picture, place)}", f"not bold {GREY}")), value
 

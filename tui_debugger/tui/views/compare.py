@@ -19,7 +19,7 @@ from tui_debugger.arrays import Array
 from tui_debugger.diagnose.compare import ComparedTensor, Comparer, Couple, DifferentShapesError, is_file
 from tui_debugger.errors import CancelledError, TdbgError
 from tui_debugger.graph.search import NodeQuery, match
-from tui_debugger.model import TensorKey, TensorMeta
+from tui_debugger.model import TensorKey
 from tui_debugger.session.naming import find_in, split_slot
 from tui_debugger.stats.compare import Differences, Entry
 from tui_debugger.stats.compare_pairs import EXACT, Fit, Tolerance
@@ -27,12 +27,21 @@ from tui_debugger.stats.dtypes import DType
 from tui_debugger.text import differences as words
 from tui_debugger.text.clean import clean, clean_lines
 from tui_debugger.text.differences import format_tolerance, parse_tolerance, stats_lines
+from tui_debugger.text.distribution import packed
 from tui_debugger.text.numbers import NONE
-from tui_debugger.text.tensors import BEFORE_FIRST, aligned, round_text, shape_text, slot_text, step_text
+from tui_debugger.text.tensors import (
+    BEFORE_FIRST,
+    aligned,
+    index_text,
+    round_text,
+    slot_text,
+    step_text,
+    type_text,
+)
 from tui_debugger.text.values import Index, exact_text
 from tui_debugger.tui.actions import LOOK_AGAIN, Action, bindings, digits, fine, moves, searching, slicing, view_action
 from tui_debugger.tui.dialogs.modal import Line
-from tui_debugger.tui.dialogs.prompts import ChoiceScreen, ConfirmScreen, PathPrompt, TextPrompt
+from tui_debugger.tui.dialogs.prompts import ChoiceScreen, ConfirmScreen, PathPrompt, TextPrompt, path_check, typed_path
 from tui_debugger.tui.export import Extract, file_stem
 from tui_debugger.tui.theme import BLUE, GREY, HIT_GLYPH, ORANGE, UNCERTAIN_GLYPH
 from tui_debugger.tui.values.search import DifferenceElements, Elements, elements_of
@@ -44,7 +53,6 @@ from tui_debugger.tui.views.compare_panes import (
     ComparisonRule,
     LargestPane,
     entry_cells,
-    index_text,
 )
 from tui_debugger.tui.views.registry import ViewTarget
 from tui_debugger.tui.views.view import Files, files_of
@@ -122,8 +130,8 @@ def sides(key: TensorKey, other: ComparedTensor | None, couple: Couple | None, *
     here = [step if step == BEFORE_FIRST else f"step {step}", f"rank {key.rank}", clean(key.graph)]
     there = [other.text(key) if other is not None else "…" if working else NONE]
     if couple is not None:
-        here.append(_type(couple.here.meta))
-        there.append(_type(couple.there.meta))
+        here.append(type_text(couple.here.meta))
+        there.append(type_text(couple.there.meta))
         if couple.fit is not Fit.SAME:
             there.append(f"({couple.fit.value})")
     lines = (("here   ", here), ("there  ", there))
@@ -141,23 +149,9 @@ def answer(found: Differences, hint: str, width: int) -> Content:
     fits = len(verdict[0]) + len(beside) <= width
     first = Content.assemble(verdict, (beside, GREY)) if fits else Content.styled(*verdict)
     rest = [words.counts_text(found), words.error_text(found), words.vector_text(found), words.ulp_text(found)]
-    lines = _joined(["" if fits else beside.strip(), *rest, f"note: {hint}" if hint else ""], width)
+    items = ["" if fits else beside.strip(), *rest, f"note: {hint}" if hint else ""]
+    lines = packed("", [*filter(None, items)], width, _GAP)
     return Content("\n").join([first, *(Content(line) for line in lines)])
-
-
-def _type(meta: TensorMeta) -> str:
-    return f"{clean(meta.dtype)} {shape_text(meta.shape)}"
-
-
-def _joined(texts: Iterable[str], width: int) -> list[str]:
-    """Texts, as many in a line as fit."""
-    lines: list[str] = []
-    for text in filter(None, texts):
-        if lines and len(lines[-1]) + len(_GAP) + len(text) <= width:
-            lines[-1] += _GAP + text
-        else:
-            lines.append(text)
-    return lines
 
 
 Then = Callable[[ComparedTensor], None]
@@ -305,7 +299,7 @@ class Chooser:
             if text is not None:
                 self._then(ComparedTensor(path=text.strip()))
 
-        self._view.app.push_screen(PathPrompt("Compare with which file?", _usable(check), suffix=".npy"), given)
+        self._view.app.push_screen(PathPrompt("Compare with which file?", path_check(check), suffix=".npy"), given)
 
     def _ask_run(self, key: TensorKey) -> None:
         def check(path: Path) -> str | None:
@@ -313,28 +307,16 @@ class Chooser:
 
         def given(text: str | None) -> None:
             if text is not None:
-                self._then(ComparedTensor(key, str(Path(text.strip()).expanduser())))
+                self._then(ComparedTensor(key, str(typed_path(text))))
 
         note = "the same node, slot, rank and step there; , and . lead to other steps"
-        self._view.app.push_screen(PathPrompt("Compare with which run?", _usable(check), suffix="/", note=note), given)
+        self._view.app.push_screen(
+            PathPrompt("Compare with which run?", path_check(check), suffix="/", note=note), given
+        )
 
 
 def _row_text(row: TensorRow) -> str:
     return f"{row.role}:{row.slot}{round_text(row.key.round)}  {row.origin_text or row.key.node}"
-
-
-def _usable(check: Callable[[Path], str | None]) -> Callable[[str], str | None]:
-    """Says what is wrong with a path that is being typed; ``~nobody`` is no path at all."""
-
-    def checked(text: str) -> str | None:
-        if not text.strip():
-            return "a path is needed"
-        try:
-            return check(Path(text.strip()).expanduser())
-        except (OSError, ValueError, RuntimeError) as error:
-            return f"not a usable path: {error}"
-
-    return checked
 
 
 MOST_ELEMENTS: Final = 1 << 27

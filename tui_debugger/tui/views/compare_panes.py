@@ -22,6 +22,7 @@ from tui_debugger.stats.compare import Differences, Entry, entry_at
 from tui_debugger.stats.compare_pairs import EXACT, Pairs, Tolerance, difference, outside_mask
 from tui_debugger.text.differences import element_text, stats_lines
 from tui_debugger.text.numbers import NONE, number
+from tui_debugger.text.tensors import index_text
 from tui_debugger.text.values import CellKind, Index, NumberFormat, Slice, Texts, ValueTable, exact_text, format_window
 from tui_debugger.tui.dialogs.modal import Line
 from tui_debugger.tui.theme import DOUBT, FINDING, GREY
@@ -317,7 +318,7 @@ class CompareTable(TableOrMap):
         cell = self.heat.cell if self.mapped else None
         if cell is not None and len(cell[0]) * len(cell[1]) > 1:
             text = f"first of {len(cell[0])}×{len(cell[1])} in this cell: {text}"
-        return f"[{', '.join(map(str, index))}]", text
+        return index_text(index), text
 
 
 class Measure(Enum):
@@ -346,11 +347,6 @@ def entry_cells(entry: Entry) -> tuple[str, ...]:
     here, there = (exact_text(value) for value in (entry.here, entry.there))
     apart = NONE if entry.ulp is None else number(entry.ulp)
     return (index_text(entry.index), here, there, _short(entry.difference), number(entry.relative), apart)
-
-
-def index_text(index: Index) -> str:
-    """``[0, 3]``."""
-    return f"[{', '.join(map(str, index))}]"
 
 
 def _short(value: object) -> str:

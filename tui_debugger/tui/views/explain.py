@@ -14,6 +14,7 @@ from textual.widget import Widget
 from tui_debugger.diagnose.explain.explain import explain
 from tui_debugger.diagnose.explain.guidance import Advice, Guidance, Kind, Line, lines
 from tui_debugger.model import Hit, TensorKey
+from tui_debugger.text.phrases import tail
 from tui_debugger.text.tensors import slot_text, step_text
 from tui_debugger.tui import theme
 from tui_debugger.tui.actions import LOOK_AGAIN, SEARCH_VIEW, Action, bindings, view_action
@@ -58,7 +59,7 @@ class ExplainView(View):
         """Looks at the surroundings of the tensor once it shows."""
         super().__init__(host, about)
         key = about.key
-        node = shorten(key.node.rpartition("/")[2] or key.node, 40)
+        node = shorten(tail(key.node), 40)
         self.heading = (
             f"Explain  step {step_text(key.step)}  rank {key.rank}{self.graph_words(key)}  {node}:{slot_text(key)}"
         )

@@ -36,6 +36,7 @@ from tui_debugger.diagnose.relations import (
 from tui_debugger.model import ProgressFn, Side, TensorKey
 from tui_debugger.text.clean import clean
 from tui_debugger.text.hits import hit_text, said_words
+from tui_debugger.text.phrases import tail
 from tui_debugger.text.tensors import run_text, short_names, slot_text, stack_text, step_text, tensor_line
 from tui_debugger.tui import theme
 from tui_debugger.tui.actions import LOOK_AGAIN, SEARCH_VIEW, bindings, view_action
@@ -236,7 +237,7 @@ def detail(related: Related, row: TensorRow, head: tuple[str, str], *, upstream:
     lines: list[Content | str | tuple[str, str]] = [(name, "bold"), where, "\n", kind]
     tie = tie_words(related, upstream=upstream)
     if related.tie is Tie.SELF:
-        tie += _made(key.side, clean(maker.rpartition("/")[2]))
+        tie += _made(key.side, clean(tail(maker)))
     values = "no later step was dumped" if related.ahead else _values(row)
     lines += [tie, "\n", values, "\n", _found(related)]
     return Content.assemble(*lines)

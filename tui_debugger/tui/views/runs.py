@@ -35,8 +35,8 @@ from tui_debugger.errors import CancelledError, TdbgError
 from tui_debugger.model import Progress
 from tui_debugger.session.comparison import Against, Comparison, check_comparable
 from tui_debugger.text.clean import clean, clean_lines
-from tui_debugger.text.numbers import NONE, number, plural
-from tui_debugger.text.tensors import place_text, shape_text, slot_text
+from tui_debugger.text.numbers import NONE, named, number, plural
+from tui_debugger.text.tensors import index_text, place_text, shape_text, slot_text
 from tui_debugger.tui import theme
 from tui_debugger.tui.actions import LOOK_AGAIN, SEARCH_VIEW, Action, bindings, view_action
 from tui_debugger.tui.dialogs.modal import Line
@@ -511,7 +511,9 @@ class RunsView(View):
         words = [pair_text("step", place.step_a, place.step_b) + f" ({number_of} of {len(steps)})"]
         ranks = both.step.ranks
         if max(map(len, ranks)) > 1:
-            words.append(", ".join(f"{_ranks_text(of)} of {name}" for of, name in zip(ranks, "AB", strict=True)))
+            words.append(
+                ", ".join(f"{named('rank', sorted(of))} of {name}" for of, name in zip(ranks, "AB", strict=True))
+            )
         elif len(steps_of(report)) > 1 or place.rank_a != place.rank_b:
             words.append(pair_text("rank", place.rank_a, place.rank_b))
         total = plural(len(both.items), "node")
@@ -596,8 +598,7 @@ class RunsView(View):
             words.append(" ".join(filter(None, (which, "/".join(dict.fromkeys(worst.types)), shape))))
             words += [worst.joined] if worst.joined else []
             if worst.values is not None and worst.worst:
-                index = ", ".join(map(str, worst.worst))
-                words.append(f"at [{index}] {values_text(worst)}")
+                words.append(f"at {index_text(worst.worst)} {values_text(worst)}")
         return "  ".join(filter(None, words))
 
     def _show_path(self, finding: Finding | None) -> None:
@@ -777,10 +778,6 @@ def _hop_cells(both: StepTree, numbered: tuple[int, Hop]) -> Sequence[Cell]:
     mark = Text(GLYPHS[state], STYLES[state])
     path = ScopedName(Text(clean(name), no_wrap=True), scope, theme.DIM)
     return [mark, path, *_numbers(both.items[hop.row], style), Text(more, theme.DIM)]
-
-
-def _ranks_text(ranks: Sequence[int]) -> str:
-    return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))}"
 
 
 class _NodeRows(Sequence[Sequence[object]]):

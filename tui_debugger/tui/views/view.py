@@ -383,10 +383,6 @@ class View(Modal[None]):
         """Moves the cursor back."""
         search.table.go_back(place)
 
-    def go_to_match(self, search: ListSearch, position: int) -> None:
-        """Moves the cursor to a match."""
-        search.table.go_to(position)
-
     def _hints(self, hints: Sequence[tuple[str, str]]) -> Content:
         hints = [(shown_key(text), word) for text, word in hints]
         mark = ((f"○ {self._outdated}: {LOOK_AGAIN.main_key}", "looks again"),) if self._outdated else ()

@@ -20,6 +20,7 @@ from textual.reactive import Reactive
 from textual.strip import Strip
 from textual.widgets import Input
 
+from tui_debugger.text.numbers import plural
 from tui_debugger.tui import theme
 from tui_debugger.tui.actions import SEARCH_BOX, bindings_for
 from tui_debugger.tui.widgets.text import Pattern
@@ -61,9 +62,6 @@ class SearchOwner(Protocol):
 
     def go_back(self, search: ListSearch, place: object) -> None:
         """Moves the cursor back to a place."""
-
-    def go_to_match(self, search: ListSearch, position: int) -> None:
-        """Moves the cursor to a match that somebody walked to."""
 
 
 class ListSearch:
@@ -187,7 +185,7 @@ class ListSearch:
             return
         here = self.table.position
         at = bisect_right(self.matches, here) if by > 0 else bisect_left(self.matches, here) - 1
-        self._owner.go_to_match(self, int(self.matches[at % len(self.matches)]))
+        self.table.go_to(int(self.matches[at % len(self.matches)]))
 
     def leave(self) -> None:
         """Goes from the box into the list, once it is known where the match is; keys wait until then."""
@@ -255,7 +253,7 @@ class ListSearch:
         more = "" if self._complete else "+"
         if at < count and self.matches[at] == here:
             return f"{at + 1:,} of {count:,}{more}"
-        return f"{count:,} {'match' if count == 1 else 'matches'}{more}"
+        return plural(count, "match", "matches") + more
 
 
 class SearchBar(Input):
