@@ -227,10 +227,18 @@ def print_exit(code: int, words: str = "") -> None:
 
 
 def note(text: str, meaning: Meaning | None = None) -> None:
-    """One line on stderr, for what is no result; a command says nothing twice."""
-    if text not in _noted:
-        _noted.add(text)
-        write_errors(("tdbg: ", meant(text, meaning)))
+    """A sentence on stderr, for what is no result; a command says nothing twice."""
+    if text in _noted:
+        return
+    _noted.add(text)
+    line: Line = ("tdbg: ", meant(text, meaning))
+    terminal = None if sys.stderr is None else terminal_of(sys.stderr)
+    if terminal is None:
+        write_errors(line)
+        return
+    from tui_debugger.text.tables import fold
+
+    write_errors(*fold(line, terminal, hang=len("tdbg: ")))
 
 
 _noted: set[str] = set()
