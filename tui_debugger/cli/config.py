@@ -144,9 +144,11 @@ def _print(path: Path | None, config: Config, found: list[Setting]) -> None:
     write_lines("")
     print_table(("setting", "value", "from"), [(each.name, each.text, each.source) for each in found if not each.usual])
     if "NO_COLOR" in os.environ:
-        write_lines("", "NO_COLOR is set: the screen has no colours, whatever the theme is")
+        write_lines("")
+        print_text("NO_COLOR is set: the screen has no colours, whatever the theme is")
     usual = sum(each.usual for each in found)
-    write_lines("", f"{usual} actions have their usual keys: `tdbg help configuration` lists them")
+    write_lines("")
+    print_text(f"{usual} actions have their usual keys: `tdbg help configuration` lists them")
 
 
 def _init(path: Path | None) -> None:

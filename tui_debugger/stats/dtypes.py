@@ -22,6 +22,8 @@ _EXTENSIONS: Final = (
 _TYPES: Final[dict[str, DType]] = {name: np.dtype(name) for name in _NUMPY} | {
     name: np.dtype(getattr(ml_dtypes, name)) for name in _EXTENSIONS if hasattr(ml_dtypes, name)
 }
+NAMES: Final = tuple(_TYPES)
+"""The names of the types that numpy reads."""
 _STORED_WIDER: Final = {
     "int4": "int8",
     "int2": "int8",
