@@ -168,6 +168,14 @@ def test_colours_tell_findings_origins_and_what_is_clean(dumps: Dumps) -> None:
     assert (code, f"{CLEAN}clean\x1b[0m" in clean, FINDING in clean) == (0, True, False)
 
 
+@pytest.mark.turns("columns")
+@pytest.mark.parametrize("columns", [80, 120])
+def test_words_of_a_legend_have_no_colour(dumps: Dumps, columns: int) -> None:
+    for _, text in on_terminal(columns, ("health", dumps(NAN)), ("ranks", dumps(NAN))):
+        (legend,) = [row for row in text.split("\n") if "cannot judge" in row and "origin" in row]
+        assert re.search(f"{re.escape(FINDING)}N\x1b\\[0m NaN", legend)
+
+
 def test_a_sketch_is_drawn_with_what_the_terminal_has(dumps: Dumps) -> None:
     line = ("relations", dumps(NAN), "Log-op381", "--step", "3", "--sketch")
     ((_, plain),) = on_terminal(80, line, env={"PYTHONIOENCODING": "ascii"})

@@ -231,14 +231,17 @@ def note(text: str, meaning: Meaning | None = None) -> None:
     if text in _noted:
         return
     _noted.add(text)
-    line: Line = ("tdbg: ", meant(text, meaning))
+    write_errors(*on_errors(("tdbg: ", meant(text, meaning))))
+
+
+def on_errors(line: Line) -> Sequence[Line]:
+    """Returns a sentence that begins with ``tdbg: `` as stderr takes it: in lines that fit, where it is a terminal."""
     terminal = None if sys.stderr is None else terminal_of(sys.stderr)
     if terminal is None:
-        write_errors(line)
-        return
+        return [line]
     from tui_debugger.text.tables import fold
 
-    write_errors(*fold(line, terminal, hang=len("tdbg: ")))
+    return fold(line, terminal, hang=len("tdbg: "))
 
 
 _noted: set[str] = set()

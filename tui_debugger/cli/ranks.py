@@ -280,7 +280,15 @@ def _grid_lines(answer: Answer, entries: npt.NDArray[np.int64], *, flat: bool) -
     from tui_debugger.diagnose.health import entry_name
     from tui_debugger.diagnose.ranks.grid import LEVEL_GLYPHS, REPLICA_GLYPHS
     from tui_debugger.stats.health import Health, even_bounds, worst_of_groups
-    from tui_debugger.text.health import GLYPHS, column_width, glyph_pieces, header, legend_text, span_text
+    from tui_debugger.text.health import (
+        GLYPHS,
+        column_width,
+        glyph_pieces,
+        header,
+        legend_pieces,
+        legend_text,
+        span_text,
+    )
     from tui_debugger.text.numbers import number
     from tui_debugger.text.tables import GAP, cut_middle, fold, width_of
     from tui_debugger.text.writer import terminal_of
@@ -330,7 +338,7 @@ def _grid_lines(answer: Answer, entries: npt.NDArray[np.int64], *, flat: bool) -
     found = [line((header(labels, width, across).ljust(across),), title)]
     for row, name in zip(merged.tolist(), names, strict=True):
         found.append(line(glyph_pieces("".join(glyphs[code].ljust(width) for code in row)), name))
-    return [*found, (), *fold(glyph_pieces(legend), terminal, 0)]
+    return [*found, (), *fold(legend_pieces(legend), terminal, 0)]
 
 
 def _print_csv(answer: Answer, entries: npt.NDArray[np.int64]) -> None:
