@@ -28,16 +28,13 @@ while its size, number, and times of modification and change are; some of what
 is remembered is measured again by every command, and a difference empties the
 index.
 
+exit codes: 0 done, or the index is right; 1 verify: it was wrong; 2 cannot
+judge
+
 TDBG_CACHE_DIR    where (default: $XDG_CACHE_HOME/tdbg or ~/.cache/tdbg); empty:
                   nowhere
 TDBG_CACHE_LIMIT  bytes at most, as 500M or 2 GiB (default: 1G); what was not
                   used for the longest time goes first; 0: nothing is remembered
-"""
-EPILOG = """\
-exit codes:
-  0    done, or the index is right
-  1    verify: it was wrong
-  2    cannot judge
 """
 
 
@@ -47,7 +44,6 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
         "cache",
         help="show or clear what is remembered between runs",
         description=DESCRIPTION,
-        epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
