@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tui_debugger.environment import user_directory
-from tui_debugger.errors import BadWatchpointError, ConfigError
+from tui_debugger.errors import BadWatchpointError, ConfigError, did_you_mean
 from tui_debugger.opener import METADATA_LIMIT, read_regular, why_not
 from tui_debugger.text.clean import clean
 
@@ -330,11 +330,8 @@ class _Reader:
 
 def near(name: str, known: Sequence[str] | Mapping[str, Any]) -> str:
     """Returns what to do about a name that is none: names that are spelled alike, and where they stand, or all."""
-    import difflib
-
-    alike = difflib.get_close_matches(name, list(known), n=3, cutoff=0.6)
-    if alike:
-        return "did you mean " + " or ".join(alike) + "? `tdbg help configuration` lists them all"
+    if question := did_you_mean(name, known):
+        return f"{question} `tdbg help configuration` lists them all"
     return "one of " + ", ".join(known) if len(known) <= 20 else "`tdbg help configuration` lists them all"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -52,6 +52,14 @@ class TdbgError(Exception):
             )
             if part
         )
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Returns ``did you mean max or mean?``: the known names that are spelled like one that is none; "" without any."""
+    import difflib
+
+    alike = difflib.get_close_matches(name, list(known), n=3, cutoff=0.6)
+    return f"did you mean {' or '.join(alike)}?" if alike else ""
 
 
 class NotADumpError(TdbgError):

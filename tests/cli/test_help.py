@@ -124,6 +124,14 @@ def test_a_command_shows_its_own_help(capsys: Capsys) -> None:
     assert run(capsys, "help", "help").out == run(capsys, "help", "--help").out
 
 
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_help_of_a_command_fits_eighty_columns(
+    capsys: Capsys, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert [line for line in run(capsys, command, "--help").lines if len(line) > 80] == []
+
+
 def test_capital_letters_open_a_page_too(capsys: Capsys) -> None:
     assert run(capsys, "help", "Keys").out == run(capsys, "help", "keys").out
 

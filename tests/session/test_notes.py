@@ -11,11 +11,14 @@ import numpy as np
 import pytest
 
 from tests.cli.running import run
+from tests.graph.graphs import graph, op
 from tests.hostile import EVIL, unsafe
 from tests.linked import linked
 from tests.session.opened import opened
 from tests.tui.screens_host import opened as on_screen
 from tests.tui.views.test_trend import LOG, view_of
+from tui_debugger.diagnose.loss import loss_nodes
+from tui_debugger.graph.build import build_table
 from tui_debugger.live.client import Flight, Recorder
 from tui_debugger.model import Side, TensorKey
 from tui_debugger.notes import NOTES_FILE, ShownNote, notes_line
@@ -42,10 +45,14 @@ def value_of(session: Session, rank: int, step: int, node: str) -> float:
         ("mindspore-2.0-mlp", {"loss": LOSS.format(number=94)}),
         ("mindspore-2.10-nan", {"loss": LOSS.format(number=0)}),
         ("mindspore-2.10-mlp", {"loss": LOSS.format(number=0)}),
+        ("msprobe-L1-nan", {"loss": "Functional.cross_entropy.0"}),
+        ("msprobe-mix/good", {"loss": "Functional.cross_entropy"}),
+        ("sglang-megatron/sglang-2rank", {"loss": "loss"}),
     ],
 )
 def test_the_loss_of_a_real_dump_is_recognised(dumps: Dumps, dump: str, nodes: dict[str, str]) -> None:
-    session = opened(dumps(dump), "TO")
+    archive, _, path = dump.partition("/")
+    session = opened(dumps(archive) / path, "TO")
     session.check(session.pairs())
     for rank, step in session.pairs():
         found = session.notes_at(rank, step)
@@ -63,6 +70,26 @@ def test_each_root_graph_of_a_dump_has_its_own_loss(dumps: Dumps) -> None:
         ("loss DiscLoss", "Default/network-DiscLoss/Sub-op1"),
         ("loss GenLoss", "Default/network-GenLoss/Neg-op0"),
     }
+
+
+@pytest.mark.parametrize(
+    ("name", "reader", "recognised"),
+    [
+        ("Functional.cross_entropy", "Gradients/Functional.cross_entropy", True),
+        ("head/Functional.mse_loss.3", "Gradients/head/Functional.mse_loss.3", True),
+        ("Functional.cross_entropy", "Tensor.__add__", False),
+        ("Functional.cross_entropies", "Gradients/Functional.cross_entropies", False),
+        ("Gradients/Functional.cross_entropy", "Gradients/Linear", False),
+        ("loss", "Gradients/loss", True),
+        ("aux/loss", "Gradients/aux/loss", False),
+        ("loss", "Tensor.__mul__", False),
+        ("loss.weight", "Gradients/loss.weight", False),
+    ],
+)
+def test_only_what_nothing_else_of_the_program_reads_may_be_the_loss(name: str, reader: str, recognised: bool) -> None:
+    nodes = [op(1, name, op_type="call"), op(2, reader, ["1"], op_type="call")]
+    table = build_table([graph(nodes)], {0: [name, reader]})
+    assert (table.find(name) in loss_nodes(table)) == recognised
 
 
 def test_a_loss_that_was_not_dumped_is_nothing(dumps: Dumps, tmp_path: Path) -> None:

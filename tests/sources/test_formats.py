@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -109,6 +110,14 @@ class TestPath:
         assert (row["name"], row["sureness"]) == ("tensor-files", "likely")
         assert row["why"] in {"step_0/a.npy", "step_0/b.npy"}  # whichever the directory lists first
         assert row["limits"] == [NO_EDGES, ORDER_OF_NAMES]
+
+    def test_whoever_knows_the_layout_of_another_reader_does_not_call_it_unreadable(
+        self, capsys: Capsys, dumps: Callable[[str], Path]
+    ) -> None:
+        said = run(capsys, "formats", dumps("msprobe-mix") / "nan")
+        assert said.lines[0].startswith("msprobe opens ")
+        (other,) = (line for line in said.lines if line.startswith("MindSpore recognises "))
+        assert other.endswith("This looks like an msprobe dump; no complete dump of MindSpore's own is here")
 
     def test_another_dump_beside_the_one_that_opens_is_named(
         self, capsys: Capsys, mindspore: Path, arrays: Path

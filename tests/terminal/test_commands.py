@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from wcwidth import wcswidth
 
+from tests.benchmarks.ranks import write_ranks
 from tests.terminal.program import Program
 
 Dumps = Callable[[str], Path]
@@ -80,12 +81,30 @@ def of_nan(dumps: Dumps, line: tuple[str, ...]) -> list[object]:
 @pytest.mark.turns("columns")
 @pytest.mark.parametrize("columns", [80, 200])
 def test_no_line_of_any_command_is_wider_than_the_terminal(dumps: Dumps, columns: int) -> None:
-    graphs = [(command, dumps(GRAPHS)) for command in ("check", "steps", "origin", "health")]
+    others = [(command, dumps(GRAPHS)) for command in ("check", "steps", "origin", "health", "ranks")]
+    ranks = dumps("msprobe-mix-2rank-mb-md5")
+    others += [("ranks", ranks, "--nodes"), ("ranks", ranks, "--stat", "norm"), ("audit", ranks), ("config",)]
     for line, (code, text) in zip(
-        [*LINES, *graphs], on_terminal(columns, *(of_nan(dumps, line) for line in LINES), *graphs), strict=True
+        [*LINES, *others], on_terminal(columns, *(of_nan(dumps, line) for line in LINES), *others), strict=True
     ):
         assert code in (0, 1, 2)
         assert [row for row in results(text) if wcswidth(row) > columns] == [], line
+
+
+def test_numbers_of_ranks_are_shown_where_the_terminal_has_room_for_them(tmp_path: Path) -> None:
+    line = ("ranks", write_ranks(tmp_path / "dump", 8, 25, 1), "--stat", "norm")
+    ((_, narrow),) = on_terminal(60, line)
+    ((_, wide),) = on_terminal(200, line)
+    assert max(map(wcswidth, results(narrow))) <= 60
+    assert any(row.startswith("off the median of the ranks by:") for row in results(narrow))
+    assert any(re.match(r"( +rank \d){8}  norm at step 0", row) for row in results(wide))
+
+
+def test_notices_do_not_stand_beside_the_bar(dumps: Dumps) -> None:
+    ((_, text),) = on_terminal(80, ("audit", dumps("msprobe-mix-2rank-mb-md5")))
+    said = [row for row in results(text) if "tdbg: " in row]
+    assert said
+    assert all(row.startswith("tdbg: ") for row in said)
 
 
 def test_nan_is_seen_however_narrow_the_terminal_is(dumps: Dumps) -> None:
@@ -147,6 +166,14 @@ def test_colours_tell_findings_origins_and_what_is_clean(dumps: Dumps) -> None:
     assert f"{ORIGIN}◆" in map_
     assert f"{FINDING}N" in map_
     assert (code, f"{CLEAN}clean\x1b[0m" in clean, FINDING in clean) == (0, True, False)
+
+
+@pytest.mark.turns("columns")
+@pytest.mark.parametrize("columns", [80, 120])
+def test_words_of_a_legend_have_no_colour(dumps: Dumps, columns: int) -> None:
+    for _, text in on_terminal(columns, ("health", dumps(NAN)), ("ranks", dumps(NAN))):
+        (legend,) = [row for row in text.split("\n") if "cannot judge" in row and "origin" in row]
+        assert re.search(f"{re.escape(FINDING)}N\x1b\\[0m NaN", legend)
 
 
 def test_a_sketch_is_drawn_with_what_the_terminal_has(dumps: Dumps) -> None:

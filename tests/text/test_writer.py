@@ -6,6 +6,7 @@ import ast
 import io
 import json
 import logging
+import sys
 import threading
 import unicodedata
 from collections.abc import Iterator
@@ -179,6 +180,20 @@ def test_the_line_of_progress_shows_a_name_without_doing_what_it_says() -> None:
     text = drawn.replace("\r\x1b[K", "")
     assert len(text) == 39
     assert not unsafe(text)
+
+
+def test_what_is_said_meanwhile_takes_the_place_of_the_line_of_progress(capsys: pytest.CaptureFixture[str]) -> None:
+    line = writer.StatusLine(sys.stderr, lambda: 40)
+    line.show("12 %")
+    writer.write_errors("tdbg: nothing says of which step it is")
+    line.show("13 %")
+    line.wipe()
+    writer.write_errors("tdbg: done")
+    drawn = capsys.readouterr().err
+    assert [each.rpartition("\r\x1b[K")[2] for each in drawn.split("\n")[:-1]] == [
+        "tdbg: nothing says of which step it is",
+        "tdbg: done",
+    ]
 
 
 def test_a_traceback_of_a_thread_and_a_log_line_are_made_safe(

@@ -171,6 +171,14 @@ async def test_the_sign_of_more_columns_leaves_no_half_of_a_title() -> None:
         assert lines(app.table)[0].split() == ["name", "steps", "2", "more", "→"]
 
 
+async def test_the_sign_of_more_columns_leaves_numbers_their_title() -> None:
+    columns = (Column("name", 8, frozen=True), Column("min", 10, right=True), Column("max", 10, right=True))
+    rows = ListRows([("a", "1.5", "2.5", "0", "x")])
+    app = TableApp(VirtualTable((*columns, Column("NaN", 5, right=True), Column("from", 20)), rows))
+    async with app.run_test(size=(33, 4)):
+        assert lines(app.table) == [" name            min    max +2 →", "▌a               1.5        2.5", "", ""]
+
+
 @pytest.mark.parametrize(
     "name", ["[bold]x[/]", "a[", "\x1b[31mred\x07", "caf\udce9", "日本語" * 20, "x" * 300, "\u202egnp"]
 )

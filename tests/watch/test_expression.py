@@ -90,6 +90,8 @@ class TestRefused:
             ("type > 'a'", "texts are equal or not", 7),
             ("category == weight", "no quantity is called 'weight'", 12),
             ("category == 'weihgt'", "no category is called 'weihgt'", 12),
+            ("dtype == 'fp32'", "no element type is called 'fp32'", 9),
+            ("'BF16' != dtype", "no element type is called 'BF16'", 10),
             ("name == type", "a fact is compared with a text in quotes", 8),
             ("max > 1e400", "the number is too large", 6),
             ("name == 'a", '"\'" is no part of an expression', 8),
@@ -113,6 +115,34 @@ class TestRefused:
         assert caret.strip() == "^"
         assert at == place
         assert line[at : at + 1] == text[place : place + 1]
+
+    @pytest.mark.parametrize(
+        ("text", "suggested"),
+        [
+            ("maxx > 1", "did you mean max"),
+            ("prev.nrom > 1", "did you mean norm?"),
+            ("zero_percentage > 1", "did you mean zero_pct"),
+            ("Max > 1", "did you mean max"),
+            ("catagory == 'weight'", "did you mean category?"),
+            ("sqr(mean) > 1", "did you mean sqrt?"),
+            ("category == 'Weight'", "did you mean weight"),
+            ("dtype == 'bf16'", "write 'bfloat16'"),
+            ("dtype == 'Float32'", "write 'float32'"),
+            ("dtype == 'torch.float16'", "write 'float16'"),
+            ("dtype == 'fp16'", "one of bool, int8"),
+            ("exponent > 1", "quantities: count nan"),
+        ],
+    )
+    def test_a_name_that_is_none_is_answered_with_names_that_are(self, text: str, suggested: str) -> None:
+        with pytest.raises(BadWatchpointError) as raised:
+            parse(text)
+        hint = raised.value.hint.split("\n")[2:]
+        assert hint[0].startswith(suggested)
+        assert max(map(len, hint)) <= 70
+
+    @pytest.mark.parametrize("name", ["float8_e4m3fn", "int4", "bfloat16", "bool", "<U5", "float4_e2m1fn_x2"])
+    def test_every_element_type_of_a_dump_can_be_asked_for(self, name: str) -> None:
+        assert parse(f"dtype == '{name}'").text == f"dtype == '{name}'"
 
     def test_the_place_is_shown_in_a_long_expression_too(self) -> None:
         text = " and ".join(["max > 1"] * 100) + " or foo > 1"

@@ -33,18 +33,19 @@ if TYPE_CHECKING:
     from tui_debugger.text.tables import Column
 
 DESCRIPTION = """\
-Computes every known operator again, in float64 from its own recorded inputs, and
-names each whose recorded output no rounding explains: a kernel that computes wrong,
-silent corruption, a tensor that was written over before it was saved, a value of an
-earlier step, a missing update. No second run is needed. r is the distance in what
-rounding explains: up to 3 in healthy runs, wrong from 6 on.
+Computes every known operator again, in float64 from its own recorded inputs,
+and names each whose recorded output no rounding explains: a kernel that
+computes wrong, silent corruption, a tensor that was written over before it was
+saved, a value of an earlier step, a missing update. No second run is needed. r
+is the distance in what rounding explains: up to 3 in healthy runs, wrong from 6
+on.
 """
 EPILOG = """\
 exit codes:
   0    no known operator is wrong
   1    an operator is wrong
-  2    nothing could be audited, not all of what --require names, or a part of the
-       dump could not be read
+  2    nothing could be audited, not all of what --require names, or a part of
+       the dump could not be read
   130  interrupted
 
 examples:

@@ -18,18 +18,23 @@ if TYPE_CHECKING:
 
     from tui_debugger.cache.store import StoreInfo
 
-DESCRIPTION = """Tells what is remembered between runs, or forgets it.
-statistics of tensors, listings, digests and what two runs differ by are kept in the
-user's cache directory, so that what was read once is not read again; values of tensors
-never are, and nothing is written into a dump. A file is the same one while its size,
-number, and times of modification and change are; some of what is remembered is measured
-again by every command, and a difference empties the index
+DESCRIPTION = """\
+Tells what is remembered between runs, or forgets it.
 
-exit codes: 0 done, or the index is right; 1 verify: it was wrong; 2 cannot judge
+Statistics of tensors, listings, digests and what two runs differ by are kept in
+the user's cache directory, so that what was read once is not read again; values
+of tensors never are, and nothing is written into a dump. A file is the same one
+while its size, number, and times of modification and change are; some of what
+is remembered is measured again by every command, and a difference empties the
+index.
 
-TDBG_CACHE_DIR    where (default: $XDG_CACHE_HOME/tdbg or ~/.cache/tdbg); empty: nowhere
-TDBG_CACHE_LIMIT  bytes at most, as 500M or 2 GiB (default: 1G); what was not used for
-                  the longest time goes first; 0: nothing is remembered
+exit codes: 0 done, or the index is right; 1 verify: it was wrong; 2 cannot
+judge
+
+TDBG_CACHE_DIR    where (default: $XDG_CACHE_HOME/tdbg or ~/.cache/tdbg); empty:
+                  nowhere
+TDBG_CACHE_LIMIT  bytes at most, as 500M or 2 GiB (default: 1G); what was not
+                  used for the longest time goes first; 0: nothing is remembered
 """
 
 

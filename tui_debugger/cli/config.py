@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tui_debugger.cli.options import add_config, add_look, screen_config
-from tui_debugger.cli.output import documented, print_json, print_table
+from tui_debugger.cli.output import documented, print_json, print_table, print_text
 from tui_debugger.errors import TdbgError, reason_of
 from tui_debugger.text.documents import to_json
 from tui_debugger.text.writer import write_lines
@@ -139,13 +139,16 @@ def _print(path: Path | None, config: Config, found: list[Setting]) -> None:
     if config.path is None:
         write_lines("file  none: --no-config" if path is not None else "file  none: TDBG_CONFIG is empty")
     else:
-        write_lines(f"file  {path}" + ("" if config.found else "  (not there; tdbg config --init writes an example)"))
+        there = "" if config.found else "  (not there; tdbg config --init writes an example)"
+        print_text(f"file  {path}{there}", hang=6)
     write_lines("")
     print_table(("setting", "value", "from"), [(each.name, each.text, each.source) for each in found if not each.usual])
     if "NO_COLOR" in os.environ:
-        write_lines("", "NO_COLOR is set: the screen has no colours, whatever the theme is")
+        write_lines("")
+        print_text("NO_COLOR is set: the screen has no colours, whatever the theme is")
     usual = sum(each.usual for each in found)
-    write_lines("", f"{usual} actions have their usual keys: `tdbg help configuration` lists them")
+    write_lines("")
+    print_text(f"{usual} actions have their usual keys: `tdbg help configuration` lists them")
 
 
 def _init(path: Path | None) -> None:

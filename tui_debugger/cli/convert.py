@@ -24,18 +24,18 @@ Writes a dump of any layout as .npy files that NumPy reads and tdbg opens again:
   DIR/rank_0/tdbg-nodes.jsonl                 every node with what it was made
                                               from, its stack; the order of runs
 
-bfloat16 and fp8, which .npy cannot name, are written as float32, which holds them
-exactly; the index has their type. A tensor of which the dump has statistics only is
-a row of the index without a file. Checks and searches for origins say of DIR what
-they say of the dump. DIR appears when all is written or not at all; nothing is
-written into the dump.
+bfloat16 and fp8, which .npy cannot name, are written as float32, which holds
+them exactly; the index has their type. A tensor of which the dump has
+statistics only is a row of the index without a file. Checks and searches for
+origins say of DIR what they say of the dump. DIR appears when all is written or
+not at all; nothing is written into the dump.
 """
 EPILOG = """\
 exit codes:
   0    written
   2    a tensor or a part of the dump could not be read (the others are written;
-       the index says which), nothing is chosen, DIR holds something, the disk is
-       too small, or a wrong argument
+       the index says which), nothing is chosen, DIR holds something, the disk
+       is too small, or a wrong argument
   130  interrupted: nothing is written
 
 examples:

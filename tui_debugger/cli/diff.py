@@ -67,8 +67,8 @@ tolerance, elements outside of it count instead.
 exit codes:
   0    equal within the tolerance; runs: the same within what is expected
   1    different
-  2    cannot judge: a tensor that was not dumped or cannot be read, other shapes,
-       NaN everywhere on both sides, a wrong argument
+  2    cannot judge: a tensor that was not dumped or cannot be read, other
+       shapes, NaN everywhere on both sides, a wrong argument
   130  interrupted
 
 examples:
@@ -80,7 +80,7 @@ examples:
   tdbg diff DUMP head.weight --with model.safetensors:head.weight
   tdbg diff DUMP head.weight --with /runs/before --with step=4
   tdbg diff /runs/gpu /runs/npu
-  tdbg diff /runs/old /runs/new --map-name 's/^encoder/model.encoder/' --markdown diff.md
+  tdbg diff OLD NEW --map-name 's/^encoder/model.encoder/' --markdown diff.md
 """
 TOP = 20
 

@@ -52,13 +52,14 @@ EPILOG = """\
 exit codes:
   0    no finding on this tensor
   1    a finding, explained
-  2    cannot judge: no dump at the path, no such node, a wrong argument, a tensor that
-       cannot be read, or only statistics where a watchpoint needs values
+  2    cannot judge: no dump at the path, no such node, a wrong argument, a
+       tensor that cannot be read, or only statistics where a watchpoint needs
+       values
   130  interrupted
 
 examples:
   tdbg explain DUMP Log-op381
-  tdbg explain DUMP head.weight --step 3 --watch 'WCL abs_mean_update_ratio_gt=0.1'
+  tdbg explain DUMP head.weight --watch 'WCL abs_mean_update_ratio_gt=0.1'
 """
 WIDTH = 80
 _MOST = 8

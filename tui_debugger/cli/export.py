@@ -55,7 +55,8 @@ Writes a part of a dump to files. The ending of OUT says how:
                    index, or a 2-D window with --slice '[0, :, 3:9]'
   hits     x.csv   a row per parameter of each result
            x.json  everything that `tdbg check --json` says about a hit
-  graph    x.csv, x.json   a row per node: inputs, types, shapes, consumers, stack
+  graph    x.csv, x.json   a row per node: inputs, types, shapes, consumers,
+                   stack
            x.xlsx  a workbook: constants, parameters, operators, sources ...
            x.dot, x.mermaid   a drawing for graphviz (also .gv), for Markdown
                    pages (also .mmd): what the watchpoints find is coloured;

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 DESCRIPTION = """\
 Lists the layouts of dumps that can be read, with what each can show and what it
-cannot. With the name of one: how to record it, and what it is recognised by. With
-a path: which layout opens it, how sure that is, which names say so, and which
-others recognise something there.
+cannot. With the name of one: how to record it, and what it is recognised by.
+With a path: which layout opens it, how sure that is, which names say so, and
+which others recognise something there.
 """
 EPILOG = """\
 exit codes:
@@ -172,10 +172,8 @@ def _explain(arguments: argparse.Namespace, known: list[Format]) -> int:
         print_text(f"{best.format.name}: cannot be opened: {best.found.refusal.what}", best.found.refusal.hint)
     for other in others:
         refusal = other.found.refusal
-        why = refusal.what if refusal is not None else _because(other)
-        print_text(
-            f"{other.format.name} recognises {other.found.root} too ({other.found.sureness.name.lower()}), {why}"
-        )
+        why = f": {refusal.what}" if refusal is not None else f", {_because(other)}"
+        print_text(f"{other.format.name} recognises {other.found.root} too ({other.found.sureness.name.lower()}){why}")
     return code
 
 

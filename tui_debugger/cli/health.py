@@ -48,9 +48,10 @@ if TYPE_CHECKING:
     from tui_debugger.text.writer import Pieces
 
 DESCRIPTION = """\
-A map of a dump: steps across, scopes and nodes down, and one glyph for the worst
-that was found there, so that one look shows when it began and where it spread.
-Without --watch, --watch-file and --recommended it looks for NaN and Inf.
+A map of a dump: steps across, scopes and nodes down, and one glyph for the
+worst that was found there, so that one look shows when it began and where it
+spread. Without --watch, --watch-file and --recommended it looks for NaN and
+Inf.
 """
 EPILOG = """\
 exit codes: as of tdbg check
@@ -142,7 +143,7 @@ def _print(report: Report, entries: npt.NDArray[np.int64], arguments: argparse.N
     from tui_debugger.check.verdicts import Outcome
     from tui_debugger.cli.check_report import OUTCOMES
     from tui_debugger.diagnose.health import map_parts, watched_lines
-    from tui_debugger.text.health import glyph_pieces, legend_text
+    from tui_debugger.text.health import glyph_pieces, legend_pieces, legend_text
     from tui_debugger.text.tables import GAP, cut_middle, width_of
     from tui_debugger.text.writer import meant, terminal_of
 
@@ -161,7 +162,7 @@ def _print(report: Report, entries: npt.NDArray[np.int64], arguments: argparse.N
         lines.append((*(glyph_pieces(cells) if lines else (cells,)), GAP, shown))
     write_lines(*(lines or [("no row to show" + (": nothing was found" if arguments.bad else ""),)]))
     legend = legend_text(room + MAP_NAMES if terminal is None else min(room + MAP_NAMES, terminal.columns))
-    write_lines("", glyph_pieces(legend))
+    write_lines("", legend_pieces(legend))
     print_text(*watched_lines(map_), covered)
     if map_.coverage.by_design:
         print_text(f"Inf by design: {map_.coverage.by_design:,} (masks that their consumers absorb): no findings")

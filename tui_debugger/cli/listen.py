@@ -214,8 +214,10 @@ every step with findings one on stderr, and the training is let go at the end.
 """
 EPILOG = """\
 how a training finds its way here:
-  MindSpore          ENABLE_MS_DEBUGGER=1 MS_DEBUGGER_HOST=... MS_DEBUGGER_PORT=...
-  PyTorch and others TDBG_HOST=... TDBG_PORT=... (TDBG_TOKEN=... TDBG_TLS_CA=...)
+  MindSpore           ENABLE_MS_DEBUGGER=1
+                      MS_DEBUGGER_HOST=... MS_DEBUGGER_PORT=...
+  PyTorch and others  TDBG_HOST=... TDBG_PORT=...
+                      (TDBG_TOKEN=... TDBG_TLS_CA=...)
 
 exit codes with --no-screen:
   0    clean: no finding in what was judged, and something was
@@ -229,7 +231,7 @@ exit codes with --no-screen:
 examples:
   tdbg listen
   tdbg listen --no-screen --recommended --stop-on-hit --save nan-dump
-  tdbg listen --no-screen --watch TO --watch 'GV abs_mean_lt=1e-9' --steps 100 --json
+  tdbg listen --no-screen --watch 'GV abs_mean_lt=1e-9' --steps 100 --json
 """
 _SIZE = re.compile(r"(\d{1,12})\s*([kmgt]?)i?b?", re.IGNORECASE)
 _UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}

@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import Any, NoReturn
 
 from tui_debugger import __version__
-from tui_debugger.cli.output import begin_notes, failure, nowhere, print_json, unusable
+from tui_debugger.cli.output import begin_notes, failure, nowhere, on_errors, print_json, unusable
 from tui_debugger.errors import CancelledError, TdbgError
 from tui_debugger.signals import as_ctrl_c
 from tui_debugger.text.clean import clean
@@ -201,7 +201,8 @@ def _run(words: list[str]) -> int:
 def _write_error(error: TdbgError) -> None:
     """Writes the parts of an error, line by line; a line break in a path is no line of its own."""
     safe = TdbgError(clean(error.what), where=clean(error.where), hint="\n".join(map(clean, error.hint.split("\n"))))
-    write_errors(*f"tdbg: {safe}".split("\n"))
+    what, *others = f"tdbg: {safe}".split("\n")
+    write_errors(*on_errors(what), *others)
 
 
 if __name__ == "__main__":

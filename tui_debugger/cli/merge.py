@@ -25,8 +25,8 @@ again.
 EPILOG = """\
 exit codes:
   0    all parts are in the index
-  2    a part is missing, damaged or of another dump; there is no index, or it is
-       too small
+  2    a part is missing, damaged or of another dump; there is no index, or it
+       is too small
 
 example, of four jobs:
   tdbg check DUMP --shard 1/4     # and 2/4, 3/4, 4/4, each on its machine

@@ -30,26 +30,26 @@ if TYPE_CHECKING:
 DESCRIPTION = """\
 Finds the first node, in step and execution order, whose inputs are clean and
 whose output has NaN or Inf (or, with --watch, a finding), and how it spread.
-With --from: the path upstream from one tensor to where its bad values begin, over
-steps and ranks, with statistics at every hop.
+With --from: the path upstream from one tensor to where its bad values begin,
+over steps and ranks, with statistics at every hop.
 """
 EPILOG = """\
-The search goes step by step over all ranks and ends with the first step that has
-an origin. It also ends with a bad step that has none but leaves bad parameters
-behind, because whatever comes later is made from those.
+The search goes step by step over all ranks and ends with the first step that
+has an origin. It also ends with a bad step that has none but leaves bad
+parameters behind, because whatever comes later is made from those.
 
 exit codes:
   0    nothing bad in what was covered
   1    something bad was found; it outranks "cannot judge"
   2    cannot judge: no dump at the path, nothing looked at, a watchpoint that
-       looked at no tensor, tensors that could not be read or compared, or a part
-       of the dump that could not be listed; a wrong argument
+       looked at no tensor, tensors that could not be read or compared, or a
+       part of the dump that could not be listed; a wrong argument
   130  interrupted: what was finished is printed
 
-An origin has evidence: everything that its node was made from is known, and clean.
-Of another bad node that nothing bad is known to have gone into it says "not judged",
-with what is missing; where no origin has evidence the first known bad tensor is named,
-with what to dump to know more.
+An origin has evidence: everything that its node was made from is known, and
+clean. Of another bad node that nothing bad is known to have gone into it says
+"not judged", with what is missing; where no origin has evidence the first known
+bad tensor is named, with what to dump to know more.
 
 examples:
   tdbg origin DUMP

@@ -232,10 +232,21 @@ def print_exit(code: int, words: str = "") -> None:
 
 
 def note(text: str, meaning: Meaning | None = None) -> None:
-    """One line on stderr, for what is no result; a command says nothing twice."""
-    if text not in _noted:
-        _noted.add(text)
-        write_errors(("tdbg: ", meant(text, meaning)))
+    """A sentence on stderr, for what is no result; a command says nothing twice."""
+    if text in _noted:
+        return
+    _noted.add(text)
+    write_errors(*on_errors(("tdbg: ", meant(text, meaning))))
+
+
+def on_errors(line: Line) -> Sequence[Line]:
+    """Returns a sentence that begins with ``tdbg: `` as stderr takes it: in lines that fit, where it is a terminal."""
+    terminal = None if sys.stderr is None else terminal_of(sys.stderr)
+    if terminal is None:
+        return [line]
+    from tui_debugger.text.tables import fold
+
+    return fold(line, terminal, hang=len("tdbg: "))
 
 
 _noted: set[str] = set()

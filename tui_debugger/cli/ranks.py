@@ -79,6 +79,8 @@ SHOWN = ("verdict", "replicas", "norm", "mean", "abs_mean", "std", "min", "max",
 """See ``diagnose.ranks.grid.SHOWN``, which needs numpy."""
 FEW = 8
 """So many ranks are shown in numbers."""
+_LEAST_NAME = 12
+"""Cells for names beside numbers on a terminal: where there is less, levels are shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,16 +275,26 @@ def _print(answer: Answer, entries: npt.NDArray[np.int64], arguments: argparse.N
 
 
 def _grid_lines(answer: Answer, entries: npt.NDArray[np.int64], *, flat: bool) -> list[Pieces]:
-    """The grid: cells first, so that names are never cut."""
+    """The grid: cells first, and names that lose their middle where the terminal ends."""
     import numpy as np
 
     from tui_debugger.diagnose.health import entry_name
     from tui_debugger.diagnose.ranks.grid import LEVEL_GLYPHS, REPLICA_GLYPHS
     from tui_debugger.stats.health import Health, even_bounds, worst_of_groups
-    from tui_debugger.text.health import GLYPHS, column_width, glyph_pieces, header, legend_text, span_text
+    from tui_debugger.text.health import (
+        GLYPHS,
+        column_width,
+        glyph_pieces,
+        header,
+        legend_pieces,
+        legend_text,
+        span_text,
+    )
     from tui_debugger.text.numbers import number
+    from tui_debugger.text.tables import GAP, cut_middle, fold, width_of
+    from tui_debugger.text.writer import terminal_of
 
-    map_, ranks = answer.map, answer.map.ranks
+    map_, ranks, terminal = answer.map, answer.map.ranks, terminal_of()
     names = [
         ("" if flat else "  " * int(map_.tree.depth[entry])) + entry_name(map_, entry, flat=flat)
         for entry in entries.tolist()
@@ -290,16 +302,19 @@ def _grid_lines(answer: Answer, entries: npt.NDArray[np.int64], *, flat: bool) -
     if not len(entries):
         return [("no row to show",)]
     step = "" if answer.step is None else f" at step {answer.step}"
+
+    def line(cells: Pieces, said: str) -> Pieces:
+        left = None if terminal is None else max(terminal.columns - width_of("".join(cells) + GAP), 0)
+        return (*cells, GAP, said if left is None else cut_middle(said, left))
+
+    texts: list[list[str]] = []
     if answer.values is not None and len(ranks) <= FEW:
         texts = [[number(each) for each in row] for row in answer.values.numbers[entries].tolist()]
-        width = max(len(text) for row in texts for text in row) + 2
-        lines: list[Pieces] = [
-            ("".join(f"rank {rank}".rjust(max(width, 8)) for rank in ranks) + f"  {answer.shown}{step}",)
-        ]
-        lines += [
-            ("".join(t.rjust(max(width, 8)) for t in row) + f"  {name}",)
-            for row, name in zip(texts, names, strict=True)
-        ]
+    width = max((len(text) + len(GAP) for row in texts for text in row), default=0)
+    width = max(width, 8)
+    if texts and (terminal is None or width * len(ranks) + len(GAP) + _LEAST_NAME <= terminal.columns):
+        lines = [line(("".join(f"rank {rank}".rjust(width) for rank in ranks),), f"{answer.shown}{step}")]
+        lines += [line(("".join(t.rjust(width) for t in row),), name) for row, name in zip(texts, names, strict=True)]
         return lines
     room = max(shutil.get_terminal_size().columns - MAP_NAMES, 10)
     bounds = even_bounds(len(ranks), room)
@@ -321,11 +336,10 @@ def _grid_lines(answer: Answer, entries: npt.NDArray[np.int64], *, flat: bool) -
         " (several in a column, the worst is shown)" if len(groups) < len(ranks) else ""
     )
     across = width * len(labels)
-    found: list[Pieces] = [(header(labels, width, across).ljust(across) + f"  {title}",)]
+    found = [line((header(labels, width, across).ljust(across),), title)]
     for row, name in zip(merged.tolist(), names, strict=True):
-        cells = "".join(glyphs[code].ljust(width) for code in row)
-        found.append((*glyph_pieces(cells), f"  {name}"))
-    return [*found, (), glyph_pieces(legend)]
+        found.append(line(glyph_pieces("".join(glyphs[code].ljust(width) for code in row)), name))
+    return [*found, (), *fold(legend_pieces(legend), terminal, 0)]
 
 
 def _print_csv(answer: Answer, entries: npt.NDArray[np.int64]) -> None:

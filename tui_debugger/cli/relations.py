@@ -43,15 +43,15 @@ if TYPE_CHECKING:
 MOST_HOPS = 20
 DESCRIPTION = """\
 Shows what a tensor was made from and what uses it, with statistics. Who reads a
-parameter in a step gets its value of the step before, and an optimizer's node makes
-the new value; both are said. With --watch, what the watchpoints find on each.
-Without --step that is the last dumped step.
+parameter in a step gets its value of the step before, and an optimizer's node
+makes the new value; both are said. With --watch, what the watchpoints find on
+each. Without --step that is the last dumped step.
 """
 EPILOG = """\
 exit codes:
   0    shown, whatever was found on the tensors
-  2    no dump at the path, no such node or tensor, a part of the dump that cannot
-       be listed, a tensor that cannot be read, a wrong argument
+  2    no dump at the path, no such node or tensor, a part of the dump that
+       cannot be listed, a tensor that cannot be read, a wrong argument
   130  interrupted
 
 examples:

@@ -27,13 +27,14 @@ if TYPE_CHECKING:
     from tui_debugger.diagnose.report import Material
 
 DESCRIPTION = """\
-Checks a dump as tdbg check does and writes a Markdown report to paste into a bug
-report: run and coverage, where it begins with statistics and source lines, how it
-spread, the hits, and what usually causes them with the numbers of this run.
+Checks a dump as tdbg check does and writes a Markdown report to paste into a
+bug report: run and coverage, where it begins with statistics and source lines,
+how it spread, the hits, and what usually causes them with the numbers of this
+run.
 """
 EPILOG = """\
-Names of home directories become ~ unless --full-paths is given. The report stays
-below 60,000 characters, which an issue takes; it says what it left out.
+Names of home directories become ~ unless --full-paths is given. The report
+stays below 60,000 characters, which an issue takes; it says what it left out.
 
 exit codes: as of tdbg check
 

@@ -76,8 +76,8 @@ statistics in JSON and CSV:
 
 exit codes:
   0    done
-  2    nothing matched, a tensor was unreadable or a part of the dump could not be
-       listed (the rows of the rest are printed), or a wrong argument
+  2    nothing matched, a tensor was unreadable or a part of the dump could not
+       be listed (the rows of the rest are printed), or a wrong argument
   130  interrupted: the rows so far are printed
 """
 

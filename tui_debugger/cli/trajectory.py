@@ -31,15 +31,16 @@ if TYPE_CHECKING:
     from tui_debugger.diagnose.trajectory import Trajectory
 
 DESCRIPTION = """\
-Follows every weight over the dumped steps, or over a directory of checkpoints: how
-its norm grows, how far it moves at a step (|update| / |weight|), whether it keeps its
-direction, its effective rank; which weights never move, and which move much more or
-less than others of their kind.
+Follows every weight over the dumped steps, or over a directory of checkpoints:
+how its norm grows, how far it moves at a step (|update| / |weight|), whether it
+keeps its direction, its effective rank; which weights never move, and which
+move much more or less than others of their kind.
 """
 EPILOG = """\
 exit codes:
   0    done: these are facts, no verdict
-  2    no weight has two steps to compare, or a part of the dump could not be read
+  2    no weight has two steps to compare, or a part of the dump could not be
+       read
   130  interrupted
 
 examples:
@@ -48,14 +49,16 @@ examples:
   tdbg trajectory DUMP --filter attn --step 0-100 --csv
 
 growth      last norm / first norm
-update      |update| / |weight| of a step: the median over the steps, and the last one
-cosine      between successive updates, median: 1 the same way on and on, -1 back and
-            forth
-eff. rank   exp of the entropy of the normalised singular values, first and last; of
-            a larger matrix from 256 of its rows and 1,024 of its columns
-remarks     never moves; grows or shrinks 2 times; moves 3 times more or less than the
-            median of its kind (robust z of the logarithm from 3.5 on); loses half its
-            effective rank; NaN or Inf
+update      |update| / |weight| of a step: the median over the steps, and the
+            last one
+cosine      between successive updates, median: 1 the same way on and on, -1
+            back and forth
+eff. rank   exp of the entropy of the normalised singular values, first and
+            last; of a larger matrix from 256 of its rows and 1,024 of its
+            columns
+remarks     never moves; grows or shrinks 2 times; moves 3 times more or less
+            than the median of its kind (robust z of the logarithm from 3.5 on);
+            loses half its effective rank; NaN or Inf
 """
 _EXITS: Final = {0: "done", 2: "cannot judge"}
 _ROWS: Final = 100

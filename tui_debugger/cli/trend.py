@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from tui_debugger.session.naming import Found
 
 DESCRIPTION = """\
-Shows how tensors change over the dumped steps: a plot, with NaN and Inf marked on
-its axis, and a table. Means, deviation and norm are over finite values.
+Shows how tensors change over the dumped steps: a plot, with NaN and Inf marked
+on its axis, and a table. Means, deviation and norm are over finite values.
 """
 EPILOG = """\
 exit codes:

@@ -1,8 +1,9 @@
 """Recognises the loss of a run that noted none: the scalar that comes out of a loss function and feeds gradients only.
 
 That is a guess by names and by the graph, and is shown as such: a node in the scope of a loss function
-(``_loss_fn-SoftmaxCrossEntropyWithLogits``, ``mse-MSELoss``), or what a recorder itself calls a loss, whose output is
-one real number that no other forward node reads. Of several in one root graph it is the one that runs last.
+(``_loss_fn-SoftmaxCrossEntropyWithLogits``, ``mse-MSELoss``), a call of one (``Functional.cross_entropy``), or what a
+program or a recorder itself calls a loss, whose output is one real number that no other forward node reads. Of several
+in one root graph it is the one that runs last.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ _LOSS_CLASS: Final = re.compile(r"(.*-)?\w*(loss|crossentropy(withlogits)?)", re
 """The innermost part of a scope: a class that is called a loss."""
 _OWN_NAME: Final = re.compile(r"(Backward)?Loss(#\d+)?")
 """The name that our client for PyTorch gives to what ``backward`` is called on."""
-_WORDS: Final = ("loss", "crossentropy", "criterion")
+_LOSS_CALL: Final = re.compile(r"(Functional|Torch|Primitive|Mint)\.(\w+_loss|\w*cross_entropy(_with_logits)?)(\.\d+)?")
+"""The names that msprobe gives to calls of loss functions."""
+_WORDS: Final = ("loss", "crossentropy", "cross_entropy", "criterion")
 """One of them is in every name that the patterns above match: most names need no more than that look."""
 _SCALARS: Final = ((), (1,))
 _MOST: Final = 16
@@ -51,7 +54,9 @@ def _may_be_loss(nodes: NodeTable, row: int, name: str) -> bool:
         return False
     *scopes, leaf = name.split("/")
     if not (
-        _OWN_NAME.fullmatch(leaf)
+        name == NAME  # what a program dumps under that name
+        or _OWN_NAME.fullmatch(leaf)
+        or _LOSS_CALL.fullmatch(leaf)
         or any(_LOSS_FUNCTION.fullmatch(scope) for scope in scopes)
         or (scopes and _LOSS_CLASS.fullmatch(scopes[-1]))
     ):

@@ -22,6 +22,8 @@ _EXTENSIONS: Final = (
 _TYPES: Final[dict[str, DType]] = {name: np.dtype(name) for name in _NUMPY} | {
     name: np.dtype(getattr(ml_dtypes, name)) for name in _EXTENSIONS if hasattr(ml_dtypes, name)
 }
+NAMES: Final = tuple(_TYPES)
+"""The names of the types that numpy reads."""
 UNITS: Final = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-12, "bfloat16": 2.0**-9}
 """What rounding to a type makes of 1, as it was measured against kernels and in real runs."""
 _STORED_WIDER: Final = {

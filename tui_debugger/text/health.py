@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Final
@@ -52,6 +53,11 @@ def glyph_pieces(glyphs: str) -> Pieces:
     """Returns glyphs of health in pieces of one meaning each."""
     runs = groupby(glyphs, MEANING_OF_GLYPH.get)
     return tuple(meant("".join(run), meaning) for meaning, run in runs)
+
+
+def legend_pieces(legend: str) -> Pieces:
+    """Returns a legend in pieces: its glyphs have their colours, letters in its words have none."""
+    return tuple(meant(word, MEANING_OF_GLYPH.get(word)) for word in re.split("( +)", legend))
 
 
 def legend_text(room: int = 1 << 10, *, vague: bool = False) -> str:

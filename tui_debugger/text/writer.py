@@ -200,7 +200,7 @@ def write_usage(text: str, stream: IO[str]) -> None:
 
 
 class StatusLine:
-    """One line of a terminal that is drawn again and again."""
+    """One line of a terminal that is drawn again and again. What is written to stderr meanwhile takes its place."""
 
     def __init__(self, stream: IO[str], columns: Callable[[], int]) -> None:
         """``columns``: how wide the terminal is."""
@@ -209,11 +209,17 @@ class StatusLine:
 
     def show(self, text: str) -> None:
         """Replaces the line. It is cut: what is broken over two lines cannot be taken back from the first one."""
+        _standing.add(self)
         _write_error(self._stream, _BLANK_LINE + clean(text)[: self._columns() - 1])
 
     def wipe(self) -> None:
         """Leaves nothing of it."""
+        _standing.discard(self)
         _write_error(self._stream, _BLANK_LINE)
+
+
+_standing: Final[set[StatusLine]] = set()
+"""The lines that stand on a terminal, at most one of each process."""
 
 
 class _ErrorStream(io.TextIOBase):
@@ -267,6 +273,9 @@ def _colored(line: str) -> str:
 def _write(stream: IO[str] | None, lines: Iterable[str], *, flush: bool = False) -> None:
     if stream is None:  # closed by who started us
         return
+    if stream is sys.stderr:
+        for status in tuple(_standing):
+            status.wipe()
     for line in lines:
         if stream is sys.stderr:
             _write_error(stream, line + "\n")

@@ -44,7 +44,7 @@ COLUMNS: Final = (
     Column("ranks", 5, right=True, searched=False),
     Column("opened", 6, right=True, searched=False),
     Column("framework", 16),
-    Column("layout", 10),
+    Column("layout", 10, elastic=2),
 )
 VERDICTS: Final = {"finding": ("✗", theme.FINDING), "clean": ("●", theme.GOOD)}
 """Glyph and style by the outcome of a verdict."""

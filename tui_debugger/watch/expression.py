@@ -25,12 +25,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from textwrap import wrap
 from typing import Final, NoReturn
 
-from tui_debugger.errors import BadWatchpointError
+from tui_debugger.errors import BadWatchpointError, did_you_mean
 from tui_debugger.model import CATEGORY_WORDS
 from tui_debugger.stats.fields import QUANTITIES
 
@@ -344,6 +345,10 @@ _OTHER_LANGUAGES: Final = {
     '"': "close the quote",
 }
 _ENDS: Final = frozenset({"and", "or", "not"})
+_LIKE_DTYPE: Final = re.compile(
+    r"(?:torch\.)?(?:(?:b?f|fp|b?float|u?int|[iu])[0-9]*|half|double|bool(?:ean)?)", re.IGNORECASE
+)
+"""Names of element types in this and other tools."""
 
 
 class _Parser:
@@ -465,7 +470,19 @@ class _Parser:
         if len(facts) != 1:
             self.fail_at(at, "a fact is compared with a text in quotes", "for example dtype == 'float16'")
         if facts[0].name == "category" and texts[0].value not in CATEGORY_WORDS:
-            self.fail_at(at, f"no category is called {_short(texts[0].value)!r}", "one of " + ", ".join(CATEGORY_WORDS))
+            what = f"no category is called {_short(texts[0].value)!r}"
+            self.fail_at(at, what, _known(texts[0].value.lower(), CATEGORY_WORDS))
+        if facts[0].name == "dtype" and _LIKE_DTYPE.fullmatch(texts[0].value):
+            self._dtype(texts[0].value, at)
+
+    def _dtype(self, word: str, at: int) -> None:
+        """Refuses what looks like an element type and is none: nothing would ever be equal to it."""
+        from tui_debugger.stats.dtypes import NAMES, canonical_name
+
+        found = canonical_name(word)
+        if found != word:
+            hint = f"write {_quoted(found)}" if found else _known("", NAMES)
+            self.fail_at(at, f"no element type is called {word!r}", hint)
 
     def _arithmetic(self, depth: int, signs: str) -> Node:
         def part() -> Node:
@@ -534,7 +551,7 @@ class _Parser:
 
     def _call(self, function: str, at: int, depth: int) -> Node:
         if function not in FUNCTIONS:
-            self.fail_at(at, f"no function is called {_short(function)!r}", "one of " + ", ".join(FUNCTIONS))
+            self.fail_at(at, f"no function is called {_short(function)!r}", _known(function, FUNCTIONS))
         depth = self._deeper(depth)
         arguments: list[Node] = []
         while not arguments or self._stands(","):
@@ -557,7 +574,9 @@ class _Parser:
             return Quantity(name, previous=name != word)
         if word.startswith("prev.") and (name in NUMBER_FACTS or name in TEXT_FACTS):
             self.fail_at(at, f"{name} is a fact, and the same at the previous step", f"write {name}")
-        return self.fail_at(at, f"no quantity is called {_short(word)!r}", _HINT)
+        names = (*QUANTITIES, *NUMBER_FACTS, *TEXT_FACTS)
+        question = did_you_mean(name.lower(), names)
+        return self.fail_at(at, f"no quantity is called {_short(word)!r}", f"{question}\n{_HINT}".lstrip("\n"))
 
 
 def _short(word: str) -> str:
@@ -568,10 +587,22 @@ def _is_text(node: Node) -> bool:
     return isinstance(node, Text) or (isinstance(node, Fact) and node.name in TEXT_FACTS)
 
 
-_HINT: Final = (
-    f"quantities: {' '.join(QUANTITIES)}\n"
-    f"of the previous step: prev.max ...; facts: {' '.join((*NUMBER_FACTS, *TEXT_FACTS))}\n"
-    f"functions: {' '.join(FUNCTIONS)}"
+def _known(word: str, names: Iterable[str]) -> str:
+    """Returns what to write in place of a word that is none of some names."""
+    lines = wrap("one of " + ", ".join(names), _HINT_WIDTH, subsequent_indent="  ")
+    return "\n".join(filter(None, (did_you_mean(word, names), *lines)))
+
+
+_HINT_WIDTH: Final = 68
+"""Characters of a line of a hint, which stands behind ``do:`` in a terminal of 80."""
+_HINT: Final = "\n".join(
+    line
+    for text in (
+        f"quantities: {' '.join(QUANTITIES)}",
+        f"of the previous step: prev.max ...; facts: {' '.join((*NUMBER_FACTS, *TEXT_FACTS))}",
+        f"functions: {' '.join(FUNCTIONS)}",
+    )
+    for line in wrap(text, _HINT_WIDTH, subsequent_indent="  ")
 )
 
 

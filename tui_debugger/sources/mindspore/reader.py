@@ -96,7 +96,7 @@ def _refused(start: Path, path: Path) -> Recognised | None:
     if not layout:
         return None
     unread = NotADumpError(
-        f"This is {layout}, which cannot be read yet",
+        f"This looks like {layout}; no complete dump of MindSpore's own is here",
         where=str(path),
         hint="name a dump whose tensors lie in rank_N/NET/GRAPH/STEP/",
     )
@@ -210,7 +210,7 @@ _MSPROBE = "an msprobe dump"
 
 
 def _foreign(start: Path) -> str:
-    """The name of a known layout that is not read: at the path, around it, or just below; empty when unknown."""
+    """The name of a layout that this reader does not open: at the path, around it, just below; empty when unknown."""
     for place in (start, *list(start.parents)[:_LEVELS_UP]):
         if re.fullmatch(r"iteration_\d+", place.name):
             return _OLD

@@ -568,24 +568,32 @@ class VirtualTable(LineWindow, can_focus=True):
         return self._strip(row, self._rows.cells(row), style, state, width)
 
     def _with_arrow(self, titles: Strip, width: int) -> Strip:
-        """Returns the titles with what says that there are columns out of sight: ``3 more →``, or ``←`` at the end."""
+        """Returns the titles with how many columns are out of sight: ``3 more →``, ``+3 →``; ``←`` at the end."""
         if not self._overflow:
             return titles
         left = self._overflow - self._pan
-        hidden, end = 0, 0
+        hidden, end = 0, width + left
         for size in reversed(self._widths):
-            hidden += end < left
-            end += size + 1
+            hidden += end > width
+            end -= size + 1
         text = f" {hidden} more →" if left > 0 else " ←"
         if cell_len(text) >= width:
             return titles
-        room = width - cell_len(text)
+        room, title = width - cell_len(text), ""
+        end = width + left
+        for column, size in zip(reversed(self._columns), reversed(self._widths), strict=True):
+            short = f"{column.title} +{hidden} →"
+            if column.right and room < end <= width and end - size <= width - cell_len(short):
+                # Numbers keep their title: the arrow is shorter.
+                title, text, room = column.title, short, max(end - size, 0)
+            end -= size + 1
         kept = titles.crop(0, room)
         if kept.text[-1:].strip() and titles.text[len(kept.text) :][:1].strip():  # half a title is another word
             kept = kept.crop(0, cell_len(kept.text.rpartition(" ")[0]))
-        kept = kept.adjust_cell_length(room, self.base_style)
-        arrow = Segment(text, self.base_style + theme.GOOD)
-        return Strip([*kept, arrow]).adjust_cell_length(width, self.base_style)
+        kept = kept.adjust_cell_length(width - cell_len(text), self.base_style)
+        head = [Segment(title, self.base_style + theme.HEADING)] if title else []
+        arrow = Segment(text[len(title) :], self.base_style + theme.GOOD)
+        return Strip([*kept, *head, arrow]).adjust_cell_length(width, self.base_style)
 
     def _strip(self, row: int, cells: Sequence[Cell], base: Style, state: int, width: int) -> Strip:
         """Returns one line: the cursor bar, the frozen columns, and the rest moved sideways by the pan."""
