@@ -158,6 +158,12 @@ async def test_a_long_answer_keeps_what_was_found_how_much_and_why(
             assert line.endswith(f"op381, {found} ({why}) …"), "the name is cut, in its middle"
         else:
             assert f"{found} ({why})" in line
+        why = "the logarithm of a negative number"
+        line = await shown(Headline(Outcome.FINDING, "Begins at step 3:", "Torch.log.12, NaN 13 of 512", why))
+        short = "(logarithm of a negative number)" if size == (80, 24) else f"({why})"
+        assert line.startswith(f"Begins at step 3: Torch.log.12, NaN 13 of 512 {short}"), (
+            "no name is cut for an article"
+        )
         doubts = [f"{number} tensors of rank {number} cannot be read" for number in range(11, 19)]
         line = await shown(Headline(Outcome.CANNOT_JUDGE, "Cannot judge:", "; ".join(doubts)))
         assert line.endswith("cannot be read …"), "no reason is cut in two"

@@ -381,7 +381,7 @@ class MainScreen(DrawnOnce, CachedGround, Screen[None]):
     def _update_tabs(self) -> None:
         tabs = []
         for number, (name, title) in enumerate(actions.PANES, 1):
-            count = self.watchpoints_pane.count.split(" ")[0] if name == "watchpoints" else ""
+            count = self.watchpoints_pane.total if name == "watchpoints" else ""
             count = self.hits_pane.findings if name == "hits" else count
             tabs.append((name, f"{number} {title}" + (f" {count}" if count else "")))
         self.tabs.show(tabs, self.current_pane)

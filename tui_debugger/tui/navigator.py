@@ -30,10 +30,6 @@ if TYPE_CHECKING:
     from tui_debugger.tui.watcher import Watcher
 
 
-_BEFORE_ANSWER = 2
-"""Rows of the hit list that are left above the one that the answer speaks of: what follows from it stands below."""
-
-
 @dataclass(frozen=True, eq=False)
 class _Nodes:
     """The nodes of a rank.
@@ -348,8 +344,7 @@ class Navigator:
         pane = self._context.hits_pane
         row = pane.rows.find(hit.key) if pane.rows is not None else -1
         if row >= 0:
-            pane.table.move_to(row)
-            pane.table.show_above(_BEFORE_ANSWER)
+            pane.lead_to(row)
         if self._context.one_pane():
             self._context.focus_pane("hits")
 
@@ -368,7 +363,8 @@ class Navigator:
         context = self._context
         pane, table = context.hits_pane, context.hits_pane.table
         if pane.rows is None or not len(stops):
-            context.say(f"no {word} in the list", bad=True)
+            why = f"no {word} in the list" if pane.shown else pane.table.empty
+            context.say(why, bad=True)
             return
         current = pane.current
         here = table.cursor_row

@@ -289,6 +289,11 @@ class VirtualTable(LineWindow, can_focus=True):
             self._width = -1
         self.redraw()
 
+    @property
+    def empty(self) -> str:
+        """The line shown when there are no rows."""
+        return self._empty
+
     def set_empty(self, text: str) -> None:
         """Replaces the line shown when there are no rows."""
         changed, self._empty = text != self._empty, text
@@ -576,7 +581,10 @@ class VirtualTable(LineWindow, can_focus=True):
         for size in reversed(self._widths):
             hidden += end < left
             end += size + 1
-        text = f" {hidden} more →" if left > 0 else " ←"
+        free = width - cell_len(titles.text.rstrip())
+        ways = (f" {hidden} more →", f" {hidden} →", " →") if left > 0 else (" ←",)
+        # A title that is in sight stays, unless there is no room beside it at all.
+        text = next((each for each in ways if cell_len(each) <= free), ways[0])
         if cell_len(text) >= width:
             return titles
         room = width - cell_len(text)
