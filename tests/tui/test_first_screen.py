@@ -25,6 +25,7 @@ from tui_debugger.session import CheckResult, Session
 from tui_debugger.sources.registry import open_source
 from tui_debugger.tui import checker
 from tui_debugger.tui.navigator import Navigator
+from tui_debugger.tui.values.screen import ValuesScreen
 from tui_debugger.tui.views.explain import ExplainView
 from tui_debugger.tui.views.origin import OriginView
 
@@ -90,6 +91,23 @@ async def test_a_clean_run_says_so_and_how_much_was_looked_at(tmp_path: Path, si
         assert "● steps 0–2 checked" in screen.lines[2]
         assert "goes on to the next step" not in screen.text
         assert screen.lines[1].rstrip().endswith("Q audit")
+
+
+@pytest.mark.turns("size")
+@every_size
+@pytest.mark.parametrize(("key", "view"), [("o", OriginView), ("E", ExplainView)])
+async def test_on_a_clean_run_the_keys_have_a_tensor_at_once(
+    tmp_path: Path, size: tuple[int, int], key: str, view: type
+) -> None:
+    write_dump(tmp_path)
+    async with overflow_only(tmp_path, size) as screen:
+        assert screen.main.nodes_pane.current_row == screen.main.state.row >= 0
+        await screen.press(key)
+        await screen.settled()
+        assert isinstance(screen.app.screen, view)
+        await screen.press("escape", "enter", "enter")
+        await screen.settled()
+        assert isinstance(screen.app.screen, ValuesScreen)
 
 
 @pytest.mark.turns("size")
@@ -183,6 +201,11 @@ async def test_what_cannot_be_judged_is_the_answer(tmp_path: Path, size: tuple[i
     next(writer.step(1).glob("ReLU.*output*")).write_bytes(b"damaged")
     async with overflow_only(tmp_path, size) as screen:
         assert screen.lines[1].startswith(" Cannot judge: 1 tensor cannot be read")
+        assert screen.lines[1].rstrip().endswith("4 which  E explain")
+        assert screen.main.current_pane == ("hits" if size == (80, 24) else "nodes")
+        await screen.press("E")
+        await screen.settled()
+        assert "a file that cannot be read" in screen.text
 
 
 @pytest.mark.turns("size")
@@ -193,11 +216,32 @@ async def test_a_stop_of_a_training_with_a_hit_says_so_and_leads_there(size: tup
         await screen.ordered("run 1")
         await screen.stopped(screen.trainings.trainings[0], 3)
         assert screen.lines[1].startswith(" Begins at step 3: Log-op2, -Inf 6 of 6")
-        await screen.press("n", "4")
-        await screen.settled()
         current = screen.main.hits_pane.current
         assert current is not None
         assert current.key.node.endswith("Log-op2")
+        assert screen.main.current_pane == ("hits" if size == (80, 24) else "nodes")
+        assert screen.main.footer.notice == "step 3: 1 hit"
+        await screen.press("o")
+        await screen.settled()
+        assert isinstance(screen.app.screen, OriginView)
+        assert "Log-op2" in screen.text
+
+
+async def test_a_stop_of_a_training_moves_nothing_under_a_person_who_looks_around() -> None:
+    async with attached() as screen:
+        await screen.press("1", "end", "up")
+        await screen.settled()
+        row = screen.main.nodes_pane.current_row
+        await screen.press("right_square_bracket")
+        await screen.ordered("run 1")
+        await screen.stopped(screen.trainings.trainings[0], 3)
+        assert screen.main.nodes_pane.current_row == row
+        assert "n goes to the first" in screen.main.footer.notice
+        await screen.press("n")
+        await screen.settled()
+        nodes = screen.main.nodes_pane.nodes
+        assert nodes is not None
+        assert nodes.names[screen.main.state.row].endswith("Log-op2")
 
 
 async def test_what_would_be_read_is_said_before_it_is_read(

@@ -203,7 +203,7 @@ async def test_the_list_is_sorted_and_n_walks_it_as_it_is(size: tuple[int, int])
                 await press(screen, "n")
                 walked.append(current(screen)[2])
             assert walked == names
-            assert "hit 4 of 4" in screen.main.footer.notice
+            assert "hit 4 of 4 rows" in screen.main.footer.notice
 
 
 @pytest.mark.turns("size")

@@ -343,8 +343,15 @@ _LIVE_BY_ID = {action.id: action for action in LIVE_ACTIONS}
 _LIVE_ADDED = tuple(action for action in LIVE_ACTIONS if ("global", action.id) not in BY_ID)
 _LIVE_FOOTER = ("step_forward", "continue", "pause", "forward", "terminate", "save_dump")
 """What drives trainings: the first three before everything else in the footer, the others at its end."""
+DRIVING = frozenset({"step_forward", "forward", "continue", "pause", "recheck", "all_ranks"})
+"""Actions that drive trainings and leave the cursor where it is."""
 LIVE_ONLY = frozenset(action.id for action in _LIVE_ADDED)
 """Actions that do nothing without a training."""
+
+
+def drives(*names: str | None) -> bool:
+    """Tells whether a key, by any of its names, is one of those that drive trainings."""
+    return any(name in action.keys for action in LIVE_ACTIONS if action.id in DRIVING for name in names)
 
 
 def live_bindings() -> list[Binding]:

@@ -374,7 +374,9 @@ class Checker:
             context.hits_pane.follow(state.rank, state.step)
             steps = {step for _, step in pairs}
             place = f"step {step_text(min(steps))}" if len(steps) == 1 else plural(len(pairs), "rank")
-            context.say(f"{place}: {plural(count, 'hit')}, {key_of('next_hit')} goes to the first")
+            there = context.hits_pane.stands_on(state.rank, state.step, state.row)
+            rest = "" if there else f", {key_of('next_hit')} goes to the first"
+            context.say(f"{place}: {plural(count, 'hit')}{rest}")
 
     def _step_found(self, found: Known, searched_to: int) -> None:
         """Continue ended."""

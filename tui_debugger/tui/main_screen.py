@@ -466,16 +466,18 @@ class MainScreen(DrawnOnce, CachedGround, Screen[None]):
     def action_act(self, action: str) -> None:
         """Does one action of the registry."""
         self.footer.clear_notice()
-        self._touch()
+        if not (self.live is not None and action in actions.DRIVING):
+            self._touch()
         if self.session is None and action not in WITHOUT_SESSION and not action.startswith("pane_"):
             self.footer.say("still opening", bad=True)
             return
         self.handlers[action]()
 
-    def on_key(self, _: events.Key) -> None:
+    def on_key(self, event: events.Key) -> None:
         """A message lasts until the next key."""
         self.footer.clear_notice()
-        self._touch()
+        if not (self.live is not None and actions.drives(event.key, event.character)):
+            self._touch()
 
     def _touch(self) -> None:
         """A person is at work: the cursor is theirs."""

@@ -137,6 +137,11 @@ class HitsPane(Pane):
         if row >= 0:
             self.lead_to(row)
 
+    def stands_on(self, rank: int, step: int | None, node: int) -> bool:
+        """Tells whether the cursor is on a hit of a node, by its row in the node table."""
+        hit = self.current
+        return hit is not None and (hit.key.rank, hit.key.step, hit.row) == (rank, step, node)
+
     def lead_to(self, row: int) -> None:
         """Puts the cursor on a row, and that into the upper half of the list: what follows from it stands below."""
         table = self.table

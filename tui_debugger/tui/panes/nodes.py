@@ -481,6 +481,16 @@ class NodesPane(Pane):
         self._target, self._target_known = target, True
         self._show_detail()
 
+    def first_node(self) -> int:
+        """Returns the first node whose line is there and that may have tensors, -1 for none."""
+        rows = self.table.rows
+        for line in range(rows.row_count if self.scopes is not None else 0):
+            entry = rows.key(line)
+            row = int(self.scopes.row[entry]) if self.scopes is not None and isinstance(entry, int) else -1
+            if row >= 0 and self.nodes is not None and self.nodes.watchable[row]:
+                return row
+        return -1
+
     def reveal(self, row: int) -> bool:
         """Goes to a node; False when a filter hides it."""
         return self.scopes is not None and self.tree_widget.reveal(self.scopes.index_of_row(row))
