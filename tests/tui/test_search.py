@@ -257,6 +257,22 @@ async def test_a_broken_expression_says_so_and_moves_nothing(open_screen: OpenSc
         assert re.fullmatch(r"1 of [\d,]+|no match", count(screen))
 
 
+@pytest.mark.turns("size")
+@every_size
+async def test_where_nothing_is_found_nothing_is_said_of_a_row(open_screen: OpenScreen, size: tuple[int, int]) -> None:
+    async with open_screen(NAN, size=size) as screen:
+        await screen.press("1", "home")
+        for pane in NUMBERS:
+            await screen.press(NUMBERS[pane])
+            await screen.settled()
+            before = screen.main.panes[pane].detail
+            await typed(screen, pane, "zzz")
+            assert (count(screen), screen.main.panes[pane].detail) == ("no match", "")
+            await screen.press("escape")
+            await screen.settled()
+            assert screen.main.panes[pane].detail == before
+
+
 async def test_nothing_found_is_said(open_screen: OpenScreen) -> None:
     async with open_screen(NAN) as screen:
         for pane in NUMBERS:

@@ -561,7 +561,7 @@ class MainScreen(DrawnOnce, CachedGround, Screen[None]):
         self._update_footer()
 
     def on_nodes_pane_node_highlighted(self, event: NodesPane.NodeHighlighted) -> None:
-        """The selected node's tensors and stack follow; in the hit list they follow the hit, whatever a filter moves."""
+        """The selected node's tensors and stack follow; in the hit list they follow the hit alone."""
         event.stop()
         if event.row >= 0 and (event.opened or self.current_pane != "hits"):
             self.inspector.show_node(event.row)
