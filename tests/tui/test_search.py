@@ -262,8 +262,8 @@ async def test_a_broken_expression_says_so_and_moves_nothing(open_screen: OpenSc
 async def test_where_nothing_is_found_nothing_is_said_of_a_row(open_screen: OpenScreen, size: tuple[int, int]) -> None:
     async with open_screen(NAN, size=size) as screen:
         await screen.press("1", "home")
-        for pane in NUMBERS:
-            await screen.press(NUMBERS[pane])
+        for pane, number in NUMBERS.items():
+            await screen.press(number)
             await screen.settled()
             before = screen.main.panes[pane].detail
             await typed(screen, pane, "zzz")
