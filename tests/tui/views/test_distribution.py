@@ -330,6 +330,6 @@ async def test_the_values_of_a_training_that_runs() -> None:
         await screen.press("c")
         await screen.until(lambda: "stopped after step 3" in screen.main.header.plain and screen.pane("hits"))
         await screen.settled()
-        await screen.press("n", "b")
+        await screen.press("b")
         await screen.until(lambda: "-Inf 1 (25.0 %)" in screen.text)
         assert "exact percentiles" in screen.text
