@@ -141,8 +141,9 @@ async def help_(screen: Driver) -> None:
 async def live(screen: Driver) -> None:
     """A training that was run to its first hit."""
     await screen.press("c")
-    await screen.until(lambda: "stopped after step 3" in screen.main.header.plain)
-    await screen.press("n", "5")
+    await screen.until(lambda: "stopped after step 3" in screen.main.header.plain and screen.pane("hits"))
+    await screen.settled()
+    await screen.press("5")
     await screen.settled()
 
 

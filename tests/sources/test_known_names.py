@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.sources.writer import DumpWriter
 from tui_debugger.sources import open_source
-from tui_debugger.sources.mindspore.names import KnownNames, split_name
+from tui_debugger.sources.mindspore.names import KnownNames, logical_dtype, split_name
 from tui_debugger.stats.npy import open_array
 
 WORDS = st.sampled_from(
@@ -48,7 +48,7 @@ def test_numbers_say_what_the_name_says(names: list[bytes]) -> None:
         prefix, _, ending, when, spelled = parts
         assert known_names.prefix(prefix) == (0, False, text)
         assert (known_names.sides()[ending], known_names.slots()[ending], when) == (side, slot, timestamp)
-        assert known_names.dtype(ending) == dtype
+        assert known_names.kinds[ending].dtype == logical_dtype(dtype, unknown="")
         assert spelled == (spell(known_names, parts) == name)
 
 

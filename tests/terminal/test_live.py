@@ -16,8 +16,7 @@ def test_a_recorded_training_is_attached_to_and_run_to_its_nan_at_80x24() -> Non
         terminal.send("c")
         terminal.wait_for("running, until a hit")
         terminal.wait_for("stopped after step 3")
-        terminal.wait_for("n goes to the first")
-        terminal.send("n")
+        terminal.wait_for("step 3: 314 hits")  # the first one is under the cursor
         terminal.send("5")
         terminal.wait_for(lambda text: "Log-op415" in text and "4.476" in text)
         terminal.send("q")

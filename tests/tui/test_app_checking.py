@@ -50,6 +50,23 @@ async def test_a_large_step_is_not_read_before_it_is_asked_for(
         assert "◐ step 3 checked" in screen.main.header.plain  # it stays known
 
 
+@pytest.mark.turns("size")
+@every_size
+async def test_who_asks_for_a_check_is_told_what_came_out(open_screen: OpenScreen, size: tuple[int, int]) -> None:
+    async with open_screen(NAN, size=size) as screen:
+        for keys, said in (
+            (("r",), "step 3 checked: 314 hits"),
+            (("left_square_bracket", "r"), "step 2 checked: no hit"),
+            (("R",), "steps 0–5 checked: 914 hits"),
+        ):
+            await screen.press(*keys)
+            await screen.settled()
+            assert screen.lines[-2].strip() == said
+        await screen.press("3", "x")
+        await screen.settled()
+        assert "checked" not in screen.lines[-2], "nobody asked for this one"
+
+
 async def test_the_order_of_steps_is_not_found_out_by_the_thread_of_the_screen(
     open_screen: OpenScreen, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -25,6 +25,7 @@ from tui_debugger.session import CheckResult, Session
 from tui_debugger.sources.registry import open_source
 from tui_debugger.tui import checker
 from tui_debugger.tui.navigator import Navigator
+from tui_debugger.tui.values.screen import ValuesScreen
 from tui_debugger.tui.views.explain import ExplainView
 from tui_debugger.tui.views.origin import OriginView
 
@@ -94,6 +95,23 @@ async def test_a_clean_run_says_so_and_how_much_was_looked_at(tmp_path: Path, si
 
 @pytest.mark.turns("size")
 @every_size
+@pytest.mark.parametrize(("key", "view"), [("o", OriginView), ("E", ExplainView)])
+async def test_on_a_clean_run_the_keys_have_a_tensor_at_once(
+    tmp_path: Path, size: tuple[int, int], key: str, view: type
+) -> None:
+    write_dump(tmp_path)
+    async with overflow_only(tmp_path, size) as screen:
+        assert screen.main.nodes_pane.current_row == screen.main.state.row >= 0
+        await screen.press(key)
+        await screen.settled()
+        assert isinstance(screen.app.screen, view)
+        await screen.press("escape", "enter", "enter")
+        await screen.settled()
+        assert isinstance(screen.app.screen, ValuesScreen)
+
+
+@pytest.mark.turns("size")
+@every_size
 async def test_a_clean_run_of_several_ranks_leads_to_what_compares_them(tmp_path: Path, size: tuple[int, int]) -> None:
     write_dump(tmp_path, ranks=(0, 1))
     async with overflow_only(tmp_path, size) as screen:
@@ -158,6 +176,12 @@ async def test_a_long_answer_keeps_what_was_found_how_much_and_why(
             assert line.endswith(f"op381, {found} ({why}) …"), "the name is cut, in its middle"
         else:
             assert f"{found} ({why})" in line
+        why = "the logarithm of a negative number"
+        line = await shown(Headline(Outcome.FINDING, "Begins at step 3:", "Torch.log.12, NaN 13 of 512", why))
+        short = "(logarithm of a negative number)" if size == (80, 24) else f"({why})"
+        assert line.startswith(f"Begins at step 3: Torch.log.12, NaN 13 of 512 {short}"), (
+            "no name is cut for an article"
+        )
         doubts = [f"{number} tensors of rank {number} cannot be read" for number in range(11, 19)]
         line = await shown(Headline(Outcome.CANNOT_JUDGE, "Cannot judge:", "; ".join(doubts)))
         assert line.endswith("cannot be read …"), "no reason is cut in two"
@@ -177,6 +201,11 @@ async def test_what_cannot_be_judged_is_the_answer(tmp_path: Path, size: tuple[i
     next(writer.step(1).glob("ReLU.*output*")).write_bytes(b"damaged")
     async with overflow_only(tmp_path, size) as screen:
         assert screen.lines[1].startswith(" Cannot judge: 1 tensor cannot be read")
+        assert screen.lines[1].rstrip().endswith("4 which  E explain")
+        assert screen.main.current_pane == ("hits" if size == (80, 24) else "nodes")
+        await screen.press("E")
+        await screen.settled()
+        assert "a file that cannot be read" in screen.text
 
 
 @pytest.mark.turns("size")
@@ -187,11 +216,32 @@ async def test_a_stop_of_a_training_with_a_hit_says_so_and_leads_there(size: tup
         await screen.ordered("run 1")
         await screen.stopped(screen.trainings.trainings[0], 3)
         assert screen.lines[1].startswith(" Begins at step 3: Log-op2, -Inf 6 of 6")
-        await screen.press("n", "4")
-        await screen.settled()
         current = screen.main.hits_pane.current
         assert current is not None
         assert current.key.node.endswith("Log-op2")
+        assert screen.main.current_pane == ("hits" if size == (80, 24) else "nodes")
+        assert screen.main.footer.notice == "step 3: 1 hit"
+        await screen.press("o")
+        await screen.settled()
+        assert isinstance(screen.app.screen, OriginView)
+        assert "Log-op2" in screen.text
+
+
+async def test_a_stop_of_a_training_moves_nothing_under_a_person_who_looks_around() -> None:
+    async with attached() as screen:
+        await screen.press("1", "end", "up")
+        await screen.settled()
+        row = screen.main.nodes_pane.current_row
+        await screen.press("right_square_bracket")
+        await screen.ordered("run 1")
+        await screen.stopped(screen.trainings.trainings[0], 3)
+        assert screen.main.nodes_pane.current_row == row
+        assert "n goes to the first" in screen.main.footer.notice
+        await screen.press("n")
+        await screen.settled()
+        nodes = screen.main.nodes_pane.nodes
+        assert nodes is not None
+        assert nodes.names[screen.main.state.row].endswith("Log-op2")
 
 
 async def test_what_would_be_read_is_said_before_it_is_read(

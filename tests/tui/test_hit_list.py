@@ -120,6 +120,37 @@ async def test_n_and_enter_go_to_the_rank_that_is_shown_where_it_is_among_them(s
 
 @pytest.mark.turns("size")
 @every_size
+async def test_a_step_brings_its_first_hit_into_sight_with_what_follows_it(
+    open_screen: OpenScreen, size: tuple[int, int]
+) -> None:
+    async with open_screen(NAN, size=size) as screen:
+        await screen.press_each("4", "right_square_bracket")
+        table = screen.main.hits_pane.table
+        assert current(screen)[1] == screen.main.state.step == 4
+        assert table.cursor_row - table.top == 2
+        await screen.press_each("left_square_bracket")
+        assert (current(screen)[1], table.top) == (3, 0)
+        await screen.press_each("c")
+        assert table.cursor_row - table.top == 2
+
+
+@pytest.mark.turns("size")
+@every_size
+async def test_n_says_why_there_is_no_hit_to_go_to(open_screen: OpenScreen, size: tuple[int, int]) -> None:
+    async with open_screen(NAN, size=size) as screen:
+        await screen.press_each("left_square_bracket", "0", "1", "n")
+        assert "no hit at this step, 914 in the run: 0 shows all steps" in screen.main.footer.notice
+        await screen.press_each("0", "n")
+        assert screen.main.state.step == 3
+    async with eight_ranks(size, overflow=False) as screen:
+        await screen.press_each("3", "x", "n")
+        assert "no watchpoint is enabled" in screen.main.footer.notice
+        await screen.press_each("O")
+        assert "no watchpoint is enabled" in screen.main.footer.notice
+
+
+@pytest.mark.turns("size")
+@every_size
 async def test_filters_say_what_they_are_and_how_they_go(size: tuple[int, int]) -> None:
     async with eight_ranks(size) as screen:
         pane, everything = screen.main.hits_pane, listed(screen)
@@ -165,7 +196,7 @@ async def test_the_list_is_sorted_and_n_walks_it_as_it_is(size: tuple[int, int])
                 await screen.press_each("n")
                 walked.append(current(screen)[2])
             assert walked == names
-            assert "hit 4 of 4" in screen.main.footer.notice
+            assert "hit 4 of 4 rows" in screen.main.footer.notice
 
 
 @pytest.mark.turns("size")

@@ -111,7 +111,7 @@ async def test_a_running_training_refuses_in_words_and_pauses() -> None:
 
 async def test_hits_are_told_and_n_goes_to_the_first() -> None:
     async with attached() as screen:
-        await screen.press("c")
+        await screen.press("home", "c")  # who has moved the cursor keeps it
         await screen.ordered("run None")
         await screen.stopped(first(screen), 3)
         await screen.until(lambda: "step 3: 1 hit, n goes to the first" in screen.notice)

@@ -615,6 +615,11 @@ async def test_a_table_that_does_not_fit_says_so_and_keeps_its_names(
         def titles() -> str:
             return [line for line in screen.lines if re.search(r" io +slot ", line)][-1]
 
+        def numbers() -> list[str]:
+            return re.sub(r".* (float|int)\d+", "", next(line for line in screen.lines if "✗ out" in line)).split()
+
+        words = re.sub(r".* dtype|(\d+ (more )?)?→.*", "", titles()).split()
+        assert len(words) >= len([each for each in numbers() if each.strip("│")]), "no number without a title"
         for _ in range(30):
             hidden = re.search(r" (?:(\d+) more|\+(\d+)) →", titles())
             if hidden is None:

@@ -98,7 +98,7 @@ async def test_a_training_that_runs_is_explained_and_reported_with_what_is_known
     target = tmp_path / "live.md"
     async with demo() as screen:
         await to_first_hit(screen)
-        await screen.press("n", "E")
+        await screen.press("E")
         await screen.until(lambda: "the logarithm of 0" in screen.text)
         await screen.press("escape")
         await screen.settled()

@@ -152,6 +152,41 @@ async def test_every_pane_searches_alike(
         assert not bar.size.height
 
 
+def at_the_top(screen: Driver) -> int:
+    """How many nodes the scopes and nodes at the top of the tree come to, by the numbers beside them."""
+    pane = screen.main.nodes_pane
+    assert pane.scopes is not None
+    found, rows = 0, pane.table.rows
+    for row in range(rows.row_count):
+        entry = rows.key(row)
+        assert isinstance(entry, int)
+        if pane.scopes.depth[entry] == 0:
+            label = str(rows.cells(row)[1])
+            found += int(label.rpartition(" ")[2].replace(",", "")) if pane.scopes.is_scope(entry) else 1
+    return found
+
+
+@pytest.mark.turns("size")
+@every_size
+async def test_title_tree_search_and_filter_count_the_same_nodes(
+    open_screen: OpenScreen, size: tuple[int, int]
+) -> None:
+    async with open_screen(NAN, size=size) as screen:
+        pane = screen.main.nodes_pane
+        await screen.press("1", "home")
+        assert at_the_top(screen) == int(pane.count) == 346
+        await typed(screen, "nodes", "layernorm")
+        assert pane.count == f"{at_the_top(screen)} of 346"
+        assert count(screen) == f"1 of {at_the_top(screen)}"
+        await screen.press("escape")
+        await screen.settled()
+        assert at_the_top(screen) == 346
+        await typed(screen, "watchpoints", "zero")
+        assert screen.main.watchpoints_pane.count == "1 of 6"
+        if screen.main.has_class("-single"):
+            assert "3 Watchpoints 6 " in screen.text
+
+
 @pytest.mark.turns("size")
 @every_size
 async def test_esc_in_the_box_takes_everything_back(open_screen: OpenScreen, size: tuple[int, int]) -> None:
@@ -220,6 +255,22 @@ async def test_a_broken_expression_says_so_and_moves_nothing(open_screen: OpenSc
         await screen.settled()
         assert not screen.main.footer.notice
         assert re.fullmatch(r"1 of [\d,]+|no match", count(screen))
+
+
+@pytest.mark.turns("size")
+@every_size
+async def test_where_nothing_is_found_nothing_is_said_of_a_row(open_screen: OpenScreen, size: tuple[int, int]) -> None:
+    async with open_screen(NAN, size=size) as screen:
+        await screen.press("1", "home")
+        for pane, number in NUMBERS.items():
+            await screen.press(number)
+            await screen.settled()
+            before = screen.main.panes[pane].detail
+            await typed(screen, pane, "zzz")
+            assert (count(screen), screen.main.panes[pane].detail) == ("no match", "")
+            await screen.press("escape")
+            await screen.settled()
+            assert screen.main.panes[pane].detail == before
 
 
 async def test_nothing_found_is_said(open_screen: OpenScreen) -> None:

@@ -10,6 +10,7 @@ import pytest
 from tests.sources.memory import Key, MemorySource, Op
 from tests.tui.conftest import OpenScreen
 from tests.tui.driver import Driver, opened_by
+from tests.tui.sizes import every_size
 from tui_debugger.model import GraphRun, ProgressFn, Side
 from tui_debugger.session import Session
 from tui_debugger.tui.dialogs.pages import HistoryScreen
@@ -146,6 +147,27 @@ async def test_braces_restrict_nodes_and_hits_and_backspace_shows_all(
         assert hits.shown == every
         assert not screen.main.state.query.graphs
         assert "graph" not in hits.count
+
+
+@pytest.mark.turns("size")
+@every_size
+async def test_tensors_follow_the_hit_when_a_graph_leaves_the_node_list(
+    open_screen: OpenScreen, size: tuple[int, int]
+) -> None:
+    async with open_screen(EVAL, size=size) as screen:
+        await screen.press("4", "N", "right_curly_bracket")
+        await screen.settled()
+        hit = screen.main.hits_pane.current
+        assert hit is not None
+        assert hit.key.node == "_backbone.fc2.weight"
+        assert screen.main.tensors_pane.count.endswith(hit.key.node)
+        await screen.press("1")
+        await screen.settled()
+        assert screen.main.nodes_pane.current_row == hit.row
+        while screen.main.nodes_pane.current_row in {-1, hit.row}:
+            await screen.press("up")
+        await screen.settled()
+        assert not screen.main.tensors_pane.count.endswith(hit.key.node), "here they follow this cursor"
 
 
 async def test_backspace_in_the_node_list_shows_the_hits_of_all_graphs(open_screen: OpenScreen) -> None:

@@ -117,3 +117,31 @@ def test_a_scope_ends_with_whole_words_where_only_those_are_wanted() -> None:
 
 def test_a_long_name_keeps_its_number() -> None:
     assert ScopedName(Text("MatMulBiasAddFusion-op389"), "x").within(18).plain == "MatMul…usion-op389"
+
+
+@pytest.mark.parametrize(
+    ("name", "width", "short"),
+    [
+        ("model.layers.102.self_attention.linear_qkv", 24, "…102…ttention.linear_qkv"),
+        ("model.layers.102.self_attention.linear_qkv", 31, "…102.self_attention.linear_qkv"),
+        ("layers.0.mlp.linear_fc2.weight", 20, "…0…linear_fc2.weight"),
+        ("model.layers.12.mlp.experts.37.down_proj.weight", 24, "…12…37.down_proj.weight"),
+        ("moment1.blocks.1.down.weight", 24, "moment1.…s.1.down.weight"),
+    ],
+)
+def test_a_long_name_with_dots_keeps_the_numbers_of_its_layers(name: str, width: int, short: str) -> None:
+    assert ScopedName(Text(name)).within(width).plain == short
+    assert shorten(name, width) == short
+
+
+@given(st.lists(st.from_regex(r"[a-z_]{1,9}|[0-9]{1,4}", fullmatch=True), min_size=1, max_size=9), st.integers(10, 40))
+def test_what_matches_in_a_name_that_is_cut_is_marked_where_it_stands(parts: list[str], width: int) -> None:
+    name = ".".join(parts)
+    cell = ScopedName(Text(name))
+    drawn = cell.within(width).plain
+    assert len(drawn) <= width
+    everything = cell.drawn([(0, len(name))], width)
+    assert "".join(drawn[first:last] for first, last in everything) == drawn.replace("…", "")
+    for at, letter in enumerate(name):
+        for first, last in cell.drawn([(at, at + 1)], width):
+            assert drawn[first:last] == letter

@@ -283,6 +283,8 @@ FOOTER: tuple[str, ...] = (
 """Global actions of the footer after those of the pane; the last one is always shown."""
 _TAKEN = frozenset({"search", "next_hit", "clear_filter", "clear_hit_filter"})
 """Actions that the footer does not name in a list that is searched: the keys of the search take their place."""
+BY_ENTER = frozenset({"edit_watchpoint"})
+"""Actions of panes that Enter does as well."""
 _ENTER = {"nodes": "Tensors", "stack": "Its nodes", "watchpoints": "Edit", "hits": "Tensors", "tensors": "Values"}
 """What Enter shows, by pane."""
 NOT_IN_PALETTE = frozenset({"next_pane", "previous_pane", "palette", "redraw"})
@@ -341,8 +343,15 @@ _LIVE_BY_ID = {action.id: action for action in LIVE_ACTIONS}
 _LIVE_ADDED = tuple(action for action in LIVE_ACTIONS if ("global", action.id) not in BY_ID)
 _LIVE_FOOTER = ("step_forward", "continue", "pause", "forward", "terminate", "save_dump")
 """What drives trainings: the first three before everything else in the footer, the others at its end."""
+DRIVING = frozenset({"step_forward", "forward", "continue", "pause", "recheck", "all_ranks"})
+"""Actions that drive trainings and leave the cursor where it is."""
 LIVE_ONLY = frozenset(action.id for action in _LIVE_ADDED)
 """Actions that do nothing without a training."""
+
+
+def drives(*names: str | None) -> bool:
+    """Tells whether a key, by any of its names, is one of those that drive trainings."""
+    return any(name in action.keys for action in LIVE_ACTIONS if action.id in DRIVING for name in names)
 
 
 def live_bindings() -> list[Binding]:
@@ -413,7 +422,7 @@ def footer(pane: str, *, live: bool = False, search: str = "") -> list[Action]:
         others = footer(pane, live=live) if search == SEARCH else ()
         back = [BY_ID["global", "back"]] if search == SEARCH else []
         return [*keys[:2], *back, *keys[2:], *(each for each in others if each.id not in _TAKEN)]
-    own = [action for action in ACTIONS if action.where == pane]
+    own = [action for action in ACTIONS if action.where == pane and action.id not in BY_ENTER]
     first = [replace(BY_ID["global", id_], title=title) for id_, title in TO_THE_CAUSE.items()]
     first += [replace(BY_ID["list", "select"], title=_ENTER[pane]), BY_ID["global", "recheck"]]
     usual = [*first, *own, *(BY_ID["global", id_] for id_ in FOOTER)]

@@ -116,6 +116,7 @@ class Checker:
         self._lead = lead
         self._live = live
         self._announced = True
+        self._asked_for = False
         self._edition = 0
         self._asked: frozenset[Pair] = frozenset()
         self._postponed = False
@@ -157,14 +158,15 @@ class Checker:
 
     # -- starting --------------------------------------------------------------------------------
 
-    def _run(self, job: Callable[[Report], Known], asked: Sequence[Pair] = ()) -> None:
+    def _run(self, job: Callable[[Report], Known], asked: Sequence[Pair] = (), *, by_key: bool = False) -> None:
         """Starts a check.
 
         Args:
             job: does it.
             asked: the pairs that it comes to, where nothing else happens to them.
+            by_key: a person asked for it, who is told what came out.
         """
-        self._asked, self._postponed = frozenset(asked), False
+        self._asked, self._postponed, self._asked_for = frozenset(asked), False, by_key
         self._context.work.run("check", job, self._take, self._failed)
         if self._context.state.result is None:
             self._show_state()
@@ -272,7 +274,7 @@ class Checker:
             live.recheck(ranks, report)
             return known(session, session.known(pairs) or check_parts(session, pairs, report))
 
-        self._run(work)
+        self._run(work, by_key=True)
 
     def recheck_all(self) -> None:
         """Checks every step of every rank."""
@@ -286,7 +288,7 @@ class Checker:
         else:
             session = self._session
             self._context.state.too_large = 0
-            self._run(lambda report: known(session, check_parts(session, pairs, report)), pairs)
+            self._run(lambda report: known(session, check_parts(session, pairs, report)), pairs, by_key=True)
 
     def continue_to_hit(self) -> None:
         """Goes on to the next step with a hit; to the last step when there is none."""
@@ -351,6 +353,11 @@ class Checker:
             self._lead(found.result, found.headline.hit if found.headline is not None else None)
         if checked is not None and checked.cancelled:
             context.say(_stopped_line(checked))
+        elif checked is not None and self._asked_for:
+            findings = checked.hits.findings
+            outcome = plural(findings, "hit") if findings else f"no hit{_unsure(found)}"
+            context.say(f"{_checked_text(checked)} checked: {outcome}")
+            self._asked_for = False
         if found.final and not self._announced:
             self._announced = True
             self._announce()
@@ -367,7 +374,9 @@ class Checker:
             context.hits_pane.follow(state.rank, state.step)
             steps = {step for _, step in pairs}
             place = f"step {step_text(min(steps))}" if len(steps) == 1 else plural(len(pairs), "rank")
-            context.say(f"{place}: {plural(count, 'hit')}, {key_of('next_hit')} goes to the first")
+            there = context.hits_pane.stands_on(state.rank, state.step, state.row)
+            rest = "" if there else f", {key_of('next_hit')} goes to the first"
+            context.say(f"{place}: {plural(count, 'hit')}{rest}")
 
     def _step_found(self, found: Known, searched_to: int) -> None:
         """Continue ended."""
@@ -386,8 +395,7 @@ class Checker:
                 f"step {searched_to} has {plural(checked.hits.findings, 'hit')}: {key_of('next_hit')} goes to the first"
             )
         else:
-            unsure = ", but not all could be judged" if found.tally is not None and found.tally.doubts else ""
-            context.say("stopped" if checked.cancelled else f"no hit up to step {searched_to}{unsure}")
+            context.say("stopped" if checked.cancelled else f"no hit up to step {searched_to}{_unsure(found)}")
 
     def _failed(self, error: Exception) -> None:
         if isinstance(error, CancelledError):
@@ -702,6 +710,11 @@ def _checked_text(result: CheckResult) -> str:
         return "nothing"
     steps, ranks = {step for _, step in result.pairs}, {rank for rank, _ in result.pairs}
     return steps_text(steps) + (f", {plural(len(ranks), 'rank')}" if len(ranks) > 1 else "")
+
+
+def _unsure(found: Known) -> str:
+    """Returns what has to be said behind "no hit"."""
+    return ", but not all could be judged" if found.tally is not None and found.tally.doubts else ""
 
 
 def known(session: Session, checked: CheckResult | None = None, *, final: bool = True, too_large: int = 0) -> Known:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from rich.style import Style
 from rich.text import Text
 
-from tui_debugger.model import Progress
+from tui_debugger.model import Progress, Verdict
 from tui_debugger.text.clean import clean
 from tui_debugger.text.notes import notes_text
 from tui_debugger.text.numbers import plural
@@ -63,12 +63,12 @@ def answer_cells(session: Session, state: ScreenState, *, checking: bool) -> tup
         left.append(f" ({found.reason})")
     if found.more:
         left.append(f" · {found.more}", theme.DIM)
-    for action, word in _leads(found, session):
+    for action, word in _leads(found, session, state):
         right.append(("  " if right.plain else "") + key_of(action), theme.GOOD).append(f" {word}", theme.DIM)
     return left, right
 
 
-def _leads(found: Headline, session: Session) -> tuple[tuple[str, str], ...]:
+def _leads(found: Headline, session: Session, state: ScreenState) -> tuple[tuple[str, str], ...]:
     """Returns what is worth a key after this answer: ids of actions, and a word for each."""
     if found.hit is not None:
         return ("origin", "path"), ("explain", "explain")
@@ -80,7 +80,9 @@ def _leads(found: Headline, session: Session) -> tuple[tuple[str, str], ...]:
     others = (("ranks", "ranks"),) if len(session.ranks()) > 1 else ()
     if found.outcome.value == "clean":
         return *others, ("audit", "audit")
-    return (("notices", "notices"), *others) if session.notices else others
+    listed = state.result is not None and bool((state.result.hits.verdict == Verdict.CANNOT_JUDGE).any())
+    which = (("pane_hits", "which"), ("explain", "explain")) if listed else ()
+    return *which, *((("notices", "notices"),) if session.notices else ()), *others
 
 
 def run_cell(session: Session) -> Text:

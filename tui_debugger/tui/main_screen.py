@@ -382,7 +382,7 @@ class MainScreen(DrawnOnce, CachedGround, Screen[None]):
     def _update_tabs(self) -> None:
         tabs = []
         for number, (name, title) in enumerate(actions.PANES, 1):
-            count = self.watchpoints_pane.count.split(" ")[0] if name == "watchpoints" else ""
+            count = self.watchpoints_pane.total if name == "watchpoints" else ""
             count = self.hits_pane.findings if name == "hits" else count
             tabs.append((name, f"{number} {title}" + (f" {count}" if count else "")))
         self.tabs.show(tabs, self.current_pane)
@@ -467,16 +467,18 @@ class MainScreen(DrawnOnce, CachedGround, Screen[None]):
     def action_act(self, action: str) -> None:
         """Does one action of the registry."""
         self.footer.clear_notice()
-        self._touch()
+        if not (self.live is not None and action in actions.DRIVING):
+            self._touch()
         if self.session is None and action not in WITHOUT_SESSION and not action.startswith("pane_"):
             self.footer.say("still opening", bad=True)
             return
         self.handlers[action]()
 
-    def on_key(self, _: events.Key) -> None:
+    def on_key(self, event: events.Key) -> None:
         """A message lasts until the next key."""
         self.footer.clear_notice()
-        self._touch()
+        if not (self.live is not None and actions.drives(event.key, event.character)):
+            self._touch()
 
     def _touch(self) -> None:
         """A person is at work: the cursor is theirs."""
@@ -560,9 +562,9 @@ class MainScreen(DrawnOnce, CachedGround, Screen[None]):
         self._update_footer()
 
     def on_nodes_pane_node_highlighted(self, event: NodesPane.NodeHighlighted) -> None:
-        """The selected node's tensors and stack follow."""
+        """The selected node's tensors and stack follow; in the hit list they follow the hit alone."""
         event.stop()
-        if event.row >= 0:
+        if event.row >= 0 and (event.opened or self.current_pane != "hits"):
             self.inspector.show_node(event.row)
         if event.opened:
             self._drill_in("nodes")

@@ -11,7 +11,8 @@ import numpy as np
 
 from tui_debugger.arrays import Int64, Mask
 from tui_debugger.check.results import is_closed, part_words
-from tui_debugger.model import Category, GraphRun, Hit, Side, TensorKey
+from tui_debugger.check.verdicts import Outcome
+from tui_debugger.model import Category, GraphRun, Hit, Side, TensorKey, Verdict
 from tui_debugger.text.clean import clean
 from tui_debugger.text.numbers import plural
 from tui_debugger.text.tensors import short_names
@@ -28,10 +29,6 @@ if TYPE_CHECKING:
     from tui_debugger.tui.context import Context, NodeFilter
     from tui_debugger.tui.inspector import Inspector
     from tui_debugger.tui.watcher import Watcher
-
-
-_BEFORE_ANSWER = 2
-"""Rows of the hit list that are left above the one that the answer speaks of: what follows from it stands below."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,6 +71,7 @@ class Navigator:
         self._first_rank = first_rank
         self._first_step = first_step
         self._led_to: tuple[TensorKey, int] | None = None
+        self._led_nowhere = False
         self._graphs: set[str] = set()
         self._shape: tuple[bool, dict[str, str]] = (False, {})
 
@@ -149,6 +147,8 @@ class Navigator:
         elif context.nodes_pane.current_row >= 0:
             context.state.row = context.nodes_pane.current_row
             self._inspector.show_anew()
+        elif self._led_nowhere and not context.state.touched:
+            self._stand_on_a_node()
         self._inspector.search_stack()
         context.settled()
 
@@ -335,12 +335,23 @@ class Navigator:
         self.go_to_row(row)
 
     def lead(self, result: CheckResult, hit: Hit | None) -> None:
-        """Goes to the finding that the answer speaks of; where a step or rank was asked for, to the first one there."""
+        """Goes to the finding that the answer speaks of; where a step or rank was asked for, to the first one there.
+
+        Where nothing was found, to the first tensor that could not be judged, else to the first node, so that keys have
+        a tensor. While a training goes on the cursor stays on the scope, which will stand for the worst below it.
+        """
         if self._first_step is not None or self._first_rank is not None or self._session.source.focus[1] is not None:
             state = self._context.state
             there = result.hits.chosen(result.hits.at(state.rank, state.step) & result.hits.found())
             origins = there.chosen(there.origin)
             hit = origins[0] if len(origins) else there[0] if len(there) else None
+        headline = self._context.state.headline
+        if hit is None and headline is not None and headline.outcome is Outcome.CANNOT_JUDGE:
+            unjudged = np.flatnonzero(result.hits.verdict == Verdict.CANNOT_JUDGE)
+            hit = result.hits[int(unjudged[0])] if len(unjudged) else None
+        if not result.hits.findings and hit is None and not self._session.ongoing:
+            self._led_nowhere = True
+            self._stand_on_a_node()
         if hit is None or (hit.key, hit.row) == self._led_to:
             return
         self._led_to = hit.key, hit.row
@@ -348,10 +359,15 @@ class Navigator:
         pane = self._context.hits_pane
         row = pane.rows.find(hit.key) if pane.rows is not None else -1
         if row >= 0:
-            pane.table.move_to(row)
-            pane.table.show_above(_BEFORE_ANSWER)
+            pane.lead_to(row)
         if self._context.one_pane():
             self._context.focus_pane("hits")
+
+    def _stand_on_a_node(self) -> None:
+        """Goes to the first node in sight, where none is selected."""
+        row = self._context.nodes_pane.first_node()
+        if self._context.state.row < 0 <= row:
+            self.go_to_row(row)
 
     def hit_by(self, by: int) -> None:
         """Goes to the next or previous finding of the hit list, from the row under its cursor."""
@@ -368,11 +384,13 @@ class Navigator:
         context = self._context
         pane, table = context.hits_pane, context.hits_pane.table
         if pane.rows is None or not len(stops):
-            context.say(f"no {word} in the list", bad=True)
+            why = f"no {word} in the list" if pane.shown else pane.table.empty
+            context.say(why, bad=True)
             return
         current = pane.current
         here = table.cursor_row
-        if current is not None and not self._stands_on(current):
+        state = context.state
+        if current is not None and not pane.stands_on(state.rank, state.step, state.row):
             here -= by > 0  # the row under the cursor was not visited yet
             here += by < 0
         at = int(np.searchsorted(stops, here, "right")) if by > 0 else int(np.searchsorted(stops, here)) - 1
@@ -386,11 +404,8 @@ class Navigator:
         table.move_to(row)
         if hit is not None:
             self.go_to_hit(hit)
-        context.say(f"{word} {at + 1} of {len(stops)}")
-
-    def _stands_on(self, hit: Hit) -> bool:
-        state = self._context.state
-        return (hit.key.rank, hit.key.step, hit.row) == (state.rank, state.step, state.row)
+        rows = " rows" if word == "hit" and pane.rows.merged else ""
+        context.say(f"{word} {at + 1:,} of {len(stops):,}{rows}")
 
     # -- the data flow ----------------------------------------------------------------------------------
 

@@ -185,7 +185,7 @@ class Watcher:
             if added := self._session.add_recommended():
                 words = plural(added, "recommended watchpoint")
                 later = f"; {key_of('add_recommended')} adds those of nodes that come later" if self._may_grow() else ""
-                self._context.say(f"{words} added; {key_of('undo')} takes them away{later}")
+                self._context.say(f"{words} added; {key_of('undo')} takes {'it' if added == 1 else 'them'} away{later}")
             self.show_list()
         then()
 

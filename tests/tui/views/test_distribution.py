@@ -328,6 +328,6 @@ async def test_from_a_hit_to_its_distribution_in_the_whole_program(open_screen: 
 async def test_the_values_of_a_training_that_runs() -> None:
     async with demo() as screen:
         await to_first_hit(screen)
-        await screen.press("n", "b")
+        await screen.press("b")
         await screen.until(lambda: "-Inf 1 (25.0 %)" in screen.text)
         assert "exact percentiles" in screen.text

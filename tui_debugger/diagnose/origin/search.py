@@ -447,12 +447,15 @@ class Spread:
     """The findings of a step behind an origin, as far as checks know.
 
     Attributes:
-        tensors: findings of other nodes that ran later in the step.
+        tensors: findings of other nodes that ran later in the step; of NaN or Inf only those with NaN or Inf. Other
+            origins are none of them.
         next: the names of the first of those nodes, in execution order.
+        origins: other origins of the step, from which some of the tensors may come.
     """
 
     tensors: int
     next: tuple[str, ...]
+    origins: int
 
 
 _NAMED_NODES = 3
@@ -475,11 +478,16 @@ def spread_in(result: CheckResult, nodes: NodeTable, row: int, key: TensorKey) -
     first = hits.find(key)
     if first < 0:
         return None
-    there = hits.at(key.rank, key.step) & hits.found() & (hits.node != row)
+    others = hits.at(key.rank, key.step) & hits.found() & (hits.node != row)
+    overflow = hits.overflow()
+    there = others & ~hits.origin
+    if overflow[first]:
+        there &= overflow
     there[:first] = False
     rows, at = np.unique(hits.node[there], return_index=True)
     named = rows[np.argsort(at)][:_NAMED_NODES].tolist()
-    return Spread(int(there.sum()), tuple(nodes.names[each] for each in named))
+    origins = len(np.unique(hits.node[others & hits.origin]))
+    return Spread(int(there.sum()), tuple(nodes.names[each] for each in named), origins)
 
 
 def findings(hit: Hit) -> list[WatchResult]:

@@ -218,10 +218,12 @@ def is_overflow(path: Path) -> bool:
 def spread_words(spread: Spread, step: int) -> str:
     """Returns how far something spread, in a sentence."""
     where = f"at step {step_text(step)}"
+    more = plural(spread.origins, "more origin") if spread.origins else ""
     if not spread.tensors:
-        return f"spread: nowhere; nothing that ran after it {where} has a finding"
+        return f"spread: nowhere; nothing like it ran after it {where}" + (f", but for {more}" if more else "")
     names = [*map(last_part, spread.next), *(["…"] if spread.tensors > len(spread.next) else [])]
-    return f"spread: {plural(spread.tensors, 'finding')} {where} behind it: {', '.join(names)}"
+    behind = f"behind it and {more}" if more else "behind it"
+    return f"spread: {plural(spread.tensors, 'finding')} {where} {behind}: {', '.join(names)}"
 
 
 def question_words(path: Path) -> str:

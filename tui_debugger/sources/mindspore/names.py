@@ -247,7 +247,7 @@ class KnownNames:
         endings: ``.side.slot.format[.dtype].npy`` or ``:side.slot`` by number.
         tails: what a file's name has of each ending: nothing of one that names a tensor in it.
         kinds: how values are read by ending, without the path.
-        dtypes: distinct dtype tokens as written, ``b""`` for none.
+        dtypes: distinct dtype tokens as written, in the order in which they came; ``b""`` for none.
     """
 
     def __init__(self) -> None:
@@ -257,16 +257,15 @@ class KnownNames:
         self.endings: list[bytes] = []
         self.tails: list[bytes] = []
         self.kinds: list[ReadSpec] = []
-        self.dtypes: list[bytes] = [b""]
+        self.dtypes: dict[bytes, None] = {}
         self._place_of: list[int] = []
-        self._fields: list[tuple[int, int, int]] = []
+        self._fields: list[tuple[int, int]] = []
         self._prefix_numbers: list[dict[bytes, int]] = []
         self._device_numbers: dict[bytes, int] = {}
         self._ending_numbers: dict[bytes, int] = {}
         self._inputs: dict[bytes, int] = {}
         self._outputs: dict[bytes, int] = {}
         """Numbers of endings by what follows ``.input.`` and ``.output.``."""
-        self._dtype_numbers: dict[bytes, int] = {b"": 0}
         self._patterns: WeakValueDictionary[bytes, Pattern] = WeakValueDictionary()
         self._columns = (np.zeros(0, np.uint8), np.zeros(0, np.int16))
         self._lent = False
@@ -380,9 +379,8 @@ class KnownNames:
         side, slot, fmt, token = fields[4:]
         number = self._ending_numbers[text] = len(self.endings)
         self.endings.append(text)
-        self._fields.append((side, slot, self._dtype_numbers.setdefault(token, len(self.dtypes))))
-        if len(self._dtype_numbers) > len(self.dtypes):
-            self.dtypes.append(token)
+        self._fields.append((side, slot))
+        self.dtypes.setdefault(token)
         if of_member:
             self.tails.append(b"")
             self.kinds.append(ReadSpec("", "ascend", member=member_name(side, slot)))

@@ -133,7 +133,20 @@ class HitsPane(Pane):
             return
         row = self.rows.first_at(rank, step)
         if row >= 0:
-            self.table.move_to(row)
+            self.lead_to(row)
+
+    def stands_on(self, rank: int, step: int | None, node: int) -> bool:
+        """Tells whether the cursor is on a hit of a node, by its row in the node table."""
+        hit = self.current
+        return hit is not None and (hit.key.rank, hit.key.step, hit.row) == (rank, step, node)
+
+    def lead_to(self, row: int) -> None:
+        """Puts the cursor on a row, and that into the upper half of the list: what follows from it stands below."""
+        table = self.table
+        there = table.top <= row < table.top + table.page // 2
+        table.move_to(row)
+        if not there:
+            table.show_above(_ABOVE)
 
     def show_found(self, result: CheckResult | None, found: npt.NDArray[np.bool_] | None) -> None:
         """Shows the answer to a search: which hits of a result it found, None for all."""
@@ -328,6 +341,8 @@ class HitsPane(Pane):
             self.post_message(self.HitChosen(hit))
 
 
+_ABOVE = 2
+"""Rows that are left above one that the screen leads to."""
 _RANK_WIDTH = 4
 """Cells of the rank of a row where every row stands for one."""
 NAMES_WIDTH = 24

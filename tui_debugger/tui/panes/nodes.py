@@ -381,7 +381,7 @@ class NodeTree(VirtualTable):
         text.append(clean(tree.label[index]), theme.FINDING if hit and not scope else "")
         row = int(tree.row[index])
         if row < 0:
-            text.append(f" {int(tree.size[index]) - 1}", theme.DIM)
+            text.append(f" {view.nodes_below(index):,}", theme.DIM)
             return text
         if marks.uncertain[index]:
             text.append(" " + theme.UNCERTAIN_GLYPH, theme.DOUBT)
@@ -431,7 +431,7 @@ class NodesPane(Pane):
         """Shows the nodes of a rank; marks and filters come after. See ``NodeTree.set_tree``."""
         self.nodes, self.scopes = nodes, tree
         self.tree_widget.set_tree(tree, notes, closed)
-        self.set_count(f"{len(nodes):,}")
+        self.set_count(f"{self._listed(structural=False):,}")
 
     def filter(self, keep: Mask | None, count: int, query: NodeQuery, watchpoint_names: dict[int, str]) -> None:
         """Keeps what a query found: a mask over tree indices (None: everything), and how many nodes that is."""
@@ -439,8 +439,14 @@ class NodesPane(Pane):
         active = bool(summary(query, watchpoint_names))
         self.tree_widget.set_empty("no node matches: Backspace clears the filter" if active else "no nodes")
         self.tree_widget.set_keep(keep, expand=active)
-        total = len(self.nodes) if self.nodes is not None else 0
-        self.set_count(f"{count:,} of {total:,}" if active else f"{count:,}")
+        self.set_count(f"{count:,} of {self._listed(structural=query.structural):,}" if active else f"{count:,}")
+
+    def _listed(self, *, structural: bool) -> int:
+        """Returns how many nodes the list has without a filter; ``structural``: with those that only route values."""
+        nodes = self.nodes
+        if nodes is None:
+            return 0
+        return len(nodes) if structural else len(nodes) - int(nodes.structural.sum())
 
     def matches(self) -> Sequence[int]:
         """Returns the tree indices of the nodes that are kept; the scopes around them do not count."""
@@ -474,6 +480,16 @@ class NodesPane(Pane):
         """Says from now on what Space on the entry under the cursor does; None: there is no watchpoint."""
         self._target, self._target_known = target, True
         self._show_detail()
+
+    def first_node(self) -> int:
+        """Returns the first node whose line is there and that may have tensors, -1 for none."""
+        rows = self.table.rows
+        for line in range(rows.row_count if self.scopes is not None else 0):
+            entry = rows.key(line)
+            row = int(self.scopes.row[entry]) if self.scopes is not None and isinstance(entry, int) else -1
+            if row >= 0 and self.nodes is not None and self.nodes.watchable[row]:
+                return row
+        return -1
 
     def reveal(self, row: int) -> bool:
         """Goes to a node; False when a filter hides it."""

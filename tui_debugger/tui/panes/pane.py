@@ -75,6 +75,7 @@ class Pane(CachedColumn, can_focus=False):
     def on_mount(self) -> None:
         """First title."""
         self.table.moved_to = self.row_highlighted
+        self.table.emptied = lambda: self.set_detail("")
         self.set_count("")
 
     def row_highlighted(self, row: int) -> None:

@@ -88,6 +88,11 @@ class WatchpointsPane(Pane):
             self._listed, self._covered, self._tally, self._outdated = new
             self.refresh_rows()
 
+    @property
+    def total(self) -> str:
+        """The number of watchpoints, for the tab, whatever a search shows; empty before there is a list."""
+        return str(len(self._listed)) if self.count else ""
+
     def refresh_rows(self) -> None:
         """Applies the search text."""
         from tui_debugger.tui.cells import watchpoint_cells, watchpoint_search_text
@@ -99,7 +104,8 @@ class WatchpointsPane(Pane):
         self._fit_columns()
         self.table.set_rows(ListRows([cells[: len(self.table.columns)] for cells in self._rows], [w.id for w in shown]))
         off = sum(not w.enabled for w in self._listed)
-        parts = [str(len(self._listed))] + ([f"{off} off"] if off else []) + (["outdated"] if self._outdated else [])
+        count = str(len(self._listed)) if pattern is None else f"{len(shown)} of {len(self._listed)}"
+        parts = [count] + ([f"{off} off"] if off else []) + (["outdated"] if self._outdated else [])
         self.set_count(" · ".join(parts))
         self._show_selection()
 

@@ -114,13 +114,15 @@ class HeaderBar(PaintedLines):
 
 _NAME = 8
 """Cells of a name that an answer keeps in any case."""
+_ARTICLE = "the "
+"""What a reason loses before a name is cut, where that is enough."""
 
 
 def _fitting(answer: Text, room: int) -> Text:
     """Returns an answer without its last part where that would be cut: a number that is cut says something else.
 
-    Where that is not enough the name in it loses its middle, and of several reasons not to judge the last ones go: what
-    was found, how much of it, and why stay as they are.
+    Where that is not enough the reason loses its article, else the name its middle, and of several reasons not to judge
+    the last ones go: what was found, how much of it, and why stay as they are.
     """
     end = answer.plain.rfind(" · ")
     if answer.cell_len > room and end > 0:
@@ -128,6 +130,9 @@ def _fitting(answer: Text, room: int) -> Text:
     strong = next((span for span in answer.spans if span.style == theme.STRONG), None)
     if answer.cell_len <= room or strong is None:
         return answer
+    article = answer.plain.find(f"({_ARTICLE}", strong.end)
+    if article > 0 and answer.cell_len - len(_ARTICLE) <= room:
+        return answer[: article + 1] + answer[article + 1 + len(_ARTICLE) :]
     named = answer.plain.find(", ", strong.start, strong.end)
     if named > 0 and " " not in answer.plain[strong.start : named]:  # a sentence is no name: it loses its end
         return _with_short_name(answer, strong.start, named, room)

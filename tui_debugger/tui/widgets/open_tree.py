@@ -80,6 +80,7 @@ class OpenTree:
         self._open = opened
         self._open_kept: Mask | None = None
         self._keep: Mask | None = None
+        self._nodes_before: npt.NDArray[np.int32] | None = None
 
     @classmethod
     def fresh(cls, tree: TreeLike, closed: Mask | None = None) -> OpenTree:
@@ -119,7 +120,7 @@ class OpenTree:
 
     def keep(self, mask: Mask | None, *, expand: bool) -> None:
         """Shows only some entries (None: all); with ``expand`` every scope is open while this lasts."""
-        self._keep = mask
+        self._keep, self._nodes_before = mask, None
         self._open_kept = np.ones(len(self.tree.row), np.bool_) if expand else None
 
     @property
@@ -143,6 +144,15 @@ class OpenTree:
     def hides(self, index: int) -> bool:
         """Tells whether there is no such entry, or the filter leaves it out."""
         return not 0 <= index < len(self.tree.row) or (self._keep is not None and not self._keep[index])
+
+    def nodes_below(self, index: int) -> int:
+        """Returns how many nodes of a subtree the filter keeps: neither its scopes nor what the list leaves out."""
+        if self._nodes_before is None:
+            nodes = np.asarray(self.tree.row) >= 0
+            kept = nodes if self._keep is None else nodes & self._keep
+            self._nodes_before = np.concatenate([[0], np.cumsum(kept)]).astype(np.int32)
+        end = index + int(self.tree.size[index])
+        return int(self._nodes_before[end] - self._nodes_before[index])
 
     def open_around(self, index: int) -> bool:
         """Opens the scopes around an entry; False when they all were open."""

@@ -98,11 +98,12 @@ class ScopedName:
         drawn = self.within(width).plain
         names = [(max(first - start, 0), last - start) for first, last in spans]
         if self.name.cell_len > width and drawn != name:  # see ``_ends``
-            tail = _tail(width)
-            head, moved = len(drawn) - 1 - tail, len(name) - len(drawn)
-            left = [(first, min(last, head)) for first, last in names]
-            right = [(max(first - moved, head + 1), last - moved) for first, last in names]
-            return [(first, last) for first, last in sorted([*left, *right]) if first < last]
+            found, at, end = [], 0, 0
+            for start, stop in _kept(name, width):
+                at += start > end  # the sign of what is left out
+                found += [(max(first, start) - start + at, min(last, stop) - start + at) for first, last in names]
+                at, end = at + stop - start, stop
+            return [(first, last) for first, last in sorted(found) if first < last]
         shown = drawn[len(name) + 2 :]
         cut = shown != scope  # then its end is left, after a sign for the rest
         moved = len(drawn) - len(scope)
@@ -302,17 +303,46 @@ def inner_part(scope: str, width: int, *, words_only: bool = False) -> str:
     return "…" + split_text(parts[-1], cell_len(parts[-1]) - width + 1)[1]
 
 
-def _tail(width: int) -> int:
-    """Returns how many cells of a name's end are left, where it is cut."""
-    return (width - 1) * 2 // 3
+_NUMBER = re.compile(r"(?<![^.])\d+(?![^.])")
+"""A number between dots: which layer it is tells ``layers.7.mlp.weight`` from its like."""
+
+
+def _kept(name: str, width: int) -> Spans:
+    """Returns the parts of a name that are left where only so many characters fit, with a sign between them.
+
+    Both ends, of the end more; where a number between dots would be lost, the numbers and the end.
+    """
+    tail = (width - 1) * 2 // 3
+    ends = [(0, width - 1 - tail), (len(name) - tail, len(name))]
+    numbers = [found.span() for found in _NUMBER.finditer(name)] if "/" not in name else []
+    if all(last <= ends[0][1] or first >= ends[1][0] for first, last in numbers):
+        return ends
+    while numbers:
+        tail = width - sum(last - first + 1 for first, last in numbers) - 1
+        if numbers[-1][1] > len(name) - tail:
+            numbers.pop()  # in the end that is left it is anyway
+        elif tail < width // 2:
+            numbers.pop(0)
+        else:
+            break
+    if not numbers:
+        return ends
+    first = len(name) - tail
+    if first == numbers[-1][1] + 1:  # a dot takes no more room than the sign
+        first = numbers.pop()[0]
+    return [*numbers, (first, len(name))]
 
 
 def _ends(text: Text, width: int) -> Text:
     """Returns a name without its middle: its end, where the number is, tells it from others."""
-    tail = _tail(width)
-    if text.cell_len != len(text) or tail < _LEAST:
+    if text.cell_len != len(text) or (width - 1) * 2 // 3 < _LEAST:
         return text
-    return Text.assemble(text[: width - 1 - tail], "…", text[-tail:], no_wrap=True)
+    parts: list[Text | str] = []
+    end = 0
+    for first, last in _kept(text.plain, width):
+        parts += [*(["…"] if first > end else []), text[first:last]]
+        end = last
+    return Text.assemble(*parts, no_wrap=True)
 
 
 def shorten(text: str, width: int) -> str:
@@ -329,6 +359,8 @@ def shorten(text: str, width: int) -> str:
         return f"…/{parts[-1]}"
     if width < 8:
         return set_cell_size(text, max(width - 1, 0)) + "…"
+    if cell_len(text) == len(text) and _NUMBER.search(text):
+        return _ends(Text(text), width).plain
     head = (width - 1) // 3
     tail = width - 1 - head
     return split_text(text, head)[0] + "…" + split_text(text, cell_len(text) - tail)[1]

@@ -209,6 +209,7 @@ class VirtualTable(LineWindow, can_focus=True):
         search: the search in it, once one was opened.
         moved_to: called in place of ``RowHighlighted``, with the row: at once when a key moves the cursor, so that what
             it draws comes to the terminal together with the cursor; else once the rows are as they should be.
+        emptied: called when there is no row any more.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings_for("list"), *bindings_for(SEARCH)]
@@ -255,6 +256,7 @@ class VirtualTable(LineWindow, can_focus=True):
         self._keyed = False
         self.search: Search | None = None
         self.moved_to: Callable[[int], None] | None = None
+        self.emptied: Callable[[], None] | None = None
         self._telling = False
         self._pattern: Pattern | None = None
         self._looks: dict[Hashable, int] = {}
@@ -288,6 +290,11 @@ class VirtualTable(LineWindow, can_focus=True):
         if not self.size.width:  # not on the screen: they share the width when it comes, which may be the old one
             self._width = -1
         self.redraw()
+
+    @property
+    def empty(self) -> str:
+        """The line shown when there are no rows."""
+        return self._empty
 
     def set_empty(self, text: str) -> None:
         """Replaces the line shown when there are no rows."""
@@ -331,6 +338,8 @@ class VirtualTable(LineWindow, can_focus=True):
         count = self._rows.row_count
         if not count:
             self._keyed, self._key = False, None
+            if self.emptied is not None:
+                self.emptied()
             return
         key = self._rows.key(self.cursor_row)
         if force or not self._keyed or key != self._key:
