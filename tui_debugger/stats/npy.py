@@ -391,7 +391,17 @@ def _open_npy(descriptor: int, status: os.stat_result, spec: ReadSpec) -> Stored
 
 
 def _open_raw(descriptor: int, status: os.stat_result, spec: ReadSpec) -> StoredValues:
-    return StoredValues(FileBytes(descriptor, 0, status.st_size, spec.path), spec, header=False)
+    values = StoredValues(FileBytes(descriptor, 0, status.st_size, spec.path), spec, header=False)
+    more = status.st_size - values.layout.offset - values.layout.nbytes
+    if more > 0 and is_whole_file(spec):
+        what = f"has {more:,} bytes behind the values that its name states"
+        raise _unreadable(spec, what, "the name states another shape or element type, or the file is damaged")
+    return values
+
+
+def is_whole_file(spec: ReadSpec) -> bool:
+    """Tells whether the values of a spec are raw bytes that end where their file ends."""
+    return spec.format == "raw" and not spec.member
 
 
 def _open_member(descriptor: int, status: os.stat_result, spec: ReadSpec) -> StoredValues:
