@@ -220,11 +220,11 @@ def test_a_big_directory_is_read_to_its_end_only_where_it_may_hold_several_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[str] = []
-    first_look = steps.first_look
+    read_times = steps.read_times
 
     def noting(path: Path, *, whole: bool = False, statistics: steps.StatisticFiles | None = None) -> object:
         read.extend([path.name] if whole else [])
-        return first_look(path, whole=whole, statistics=statistics)
+        return read_times(path, whole=whole, statistics=statistics)
 
     monkeypatch.setattr(steps, "first_look", noting)
     writer = DumpWriter(tmp_path)

@@ -25,7 +25,7 @@ from tui_debugger.api.conditions import (
 )
 from tui_debugger.api.hits import Hits, Watchpoint, WatchpointHit
 from tui_debugger.api.node import Node, Run
-from tui_debugger.api.tensors import Columns, DebuggerTensor, Tensors, columns_of, joined, row_in, spread
+from tui_debugger.api.tensors import Columns, DebuggerTensor, Tensors, at_iterations, columns_of, joined, row_in
 from tui_debugger.arrays import Int64, Mask
 from tui_debugger.check.outputs import OutputHits, OutputTensors, WatchedOutputs
 from tui_debugger.check.results import combined, parts_text
@@ -390,7 +390,7 @@ class DumpAnalyzer:
             if slots is not None:
                 kept = np.isin(slot, np.array(slots, np.int64))
                 owner, slot = owner[kept], slot[kept]
-            parts.append(spread(self._run, rank, owner, slot, steps))
+            parts.append(at_iterations(self._run, rank, owner, slot, steps))
         return Tensors(self._run, joined(parts))
 
     def _matching(self, rank: int, query: Query) -> Int64:

@@ -73,12 +73,12 @@ class Batch:
         """Finds out bit by bit what has to be read; ``under_way`` is about to be known."""
         if self._checker is None:
             return
-        wants = RequiredByStep()
+        required = RequiredByStep()
         try:
             for step in self.steps:
-                self._plans.append(self._checker.planner.plan(step, wants))
+                self._plans.append(self._checker.planner.plan(step, required))
                 yield
-            self.reading = self._checker.measurements.missing(wants, under_way)
+            self.reading = self._checker.measurements.missing(required, under_way)
         except RenumberedError:
             self._give_up()
 

@@ -352,13 +352,13 @@ class _Step:
         self._bad &= ~designed
         types = [update_of(name) is not None for name in (*self._nodes.types, "")]
         self._updates: Mask = np.array(types, np.bool_)[self._nodes.type_id]
-        self._fed = np.zeros(len(self._nodes), np.bool_)
+        self._tainted = np.zeros(len(self._nodes), np.bool_)
         self._feed_files()
         self._feed_along_edges()
 
     def outputs(self, node: Int64) -> Mask:
         """Tells which nodes have outputs that were made from something bad."""
-        found: Mask = self._fed[node]
+        found: Mask = self._tainted[node]
         for at in np.flatnonzero(self._nodes.are_parameters(node)).tolist():
             found[at] = self._updated_by_bad(int(node[at]))
         return found
@@ -368,14 +368,14 @@ class _Step:
         if not self._flow.updated(row) or self._flow.before(row, Side.OUTPUT, 0, self._step) is None:
             return False
         updater, _ = updater_of(self._flow, row)
-        return updater >= 0 and bool(self._fed[updater])
+        return updater >= 0 and bool(self._tainted[updater])
 
     def inputs(self, node: Int64, slot: Int64) -> Mask:
         """Input files that differ from what their producers wrote, as far as that was dumped."""
         holder, made = holders(self._nodes, node, slot)
         wrote = self._table.find_all(holder, Side.OUTPUT, made)
         constant = self._nodes.category[holder] == Category.CONSTANT
-        unwritten = constant | self._fed[holder]
+        unwritten = constant | self._tainted[holder]
         seen: Mask = np.where(wrote >= 0, self._bad[wrote], unwritten) & ~self._nodes.are_parameters(holder)
         return seen & (holder >= 0)
 
@@ -405,7 +405,7 @@ class _Step:
     def _feed(self, node: Int64, slot: Int64) -> None:
         """Marks nodes that got something bad in a slot: not where an optimizer shows there what it has written."""
         updating = self._updates[node]
-        self._fed[node[~updating]] = True
+        self._tainted[node[~updating]] = True
         for row, at in zip(node[updating].tolist(), slot[updating].tolist(), strict=True):
             if at not in in_place(self._flow, row):
-                self._fed[row] = True
+                self._tainted[row] = True

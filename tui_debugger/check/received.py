@@ -16,7 +16,7 @@ from tui_debugger.check.types import Pair
 from tui_debugger.graph.categories import assigned, is_collective, is_receiving, outlives_steps
 from tui_debugger.graph.table import NodeTable, edges, real_inputs
 from tui_debugger.live.graph import RankGraph, judged
-from tui_debugger.live.rank import StepKept
+from tui_debugger.live.rank import ReceivedStep
 from tui_debugger.live.wire import START, ReceivedHit, Stop, TrainingInfo
 from tui_debugger.model import (
     PARAMETERS,
@@ -160,7 +160,7 @@ def places_without_statistics(graph: RankGraph, hits: Sequence[ReceivedHit]) -> 
     return list(dict.fromkeys(place for place in places if place >= 0))
 
 
-def with_statistics(graph: RankGraph, kept: StepKept | None, hits: Sequence[ReceivedHit]) -> list[ReceivedHit]:
+def with_statistics(graph: RankGraph, kept: ReceivedStep | None, hits: Sequence[ReceivedHit]) -> list[ReceivedHit]:
     """The hits, with what the training said since of those that came without statistics; empty when it said nothing."""
     complete, any_known = list(hits), False
     for at, hit in enumerate(hits):

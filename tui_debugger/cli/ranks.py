@@ -173,7 +173,7 @@ def _made(arguments: argparse.Namespace) -> Answer:
         report = rank_report(result, judge(result, rules=rules), replicas, against)
         made = health(session, checks, pairs)
         step, values = None, None
-        shown = arguments.stat or _telling(arguments, report)
+        shown = arguments.stat or _default_cells(arguments, report)
         if shown != "verdict":
             steps = [finding.step for finding in report.findings if finding.step in made.steps]
             step = (steps or made.steps)[0]
@@ -183,7 +183,7 @@ def _made(arguments: argparse.Namespace) -> Answer:
     return Answer(report, made, shown, step, values, info.notices, info.limits, hosts)
 
 
-def _telling(arguments: argparse.Namespace, report: RankReport) -> str:
+def _default_cells(arguments: argparse.Namespace, report: RankReport) -> str:
     """Returns what cells show by default: to people what was found; programs always get the same."""
     only_differ = report.replicas.found and not report.first_bad
     return "replicas" if only_differ and not (arguments.json or arguments.csv) else "verdict"

@@ -395,9 +395,9 @@ class _Audit:
             steps.setdefault(step, len(steps))
         found = sorted(self.findings, key=lambda each: (steps[each.step], each.place[1], each.rank))
         wrong = {(each.rank, each.step, each.row) for each in found}
-        return tuple(replace(each, sound=not self._fed(each) & wrong) for each in found)
+        return tuple(replace(each, sound=not self._holders_of(each) & wrong) for each in found)
 
-    def _fed(self, finding: Finding) -> set[tuple[int, int, int]]:
+    def _holders_of(self, finding: Finding) -> set[tuple[int, int, int]]:
         held = self.run.flow(finding.rank).holders(finding.row) if finding.row >= 0 else []
         return {(finding.rank, finding.step, each.row) for each in held if each.row != finding.row}
 

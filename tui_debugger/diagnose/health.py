@@ -326,7 +326,7 @@ class _MapBuilder:
         index = tree_indices(nodes)
         found: dict[Pair, CheckedPair | None] = {}
         for pair, result in results.items():
-            known = result is not None and _speaks_of(result, tables[pair[0]])
+            known = result is not None and _is_about(result, tables[pair[0]])
             moved = partial(_moved, rows[pair[0]])
             if result is None or not known:
                 found[pair] = None
@@ -417,7 +417,7 @@ class _MapBuilder:
         return number
 
 
-def _speaks_of(result: PairResult, nodes: NodeTable) -> bool:
+def _is_about(result: PairResult, nodes: NodeTable) -> bool:
     """Tells whether a result's rows are those of a table: nodes may have been read anew since it was made."""
     return all(part.nodes.lineage is nodes.lineage and len(part.nodes) <= len(nodes) for part in result.hits.parts)
 

@@ -199,7 +199,7 @@ class _RelationsBuilder:
     def producers(self) -> tuple[Related, ...]:
         key, row = self.key, self.row
         if key.side is Side.INPUT:
-            at = self._fed(row, key.slot)
+            at = self._feeder(row, key.slot)
             return () if at is None or at.side is Side.INPUT else (self._related(at, Tie.COPY, row, (key.slot,)),)
         if not self._is_parameter(row):
             return self._inputs(row)
@@ -213,7 +213,7 @@ class _RelationsBuilder:
         slots = {*self.flow.slots(*self.at_side(row, Side.INPUT)), *range(len(self.flow.holders(row)))}
         found: dict[Located, list[int]] = {}
         for slot in sorted(slots):
-            at = self._fed(row, slot)
+            at = self._feeder(row, slot)
             if at is not None:
                 found.setdefault(at, []).append(slot)
         return tuple(self._related(at, self._tie(at, writes), row, tuple(into)) for at, into in found.items())
@@ -224,7 +224,7 @@ class _RelationsBuilder:
         elsewhere = (at.step, at.round) != self.here and self._is_updated(at.row)
         return Tie.WEIGHT if elsewhere else Tie.INPUT
 
-    def _fed(self, row: int, slot: int) -> Located | None:
+    def _feeder(self, row: int, slot: int) -> Located | None:
         """The tensor that feeds an input: what its producer wrote, else the node's own file; index -1 without both."""
         (step, number), holder = self.here, self.flow.holder(row, slot)
         held = self.flow.locate_held(step, holder, number, row)
@@ -436,7 +436,7 @@ class _Neighbours:
                 front = self._next(front, sign, hop)
         for number, hop in enumerate(self._hops):
             if hop > 0 or hop == -hops:  # of the others the producers were asked for
-                self._link([(number, each) for each in self._look(number, -1)], -1)
+                self._link([(number, each) for each in self._neighbours_of(number, -1)], -1)
         edges = [
             Edge(source, target, ",".join(map(str, sorted(slots))))
             for (source, target), slots in sorted(self._slots.items())
@@ -446,7 +446,7 @@ class _Neighbours:
 
     def _next(self, front: Sequence[int], sign: int, hop: int) -> list[int]:
         """Goes one hop on from some tensors; returns the new ones."""
-        ties = [(number, each) for number in front for each in self._look(number, sign)]
+        ties = [(number, each) for number in front for each in self._neighbours_of(number, sign)]
         new = {each.key: each for _, each in reversed(ties) if each.key not in self._number}
         new = dict(reversed(new.items()))  # the first tie counts, in the order of the graph
         kept = set(sorted(new, key=lambda key: not new[key].tensor.hit)[:MOST_OF_A_HOP])
@@ -461,7 +461,7 @@ class _Neighbours:
         self._link(ties, sign)
         return list(range(first, len(self._tensors)))
 
-    def _look(self, number: int, sign: int) -> Sequence[Related]:
+    def _neighbours_of(self, number: int, sign: int) -> Sequence[Related]:
         each = self._tensors[number]
         if each.ahead:  # nobody knows whether that step was ever run
             return ()

@@ -669,7 +669,7 @@ def headline(found: Trajectory) -> str:
         return "no weight was dumped at these steps"
     if not found.known():
         return f"nothing to compare: no weight of {total} has two steps"
-    parts = [_said(found, about) for about in About]
+    parts = [_remarks_text(found, about) for about in About]
     said = [each for each in parts if each]
     if said:
         said[0] = said[0].replace(" ", f" of {plural(total, 'weight')} ", 1)
@@ -684,16 +684,16 @@ def headline(found: Trajectory) -> str:
     return "; ".join(said)
 
 
-def _said(found: Trajectory, about: About) -> str:
+def _remarks_text(found: Trajectory, about: About) -> str:
     """``3 never move: a, b, c``."""
-    those = [each for each in found.remarks if each.about is about]
-    if not those:
+    remarks = [each for each in found.remarks if each.about is about]
+    if not remarks:
         return ""
-    names = ", ".join(found.name(found.weights[each.weight]) for each in those[:_NAMED])
-    more = f" and {len(those) - _NAMED} more" if len(those) > _NAMED else ""
-    one = len(those) == 1
-    strongest = those[0].text
-    alike = those[0].size == those[-1].size
+    names = ", ".join(found.name(found.weights[each.weight]) for each in remarks[:_NAMED])
+    more = f" and {len(remarks) - _NAMED} more" if len(remarks) > _NAMED else ""
+    one = len(remarks) == 1
+    strongest = remarks[0].text
+    alike = remarks[0].size == remarks[-1].size
     since = strongest.removeprefix("NaN or Inf ")
     words = {
         About.NOT_FINITE: f"{'holds' if one else 'hold'} {strongest if alike else f'NaN or Inf, the first {since}'}",
@@ -704,7 +704,7 @@ def _said(found: Trajectory, about: About) -> str:
         About.LESS: strongest if one else f"move less than their kind, down to {strongest.split()[1]}",
         About.RANK: f"{'loses' if one else 'lose'} rank ({strongest.removeprefix('effective ')})",
     }
-    return f"{len(those)} {words[about]}: {names}{more}"
+    return f"{len(remarks)} {words[about]}: {names}{more}"
 
 
 def coverage_text(found: Trajectory) -> str:

@@ -16,7 +16,7 @@ from tui_debugger.arrays import Int64
 from tui_debugger.errors import NotStoppedError, UnsupportedError
 from tui_debugger.live import wire
 from tui_debugger.live.graph import RankGraph
-from tui_debugger.live.spool import Kept, Key, Spool, SpoolFile
+from tui_debugger.live.spool import Key, Spool, SpooledTensor, SpoolFile
 from tui_debugger.live.wire import START, Phase, ReceivedHit, RemoteStats, Stop, Training
 from tui_debugger.model import Progress, ProgressFn, ReadSpec, Side, TensorMeta, TensorStats, no_progress
 from tui_debugger.sources.base import Columns, TensorFlag, TensorPlaces, file_states
@@ -44,7 +44,7 @@ class SentStats:
 class Fetched:
     """Values that came, and when."""
 
-    kept: Kept
+    kept: SpooledTensor
     time: int
 
 
@@ -139,7 +139,7 @@ class SpoolSink:
 
     def __init__(self, spool: Spool, key: Key) -> None:
         """``key`` is the (rank, step) that the values are of."""
-        self.kept: dict[int, Kept] = {}
+        self.kept: dict[int, SpooledTensor] = {}
         self.refused: set[int] = set()
         self.nbytes = 0
         self._spool, self._key = spool, key
@@ -216,7 +216,7 @@ _WRONG_MEAN_FROM: Final = 20_000
 
 
 @dataclass(eq=False)
-class StepKept:
+class ReceivedStep:
     """The contents of a step that are kept, by place in the graph.
 
     Attributes:
@@ -239,15 +239,15 @@ class StepKept:
         return bool(self.values) or any(said.stats is not None for said in self.sent.values())
 
 
-class KeptSteps:
+class ReceivedSteps:
     """The steps of one training. To be used under a lock of its owner."""
 
     def __init__(self) -> None:
-        self._steps: dict[int, StepKept] = {}
+        self._steps: dict[int, ReceivedStep] = {}
         self._sent = 0
         self._clock = 0
 
-    def at(self, step: int) -> StepKept | None:
+    def at(self, step: int) -> ReceivedStep | None:
         """Returns what is kept of a step."""
         return self._steps.get(step)
 
@@ -265,7 +265,7 @@ class KeptSteps:
             self.forget(oldest)
         return dropped
 
-    def renew(self, step: int, places: Iterable[int]) -> list[Kept]:
+    def renew(self, step: int, places: Iterable[int]) -> list[SpooledTensor]:
         """The values of some places changed within a step; returns the files that are not wanted any more."""
         kept = self._steps.get(step)
         if kept is None:
@@ -280,7 +280,7 @@ class KeptSteps:
         kept.version += 1
         return gone
 
-    def put_value(self, step: int, place: int, value: Kept) -> Kept | None:
+    def put_value(self, step: int, place: int, value: SpooledTensor) -> SpooledTensor | None:
         """Keeps values; returns those of before."""
         kept = self._kept(step)
         before = kept.values.get(place)
@@ -337,8 +337,8 @@ class KeptSteps:
             self.forget(step)
         return steps
 
-    def _kept(self, step: int) -> StepKept:
-        return self._steps.setdefault(step, StepKept())
+    def _kept(self, step: int) -> ReceivedStep:
+        return self._steps.setdefault(step, ReceivedStep())
 
     def _tick(self) -> int:
         self._clock = max(self._clock + 1, time.time_ns() // 1000)
@@ -368,7 +368,7 @@ class LiveRank:
         self._lock = threading.RLock()
         self._turns = Turns()
         self._graph: RankGraph | None = None
-        self._keeping = KeptSteps()
+        self._keeping = ReceivedSteps()
         self._stop: Stop | None = None
         self._here = False
         self._tables: dict[int, tuple[object, LiveTable]] = {}
@@ -476,11 +476,11 @@ class LiveRank:
             self._changed.add(step)
             return forgotten
 
-    def kept(self, step: int) -> StepKept | None:
+    def kept(self, step: int) -> ReceivedStep | None:
         """Returns what is kept of a step: a copy."""
         with self._lock:
             kept = self._keeping.at(step)
-            return None if kept is None else StepKept(dict(kept.values), dict(kept.sent), stopped=kept.stopped)
+            return None if kept is None else ReceivedStep(dict(kept.values), dict(kept.sent), stopped=kept.stopped)
 
     def dropped(self, step: int) -> None:
         """The spool had to let the values of a step go."""
@@ -590,11 +590,11 @@ class LiveRank:
         self._check(still)
 
     def _reachable(
-        self, step: int, places: Sequence[int], open_: Callable[[StepKept, int], bool]
+        self, step: int, places: Sequence[int], open_: Callable[[ReceivedStep, int], bool]
     ) -> tuple[RankGraph, Stop, list[int]]:
         """Returns what has to be asked, at which stop."""
         with self._lock:
-            graph, kept = self._graph, self._keeping.at(step) or StepKept()
+            graph, kept = self._graph, self._keeping.at(step) or ReceivedStep()
             if graph is None or self._stop is None or not self._here or self.training.phase is not Phase.STOPPED:
                 raise self._elsewhere()
             remote = self._remote(step, graph)
@@ -649,15 +649,15 @@ class LiveRank:
             for kept in self._keeping.renew(step, np.flatnonzero(self._graph.parameter).tolist()):
                 self._discard(step, kept)
 
-    def _discard(self, step: int, kept: Kept | None) -> None:
+    def _discard(self, step: int, kept: SpooledTensor | None) -> None:
         if kept is not None:
             self._spool.remove((self.number, step), kept)
 
 
-_NOTHING: Final = StepKept()
+_NOTHING: Final = ReceivedStep()
 
 
-def _unmeasured(kept: StepKept, place: int) -> bool:
+def _unmeasured(kept: ReceivedStep, place: int) -> bool:
     sent = kept.sent.get(place)
     return place not in kept.values and (sent is None or sent.stats is None)
 

@@ -126,7 +126,7 @@ class RemoteMount:
 
     def stat(self, path: str) -> os.stat_result:
         """See ``opener.Mount``."""
-        return self._state(path, self._look(path))
+        return self._state(path, self._look_up(path))
 
     def entries(self, path: str) -> Sequence[tuple[str, bool]]:
         """See ``opener.Mount``."""
@@ -134,7 +134,7 @@ class RemoteMount:
 
     def open(self, path: str) -> RemoteFile:
         """See ``opener.Mount``."""
-        found = self._look(path)
+        found = self._look_up(path)
         if found.size < 0:
             raise OSError(errno.EIO, "the server does not say how large the file is")
         return RemoteFile(self, self._url(path), found, self._state(path, found))
@@ -186,7 +186,7 @@ class RemoteMount:
         times = {"st_mtime": found.changed / 1e9, "st_mtime_ns": found.changed}
         return os.stat_result(known, times | {"st_ctime": found.changed / 1e9, "st_ctime_ns": found.changed})
 
-    def _look(self, path: str) -> Found:
+    def _look_up(self, path: str) -> Found:
         if not path:
             return Found(True, 0, 0)
         folder, _, name = path.rpartition("/")

@@ -145,7 +145,7 @@ class EventQueue:
         self._lost = threading.Event()
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._work, name="tdbg-live-events", daemon=True)
-        self._end = trainings.listen(self._heard)
+        self._end = trainings.listen(self._queue_event)
         self._thread.start()
 
     @property
@@ -162,7 +162,7 @@ class EventQueue:
         if self._thread is not threading.current_thread():
             self._thread.join(_PATIENCE)
 
-    def _heard(self, training: Training | None, event: Event) -> None:
+    def _queue_event(self, training: Training | None, event: Event) -> None:
         reports = training is not None and event in (Event.STOPPED, Event.HITS)
         hits: Sequence[ReceivedHit] = training.hits if training is not None and reports else ()
         stop = training.stop if training is not None else None

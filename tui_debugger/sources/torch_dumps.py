@@ -259,7 +259,7 @@ class TorchDumpSource(GraphlessSource[tuple[str, ...], _RankNodes]):
     def _new_nodes(self) -> _RankNodes:
         return _RankNodes()
 
-    def _told(self) -> Iterable[str]:
+    def _layout_notices(self) -> Iterable[str]:
         return (ORIGINS_WITHOUT_EDGES,)
 
     def _places(self) -> Iterator[tuple[int, int | None, str]]:

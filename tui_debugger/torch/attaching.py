@@ -138,7 +138,7 @@ class TorchProbe:
             if capture is None:
                 return None
             seen = recording.passes.find((capture.name, capture.slot))
-            if capture.record is None and capture.look is not None and seen is not None:
+            if capture.record is None and capture.pending is not None and seen is not None:
                 find_records(seen[0], [capture], recording.plans.judge)
         record = capture.record
         return None if record is None or capture.rough else (capture.meta, record.stats)
@@ -325,11 +325,11 @@ class Attachment(Handle):
                 self._notes.end(self._agent.step + 1, send=self._agent.on)
                 if self._agent.step == START:
                     self._stop_at_start()
-                self._guard(self._fly)
+                self._guard(self._give_to_flight)
             attached = self._agent.attached
             self._agent.step_end()
             if attached and not self._agent.attached:
-                self._guard(self._fly_on)
+                self._guard(self._judge_withheld)
         self._guard(self._prepare)
 
     def note(self, **notes: Any) -> None:
@@ -472,11 +472,11 @@ class Attachment(Handle):
             self._recording.lost(what, new[self._unsent], len(new) - self._unsent)
             self._unsent = len(new)
 
-    def _fly(self) -> None:
+    def _give_to_flight(self) -> None:
         if self._flying is not None:
             self._flying.take(self._agent.step + 1, attached=self._agent.attached)
 
-    def _fly_on(self) -> None:
+    def _judge_withheld(self) -> None:
         if self._flying is not None:
             self._flying.lost(self._agent.step)
 

@@ -355,7 +355,7 @@ class Capture:
         difference, reference: places of Σ|cur − prev| and Σ|prev|, piece by piece.
         between: what Σ|prev| lies between, where that is known from the steps before.
         previous: values of the step before, of weights that are compared.
-        look: the exact look that was begun when the tensor was seen, because its values would not stay.
+        pending: the exact look that was begun when the tensor was seen, because its values would not stay.
         record: what an exact look found.
         rough: the record says whether there are NaN, Inf or anything but zeros, not how many.
         told: it was judged, and its hits were reported, when it was made.
@@ -380,7 +380,7 @@ class Capture:
     reference: tuple[int, ...] = ()
     between: tuple[float, float] | None = None
     previous: torch.Tensor | None = None
-    look: exact.Look | None = None
+    pending: exact.PendingRecord | None = None
     record: Record | None = None
     rough: bool = False
     told: bool = False
@@ -720,12 +720,12 @@ class Step:
             capture.counter = counting(part_of(counter)) if isinstance(counter, torch.Tensor) else counter
         if not numeric(tensor):
             return capture
-        if same is not None and same.plan is plan and (held or same.look is not None):
+        if same is not None and same.plan is plan and (held or same.pending is not None):
             copy_numbers(same, capture)
         elif held and not exactly and (plan is not None or screen):
             measure(capture, values, waiting, plan or unwatched)
         elif exactly or (not held and (plan is not None or look)):
-            capture.look = exact.begin(values, (plan or unwatched).need, waiting)
+            capture.pending = exact.begin(values, (plan or unwatched).need, waiting)
         return capture
 
     @property
@@ -740,7 +740,7 @@ class Step:
         values = local(tensor)
         look = look or (plan is not None and plan.exactly)
         if numeric(tensor) and look:  # memory that NumPy has seen can be resized no more, which FSDP does
-            capture.look = exact.on_device(values, plan.need if plan is not None else RequiredStats(), self.waiting)
+            capture.pending = exact.on_device(values, plan.need if plan is not None else RequiredStats(), self.waiting)
         elif numeric(tensor) and plan is not None:
             measure(capture, values, self.waiting, plan)
         return capture

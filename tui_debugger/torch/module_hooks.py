@@ -69,7 +69,7 @@ class Losses:
         self._guard = guard
         self._times: Counter[str] = Counter()
         self._name = LOSS
-        self._reference = weakref.ref(self, _stop_telling)
+        self._reference = weakref.ref(self, _unsubscribe)
 
     def install(self, tree: Tree) -> None:
         """Listens to every backward pass and every gradient scaler of the program."""
@@ -78,14 +78,14 @@ class Losses:
         if self._reference not in _listeners:
             _listeners.append(self._reference)
         if not hasattr(run_backward(), _WRAPPED):
-            replace_run_backward(_telling_of_backward(run_backward()))
+            replace_run_backward(_reporting_backward(run_backward()))
         for each in _scalers():
             if not hasattr(each.scale, _WRAPPED):
-                each.scale = _telling_of_scale(each.scale)
+                each.scale = _reporting_scale(each.scale)
 
     def remove(self) -> None:
         """Listens no more; the last one leaves PyTorch as it was."""
-        _stop_telling(self._reference)
+        _unsubscribe(self._reference)
 
     def begin(self) -> None:
         """The model is called, or a step is over: losses are numbered anew, as modules are."""
@@ -159,7 +159,7 @@ def _scalers() -> Iterator[Any]:
             yield each
 
 
-def _stop_telling(reference: weakref.ref[Losses]) -> None:
+def _unsubscribe(reference: weakref.ref[Losses]) -> None:
     """One listens no more; the last one leaves PyTorch as it was."""
     if reference not in _listeners:
         return
@@ -178,7 +178,7 @@ _WRAPPED: Final = "_tdbg_wrapped"
 _IS_SCALED: Final = "_tdbg_scaled"
 
 
-def _telling_of_backward(original: Any) -> Any:
+def _reporting_backward(original: Any) -> Any:
     """Returns what runs backward passes, which says first what it begins with."""
 
     @functools.wraps(original)
@@ -192,7 +192,7 @@ def _telling_of_backward(original: Any) -> Any:
     return run
 
 
-def _telling_of_scale(original: Any) -> Any:
+def _reporting_scale(original: Any) -> Any:
     """``GradScaler.scale``, which says what it is given, and then what it made of it."""
 
     @functools.wraps(original)

@@ -312,7 +312,7 @@ class Recording:
             self._orders.add(order)
             self._calm = 0
         else:
-            self._wonder(no_grad=no_grad)
+            self._doubt_plan(no_grad=no_grad)
         return False
 
     def unexpected(self, name: str) -> None:
@@ -320,9 +320,9 @@ class Recording:
         self._order = hash((self._order, name, "unexpected"))
         self._order_bare = hash((self._order_bare, name, "unexpected"))
         self.structure.doubt(name)
-        self._wonder()
+        self._doubt_plan()
 
-    def _wonder(self, *, no_grad: bool = False) -> None:
+    def _doubt_plan(self, *, no_grad: bool = False) -> None:
         self._surprised = self.structure.changed = True
         if not no_grad:
             self._off_course = self.structure.gradients_doubted = True

@@ -380,7 +380,7 @@ class Scalers:
         if self._told not in _listeners:
             _listeners.append(self._told)
         if not hasattr(_scaler.step, _WRAPPED):
-            _scaler.step = _telling(_scaler.step)
+            _scaler.step = _reporting(_scaler.step)
 
     def remove(self) -> None:
         """Listens no more; the last one leaves ``GradScaler`` as it was."""
@@ -395,7 +395,7 @@ _listeners: Final[list[OptimizerStepped]] = []
 _WRAPPED: Final = "_tdbg_wrapped"
 
 
-def _telling(original: Any) -> Any:
+def _reporting(original: Any) -> Any:
     """``GradScaler.step``, which then says whether the optimizer stepped."""
 
     def step(scaler: Any, optimizer: torch.optim.Optimizer, *args: Any, **kwargs: Any) -> Any:

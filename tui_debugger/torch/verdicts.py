@@ -266,7 +266,7 @@ def look_now(step: Step, judge: Judge, *, recheck: bool = False) -> list[Capture
         screened = [
             each
             for each in watched
-            if each.plan is not None and each.screened and each.look is None and each.record is None
+            if each.plan is not None and each.screened and each.pending is None and each.record is None
         ]
         clean = {id(each) for each in screened} - {id(each) for each in suspects(screened, step.fetched)}
         chosen = [each for each in watched if id(each) not in clean]
@@ -278,10 +278,10 @@ def judge_one(capture: Capture, waiting: Waiting, judge: Judge) -> list[ClientHi
     """Returns what the watchpoints say about a tensor that was just made, whose numbers wait by themselves."""
     fetched = waiting.fetch()
     capture.told, capture.fetched = True, fetched
-    if capture.screened and capture.look is None and not suspects([capture], fetched):
+    if capture.screened and capture.pending is None and not suspects([capture], fetched):
         return []
-    if capture.look is not None:
-        capture.record, capture.look = exact.finish([capture.look], fetched)[0], None
+    if capture.pending is not None:
+        capture.record, capture.pending = exact.finish([capture.pending], fetched)[0], None
     elif capture.tensor is not None:
         need = judge.need(capture.name) or RequiredStats()
         capture.record = exact.records([(capture.tensor, need, capture.previous)])[0]
@@ -297,8 +297,8 @@ def find_records(step: Step, captures: Sequence[Capture], judge: Judge) -> None:
         need = judge.need(capture.name) or RequiredStats()
         if capture.record is not None and capture.record.need.covers(need):
             continue
-        if capture.look is not None:
-            capture.record, capture.look = exact.finish([capture.look], step.fetched)[0], None
+        if capture.pending is not None:
+            capture.record, capture.pending = exact.finish([capture.pending], step.fetched)[0], None
         elif capture.intact:
             pending.append(capture)
         elif capture.screened and capture.record is None:

@@ -727,9 +727,9 @@ def _left(checker: Checker, step: int, asked: list[Asked]) -> list[Asked]:
     designed = StepDesigns(checker.measurements, step).rows
     sides, slots = [key.side for key in keys], [key.slot for key in keys]
     with checker.measurements.locked():
-        fed = surely_tainted(checker.measurements, step, node, sides, slots, designed)
-    fed[0] = False
-    return [each for each, known in zip(asked, fed.tolist(), strict=True) if not known]
+        tainted = surely_tainted(checker.measurements, step, node, sides, slots, designed)
+    tainted[0] = False
+    return [each for each, known in zip(asked, tainted.tolist(), strict=True) if not known]
 
 
 def _is_carried(flow: Flow, hit: Hit) -> bool:

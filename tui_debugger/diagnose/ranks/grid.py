@@ -161,9 +161,9 @@ def rank_column(  # noqa: PLR0917 - which one
         measurements = run.measurements(rank, progress)
         table = measurements.flow.table(step)
         index = _first_tensors(table)
-        wants = RequiredByStep()
-        wants.ask(step, table, index, RequiredStats())
-        measurements.ensure_all(wants, progress)
+        required = RequiredByStep()
+        required.ask(step, table, index, RequiredStats())
+        measurements.ensure_all(required, progress)
         rows = np.take(measurements.records(step).rows, index)
         at = _places(map_, measurements.flow.nodes)[table.node[index]]
         rows, at = rows[at >= 0], at[at >= 0]

@@ -22,9 +22,9 @@ from tui_debugger.diagnose.recompute.judge import (
     in_single_precision,
     unit_of,
 )
+from tui_debugger.diagnose.recompute.kernel_checks import AttentionCheck, KernelCheck, kernel_checks_of
 from tui_debugger.diagnose.recompute.probing import MOST_TO_TELL, Probed
 from tui_debugger.diagnose.recompute.products import product_of
-from tui_debugger.diagnose.recompute.quick import AttentionLook, Look, looks_at
 from tui_debugger.diagnose.recompute.table import (
     ALL_REDUCE,
     LINEAR_GRADIENT,
@@ -331,12 +331,14 @@ def _computed(
     if _overwritten(reader, positional, outputs, call):
         raise CannotBindError("written over in place: the input that was recorded is the output")
     slot, out = next(iter(outputs.items()))
-    looks = looks_at(operator, args, named, out) if len(outputs) == 1 else ()
+    by_kernel = kernel_checks_of(operator, args, named, out) if len(outputs) == 1 else ()
     parts = _parts(operator, args, named, out) if operator.split and len(outputs) == 1 else None
-    if (quick := _looked_at(looks, parts, Judge(out.dtype, out.shape, reader.widest), slot, out)) is not None:
-        return (quick,)
+    if (
+        checked := _checked_by_kernel(by_kernel, parts, Judge(out.dtype, out.shape, reader.widest), slot, out)
+    ) is not None:
+        return (checked,)
     if parts is not None:
-        check = _in_parts(operator, parts, reader.widest, slot, out, looks)
+        check = _in_parts(operator, parts, reader.widest, slot, out, by_kernel)
         return (replace(check, difference=_difference_of(operator, args, named, out)) if check.wrong else check,)
     if operator.single and len(outputs) == 1 and out.size > _PART and _is_narrow((out, *args, *named.values())):
         judge = Judge(out.dtype, out.shape, reader.widest)
@@ -656,22 +658,22 @@ def _cut(
     return cut
 
 
-def _looked_at(
-    looks: Sequence[Look | AttentionLook],
+def _checked_by_kernel(
+    by_kernel: Sequence[KernelCheck | AttentionCheck],
     parts: Callable[[], Iterator[_Part]] | None,
     judge: Judge,
     slot: int,
     found: Array,
 ) -> OutputCheck | None:
-    """Looks at an output by the kernel; None where that is not sure of all of it, or one part may be judged so."""
-    for look in looks if parts is None or len(looks) > 1 else ():
+    """Checks an output with the kernel; None where that is not sure of all of it, or one part may be judged so."""
+    for kernel_check in by_kernel if parts is None or len(by_kernel) > 1 else ():
         each = replace(judge)
         places = [(0, found.size)] if parts is None else ((start, out.size) for start, out, _, _ in parts())
         for place in places:
-            seen = look.look(*place)
-            if not seen.right:
+            result = kernel_check.check(*place)
+            if not result.right:
                 break
-            each.take_norms(*seen.norms)
+            each.take_norms(*result.norms)
         else:
             return each.result(slot)
     return None
@@ -683,11 +685,11 @@ def _in_parts(  # noqa: PLR0917 - one call
     widest: float,
     slot: int,
     found: Array,
-    looks: Sequence[Look | AttentionLook] = (),
+    by_kernel: Sequence[KernelCheck | AttentionCheck] = (),
 ) -> OutputCheck:
     """Computes and judges part by part; of several forms that may have been meant the one that fits best."""
-    if len(looks) == 1:
-        return _looked_at_in_parts(operator, parts, Judge(found.dtype, found.shape, widest), slot, looks[0])
+    if len(by_kernel) == 1:
+        return _checked_by_kernel_in_parts(operator, parts, Judge(found.dtype, found.shape, widest), slot, by_kernel[0])
     judges: list[Judge] = []
     single = operator.single and found.dtype.itemsize <= 2 and unit_of(found.dtype) is not None
     for start, out, args, named in parts():
@@ -710,14 +712,18 @@ def _in_parts(  # noqa: PLR0917 - one call
     return min(checks, key=lambda check: (check.wrong, check.r))
 
 
-def _looked_at_in_parts(
-    operator: Operator, parts: Callable[[], Iterator[_Part]], judge: Judge, slot: int, look: Look | AttentionLook
+def _checked_by_kernel_in_parts(
+    operator: Operator,
+    parts: Callable[[], Iterator[_Part]],
+    judge: Judge,
+    slot: int,
+    kernel_check: KernelCheck | AttentionCheck,
 ) -> OutputCheck:
-    """Looks at every part by the kernel; computes those that are not surely right."""
+    """Checks every part with the kernel; computes those that are not surely right."""
     for start, out, args, named in parts():
-        seen = look.look(start, out.size)
-        if seen.right:
-            judge.take_norms(*seen.norms)
+        result = kernel_check.check(start, out.size)
+        if result.right:
+            judge.take_norms(*result.norms)
             continue
         expected = _called(operator, args, named)
         fitted = _fitted(expected, out.shape, reshaped=True)

@@ -12,7 +12,7 @@ import numpy as np
 
 from tui_debugger.arrays import Array, Float32, Float64
 from tui_debugger.diagnose.recompute.judge import ACCUMULATED, Expected, Judge
-from tui_debugger.diagnose.recompute.quick import signs_of
+from tui_debugger.diagnose.recompute.kernel_checks import signs_of
 from tui_debugger.stats.kernel import is_known, native
 from tui_debugger.stats.kernel import probes as compiled
 from tui_debugger.stats.kernel.probes import PROBES, Right

@@ -12,8 +12,8 @@ import numpy as np
 from tui_debugger.arrays import Array, Float64
 from tui_debugger.diagnose.recompute.elementwise import sigmoid_of
 from tui_debugger.diagnose.recompute.judge import Expected, Judge, doubles, is_float, wide
+from tui_debugger.diagnose.recompute.kernel_checks import USUAL_EPSILONS, VARIANCE_SHARE
 from tui_debugger.diagnose.recompute.probing import Probed
-from tui_debugger.diagnose.recompute.quick import USUAL_EPSILONS, VARIANCE_SHARE
 from tui_debugger.diagnose.recompute.table import ByShape, CannotBindError, Either, call, graph, module
 from tui_debugger.stats.kernel import expected, is_known, native
 

@@ -317,7 +317,7 @@ class Joiner:
                     return some  # none: one term is the whole, the others are nothing, or they are copies and wrong
         clear = len(order) > 1 and scores[order[0]] < _CLEARER * scores[order[1]]
         if not near and not clear:
-            return self._believed(made, key)
+            return self._most_plausible(made, key)
         best = order[0]
         if near and scores[best] > _ROUNDING * scores[near[0]]:
             best = near[0]  # the likely one with an error, not one that halves it: a mean is near replicas
@@ -328,7 +328,7 @@ class Joiner:
             self._alike.add(key)
         return best
 
-    def _believed(self, made: dict[Layout, list[Array]], key: tuple[str, Any]) -> Layout | None:
+    def _most_plausible(self, made: dict[Layout, list[Array]], key: tuple[str, Any]) -> Layout | None:
         """Returns the layout of a tensor that is far from the whole in every one: by its ranks, or by other tensors."""
         replicas = made.get(Layout(), ())
         if replicas and (key in self._alike or _are_alike(replicas)):

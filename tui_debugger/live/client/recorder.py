@@ -229,8 +229,8 @@ class Recorder:
         finally:
             self._closed = True
             self._announce()
-            self._fly_rest()
-            self._land(None, ends=True)
+            self._give_rest_to_flight()
+            self._flush_flight(None, ends=True)
             if self._ending is not None:
                 self._ending.close()
             self._flight = None
@@ -289,10 +289,10 @@ class Recorder:
             if whole and self._agent.step == START:
                 self._stop_at_start()
             seen = self._recordings.judge if self._agent.attached else None
-            self._fly(self._agent.step + 1, seen)
+            self._give_to_flight(self._agent.step + 1, seen)
             self._agent.step_end()
             if seen is not None and not self._agent.attached:
-                self._fly_on()
+                self._judge_withheld()
         finally:
             self._recordings.next_step()
 
@@ -324,7 +324,7 @@ class Recorder:
     def _at_work(self) -> contextlib.AbstractContextManager[None]:
         return self._ending.at_work() if self._ending is not None else contextlib.nullcontext()
 
-    def _fly(self, step: int, seen: Judge | None, *, partial: bool = False) -> None:
+    def _give_to_flight(self, step: int, seen: Judge | None, *, partial: bool = False) -> None:
         """Hands a step over, without what a debugger sees: the nodes that ``seen`` watches."""
         flight, recordings = self._flight, self._recordings
         if flight is None:
@@ -344,18 +344,20 @@ class Recorder:
             self._flight = None
             self._say(f"the flight recorder is off ({type(error).__name__}: {error})".splitlines()[0])
 
-    def _fly_rest(self) -> None:
+    def _give_rest_to_flight(self) -> None:
         """Hands over what was recorded since the last step ended."""
         if not self._fresh and self._recordings.held:
-            self._fly(self._agent.step + 1, self._recordings.judge if self._agent.attached else None, partial=True)
+            self._give_to_flight(
+                self._agent.step + 1, self._recordings.judge if self._agent.attached else None, partial=True
+            )
 
-    def _fly_on(self) -> None:
+    def _judge_withheld(self) -> None:
         """The debugger went away at the end of this step, maybe before it was told anything."""
         if self._flight is not None:
             with self._at_work():
                 self._report(self._flight.judged(self._agent.step, self._withheld))
 
-    def _land(self, error: BaseException | None, *, ends: bool) -> None:
+    def _flush_flight(self, error: BaseException | None, *, ends: bool) -> None:
         """Writes what waits to be written."""
         flight = self._flight
         if flight is not None:
@@ -368,8 +370,8 @@ class Recorder:
     def _ended(self, error: BaseException | None, ends: bool) -> None:
         """The process is about to end, or a signal came."""
         if ends:
-            self._fly_rest()
-        self._land(error, ends=ends)
+            self._give_rest_to_flight()
+        self._flush_flight(error, ends=ends)
 
     def _report(self, text: str) -> None:
         if text:
@@ -384,8 +386,8 @@ class Recorder:
     def _failed(self, error: BaseException, *, ends: bool = False) -> None:
         """An exception leaves the loop, or one step."""
         if self._flight is not None:
-            self._fly_rest()  # the step in which it happened, as far as it came
-            self._land(error, ends=ends)
+            self._give_rest_to_flight()  # the step in which it happened, as far as it came
+            self._flush_flight(error, ends=ends)
 
 
 def _close(recorder: weakref.ref[Recorder]) -> None:

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from tui_debugger.graph.messages import type_name
 from tui_debugger.live.server.conversation import own_id
-from tui_debugger.live.server.identity import Memory
+from tui_debugger.live.server.identity import MemoryLimit
 from tui_debugger.live.wire import OWN_TYPES, ReceivedHit, RemoteStats, RemoteTensor, ValueSink
 from tui_debugger.model import ParamResult, TensorMeta, TensorStats
 from tui_debugger.stats.dtypes import dtype_of
@@ -148,7 +148,7 @@ class GraphAssembly:
     chunk of each graph. What a broken stream left is dropped.
     """
 
-    def __init__(self, memory: Memory, most: int) -> None:
+    def __init__(self, memory: MemoryLimit, most: int) -> None:
         """At most ``most`` bytes, from what is left of ``memory``."""
         self._memory, self._most = memory, most
         self._chunks: list[bytes] = []

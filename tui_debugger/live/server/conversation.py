@@ -349,7 +349,7 @@ class Conversation:
 
     # What the client does ------------------------------------------------------------------------------------------
 
-    def shake(self, now: float, *, resumes: bool = False, features: int = 0) -> Events:
+    def introduce_again(self, now: float, *, resumes: bool = False, features: int = 0) -> Events:
         """It introduced itself again: it knows no watchpoint any more, and will send its graphs.
 
         Args:
@@ -367,7 +367,7 @@ class Conversation:
         self._grown = resumes and self._course is not None and self._course.stop_on_new_nodes
         if not resumes and self.stop is not None:
             self.stop = Stop(self.stop.count, START)
-        self._lose_questions()
+        self._fail_questions()
         self.heartbeat = Heartbeat(now)
         self.features = features
         self.waiting = None
@@ -431,7 +431,7 @@ class Conversation:
 
     def lose(self) -> Events:
         """The connection broke, or nothing was heard for too long."""
-        self._lose_questions()
+        self._fail_questions()
         if self.phase in (Phase.LOST, Phase.DONE):
             return []
         self._before, self.phase, self._broken = self.phase, Phase.LOST, True
@@ -456,7 +456,7 @@ class Conversation:
 
     def finish(self, step: int | None = None) -> Events:
         """It said that it is done; ``step`` ended last, where it counts them: it may have run ahead to its end."""
-        self._lose_questions()
+        self._fail_questions()
         if self.phase is Phase.DONE:
             return []
         if step is not None and self.stop is not None and step > self.stop.step and self.phase is Phase.RUNNING:
@@ -523,7 +523,7 @@ class Conversation:
     def terminate(self) -> None:
         """Ends it at once when it waits, else at its next stop."""
         self._terminate = True
-        self._lose_questions()
+        self._fail_questions()
 
     def release(self) -> Events:
         """Lets it go on by itself, without watchpoints."""
@@ -689,7 +689,7 @@ class Conversation:
         course.left -= ran
         return course.left >= 0
 
-    def _lose_questions(self) -> None:
+    def _fail_questions(self) -> None:
         for question in (*self._questions, *([self._open] if self._open else ())):
             question.state = Asked.LOST
         self._questions.clear()

@@ -50,7 +50,7 @@ class Limits:
     questions: int = 1024
 
 
-class Memory:
+class MemoryLimit:
     """Bytes that all clients share."""
 
     def __init__(self, size: int) -> None:

@@ -25,7 +25,7 @@ from tui_debugger.live.server.identity import (
     Admission,
     Caller,
     Limits,
-    Memory,
+    MemoryLimit,
     cut_and_clean,
     handshake_of,
     notes_of,
@@ -256,7 +256,7 @@ _OK: Final = status(wire.OK)
 class Service:
     """Answers the calls."""
 
-    def __init__(self, registry: Registry, gate: Gate, limits: Limits, memory: Memory, patience: Patience) -> None:
+    def __init__(self, registry: Registry, gate: Gate, limits: Limits, memory: MemoryLimit, patience: Patience) -> None:
         self._registry, self._gate = registry, gate
         self._limits, self._memory, self._patience = limits, memory, patience
         self.closing = False

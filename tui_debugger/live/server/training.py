@@ -35,7 +35,7 @@ from tui_debugger.live.server.identity import (
     Caller,
     Handshake,
     Limits,
-    Memory,
+    MemoryLimit,
     together,
 )
 from tui_debugger.live.wire import (
@@ -65,7 +65,7 @@ class ReceivedParts:
         left_out: hits of the last stop that were not kept.
     """
 
-    def __init__(self, memory: Memory, most_hits: int, graphs: int) -> None:
+    def __init__(self, memory: MemoryLimit, most_hits: int, graphs: int) -> None:
         self._memory, self._most_hits = memory, most_hits
         self._expected = graphs
         self.graphs: tuple[bytes, ...] = ()
@@ -152,7 +152,7 @@ class RemoteTraining:
         *,
         clock: Callable[[], float],
         limits: Limits,
-        memory: Memory,
+        memory: MemoryLimit,
         listener: Listener,
     ) -> None:
         self.handshake, self.caller = handshake, caller
@@ -285,7 +285,7 @@ class RemoteTraining:
         """Tells whether no command is on its way to it."""
         return self._conversation.settled
 
-    def silent_route(self) -> tuple[str, int] | None:
+    def silent_connection(self) -> tuple[str, int] | None:
         """The host and connection of its last call, when only that connection can tell that it is gone.
 
         None while a call of it waits or when it is gone; our own client holds a call open all the time.
@@ -294,13 +294,13 @@ class RemoteTraining:
             there = self._conversation.phase not in (Phase.LOST, Phase.DONE) and self._conversation.waiting is None
             return (self.caller.peer, self.connection) if there and not self.handshake.own else None
 
-    def shake(self, info: TrainingInfo, handshake: Handshake, caller: Caller, *, resumes: bool) -> None:
+    def introduce_again(self, info: TrainingInfo, handshake: Handshake, caller: Caller, *, resumes: bool) -> None:
         """It introduced itself again."""
         with self._changed:
             self.connection += 1
             self._info, self.handshake, self.caller = info, handshake, caller
             self._parts.expect(handshake.graphs)
-            self._notify(self._conversation.shake(self._clock(), resumes=resumes, features=info.features))
+            self._notify(self._conversation.introduce_again(self._clock(), resumes=resumes, features=info.features))
             if not self._conversation.hits_are_coming:
                 self._parts.drop_coming()
         self.emit()
@@ -545,7 +545,7 @@ class Remembered(OrderedDict[str, V]):
 class Registry:
     """All trainings of a server."""
 
-    def __init__(self, clock: Callable[[], float], limits: Limits, memory: Memory) -> None:
+    def __init__(self, clock: Callable[[], float], limits: Limits, memory: MemoryLimit) -> None:
         self._clock, self._limits, self._memory = clock, limits, memory
         self._lock = threading.Lock()
         self._trainings: list[RemoteTraining] = []
@@ -669,10 +669,12 @@ class Registry:
                 return None
             self._rebind(training, caller)
         if known is None:
-            self._welcome(training, caller, handshake)
+            self._announce_new(training, caller, handshake)
         else:
             info = self._info(known.info.number, known.info.rank, caller, handshake)
-            known.shake(info, handshake, caller, resumes=handshake.own and known.handshake.session == handshake.session)
+            known.introduce_again(
+                info, handshake, caller, resumes=handshake.own and known.handshake.session == handshake.session
+            )
         if period is not None:
             training.beat(period)
         return training
@@ -736,7 +738,7 @@ class Registry:
         self._callers = {key: each for key, each in self._callers.items() if each is not training}
         self._callers[caller.key] = training
 
-    def _welcome(self, training: RemoteTraining, caller: Caller, handshake: Handshake) -> None:
+    def _announce_new(self, training: RemoteTraining, caller: Caller, handshake: Handshake) -> None:
         training.announce(Event.CONNECTED)
         if handshake.judged.admission is Admission.MISMATCH:
             self.refuse(caller.address, handshake.judged.refusal, training)

@@ -249,7 +249,7 @@ class LogSource(GraphlessSource[str, _RankNodes]):
     def _framework(self) -> str:
         return "" if self._kind.ranks is not None else "PyTorch"  # msprobe records MindSpore, too
 
-    def _told(self) -> Iterable[str]:
+    def _layout_notices(self) -> Iterable[str]:
         return self._notices_of_reader
 
     def _ranks_with_edges(self) -> Sequence[int]:

@@ -152,8 +152,8 @@ class DumperSource(TorchDumpSource):
             self.nodes(rank)  # looks into the files of a step
             return self._axes.get(rank, {}), "parallel_info of the dumper"
 
-    def _told(self) -> Iterable[str]:
-        yield from super()._told()
+    def _layout_notices(self) -> Iterable[str]:
+        yield from super()._layout_notices()
         if self._paired:
             yield _PAIRED
         if self._parallel:
@@ -180,7 +180,7 @@ class DumperSource(TorchDumpSource):
         for at, (each, context) in enumerate(zip(found, contexts, strict=True)):
             if at % _PROGRESS_EVERY == 0:
                 progress(Progress(at, len(found), f"listing step {step}"))
-            saved = self._look(rank, each, looked)
+            saved = self._held_by_file(rank, each, looked)
             scope = "/".join(f"{name}={value}" for name, value in context)
             for number, member in enumerate(saved.members):
                 tensor = self._tensor(rank, each, scope, member, number)
@@ -215,7 +215,7 @@ class DumperSource(TorchDumpSource):
             partial=weighted is None or module[0] in weighted,
         )
 
-    def _look(self, rank: int, tags: _Tags, looked: list[str]) -> _Saved:
+    def _held_by_file(self, rank: int, tags: _Tags, looked: list[str]) -> _Saved:
         """Returns what a file holds: what others of its name do, where that is one tensor."""
         name = (_GRADIENT if tags.gradient else "") + tags.name
         saved = self._saved.get((rank, name))

@@ -82,8 +82,8 @@ class PassSource(TorchDumpSource):
             found = zip(("tp", "pp"), self._numbers.get(rank, ()), sizes, strict=False)
             return {axis: (number, size) for axis, number, size in found}, "names of directories"
 
-    def _told(self) -> Iterable[str]:
-        yield from super()._told()
+    def _layout_notices(self) -> Iterable[str]:
+        yield from super()._layout_notices()
         for rank, lacking in self._lacking.items():
             yield f"the last pass of rank {rank} lacks {lacking}: their outputs are written with the next pass"
 

@@ -341,7 +341,7 @@ class TensorFilesSource(GraphlessSource[list[Unit], _RankNodes]):
     def _any_converted(self) -> ConvertedNodes | None:
         return next((found for rank in self.ranks() if (found := self._converted_nodes(rank)) is not None), None)
 
-    def _told(self) -> Iterable[str]:
+    def _layout_notices(self) -> Iterable[str]:
         converted = self._any_converted()
         return () if converted is None else converted.notices
 

@@ -118,7 +118,7 @@ class Call:
         self._name, self._operator, self._rest, self._held = name, operator, rest, tuple(held)
         self.limits = limits
 
-    def look(self, first: int, count: int) -> Found:
+    def check(self, first: int, count: int) -> Found:
         """Looks at elements, or rows, of the output."""
         found = bytearray(_FOUND.size)
         at = address(np.frombuffer(found, np.uint8))

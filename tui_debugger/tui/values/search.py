@@ -207,7 +207,7 @@ class DifferenceElements:
 
     def read(self, start: int, stop: int) -> Array:
         """See ``Elements``."""
-        return self.difference(*self.pairs.stretch(start, stop))
+        return self.difference(*self.pairs.elements(start, stop))
 
     def index(self, position: int) -> Index:
         """See ``Elements``."""

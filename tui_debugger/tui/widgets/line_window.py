@@ -357,7 +357,7 @@ class LineWindow(PaintedLines):
         if not self._comparing:
             return
         self._comparing = False
-        self._look()
+        self._note_size()
         if not self._height:
             # Not on the screen, and so without lines to compare: when it comes back, in the same size, Textual would
             # show what it drew before.
@@ -444,7 +444,7 @@ class LineWindow(PaintedLines):
     # -- drawing ---------------------------------------------------------------------------------
 
     def _content_size(self) -> Size:
-        self._look()
+        self._note_size()
         return Size(self._width, self._height)
 
     def drawn_lines(self, crop: Region) -> list[Strip]:
@@ -459,7 +459,7 @@ class LineWindow(PaintedLines):
         strip = self._drawn[y] = self._line(y)
         return strip
 
-    def _look(self) -> None:
+    def _note_size(self) -> None:
         """Notes the size of the window now; Textual looks through the whole screen to answer that."""
         width, self._height = self.size
         if self._width != width:

@@ -166,9 +166,9 @@ class ListSearch:
         if self.pattern is None:
             self.answered(())
         else:
-            self._look_on(self._scan, self.pattern, 0, [])
+            self._search_on(self._scan, self.pattern, 0, [])
 
-    def _look_on(self, scan: int, pattern: Pattern, row: int, found: list[int]) -> None:
+    def _search_on(self, scan: int, pattern: Pattern, row: int, found: list[int]) -> None:
         if scan != self._scan or not self.table.is_attached:
             return
         end = time.monotonic() + SLICE
@@ -179,7 +179,7 @@ class ListSearch:
             row += 1
         self.answered(found, complete=row >= count)
         if row < count:
-            self.table.set_timer(0.001, lambda: self._look_on(scan, pattern, row, found))
+            self.table.set_timer(0.001, lambda: self._search_on(scan, pattern, row, found))
 
     def walk(self, by: int) -> None:
         """Moves the cursor to the next match or the one before; after the last one comes the first."""
