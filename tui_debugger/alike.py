@@ -21,8 +21,8 @@ class Alike(Generic[T]):
         """Returns what follows from some columns, made anew where they are others than last time.
 
         Args:
-            columns: arrays that nobody writes to, and other values; they say all that the answer follows from.
-            make: makes the answer, which nobody changes.
+            columns: arrays that are never written to, and other values; they say all that the answer follows from.
+            make: makes the answer, which is never changed.
         """
         latest = self._latest
         if latest is not None and len(latest[0]) == len(columns) and all(map(_same, latest[0], columns)):

@@ -283,7 +283,7 @@ class CheckRunner:
 
 
 def _kept(_pair: Pair, _result: PairResult) -> bool:
-    """Whoever checks by himself has put the result where it belongs."""
+    """Tells that a result is stored: a checker of one pair does that itself."""
     return True
 
 

@@ -107,7 +107,7 @@ class Plan:
         references: (step, subject, row in that step's table) of files of the tensor that a subject holds: of an input
             the producer's output now, for a parameter also the one of before; of a weight that only another graph
             updates what the run before left there.
-        required: what has to be measured.
+        required: the statistics that have to be measured.
     """
 
     step: int

@@ -50,7 +50,7 @@ class Start(Enum):
 
     @classmethod
     def origins(cls) -> frozenset[Start]:
-        """Those that say: it starts here."""
+        """The kinds that mean: it starts here."""
         return _ORIGINS
 
 
@@ -70,7 +70,7 @@ class ValueSource:
         own: ``at`` is the node's own input file.
         constant: the value of a graph constant.
         stated: the graph itself says what that is.
-        unclaimed: nobody says what it holds: it may be an operator's attribute.
+        unclaimed: it is not known what it holds: it may be an operator's attribute.
         initial: the value that a parameter had before the first dumped step.
         after: ``at`` shows the parameter after its update: where that is clean, the value of before was it, too, for
             nothing that an optimizer does takes a NaN away.

@@ -441,7 +441,7 @@ class _Held:
 def _origins(graph: RankGraph, hits: ReceivedHits, clean: Mask, designs: Designs, bad_before: frozenset[str]) -> Mask:
     """Bad tensors all of whose inputs are known to have been clean; what was fed in from outside has none.
 
-    A weight is judged after the optimizer changed it. Where nobody knows what it was before, and it is clean then, it
+    A weight is judged after the optimizer changed it. Where its earlier value is not known, and it is clean then, it
     was clean before: nothing an optimizer does takes a NaN away. Constants of the graph are what the program says.
     """
     origins = bad_tensors(hits)

@@ -37,7 +37,7 @@ class StepStats:
         remembered: whether what earlier sessions measured has been looked up.
         fresh: rows that were measured since the step was last remembered.
         states: how the files looked when that was first asked: sizes and ``opener.state_of``.
-        sizes: how large the files are, about; None when nobody has asked.
+        sizes: how large the files are, about; None before it was asked for.
     """
 
     def __init__(self, table: TensorTable) -> None:

@@ -243,7 +243,7 @@ class DuplicateInputs:
         answered[inputs[later]] = True
 
     def _answer_without_graph(self, answered: Mask, number: int, finding: Int16 | None) -> None:
-        """Without a graph nobody says what an input holds: an operator's flag or axis, or what was judged already.
+        """Without a graph it is not known what an input holds: an operator's flag or axis, or what was judged already.
 
         A watchpoint that names the node gets the flags and axes too; one that compares with the previous step is
         judged on every tensor.

@@ -538,7 +538,7 @@ class Batch:
                 self._go_on(rank, each)  # it still waits where it was lost
 
     def _stood(self, rank: int, each: Follow, event: LiveEvent) -> None:
-        """It waits at a stop; one that was taken in already is not a new one."""
+        """Handles a training that waits at a stop; a stop that was handled already is not a new one."""
         if event.count <= each.stop:
             return
         each.stop, each.standing = event.count, True

@@ -54,11 +54,11 @@ class HealthChecks:
 
     @property
     def watchpoints(self) -> tuple[Watchpoint, ...]:
-        """Those that judge."""
+        """The watchpoints that judge."""
         return self._checks.listed()[1]
 
     def result(self, pair: Pair) -> PairResult | None:
-        """Returns what a pair was found to be by the watchpoints as they are; None when nobody looked."""
+        """Returns what a pair was found to be by the watchpoints as they are; None when it was not checked."""
         return self._checks.known_results.fresh(pair, self._checks.listed()[0])
 
     def unreadable(self, pairs: Sequence[Pair]) -> tuple[UnreadablePart, ...]:
@@ -66,7 +66,7 @@ class HealthChecks:
         return self._checks.unreadable(pairs)
 
     def missing(self, pairs: Sequence[Pair]) -> list[Pair]:
-        """The pairs that nobody looked at."""
+        """The pairs that were not checked."""
         return [pair for pair in pairs if self.result(pair) is None]
 
     def forget_from(self, rank: int, steps: Collection[int]) -> None:

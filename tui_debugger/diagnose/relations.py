@@ -43,7 +43,7 @@ class Tie(Enum):
     """The relation of two tensors."""
 
     SELF = "self"
-    """It is the tensor itself."""
+    """The tensor itself."""
     OUTPUT = "output"
     """Another output of the same node."""
     INPUT = "input"
@@ -76,7 +76,7 @@ class Related:
         hit: what the last check of its step found on it.
         checked: whether its step was checked with the watchpoints as they are.
         watched: abbreviations of the enabled watchpoints that cover its node.
-        ahead: its step would be the one after the last that was dumped: nobody knows whether that was ever run.
+        ahead: its step would be the one after the last that was dumped: it is not known whether that was ever run.
     """
 
     key: TensorKey
@@ -302,7 +302,7 @@ class _RelationsBuilder:
         )
 
     def at_side(self, row: int, side: Side) -> tuple[int, int, Side, int]:
-        """One side of a node in the run that is looked at."""
+        """One side of a node in the run that is shown."""
         return (self.here[0], row, side, self.here[1])
 
     def _at(self, run: tuple[int, int], row: int, side: Side, slot: int) -> Located:
@@ -463,7 +463,7 @@ class _Neighbours:
 
     def _neighbours_of(self, number: int, sign: int) -> Sequence[Related]:
         each = self._tensors[number]
-        if each.ahead:  # nobody knows whether that step was ever run
+        if each.ahead:  # it is not known whether that step was ever run
             return ()
         builder = _RelationsBuilder(self._session, each.key, self._progress)
         return builder.producers() if sign < 0 else builder.consumers()
@@ -602,7 +602,7 @@ class RelatedTree:
 
     Attributes:
         related: the tensor, with statistics.
-        beyond: one hop further; empty where nobody looked.
+        beyond: one hop further; empty where it was not looked up.
     """
 
     related: Related

@@ -43,7 +43,7 @@ class State(IntEnum):
     """The knowledge of a tensor at a step."""
 
     ABSENT = 0
-    """It was not dumped then."""
+    """The tensor was not dumped at that step."""
     MEASURED = 1
     RECORDED = 2
     """The dump has statistics only; what they leave out is not known."""
@@ -61,7 +61,7 @@ class Series:
     """One tensor over some steps: a point for every run that wrote it, in the order in which they ran. Immutable.
 
     Attributes:
-        key: the tensor, at whatever step.
+        key: the tensor, at any step.
         row: row of its node in its rank's table.
         steps: dumped steps of the rank, whether or not the tensor is in them; twice where it was written twice.
         rounds: which writing of the step each point is: see ``TensorKey.round``.

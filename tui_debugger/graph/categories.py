@@ -535,7 +535,7 @@ INPUT_UPDATE: Final = "InputUpdate"
 OPTIMIZER_UPDATE: Final = "OptimizerUpdate"
 """The same for what updates a parameter: weight, gradient, learning rate, what the optimizer keeps."""
 DRAWN_UPDATES: Final = frozenset({BUFFER_UPDATE, INPUT_UPDATE, OPTIMIZER_UPDATE})
-"""What is drawn for what it is made of; the values that it leaves are those of a parameter."""
+"""Types of nodes that are drawn to show what an update is made of; the values belong to a parameter."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -178,7 +178,7 @@ class SpoolSink:
 
 
 class Turns:
-    """One question after the other; whoever waits may change their mind."""
+    """Lets one question run at a time; a thread that waits can give up."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -448,7 +448,7 @@ class LiveRank:
             return True
 
     def stopped(self, stop: Stop) -> None:
-        """It waits at a stop."""
+        """Notes that the training waits at a stop."""
         with self._lock:
             before, self._stop, self._here = self._stop, stop, True
             if before is not None and before.step == stop.step and before.count != stop.count:
@@ -468,7 +468,7 @@ class LiveRank:
             self._here = False
 
     def noted(self, step: int) -> list[int]:
-        """It came through a step that is worth remembering; returns steps that are too many now."""
+        """Notes that a step worth remembering ended; returns the steps that are too many now."""
         with self._lock:
             forgotten = self._keeping.stopped(step)
             for each in forgotten:
@@ -506,7 +506,7 @@ class LiveRank:
         """Fetches values of a step that the training holds; those that are here already are not asked for again.
 
         Returns:
-            How many came.
+            The number that came.
 
         Raises:
             NotStoppedError: it does not stand at (or right after) that step, or went on meanwhile.

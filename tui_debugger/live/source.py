@@ -298,7 +298,7 @@ class LiveSource:
         return ()
 
     def close(self) -> None:
-        """Removes what was kept. The trainings are closed by whoever opened them."""
+        """Removes what was kept. The trainings are closed by the caller that opened them."""
         self.spool.close()
 
 

@@ -44,7 +44,7 @@ CATEGORIES: Final = (
 )
 """The statistics of ``statistic_category``, from 2.3 on."""
 HASHES: Final = ("hash", "hash:sha1", "hash:md5")
-"""Those that only the newest versions know."""
+"""The keys that only the newest versions know."""
 HASHES_SINCE: Final[Version] = (2, 6)
 ON_DEVICE: Final = ("max", "min", "avg", "l2norm")
 """The statistics that a device can calculate."""
@@ -292,7 +292,7 @@ class _Check(Checker):
         *,
         weight: Weight = Weight.REJECTED,
     ) -> None:
-        """Says what holds on some devices; where nobody knows the device it is a note that names them."""
+        """Says what holds on some devices; where the device is not known it is a note that names them."""
         if self.device is None:
             names = " and ".join(NAMES[each] for each in devices)
             section.note(name, f"on {names}: {what}", hint)

@@ -1,7 +1,7 @@
 """``config.json`` of msprobe 26: what each key does, and what msprobe refuses or silently passes over.
 
 The rules are those of msprobe 26.2.0, and were compared with what it refuses. PyTorch and MindSpore take different
-tasks; what only one of them takes is said where nobody knows the framework.
+tasks; what only one of them takes is said where the framework is not known.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ LISTED_SUMMARIES: Final = (
     *("max", "min", "mean", "count", "negative zero count", "positive zero count", "nan count"),
     *("negative inf count", "positive inf count", "zero count", "l2norm", "hash", "md5"),
 )
-"""What MindSpore's static graphs can be asked for, as a list."""
+"""The data that MindSpore's static graphs can dump, as a list."""
 
 TOP_KEYS: Final[Mapping[str, Key]] = {
     "task": Key("what is recorded (default statistics)", {f'"{name}"': text for name, text in TASKS.items()}),
@@ -496,7 +496,7 @@ class _Check(Checker):
             self._kernels(top, section)
 
     def _kernels(self, top: Section, section: Section | None) -> None:
-        """Level L2 of PyTorch; where nobody knows the framework it is said as a note."""
+        """Level L2 of PyTorch; where the framework is not known it is said as a note."""
         names = section.plain("list") if section is not None else None
         wrong = []
         if self.task != "tensor":

@@ -29,7 +29,7 @@ def state_directory() -> Path:
     """Returns where watchpoints and recent dumps are kept: ``$XDG_STATE_HOME/tdbg`` or ``~/.local/state/tdbg``.
 
     Raises:
-        RuntimeError: nobody knows where this user is at home.
+        RuntimeError: it is not known where this user is at home.
     """
     return user_directory("XDG_STATE_HOME", ".local/state")
 

@@ -66,7 +66,7 @@ class LiveKind(Enum):
     GRAPH = "graph"
     """Its nodes are there, or were read anew: ``LiveSession.ranks`` has it."""
     STOPPED = "stopped"
-    """It waits at a new stop; the results of its step are in ``known``."""
+    """The training waits at a new stop; the results of its step are in ``known``."""
     HITS = "hits"
     """Hits came while it goes on, or in a recheck; they are in ``known`` as well."""
     RUNNING = "running"
@@ -91,7 +91,7 @@ class LiveEvent:
         text: one line for people, may be empty.
         step: for ``STOPPED`` and ``HITS`` the step whose result is there.
         count: for ``STOPPED`` the number of the stop: see ``Stop.count``.
-        result: for ``STOPPED`` and ``HITS`` what was found in that step so far; None when nobody judged it.
+        result: for ``STOPPED`` and ``HITS`` what was found in that step so far; None when it was not judged.
     """
 
     kind: LiveKind
@@ -452,7 +452,7 @@ class Driver:
             driven.together(stop.step, hits, again=True)
         result = self._file(live, stop, watched, hits)
         if _finding(result) and driven.unjudged == stop.count:
-            driven.unjudged = None  # whoever asked has seen it
+            driven.unjudged = None  # the caller has seen it
         return result
 
     def _give_list(self, live: LiveRank, driven: DrivenTraining) -> Watched:
@@ -474,7 +474,7 @@ class Driver:
     # -- what happened -----------------------------------------------------------------------------
 
     def _handle(self, happened: Happened) -> None:
-        """One event; whatever goes wrong with one training must not end the thread."""
+        """Handles one event; a failure of one training must not end the thread."""
         try:
             self._take(happened)
         except Exception as error:  # noqa: BLE001 - told to people, and the next event is worked on
@@ -581,7 +581,7 @@ class Driver:
             raise CancelledError("the session is closing")
 
     def _came_alone(self, live: LiveRank, driven: DrivenTraining, stop: Stop) -> None:
-        """It was lost, and ran on without watchpoints; or it is new, and then its past does not matter."""
+        """Handles a training that came back after steps without watchpoints, or a new one: its past does not matter."""
         if driven.watched is not None and (missed := stop.step - driven.last - 1) > 0:
             first = f"first step {driven.last + 1}"
             self._source.unjudged(live.number, "steps that ran while the connection was lost", missed, first)
@@ -724,7 +724,7 @@ def _finding(result: PairResult) -> bool:
 
 @contextmanager
 def _running(driven: DrivenTraining) -> Iterator[None]:
-    """It runs from now on, unless it could not be told so: its next stop may be reported before the call returns."""
+    """Marks a training as running, unless it cannot be told to run: its next stop may come before the call returns."""
     before, driven.phase = driven.phase, Phase.RUNNING
     try:
         yield
@@ -734,7 +734,7 @@ def _running(driven: DrivenTraining) -> Iterator[None]:
 
 
 def _ignore_rank(_: int) -> None:
-    """Nobody wants to know."""
+    """Does nothing: events are not wanted."""
 
 
 def _ignore(_: str) -> None:

@@ -1,6 +1,6 @@
 """The one seam for data: everything that can be debugged is a Source, and its tensors are a table of columns.
 
-How many files look is asked for by directory: a path is walked once, not for each file.
+The states of many files are asked for by directory: a path is walked once, not for each file.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class Names:
 
 
 ZEROS_DIGEST: Final = 1
-"""A digest that tensors of zeros have, whatever their shape: it tells nothing of where one comes from."""
+"""A digest of zeros: tensors of any shape have it, so it does not tell where one comes from."""
 
 
 class TensorTable(Protocol):
@@ -563,7 +563,7 @@ class Columns:
         return None
 
     def doubtful_mean(self, index: int) -> float | None:  # noqa: ARG002 - see base.TensorTable
-        """Whatever is recorded is believed."""
+        """Recorded statistics are believed."""
         return None
 
     def __init__(self, places: TensorPlaces, timestamp: Int64) -> None:

@@ -58,7 +58,7 @@ class Has(Enum):
 
     YES = "yes"
     SOME = "some"
-    """Where it was recorded."""
+    """Only where it was recorded."""
     NO = "no"
     UNKNOWN = "?"
 
@@ -607,7 +607,7 @@ _READ_INSTEAD: Final = {
     ".pickle": ".npz or .pt", ".ckpt": ".safetensors or .pt", ".gguf": ".safetensors", ".onnx": ".safetensors",
     ".tfevents": ".npz",
 }  # fmt: skip
-"""What would be read in the place of files that are not, by their suffix."""
+"""The files to read in place of others that are not read, by the suffix of the latter."""
 _LOOKED_AT: Final = 2_000
 _LEVELS_BELOW: Final = 3
 """Of directories below a path: a dump is looked for two levels below it, and is known by what lies in it."""

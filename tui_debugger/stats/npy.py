@@ -104,7 +104,7 @@ class Layout:
 
 
 class ValueReader(Protocol):
-    """Reads the values of one tensor of an open file. Whoever opened that closes it, after ``close``."""
+    """Reads the values of one tensor of an open file. The caller that opened it closes it, after ``close``."""
 
     @property
     def layout(self) -> Layout:

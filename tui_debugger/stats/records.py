@@ -90,7 +90,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class PreviousStats:
-    """The statistics of the same tensor at the previous step, of whatever shape it had there.
+    """The statistics of the same tensor at the previous step, of any shape.
 
     Attributes:
         state: one of the words of ``Record.previous``.
@@ -209,7 +209,7 @@ class Before:
 BEFORE_WORDS: Final = ("none", "ok", "shape", "unreadable", "no value")
 """``Record.previous`` by ``Before``."""
 _BEFORE_OF_STATE: Final = np.array([Before.NONE, Before.OK, Before.NO_VALUE, Before.UNREADABLE], np.int8)
-"""What the state of the previous step's tensor is for this one, by ``State``."""
+"""The state of the previous step's tensor as this one sees it, by ``State``."""
 
 ROW: Final = np.dtype(
     [(each.name, f"<{each.form.value}") for each in STORED]
@@ -284,7 +284,7 @@ class Records:
         errors: why a row is unreadable.
         ranges: for each asked range the number of elements inside, ``NOT_ASKED`` or ``NOT_KNOWN``.
         close: for each asked closeness 1 (all elements are close), 0, ``NOT_ASKED`` or ``NOT_KNOWN``.
-        previous_stats: structured array of ``PREVIOUS_ROW``; None when nobody asked. It follows from the table of the
+        previous_stats: structured array of ``PREVIOUS_ROW``; None when not asked for. It follows from the table of the
             previous step, and is never kept on disk.
     """
 

@@ -504,4 +504,4 @@ _NEVER: Final = {
     ord("o"): "refuses to make objects in its pickle: a tensor file never needs it",
     0x92: "refuses to make objects in its pickle: a tensor file never needs it",
 }
-"""What is said about instructions that are refused."""
+"""The messages for instructions that are refused."""

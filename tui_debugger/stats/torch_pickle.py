@@ -403,7 +403,7 @@ GLOBALS: Final[dict[str, Global]] = {
     },
     ARRAY: Global(ARRAY),
 }
-"""What is known of what a pickle names."""
+"""The known classes and functions, by their names in a pickle."""
 _OURS: Final = sys.stdlib_module_names | {"numpy", "torch", "__torch__", "__builtin__", "copy_reg", "commands"}
 """Modules of which nothing is taken that is not known."""
 _OF_MODELS: Final = ("torch.nn.modules.", "torch.nn.functional.", "torch._C._nn.")

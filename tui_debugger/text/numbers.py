@@ -1,4 +1,4 @@
-"""Numbers as the tables print them: short, and the same width whatever their size."""
+"""Numbers as the tables print them: short, and the same width at any size."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ _GAP: Final = 7
 _BEYOND: Final = 2
 """Layers on one side that there may be besides one for each hop: a box that feeds its neighbour stands before it."""
 _WORDS: Final = "producers", "consumers"
-"""What boxes on the left and on the right are."""
+"""The titles of the boxes on the left and on the right."""
 _SWEEPS: Final = 6
 _SHIFTS: Final = (0, 1, -1, 2, -2, 3, -3)
 

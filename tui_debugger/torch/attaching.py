@@ -74,7 +74,7 @@ class TorchProbe:
         self._attached()
 
     def detached(self) -> None:
-        """It is gone."""
+        """The debugger is gone."""
         self._detached()
 
     def unrecorded(self) -> Sequence[Unrecorded]:
@@ -219,7 +219,7 @@ class Handle:
 
     @property
     def unrecorded(self) -> Sequence[Unrecorded]:
-        """The parts that ran and could not be recorded so far: nobody can say whether it was clean."""
+        """The parts that ran and could not be recorded so far: it cannot be said whether it was clean."""
         return ()
 
     def step_end(self) -> None:
@@ -432,7 +432,7 @@ class Attachment(Handle):
             self._count_compiled(known=bool(compiled), ran=bool(ran))
 
     def _count_compiled(self, *, known: bool, ran: bool) -> None:
-        """What torch.compile took as a function, or after the model was attached: hooks do not run in it."""
+        """Functions that torch.compile took, or took after the model was attached: hooks do not run in them."""
         hooks, what = self._hooks, ""
         if isinstance(hooks, Operators):
             what = "torch.compile stands back while every operator is recorded: the training is slower"

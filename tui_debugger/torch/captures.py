@@ -155,7 +155,7 @@ class Plans:
         return name in self._known or not self._known
 
     def strange(self, name: str) -> bool:
-        """Tells whether nobody can say how a node is to be watched: some of the others are, in different ways."""
+        """Tells whether it cannot be said how a node is to be watched: some of the others are, in different ways."""
         if not self.judge or self.knows(name) or self._relative(name) or self._common():
             return False
         return any(self.judge.watchpoints(each) for each in self._forward)
@@ -461,7 +461,7 @@ class TensorGroup:
 
     @property
     def order(self) -> int:
-        """That of the first one."""
+        """The order of the first one."""
         return self.orders[0]
 
     def capture(self, number: int) -> Capture:

@@ -137,7 +137,7 @@ PIECE: Final = 1 << 22
 _FAST: Final = 13
 """Numbers of a piece that the statistics of ``fields.FAST`` are made of: see ``_piece``."""
 _STATISTICS: Final = _FAST + sum(len(made.identity) for _, made in OTHERS)
-"""And those of the others."""
+"""Numbers of a piece for all statistics."""
 _COMPARED: Final = 2
 
 

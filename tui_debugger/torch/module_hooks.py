@@ -107,7 +107,7 @@ class Losses:
             self._guard(lambda: self._know(given, [None] * len(given), adds=True))
 
     def scaled(self, losses: Any, made: Any) -> None:
-        """It has made others of them; one that is switched off returns the same."""
+        """Notes the scaled outputs; a scaler that is switched off returns the same ones."""
         for before, after in zip(_several(losses), _several(made), strict=False):
             if isinstance(after, torch.Tensor) and after is not before:
                 self._guard(functools.partial(setattr, after, _IS_SCALED, True))
@@ -160,7 +160,7 @@ def _scalers() -> Iterator[Any]:
 
 
 def _unsubscribe(reference: weakref.ref[Losses]) -> None:
-    """One listens no more; the last one leaves PyTorch as it was."""
+    """Removes a listener; after the last one PyTorch is as it was."""
     if reference not in _listeners:
         return
     _listeners.remove(reference)

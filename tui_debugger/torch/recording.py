@@ -59,7 +59,7 @@ class Passes:
         return self.now
 
     def end(self, judge: Judge | None) -> None:
-        """It is over. ``judge``: the watchpoints, None while nobody had an occasion to set any."""
+        """Ends the recording of a step. ``judge``: the watchpoints; None before any could be set."""
         now, self.now = self.now, None
         if now is None or not len(now):
             return
@@ -364,7 +364,7 @@ class Recording:
             self.at_backward_end()
 
     def _read_again(self) -> None:
-        """Something runs after an optimizer did in the same step: nobody knows which values of the weights it reads."""
+        """Notes that something runs after an optimizer in the same step: the weights that it reads are not known."""
         for name in self.updated:
             self.structure.feed(name, [UNKNOWN])
         self.updated.clear()

@@ -293,7 +293,7 @@ class Expectation:
                 self._optimizer[id(parameter)] = id(optimizer)
 
     def ended(self, optimizer: torch.optim.Optimizer) -> None:
-        """It has stepped; a fused one may have left the step out by itself."""
+        """Notes that an optimizer stepped; a fused one may have skipped the step by itself."""
         self._stepped.add(id(optimizer))
         found = getattr(optimizer, "found_inf", None)
         self.skipped |= isinstance(found, torch.Tensor) and bool(found.any())
@@ -647,7 +647,7 @@ class Training:
         self._weights_seen = False
 
     def next_step(self) -> None:
-        """Nobody looks at the step any more. Weights that are compared are kept for the next one."""
+        """Drops what the step no longer needs. Weights that are compared are kept for the next step."""
         self.patience.next_step(chain(self.recording.step.names(), self.recording.passes.names))
         self.expectation.next_step()
         self.memory.next_step()
@@ -675,7 +675,7 @@ class Training:
         self._weights_seen = False
 
     def let_go(self) -> None:
-        """Nobody watches any more: nothing is held."""
+        """Stops watching: nothing is held any more."""
         self.recording.plans = Plans(Judge())
         self.previous.clear()
         self._lasting.clear()

@@ -37,7 +37,7 @@ _TINY: Final = {"float16": 6.2e-5, "bfloat16": 1.2e-38, "float32": 1.2e-38}
 
 
 def suspects(captures: Sequence[Capture], fetched: Fetched) -> list[Capture]:
-    """Those of some screened tensors that have to be looked at exactly."""
+    """Returns the screened tensors that have to be measured exactly."""
     groups: dict[int, tuple[Plan, list[int]]] = {}
     for number, capture in enumerate(captures):
         if capture.plan is not None:

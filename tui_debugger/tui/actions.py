@@ -284,7 +284,7 @@ FOOTER: tuple[str, ...] = (
 _TAKEN = frozenset({"search", "next_hit", "clear_filter", "clear_hit_filter"})
 """Actions that the footer does not name in a list that is searched: the keys of the search take their place."""
 _ENTER = {"nodes": "Tensors", "stack": "Its nodes", "watchpoints": "Edit", "hits": "Tensors", "tensors": "Values"}
-"""What Enter shows, by pane."""
+"""The label of Enter, by pane."""
 NOT_IN_PALETTE = frozenset({"next_pane", "previous_pane", "palette", "redraw"})
 
 BY_ID: dict[tuple[str, str], Action] = {(action.where, action.id): action for action in ACTIONS}
@@ -340,7 +340,7 @@ LIVE_ACTIONS: tuple[Action, ...] = tuple(
 _LIVE_BY_ID = {action.id: action for action in LIVE_ACTIONS}
 _LIVE_ADDED = tuple(action for action in LIVE_ACTIONS if ("global", action.id) not in BY_ID)
 _LIVE_FOOTER = ("step_forward", "continue", "pause", "forward", "terminate", "save_dump")
-"""What drives trainings: the first three before everything else in the footer, the others at its end."""
+"""The keys that drive trainings: the first three begin the footer, the others end it."""
 LIVE_ONLY = frozenset(action.id for action in _LIVE_ADDED)
 """Actions that do nothing without a training."""
 
@@ -357,7 +357,7 @@ _OPENED = {
     "hits": "Goes to the tensors of the hit.",
     "tensors": "Shows the values of the tensor.",
 }
-"""What Enter does, by pane, for the help page."""
+"""The effect of Enter, by pane, for the help page."""
 
 
 def help_actions(pane: str, *, live: bool = False, search: str = "") -> tuple[Action, ...]:

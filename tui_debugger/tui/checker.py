@@ -120,7 +120,7 @@ class Checker:
         self._asked: frozenset[Pair] = frozenset()
         self._postponed = False
         self._in_order = live is not None
-        """It is known in which order the steps ran."""
+        """Whether the order in which the steps ran is known."""
 
     def handlers(self) -> dict[str, Callable[[], None]]:
         """Returns actions by id."""

@@ -1,4 +1,4 @@
-"""What stands on the terminal: only what differs from it is written, and of colours only what changes.
+"""Keeps what the terminal shows, and writes only what differs from it, and only the colours that change.
 
 Textual paints a screen that comes to the front, or gets another size, two to four times: empty, laid out, and with its
 contents. It says every colour anew for every piece of text. Over a slow line each paint is 20 to 50 KB.
@@ -36,10 +36,10 @@ parts of their own."""
 
 
 class WrittenLines:
-    """What stands on the terminal."""
+    """The lines that the terminal shows."""
 
     def __init__(self) -> None:
-        """Nobody knows what stands there."""
+        """Begins with a screen of which nothing is known."""
         self._lines: list[_Parts] = []
         self._width = 0
 
@@ -152,7 +152,7 @@ class PartsUpdate(CompositorUpdate):
         self.height = height
 
     def render_segments(self, console: Console) -> str:
-        """Returns what is written where nobody knows what stands on the terminal."""
+        """Returns what is written where it is not known what stands on the terminal."""
         pen = Pen(console._color_system or ColorSystem.TRUECOLOR)  # noqa: SLF001 - as Textual asks
         for y, x, _, line in self.parts:
             pen.write(x, y, line)
@@ -340,7 +340,7 @@ def _changed_pieces(old: Line, new: Line) -> Iterator[_Changed]:
         while text:
             while not before:
                 found = next(olds, None)
-                if found is None:  # nobody knows what stands there
+                if found is None:  # it is not known what stands there
                     yield _Changed(number, whole, now, begin, place, place + len(text))
                     place, text = place + len(text), ""
                     break

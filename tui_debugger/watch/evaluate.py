@@ -478,7 +478,7 @@ class ColumnEvaluator:
         some |= (table["abs_mean"] > 0) | (table["sum_squares"] > 0)
         others = np.maximum(others, some)
         most: Float64 = 100.0 * (1 - others / np.maximum(table["count"], 1))
-        # Where nobody says how many there are, one that is not 0 may be one of very many.
+        # Where the number of elements is not known, one that is not 0 may be one of very many.
         vague = (others > table["count"]) | ((table["at_least"] & int(AtLeast.COUNT)) != 0)
         most[vague] = np.where(others[vague] > 0, np.nextafter(100.0, 0.0), 100.0)
         return most

@@ -149,7 +149,7 @@ class Some:
 
 Node = Number | Text | Quantity | Fact | Negative | Arithmetic | Call | Comparison | Not | Every | Some
 _CONDITIONS: Final = (Comparison, Not, Every, Some)
-"""What is true or false; the others are numbers or texts."""
+"""The nodes that are true or false; the others are numbers or texts."""
 Named = Quantity | Fact
 
 

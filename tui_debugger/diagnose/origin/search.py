@@ -77,7 +77,7 @@ class OriginInput:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """A value that a node was made from and that nobody knows: so nobody can say that something starts there.
+    """An unknown value that a node was made from: so it cannot be said that something starts there.
 
     Attributes:
         slot: input slot of the node.
@@ -257,7 +257,7 @@ class OriginReport:
 
     @property
     def first_known(self) -> Origin | None:
-        """The earliest bad tensor where no origin is as early: it did not start there, or nobody can say so."""
+        """The earliest bad tensor where no origin is as early: it did not start there, or that cannot be said."""
         first = [searched.first for searched in self.searches if searched.first is not None]
         earliest = min(first, key=lambda each: (each.hit.order, each.rank), default=None)
         if earliest is None or any(origin.hit.order <= earliest.hit.order for origin in self.origins):
@@ -298,7 +298,7 @@ class OriginReport:
 
     @property
     def leading(self) -> tuple[StepSearch, ...]:
-        """Those of ``first_searches`` that begin with the same tensor at the same step: no rank leads."""
+        """The searches of ``first_searches`` that begin with the same tensor at the same step: no rank leads."""
         searches = self.first_searches
         return tuple(searched for searched in searches if _same(searched, searches[0])) if searches else ()
 

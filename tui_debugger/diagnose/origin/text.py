@@ -80,7 +80,7 @@ def row_label(row: TensorRow, origin: Origin) -> str:
 
 
 def why(origin: Origin, *, overflow: bool) -> str:
-    """Returns why it starts here, or why nobody can say that it does."""
+    """Returns why it starts here, or why it cannot be said that it does."""
     what = f"{_place(origin)}: {found_words(origin)}"
     clean_ = "clean" if overflow else "without such a finding"
     other = clean(origin.other)
@@ -164,7 +164,7 @@ def _slots(slots: list[int]) -> str:
 
 
 def not_judged_words(each: NotJudged) -> str:
-    """``not judged: in:3 unknown (Add-op3:0)``: why nobody can say that something starts at a node."""
+    """``not judged: in:3 unknown (Add-op3:0)``: why it cannot be said that something starts at a node."""
     names = [last_part(missing.name) for missing in each.missing if missing.name]
     return f"not judged: {_missing_words(each, 'unknown')}" + (f" ({_some(names)})" if names else "")
 
@@ -470,7 +470,7 @@ def _meaning(row: TensorRow) -> Meaning | None:
 
 
 def _block_lines(rows: Sequence[tuple[str, TensorRow, str]], cells: Sequence[Sequence[str]]) -> Iterator[str]:
-    """The table where nobody knows how much room there is: types and shapes below it when they do not fit."""
+    """The table where it is not known how much room there is: types and shapes below it when they do not fit."""
     lines = _aligned([list(_BLOCK_TITLES), *cells])
     kinds = ["dtype, shape", *(_kind(row, remark) for _, row, remark in rows)]
     wide = [f"  {line}  {kind}".rstrip() for line, kind in zip(lines, kinds, strict=True)]

@@ -31,7 +31,7 @@ Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[Any]
 
 VERDICT, REPLICAS = "verdict", "replicas"
-"""What the cells show beside statistics."""
+"""The quantities that cells can show beside statistics."""
 
 
 def _zeros(rows: Rows) -> Floats:

@@ -5,7 +5,7 @@ declared to be replicated. Which ranks share the work how is read where it was r
 that were equal at first (see ``layout``). Ranks are compared by bytes where there are values, else by recorded digests,
 else by statistics.
 
-No rank is blamed without a majority: of two that differ nobody knows which one is right, only which one changed.
+No rank is blamed without a majority: of two that differ it is not known which one is right, only which one changed.
 
 Before the collective operation gradients differ, as they should. Then the tensors that went into collective operations
 tell: a gradient that went into none, where those of the other weights did, was not reduced.

@@ -147,7 +147,7 @@ class RankReport:
         first_bad: by rank the first tensor with a finding.
         replicas: how the ranks compare with each other.
         against: how they compare with those of another run.
-        doubts: why nobody can say that all is well.
+        doubts: why it cannot be said that all is well.
         outcome: of everything.
         headline: that in one line.
     """

@@ -156,7 +156,7 @@ def _narrowed(made: Array, came: Array) -> Array:
 
 
 _GRADIENTS: Final = "Gradients/"
-"""What the names of backward nodes begin with."""
+"""The prefixes of the names of backward nodes."""
 
 
 def _forward_of(run: Run, rank: int, row: int) -> int:
@@ -522,7 +522,7 @@ def _overwritten(reader: _Reader, positional: Sequence[Any], outputs: Mapping[in
 # -- part by part ------------------------------------------------------------------------------------------
 
 _Part = tuple[int, Array, tuple[Any, ...], dict[str, Any]]
-"""Where a part of the output begins, the part, and the arguments that make it."""
+"""The first element of a part of the output, the part, and the arguments that make it."""
 
 
 def _parts(

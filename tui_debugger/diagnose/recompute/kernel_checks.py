@@ -333,7 +333,7 @@ def _reduced(operator: ByRow) -> Described:
 _LONGEST: Final = 512
 """Elements of a head."""
 _PASSED: Final = 2.0
-"""What rounding explains, so often, is right: errors of rows are known by random vectors only."""
+"""Roundings up to which a difference is right: errors of rows are known by random vectors only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -497,4 +497,4 @@ DESCRIBED: Final[dict[str, Described]] = {
     "mean": _reduced(ByRow.MEAN),
     "attention": _attention,
 }
-"""How operators are described to the kernel, by kind."""
+"""The functions that describe operators to the kernel, by kind."""

@@ -225,7 +225,7 @@ class Largest(Probed):
 @call("argmax", "argmax")
 @graph("argmax", "Argmax", "ArgMaxV2")
 def argmax(input: Array, dim: Any = None, keepdim: Any = False) -> Any:
-    """Where the largest element is; the third argument of MindSpore's operator is a type."""
+    """Returns the index of the largest element; the third argument of MindSpore's operator is a type."""
     del keepdim
     if dim is None:
         return Largest(np.reshape(input, -1), 0)

@@ -92,7 +92,7 @@ def adam(
     with np.errstate(all="ignore"):
         power = 1 - _single(beta1_power), 1 - _single(beta2_power)
         rate = _single(lr) * np.sqrt(power[1]) / power[0]
-        # What one less a power is off by: it was rounded as the power.
+        # The error of one less a power, which was rounded as the power.
         lost = 1 + 1 / np.abs(power[0]) + 1 / np.abs(power[1])
         up = one.value * first + (1 - first) * came if use_nesterov else np.asarray(one.value)
         below = np.sqrt(np.asarray(other.value)) + _single(epsilon)

@@ -512,7 +512,7 @@ def _distance_of_statistics(
     if not told and not (a.counted and b.counted):
         return not_compared("no statistic was recorded in both runs", shapes, types)
     if not apart and _counts_differ(a, b, ("zero", "negative", "positive")):
-        apart = math.ulp(size)  # some element differs, by nobody knows how much
+        apart = math.ulp(size)  # some element differs, it is not known by how much
     differs = apart > 0
     return Distance(
         How.STATISTICS,

@@ -664,7 +664,7 @@ class StepJudge(UnmatchedNodes):
         """Judges modules by what runs inside of them.
 
         Where all of that is known the output may differ by what any of it differs. Where it is not, a module whose
-        inputs agree and whose output does not is a finding as well: nobody can say more.
+        inputs agree and whose output does not is a finding as well: more cannot be said.
         """
         verdicts = {each.match.a: each.judgement for each in judged}
         result = []

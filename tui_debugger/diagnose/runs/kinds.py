@@ -14,7 +14,7 @@ from tui_debugger.text.numbers import number
 MOST: Final = 1 << 24
 """Elements of the largest tensors that are looked at."""
 _FIT: Final = 1e-3
-"""How much of a difference may remain where a factor or an offset is said to explain it."""
+"""The part of a difference that may remain where a factor or an offset explains it."""
 _STEP_FIT: Final = 1e-2
 """The same of updates, which are small beside the values that they are the difference of."""
 _DIMENSIONS: Final = 4

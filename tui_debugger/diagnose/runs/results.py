@@ -26,11 +26,11 @@ class Judgement(IntEnum):
     """Nothing of its outputs could be compared."""
     SAME = 1
     ROUNDING = 2
-    """It differs by no more than rounding makes."""
+    """The tensors differ by no more than rounding explains."""
     INHERITED = 3
-    """It passes on what came in."""
+    """The node passes on a difference of its inputs."""
     UNPROVEN = 4
-    """It differs by more than what is known of its inputs explains, and not all of them are known."""
+    """The output differs by more than its known inputs explain, and not all inputs are known."""
     INSIDE = 5
     """A module around other calls: they tell what happened."""
     INTRODUCED = 6
@@ -221,7 +221,7 @@ class RunsReport:
 
     @property
     def exit_code(self) -> int:
-        """0 the same within what is expected, 1 different, 2 nobody can say, 130 interrupted."""
+        """0 the same within what is expected, 1 different, 2 cannot judge, 130 interrupted."""
         if self.cancelled:
             return CancelledError.exit_code
         if self.findings:

@@ -202,7 +202,7 @@ class Joiner:
         *,
         certain: bool,
     ) -> tuple[_Option, tuple[list[Array], list[Array]]] | None:
-        """Returns the layouts that are proven, or believed, with the wholes; None where nobody can tell."""
+        """Returns the layouts that are proven, or believed, with the wholes; None where that cannot be told."""
         made = _Wholes(sides)
         believed = [option for option in options if self._proven_both[key[1], option]]
         found = self._known_of_both(sides, options, key, made, believed)
@@ -296,7 +296,7 @@ class Joiner:
     def _best(
         self, whole: Array, made: dict[Layout, list[Array]], key: tuple[str, Any], of: TensorKind
     ) -> Layout | None:
-        """Returns the layout that is proven, or believed; None where nobody can tell."""
+        """Returns the layout that is proven, or believed; None where that cannot be told."""
         if not whole.size:
             return next(iter(made))
         if key in self._of_tensor and self._of_tensor[key] in made:

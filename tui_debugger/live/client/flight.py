@@ -229,7 +229,7 @@ RECOMMENDED: Final = "recommended"
 Key = tuple[str, int]
 """Node name and slot."""
 Values = Callable[[str, int], Array | None]
-"""The values of a tensor of the step that is judged, a copy that nobody changes; None when they are not there."""
+"""The values of a tensor of the step that is judged, a copy that is never changed; None when they are not there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,7 +275,7 @@ class Row:
     Attributes:
         name: of its node in the graph.
         stats: None when its elements are no numbers.
-        values: a copy that nobody changes; None when it was not made.
+        values: a copy that is never changed; None when it was not made.
         slot: output slot.
     """
 
@@ -528,7 +528,7 @@ class FlightRecorder:
     # -- when to write -------------------------------------------------------------------------------
 
     def _fresh(self, hits: Sequence[ClientHit]) -> Sequence[ClientHit]:
-        """Those that were not seen in an earlier step."""
+        """Returns the names that were not seen in an earlier step."""
         fresh = [hit for hit in hits if _hit_key(hit) not in self._seen]
         if len(self._seen) < REMEMBERED:
             self._seen.update(map(_hit_key, fresh))
@@ -590,7 +590,7 @@ class FlightRecorder:
         return f"{reason.splitlines()[0]}: the last {len(self._ring)} steps are in {path}"
 
     def _remarks(self) -> Iterator[str]:
-        """Returns what whoever reads a dump has to know."""
+        """Returns the notices for the readers of the dump."""
         last = self._ring[-1]
         if last.partial:
             yield f"step {last.step} did not come to its end: what is there of it was seen before that"

@@ -174,7 +174,7 @@ class Judge:
     ) -> tuple[list[tuple[str, Record]], Mask]:
         """Puts beside records the statistics of the step before; tells which tensors are new, as far as that is known.
 
-        Where nothing is remembered nobody can say what was before, and that is a doubt.
+        Where nothing is remembered it cannot be said what was before, and that is a doubt.
         """
         found: list[tuple[str, Record]] = []
         first = np.ones(len(tensors), np.bool_)

@@ -1,4 +1,4 @@
-"""What a training ran and its client could not record: counted, so that nobody calls it clean."""
+"""Counts of what a training ran and its client could not record: such a training is never called clean."""
 
 from __future__ import annotations
 
@@ -177,10 +177,10 @@ class Recordings:
     """The debugger has said what it watches."""
     _count: int = 0
     _earlier: list[tuple[str, Held]] = field(default_factory=list)
-    """Tensors whose names came again in this step, as long as nobody can judge them."""
+    """Tensors whose names came again in this step, as long as they cannot be judged."""
     _hits: list[tuple[int, ClientHit]] = field(default_factory=list)
     _flight_hits: list[tuple[int, ClientHit]] = field(default_factory=list)
-    """What was said about such tensors, with their order."""
+    """The hits on such tensors, with their order."""
     _repeated: list[ToJudge] = field(default_factory=list)
     """Such tensors that can be judged and were not yet: many at once are quicker than one after the other."""
     _flight_repeated: list[ToJudge] = field(default_factory=list)
@@ -449,7 +449,7 @@ class Recordings:
 def _judged(tensors: Sequence[ToJudge], *, initial: bool = False) -> list[tuple[int, ClientHit]]:
     """Returns what watchpoints say about tensors, with their order.
 
-    What a record that holds less than was asked for can say is said all the same.
+    A record that holds less than was asked for is judged as far as it goes.
     """
     hits: list[tuple[int, ClientHit]] = []
     for _, group in groupby(tensors, key=lambda each: id(each.judge)):

@@ -1,6 +1,6 @@
 """Takes the answers to questions as they come, message by message, and believes no type or size that they declare.
 
-Filled by the thread of a call, read by the thread of whoever asked: each answer has a lock.
+Filled by the thread of a call, read by the thread of the caller: each answer has a lock.
 """
 
 from __future__ import annotations
@@ -218,22 +218,22 @@ class Answer(ABC):
                 return
             try:
                 self._take(message, size)
-            except Exception as error:  # noqa: BLE001 - raised again to whoever asked; the stream is read to its end
+            except Exception as error:  # noqa: BLE001 - raised again to the caller; the stream is read to its end
                 self.failure, self._cancelled = error, True
 
     def cancel(self) -> None:
-        """Nobody wants it any more: what still comes is dropped. No receiver is called after this."""
+        """Gives the answer up: data that still comes is dropped. No receiver is called after this."""
         with self._lock:
             self._cancelled = True
 
     def finish(self) -> None:
-        """Nothing more will come."""
+        """Notes that the stream ended."""
         with self._lock:
             if self._cancelled:
                 return
             try:
                 self._finish()
-            except Exception as error:  # noqa: BLE001 - raised again to whoever asked
+            except Exception as error:  # noqa: BLE001 - raised again to the caller
                 self.failure = error
             self._cancelled = True
 

@@ -69,7 +69,7 @@ class Question:
 
     Attributes:
         command: how it is asked.
-        answer: what whoever asked wants to have at hand when the answer comes; not looked at here.
+        answer: what the caller wants to have at hand when the answer comes; not looked at here.
         state: what has become of it.
     """
 
@@ -350,7 +350,7 @@ class Conversation:
     # What the client does ------------------------------------------------------------------------------------------
 
     def introduce_again(self, now: float, *, resumes: bool = False, features: int = 0) -> Events:
-        """It introduced itself again: it knows no watchpoint any more, and will send its graphs.
+        """The training introduced itself again: it has forgotten all watchpoints, and will send its graphs.
 
         Args:
             now: the time.
@@ -398,7 +398,7 @@ class Conversation:
         return [Event.BACK]
 
     def enter(self, call: int, report: Report, now: float) -> Events:
-        """It waits for a command, in the call with this number."""
+        """The training waits for a command, in the call with this number."""
         self._broken = False
         events = self.heard(now)
         if self.phase is Phase.DONE and not self._terminate:
@@ -438,7 +438,7 @@ class Conversation:
         return [Event.LOST]
 
     def cut(self) -> Events:
-        """It is turned away: a call that waits is ended."""
+        """Refuses the training for good: a call that waits is ended."""
         self.waiting = None
         return self.lose()
 
@@ -552,7 +552,7 @@ class Conversation:
         return len(self._questions)
 
     def withdraw(self, question: Question) -> None:
-        """A question that nobody waits for any more; one that was sent is answered all the same."""
+        """Withdraws a question; one that was sent is answered all the same."""
         if question in self._questions:
             self._questions.remove(question)
             question.state = Asked.LOST

@@ -90,9 +90,9 @@ class Admission(Enum):
 
     ADMITTED = "admitted"
     MISMATCH = "mismatch"
-    """It says what it is and waits to be ended: its messages are not known here."""
+    """The client says what it is and waits to be ended: its messages are not known here."""
     TOO_OLD = "too old"
-    """It knows of no versions at all: it gets the command to exit."""
+    """The client does not know of versions: it gets the command to exit."""
 
 
 @dataclass(frozen=True, slots=True)

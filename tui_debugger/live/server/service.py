@@ -95,7 +95,7 @@ _SOON: Final = 0.05
 
 
 def _nothing() -> None:
-    """Nobody wants to know."""
+    """Does nothing: the events of this call are not wanted."""
 
 
 def _was_cancelled(context: Any) -> bool:

@@ -129,7 +129,7 @@ class ReceivedParts:
 
 
 _LOOK_SECONDS: Final = 0.2
-"""Seconds between reports of progress, at which whoever asked can cancel."""
+"""Seconds between reports of progress, at which the caller can cancel."""
 _SAFETY_SECONDS: Final = 30.0
 """A call that waits looks around this often, should its end ever go unnoticed."""
 
@@ -201,7 +201,7 @@ class RemoteTraining:
 
     @property
     def unrecorded(self) -> Sequence[Unrecorded]:
-        """All that it ran so far and could not record."""
+        """The operations that ran so far and could not be recorded."""
         return self._unrecorded
 
     @property
@@ -295,7 +295,7 @@ class RemoteTraining:
             return (self.caller.peer, self.connection) if there and not self.handshake.own else None
 
     def introduce_again(self, info: TrainingInfo, handshake: Handshake, caller: Caller, *, resumes: bool) -> None:
-        """It introduced itself again."""
+        """The training introduced itself again."""
         with self._changed:
             self.connection += 1
             self._info, self.handshake, self.caller = info, handshake, caller
@@ -306,7 +306,7 @@ class RemoteTraining:
         self.emit()
 
     def moved(self, caller: Caller) -> None:
-        """It came back on another connection."""
+        """The training came back on another connection."""
         with self._changed:
             self.connection += 1
             self.caller, self._info = caller, replace(self._info, address=caller.address)
@@ -329,20 +329,20 @@ class RemoteTraining:
         self._act(lambda it: it.heard(self._clock()))
 
     def tick(self) -> None:
-        """Looks at the time."""
+        """Handles what is due by now."""
         self._act(lambda it: it.tick(self._clock()))
 
     def lose(self, connection: int) -> None:
-        """That connection broke; nothing when it came through another meanwhile."""
+        """Notes that a connection broke; does nothing when the training uses another one by now."""
         self._act(lambda it: it.lose() if connection == self.connection else [])
 
     def cut(self) -> None:
-        """It is turned away for good."""
+        """Refuses the training for good."""
         self.hidden = True
         self._act(Conversation.cut)
 
     def finish(self, step: int | None = None) -> None:
-        """It said that it is done, and which step ended last, if it counts them."""
+        """Notes that the training said it is done, and which step ended last, if it counts them."""
         with self._changed:
             stop = self._conversation.stop
             self._notify(self._conversation.finish(step))
@@ -370,7 +370,7 @@ class RemoteTraining:
             self._parts.add_hits(hits if wanted else (), size, left_out if wanted else 0)
 
     def view(self, level: Level) -> tuple[Question, Answer] | None:
-        """The question that a stream of answers belongs to; None when nobody asked."""
+        """The question that a stream of answers belongs to; None when it was not asked for."""
         with self._changed:
             question = self._conversation.open_question
         if question is None or not isinstance(question.command, View) or question.command.level is not level:
@@ -422,7 +422,7 @@ class RemoteTraining:
                 self._listener(self, event)
 
     def forget(self) -> None:
-        """It is listed no more: frees its memory."""
+        """Frees the memory of a training that is no longer listed."""
         with self._changed:
             self._parts.clear()
 
@@ -476,7 +476,7 @@ class RemoteTraining:
     def _empty(
         self, group: Sequence[RemoteTensor], silent: Sequence[int], first: int, sink: ValueSink, progress: ProgressFn
     ) -> set[int]:
-        """Those of which nothing was said: clients of MindSpore send nothing at all for a tensor without elements."""
+        """Returns the tensors without elements: clients of MindSpore send nothing for them."""
         if not silent:
             return set()
         try:

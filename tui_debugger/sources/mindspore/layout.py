@@ -203,7 +203,7 @@ class _Reader:
         return False
 
     def note_misplaced(self, entries: Sequence[os.DirEntry[str]], path: Path) -> None:
-        """Notes tensors where none should be: nobody knows at which step they were written."""
+        """Notes tensors where none should be: it is not known at which step they were written."""
         loose = [entry.name for entry in entries if _is_tensor(entry.name) and not entry.name.startswith(".")]
         if loose:
             why = f"{len(loose):,} {'file' if len(loose) == 1 else 'files'} outside a step"

@@ -314,7 +314,7 @@ class Part:
         odd: names that pattern and timestamps do not spell.
         statistics: the rows of ``statistic.csv``.
         complaints: how often what was ignored, for notices.
-        entries: entries in the directory, of whatever kind.
+        entries: entries in the directory, of any kind.
         missing: (name, empty for the directory itself and ``*`` for several files; why) of what may hold tensors and
             could not be looked at.
         overflows: names of records of overflows.
@@ -390,7 +390,7 @@ class Listing:
         for part in self.parts:
             if part.statistics is not None:
                 place = self.known_names.place(self.known_names.places[part.place][0], constants=False)
-                # Where there are no files beside, the numbers follow from the names: every step of a rank has them.
+                # Without files beside it the numbers follow from the names: every step of a rank has them.
                 kept, key = self.known_names.recorded, (place, part.statistics.prefixes)
                 ids = kept.get(key) if alone else None
                 if ids is None and alone and not _any_path(part.statistics.prefixes):
@@ -418,7 +418,7 @@ class Listing:
 
     @property
     def entries(self) -> int:
-        """Entries in the directories, of whatever kind."""
+        """Entries in the directories, of any kind."""
         return sum(part.entries for part in self.parts)
 
     def _recorded(self, place: int, text: bytes, known: set[int]) -> int:
@@ -640,7 +640,7 @@ class _Collector:
             self._complain(_UNCONVERTED, int(np.array(of_device)[ending].sum()))
 
     def _not_understood(self) -> Iterator[tuple[bytes, str]]:
-        """Files that hold tensors, nobody knows of what."""
+        """Files of tensors whose nodes are not known."""
         count = self._complaints.get(_NONSENSE, 0)
         if count:
             yield _SOME, f"{count:,} {'file' if count == 1 else 'files'} whose name makes no sense"

@@ -443,7 +443,7 @@ def unreadable_directories(rank: Path, seen: Collection[str] = ()) -> list[Unrea
 
     Args:
         rank: the directory.
-        seen: names that were listed in it earlier: what is gone now was there, and nobody knows what it said.
+        seen: names that were listed in it earlier: what is gone now was there, and it is not known what it said.
     """
     parts = []
     listed = {*seen, *names_of(rank)}
@@ -475,7 +475,7 @@ def _numbered(directory: Path, pattern: re.Pattern[str]) -> list[Path]:
 def names_of(directory: Path) -> list[str]:
     """Returns the names in a directory, none where there is no such directory.
 
-    What the system refuses once is asked again, lest a graph be taken for missing; what it goes on to refuse is one of
+    A file that the system refuses once is asked for again, lest a graph be taken for missing; one refused again is in
     the ``unreadable_directories``.
     """
     for _ in range(2):

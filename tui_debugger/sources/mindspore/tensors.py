@@ -273,7 +273,7 @@ def step_table(
 def devices_of(listing: Listing, record: OverflowRecord) -> list[int]:
     """Numbers of what files have of the device (see ``KnownNames.devices``) where an operator ran that overflowed.
 
-    None where nobody knows which operator that was: it was not dumped, or the numbers are those of operators of which
+    None where that operator is not known: it was not dumped, or the numbers are those of operators of which
     none is known.
     """
     number = listing.known_names.find_device(record.task, record.stream)

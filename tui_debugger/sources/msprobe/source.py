@@ -330,7 +330,7 @@ class MsprobeSource(GraphlessSource[str, _RankNodes]):
         """See ``GraphlessSource``."""
         self._found_notices: dict[str, None] = {}
         self._recorded: set[str] = set()
-        """What was found of tensors: values, statistics, hashes."""
+        """The kinds of data that were found: values, statistics, hashes."""
         self._rows: dict[tuple[int, int], Int32] = {}
         self._arguments: tuple[tuple[int, int, FileState], StepArguments] | None = None
         super().__init__(root, given, notices)

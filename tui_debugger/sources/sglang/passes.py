@@ -23,7 +23,7 @@ from tui_debugger.stats.torch_file import Tree, member_of, read_tree
 _LATE: Final = ("model", "lm_head", "logits_processor")
 """Modules whose outputs are written with the next pass."""
 _FED: Final = "model.forward_batch_info."
-"""What the pass was given is written behind its outputs."""
+"""The prefix of the inputs of a pass, which are written after its outputs."""
 _NAMED: Final = 3
 
 

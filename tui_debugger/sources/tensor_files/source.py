@@ -300,7 +300,7 @@ class TensorFilesSource(GraphlessSource[list[Unit], _RankNodes]):
             return tuple(sorted({*super().unreadable(), *self._broken}, key=lambda part: (part.where, part.why)))
 
     def notes(self, rank: int) -> RunNotes:
-        """Those of what was converted; else there are none."""
+        """The notes of a converted dump; others have none."""
         with self._lock:
             if rank not in self._noted:
                 self._noted[rank] = NO_NOTES

@@ -189,7 +189,7 @@ class Pane(CachedColumn, can_focus=False):
             self._search.answered(self.matches())
 
     def search_failed(self) -> None:
-        """It could not be found out what matches."""
+        """Shows that the search failed."""
         if self._search is not None:
             self._search.failed()
 

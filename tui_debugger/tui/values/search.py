@@ -49,7 +49,7 @@ def not_finite(block: Array) -> npt.NDArray[np.bool_]:
 
 
 _KINDS: Final[Mapping[Bad, int]] = {not_finite: cells.NAN | cells.INF, np.isnan: cells.NAN, np.isinf: cells.INF}
-"""What the kernel looks for."""
+"""The kinds of elements that the kernel finds."""
 
 
 class Elements(Protocol):

@@ -513,7 +513,7 @@ class SliceBar(Vertical):
 class TableOrMap(Vertical):
     """Table and heat map share their cursor: it stays on its element when one takes the other's place.
 
-    What they show, and what is said below, is for subclasses.
+    Subclasses say what the cells show, and write the line below.
     """
 
     DEFAULT_CSS = """

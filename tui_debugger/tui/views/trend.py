@@ -194,7 +194,7 @@ class Overlay:
     """One or several tensors, in the order in which they were added.
 
     Attributes:
-        keys: the tensors, at whatever step.
+        keys: the tensors, at any step.
         current: number of the one whose table is shown.
     """
 

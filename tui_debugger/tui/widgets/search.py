@@ -94,7 +94,7 @@ class ListSearch:
 
     @property
     def text(self) -> str:
-        """What is looked for, as it was typed."""
+        """The text of the search, as it was typed."""
         return self.pattern.text if self.pattern is not None else ""
 
     @property
@@ -311,7 +311,7 @@ class SearchBar(Input):
 
     @property
     def count(self) -> str:
-        """How many rows match, as it is shown."""
+        """Returns the count of matches as the screen shows it."""
         return self._count
 
     def render_lines(self, crop: Region) -> list[Strip]:
