@@ -654,7 +654,7 @@ class Batch:
         if not self.session.dependents():
             return
         note("the training goes on without watchpoints; this process stays until its end, because MindSpore ends a")
-        note("training that nobody answers (Ctrl-C leaves, and with it the training ends)")
+        note("training that gets no answer (Ctrl-C leaves, and with it the training ends)")
         sys.stdout.flush()
         with interruptible(lambda _: None), suppress(CancelledError):
             while self.session.dependents():

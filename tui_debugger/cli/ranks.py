@@ -265,7 +265,7 @@ def _print(answer: Answer, entries: npt.NDArray[np.int64], arguments: argparse.N
     print_text(*(f"note: {each}" for each in report.replicas.notes))
     if report.replicas.apart:
         apart = ", ".join(map(clean, report.replicas.apart[:4])) + (", …" if len(report.replicas.apart) > 4 else "")
-        print_text(f"note: {apart} differ from the start: parts of a larger weight, or wrong; nobody recorded which")
+        print_text(f"note: {apart} differ from the start: parts of a larger weight, or wrong; which was not recorded")
     if report.outcome is not Outcome.CLEAN:
         print_text(*doubt_lines(report.doubts))
     print_exit(code)

@@ -742,7 +742,7 @@ class LiveControl:
             return
         lines = [f"{training_name(state)}: {training_status(state)[1]}" for state in held.values()]
         if depends:
-            lines.append("MindSpore ends a training that nobody answers: tdbg stays, without the screen, until its end")
+            lines.append("MindSpore ends a training that gets no answer: tdbg stays, without the screen, until its end")
         it = "it" if len(held) == 1 else "them"
         answers = (("g", f"let {it} go on", "go"), ("t", f"terminate {it}", "terminate"))
         screen = ConfirmScreen(f"Leave {plural(len(held), 'training')}", lines, answers)

@@ -386,7 +386,7 @@ class Service:
         for raw in call.raw():
             size += len(raw) or 64
             if size > self._limits.stray_bytes:
-                self._cut(call, "it sends what nobody asked for")
+                self._cut(call, "it sends data that was not asked for")
 
     def _cut(self, call: Call, why: str) -> NoReturn:
         self._registry.refuse(call.caller.address, why, self._registry.find(call.caller))
@@ -459,7 +459,7 @@ class Service:
             training.heard()
             answer.take(message, size)
             if answer.stray > self._limits.stray_bytes:
-                self._cut(call, "it sends what nobody asked for")
+                self._cut(call, "it sends data that was not asked for")
         if self._ended(call, training, doubtful=not answer.complete):
             training.viewed(question)
         return _OK

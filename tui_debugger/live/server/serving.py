@@ -339,9 +339,7 @@ def serve(
             hint=f"take {_LEAST_TOKEN} at least: `tdbg listen --new-token` prints one",
         )
     if certificate is not None and host.startswith(UNIX):
-        raise TdbgError(
-            "a Unix socket is not encrypted: nobody but you can read it", where=host, hint="leave --tls-cert out"
-        )
+        raise TdbgError("a Unix socket is not encrypted: only you can read it", where=host, hint="leave --tls-cert out")
     gate = Gate(token, private, allow_unauthenticated)
     return Server(host, port, gate, limits or Limits(), clock, certificate=certificate)
 

@@ -63,7 +63,7 @@ ACTIONS: Final[tuple[Action, ...]] = (
     LOOK_AGAIN,
     SEARCH_VIEW,
     _action("other", "w", "Another run", "Chooses the run to compare with."),
-    _action("finding(1)", "n", "Next difference", "To where the next difference begins, at whatever step and rank."),
+    _action("finding(1)", "n", "Next difference", "To where the next difference begins, at any step and rank."),
     _action("finding(-1)", "N", "Difference before", "To where the difference before begins."),
     *(
         _action(f"show({int(show)})", str(int(show)), show.words.capitalize(), text)
@@ -72,7 +72,7 @@ ACTIONS: Final[tuple[Action, ...]] = (
             (Show.DIFFERENCES, "Shows what differs by more than rounding, and what only one run has."),
             (Show.ALL, "Shows all nodes."),
             (Show.ONE_SIDED, "Shows what only one of the runs has."),
-            (Show.DOUBTS, "Shows what nobody can judge."),
+            (Show.DOUBTS, "Shows what cannot be judged."),
         )
     ),
     _action("step(-1)", "[", "Step back", "One compared step back."),
