@@ -16,7 +16,7 @@ from tui_debugger.errors import CancelledError, TdbgError
 from tui_debugger.model import CATEGORY_WORDS, Category, Side
 from tui_debugger.sources.search import DEPTH
 from tui_debugger.text.numbers import NONE, age, brief, moment
-from tui_debugger.text.tables import Across, Column, Cut, Row
+from tui_debugger.text.tables import Column, Cut, FullWidthLine, Row
 from tui_debugger.text.writer import terminal_of
 
 if TYPE_CHECKING:
@@ -331,7 +331,7 @@ def _print(entries: Sequence[_Entry], places: dict[int, _Listing], arguments: ar
         if arguments.files:
             below += _file_texts(entry, places)
         blank = [""] * (len(titles) - 1)
-        lines += [Across(f"    {text}") if on_terminal else [*blank, f"  {text}"] for text in below]
+        lines += [FullWidthLine(f"    {text}") if on_terminal else [*blank, f"  {text}"] for text in below]
     print_table([_COLUMNS[title] for title in titles], lines)
 
 

@@ -29,7 +29,7 @@ from tui_debugger.text.distribution import statistic_texts
 from tui_debugger.text.numbers import NONE, plural
 from tui_debugger.text.rows import hit_row, key_row
 from tui_debugger.text.sketch import UNICODE, Box, Edge, Ink, Sketch, SketchGraph, draw_sketch
-from tui_debugger.text.tables import Across, Column, Cut, table_lines
+from tui_debugger.text.tables import Column, Cut, FullWidthLine, table_lines
 from tui_debugger.text.tables import Row as TableRow
 from tui_debugger.text.tensors import run_text, shape_text, short_names, slot_text, step_text
 from tui_debugger.text.writer import Meaning, meant
@@ -640,16 +640,16 @@ def relations_table(
             cells = _cells(related, depth, names)
             yield [cells[at] for at in kept]
             if how:
-                yield Across(f"    {'  ' * depth}{how}")
+                yield FullWidthLine(f"    {'  ' * depth}{how}")
 
     maker = clean(found.maker.rpartition("/")[2])
     made = "taken" if found.centre.key.side is Side.INPUT else f"made by {maker}" if maker else "made"
     nothing = (" nothing that the graph knows", " nothing, as far as the graph says")
     if not found.edges:
         nothing = (f" {found.nothing_words(upstream=True)}", f" {found.nothing_words(upstream=False)}")
-    rows: list[TableRow] = [Across(f"{made} from:" + ("" if ups else nothing[0])), *block(ups)]
-    rows += [Across("tensor:"), *block(middle)]
-    rows += [Across("used by:" + ("" if downs else nothing[1])), *block(downs)]
+    rows: list[TableRow] = [FullWidthLine(f"{made} from:" + ("" if ups else nothing[0])), *block(ups)]
+    rows += [FullWidthLine("tensor:"), *block(middle)]
+    rows += [FullWidthLine("used by:" + ("" if downs else nothing[1])), *block(downs)]
     return [_COLUMNS[at] for at in kept], rows
 
 

@@ -99,7 +99,7 @@ def foreseen(name: str) -> Plan:
     return _foreseen(kind_in(name))
 
 
-class Foresight(Judge):
+class UnknownWatchpoints(Judge):
     """Stands for watchpoints as long as there are none: everything is asked for that may be, and nothing is found."""
 
     def need(self, name: str) -> RequiredStats | None:

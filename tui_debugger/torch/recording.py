@@ -19,7 +19,17 @@ from tui_debugger.live.client.agent import Agent, ClientHit
 from tui_debugger.live.client.judging import Judge
 from tui_debugger.live.client.recorded import UnrecordedCounts
 from tui_debugger.stats.records import Record
-from tui_debugger.torch.captures import EVERYTHING, Capture, Foresight, Key, MemoryBudget, Plan, Plans, Step, foreseen
+from tui_debugger.torch.captures import (
+    EVERYTHING,
+    Capture,
+    Key,
+    MemoryBudget,
+    Plan,
+    Plans,
+    Step,
+    UnknownWatchpoints,
+    foreseen,
+)
 from tui_debugger.torch.exact import Waiting
 from tui_debugger.torch.flow import Flow
 from tui_debugger.torch.internals import Counter, in_backward, local, no_autocast, readable, when_backward_ends
@@ -123,7 +133,7 @@ class Passes:
 
         Whatever threshold a watchpoint will have: if any pass crosses it, one of these does.
         """
-        find_records(now, list(now), Foresight())
+        find_records(now, list(now), UnknownWatchpoints())
         for capture in now:
             if capture.record is None:
                 continue

@@ -24,7 +24,7 @@ from tui_debugger.live.client.judging import Judge, Patience, StepMemory, watche
 from tui_debugger.live.wire import RemoteWatchpoint
 from tui_debugger.model import Verdict, WatchResult
 from tui_debugger.torch import captures
-from tui_debugger.torch.captures import Capture, Foresight, Plan, Plans, Quick, Step, measure
+from tui_debugger.torch.captures import Capture, Plan, Plans, Quick, Step, UnknownWatchpoints, measure
 from tui_debugger.torch.distributed import Distribution, distribution_of
 from tui_debugger.torch.drawing import States, draw, parameters_of, rates_of
 from tui_debugger.torch.internals import (
@@ -606,7 +606,10 @@ class Training:
         recording, left = self.recording, Step(0)
         found = [(name, each.grad) for name, each in self.tree.parameters.items() if each.grad is not None]
         see_all(left, [(gradient_of(name), gradient) for name, gradient in found], recording.plans, None)
-        seen = {each.name: each for each in look_now(left, recording.plans.judge if recording.plans else Foresight())}
+        seen = {
+            each.name: each
+            for each in look_now(left, recording.plans.judge if recording.plans else UnknownWatchpoints())
+        }
         for each in seen.values():
             each.tensor = None
         self._at_backward = {

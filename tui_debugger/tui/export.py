@@ -141,7 +141,7 @@ def check_path(text: str) -> str | None:
         return f"not a usable path: {error}"
 
 
-Say = Callable[[str], object]
+ShowMessage = Callable[[str], object]
 T = TypeVar("T")
 
 
@@ -214,7 +214,7 @@ def export(view: Exporter) -> None:
     view.app.push_screen(prompt, given)
 
 
-def screenshot(app: App[object], name: str, dump: Path, say: Say, failed: Say | None = None) -> None:
+def screenshot(app: App[object], name: str, dump: Path, say: ShowMessage, failed: ShowMessage | None = None) -> None:
     """Writes a picture of the screen into the working directory.
 
     Args:

@@ -50,10 +50,10 @@ from tui_debugger.watch.condition_table import (
 )
 from tui_debugger.watch.expression import (
     TEXT_FACTS,
+    And,
     Arithmetic,
     Call,
     Comparison,
-    Every,
     Expression,
     Fact,
     Named,
@@ -61,8 +61,8 @@ from tui_debugger.watch.expression import (
     Node,
     Not,
     Number,
+    Or,
     Quantity,
-    Some,
     Text,
     name_text,
     parse,
@@ -621,9 +621,9 @@ class _ExpressionColumns:
         match node:
             case Not(of):
                 return self.holds(of).negated()
-            case Every(parts):
+            case And(parts):
                 return reduce(_both, map(self.holds, parts))
-            case Some(parts):
+            case Or(parts):
                 return reduce(_both, (self.holds(each).negated() for each in parts)).negated()
             case Comparison(Text(text), ((sign, Fact(name)),)) | Comparison(Fact(name), ((sign, Text(text)),)):
                 equal = self._is(name, text)

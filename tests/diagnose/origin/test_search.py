@@ -19,7 +19,7 @@ from tests.sources.memory import MemorySource, Op, table_of
 from tests.sources.writer import MLP, DumpWriter, Generation, Graph, Node, write_dump, write_step
 from tui_debugger.check.origins import State
 from tui_debugger.check.provenance import Start
-from tui_debugger.diagnose.origin.search import End, Origin, OriginReport
+from tui_debugger.diagnose.origin.search import Origin, OriginReport, SearchEnd
 from tui_debugger.diagnose.origin.text import advice_words, first_known_words, not_judged_words
 from tui_debugger.errors import CancelledError
 from tui_debugger.graph.search import NodeQuery
@@ -152,7 +152,7 @@ def test_the_search_ends_with_the_step_of_the_origin(
     dump: str, looked: Callable[[str], tuple[Session, OriginReport]]
 ) -> None:
     _, report = looked(dump)
-    assert report.end is End.ORIGIN
+    assert report.end is SearchEnd.ORIGIN
     assert report.check.pairs == ((0, 0), (0, 1), (0, 2), (0, 3))
     assert report.left == ((0, 4), (0, 5))
 
@@ -162,7 +162,7 @@ def test_a_step_that_was_bad_from_the_start_has_no_origin(dump: str, dumps: Call
     """Its weights were: looking on would only find what is made from them."""
     report = search(opened(dumps(dump)), steps=(4, 5))
     assert report.origins == ()
-    assert (report.end, report.left) == (End.CARRIED, ((0, 5),))
+    assert (report.end, report.left) == (SearchEnd.CARRIED, ((0, 5),))
     first = report.searches[0].first
     assert first is not None
     assert (first.start, last(first.node)) == (Start.TAINTED, "LayerNorm")
@@ -208,7 +208,7 @@ def test_weights_that_went_bad_between_the_dumped_steps_make_no_origin(
 @pytest.mark.parametrize("dump", MLP_DUMPS)
 def test_a_healthy_run_has_none(dump: str, looked: Callable[[str], tuple[Session, OriginReport]]) -> None:
     _, report = looked(dump)
-    assert (report.origins, report.searches, report.end, report.left) == ((), (), End.ALL, ())
+    assert (report.origins, report.searches, report.end, report.left) == ((), (), SearchEnd.ALL, ())
     assert len(report.check.pairs) == 6
     assert report.check.coverage.unreadable == 0
 
@@ -417,7 +417,7 @@ def test_unknown_inputs_give_no_origin_and_are_named(tmp_path: Path) -> None:
                 path.unlink()
         np.save(one(writer.step(step), "ReLU.*.output.*"), NAN)
     report = search(opened(tmp_path))
-    assert (report.origins, report.end) == ((), End.ALL)
+    assert (report.origins, report.end) == ((), SearchEnd.ALL)
     first = report.searches[0].first
     assert first is not None
     assert (first.node, first.start) == (RELU, Start.UNKNOWN)
@@ -681,7 +681,7 @@ def test_a_search_that_is_stopped_says_what_it_covered(tmp_path: Path) -> None:
             raise CancelledError("enough")
 
     report = session.find_origin(session.pairs(), progress=stop)
-    assert (report.end, report.check.cancelled) == (End.CANCELLED, True)
+    assert (report.end, report.check.cancelled) == (SearchEnd.CANCELLED, True)
     assert report.check.pairs == ((0, 0), (1, 0), (0, 1))
     assert [(origin.rank, origin.node) for origin in report.origins] == [(0, RELU)]
     assert report.left == ((1, 1), (0, 2), (1, 2))

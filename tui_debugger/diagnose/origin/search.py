@@ -210,7 +210,7 @@ class StepSearch:
         return self.origins[0] if self.origins else self.first
 
 
-class End(Enum):
+class SearchEnd(Enum):
     """The reason why the search ended where it did."""
 
     ORIGIN = "origin"
@@ -240,7 +240,7 @@ class OriginReport:
     searches: tuple[StepSearch, ...]
     check: CheckResult
     left: tuple[Pair, ...]
-    end: End
+    end: SearchEnd
     graphs: tuple[str, ...] = ()
     advice: str = ""
 
@@ -348,7 +348,7 @@ def search(
     asked = tuple(watchpoints) or (OVERFLOW_ANYWHERE,)
     ordered = sorted(dict.fromkeys(pairs), key=lambda pair: (span(pair)[0], pair))
     searches: list[StepSearch] = []
-    end = End.ALL
+    end = SearchEnd.ALL
     try:
         for searched in _searches(ordered, asked, search_step, progress):
             searches.append(searched)
@@ -358,8 +358,8 @@ def search(
                 end = found[0]
                 break
     except CancelledError:
-        end = End.CANCELLED
-    seconds, cancelled = time.monotonic() - started, end is End.CANCELLED
+        end = SearchEnd.CANCELLED
+    seconds, cancelled = time.monotonic() - started, end is SearchEnd.CANCELLED
     results = [(searched.pair, searched.result) for searched in searches]
     origins = [origin for searched in searches for origin in searched.origins]
     return OriginReport(
@@ -371,13 +371,13 @@ def search(
     )
 
 
-def _end(searches: Sequence[StepSearch]) -> tuple[End, int] | None:
+def _end(searches: Sequence[StepSearch]) -> tuple[SearchEnd, int] | None:
     """Returns why no later run can be where it began, and the turn of the run that says so; None: it still can."""
     origins = [origin.hit.order[0] for searched in searches for origin in searched.origins]
     carried = [searched.carried for searched in searches if searched.carried is not None]
     if not origins and not carried:
         return None
-    return End.ORIGIN if origins else End.CARRIED, min(origins + carried)
+    return SearchEnd.ORIGIN if origins else SearchEnd.CARRIED, min(origins + carried)
 
 
 def _earliest(origins: Sequence[Origin]) -> tuple[Origin, ...]:

@@ -32,7 +32,7 @@ from tui_debugger.text.distribution import STATISTIC_TITLES, statistic_columns, 
 from tui_debugger.text.hits import contents, finding_words, hit_text, watch_line
 from tui_debugger.text.numbers import plural
 from tui_debugger.text.rows import frame_row, key_row, meta_row, result_row, stats_row
-from tui_debugger.text.tables import Across, Column, Cut, cut_middle, table_lines
+from tui_debugger.text.tables import Column, Cut, FullWidthLine, cut_middle, table_lines
 from tui_debugger.text.tables import Row as TableRow
 from tui_debugger.text.tensors import round_text, run_text, shape_text, short_names, slot_text, step_text
 from tui_debugger.text.writer import Line, Meaning, Terminal, meant
@@ -578,10 +578,10 @@ def _path_table(path: Path) -> tuple[list[Column], list[TableRow]]:
     rows: list[TableRow] = []
     for hop in path.hops:
         if hop is not path.start:
-            rows += map(Across, wrapped(f"↑ {way_words(hop)}", indent="     ", hang="       "))
+            rows += map(FullWidthLine, wrapped(f"↑ {way_words(hop)}", indent="     ", hang="       "))
         cells = _cells(path, hop)
         rows.append([meant(cells[0], _HOPS.get(cells[0])), *(cells[at] for at in kept[1:])])
-        rows += map(Across, _others(hop))
+        rows += map(FullWidthLine, _others(hop))
     return [columns[at] for at in kept], rows
 
 

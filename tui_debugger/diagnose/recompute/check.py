@@ -28,9 +28,9 @@ from tui_debugger.diagnose.recompute.products import product_of
 from tui_debugger.diagnose.recompute.table import (
     ALL_REDUCE,
     LINEAR_GRADIENT,
+    Alternatives,
     ByShape,
     CannotBindError,
-    Either,
     Missing,
     Operator,
     find_operator,
@@ -353,7 +353,7 @@ def _computed(
                 result = result.function(next(iter(outputs.values())).shape)
         except (ValueError, IndexError, TypeError, AttributeError, OverflowError) as error:
             raise CannotBindError(f"arguments do not fit: {error}") from error
-    choices = result.choices if isinstance(result, Either) else (result,)
+    choices = result.choices if isinstance(result, Alternatives) else (result,)
     judged = [_judged(each, outputs, reader.widest, reshaped=operator.graph) for each in choices]
     fitting = [each for each in judged if each]
     if not fitting:
@@ -361,7 +361,7 @@ def _computed(
             f"shapes do not fit: expected {_shape_of(choices[0])}, recorded {[each.shape for each in outputs.values()]}"
         )
     best = min(fitting, key=_badness)
-    if isinstance(result, Either) and result.guessed and any(each.wrong for each in best):
+    if isinstance(result, Alternatives) and result.guessed and any(each.wrong for each in best):
         made = choices[judged.index(best)]
         if not _fits_mostly(made[0] if isinstance(made, tuple) else made, out):
             raise CannotBindError(result.guessed)
@@ -468,7 +468,7 @@ def _difference_of(operator: Operator, args: Sequence[Any], named: Mapping[str, 
     if out.size > MOST:
         return "", ""
     result = _called(operator, args, named)
-    first = result.choices[0] if isinstance(result, Either) else result
+    first = result.choices[0] if isinstance(result, Alternatives) else result
     fitted = _fitted(first, out.shape, reshaped=True) if isinstance(first, Expected) else None
     return _difference(fitted, out) if fitted is not None else ("", "")
 
@@ -700,7 +700,7 @@ def _in_parts(  # noqa: PLR0917 - one call
             if isinstance(expected, Expected) and judges[0].take_right(expected, out):
                 continue
         result = _called(operator, args, named)
-        choices = result.choices if isinstance(result, Either) else (result,)
+        choices = result.choices if isinstance(result, Alternatives) else (result,)
         if len(judges) != len(choices):  # one was enough so far, for parts that are right in every form
             judges = [*judges, *(Judge(found.dtype, found.shape, widest) for _ in choices)][: len(choices)]
         for judge, each in zip(judges, choices, strict=True):
@@ -772,7 +772,7 @@ def _all_reduce(reader: _Reader, call: CallArguments, found: Mapping[int, Tensor
     reduction = "sum" if operation is None else _REDUCTIONS.get(str(text).rpartition(".")[2].lower(), "")
     result = updates.all_reduced(inputs, reduction)
     outputs = {slot: reader.output(slot, row) for slot, row in found.items()}
-    choices = result.choices if isinstance(result, Either) else (result,)
+    choices = result.choices if isinstance(result, Alternatives) else (result,)
     judged = [checks for checks in (_judged(each, outputs, reader.widest) for each in choices) if checks]
     if not judged:
         raise CannotBindError("shapes do not fit")

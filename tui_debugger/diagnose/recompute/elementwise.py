@@ -16,7 +16,7 @@ import numpy as np
 
 from tui_debugger.arrays import Array, Float64, Mask
 from tui_debugger.diagnose.recompute.judge import Expected, doubles, is_float, wide
-from tui_debugger.diagnose.recompute.table import CannotBindError, Either, call, graph, module
+from tui_debugger.diagnose.recompute.table import Alternatives, CannotBindError, call, graph, module
 
 Size = Callable[[Float64, Float64], Any]
 """The size of an element's terms, from its input and its output."""
@@ -285,9 +285,9 @@ def gelu(input: Array, approximate: str = "none") -> Expected:
 
 @module("gelu", "GELU", split="elements", single=True)
 @graph("gelu", "GeLU", "Gelu", "FastGelu", split="elements", single=True)
-def gelu_of_some_form(input: Array) -> Either:
+def gelu_of_some_form(input: Array) -> Alternatives:
     """Gelu where the form was not recorded."""
-    return Either(gelu(input), gelu(input, "tanh"))
+    return Alternatives(gelu(input), gelu(input, "tanh"))
 
 
 @call("fast gelu", "fast_gelu", "npu_fast_gelu", "quick_gelu", split="elements")

@@ -15,7 +15,7 @@ import numpy as np
 
 from tui_debugger.arrays import Array, Float64
 from tui_debugger.diagnose.recompute.judge import Expected, doubles
-from tui_debugger.diagnose.recompute.table import CannotBindError, Either, graph
+from tui_debugger.diagnose.recompute.table import Alternatives, CannotBindError, graph
 
 
 def _single(value: Any) -> Any:
@@ -169,7 +169,7 @@ def all_reduced(inputs: Sequence[Array], reduction: str = "sum") -> Any:
         "min": Expected(np.min(wides, axis=0)),
     }
     if not reduction:
-        return Either(*found.values())
+        return Alternatives(*found.values())
     if reduction not in found:
         raise CannotBindError(f"reduction not known: {reduction}")
     return found[reduction]

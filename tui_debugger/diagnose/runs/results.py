@@ -9,7 +9,7 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 from tui_debugger.diagnose.run import Run
-from tui_debugger.diagnose.runs.distance import Distance, How, Tolerance
+from tui_debugger.diagnose.runs.distance import ComparedBy, Distance, Tolerance
 from tui_debugger.diagnose.runs.layouts import Dims
 from tui_debugger.diagnose.runs.matching import Match, NameMaps
 from tui_debugger.errors import CancelledError, TdbgError
@@ -185,7 +185,7 @@ class StepReport:
     place: Place
     judged: tuple[Judged, ...]
     one_sided: tuple[OneSided, ...]
-    compared: dict[How, int]
+    compared: dict[ComparedBy, int]
     failed: tuple[tuple[str, str], ...]
     doubtful: tuple[Match, ...]
     ranks: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
@@ -229,9 +229,9 @@ class RunsReport:
         return TdbgError.exit_code if self.doubts else 0
 
     @property
-    def compared(self) -> dict[How, int]:
+    def compared(self) -> dict[ComparedBy, int]:
         """Pairs of tensors that were compared, by what."""
-        total: dict[How, int] = defaultdict(int)
+        total: dict[ComparedBy, int] = defaultdict(int)
         for step in self.steps:
             for how, count in step.compared.items():
                 total[how] += count

@@ -24,9 +24,9 @@ import numpy as np
 from tui_debugger.arrays import Array
 from tui_debugger.diagnose.runs.distance import Distance, Tolerance, distance, not_compared
 from tui_debugger.diagnose.runs.layouts import (
-    Among,
     Dims,
     Layout,
+    PartRelation,
     Parts,
     Recorded,
     TensorKind,
@@ -308,7 +308,7 @@ class Joiner:
                 break
         order = sorted(scores, key=lambda each: scores[each])
         near = [layout for layout in made if scores.get(layout, math.inf) <= NEAR]
-        copies = [layout for layout in made if layout.among is Among.REPLICAS]
+        copies = [layout for layout in made if layout.among is PartRelation.REPLICAS]
         if not any(layout in near for layout in copies):
             terms = min((scores[layout] for layout in near), default=math.inf)
             if not _are_clearer(terms, [whole], [each for layout in copies for each in made[layout]]):
@@ -398,9 +398,9 @@ def _far(whole: Array, joined: Array) -> float:
 
 def _of_terms(found: Distance, layout: Layout, parts: Sequence[Array]) -> Distance:
     """Returns a distance of what was summed up, by the size of the terms where that is larger: they may cancel."""
-    if layout.among is Among.REPLICAS or not math.isfinite(found.relative) or not found.size:
+    if layout.among is PartRelation.REPLICAS or not math.isfinite(found.relative) or not found.size:
         return found
-    terms = math.sqrt(sum(_square(part) for part in parts)) / (len(parts) if layout.among is Among.MEAN else 1)
+    terms = math.sqrt(sum(_square(part) for part in parts)) / (len(parts) if layout.among is PartRelation.MEAN else 1)
     return replace(found, relative=found.relative * min(1.0, found.size / terms if terms else 1.0))
 
 
@@ -429,12 +429,12 @@ class _Option:
     @property
     def copies(self) -> bool:
         """Tells whether no parts are terms."""
-        return all(layout.among is Among.REPLICAS for layout in self.layouts)
+        return all(layout.among is PartRelation.REPLICAS for layout in self.layouts)
 
     @property
     def both_terms(self) -> bool:
         """Tells whether parts of both sides are terms: what they make is on no rank, and only sums agree."""
-        return all(layout.among is not Among.REPLICAS for layout in self.layouts)
+        return all(layout.among is not PartRelation.REPLICAS for layout in self.layouts)
 
     @property
     def words(self) -> str:
@@ -454,7 +454,7 @@ class _Option:
     @property
     def unlikely(self) -> int:
         """A larger number where another one is taken first."""
-        terms = sum(layout.among is not Among.REPLICAS for layout in self.layouts)
+        terms = sum(layout.among is not PartRelation.REPLICAS for layout in self.layouts)
         odd = sum(layout.zigzag or layout.groups > 1 or layout.factor > 1 for layout in self.layouts)
         return 4 * terms + 2 * odd + any(layout.cut for layout in self.layouts)
 
@@ -523,12 +523,12 @@ class _Wholes:
         """
         if option.copies:
             return False
-        one, other = (replace(layout, among=Among.REPLICAS) for layout in option.layouts)
+        one, other = (replace(layout, among=PartRelation.REPLICAS) for layout in option.layouts)
         terms = self.of(replace(option, layouts=(one, other)))
         if terms is None:
             return False
         if not option.both_terms:
-            many = 0 if option.layouts[0].among is not Among.REPLICAS else 1
+            many = 0 if option.layouts[0].among is not PartRelation.REPLICAS else 1
             wholes = self.of(option)
             near = min(_far(terms[1 - many][0], term) for term in terms[many])
             return wholes is not None and near <= NEAR and not _are_clearer(_far_apart(*wholes), *terms)

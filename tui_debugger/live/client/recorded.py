@@ -97,7 +97,7 @@ class Recorded:
 
 
 @dataclass(slots=True)
-class Held:
+class RecordedTensor:
     """One tensor of this step, as far as it is kept.
 
     Attributes:
@@ -116,7 +116,7 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class ToJudge:
-    """A tensor, what is known about it, and who judges it; ``order`` as in ``Held``."""
+    """A tensor, what is known about it, and who judges it; ``order`` as in ``RecordedTensor``."""
 
     judge: Judge
     name: str
@@ -125,7 +125,7 @@ class ToJudge:
 
 
 @dataclass(slots=True)
-class Room:
+class CopyBudget:
     """Bytes of copies that may be kept."""
 
     most: int
@@ -157,7 +157,7 @@ class Recordings:
     """
 
     who: Identity
-    room: Room
+    room: CopyBudget
     flight_judge: Judge | None = None
     measuring: bool = False
     keeping: bool = False
@@ -168,7 +168,7 @@ class Recordings:
     _lost: UnrecordedCounts = field(default_factory=UnrecordedCounts)
     full: bool = False
     nodes: dict[str, Recorded] = field(default_factory=dict)
-    held: dict[str, Held] = field(default_factory=dict)
+    held: dict[str, RecordedTensor] = field(default_factory=dict)
     before: dict[str, Array] = field(default_factory=dict)
     judge: Judge = field(default_factory=Judge)
     patience: Patience = field(default_factory=Patience)
@@ -176,7 +176,7 @@ class Recordings:
     _told: bool = False
     """The debugger has said what it watches."""
     _count: int = 0
-    _earlier: list[tuple[str, Held]] = field(default_factory=list)
+    _earlier: list[tuple[str, RecordedTensor]] = field(default_factory=list)
     """Tensors whose names came again in this step, as long as they cannot be judged."""
     _hits: list[tuple[int, ClientHit]] = field(default_factory=list)
     _flight_hits: list[tuple[int, ClientHit]] = field(default_factory=list)
@@ -184,11 +184,11 @@ class Recordings:
     _repeated: list[ToJudge] = field(default_factory=list)
     """Such tensors that can be judged and were not yet: many at once are quicker than one after the other."""
     _flight_repeated: list[ToJudge] = field(default_factory=list)
-    _bad_earlier: dict[str, Held] = field(default_factory=dict)
+    _bad_earlier: dict[str, RecordedTensor] = field(default_factory=dict)
     """The first bad one of each such name."""
     _unkept: set[str] = field(default_factory=set)
     """Names whose values of the step before would be needed, and are not there."""
-    _evidence: Room = field(default_factory=lambda: Room(EVIDENCE))
+    _evidence: CopyBudget = field(default_factory=lambda: CopyBudget(EVIDENCE))
 
     # -- recording -----------------------------------------------------------------------------------
 
@@ -210,7 +210,7 @@ class Recordings:
         earlier = self.held.pop(name, None)
         if earlier is not None:
             self._set_aside(name, earlier)
-        held = Held(meta_of(array), self._count, awaited=self.keeping)
+        held = RecordedTensor(meta_of(array), self._count, awaited=self.keeping)
         self._count += 1
         need = self._need(name)
         if need is not None:
@@ -223,7 +223,7 @@ class Recordings:
             held.record = measure(array, RequiredStats())  # no room for the values: nothing else will be known
         self.held[name] = held
 
-    def _set_aside(self, name: str, held: Held) -> None:
+    def _set_aside(self, name: str, held: RecordedTensor) -> None:
         """A name came again: its earlier tensor is judged now, or later when nobody knows yet by what."""
         if held.record is not None and held.record.stats is not None and held.record.stats.bad:
             self._bad_earlier.setdefault(name, held)
@@ -242,7 +242,7 @@ class Recordings:
         if held.values is not None:
             self.room.used = max(self.room.used - held.values.nbytes, 0)
 
-    def in_order(self) -> list[tuple[str, Held]]:
+    def in_order(self) -> list[tuple[str, RecordedTensor]]:
         """Returns the tensors of this step, one of each name: the first bad one if there is one, else the last one."""
         found = [(name, self._bad_earlier.get(name, held)) for name, held in self.held.items()]
         return sorted(found, key=lambda each: (self.nodes[each[0]].kind in PARAMETER_KINDS, each[1].order))
@@ -262,7 +262,7 @@ class Recordings:
             return RequiredStats() if self.measuring else None
         return (wanted or RequiredStats()) | (other or RequiredStats())
 
-    def _takes_values(self, need: RequiredStats | None, held: Held) -> bool:
+    def _takes_values(self, need: RequiredStats | None, held: RecordedTensor) -> bool:
         """Tells whether the values are copied, and there is room: everything when a debugger is there.
 
         Else what the next step is compared with, and what the flight recorder may have to write.
@@ -373,7 +373,7 @@ class Recordings:
             first.setdefault((hit.node, hit.result.watchpoint), hit)
         return list(first.values())
 
-    def _to_judge(self, judge: Judge, name: str, held: Held, *, again: bool = False) -> ToJudge | None:
+    def _to_judge(self, judge: Judge, name: str, held: RecordedTensor, *, again: bool = False) -> ToJudge | None:
         """Returns a tensor as it is judged, None when nothing is to be said of it.
 
         Of one whose name came again later in the step (``again``) no change is judged: what the step made of it is
@@ -391,7 +391,7 @@ class Recordings:
         self._repeated.clear()
         self._flight_repeated.clear()
 
-    def _record(self, name: str, held: Held, need: RequiredStats) -> Record | None:
+    def _record(self, name: str, held: RecordedTensor, need: RequiredStats) -> Record | None:
         """Returns what is known of a tensor, measured now from its copy when the watchpoints are newer than it."""
         if held.record is not None and held.record.need.covers(need):
             return held.record

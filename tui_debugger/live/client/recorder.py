@@ -21,7 +21,7 @@ from tui_debugger.live.client.judging import Judge
 from tui_debugger.live.client.link import TIMEOUT, Notice, settings
 from tui_debugger.live.client.notebook import Notebook
 from tui_debugger.live.client.probe import ClientHit, Identity, TrainingTerminated
-from tui_debugger.live.client.recorded import NOT_ANNOUNCED, NOT_TAKEN, Recordings, Room
+from tui_debugger.live.client.recorded import NOT_ANNOUNCED, NOT_TAKEN, CopyBudget, Recordings
 from tui_debugger.live.wire import START
 
 
@@ -108,7 +108,7 @@ class Recorder:
         """
         where = settings(address, timeout=timeout)
         identity = Identity(program or f"Python {platform.python_version()}", rank, world_size, backend, device)
-        self._recordings = Recordings(identity, Room(keep_bytes))
+        self._recordings = Recordings(identity, CopyBudget(keep_bytes))
         self._recordings.memory.rank = identity.rank
         self._recordings.evidence = flight is not None
         unrecorded = self._recordings.unrecorded

@@ -19,8 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tui_debugger import opener
-from tui_debugger.alike import Alike
 from tui_debugger.arrays import Int16, Int32, Int64, Integers, Mask, UInt8, UInt16
+from tui_debugger.last_result import LastResult
 from tui_debugger.model import Progress, ProgressFn, ReadSpec, Side
 from tui_debugger.opener import read_lines, why_not
 from tui_debugger.sources.base import Names, States, directory_states, tensor_keys
@@ -208,7 +208,7 @@ def in_order(spans: Mapping[int, Sequence[Span]]) -> tuple[Block, ...]:
     return tuple(ordered)
 
 
-_repeated: Final = Alike[bool]()
+_repeated: Final = LastResult[bool]()
 
 
 class _Columns:

@@ -27,7 +27,6 @@ import numpy as np
 import numpy.typing as npt
 
 from tui_debugger import opener
-from tui_debugger.alike import Alike
 from tui_debugger.arrays import Int16, Int32, Int64, Mask, UInt8
 from tui_debugger.cache.store import DiskCache
 from tui_debugger.errors import BadGraphError
@@ -42,6 +41,7 @@ from tui_debugger.graph.build import (
 )
 from tui_debugger.graph.messages import ParsedGraph, read_graph
 from tui_debugger.graph.table import CONSTANT, PARAMETER, NodeFlag, NodeTable
+from tui_debugger.last_result import LastResult
 from tui_debugger.model import Progress, ProgressFn, UnreadablePart, no_progress
 from tui_debugger.opener import read_lines, why_not
 from tui_debugger.sources.base import latest, tensor_keys
@@ -754,7 +754,7 @@ _latest: list[_Appended] = []
 """Of the rank that was read last: the ranks of a run have the same names, which are made once then."""
 
 
-_orders: Final = Alike[Int32]()
+_orders: Final = LastResult[Int32]()
 
 
 def _reordered(table: NodeTable, rows: Int32, stamps: Int64) -> NodeTable:

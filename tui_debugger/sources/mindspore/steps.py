@@ -31,9 +31,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tui_debugger import opener
-from tui_debugger.alike import Alike
 from tui_debugger.arrays import Int32, Int64, Mask
 from tui_debugger.cache.store import DiskCache
+from tui_debugger.last_result import LastResult
 from tui_debugger.model import Progress, ProgressFn
 from tui_debugger.sources.base import Names
 from tui_debugger.sources.mindspore.layout import NEVER, RankLayout, Stamp, stamp
@@ -667,7 +667,7 @@ def _recorded(path: Path, statistics: StatisticFiles) -> tuple[Span, ...]:
     return _divided(key(), rows.timestamp, operator)
 
 
-_written_once: Final = Alike[bool]()
+_written_once: Final = LastResult[bool]()
 """Whether a file names every tensor once: it holds one run then."""
 
 

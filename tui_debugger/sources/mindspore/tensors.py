@@ -17,9 +17,9 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from tui_debugger.alike import Alike
 from tui_debugger.arrays import Int16, Int32, Int64, Integers, Mask, UInt8, UInt16
 from tui_debugger.graph.table import CONSTANT, PARAMETER, NodeTable
+from tui_debugger.last_result import LastResult
 from tui_debugger.model import ReadSpec, TensorStats
 from tui_debugger.sources.base import Columns, Names, OverflowRecord, TensorFlag, TensorPlaces, latest, tensor_keys
 from tui_debugger.sources.mindspore.listing import (
@@ -90,7 +90,7 @@ class Arrangement:
         return hasher.digest()
 
 
-_of_statistics: Final = Alike[Arrangement]()
+_of_statistics: Final = LastResult[Arrangement]()
 
 
 class StepTable(Columns):

@@ -52,7 +52,7 @@ from tui_debugger.sources.graphless import (
     state_of_files,
 )
 from tui_debugger.sources.registry import Has, Order, Shows, shows_of
-from tui_debugger.sources.tensor_files.contents import Held, held_by, holds_several, is_whole
+from tui_debugger.sources.tensor_files.contents import FileTensor, held_by, holds_several, is_whole
 from tui_debugger.sources.tensor_files.converted import NAME as INDEX_OF_STEP
 from tui_debugger.sources.tensor_files.converted import IndexedTensor, is_index
 from tui_debugger.sources.tensor_files.converted import read_index as read_indexed
@@ -626,7 +626,7 @@ class _Lister:
         if not found and path.endswith(ARCHIVE):
             self._miss(path, "no array in it")
 
-    def _take(self, path: str, scope: tuple[str, ...], held: Held) -> None:
+    def _take(self, path: str, scope: tuple[str, ...], held: FileTensor) -> None:
         at = node_of(scope, held.key)
         if at in self._found:
             first = os.path.relpath(self._found[at].path, self._root)

@@ -10,7 +10,7 @@ import numpy as np
 T = TypeVar("T")
 
 
-class Alike(Generic[T]):
+class LastResult(Generic[T]):
     """Remembers one answer with the columns that it follows from. Safe to call from any thread."""
 
     def __init__(self) -> None:
