@@ -400,8 +400,8 @@ def _open_raw(descriptor: int, status: os.stat_result, spec: ReadSpec) -> Stored
 
 
 def is_whole_file(spec: ReadSpec) -> bool:
-    """Tells whether the values of a spec are raw bytes that end where their file ends."""
-    return spec.format == "raw" and not spec.member
+    """Tells whether values are a file of raw bytes, from its beginning to its end."""
+    return spec.format == "raw" and not spec.offset
 
 
 def _open_member(descriptor: int, status: os.stat_result, spec: ReadSpec) -> StoredValues:

@@ -786,7 +786,7 @@ class Step:
 
 def copy_numbers(source: Capture, target: Capture) -> None:
     """Lets one line refer to the numbers of another."""
-    for name in ("extremes", "magnitude", "energy", "total", "zeros", "ranges", "look"):
+    for name in ("extremes", "magnitude", "energy", "total", "zeros", "ranges", "pending"):
         setattr(target, name, getattr(source, name))
 
 

@@ -68,14 +68,14 @@ def test_the_kernel_and_numpy_agree(
 def test_every_kind_that_the_kernel_knows_is_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And is right by that alone, in at least one of the calls."""
     sure: set[str] = set()
-    check = kernel_checks.KernelCheck.check
+    unchanged = kernel_checks.KernelCheck.check
     current = ""
 
     def noted(self: kernel_checks.KernelCheck, start: int, count: int) -> kernel_checks.KernelResult:
-        seen = check(self, start, count)
-        if seen.right:
+        result = unchanged(self, start, count)
+        if result.right:
             sure.add(current)
-        return seen
+        return result
 
     monkeypatch.setattr(kernel_checks.KernelCheck, "check", noted)
     names = record(tmp_path, calls(torch.float32, 6))
