@@ -14,7 +14,6 @@ class LastResult(Generic[T]):
     """Remembers one answer with the columns that it follows from. Safe to call from any thread."""
 
     def __init__(self) -> None:
-        """Nothing is known yet."""
         self._latest: tuple[tuple[object, ...], T] | None = None
 
     def of(self, *columns: object, make: Callable[[], T]) -> T:

@@ -259,7 +259,7 @@ class Columns:
 
 
 def joined(parts: Sequence[Columns]) -> Columns:
-    """All of them, one after the other."""
+    """Yields the tensors one after the other."""
     names = ("rank", "row", "slot", "step")
     columns = [np.concatenate([np.zeros(0, np.int64), *(getattr(part, name) for part in parts)]) for name in names]
     return Columns(*columns)

@@ -462,7 +462,7 @@ class _Window:
         return 4 * self.size
 
     def passed(self, pairs: int) -> None:
-        """So many were done since the last call."""
+        """Counts pairs that were done since the last call."""
         now = time.monotonic()
         self._seconds_each = (now - self._since) / pairs
         self._since = now

@@ -214,7 +214,7 @@ KIND: Final = "records"
 BLOCK: Final = 1 << 14
 """Rows that are written together: a step of a million files is not written anew for one."""
 WORTHWHILE: Final = 64
-"""So many new rows are written at once; fewer wait for more, or for the end of the session."""
+"""The number of new rows that are written at once; fewer wait for more, or for the end of the session."""
 
 
 SAMPLED: Final = 8

@@ -108,7 +108,7 @@ class Log:
         self._first[pair[0]] = result.hits
 
     def pause(self, session: LiveSession) -> None:
-        """Nothing happens just now: sums up the steps with findings, and says now and then how far others are."""
+        """Sums up steps with findings while nothing happens, and says now and then how far the others are."""
         from tui_debugger.live.wire import Phase
 
         now = time.monotonic()

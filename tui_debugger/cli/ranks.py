@@ -77,7 +77,7 @@ examples:
 SHOWN = ("verdict", "replicas", "norm", "mean", "abs_mean", "std", "min", "max", "zero_percentage", "nan", "inf")
 """See ``diagnose.ranks.grid.SHOWN``, which needs numpy."""
 FEW = 8
-"""So many ranks are shown in numbers."""
+"""The number of ranks up to which each has a column of numbers."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -621,7 +621,7 @@ def print_stats(shown: Sequence[Shown], *, several: bool) -> None:
 
 
 def values_document(session: Session, found: Found, shown: Iterable[Shown]) -> dict[str, Any]:
-    """All of it for JSON."""
+    """Returns the whole answer for JSON."""
     return {
         "node": found.node,
         "graph": found.graph,

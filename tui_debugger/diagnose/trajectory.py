@@ -45,9 +45,9 @@ _EVERY_STEP: Final = 1 << 22
 GROWN: Final = 2.0
 """A norm that became so many times as large, or as small, is worth a remark."""
 COLLAPSED: Final = 0.5
-"""So is an effective rank of which less than this part is left."""
+"""The part of the effective rank below which the loss of it is worth a remark."""
 _KIND: Final = 6
-"""So many weights of a kind tell what is usual for it."""
+"""The number of weights of a kind that tell what is usual for it."""
 UNLIKE: Final = 3.5
 """A weight is unlike its kind from this robust z of log(|update| / |weight|) on, in both directions,"""
 _TIMES: Final = 3.0

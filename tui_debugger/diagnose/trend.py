@@ -335,7 +335,7 @@ def _within(progress: ProgressFn, start: int, count: int, total: int) -> Progres
 MARKS: Final = "○△□▽◇+×*"
 """Of one curve each; none of them means anything else."""
 MOST: Final = len(MARKS)
-"""So many tensors can be told apart."""
+"""The number of tensors that can be told apart."""
 TITLES: Final = ("step", "", "min", "mean", "max", "norm", "NaN", "Inf", "hits")
 
 

@@ -101,7 +101,7 @@ class LiveTable(Columns):
 
     @property
     def digest(self) -> bytes:
-        """Nothing: the files are gone with the session."""
+        """Empty: the files are removed with the session."""
         return b""
 
     def file_states(self, indices: npt.NDArray[np.integer[Any]]) -> tuple[Int64, Int64]:
@@ -461,7 +461,7 @@ class LiveRank:
                 self._changed.add(previous)
 
     def gone(self) -> None:
-        """Nothing can be asked any more: it was lost, or has finished."""
+        """Notes that the training was lost or has finished: it cannot be asked any more."""
         with self._lock:
             if self._here and self._stop is not None:
                 self._changed |= {self._stop.step, self._stop.step - 1}

@@ -66,7 +66,7 @@ class Estimate:
 
     @property
     def text(self) -> str:
-        """One sentence."""
+        """Returns the estimate as a sentence."""
         each = f"{size(self.per_step)} for a step of a rank"
         if self.total is None:
             return f"{each}, for every step of {plural(self.ranks, 'rank')}: say with --steps how many there will be"

@@ -611,7 +611,7 @@ class Driver:
             self._tell(LiveEvent(LiveKind.HITS, live.number, _stop_text(live, stop, found), stop.step, result=found))
 
     def _file_all(self) -> None:
-        """Nothing more has come: files what waits."""
+        """Files what waits, as nothing more has come."""
         for live in self._source.all():
             driven = self._of(live)
             if driven.late is not None:

@@ -218,7 +218,7 @@ class JoinedSource:
         )
 
     def watch_paths(self) -> Sequence[Path]:
-        """Those of all."""
+        """Returns the paths of all dumps."""
         return [path for source in self._sources for path in source.watch_paths()]
 
     def close(self) -> None:

@@ -193,7 +193,7 @@ class State:
     """Elements are text, dates ...: type and shape are known, there are no statistics."""
     UNREADABLE: Final = 3
     COUNT: Final = 4
-    """So many there are."""
+    """The number of states."""
 
 
 class Before:

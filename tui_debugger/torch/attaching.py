@@ -410,7 +410,7 @@ class Attachment(Handle):
         self._training.let_go()
 
     def _end_of_recording(self) -> None:
-        """Nothing is recorded of this step any more."""
+        """Stops recording this step."""
         self._recording.end_pass()
         self._count_unseen()
         self._learn()

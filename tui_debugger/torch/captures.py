@@ -483,7 +483,7 @@ class TensorGroup:
         return capture
 
     def changed(self) -> Iterator[Key]:
-        """Those whose values are no longer what was seen, or not there any more. Weights are meant to change."""
+        """Returns the captures whose values changed since, or are gone. Weights are meant to change."""
         for number, tensor in enumerate(() if self.lasting else self.tensors):
             if version_of(tensor) != self.versions[number] or not tensor.untyped_storage().nbytes():
                 yield self.names[number], self.slots[number]

@@ -62,7 +62,7 @@ class Waiting:
         return self._places - places
 
     def fetch(self) -> Fetched:
-        """All of them, by one transfer from each device (usually there is one); starts empty again."""
+        """Fetches all results by one transfer from each device (usually there is one), and starts empty again."""
         values, self._values = self._values, []
         apart, self._apart = self._apart, []
         self._places = 0

@@ -165,7 +165,7 @@ class _Columns:
 
 
 class _Numbers(_Columns):
-    """Those of lines."""
+    """The numbers of lines of captures."""
 
     def __init__(self, captures: Sequence[Capture], fetched: Fetched) -> None:
         def column(places: list[int]) -> Doubles:

@@ -163,7 +163,6 @@ class ExactCompositor(Compositor):
     """Tells every widget that came of its size."""
 
     def __init__(self) -> None:
-        """Nothing is laid out."""
         super().__init__()
         self._laid_out = self._full_map
 
@@ -186,7 +185,6 @@ class PartsCompositor(ExactCompositor):
     """
 
     def __init__(self) -> None:
-        """Nothing changed."""
         super().__init__()
         self._changed: list[tuple[Widget, Region, Region]] = []
         self._in_front: dict[Widget, bool] = {}

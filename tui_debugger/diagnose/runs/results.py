@@ -23,7 +23,7 @@ class Judgement(IntEnum):
     """The facts that are known of a node at a step."""
 
     NOT_COMPARED = 0
-    """Nothing of its outputs could be compared."""
+    """None of its outputs could be compared."""
     SAME = 1
     ROUNDING = 2
     """The tensors differ by no more than rounding explains."""

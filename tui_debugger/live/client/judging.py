@@ -230,7 +230,7 @@ def _in_a_row(watchpoint: Watchpoint) -> int:
 
 
 EXCUSED: Final = 20
-"""So many steps in a row may have a reason why nothing was to happen; from then on it counts all the same.
+"""The number of steps in a row that may have a reason why nothing changed; later ones count all the same.
 
 A gradient scaler that halves its scale whenever it leaves a step out has come down to a millionth by then.
 """

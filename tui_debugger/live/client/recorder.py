@@ -121,7 +121,7 @@ class Recorder:
         self._notes = Notebook(self._say)
         self._agent = Agent(self._recordings, where, self._notes)
         self._fresh = True
-        """Nothing was recorded since the step ended."""
+        """True while nothing was recorded since the step ended."""
         self._blocks = False
         """Steps are ``with`` blocks."""
         self._pending: _Step | None = None

@@ -91,7 +91,6 @@ class PaintedLines(CachedLines, Widget):
     """A widget that draws lines: each again only once it is dirty. It has no effects such as a tint."""
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002 - Textual's own name
-        """Nothing is painted."""
         self._painted: list[Strip] = []
         self._stale: set[int] = set()
         self._base: Style | None = None
@@ -379,7 +378,7 @@ class LineWindow(PaintedLines):
     # -- the focus -------------------------------------------------------------------------------
 
     def on_focus(self, event: events.Focus) -> None:
-        """Only some rows look different: Textual's own answer to this would draw everything again."""
+        """Draws the rows that changed: Textual by itself would draw everything again."""
         event.prevent_default()
         self.has_focus = True
         self.refresh_changed()
