@@ -481,13 +481,13 @@ def _print_dumps(found: Overview) -> None:
 def _dump_cells(dump: KnownDump, start: str, now: float) -> list[str]:
     facts = dump.facts
     verdict = dump.recent.verdict if dump.recent is not None else None
-    said = NONE if verdict is None else verdict.words + (" (of before)" if dump.outdated else "")
+    verdict_text = NONE if verdict is None else verdict.words + (" (of before)" if dump.outdated else "")
     path = os.path.relpath(dump.path, start)
     if facts is None or facts.problem:
         return [*[NONE] * 5, facts.problem if facts is not None else "not looked at", path]
     written = NONE if facts.written is None else age(now - facts.written)
     steps = brief(facts.steps) or NONE
-    return [facts.layout, facts.framework or NONE, steps, str(len(facts.ranks)), written, said, path]
+    return [facts.layout, facts.framework or NONE, steps, str(len(facts.ranks)), written, verdict_text, path]
 
 
 def _overview_document(found: Overview, path: str, code: int) -> dict[str, Any]:

@@ -506,8 +506,8 @@ def print_values(shown: Sequence[Shown], *, several: bool) -> None:
         place = here
         parts = [part for part in _parts(each) if part]
         recorded = _RECORDED if row.recorded and parts else ""
-        said = [*parts, recorded] if parts else [meant(_why(each), Meaning.DOUBT)]
-        print_text(_side_by_side([_slot(row), *said]))
+        pieces = [*parts, recorded] if parts else [meant(_why(each), Meaning.DOUBT)]
+        print_text(_side_by_side([_slot(row), *pieces]))
         about = (row.placement, _source(each), row.remark, _why(each) if parts else "", each.window)
         print_text(*(f"  {text}" for text in about if text))
         write = write_lines if each.cells is None else write_colored

@@ -503,8 +503,8 @@ class _Search:
                 found = None
             if found is not None:
                 return found
-        said = f": {text}" if text else ""
-        return Fault.WRONG, f"its output is not what its inputs make{said}"
+        detail = f": {text}" if text else ""
+        return Fault.WRONG, f"its output is not what its inputs make{detail}"
 
     def _stale(self, row: TensorRow) -> tuple[Fault, str] | None:
         before = self.run.before(row.key)
@@ -519,8 +519,8 @@ class _Search:
         recorded = self.run.read(row.key)
         for name, other in self._others("in", recorded):
             if self._may_be_right(other) and self._is_right({("out", self.output.slot): other}):
-                said = f" ({self.output.difference[1]})" if self.output.difference[1] else ""
-                text = f"its output was written over before it was saved{said}: {name} read the right one"
+                detail = f" ({self.output.difference[1]})" if self.output.difference[1] else ""
+                text = f"its output was written over before it was saved{detail}: {name} read the right one"
                 return Fault.OVERWRITTEN, text
         return None
 

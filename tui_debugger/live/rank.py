@@ -79,11 +79,11 @@ class LiveTable(Columns):
         flags[absent] |= int(TensorFlag.STAT_ONLY)
         flags[absent & remote[self.places]] |= int(TensorFlag.REMOTE)
         unknown = absent.copy()
-        for row, said in self._sent.items():
-            times[row] = said.time
-            if absent[row] and said.stats is not None:
+        for row, sent_stats in self._sent.items():
+            times[row] = sent_stats.time
+            if absent[row] and sent_stats.stats is not None:
                 unknown[row] = False
-                flags[row] |= int(TensorFlag.EXACT) if said.complete else 0
+                flags[row] |= int(TensorFlag.EXACT) if sent_stats.complete else 0
         flags[unknown] |= int(TensorFlag.UNKNOWN)
         for row, fetched in self._values.items():
             times[row] = fetched.time
@@ -113,14 +113,14 @@ class LiveTable(Columns):
 
     def recorded(self, index: int) -> TensorStats | None:
         """Returns what the training said."""
-        said = self._sent.get(index)
-        return said.stats if said is not None else None
+        sent_stats = self._sent.get(index)
+        return sent_stats.stats if sent_stats is not None else None
 
     def recorded_meta(self, index: int) -> tuple[str, tuple[int, ...]] | None:
         """(dtype, shape) as the training said, else as the graph says."""
-        said = self._sent.get(index)
-        if said is not None:
-            return said.meta.dtype, said.meta.shape
+        sent_stats = self._sent.get(index)
+        if sent_stats is not None:
+            return sent_stats.meta.dtype, sent_stats.meta.shape
         dtype, shape = self._graph.type(int(self.places[index]))
         return (dtype, shape) if shape is not None else None
 
@@ -236,7 +236,7 @@ class ReceivedStep:
     @property
     def anything(self) -> bool:
         """Tells whether there is something to see."""
-        return bool(self.values) or any(said.stats is not None for said in self.sent.values())
+        return bool(self.values) or any(sent_stats.stats is not None for sent_stats in self.sent.values())
 
 
 class ReceivedSteps:
@@ -289,18 +289,18 @@ class ReceivedSteps:
         kept.version += 1
         return before.kept if before is not None else None
 
-    def put_sent(self, step: int, place: int, said: RemoteStats) -> None:
+    def put_sent(self, step: int, place: int, sent_stats: RemoteStats) -> None:
         """Keeps statistics; without type and shape the training does not have the tensor."""
         kept = self._kept(step)
         kept.version += 1
-        if said.meta is None:
+        if sent_stats.meta is None:
             kept.missing.add(place)
             return
-        stats = said.stats
-        if stats is not None and not said.complete and stats.count >= _WRONG_MEAN_FROM and stats.mean is not None:
+        stats = sent_stats.stats
+        if stats is not None and not sent_stats.complete and stats.count >= _WRONG_MEAN_FROM and stats.mean is not None:
             stats = replace(stats, mean=None)
         self._sent += place not in kept.sent
-        kept.sent[place] = SentStats(said.meta, stats, said.complete, self._tick())
+        kept.sent[place] = SentStats(sent_stats.meta, stats, sent_stats.complete, self._tick())
         kept.missing.discard(place)
         while self._sent > MOST_SENT_STATS:
             oldest = min((each for each, of in self._steps.items() if of.sent and each != step), default=None)
@@ -579,11 +579,11 @@ class LiveRank:
         if not wanted:
             return
         asked = [graph.remote(place, previous=step != stop.step) for place in wanted]
-        said = self.training.statistics(asked, titled(progress, f"rank {self.number}: statistics"))
+        sent_stats = self.training.statistics(asked, titled(progress, f"rank {self.number}: statistics"))
         with self._lock:
             still = self._still(stop, graph)
             if still:
-                for place, each in zip(wanted, said, strict=True):
+                for place, each in zip(wanted, sent_stats, strict=True):
                     self._keeping.put_sent(step, place, each)
                     self.fetched += 100
                 self._changed.add(step)

@@ -372,8 +372,8 @@ async def _range(fs: Any, url: str, first: int, end: int, size: int) -> bytes:
     async with session.get(fs.encode_url(url), headers=headers, **options) as answer:
         answer.raise_for_status()
         if answer.status == HTTPStatus.PARTIAL_CONTENT:
-            said = _CONTENT_RANGE.fullmatch(answer.headers.get("Content-Range", ""))
-            if said is None or int(said[1]) != first or said[2] not in {str(size), "*"}:
+            content_range = _CONTENT_RANGE.fullmatch(answer.headers.get("Content-Range", ""))
+            if content_range is None or int(content_range[1]) != first or content_range[2] not in {str(size), "*"}:
                 raise OSError(errno.EIO, "another part came than was asked for: the file was written anew meanwhile")
         elif first or end != size:
             raise ValueError("no range requests")

@@ -188,10 +188,10 @@ def _save_step(writer: DumpWriter, graph: RankGraph, step: int, kept: ReceivedSt
             counts.spool.gone((writer.rank, step))
     counts.tensors += len(placed)
     recorded: dict[int, list[Recorded]] = {}
-    for place, said in kept.sent.items():
-        if place not in placed and said.stats is not None and not graph.flags[place] & TensorFlag.CONSTANT:
+    for place, sent_stats in kept.sent.items():
+        if place not in placed and sent_stats.stats is not None and not graph.flags[place] & TensorFlag.CONSTANT:
             name = _name(graph, place)
-            recorded.setdefault(name.root_graph, []).append((name, said.meta, said.stats))
+            recorded.setdefault(name.root_graph, []).append((name, sent_stats.meta, sent_stats.stats))
             counts.statistics += 1
     for root, rows in recorded.items():
         writer.statistics(step, sorted(rows, key=lambda row: (row[0].node, row[0].slot)), root)

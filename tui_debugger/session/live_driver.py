@@ -224,7 +224,7 @@ class DrivenTraining:
     silent: dict[tuple[int, int], tuple[int, Coverage]] = field(default_factory=dict)
     last: int = START
     step: tuple[int, int] | None = None
-    said: dict[tuple[str, int, int], ReceivedHit] = field(default_factory=dict)
+    reported: dict[tuple[str, int, int], ReceivedHit] = field(default_factory=dict)
     since: int | None = None
     bad: dict[int, frozenset[str]] = field(default_factory=dict)
     late: Stop | None = None
@@ -235,9 +235,9 @@ class DrivenTraining:
         """Hits with those that were reported of the same step before; ``again``: everything was judged once more."""
         at = (step, self.watched.version if self.watched is not None else -1)
         if again or self.step != at:
-            self.step, self.said = at, {}
-        self.said |= {(hit.node, hit.slot, hit.watchpoint): hit for hit in hits}
-        return tuple(self.said.values())
+            self.step, self.reported = at, {}
+        self.reported |= {(hit.node, hit.slot, hit.watchpoint): hit for hit in hits}
+        return tuple(self.reported.values())
 
     @property
     def knows_writes(self) -> bool:
@@ -531,7 +531,7 @@ class Driver:
         if grown:
             found = self._judge_grown(live, stop)
             with self._lock:
-                hits = tuple(driven.said.values())
+                hits = tuple(driven.reported.values())
         else:
             found = self._file(live, stop, watched, hits) if watched is not None else None
         stays = not grown or not stop.passing or (found is not None and _finding(found) and driven.stop_on_hit)
@@ -605,7 +605,7 @@ class Driver:
         """Files hits that came one after the other: at operator level each is reported by itself."""
         stop, driven.late = driven.late, None
         with self._lock:
-            watched, hits = driven.watched, tuple(driven.said.values())
+            watched, hits = driven.watched, tuple(driven.reported.values())
         if stop is not None and watched is not None:
             found = self._file(live, stop, watched, hits)
             self._tell(LiveEvent(LiveKind.HITS, live.number, _stop_text(live, stop, found), stop.step, result=found))

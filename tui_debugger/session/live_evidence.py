@@ -145,7 +145,7 @@ def _until(budget: Budget, progress: ProgressFn) -> ProgressFn:
 
 
 def _size(live: LiveRank, kept: ReceivedStep | None, place: int) -> int | None:
-    said = kept.sent.get(place) if kept is not None else None
-    if said is not None:
-        return size_of(said.meta.dtype, said.meta.shape)
+    sent_stats = kept.sent.get(place) if kept is not None else None
+    if sent_stats is not None:
+        return size_of(sent_stats.meta.dtype, sent_stats.meta.shape)
     return live.graph.nbytes(place) if live.graph is not None else None

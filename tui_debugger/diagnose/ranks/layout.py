@@ -216,10 +216,10 @@ def read_dims(text: str) -> Dims | None:
 
     None where it says nothing, or what cannot be understood.
     """
-    told = text.removeprefix(_PREFIX).partition(";")[0]
-    told, _, rest = told.partition("#")
+    declared = text.removeprefix(_PREFIX).partition(";")[0]
+    declared, _, rest = declared.partition("#")
     names, splits, squeezed = list[str](), list[tuple[Split, ...]](), list[int]()
-    for number, token in enumerate(told.split()):
+    for number, token in enumerate(declared.split()):
         match = _TOKEN.fullmatch(token)
         found = None if match is None else _splits(match["splits"] or "")
         if match is None or found is None:

@@ -453,8 +453,10 @@ class _Comparison:
                     for rank in held:
                         counts[rank] = counts.get(rank, 0) + 1
             if len(set(counts.values())) > 1:
-                said = ", ".join(f"rank {rank} {count}" for rank, count in sorted(counts.items())[:8])
-                self._notes.append(f"ranks recorded different numbers of collective operations at step {step}: {said}")
+                counts_text = ", ".join(f"rank {rank} {count}" for rank, count in sorted(counts.items())[:8])
+                self._notes.append(
+                    f"ranks recorded different numbers of collective operations at step {step}: {counts_text}"
+                )
 
 
 def _classes(held: Held, *, varied: bool = False) -> tuple[tuple[int, ...], ...]:

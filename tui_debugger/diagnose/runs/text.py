@@ -75,16 +75,16 @@ def counts_text(report: RunsReport) -> str:
         Judgement.NOT_COMPARED: "not compared",
     }
     total = plural(sum(counts.values()), "node")
-    told = sum(
+    same_statistics = sum(
         judged.judgement is Judgement.SAME and judged.worst is not None and judged.worst.how is ComparedBy.STATISTICS
         for step in report.steps
         for judged in step.judged
     )
-    counts[Judgement.SAME] -= told
+    counts[Judgement.SAME] -= same_statistics
     none = sum(judged.why == NO_OUTPUT for step in report.steps for judged in step.judged)
     counts[Judgement.NOT_COMPARED] -= none
     parts = [f"{counts[each]} {text}" for each, text in words.items() if counts[each]]
-    parts += [f"{told} with the same statistics"] if told else []
+    parts += [f"{same_statistics} with the same statistics"] if same_statistics else []
     parts += [f"{none} without an output that both dumped"] if none else []
     return f"{total}: {', '.join(parts)}" if parts else total
 

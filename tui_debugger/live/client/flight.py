@@ -506,12 +506,12 @@ class FlightRecorder:
         if not bad:
             return
         places = {(row.name, row.slot): place for place, row in enumerate(rows)}
-        said: set[int] = set()
+        reported: set[int] = set()
         for place in bad:
             sources = [places[key] for key in self._inputs(rows[place].name) if key in places]
             for each in (place, *sources):
-                if each not in said:
-                    said.add(each)
+                if each not in reported:
+                    reported.add(each)
                     yield each
 
     def _add_evidence(self, kept: RecordedStep, values: Values) -> None:

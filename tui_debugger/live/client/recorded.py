@@ -173,7 +173,7 @@ class Recordings:
     judge: Judge = field(default_factory=Judge)
     patience: Patience = field(default_factory=Patience)
     memory: StepMemory = field(default_factory=StepMemory)
-    _told: bool = False
+    _watched: bool = False
     """The debugger has said what it watches."""
     _count: int = 0
     _earlier: list[tuple[str, RecordedTensor]] = field(default_factory=list)
@@ -227,7 +227,7 @@ class Recordings:
         """A name came again: its earlier tensor is judged now, or later when nobody knows yet by what."""
         if held.record is not None and held.record.stats is not None and held.record.stats.bad:
             self._bad_earlier.setdefault(name, held)
-        untold = (self.keeping and not self._told) or (self.measuring and self.flight_judge is None)
+        untold = (self.keeping and not self._watched) or (self.measuring and self.flight_judge is None)
         if untold and len(self._earlier) < AGAIN:
             self._earlier.append((name, held))
             return
@@ -314,7 +314,7 @@ class Recordings:
     def detached(self) -> None:
         """See ``Probe``. Copies go at the end of the step."""
         self._judge_repeated()
-        self.keeping = self._told = False
+        self.keeping = self._watched = False
         self.judge = Judge()
         self._hits.clear()
 
@@ -344,7 +344,7 @@ class Recordings:
         """See ``Probe``."""
         self.judge = watched(watchpoints, self.nodes)
         self.judge.patience, self.judge.memory = self.patience, self.memory
-        self._told = True
+        self._watched = True
 
     def evaluate(self, recheck: bool, initial: bool) -> Sequence[ClientHit]:
         """See ``Probe``. Tensors are judged by what was measured when they came: they may have changed since."""

@@ -125,7 +125,7 @@ class Recorder:
         self._blocks = False
         """Steps are ``with`` blocks."""
         self._pending: _Step | None = None
-        self._told = 0
+        self._announced = 0
         """Names that the debugger has heard of."""
         self._announced = 0
         self._flown = 0
@@ -306,7 +306,7 @@ class Recorder:
 
     def _announce(self) -> None:
         """There are new names: the debugger gets the graph again."""
-        new = len(self._recordings.nodes) - self._told
+        new = len(self._recordings.nodes) - self._announced
         if not new:
             return
         if self._recordings.full:
@@ -316,8 +316,8 @@ class Recorder:
                 self._announced += 1
                 self._agent.graph_changed()
             else:
-                self._recordings.lose(NOT_ANNOUNCED, list(self._recordings.nodes)[self._told], new)
-        self._told = len(self._recordings.nodes)
+                self._recordings.lose(NOT_ANNOUNCED, list(self._recordings.nodes)[self._announced], new)
+        self._announced = len(self._recordings.nodes)
 
     # -- the flight recorder -------------------------------------------------------------------------
 
