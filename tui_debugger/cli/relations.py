@@ -88,8 +88,8 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     )
     add_where(
         parser,
-        rank="ranks, of which the first one that has the node counts (default: all)",
-        step="steps, of which the last one with the tensor counts (default: all)",
+        rank="ranks; the first one that has the node counts (default: all)",
+        step="steps; the last one with the tensor counts (default: all)",
     )
     add_work(parser)
     parser.set_defaults(run=_run)

@@ -179,7 +179,7 @@ _CONTAINER: Final = "contains calls that are audited by themselves"
 _BACKWARD: Final = "backward"
 _NOTHING_MISSING: Final = frozenset({NO_STEP_BEFORE, _CONTAINER, "random"})
 """Reasons for which no other dump would have told more."""
-_BEFORE: Final = "was before was not dumped"
+_EARLIER: Final = "the earlier value of input "
 
 
 def audit(
@@ -335,7 +335,7 @@ class _Audit:
 
     def _leave(self, rank: int, step: int, item: Item, result: NotChecked) -> None:
         reason, op_type = result.reason, self.run.nodes(rank).op_type(item.row)
-        if reason.endswith(_BEFORE) and self._is_first(rank, step):
+        if reason.startswith(_EARLIER) and self._is_first(rank, step):
             reason = NO_STEP_BEFORE
         if result.failed:
             self.doubts.append(f"rank {rank} step {step}: {item.name}: {reason}")

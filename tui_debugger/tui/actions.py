@@ -480,7 +480,7 @@ VIEW_ACTIONS: tuple[Action, ...] = (
     view_action("keys", "Keys", "? f1", "All keys of this view."),
 )
 """Keys of every view besides those that open another one."""
-LOOK_AGAIN = view_action("look_again", "Look again", "r", "Works all of it out anew, from the run as it is now.")
+LOOK_AGAIN = view_action("look_again", "Look again", "r", "Computes the view again, from the run as it is now.")
 """The key of the views that only say when they are outdated; the others follow the run, and check with it."""
 
 SEARCH_VIEW = view_action(

@@ -274,7 +274,7 @@ class _Reader:
             CannotBindError: that was not recorded.
         """
         after = next((each.key for each in self.rows if each.role == "param" and each.slot == slot), None)
-        unknown = CannotBindError(f"what input {slot} was before was not dumped")
+        unknown = CannotBindError(f"the earlier value of input {slot} was not dumped")
         flow = self.run.flow(self.rank)
         row = flow.nodes.find(after.node, after.graph) if after is not None else -1
         if after is None or row < 0:

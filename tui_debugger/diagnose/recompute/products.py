@@ -249,7 +249,7 @@ def attention(
     empty = ~np.isfinite(top) & np.all(np.isneginf(scores), axis=-1, keepdims=True)
     result = np.matmul(shares, v)
     if np.any(empty):  # nothing is attended to: NaN in some kernels, zeros in others
-        raise CannotBindError("rows that attend to nothing: kernels differ in what that is")
+        raise CannotBindError("rows that attend to nothing: kernels differ in their result")
 
     def whole() -> Expected:
         return _attention_sizes((q, k, v), abs(factor), scores, shares, result)

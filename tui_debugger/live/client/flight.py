@@ -593,7 +593,7 @@ class FlightRecorder:
         """Returns the notices for the readers of the dump."""
         last = self._ring[-1]
         if last.partial:
-            yield f"step {last.step} did not come to its end: what is there of it was seen before that"
+            yield f"step {last.step} did not come to its end: its tensors were seen before that"
         lost = [last.rows[place].name for place in last.first if last.rows[place].values is None]
         if lost:
             more = f" and {len(lost) - _NAMED} more" if len(lost) > _NAMED else ""

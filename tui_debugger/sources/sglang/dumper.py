@@ -51,9 +51,7 @@ _AXES: Final = frozenset(
 )
 """The ways to share the work that are shown; those that Megatron derives from them are not."""
 _INFO: Final = ("megatron_parallel_info", "sglang_parallel_info")
-_PAIRED: Final = (
-    "gradients carry no layer_id or the like: of several with one name the first is of what was recorded last"
-)
+_PAIRED: Final = "gradients carry no layer_id: of several with one name the first belongs to the tensor recorded last"
 _TOLD: Final = 8
 _PROGRESS_EVERY: Final = 256
 _LONG: Final = 200

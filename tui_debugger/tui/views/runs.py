@@ -84,7 +84,7 @@ ACTIONS: Final[tuple[Action, ...]] = (
     _action("switch", "tab", "Tree, path", "Between the tree and the path of the difference."),
     _action("map", "t", "Heat map", "Nodes down, steps across: error ÷ expected in colours."),
     _action("values", "v", "Values", "The values of the tensor under the cursor, in this run."),
-    _action("doubts", "!", "Doubts", "Lists what could not be judged, and what else is to be known."),
+    _action("doubts", "!", "Doubts", "Lists what could not be judged, and other notices."),
 )
 HINTS: Final = (
     *(("n", "next"), ("Enter", "compare"), ("1-5", "show"), ("[ ]", "step"), ("t", "map"), ("w", "other run")),
