@@ -19,8 +19,8 @@ from functools import cached_property
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
+from tui_debugger.arrays import Mask
 from tui_debugger.check.hits import HitList, StepHits
 from tui_debugger.check.measure import Measurements
 from tui_debugger.graph.categories import BACKWARD, PARAMETER_GRADIENTS, plain_type
@@ -32,7 +32,6 @@ from tui_debugger.text.numbers import plural
 from tui_debugger.text.phrases import limits_of
 from tui_debugger.watch.evaluate import SILENT
 
-Mask = npt.NDArray[np.bool_]
 _NAMES: Final = 4
 """Operator types that are named of those that absorb."""
 _DEPTH: Final = 200

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from tui_debugger.arrays import Int16, Int64, Mask
+from tui_debugger.arrays import Int16, Int64, Integers, Mask
 from tui_debugger.check.flow import Flow, of_round, read_by
 from tui_debugger.graph.table import NodeTable, holders
 from tui_debugger.model import Category, NodeKind, NodeSelection, Side, Watchpoint
@@ -17,8 +15,6 @@ from tui_debugger.sources.base import TensorFlag, TensorTable
 from tui_debugger.stats.records import RequiredStats
 from tui_debugger.watch.condition_table import CONDITIONS
 from tui_debugger.watch.evaluate import needs
-
-Rows = npt.NDArray[np.integer[Any]]
 
 
 class RequiredByStep:
@@ -29,7 +25,7 @@ class RequiredByStep:
         self._numbers: dict[RequiredStats, int] = {}
         self._columns: dict[int, Int16] = {}
 
-    def ask(self, step: int, table: TensorTable, rows: Rows, need: RequiredStats) -> None:
+    def ask(self, step: int, table: TensorTable, rows: Integers, need: RequiredStats) -> None:
         """Adds a question about rows of a step's table."""
         if not len(rows):
             return
@@ -46,7 +42,7 @@ class RequiredByStep:
         """The steps that something is asked about, ascending."""
         return sorted(self._columns)
 
-    def of_step(self, step: int) -> Iterator[tuple[RequiredStats, Rows]]:
+    def of_step(self, step: int) -> Iterator[tuple[RequiredStats, Integers]]:
         """The distinct needs of a step, each with the rows that have it."""
         column = self._columns[step]
         for number in np.flatnonzero(np.bincount(column)[1:]).tolist():
@@ -227,7 +223,7 @@ class Planner:
                 self._ask_rows(required, step, rows[wanted], change)
             self._ask_rows(required, plan.step, own[mask[of]], change)
 
-    def _ask_rows(self, required: RequiredByStep, step: int, rows: Rows, need: RequiredStats) -> None:
+    def _ask_rows(self, required: RequiredByStep, step: int, rows: Integers, need: RequiredStats) -> None:
         """Asks about rows of a step, and for statistics of the previous step there."""
         table = self.flow.table(step)
         required.ask(step, table, rows, replace(need, previous_stats=False))

@@ -16,6 +16,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from tui_debugger.arrays import Int64, Mask
 from tui_debugger.check.flow import Flow, Holder, Located
 from tui_debugger.check.measure import Measurements
 from tui_debugger.graph.categories import assigned, in_place_slots, is_collective, is_receiving, update_of
@@ -307,10 +308,6 @@ def in_place(flow: Flow, row: int) -> frozenset[int]:
 def updater_of(flow: Flow, row: int) -> tuple[int, int]:
     """The node that updates a parameter, and in which input slot; row -1 when there is none."""
     return next(((node, slot) for node, slot in flow.consumers(row) if slot in in_place(flow, node)), (-1, 0))
-
-
-Mask = npt.NDArray[np.bool_]
-Int64 = npt.NDArray[np.int64]
 
 
 def surely_tainted(  # noqa: PLR0917 - the columns of a question, and what is known of its step

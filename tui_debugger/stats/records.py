@@ -565,15 +565,13 @@ def _stats(row: Mapping[str, Any]) -> TensorStats:
     return TensorStats(**values, at_least=AtLeast(row["at_least"]))
 
 
-Rows = npt.NDArray[np.integer[Any]]
-
 MARGIN: Final = 1e-6
 """Sums of differences are rounded; a conclusion is drawn only where that cannot matter."""
 HUGE: Final = 1e280
 """Below this the differences of close values cannot overflow, however many there are."""
 
 
-def derive(records: Records, need: RequiredStats, rows: Rows) -> None:
+def derive(records: Records, need: RequiredStats, rows: Integers) -> None:
     """Fills in what a need asks of measured rows where their statistics leave only one answer.
 
     Args:
@@ -588,7 +586,7 @@ def derive(records: Records, need: RequiredStats, rows: Rows) -> None:
         _derive_closeness(records, closeness, rows)
 
 
-def derive_ranges(records: Records, need: RequiredStats, rows: Rows) -> None:
+def derive_ranges(records: Records, need: RequiredStats, rows: Integers) -> None:
     """Counts inside ranges of rows with recorded statistics, as far as their extremes leave only one answer.
 
     Args:
@@ -606,7 +604,7 @@ def derive_ranges(records: Records, need: RequiredStats, rows: Rows) -> None:
         column[rows[column[rows] == NOT_ASKED]] = NOT_KNOWN
 
 
-def _derive_range(records: Records, bounds: Bounds, rows: Rows) -> None:
+def _derive_range(records: Records, bounds: Bounds, rows: Integers) -> None:
     """All finite elements lie inside, or none does."""
     column = records.range_column(bounds)
     rows = rows[column[rows] == NOT_ASKED]
@@ -619,7 +617,7 @@ def _derive_range(records: Records, bounds: Bounds, rows: Rows) -> None:
     column[rows[outside]] = infinite[outside]
 
 
-def _derive_closeness(records: Records, closeness: Closeness, rows: Rows) -> None:
+def _derive_closeness(records: Records, closeness: Closeness, rows: Integers) -> None:
     """No element can differ by more than all together; some element differs at least as much as the mean."""
     column = records.close_column(closeness)
     rows = rows[column[rows] == NOT_ASKED]

@@ -15,8 +15,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
+from tui_debugger.arrays import Mask
 from tui_debugger.live.client.agent import ClientHit
 from tui_debugger.live.client.judging import Judge
 from tui_debugger.model import ErrorBits, TensorStats, Verdict, WatchResult
@@ -25,8 +25,6 @@ from tui_debugger.torch import exact
 from tui_debugger.torch.captures import Capture, Plan, Step, TensorGroup, offsets
 from tui_debugger.torch.exact import Doubles, Fetched, Waiting
 from tui_debugger.watch.evaluate import JudgingPlan, judging_plan
-
-Mask = npt.NDArray[np.bool_]
 
 SLACK: Final = 1e-3
 COARSE: Final = 0.05

@@ -18,7 +18,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from tui_debugger.arrays import Float64, Int8, Int16, Int64, Mask
+from tui_debugger.arrays import Float64, Int8, Int16, Int64, Integers, Mask
 from tui_debugger.model import (
     CATEGORY_WORDS,
     AtLeast,
@@ -150,7 +150,6 @@ PREVIOUS_BITS: Final[Mapping[str, ErrorBits]] = {
 PLAIN: Final = {"max": "maximum", "min": "minimum", "mean": "mean", "abs_mean": "abs_mean"}
 """Quantities that are a statistic as it stands, and the field of ``TensorStats``."""
 
-Rows = npt.NDArray[np.integer[Any]]
 
 _ROUNDED: Final = 0.01
 """Relative error of statistics that were recorded in the element type of the tensor, such as bfloat16."""
@@ -225,7 +224,7 @@ class ColumnEvaluator:
     def __init__(
         self,
         records: Records,
-        rows: Rows,
+        rows: Integers,
         facts: Callable[[], Facts] | None = None,
         overflowed: Mask | None = None,
     ) -> None:
@@ -582,7 +581,7 @@ _COUNTED: Final = frozenset({"zero", "zero_percentage", "negative", "positive"})
 class _ExpressionColumns:
     """The numbers behind the names of expressions, as columns in which NaN stands for unknown."""
 
-    def __init__(self, records: Records, rows: Rows, table: npt.NDArray[Any], facts: Facts) -> None:
+    def __init__(self, records: Records, rows: Integers, table: npt.NDArray[Any], facts: Facts) -> None:
         self._records = records
         self._rows = rows
         self._table = table

@@ -16,8 +16,8 @@ from enum import Enum
 from itertools import groupby
 
 import numpy as np
-import numpy.typing as npt
 
+from tui_debugger.arrays import Mask
 from tui_debugger.check.by_design import StepDesigns
 from tui_debugger.check.flow import Flow, Located
 from tui_debugger.check.measure import Measurements
@@ -394,9 +394,6 @@ def _searches(
 ) -> Iterator[StepSearch]:
     for number, pair in enumerate(pairs):
         yield search_step(pair, watchpoints, scaled(progress, number, len(pairs)))
-
-
-Mask = npt.NDArray[np.bool_]
 
 
 def knows_edges(flow: Flow, row: int) -> bool:

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from tui_debugger.arrays import Array
+from tui_debugger.arrays import Array, Mask
 from tui_debugger.text.numbers import number
 
 MOST: Final = 1 << 24
@@ -80,7 +80,6 @@ def kind_of_update(before: tuple[Array, Array], after: tuple[Array, Array], unit
 
 
 Wide = npt.NDArray[np.float64]
-Mask = npt.NDArray[np.bool_]
 
 
 def _wide(array: Array) -> Wide:
