@@ -79,7 +79,7 @@ LOOKS_ELSEWHERE = {
     "stats/kernel/__init__.py:shared_library_path": "the sources of the kernel, which are part of this package",
     "stats/kernel/build.py:sources": "the same",
     "stats/kernel/build.py:build": "libraries that were made of older ones",
-    "sources/base.py:_looks": "through the descriptor of a local directory, which is quicker",
+    "sources/base.py:_file_states": "through the descriptor of a local directory, which is quicker",
     "sources/follow.py:Follower": "only what the operating system has sends events",
 }
 NAMES = {"read_text", "read_bytes", "memmap", "fromfile", "genfromtxt", "loadtxt", "mmap", "FileIO"}

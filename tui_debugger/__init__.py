@@ -1,6 +1,6 @@
 """tdbg: a terminal debugger for the values of deep-learning training.
 
-One way through the house (imports point one way, checked in CI)::
+How data flows (imports point one way; CI checks that)::
 
     live training  ──► live ──────┐
     dump directory ─┐             ▼

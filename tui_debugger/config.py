@@ -144,7 +144,7 @@ def config_path() -> Path | None:
         return Path(named).expanduser() if named else None
     try:
         return user_directory("XDG_CONFIG_HOME", ".config") / NAME
-    except RuntimeError:  # nobody knows where this user is at home
+    except RuntimeError:  # it is not known where this user is at home
         return None
 
 

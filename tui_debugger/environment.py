@@ -81,7 +81,7 @@ def user_directory(variable: str, below_home: str) -> Path:
         below_home: what counts where it is not set.
 
     Raises:
-        RuntimeError: nobody knows where this user is at home.
+        RuntimeError: it is not known where this user is at home.
     """
     named = Path(os.environ.get(variable) or "")
     return (named if named.is_absolute() else Path.home() / below_home) / "tdbg"

@@ -129,7 +129,7 @@ class AtLeast(IntFlag):
 
     NONE = 0
     COUNT = 1
-    """Nobody says how many elements there are; with it every other count that follows from that one."""
+    """The number of elements is not known; nor are the counts that follow from it."""
     NAN = 2
     """A flag or a sum says that there is NaN, and not how many."""
     INF = 4
@@ -192,7 +192,7 @@ class TensorStats:
 
     @property
     def sized(self) -> bool:
-        """False where nobody says how many elements there are: then ``count`` is not to be shown."""
+        """False where the number of elements is not known: then ``count`` is not to be shown."""
         return not self.at_least & AtLeast.COUNT
 
     @property
@@ -249,7 +249,7 @@ class NodeSelection:
 
 
 ParamValue = float | bool | str
-"""What a parameter of a condition is set to; a text is an expression."""
+"""The value of a parameter of a condition; a text is an expression."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -367,7 +367,7 @@ class Hit:
 
 @dataclass(frozen=True, slots=True, order=True)
 class UnreadablePart:
-    """A part of a run that could not be looked at: nobody knows what it holds, so nothing that covers it is clean.
+    """A part of a run that could not be looked at: it is not known what it holds, so nothing that covers it is clean.
 
     Attributes:
         where: its path, relative to the run's directory.

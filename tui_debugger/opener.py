@@ -1,6 +1,6 @@
 """The one way to list, look at and open the files of a dump, and what is said about whatever cannot be looked at.
 
-A dump may hold anything in place of a file: a pipe that nobody writes to, a link to a device that never ends, a file
+A dump may hold anything in place of a file: a pipe that is never written to, a link to a device that never ends, a file
 of a size that no such file has. So only regular files are opened, none of them waits, and what is no tensor is read up
 to a size that is plausible for its kind.
 
@@ -613,7 +613,7 @@ def read_given(path: AnyPath, limit: int) -> bytes:
 
 
 def read_lines(path: AnyPath, *, cut: bool = False, ends: bool = False) -> Iterator[bytes]:
-    """Yields the lines of a regular file; reads it in pieces, whatever its size.
+    """Yields the lines of a regular file of any size; reads it in pieces.
 
     Args:
         path: the file.

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tests.benchmarks.timing import Result, best_of_each
-from tests.stats.requests import looks_of, watch
+from tests.stats.requests import requests_for, watch
 from tui_debugger.stats import kernel
 from tui_debugger.stats.blocks import measure_stats
 from tui_debugger.stats.measure import read_all
@@ -167,7 +167,7 @@ def plain_statistics(x: npt.NDArray[np.float64]) -> tuple[Any, ...]:
 
 def statistics(files: Sequence[Path], declared: str = "") -> None:
     """Every file by itself."""
-    read_all(looks_of(files, [-1] * len(files), RequiredStats(), declared))
+    read_all(requests_for(files, [-1] * len(files), RequiredStats(), declared))
 
 
 def statistics_by(executor: Executor, files: Sequence[Path]) -> None:
@@ -179,7 +179,7 @@ def statistics_by(executor: Executor, files: Sequence[Path]) -> None:
 def seven(files: Sequence[Path], tensors: int) -> None:
     """Every file against the step before."""
     steps = len(files) // tensors
-    read_all(looks_of(files, [row - 1 if row % steps else -1 for row in range(len(files))], SEVEN))
+    read_all(requests_for(files, [row - 1 if row % steps else -1 for row in range(len(files))], SEVEN))
 
 
 def other_type(folder: Path, dtype: np.dtype[Any], files: Sequence[Path], elements: int) -> Result:

@@ -119,7 +119,7 @@ def test_a_row_that_is_masked_as_a_whole_starts_at_the_softmax(names: Names) -> 
     assert findings(session) == {"masked", "softmax", "out"}
     (origin,) = session.find_origin(session.pairs()).origins
     assert origin.start is Start.MADE
-    assert [fed.designed for fed in origin.inputs] == [True]
+    assert [feeder.designed for feeder in origin.inputs] == [True]
     from tui_debugger.diagnose.origin.text import why
 
     assert "its input is -Inf by design in a whole row: in:0" in why(origin, overflow=True)

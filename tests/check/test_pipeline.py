@@ -116,10 +116,10 @@ def test_a_real_run_gives_what_one_thread_finds_and_no_file_is_read_twice(
 ) -> None:
     asked = Counter[bytes]()
 
-    def counting(looks: Any, *arguments: Any, **named: Any) -> None:
-        wanted = np.flatnonzero(looks.need != ONLY_COMPARED).tolist()
-        asked.update(looks.specs.paths[at] for at in wanted)
-        scan(looks, *arguments, **named)
+    def counting(requests: Any, *arguments: Any, **named: Any) -> None:
+        wanted = np.flatnonzero(requests.need != ONLY_COMPARED).tolist()
+        asked.update(requests.specs.paths[at] for at in wanted)
+        scan(requests, *arguments, **named)
 
     monkeypatch.setattr(measure, "scan", counting)
 
@@ -261,14 +261,14 @@ def test_ranks_are_told_apart(threads: ThreadPoolExecutor) -> None:
 def test_what_another_shelf_will_keep_is_read_for_this_one(threads: ThreadPoolExecutor) -> None:
     with closing(run_of_25_steps(Workers(executor=threads))) as session:
         first, same = (session.measurements(0, no_progress) for _ in range(2))
-        rows, wants = np.arange(1), RequiredByStep()
-        wants.ask(3, first.flow.table(3), rows, RequiredStats())
-        reading = first.missing(wants)
+        rows, required = np.arange(1), RequiredByStep()
+        required.ask(3, first.flow.table(3), rows, RequiredStats())
+        reading = first.missing(required)
         assert reading is not None
-        assert same.missing(wants, reading) is None
+        assert same.missing(required, reading) is None
         session._cache.forget_changes(0)
         other = session.measurements(0, no_progress)
-        left = other.missing(wants, reading)
+        left = other.missing(required, reading)
         assert left is not None
         assert left.index.tolist() == [0]
 

@@ -147,7 +147,7 @@ def test_what_cannot_be_cleared_is_said(capsys: Capsys, filled: DiskCache, monke
     assert found["error"] == {
         "what": "not all could be cleared: Permission denied",
         "where": str(filled.path),
-        "hint": "remove the directory, or have it removed by who owns it",
+        "hint": "remove the directory, or ask its owner to",
     }
     assert answer.err.startswith("tdbg: not all could be cleared")
     monkeypatch.undo()

@@ -270,10 +270,10 @@ def test_an_interrupt_leaves_what_was_finished_and_says_so(
 
     real = measure.scan
 
-    def pressed(looks: ReadRequests, *more: Any, **named: Any) -> None:
-        if b"/2/" in looks.specs.paths[0]:
+    def pressed(requests: ReadRequests, *more: Any, **named: Any) -> None:
+        if b"/2/" in requests.specs.paths[0]:
             os.kill(os.getpid(), signal.SIGINT)
-        real(looks, *more, **named)
+        real(requests, *more, **named)
 
     monkeypatch.setattr(measure, "scan", pressed)
     assert main(["stat", str(dump), form]) == 130

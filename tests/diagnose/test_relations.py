@@ -75,8 +75,8 @@ def test_every_operator_has_the_producers_and_consumers_of_the_graph(
             continue
         found = related_trees(session, name, 3)
         asked += 1
-        fed = {held for held, _ in real_inputs(nodes, row)}
-        assert {each.row for each in found.producers} == fed
+        feeders = {held for held, _ in real_inputs(nodes, row)}
+        assert {each.row for each in found.producers} == feeders
         readers = {reader for reader, _ in real_consumers(nodes, row, 0)}
         between = {
             nodes.find(each.node, found.centre.key.graph) for each in found.consumers if each.tie is not Tie.WRITTEN

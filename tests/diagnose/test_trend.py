@@ -139,7 +139,7 @@ def test_parts_joined_are_the_whole(dumps: Dumps) -> None:
     for one, two in ((whole.steps, again.steps), (whole.state, again.state), (whole.health, again.health)):
         assert np.array_equal(one, two)
     assert np.array_equal(whole.values, again.values, equal_nan=True)
-    assert whole.said == again.said
+    assert whole.hit_texts == again.hit_texts
 
 
 def test_steps_are_marked_by_what_the_session_found(dumps: Dumps) -> None:
@@ -153,7 +153,7 @@ def test_steps_are_marked_by_what_the_session_found(dumps: Dumps) -> None:
     series = with_hits(session, series)
     assert unchecked(session, series) == []
     assert [Health(code).name for code in series.health.tolist()] == [*("CLEAN",) * 3, "ORIGIN", *("CLEAN",) * 2]
-    assert series.said == {(3, 0): "TO"}
+    assert series.hit_texts == {(3, 0): "TO"}
     assert all(worth_marking_at(series, index) >= worth_marking(series)[index] for index in range(6))
 
 

@@ -46,7 +46,7 @@ def test_an_empty_table_is_an_empty_tree() -> None:
     tree = build_tree(build_table([]))
     assert len(tree) == 0
     assert tree.visible(np.zeros(0, np.bool_)).tolist() == []
-    assert tree.spread(np.zeros(0, np.bool_)).tolist() == []
+    assert tree.coverage(np.zeros(0, np.bool_)).tolist() == []
 
 
 def test_several_graphs_have_one_top_entry_each() -> None:
@@ -77,8 +77,8 @@ def test_a_filter_keeps_matching_nodes_and_the_scopes_above() -> None:
 
 def test_marks_spread_to_scopes() -> None:
     tree = build_tree(table_of("a/b/x", "a/y", "c/z"))
-    assert tree.spread(np.array([True, False, False])).tolist() == [1, 2, 2, 0, 0, 0]
-    assert tree.spread(np.array([True, True, False])).tolist() == [2, 2, 2, 2, 0, 0]
+    assert tree.coverage(np.array([True, False, False])).tolist() == [1, 2, 2, 0, 0, 0]
+    assert tree.coverage(np.array([True, True, False])).tolist() == [2, 2, 2, 2, 0, 0]
 
 
 def test_what_cannot_be_watched_does_not_make_a_scope_partial() -> None:
@@ -86,9 +86,9 @@ def test_what_cannot_be_watched_does_not_make_a_scope_partial() -> None:
     table = build_table([graph(nodes, ["w"], [number("cst1", 1)])])
     tree = build_tree(table)
     watched = table.watchable & np.array([name != "w" for name in table.names])
-    assert tree.spread(watched)[tree.index_of_scope("a")] == 1
-    assert tree.spread(table.watchable)[tree.index_of_scope("a")] == 2
-    assert tree.spread(np.ones(len(table), np.bool_))[tree.index_of_row(row(table, "cst1"))] == 0
+    assert tree.coverage(watched)[tree.index_of_scope("a")] == 1
+    assert tree.coverage(table.watchable)[tree.index_of_scope("a")] == 2
+    assert tree.coverage(np.ones(len(table), np.bool_))[tree.index_of_row(row(table, "cst1"))] == 0
 
 
 def test_rows_below_a_scope_are_in_tree_order() -> None:
@@ -135,7 +135,7 @@ def test_invariants_of_any_tree(paths: list[str], dice: object) -> None:
         below = tree.rows_below(i)
         assert keep[i] == rows[below].any()
         marks = 0 if not rows[below].any() else 2 if rows[below].all() else 1
-        assert tree.spread(rows)[i] == marks
+        assert tree.coverage(rows)[i] == marks
 
 
 def check_invariants(tree: Tree, table: NodeTable) -> None:

@@ -62,10 +62,10 @@ def written(runs: tuple[tuple[int, int], ...] = RUNS, seed: int = 1) -> dict[tup
         x, rate = rng.normal(size=(4, 4)).astype(np.float32), np.array([0.1], np.float32)
         matmul, act, grad = (rng.normal(size=(4, 4)).astype(np.float32) for _ in range(3))
         update = rng.normal(size=(4, 4)).astype(np.float32)
-        fed = {MATMUL: (x, weight), ACT: (matmul,), GRAD: (act, matmul)}
+        inputs = {MATMUL: (x, weight), ACT: (matmul,), GRAD: (act, matmul)}
         after = weight + update, accum * np.float32(0.5)
         of: dict[Key, Array] = {
-            (node, Side.INPUT, slot, number): v for node, s in fed.items() for slot, v in enumerate(s)
+            (node, Side.INPUT, slot, number): v for node, s in inputs.items() for slot, v in enumerate(s)
         }
         of |= {(MOMENTUM, Side.INPUT, slot, number): v for slot, v in enumerate((*after, rate, grad))}
         outputs = {
@@ -216,8 +216,8 @@ def test_the_input_of_a_node_is_what_was_there_when_it_ran() -> None:
                 assert (at.step, at.round) == (step, number)
                 weight = flow.locate_input(step, flow.nodes.find(MATMUL), 1, number)
                 assert (weight and (weight.step, weight.round)) == (runs[place - 1] if place else None)
-                fed = relations(session, TensorKey(0, GRAPH, MATMUL, Side.OUTPUT, 0, step, number)).producers
-                assert [(each.key.step, each.key.round) for each in fed if each.key.node == X] == [(step, number)]
+                inputs = relations(session, TensorKey(0, GRAPH, MATMUL, Side.OUTPUT, 0, step, number)).producers
+                assert [(each.key.step, each.key.round) for each in inputs if each.key.node == X] == [(step, number)]
 
 
 @pytest.mark.parametrize("inputs", [False, True])

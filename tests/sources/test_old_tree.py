@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -112,11 +113,16 @@ def test_types_and_shapes_are_those_of_the_name(tmp_path: Path, values: Array, d
     assert np.array_equal(found, values)
 
 
-def test_a_file_of_another_length_is_one_unreadable_tensor(tmp_path: Path) -> None:
+@pytest.mark.parametrize("change", [-1, 1, 1 << 30])
+def test_a_file_of_another_length_is_one_unreadable_tensor(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], change: int
+) -> None:
     directory = tmp_path / "Net" / "iteration_0"
     write_iteration(directory)
     path = write_tensor(directory, "x", np.arange(6.0))
-    path.write_bytes(path.read_bytes()[:-1])
+    os.truncate(path, path.stat().st_size + change)
+    assert main(["check", str(tmp_path), "--watch", "TO"]) == 2
+    assert "3 tensors checked, 1 unreadable" in capsys.readouterr().out
     table = open_source(tmp_path).tensors(0, 0)
     nodes = open_source(tmp_path).nodes(0)
     lost = table.find(nodes.find("x"), Side.OUTPUT, 0)

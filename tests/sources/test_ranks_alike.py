@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.benchmarks.ranks import write_ranks
-from tui_debugger.alike import Alike
+from tui_debugger.last_result import LastResult
 from tui_debugger.sources.registry import open_source
 
 
@@ -81,7 +81,7 @@ def test_a_rank_is_what_it_is_whatever_the_one_before_was(
     root = write_ranks(tmp_path / "dump", 3, 8, 1)
     change(root)
     found = [table_of(root, rank, 0) for rank in range(3)]
-    monkeypatch.setattr(Alike, "of", lambda _self, *_columns, make: make())
+    monkeypatch.setattr(LastResult, "of", lambda _self, *_columns, make: make())
     assert found == [table_of(root, rank, 0) for rank in range(3)]
     assert len(found[0]) == len(found[2]) == 8
     assert found[1] != found[0]

@@ -220,13 +220,13 @@ def test_a_big_directory_is_read_to_its_end_only_where_it_may_hold_several_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[str] = []
-    first_look = steps.first_look
+    read_times = steps.read_times
 
     def noting(path: Path, *, whole: bool = False, statistics: steps.StatisticFiles | None = None) -> object:
         read.extend([path.name] if whole else [])
-        return first_look(path, whole=whole, statistics=statistics)
+        return read_times(path, whole=whole, statistics=statistics)
 
-    monkeypatch.setattr(steps, "first_look", noting)
+    monkeypatch.setattr(steps, "read_times", noting)
     writer = DumpWriter(tmp_path)
     nodes = [Node(f"Default/net/Add-op{number}", "Add") for number in range(60)]
     for step, at in ((0, 0), (1, 1), (2, 2)):

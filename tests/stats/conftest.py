@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.stats.requests import EVERYTHING, chains, looks_of
+from tests.stats.requests import EVERYTHING, chains, requests_for
 from tui_debugger.stats import measure
 from tui_debugger.stats import workers as workers_module
 from tui_debugger.stats.measure import read_all
@@ -23,12 +23,12 @@ def many_small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def looks(dumps: Callable[[str], Path]) -> ReadRequests:
+def requests(dumps: Callable[[str], Path]) -> ReadRequests:
     """Every tensor of a real dump."""
-    return looks_of(*chains(dumps("mindspore-2.0-mlp")), EVERYTHING)
+    return requests_for(*chains(dumps("mindspore-2.0-mlp")), EVERYTHING)
 
 
 @pytest.fixture
-def alone(looks: ReadRequests) -> Records:
+def alone(requests: ReadRequests) -> Records:
     """What they are."""
-    return read_all(looks)
+    return read_all(requests)

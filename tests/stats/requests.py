@@ -1,4 +1,4 @@
-"""Short ways to batches of looks, and to a record of arrays for tests that are about judging."""
+"""Short ways to batches of requests, and to a record of arrays for tests that are about judging."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def watch(condition: str, params: Mapping[str, float | bool] | None = None, numb
     return Watchpoint(number, by_abbr(condition).id, validate(condition, params or {}))
 
 
-def looks_of(
+def requests_for(
     files: Sequence[Path | ReadSpec],
     previous: Iterable[int],
     need: RequiredStats | Sequence[RequiredStats | None],
@@ -73,8 +73,8 @@ def chains(root: Path) -> tuple[list[Path], list[int]]:
 def look(file: Path | ReadSpec, previous: Path | ReadSpec | None = None, need: RequiredStats | None = None) -> Record:
     """A record of one file."""
     files = [file] if previous is None else [previous, file]
-    looks = looks_of(files, [-1, 0][: len(files)], [None, need or RequiredStats()][-len(files) :])
-    record = read_all(looks).get(len(files) - 1)
+    requests = requests_for(files, [-1, 0][: len(files)], [None, need or RequiredStats()][-len(files) :])
+    record = read_all(requests).get(len(files) - 1)
     assert record is not None
     return record
 

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from tests.sources.writer import huge_file
-from tests.stats.requests import looks_of, stopping
+from tests.stats.requests import requests_for, stopping
 from tests.stats.test_measure import assert_equal_bits
 from tests.stats.test_scan import every, taken
 from tests.stats.test_workers import alive, until
@@ -115,28 +115,28 @@ def own_workers(own_dask: DaskCluster) -> Iterator[Workers]:
         yield workers
 
 
-def test_records_have_the_same_bits_as_local_ones(looks: ReadRequests, alone: Records, workers: Workers) -> None:
+def test_records_have_the_same_bits_as_local_ones(requests: ReadRequests, alone: Records, workers: Workers) -> None:
     assert workers.parallel == 2
-    assert_equal_bits(taken(looks, workers), alone, every(looks))
-    assert_equal_bits(taken(looks, workers), alone, every(looks))
+    assert_equal_bits(taken(requests, workers), alone, every(requests))
+    assert_equal_bits(taken(requests, workers), alone, every(requests))
     assert workers.notices == ()
 
 
 def test_a_file_that_changed_is_read_again(tmp_path: Path, workers: Workers) -> None:
     for value in (1.0, 2.0):  # dask would remember the answer to the same question
         np.save(tmp_path / "x.npy", np.full(3, value))
-        found = taken(looks_of([tmp_path / "x.npy"], [-1], RequiredStats()), workers)
+        found = taken(requests_for([tmp_path / "x.npy"], [-1], RequiredStats()), workers)
         assert found.rows["mean"].tolist() == [value]
 
 
 def test_a_scan_is_cancelled_at_once(tmp_path: Path, own_workers: Workers) -> None:
-    looks = looks_of([huge_file(tmp_path / "huge.npy")], [-1], RequiredStats())
+    requests = requests_for([huge_file(tmp_path / "huge.npy")], [-1], RequiredStats())
     with pytest.raises(CancelledError):
-        taken(looks, own_workers, stopping())
+        taken(requests, own_workers, stopping())
 
 
 def scan_with_workers_stopped(
-    looks: ReadRequests, workers: Workers, dask: DaskCluster, then: Callable[[list[int]], None]
+    requests: ReadRequests, workers: Workers, dask: DaskCluster, then: Callable[[list[int]], None]
 ) -> Records:
     """A scan whose first batches are with workers that stand still when ``then`` is called with their numbers."""
     pids = list(dask.workers.values())
@@ -151,7 +151,7 @@ def scan_with_workers_stopped(
             called = True
             then(pids)
 
-    result = taken(looks, workers, progress)
+    result = taken(requests, workers, progress)
     assert called
     return result
 
@@ -168,40 +168,40 @@ def lose_patience(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_worker_killed_in_the_middle_loses_nothing(
-    looks: ReadRequests, alone: Records, own_workers: Workers, own_dask: DaskCluster
+    requests: ReadRequests, alone: Records, own_workers: Workers, own_dask: DaskCluster
 ) -> None:
     def kill_one(pids: list[int]) -> None:
         own_dask.signal(signal.SIGKILL, pids[0])
         own_dask.signal(signal.SIGCONT, pids[1])
 
-    found = scan_with_workers_stopped(looks, own_workers, own_dask, kill_one)
-    assert_equal_bits(found, alone, every(looks))
+    found = scan_with_workers_stopped(requests, own_workers, own_dask, kill_one)
+    assert_equal_bits(found, alone, every(requests))
     assert own_workers.notices == ()
     assert not alive(next(iter(own_dask.workers.values())))
 
 
 def test_when_all_workers_are_killed_the_work_is_finished_here(
-    looks: ReadRequests, alone: Records, own_workers: Workers, own_dask: DaskCluster, monkeypatch: pytest.MonkeyPatch
+    requests: ReadRequests, alone: Records, own_workers: Workers, own_dask: DaskCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def kill_all(pids: list[int]) -> None:
         own_dask.signal(signal.SIGKILL, *pids)
         lose_patience(monkeypatch)
 
-    found = scan_with_workers_stopped(looks, own_workers, own_dask, kill_all)
-    assert_equal_bits(found, alone, every(looks))
+    found = scan_with_workers_stopped(requests, own_workers, own_dask, kill_all)
+    assert_equal_bits(found, alone, every(requests))
     assert own_workers.notices == ("the workers were lost: the work was finished by this process alone",)
     assert own_workers.executor(1 << 40) is None
 
 
 def test_when_the_scheduler_is_killed_the_work_is_finished_here(
-    looks: ReadRequests, alone: Records, own_workers: Workers, own_dask: DaskCluster, monkeypatch: pytest.MonkeyPatch
+    requests: ReadRequests, alone: Records, own_workers: Workers, own_dask: DaskCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def kill_the_scheduler(_: list[int]) -> None:
         own_dask.processes[0].kill()
         lose_patience(monkeypatch)
 
-    found = scan_with_workers_stopped(looks, own_workers, own_dask, kill_the_scheduler)
-    assert_equal_bits(found, alone, every(looks))
+    found = scan_with_workers_stopped(requests, own_workers, own_dask, kill_the_scheduler)
+    assert_equal_bits(found, alone, every(requests))
     assert own_workers.notices
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from tests.stats.requests import look, looks_of
+from tests.stats.requests import look, requests_for
 from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.model import ReadSpec
 from tui_debugger.stats import npy
@@ -85,7 +85,7 @@ def test_it_is_compared_with_files_of_other_formats(spec: ReadSpec, tmp_path: Pa
 def test_what_is_wrong_with_it_is_said_of_its_row_only(spec: ReadSpec, tmp_path: Path) -> None:
     (tmp_path / "cut.halves").write_bytes(b"123")
     cut = ReadSpec(str(tmp_path / "cut.halves"), "halves")
-    records = read_all(looks_of([spec, cut], [-1, -1], RequiredStats()))
+    records = read_all(requests_for([spec, cut], [-1, -1], RequiredStats()))
     found = [records.get(row) for row in range(2)]
     assert [record.error for record in found if record is not None] == ["", "is cut"]
 

@@ -47,17 +47,17 @@ def test_a_function_is_as_exact_as_it_says(operator: Elementwise) -> None:
     right = np.array([FUNCTIONS[operator](x) for x in EVERYWHERE.tolist()])
     x, right = EVERYWHERE[np.isfinite(right)], right[np.isfinite(right)]
     call = expected.elementwise(operator, [Operand(x)], right, EXACTLY)
-    found = call.look(0, len(x))
+    found = call.check(0, len(x))
     assert found.state, found.worst
     assert math.sqrt(found.error) <= ERROR * math.sqrt(found.value)
-    assert not expected.elementwise(operator, [Operand(x)], right * (1 + 3 * ERROR), EXACTLY).look(0, len(x)).state
+    assert not expected.elementwise(operator, [Operand(x)], right * (1 + 3 * ERROR), EXACTLY).check(0, len(x)).state
 
 
 def test_gelu_is_as_exact_as_the_error_function() -> None:
     """Of the input where it is positive, of the output below that as well."""
     x = np.linspace(-18, 30, 30_001)
     right = np.array([gelu(each) for each in x.tolist()])
-    assert expected.elementwise(Elementwise.GELU, [Operand(x)], right, EXACTLY).look(0, len(x)).state
+    assert expected.elementwise(Elementwise.GELU, [Operand(x)], right, EXACTLY).check(0, len(x)).state
 
 
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
@@ -69,9 +69,9 @@ def test_what_is_looked_up_is_what_is_computed(dtype: type, operator: Elementwis
     recorded = RANDOM.normal(size=len(x)).astype(dtype)
     for start in range(0, len(x), 1 << 12):
         part = slice(start, start + (1 << 12))
-        looked_up = expected.elementwise(operator, [Operand(x)], recorded, EXACTLY).look(start, 1 << 12)
-        computed = expected.elementwise(operator, [Operand(x[part])], recorded[part], EXACTLY).look(0, 1 << 12)
-        assert np.array_equal(looked_up, computed, equal_nan=True)
+        from_table = expected.elementwise(operator, [Operand(x)], recorded, EXACTLY).check(start, 1 << 12)
+        computed = expected.elementwise(operator, [Operand(x[part])], recorded[part], EXACTLY).check(0, 1 << 12)
+        assert np.array_equal(from_table, computed, equal_nan=True)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn])
@@ -81,11 +81,11 @@ def test_operands_are_repeated_as_numpy_does(dtype: type, shape: tuple[int, int]
     right = one.astype(np.float64) * other.astype(np.float64)
     inner = {(40, 33): (1, 0), (1, 33): (1, 33), (40, 1): (33, 40), (1, 1): (1, 1)}[shape]
     call = expected.elementwise(Elementwise.MULTIPLY, [Operand(one), Operand(other, *inner)], right, EXACTLY)
-    assert call.look(0, right.size).state
-    assert call.look(700, 333).state
+    assert call.check(0, right.size).state
+    assert call.check(700, 333).state
     right.reshape(-1)[801] += 1
-    assert call.look(0, 801).state
-    assert not call.look(700, 333).state
+    assert call.check(0, 801).state
+    assert not call.check(700, 333).state
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
@@ -94,11 +94,11 @@ def test_what_is_not_finite_on_one_side_is_not_right(bad: float) -> None:
     for at in (0, 1700, 2999):
         spoilt = x.copy()
         spoilt[at] = bad
-        found = expected.elementwise(Elementwise.SAME, [Operand(x)], spoilt, EXACTLY).look(0, 3000)
+        found = expected.elementwise(Elementwise.SAME, [Operand(x)], spoilt, EXACTLY).check(0, 3000)
         assert not found.state
         assert found.worst == math.inf
     call = expected.elementwise(Elementwise.SAME, [Operand(spoilt)], spoilt, EXACTLY)
-    assert bool(call.look(0, 3000).state) is not math.isnan(bad)
+    assert bool(call.check(0, 3000).state) is not math.isnan(bad)
 
 
 def normal(x: np.ndarray, scaled: Scaled) -> np.ndarray:
@@ -123,12 +123,12 @@ def test_rows_are_as_numpy_makes_them(operator: ByRow, width: int) -> None:
     }[operator]
     limits = Limits(ERROR, 1e-12, 0.0, 1e-12)
     call = expected.by_row(operator, (x, width), np.ascontiguousarray(right), limits, scaled)
-    assert call.look(0, 9).state
+    assert call.check(0, 9).state
     right[4] += 1e-3
     call = expected.by_row(operator, (x, width), np.ascontiguousarray(right), limits, scaled)
-    assert call.look(0, 4).state
-    assert call.look(5, 4).state
-    assert not call.look(3, 2).state
+    assert call.check(0, 4).state
+    assert call.check(5, 4).state
+    assert not call.check(3, 2).state
 
 
 def test_logarithms_of_sums() -> None:
@@ -159,9 +159,9 @@ def test_arguments_that_make_no_sense_are_refused() -> None:
     x = np.zeros(4)
     call = expected.elementwise(Elementwise.EXP, [Operand(x)], x, EXACTLY)
     with pytest.raises(ValueError, match="no sense"):
-        call.look(-1, 2)
+        call.check(-1, 2)
     with pytest.raises(ValueError, match="no sense"):
-        expected.elementwise(Elementwise.EXP, [Operand(x, 0, 4)], x, EXACTLY).look(0, 4)
+        expected.elementwise(Elementwise.EXP, [Operand(x, 0, 4)], x, EXACTLY).check(0, 4)
     to = np.zeros(4)
     assert function("table_of", "qqp")(Elementwise.ADD, KINDS["bfloat16"], address(to)) == -1
     assert function("table_of", "qqp")(Elementwise.EXP, KINDS["float32"], address(to)) == -1

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tui_debugger.stats.kernel import address, available, described, function, probes
-from tui_debugger.stats.kernel.probes import BEYOND, PROBES, Right
+from tui_debugger.stats.kernel.probes import BEYOND, PROBES, RightFactor
 
 pytestmark = pytest.mark.skipif(not available(), reason="the kernel is not built")
 
@@ -41,13 +41,13 @@ def test_sums_with_signs(dtype: type, rows: int, width: int, group: int) -> None
         assert np.allclose(squares[number], np.square(wide[part]).sum(0), **close)
 
 
-def right_of(terms: int, groups: int) -> Right:
+def right_of(terms: int, groups: int) -> RightFactor:
     """Any numbers."""
     columns, squares = (
         RANDOM.normal(size=(terms, groups * PROBES)).astype(np.float32),
         RANDOM.random((terms, groups)).astype(np.float32),
     )
-    return Right(columns, squares, RANDOM.normal(size=groups * PROBES), RANDOM.random(groups), 0.7)
+    return RightFactor(columns, squares, RANDOM.normal(size=groups * PROBES), RANDOM.random(groups), 0.7)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, np.int16])

@@ -1,4 +1,4 @@
-"""Batches of looks: what they find, held against plain numpy, how often they read, and what they do about bad files."""
+"""Batches of requests: what they find, held against plain numpy, how often they read, what they do about bad files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from tests.opened_files import opened_tensor_files
 from tests.stats.plain import assert_same, record_of
-from tests.stats.requests import CLOSE, EVERYTHING, chains, look, looks_of
+from tests.stats.requests import CLOSE, EVERYTHING, chains, look, requests_for
 from tests.thorough import examples
 from tui_debugger import opener
 from tui_debugger.errors import CancelledError, UnreadableTensorError
@@ -62,7 +62,7 @@ def test_every_tensor_of_real_dumps_is_what_plain_numpy_finds(
     dumps: Callable[[str], Path], name: str, need: str
 ) -> None:
     files, previous = chains(dumps(name))
-    records = read_all(looks_of(files, previous, NEEDS[need]))
+    records = read_all(requests_for(files, previous, NEEDS[need]))
     arrays = [np.load(path) for path in files]
     for row, before in enumerate(previous):
         wanted = record_of(arrays[row], arrays[before] if before >= 0 else None, NEEDS[need])
@@ -94,7 +94,7 @@ def test_arrays_of_all_kinds_are_what_plain_numpy_finds(tmp_path: Path, steps: l
     files = [tmp_path / f"{number}.npy" for number in range(len(steps))]
     for path, array in zip(files, steps, strict=True):
         np.save(path, array)
-    records = read_all(looks_of(files, range(-1, len(files) - 1), NEEDS[need]))
+    records = read_all(requests_for(files, range(-1, len(files) - 1), NEEDS[need]))
     for row, array in enumerate(steps):
         before = steps[row - 1] if row else None
         assert_same(records.get(row), record_of(array, before, NEEDS[need]), (array.dtype, array.shape))
@@ -109,7 +109,7 @@ def test_raw_bytes_of_types_that_numpy_does_not_know(tmp_path: Path, name: str, 
     for number, values in enumerate(steps):
         (tmp_path / f"{number}.bin").write_bytes(b"head" + values.tobytes())
         specs.append(ReadSpec(str(tmp_path / f"{number}.bin"), "raw", name, (count,), 4))
-    records = read_all(looks_of(specs, [-1, 0], EVERYTHING))
+    records = read_all(requests_for(specs, [-1, 0], EVERYTHING))
     assert_same(records.get(0), record_of(steps[0], None, EVERYTHING, name))
     assert_same(records.get(1), record_of(steps[1], steps[0], EVERYTHING, name))
 
@@ -119,7 +119,7 @@ def test_sums_of_huge_doubles_do_not_overflow(tmp_path: Path) -> None:
     files = [tmp_path / f"{number}.npy" for number in range(3)]
     for path, array in zip(files, steps, strict=True):
         np.save(path, array)
-    records = read_all(looks_of(files, [-1, -1, -1], RequiredStats()))
+    records = read_all(requests_for(files, [-1, -1, -1], RequiredStats()))
     for row, array in enumerate(steps):
         record = records.get(row)
         assert record is not None
@@ -142,9 +142,9 @@ def test_a_tensor_is_what_it_is_whatever_its_neighbours_are(tmp_path: Path) -> N
     for path, array in zip(files, steps, strict=True):
         np.save(path, array)
         os.utime(path, ns=(OLD, OLD))
-    together = read_all(looks_of(files, [-1] * len(files), EVERYTHING))
+    together = read_all(requests_for(files, [-1] * len(files), EVERYTHING))
     for row, path in enumerate(files):
-        assert_equal_bits(read_all(looks_of([path], [-1], EVERYTHING)), together, np.array([row]))
+        assert_equal_bits(read_all(requests_for([path], [-1], EVERYTHING)), together, np.array([row]))
         if row != 1:  # whose sum plain numpy cannot have either
             assert_same(together.get(row), record_of(steps[row], None, EVERYTHING))
 
@@ -155,7 +155,7 @@ def test_each_look_gets_what_it_asked_for(tmp_path: Path) -> None:
     steps = [np.arange(4.0) * number for number in range(len(needs))]
     for path, array in zip(files, steps, strict=True):
         np.save(path, array)
-    records = read_all(looks_of(files, range(-1, len(needs) - 1), needs))
+    records = read_all(requests_for(files, range(-1, len(needs) - 1), needs))
     for row, need in enumerate(needs):
         if need is None:
             assert records.get(row) is None
@@ -220,7 +220,7 @@ def test_a_bad_file_says_why_and_spoils_nothing_else(tmp_path: Path, damage: str
     for path, array in zip(files, steps, strict=True):
         np.save(path, array)
     DAMAGE[damage][0](files[2])
-    records = read_all(looks_of(files, range(-1, 4), EVERYTHING))
+    records = read_all(requests_for(files, range(-1, 4), EVERYTHING))
     for row in (0, 1, 4):
         assert_same(records.get(row), record_of(steps[row], steps[row - 1] if row else None, EVERYTHING))
     bad = records.get(2)
@@ -265,7 +265,7 @@ def test_a_file_that_shrinks_between_two_pieces(tmp_path: Path, monkeypatch: pyt
     files = [tmp_path / "before.npy", tmp_path / "now.npy"]
     for path in files:
         np.save(path, np.ones(1_000_000))
-    requests = looks_of(files, [-1, 0], {"now.npy": NEEDS["statistics"], "before.npy": EVERYTHING}[shrinks])
+    requests = requests_for(files, [-1, 0], {"now.npy": NEEDS["statistics"], "before.npy": EVERYTHING}[shrinks])
     calls: list[int] = []
 
     def shrink() -> None:
@@ -284,7 +284,7 @@ def test_a_file_that_shrinks_between_two_pieces(tmp_path: Path, monkeypatch: pyt
 def test_elements_without_numbers_have_a_type_and_a_shape(tmp_path: Path) -> None:
     for number, array in enumerate([np.ones(2), np.array(["a", "bc"]), np.ones(2)]):
         np.save(tmp_path / f"{number}.npy", array)
-    records = read_all(looks_of([tmp_path / f"{number}.npy" for number in range(3)], [-1, 0, 1], EVERYTHING))
+    records = read_all(requests_for([tmp_path / f"{number}.npy" for number in range(3)], [-1, 0, 1], EVERYTHING))
     text = records.get(1)
     assert text is not None
     assert (text.stats, text.error, text.previous) == (None, "", "none")
@@ -317,7 +317,7 @@ def test_small_steps_of_a_tensor_are_read_once_each(tmp_path: Path, opened: list
             files.append(tmp_path / f"{tensor}.{step}.npy")
             np.save(files[-1], np.full(40, step, np.float32))
     opened.clear()
-    records = read_all(looks_of(files, [row - 1 if row % 200 else -1 for row in range(600)], EVERYTHING))
+    records = read_all(requests_for(files, [row - 1 if row % 200 else -1 for row in range(600)], EVERYTHING))
     assert set(times(opened).values()) == {1}
     assert len(opened) == 600
     assert [records.rows["difference"][row] for row in (1, 199, 201)] == [1, 1, 1]
@@ -328,7 +328,7 @@ def test_big_steps_of_a_tensor_are_read_once_each(tmp_path: Path, opened: list[s
     for step, path in enumerate(files):
         np.save(path, np.full(300_000, step, np.float32))
     opened.clear()
-    records = read_all(looks_of(files, range(-1, 4), EVERYTHING))
+    records = read_all(requests_for(files, range(-1, 4), EVERYTHING))
     looked_at = 1 if kernel.available() else 0  # whether it is small is seen by opening it
     assert {name: count - looked_at for name, count in times(opened).items()} == dict.fromkeys(
         (path.name for path in files), 1
@@ -347,10 +347,10 @@ def test_what_nobody_needs_is_not_opened(tmp_path: Path, opened: list[str]) -> N
 
 def test_any_order_of_a_batch_gives_the_same_answers(dumps: Callable[[str], Path]) -> None:
     files, previous = chains(dumps("mindspore-2.0-mlp"))
-    straight = read_all(looks_of(files, previous, EVERYTHING))
+    straight = read_all(requests_for(files, previous, EVERYTHING))
     order = np.random.default_rng(3).permutation(len(files))
     place = np.argsort(order)
-    shuffled = looks_of(
+    shuffled = requests_for(
         [files[row] for row in order], [place[previous[row]] if previous[row] >= 0 else -1 for row in order], EVERYTHING
     )
     assert_equal_bits(read_all(shuffled), straight, order)
@@ -380,7 +380,7 @@ def test_a_row_says_how_its_files_looked(tmp_path: Path, count: int) -> None:
     for step, path in enumerate(files):
         np.save(path, np.ones(count))
         os.utime(path, ns=(OLD, OLD + step))
-    rows = read_all(looks_of(files, range(-1, 2), EVERYTHING)).rows
+    rows = read_all(requests_for(files, range(-1, 2), EVERYTHING)).rows
     size = files[0].stat().st_size
     assert rows["size"].tolist() == [size] * 3
     states = [opener.state_of(path.stat()) for path in files]
@@ -398,7 +398,7 @@ def test_a_file_that_may_still_be_written_is_not_to_be_believed_later(tmp_path: 
     os.utime(files[0], ns=(OLD, OLD))
     ahead = time.time_ns() + 10**12
     os.utime(files[1], ns=(ahead, ahead))  # another machine's clock
-    rows = read_all(looks_of([*files, files[0]], [-1, 0, 1], EVERYTHING)).rows
+    rows = read_all(requests_for([*files, files[0]], [-1, 0, 1], EVERYTHING)).rows
     assert (rows["size"] > 0).tolist() == (rows["identity"] > 0).tolist() == [True, False, True]
     assert (rows["before_identity"] > 0).tolist() == [False, True, False]
     assert rows["state"].tolist() == [State.MEASURED] * 3
@@ -426,7 +426,7 @@ def test_spans_measured_apart_add_up_to_the_same_bits(tmp_path: Path, compared: 
     before = specs[0] if compared else None
     parts = [measure_file_span(specs[1], before, EVERYTHING, span) for span in spans_of(specs[1], before)]
     assert len(parts) == 5
-    whole = read_all(looks_of(specs, [-1, 0 if compared else -1], EVERYTHING))
+    whole = read_all(requests_for(specs, [-1, 0 if compared else -1], EVERYTHING))
     found = joined(parts, EVERYTHING)
     assert found is not None
     assert_equal_bits(found, whole, np.array([1]))
@@ -474,7 +474,7 @@ def test_a_checkpoint_stops_inside_a_big_tensor(tmp_path: Path, monkeypatch: pyt
             raise CancelledError("stopped")
 
     with pytest.raises(CancelledError):
-        read_all(looks_of([tmp_path / "big.npy"], [-1], RequiredStats()), checkpoint)
+        read_all(requests_for([tmp_path / "big.npy"], [-1], RequiredStats()), checkpoint)
     assert calls == 5
 
 
@@ -486,8 +486,8 @@ def test_a_checkpoint_stops_between_small_files(tmp_path: Path) -> None:
         nonlocal calls
         calls += 1
 
-    looks = looks_of([tmp_path / "x.npy"] * 2000, [-1] * 2000, RequiredStats())
-    read_all(looks, checkpoint)
+    requests = requests_for([tmp_path / "x.npy"] * 2000, [-1] * 2000, RequiredStats())
+    read_all(requests, checkpoint)
     assert calls >= 5
 
 
@@ -507,13 +507,13 @@ def test_values_of_big_tensors_are_not_mixed_up_when_one_of_them_breaks_off(
         return real(self, file, room)
 
     monkeypatch.setattr(module.PairReader, "measure", failing)
-    records = read_all(looks_of(files, [-1, 0, 0, 2], EVERYTHING))
+    records = read_all(requests_for(files, [-1, 0, 0, 2], EVERYTHING))
     assert records.rows["state"].tolist() == [State.MEASURED, State.UNREADABLE, State.MEASURED, State.MEASURED]
     assert records.rows["reference"].tolist() == [0, 0, 1, 3]
 
 
 def test_looks_without_files_are_no_work() -> None:
-    empty = looks_of([], [], [])
+    empty = requests_for([], [], [])
     assert isinstance(empty, ReadRequests)
     assert len(read_all(empty)) == 0
 
@@ -521,12 +521,12 @@ def test_looks_without_files_are_no_work() -> None:
 CHANGE = RequiredStats(change=True)
 
 
-def looks(chains: list[int], need: RequiredStats | None = CHANGE) -> ReadRequests:
+def requests(chains: list[int], need: RequiredStats | None = CHANGE) -> ReadRequests:
     """Tensors of so many steps each, one after the other."""
     previous: list[int] = []
     for steps in chains:
         previous += [-1, *range(len(previous), len(previous) + steps - 1)]
-    return looks_of([Path(f"/{row}") for row in range(len(previous))], previous, [need] * len(previous))
+    return requests_for([Path(f"/{row}") for row in range(len(previous))], previous, [need] * len(previous))
 
 
 @examples(50)
@@ -536,7 +536,7 @@ def looks(chains: list[int], need: RequiredStats | None = CHANGE) -> ReadRequest
     st.integers(1, 4),
 )
 def test_batches_follow_each_other_and_stay_small(chains: list[int], pattern: list[int], workers: int) -> None:
-    whole = looks(chains)
+    whole = requests(chains)
     sizes = np.resize(np.array(pattern, np.int64), len(whole))
     found = list(batch_bounds(whole, sizes, workers))
     assert [start for start, _ in found] == [0, *(end for _, end in found[:-1])]
@@ -551,22 +551,22 @@ def test_batches_follow_each_other_and_stay_small(chains: list[int], pattern: li
 
 
 def test_work_is_shared_and_small_work_is_not_chopped() -> None:
-    whole = looks([50] * 400)
+    whole = requests([50] * 400)
     sizes = np.full(len(whole), 200)
     assert len(list(batch_bounds(whole, sizes, 2))) >= 12
-    few = looks([6] * 20)
+    few = requests([6] * 20)
     assert len(list(batch_bounds(few, np.full(len(few), 200), 2))) == 1
     assert LEAST // LIKE_BYTES == 256
 
 
 def test_no_files_are_no_batches() -> None:
-    assert list(batch_bounds(looks([]), np.zeros(0, np.int64), 2)) == []
+    assert list(batch_bounds(requests([]), np.zeros(0, np.int64), 2)) == []
 
 
 @examples(50)
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=12), st.data())
 def test_a_part_brings_what_it_is_compared_with(chains: list[int], data: st.DataObject) -> None:
-    whole = looks(chains)
+    whole = requests(chains)
     rows = np.array(sorted(data.draw(st.sets(st.integers(0, len(whole) - 1), min_size=1))))
     batch, every = subset(whole, rows)
     assert [batch.specs.paths[at] for at in range(len(batch))] == [whole.specs.paths[row] for row in every]
@@ -581,7 +581,7 @@ def test_a_part_brings_what_it_is_compared_with(chains: list[int], data: st.Data
 
 
 def test_what_nobody_compares_does_not_come_along() -> None:
-    whole = looks([5], RequiredStats())
+    whole = requests([5], RequiredStats())
     assert compared_with(whole).tolist() == [-1] * 5
     batch, every = subset(whole, np.array([3, 4]))
     assert every.tolist() == [3, 4]
@@ -590,5 +590,5 @@ def test_what_nobody_compares_does_not_come_along() -> None:
 
 @pytest.mark.parametrize("workers", [1, 2, 8])
 def test_a_huge_file_is_alone(workers: int) -> None:
-    whole = looks([1, 1, 1])
+    whole = requests([1, 1, 1])
     assert list(batch_bounds(whole, np.array([100, 1 << 33, 100]), workers)) == [(0, 1), (1, 2), (2, 3)]

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pytest
 
 from tests.sources.writer import huge_file
-from tests.stats.requests import EVERYTHING, looks_of, stopping
+from tests.stats.requests import EVERYTHING, requests_for, stopping
 from tests.stats.test_measure import assert_equal_bits
 from tui_debugger.errors import CancelledError
 from tui_debugger.model import Progress, ProgressFn, no_progress
@@ -30,18 +30,18 @@ from tui_debugger.stats.workers import OwnExecutor, Workers
 pytestmark = pytest.mark.usefixtures("many_small_batches")
 
 
-def sizes_of(looks: ReadRequests) -> npt.NDArray[np.int64]:
-    return np.array([os.stat(path).st_size for path in looks.specs.paths])  # noqa: PTH116 - bytes
+def sizes_of(requests: ReadRequests) -> npt.NDArray[np.int64]:
+    return np.array([os.stat(path).st_size for path in requests.specs.paths])  # noqa: PTH116 - bytes
 
 
-def taken(looks: ReadRequests, workers: Workers, progress: ProgressFn = no_progress) -> Records:
-    result = Records(len(looks))
-    scan(looks, sizes_of(looks), workers, result, progress)
+def taken(requests: ReadRequests, workers: Workers, progress: ProgressFn = no_progress) -> Records:
+    result = Records(len(requests))
+    scan(requests, sizes_of(requests), workers, result, progress)
     return result
 
 
-def every(looks: ReadRequests) -> npt.NDArray[np.int64]:
-    return np.arange(len(looks))
+def every(requests: ReadRequests) -> npt.NDArray[np.int64]:
+    return np.arange(len(requests))
 
 
 @pytest.fixture(params=["here", "threads", "processes"])
@@ -55,9 +55,11 @@ def workers(request: pytest.FixtureRequest) -> Iterator[Workers]:
     made.close()
 
 
-def test_records_have_the_same_bits_whoever_makes_them(looks: ReadRequests, alone: Records, workers: Workers) -> None:
-    assert_equal_bits(taken(looks, workers), alone, every(looks))
-    assert_equal_bits(taken(looks, workers), alone, every(looks))
+def test_records_have_the_same_bits_whoever_makes_them(
+    requests: ReadRequests, alone: Records, workers: Workers
+) -> None:
+    assert_equal_bits(taken(requests, workers), alone, every(requests))
+    assert_equal_bits(taken(requests, workers), alone, every(requests))
     assert workers.notices == ()
 
 
@@ -70,25 +72,25 @@ def test_bad_files_are_told_the_same_way_everywhere(tmp_path: Path, workers: Wor
     files[50].write_bytes(files[51].read_bytes()[:-1])
     for row in (8, 60):
         np.save(files[row], np.array(["text"]))
-    looks = looks_of(files, range(-1, 119), EVERYTHING)
-    alone = read_all(looks)
-    assert_equal_bits(taken(looks, workers), alone, every(looks))
+    requests = requests_for(files, range(-1, 119), EVERYTHING)
+    alone = read_all(requests)
+    assert_equal_bits(taken(requests, workers), alone, every(requests))
     assert set(alone.errors) == {7, 50}
 
 
-def test_files_that_are_only_compared_with_stay_unknown(looks: ReadRequests, workers: Workers) -> None:
-    needs = [None if before < 0 else EVERYTHING for before in looks.previous.tolist()]
-    some = looks_of([Path(os.fsdecode(path)) for path in looks.specs.paths], looks.previous.tolist(), needs)
+def test_files_that_are_only_compared_with_stay_unknown(requests: ReadRequests, workers: Workers) -> None:
+    needs = [None if before < 0 else EVERYTHING for before in requests.previous.tolist()]
+    some = requests_for([Path(os.fsdecode(path)) for path in requests.specs.paths], requests.previous.tolist(), needs)
     found = taken(some, workers)
     assert ((found.rows["state"] == State.UNKNOWN) == (some.previous < 0)).all()
     assert_equal_bits(found, read_all(some), every(some))
 
 
-def test_progress_counts_files_and_ends_with_all_of_them(looks: ReadRequests, workers: Workers) -> None:
+def test_progress_counts_files_and_ends_with_all_of_them(requests: ReadRequests, workers: Workers) -> None:
     seen: list[Progress] = []
-    taken(looks, workers, seen.append)
-    assert (seen[0].done, seen[-1].done) == (0, len(looks))
-    assert {snapshot.total for snapshot in seen} == {len(looks)}
+    taken(requests, workers, seen.append)
+    assert (seen[0].done, seen[-1].done) == (0, len(requests))
+    assert {snapshot.total for snapshot in seen} == {len(requests)}
     counts = [snapshot.done for snapshot in seen]
     assert counts == sorted(counts)
     assert len(set(counts)) > 2
@@ -97,7 +99,7 @@ def test_progress_counts_files_and_ends_with_all_of_them(looks: ReadRequests, wo
 def test_nothing_to_look_at_is_no_work(workers: Workers) -> None:
     seen: list[Progress] = []
     result = Records(0)
-    scan(looks_of([], [], []), np.zeros(0, np.int64), workers, result, seen.append)
+    scan(requests_for([], [], []), np.zeros(0, np.int64), workers, result, seen.append)
     assert {(snapshot.done, snapshot.total) for snapshot in seen} == {(0, 0)}
 
 
@@ -117,7 +119,7 @@ def test_a_huge_tensor_is_shared_span_by_span(tmp_path: Path) -> None:
         np.save(path, np.random.default_rng(step).standard_normal(95_000).astype(np.float32))
         os.utime(path, ns=(10**18, 10**18))
     np.save(files[2], np.asfortranarray(np.ones((500, 190), np.float32)))  # cannot be compared span by span
-    looks = looks_of(files, range(-1, 3), EVERYTHING)
+    requests = requests_for(files, range(-1, 3), EVERYTHING)
     given_away: list[Any] = []
 
     class Noting(ThreadPoolExecutor):
@@ -126,9 +128,9 @@ def test_a_huge_tensor_is_shared_span_by_span(tmp_path: Path) -> None:
             return super().submit(fn, *args, **kwargs)
 
     with Noting(2) as threads:
-        found = taken(looks, Workers(executor=threads))
+        found = taken(requests, Workers(executor=threads))
     assert given_away.count(huge.measure_file_span) >= 20
-    assert_equal_bits(found, read_all(looks), every(looks))
+    assert_equal_bits(found, read_all(requests), every(requests))
     assert found.rows["before"].tolist() == [0, 1, 2, 2]
 
 
@@ -136,7 +138,7 @@ def test_a_huge_tensor_is_shared_span_by_span(tmp_path: Path) -> None:
 def test_a_huge_tensor_that_ends_too_early_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "x.npy"
     np.save(path, np.ones(95_000))
-    looks = looks_of([path], [-1], RequiredStats())
+    requests = requests_for([path], [-1], RequiredStats())
     real = huge.measure_file_span
 
     def late(*arguments: Any) -> Any:
@@ -146,43 +148,43 @@ def test_a_huge_tensor_that_ends_too_early_says_so(tmp_path: Path, monkeypatch: 
 
     monkeypatch.setattr(module, "measure_file_span", late)
     with ThreadPoolExecutor(2) as threads:
-        found = taken(looks, Workers(executor=threads))
+        found = taken(requests, Workers(executor=threads))
     assert "is truncated" in found.errors[0]
 
 
 # -- other work meanwhile ----------------------------------------------------------------------------------------------
 
 
-def test_other_work_is_done_while_others_read(looks: ReadRequests, alone: Records) -> None:
+def test_other_work_is_done_while_others_read(requests: ReadRequests, alone: Records) -> None:
     done: list[threading.Thread] = []
 
     def meanwhile() -> bool:
         done.append(threading.current_thread())
         return len(done) < 5
 
-    result = Records(len(looks))
+    result = Records(len(requests))
     with ThreadPoolExecutor(2) as threads:
-        scan(looks, sizes_of(looks), Workers(executor=threads), result, meanwhile=meanwhile)
+        scan(requests, sizes_of(requests), Workers(executor=threads), result, meanwhile=meanwhile)
     assert len(done) >= 5
     assert set(done) == {threading.current_thread()}
-    assert_equal_bits(result, alone, every(looks))
+    assert_equal_bits(result, alone, every(requests))
 
 
-def test_who_reads_alone_does_no_other_work(looks: ReadRequests, alone: Records) -> None:
+def test_who_reads_alone_does_no_other_work(requests: ReadRequests, alone: Records) -> None:
     def meanwhile() -> bool:
         pytest.fail("called")
 
-    result = Records(len(looks))
-    scan(looks, sizes_of(looks), Workers(jobs=1), result, meanwhile=meanwhile)
-    assert_equal_bits(result, alone, every(looks))
+    result = Records(len(requests))
+    scan(requests, sizes_of(requests), Workers(jobs=1), result, meanwhile=meanwhile)
+    assert_equal_bits(result, alone, every(requests))
 
 
-def test_an_error_of_the_other_work_stops_the_work(looks: ReadRequests) -> None:
+def test_an_error_of_the_other_work_stops_the_work(requests: ReadRequests) -> None:
     def broken() -> bool:
         raise RuntimeError("other work")
 
     with ThreadPoolExecutor(2) as threads, pytest.raises(RuntimeError, match="other work"):
-        scan(looks, sizes_of(looks), Workers(executor=threads), Records(len(looks)), meanwhile=broken)
+        scan(requests, sizes_of(requests), Workers(executor=threads), Records(len(requests)), meanwhile=broken)
 
 
 # -- cancelling --------------------------------------------------------------------------------------------------------
@@ -196,30 +198,30 @@ def stopper(after: int) -> ProgressFn:
     return progress
 
 
-def test_what_was_done_before_cancelling_stands(looks: ReadRequests, alone: Records, workers: Workers) -> None:
-    result = Records(len(looks))
+def test_what_was_done_before_cancelling_stands(requests: ReadRequests, alone: Records, workers: Workers) -> None:
+    result = Records(len(requests))
     with pytest.raises(CancelledError):
-        scan(looks, sizes_of(looks), workers, result, stopper(100))
+        scan(requests, sizes_of(requests), workers, result, stopper(100))
     done = np.flatnonzero(result.rows["state"] != State.UNKNOWN)
-    assert 100 <= len(done) < len(looks)
+    assert 100 <= len(done) < len(requests)
     part = Records(len(done))
     part.place(result, done, np.arange(len(done)))
     assert_equal_bits(part, alone, done)
-    assert_equal_bits(taken(looks, workers), alone, every(looks))
+    assert_equal_bits(taken(requests, workers), alone, every(requests))
 
 
 def test_a_tensor_that_takes_minutes_is_cancelled_at_once(tmp_path: Path, workers: Workers) -> None:
-    looks = looks_of([huge_file(tmp_path / "huge.npy")], [-1], RequiredStats())
+    requests = requests_for([huge_file(tmp_path / "huge.npy")], [-1], RequiredStats())
     with pytest.raises(CancelledError):
-        taken(looks, workers, stopping())
+        taken(requests, workers, stopping())
     small = tmp_path / "small.npy"
     np.save(small, np.ones(3))
-    assert taken(looks_of([small], [-1], RequiredStats()), workers).rows["count"].tolist() == [3]
+    assert taken(requests_for([small], [-1], RequiredStats()), workers).rows["count"].tolist() == [3]
 
 
 def test_closing_the_workers_stops_a_scan(tmp_path: Path) -> None:
     workers = Workers(2)
-    looks = looks_of([huge_file(tmp_path / "huge.npy")], [-1], RequiredStats())
+    requests = requests_for([huge_file(tmp_path / "huge.npy")], [-1], RequiredStats())
     closer = threading.Thread(target=workers.close)
 
     def progress(_: Progress) -> None:
@@ -227,27 +229,27 @@ def test_closing_the_workers_stops_a_scan(tmp_path: Path) -> None:
             closer.start()
 
     with pytest.raises(CancelledError):
-        taken(looks, workers, progress)
+        taken(requests, workers, progress)
     closer.join()
 
 
-def test_an_error_of_the_receiver_stops_the_work(looks: ReadRequests, workers: Workers) -> None:
+def test_an_error_of_the_receiver_stops_the_work(requests: ReadRequests, workers: Workers) -> None:
     def broken(_: Progress) -> None:
         raise RuntimeError("receiver")
 
     with pytest.raises(RuntimeError, match="receiver"):
-        taken(looks, workers, broken)
+        taken(requests, workers, broken)
 
 
 # -- lost workers ------------------------------------------------------------------------------------------------------
 
 
-def test_a_batch_that_kills_its_workers_is_done_here(looks: ReadRequests, alone: Records) -> None:
+def test_a_batch_that_kills_its_workers_is_done_here(requests: ReadRequests, alone: Records) -> None:
     class Deadly(ThreadPoolExecutor):
         victims = 0
 
         def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-            if looks.specs.paths[100] in args[0].specs.paths:
+            if requests.specs.paths[100] in args[0].specs.paths:
                 self.victims += 1
                 lost: Future[Any] = Future()
                 lost.set_exception(BrokenExecutor("gone"))
@@ -255,19 +257,19 @@ def test_a_batch_that_kills_its_workers_is_done_here(looks: ReadRequests, alone:
             return super().submit(fn, *args, **kwargs)
 
     with Deadly(2) as deadly:
-        assert_equal_bits(taken(looks, Workers(executor=deadly)), alone, every(looks))
+        assert_equal_bits(taken(requests, Workers(executor=deadly)), alone, every(requests))
     assert deadly.victims == module.TRIES
 
 
-def test_an_executor_that_was_shut_down_leaves_the_work_here(looks: ReadRequests, alone: Records) -> None:
+def test_an_executor_that_was_shut_down_leaves_the_work_here(requests: ReadRequests, alone: Records) -> None:
     threads = ThreadPoolExecutor(1)
     threads.shutdown()
     workers = Workers(executor=threads)
-    assert_equal_bits(taken(looks, workers), alone, every(looks))
+    assert_equal_bits(taken(requests, workers), alone, every(requests))
     assert workers.notices
 
 
-def test_what_workers_elsewhere_cannot_read_is_read_here(looks: ReadRequests, alone: Records) -> None:
+def test_what_workers_elsewhere_cannot_read_is_read_here(requests: ReadRequests, alone: Records) -> None:
     class Elsewhere(OwnExecutor):
         """A machine that does not see every other file."""
 
@@ -283,7 +285,7 @@ def test_what_workers_elsewhere_cannot_read_is_read_here(looks: ReadRequests, al
             future.set_result(fn(ReadRequests(specs, batch.previous, batch.needs, batch.need), **kwargs))
             return future
 
-    assert_equal_bits(taken(looks, Workers(executor=Elsewhere())), alone, every(looks))
+    assert_equal_bits(taken(requests, Workers(executor=Elsewhere())), alone, every(requests))
 
 
 def test_relative_names_reach_workers_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -300,6 +302,6 @@ def test_relative_names_reach_workers_elsewhere(tmp_path: Path, monkeypatch: pyt
             future.set_result(fn(*args, **kwargs))
             return future
 
-    found = taken(looks_of([Path("x.npy")], [-1], RequiredStats()), Workers(executor=Elsewhere()))
+    found = taken(requests_for([Path("x.npy")], [-1], RequiredStats()), Workers(executor=Elsewhere()))
     assert seen == [os.fsencode(tmp_path / "x.npy")]
     assert found.rows["count"].tolist() == [3]

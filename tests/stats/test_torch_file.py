@@ -31,7 +31,7 @@ from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install tui_debugger[torch-tests]")
 from tests import thorough  # noqa: E402 - see above
-from tests.stats.requests import look, looks_of  # noqa: E402
+from tests.stats.requests import look, requests_for  # noqa: E402
 from tui_debugger.errors import UnreadableTensorError  # noqa: E402
 from tui_debugger.model import ReadSpec  # noqa: E402
 from tui_debugger.stats import npy, restricted_pickle, torch_file, torch_pickle  # noqa: E402
@@ -463,7 +463,7 @@ class TestTrees:
         path = saved(tmp_path, {str(number): torch.full((5,), float(number)) for number in range(500)})
         specs = [spec(path, str(number)) for number in range(500)]
         need = RequiredStats(change=True)
-        records = read_all(looks_of(specs, [-1, *range(499)], need))
+        records = read_all(requests_for(specs, [-1, *range(499)], need))
         for number in range(500):
             record = records.get(number)
             assert record is not None

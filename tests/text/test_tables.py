@@ -12,9 +12,9 @@ from wcwidth import wcwidth
 
 from tui_debugger.text.clean import clean
 from tui_debugger.text.tables import (
-    Across,
     Column,
     Cut,
+    FullWidthLine,
     cut_end,
     cut_middle,
     fold,
@@ -180,7 +180,7 @@ def test_a_cell_of_which_nothing_may_be_lost_goes_on_below() -> None:
 
 
 def test_lines_between_rows_keep_to_no_column() -> None:
-    rows = [["1", "a"], Across("a line that is longer than both columns")]
+    rows = [["1", "a"], FullWidthLine("a line that is longer than both columns")]
     columns = [Column("n"), Column("name")]
     assert list(map(line_text, table_lines(columns, rows))) == ["n  name", "1  a", line_text(rows[1].line)]  # type: ignore[union-attr]
     assert max(width_of(line_text(line)) for line in table_lines(columns, rows, Terminal(20))) <= 20

@@ -355,7 +355,7 @@ async def test_a_dump_that_cannot_be_listed_is_never_clean_on_the_screen(tmp_pat
         await screen.settled()
         assert "◐ steps 0–3 checked, except what cannot be listed" in screen.main.header.plain
         assert "1 part not listed" in screen.main.header.plain
-        assert "nobody can say that it is clean: 1 part of the dump cannot be listed: rank_0/Net/0/2" in screen.text
+        assert "it cannot be called clean: 1 part of the dump cannot be listed: rank_0/Net/0/2" in screen.text
         await screen.press("exclamation_mark")
         await screen.settled()
         assert "cannot be listed: rank_0/Net/0/2 (a FIFO in place of a directory)" in screen.text

@@ -24,7 +24,7 @@ WIDE, NARROW = (200, 50), (80, 24)
 
 
 @dataclass(frozen=True)
-class Look:
+class ScreenState:
     """What one sees at a moment."""
 
     screen: str
@@ -71,7 +71,7 @@ class Cell:
 class Case:
     """Keys that lead to a situation, and what the key does there."""
 
-    effect: Callable[[Look, Look], bool]
+    effect: Callable[[ScreenState, ScreenState], bool]
     keys: str = ""
     dump: str = NAN
     size: tuple[int, int] = WIDE
@@ -83,7 +83,7 @@ class Opens:
 
     screen: str
 
-    def __call__(self, old: Look, new: Look) -> bool:
+    def __call__(self, old: ScreenState, new: ScreenState) -> bool:
         return old.screen == "MainScreen" and new.screen == self.screen
 
 
@@ -91,23 +91,23 @@ def opens(screen: str) -> Opens:
     return Opens(screen)
 
 
-def to_pane(pane: str) -> Callable[[Look, Look], bool]:
+def to_pane(pane: str) -> Callable[[ScreenState, ScreenState], bool]:
     return lambda old, new: old.pane != pane and new.pane == pane
 
 
-def says(text: str) -> Callable[[Look, Look], bool]:
+def says(text: str) -> Callable[[ScreenState, ScreenState], bool]:
     return lambda old, new: text in new.notice and text not in old.notice
 
 
-def step(by: int) -> Callable[[Look, Look], bool]:
+def step(by: int) -> Callable[[ScreenState, ScreenState], bool]:
     return lambda old, new: (new.position[1] or 0) - (old.position[1] or 0) == by and "●" in new.header
 
 
-def fewer(old: Look, new: Look) -> bool:
+def fewer(old: ScreenState, new: ScreenState) -> bool:
     return len(new.rows) < len(old.rows)
 
 
-def more(old: Look, new: Look) -> bool:
+def more(old: ScreenState, new: ScreenState) -> bool:
     return len(new.rows) > len(old.rows)
 
 
@@ -269,10 +269,10 @@ def test_the_tables_cover_every_action() -> None:
     assert set(VALUES) == {action.id for action in VALUE_ACTIONS}
 
 
-def look(screen: Driver) -> Look:
+def read_state(screen: Driver) -> ScreenState:
     main, state = screen.main, screen.main.state
     pane = main.panes[main.current_pane]
-    return Look(
+    return ScreenState(
         screen=type(screen.app.screen).__name__,
         pane=main.current_pane,
         cursor=pane.table.cursor_row,
@@ -344,13 +344,13 @@ async def test_a_key_does_what_the_help_says(
     dump = request.getfixturevalue("many") if case.dump == MANY else case.dump
     async with open_screen(dump, size=case.size, step=0) as screen:
         await press(screen, case.keys)
-        before = look(screen)
+        before = read_state(screen)
         await screen.pilot.press(NAMES.get(key, key))
         if action.id == "quit":
             await screen.until(lambda: screen.app.return_code is not None)
         else:
             await screen.settled()
-        after = look(screen)
+        after = read_state(screen)
         assert case.effect(before, after), f"{action.help}\nbefore:\n{before}\n\nafter:\n{after.text}\n{after}"
 
 
@@ -362,9 +362,9 @@ async def test_every_key_that_opens_a_screen_opens_the_one_the_help_says(open_sc
             assert (case.dump, case.size) == (NAN, WIDE)
             for key in action.keys:
                 await press(screen, case.keys)
-                before = look(screen)
+                before = read_state(screen)
                 await press(screen, key)
-                after = look(screen)
+                after = read_state(screen)
                 assert case.effect(before, after), f"{key}: {action.help}\n{after.screen}:\n{after.text}"
                 while screen.app.screen is not screen.main:
                     await press(screen, "escape")

@@ -17,18 +17,18 @@ from tui_debugger.stats.fields import QUANTITIES
 from tui_debugger.stats.records import Record
 from tui_debugger.watch.expression import (
     NUMBER_FACTS,
+    And,
     Arithmetic,
     Call,
     Comparison,
-    Every,
     Expression,
     Fact,
     Negative,
     Node,
     Not,
     Number,
+    Or,
     Quantity,
-    Some,
     Text,
 )
 
@@ -77,9 +77,9 @@ comparisons = st.one_of(
 
 def _joined(inner: st.SearchStrategy[Node]) -> st.SearchStrategy[Node]:
     parts = st.lists(inner, min_size=2, max_size=3)
-    every = parts.filter(lambda some: not any(isinstance(each, Every) for each in some))
-    some = parts.filter(lambda some: not any(isinstance(each, Some) for each in some))
-    return st.one_of(st.builds(Every, every.map(tuple)), st.builds(Some, some.map(tuple)), st.builds(Not, inner))
+    every = parts.filter(lambda some: not any(isinstance(each, And) for each in some))
+    some = parts.filter(lambda some: not any(isinstance(each, Or) for each in some))
+    return st.one_of(st.builds(And, every.map(tuple)), st.builds(Or, some.map(tuple)), st.builds(Not, inner))
 
 
 trees = st.recursive(comparisons, _joined, max_leaves=4)
@@ -92,7 +92,7 @@ def depth(node: Node) -> int:
             return 1 + depth(of)
         case Arithmetic(first, rest) | Comparison(first, rest):
             return 1 + max(depth(first), *(depth(each) for _, each in rest))
-        case Call(_, parts) | Every(parts) | Some(parts):
+        case Call(_, parts) | And(parts) | Or(parts):
             return 1 + max(depth(each) for each in parts)
         case _:
             return 0
@@ -127,10 +127,10 @@ def holds(node: Node, record: Record) -> bool | None:
         case Not(of):
             inner = holds(of, record)
             return None if inner is None else not inner
-        case Every(parts):
+        case And(parts):
             found = [holds(each, record) for each in parts]
             return False if False in found else None if None in found else True
-        case Some(parts):
+        case Or(parts):
             found = [holds(each, record) for each in parts]
             return True if True in found else None if None in found else False
         case Comparison(Quantity(name, previous), ((sign, Number(value)),)) if beyond(

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from tests.old_tool import CONDITIONS, DUMPS, INF_BECAME_FINITE, WRONG
-from tests.stats.requests import looks_of
+from tests.stats.requests import requests_for
 from tui_debugger.model import ReadSpec, Side, Verdict, Watchpoint, WatchResult
 from tui_debugger.sources.mindspore.names import parse_name
 from tui_debugger.stats.measure import read_all
@@ -73,7 +73,7 @@ def records(
             places = list(files)
             numbers = {place: number for number, place in enumerate(places)}
             before = [numbers.get((node, slot, step - 1), -1) for node, slot, step in places]
-            found = read_all(looks_of([files[place] for place in places], before, need))
+            found = read_all(requests_for([files[place] for place in places], before, need))
             known[name] = {place: record for place in places if (record := found.get(numbers[place])) is not None}
         return known[name]
 

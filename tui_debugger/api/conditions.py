@@ -57,7 +57,7 @@ def wrong_type(value: object, name: str, text: str) -> DebuggerParamTypeError:
 
 
 def number(value: object, name: str) -> float:
-    """A threshold as float; MindInsight takes any int or float, whatever its size.
+    """A threshold as float; MindInsight takes an int or float of any size.
 
     Raises:
         DebuggerParamTypeError: it is neither.
@@ -208,7 +208,7 @@ class TableCondition(ConditionBase):
         return [spec.name for spec in self.row.params if spec.name != IN_A_ROW]
 
     def __repr__(self) -> str:
-        """As it is made."""
+        """Returns the expression that makes the condition."""
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self._params.items())})"
 
     def demand_any(self) -> None:

@@ -29,10 +29,10 @@ from tui_debugger.api.nodes_and_tensors import (
     DebuggerTensor,
     Node,
     Tensors,
+    at_iterations,
     columns_of,
     joined,
     row_in,
-    spread,
 )
 from tui_debugger.api.run import Run
 from tui_debugger.arrays import Int64, Mask
@@ -399,7 +399,7 @@ class DumpAnalyzer:
             if slots is not None:
                 kept = np.isin(slot, np.array(slots, np.int64))
                 owner, slot = owner[kept], slot[kept]
-            parts.append(spread(self._run, rank, owner, slot, steps))
+            parts.append(at_iterations(self._run, rank, owner, slot, steps))
         return Tensors(self._run, joined(parts))
 
     def _matching(self, rank: int, query: Query) -> Int64:

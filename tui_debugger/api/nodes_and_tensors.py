@@ -414,7 +414,7 @@ class Columns:
 
 
 def joined(parts: Sequence[Columns]) -> Columns:
-    """All of them, one after the other."""
+    """Yields the tensors one after the other."""
     names = ("rank", "row", "slot", "step")
     columns = [np.concatenate([np.zeros(0, np.int64), *(getattr(part, name) for part in parts)]) for name in names]
     return Columns(*columns)
@@ -657,10 +657,10 @@ def row_in(run: Run, node: Node) -> int:
 def of_outputs(run: Run, rank: int, outputs: Sequence[tuple[int, int]], iterations: Sequence[int]) -> Tensors:
     """The given (node row, slot) of a rank at the given iterations, as far as their graphs ran in them."""
     table = np.array(outputs, np.int64).reshape(-1, 2)
-    return Tensors(run, spread(run, rank, table[:, 0], table[:, 1], iterations))
+    return Tensors(run, at_iterations(run, rank, table[:, 0], table[:, 1], iterations))
 
 
-def spread(run: Run, rank: int, rows: Integers, slots: Integers, iterations: Sequence[int]) -> Columns:
+def at_iterations(run: Run, rank: int, rows: Integers, slots: Integers, iterations: Sequence[int]) -> Columns:
     """Every (row, slot) at every iteration in which its root graph was dumped, iterations in the order given."""
     nodes = run.nodes(rank)
     graphs = nodes.graph[rows] if len(rows) else np.zeros(0, np.int16)

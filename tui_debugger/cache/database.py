@@ -252,7 +252,7 @@ def _connected(path: Path, wait: float) -> sqlite3.Connection:
         uri=True,
         timeout=wait,
         isolation_level=None,  # transactions begin and end where this file says so
-        check_same_thread=False,  # whoever calls sees to it that there is one at a time
+        check_same_thread=False,  # the caller sees to it that there is one at a time
     )
     try:
         for pragma in ("synchronous = OFF", "temp_store = MEMORY", "trusted_schema = OFF", "cache_size = -4096"):

@@ -19,7 +19,7 @@ class Trouble(Enum):
     BUSY = "busy"
     """Another process is writing: it will work later."""
     DAMAGED = "damaged"
-    """This file will never work again: away with it."""
+    """The index file is damaged and has to be removed."""
     GONE = "gone"
     """The file was removed while it was used: look again."""
     REFUSED = "refused"
@@ -189,7 +189,7 @@ def remove(index: Path) -> None:
 
 
 def remove_all(directory: Path) -> tuple[int, str]:
-    """Removes every index, whatever its version; returns how many bytes they had, and why not all are gone, if so."""
+    """Removes the indexes of all versions; returns how many bytes they had, and why some are left, if so."""
     freed = 0
     trouble = ""
     try:
@@ -259,7 +259,7 @@ def _is_ours(path: Path) -> bool:
 
 
 def _is_forgotten(file: IndexFile) -> bool:
-    """Tells whether it is half-made, and whoever began it was interrupted."""
+    """Tells whether a file is half-made because its writer was interrupted."""
     with suppress(OSError):
         return file.new and time.time() - file.path.lstat().st_mtime > STALE
     return False

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 LIMIT = 10**9
-"""Bytes that the index may take when nobody says otherwise: statistics of about 6,000 steps of a small transformer."""
+"""Bytes that the index may take by default: statistics of about 6,000 steps of a small transformer."""
 DIRECTORY = "TDBG_CACHE_DIR"
 """Environment variable: where the index lies; empty: there is none."""
 SIZE = "TDBG_CACHE_LIMIT"

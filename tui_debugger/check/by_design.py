@@ -19,8 +19,8 @@ from functools import cached_property
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
+from tui_debugger.arrays import Mask
 from tui_debugger.check.hits import HitList, StepHits
 from tui_debugger.check.measure import Measurements
 from tui_debugger.graph.categories import is_backward, plain_type
@@ -32,7 +32,6 @@ from tui_debugger.text.numbers import first_of, plural
 from tui_debugger.text.phrases import limits_of
 from tui_debugger.watch.evaluate import SILENT
 
-Mask = npt.NDArray[np.bool_]
 _NAMES: Final = 4
 """Operator types that are named of those that absorb."""
 _DEPTH: Final = 200
@@ -238,7 +237,7 @@ class Designs:
         given = [self._contents(*each) if each[0] >= 0 else None for each in held]
         if operands.written and not (kind in _SELECTS and len(held) < 2):  # torch's select is an index
             if kind in _SELECTS and None in given and not self._is_mask(row, slot, depth, joined=True):
-                return False  # it passes on data as well, and nobody knows which of both was infinite
+                return False  # it passes on data as well, and it is not known which of both was infinite
             return self._is_written(operands, held, given, out, depth)
         slots = range(len(held)) if operands.passed is None or kind in _SELECTS else operands.passed
         passed = [at for at in slots if at < len(held)]
@@ -275,7 +274,7 @@ class Designs:
             if contents is not None and (contents.infinite or contents.nan) and not self._may_be_told(row, slot, depth):
                 return False
             if contents is None and row >= 0 and not self.may_be_intended(row):
-                return False  # nobody knows what some operator made, and that is not told
+                return False  # the output of some operator is not known, and that is not told
         if any(contents is None for _, contents in written):  # the type has to do, and whatever it writes has one sign
             return not (out.positive and out.negative and any(given[at] is None for at in passed))
         sources = [contents for contents in (*(each for _, each in written), *(given[at] for at in passed)) if contents]
@@ -351,7 +350,7 @@ def _adds_none(kind: str, given: Sequence[Elements | None], out: Elements) -> bo
     one of them or more, up to all together: it adds none where its finite inputs are too small to overflow.
     """
     infinite = [each for each in given if each is not None and each.infinite]
-    if not all(each.counted for each in (out, *infinite)):  # a mask, and an overflow beside it that nobody can tell
+    if not all(each.counted for each in (out, *infinite)):  # a mask may hide an overflow beside it
         return kind not in _PRODUCTS and _has_signs(out, infinite)
     if not out.count or not all(each.count for each in infinite):
         return False

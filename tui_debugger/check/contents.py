@@ -28,7 +28,7 @@ class KnownBy(IntEnum):
     """The ways to know a content; the greater, the surer it is that equal contents are equal tensors."""
 
     NOTHING = 0
-    """It could not be read, or nothing was recorded of it."""
+    """The tensor could not be read, or nothing was recorded of it."""
     STATISTICS = 1
     DIGEST = 2
     """The recorder wrote one."""

@@ -100,7 +100,7 @@ def _is_updated(nodes: NodeTable, row: int) -> bool:
 def may_be_one(one: tuple[TensorTable, int], other: tuple[TensorTable, int], *, equal: bool) -> bool:
     """Tells whether two files may be of one weight: same type and shape, and where ``equal`` is asked same values.
 
-    What cannot be read disproves nothing.
+    A tensor that cannot be read disproves nothing.
     """
     metas = [_meta(*place) for place in (one, other)]
     if metas[0] is None or metas[1] is None:

@@ -59,7 +59,7 @@ class Reading:
     Attributes:
         step, index: where each stands: the row of a step's table.
         valueless: of the tensor that it should be compared with only statistics were dumped.
-        looks: the files with what is asked about them.
+        requests: the files with what is asked about them.
         sizes: bytes of each file, about; -1 without one.
     """
 
@@ -76,20 +76,22 @@ class Reading:
         by = np.argsort(places)
         found = by[np.minimum(np.searchsorted(places[by], _places(*_before(entries))), max(len(by) - 1, 0))]
         previous = np.where(entries["before"] >= 0, found, -1)
-        self.looks = ReadRequests(specs, previous.astype(np.int32), needs, entries["need"].copy())
+        self.requests = ReadRequests(specs, previous.astype(np.int32), needs, entries["need"].copy())
 
     def answers(self, step: int, keeper: object, need: RequiredStats, rows: Int64) -> Mask:
         """Tells which rows of a step's table are read for a need (or more), and will be kept by ``keeper``."""
-        enough = np.array([*(each.covers(need) for each in self.looks.needs), False])  # ONLY_COMPARED is the last one
-        found = self.index[(self.step == step) & enough[self.looks.need]]
+        enough = np.array(
+            [*(each.covers(need) for each in self.requests.needs), False]
+        )  # ONLY_COMPARED is the last one
+        found = self.index[(self.step == step) & enough[self.requests.need]]
         if not len(found) or self._keeper(step) is not keeper:  # another rank's, or listed anew meanwhile
             return np.zeros(len(rows), np.bool_)
         return np.isin(rows, found)
 
     def files(self, at: int) -> list[str]:
         """The paths behind a look: the file, and what it is compared with."""
-        before = int(self.looks.previous[at])
-        return [os.fsdecode(self.looks.specs.paths[each]) for each in (at, before) if each >= 0]
+        before = int(self.requests.previous[at])
+        return [os.fsdecode(self.requests.specs.paths[each]) for each in (at, before) if each >= 0]
 
 
 class ReadingList:
@@ -218,40 +220,40 @@ class Measurements:
         Raises:
             CancelledError: from ``progress``; what was measured is kept.
         """
-        wants, looking_back = RequiredByStep(), dict[int, list[int]]()
+        required, looking_back = RequiredByStep(), dict[int, list[int]]()
         for (step, index), need in needs.items():
-            wants.ask(step, self.flow.table(step), np.array([index]), replace(need, previous_stats=False))
+            required.ask(step, self.flow.table(step), np.array([index]), replace(need, previous_stats=False))
             if need.previous_stats:
                 looking_back.setdefault(step, []).append(index)
         for step, indices in looking_back.items():
             before, found = self.befores(step, np.array(indices))
             for earlier in np.unique(before[before >= 0]).tolist():
-                wants.ask(earlier, self.flow.table(earlier), np.unique(found[before == earlier]), RequiredStats())
-        self.ensure_all(wants, progress, text)
+                required.ask(earlier, self.flow.table(earlier), np.unique(found[before == earlier]), RequiredStats())
+        self.ensure_all(required, progress, text)
         for step, indices in looking_back.items():
             self.fill_previous_stats(step, np.array(indices))
 
-    def ensure_all(self, wants: RequiredByStep, progress: ProgressFn = no_progress, text: str = "") -> None:
+    def ensure_all(self, required: RequiredByStep, progress: ProgressFn = no_progress, text: str = "") -> None:
         """Measures everything that is asked for and not known well enough yet.
 
         Raises:
             CancelledError: from ``progress``; what was measured is kept.
         """
-        reading = self.missing(wants)
+        reading = self.missing(required)
         if reading is not None:
             self.read(reading, progress, text)
 
-    def missing(self, wants: RequiredByStep, under_way: Reading | None = None) -> Reading | None:
+    def missing(self, required: RequiredByStep, under_way: Reading | None = None) -> Reading | None:
         """Returns what has to be read for what is asked for; None when everything is known.
 
         Args:
-            wants: what is asked for.
+            required: what is asked for.
             under_way: is about to be known.
         """
         readings = ReadingList()
-        for step in wants.steps():
+        for step in required.steps():
             table, kept = self.flow.table(step), self.kept(step)
-            for need, rows in self._missing(wants, step):
+            for need, rows in self._missing(required, step):
                 left = rows if under_way is None else rows[~under_way.answers(step, kept, need, rows)]
                 if len(left):
                     readings.add(step, table, left, need, self._compared(step, left, need))
@@ -275,17 +277,17 @@ class Measurements:
         def tell(snapshot: Progress) -> None:
             progress(Progress(snapshot.done, snapshot.total, text))
 
-        result = Records(len(reading.looks))
+        result = Records(len(reading.requests))
         try:
-            scan(reading.looks, reading.sizes, self._workers, result, tell, meanwhile=meanwhile)
+            scan(reading.requests, reading.sizes, self._workers, result, tell, meanwhile=meanwhile)
         finally:
             self._keep(reading, result)
 
-    def cost(self, wants: RequiredByStep) -> int:
+    def cost(self, required: RequiredByStep) -> int:
         """Bytes of the files that ``ensure_all`` would read, previous steps' aside; 0 when everything is known."""
         total = 0
-        for step in wants.steps():
-            rows = [rows for _, rows in self._missing(wants, step)]
+        for step in required.steps():
+            rows = [rows for _, rows in self._missing(required, step)]
             if rows:
                 sizes, _ = self._states(step)
                 total += int(np.maximum(sizes[np.concatenate(rows)], 0).sum())
@@ -344,12 +346,12 @@ class Measurements:
             kept.states = kept.table.file_states(np.arange(len(kept.table)))
         return kept.states
 
-    def _missing(self, wants: RequiredByStep, step: int) -> list[tuple[RequiredStats, Int64]]:
+    def _missing(self, required: RequiredByStep, step: int) -> list[tuple[RequiredStats, Int64]]:
         """Returns what of a step has to be read; rows of recorded statistics are filled in on the way."""
         kept = self.kept(step)
         valueless = (kept.table.flags & int(TensorFlag.STAT_ONLY)) != 0
         missing = []
-        for need, rows in wants.of_step(step):
+        for need, rows in required.of_step(step):
             derive(kept.records, need, rows[~valueless[rows]])
             open_rows = rows[~kept.records.covers(need, rows)]
             recorded = open_rows[valueless[open_rows]]

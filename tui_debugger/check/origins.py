@@ -101,7 +101,7 @@ class Judged:
 
     @property
     def missing(self) -> bool:
-        """Tells whether it is not known, so that nobody can say that something does not start elsewhere."""
+        """Tells whether it is not known, so that it cannot be said that something does not start elsewhere."""
         stated = self.source.stated or (self.constant and not self.source.constant)  # an operator's attribute
         return self.state is State.UNKNOWN and not stated
 
@@ -126,7 +126,7 @@ class Examined:
 
     @property
     def missing(self) -> tuple[Judged, ...]:
-        """Returns the sources without which nobody can say that it starts here; other ranks' part is not among them."""
+        """Returns the unknown sources: without them it cannot be said that it starts here. Other ranks are left out."""
         return tuple(each for each in self.sources if each.missing)
 
     @property

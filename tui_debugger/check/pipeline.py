@@ -73,12 +73,12 @@ class Batch:
         """Finds out bit by bit what has to be read; ``under_way`` is about to be known."""
         if self._checker is None:
             return
-        wants = RequiredByStep()
+        required = RequiredByStep()
         try:
             for step in self.steps:
-                self._plans.append(self._checker.planner.plan(step, wants))
+                self._plans.append(self._checker.planner.plan(step, required))
                 yield
-            self.reading = self._checker.measurements.missing(wants, under_way)
+            self.reading = self._checker.measurements.missing(required, under_way)
         except RenumberedError:
             self._give_up()
 
@@ -283,7 +283,7 @@ class CheckRunner:
 
 
 def _kept(_pair: Pair, _result: PairResult) -> bool:
-    """Whoever checks by himself has put the result where it belongs."""
+    """Tells that a result is stored: a checker of one pair does that itself."""
     return True
 
 
@@ -462,7 +462,7 @@ class _Window:
         return 4 * self.size
 
     def passed(self, pairs: int) -> None:
-        """So many were done since the last call."""
+        """Counts pairs that were done since the last call."""
         now = time.monotonic()
         self._seconds_each = (now - self._since) / pairs
         self._since = now

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from tui_debugger.arrays import Int16, Int64, Mask
+from tui_debugger.arrays import Int16, Int64, Integers, Mask
 from tui_debugger.check.flow import Flow, of_round, read_by
 from tui_debugger.graph.table import NodeTable, holders
 from tui_debugger.model import Category, NodeKind, NodeSelection, Side, Watchpoint
@@ -17,8 +15,6 @@ from tui_debugger.sources.base import TensorFlag, TensorTable
 from tui_debugger.stats.records import RequiredStats
 from tui_debugger.watch.condition_table import CONDITIONS
 from tui_debugger.watch.evaluate import needs
-
-Rows = npt.NDArray[np.integer[Any]]
 
 
 class RequiredByStep:
@@ -29,7 +25,7 @@ class RequiredByStep:
         self._numbers: dict[RequiredStats, int] = {}
         self._columns: dict[int, Int16] = {}
 
-    def ask(self, step: int, table: TensorTable, rows: Rows, need: RequiredStats) -> None:
+    def ask(self, step: int, table: TensorTable, rows: Integers, need: RequiredStats) -> None:
         """Adds a question about rows of a step's table."""
         if not len(rows):
             return
@@ -46,7 +42,7 @@ class RequiredByStep:
         """The steps that something is asked about, ascending."""
         return sorted(self._columns)
 
-    def of_step(self, step: int) -> Iterator[tuple[RequiredStats, Rows]]:
+    def of_step(self, step: int) -> Iterator[tuple[RequiredStats, Integers]]:
         """The distinct needs of a step, each with the rows that have it."""
         column = self._columns[step]
         for number in np.flatnonzero(np.bincount(column)[1:]).tolist():
@@ -107,7 +103,7 @@ class Plan:
         references: (step, subject, row in that step's table) of files of the tensor that a subject holds: of an input
             the producer's output now, for a parameter also the one of before; of a weight that only another graph
             updates what the run before left there.
-        wants: what has to be measured.
+        required: the statistics that have to be measured.
     """
 
     step: int
@@ -115,7 +111,7 @@ class Plan:
     initial: Mask
     first: Mask
     references: tuple[tuple[int, Int64, Int64], ...]
-    wants: RequiredByStep
+    required: RequiredByStep
 
 
 class Planner:
@@ -141,8 +137,8 @@ class Planner:
         self._scope = scope
         self._last: tuple[NodeTable, TensorTable, _Choice, Subjects] | None = None
 
-    def plan(self, step: int, wants: RequiredByStep | None = None) -> Plan:
-        """The plan of one step; what it has to know is added to ``wants``."""
+    def plan(self, step: int, required: RequiredByStep | None = None) -> Plan:
+        """The plan of one step; what it has to know is added to ``required``."""
         table = self.flow.table(step)
         choice, subjects = self._subjects(table)
         rounds = table.round[subjects.row]
@@ -150,7 +146,7 @@ class Planner:
         # The inputs that hold a parameter are asked about the parameter: whether some run left a value there before.
         outputs = np.full(len(subjects), int(Side.OUTPUT))
         initial = choice.initial(subjects, self.flow.starts(step, np.maximum(subjects.holder, 0), outputs, rounds))
-        plan = Plan(step, subjects, initial, first, self._references(step, subjects), wants or RequiredByStep())
+        plan = Plan(step, subjects, initial, first, self._references(step, subjects), required or RequiredByStep())
         self._ask(plan)
         return plan
 
@@ -210,7 +206,7 @@ class Planner:
         return np.array(of, np.int64), np.array(rows, np.int64)
 
     def _ask(self, plan: Plan) -> None:
-        subjects, wants = plan.subjects, plan.wants
+        subjects, required = plan.subjects, plan.required
         watched: dict[RequiredStats, Mask] = {}
         for watchpoints, masks in ((self.regular, subjects.watch), (self.initial, plan.initial)):
             for watchpoint, mask in zip(watchpoints, masks, strict=True):
@@ -218,25 +214,25 @@ class Planner:
                 watched[need] = watched[need] | mask if need in watched else mask
         of, own = subjects.own
         for need, mask in watched.items():
-            self._ask_rows(wants, plan.step, subjects.row[mask], need)
+            self._ask_rows(required, plan.step, subjects.row[mask], need)
             # Whether a copy says more than they do takes the same comparisons with the step before of both.
             change = replace(need, ranges=frozenset())
             looks_back = change.previous or change.previous_stats
             for step, subject, rows in plan.references:
                 wanted = mask[subject] & (subjects.input[subject] | looks_back)
-                self._ask_rows(wants, step, rows[wanted], change)
-            self._ask_rows(wants, plan.step, own[mask[of]], change)
+                self._ask_rows(required, step, rows[wanted], change)
+            self._ask_rows(required, plan.step, own[mask[of]], change)
 
-    def _ask_rows(self, wants: RequiredByStep, step: int, rows: Rows, need: RequiredStats) -> None:
+    def _ask_rows(self, required: RequiredByStep, step: int, rows: Integers, need: RequiredStats) -> None:
         """Asks about rows of a step, and for statistics of the previous step there."""
         table = self.flow.table(step)
-        wants.ask(step, table, rows, replace(need, previous_stats=False))
+        required.ask(step, table, rows, replace(need, previous_stats=False))
         if not need.previous_stats or not len(rows):
             return
         node = table.node[rows].astype(np.int64)
         before, index = self.flow.befores(step, node, table.side[rows], table.slot[rows], table.round[rows])
         for earlier in np.unique(before[before >= 0]).tolist():
-            wants.ask(earlier, self.flow.table(earlier), np.unique(index[before == earlier]), RequiredStats())
+            required.ask(earlier, self.flow.table(earlier), np.unique(index[before == earlier]), RequiredStats())
 
 
 class _Choice:
@@ -330,9 +326,9 @@ class _Choice:
         wrote[node[~is_input]] = True
         readers = np.flatnonzero(is_input & ~wrote[node])
         first[readers[np.unique(node[readers], return_index=True)[1]]] = True
-        telling = self._nodes.category[node] != int(Category.CONSTANT)
-        telling &= ~self._nodes.are_parameters(node) & (~is_input | first)
-        mask: Mask = self._regular[:, node] & self._scope[node] & telling
+        is_judged = self._nodes.category[node] != int(Category.CONSTANT)
+        is_judged &= ~self._nodes.are_parameters(node) & (~is_input | first)
+        mask: Mask = self._regular[:, node] & self._scope[node] & is_judged
         return mask
 
     def _may_be_initial(self, node: Int64, is_input: Mask, holder: Int64) -> Mask:

@@ -48,16 +48,16 @@ class Steady:
             self._aside = before
 
     def silence(self) -> None:
-        """Nothing is told any more, nor stopped."""
+        """Stops telling progress; the work can no longer be cancelled."""
         self._progress = no_progress
 
 
 T = TypeVar("T")
 
 ATTEMPTS = 3
-"""So often a step is judged whose files change meanwhile; the last answer then stands, but is not kept as known."""
+"""Attempts at a step whose files change meanwhile; the last answer then stands, but is not kept as known."""
 RENUMBERINGS = 20
-"""So often a question is asked whose node numbers change meanwhile: there is no answer that could stand instead."""
+"""Attempts at a question whose node numbers change meanwhile: no answer could stand instead."""
 
 
 def retry_when_renumbered(ask: Callable[[], T]) -> T:

@@ -16,6 +16,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from tui_debugger.arrays import Int64, Mask
 from tui_debugger.check.flow import Flow, Holder, Located
 from tui_debugger.check.measure import Measurements
 from tui_debugger.graph.categories import assigned, in_place_slots, is_collective, is_receiving, update_of
@@ -51,7 +52,7 @@ class Start(Enum):
 
     @classmethod
     def origins(cls) -> frozenset[Start]:
-        """Those that say: it starts here."""
+        """The kinds that mean: it starts here."""
         return _ORIGINS
 
 
@@ -71,7 +72,7 @@ class ValueSource:
         own: ``at`` is the node's own input file.
         constant: the value of a graph constant.
         stated: the graph itself says what that is.
-        unclaimed: nobody says what it holds: it may be an operator's attribute.
+        unclaimed: it is not known what it holds: it may be an operator's attribute.
         initial: the value that a parameter had before the first dumped step.
         after: ``at`` shows the parameter after its update: where that is clean, the value of before was it, too, for
             nothing that an optimizer does takes a NaN away.
@@ -310,10 +311,6 @@ def updater_of(flow: Flow, row: int) -> tuple[int, int]:
     return next(((node, slot) for node, slot in flow.consumers(row) if slot in in_place(flow, node)), (-1, 0))
 
 
-Mask = npt.NDArray[np.bool_]
-Int64 = npt.NDArray[np.int64]
-
-
 def surely_tainted(  # noqa: PLR0917 - the columns of a question, and what is known of its step
     measurements: Measurements, step: int, node: Int64, side: npt.ArrayLike, slot: npt.ArrayLike, designed: Mask
 ) -> Mask:
@@ -352,13 +349,13 @@ class _Step:
         self._bad: Mask = holds_bad(rows) & ~designed
         types = [update_of(name) is not None for name in (*self._nodes.types, "")]
         self._updates: Mask = np.array(types, np.bool_)[self._nodes.type_id]
-        self._fed = np.zeros(len(self._nodes), np.bool_)
+        self._tainted = np.zeros(len(self._nodes), np.bool_)
         self._feed_files()
         self._feed_along_edges()
 
     def outputs(self, node: Int64) -> Mask:
         """Tells which nodes have outputs that were made from something bad."""
-        found: Mask = self._fed[node]
+        found: Mask = self._tainted[node]
         for at in np.flatnonzero(self._nodes.are_parameters(node)).tolist():
             found[at] = self._updated_by_bad(int(node[at]))
         return found
@@ -368,14 +365,14 @@ class _Step:
         if not self._flow.updated(row) or self._flow.before(row, Side.OUTPUT, 0, self._step) is None:
             return False
         updater, _ = updater_of(self._flow, row)
-        return updater >= 0 and bool(self._fed[updater])
+        return updater >= 0 and bool(self._tainted[updater])
 
     def inputs(self, node: Int64, slot: Int64) -> Mask:
         """Input files that differ from what their producers wrote, as far as that was dumped."""
         holder, made = holders(self._nodes, node, slot)
         wrote = self._table.find_all(holder, Side.OUTPUT, made)
         constant = self._nodes.category[holder] == Category.CONSTANT
-        unwritten = constant | self._fed[holder]
+        unwritten = constant | self._tainted[holder]
         seen: Mask = np.where(wrote >= 0, self._bad[wrote], unwritten) & ~self._nodes.are_parameters(holder)
         return seen & (holder >= 0)
 
@@ -405,7 +402,7 @@ class _Step:
     def _feed(self, node: Int64, slot: Int64) -> None:
         """Marks nodes that got something bad in a slot: not where an optimizer shows there what it has written."""
         updating = self._updates[node]
-        self._fed[node[~updating]] = True
+        self._tainted[node[~updating]] = True
         for row, at in zip(node[updating].tolist(), slot[updating].tolist(), strict=True):
             if at not in in_place(self._flow, row):
-                self._fed[row] = True
+                self._tainted[row] = True

@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from tui_debugger.arrays import Mask
 from tui_debugger.check.by_design import Designs, Elements, elements_of, mark, stated
 from tui_debugger.check.hits import HitList, StepHits
 from tui_debugger.check.step import Checker, PairResult
@@ -16,7 +17,7 @@ from tui_debugger.check.types import Pair
 from tui_debugger.graph.categories import assigned, is_collective, is_receiving, outlives_steps
 from tui_debugger.graph.table import NodeTable, edges, real_inputs
 from tui_debugger.live.graph import RankGraph, judged
-from tui_debugger.live.rank import StepKept
+from tui_debugger.live.rank import ReceivedStep
 from tui_debugger.live.wire import START, ReceivedHit, Stop, TrainingInfo
 from tui_debugger.model import (
     PARAMETERS,
@@ -160,7 +161,7 @@ def places_without_statistics(graph: RankGraph, hits: Sequence[ReceivedHit]) -> 
     return list(dict.fromkeys(place for place in places if place >= 0))
 
 
-def with_statistics(graph: RankGraph, kept: StepKept | None, hits: Sequence[ReceivedHit]) -> list[ReceivedHit]:
+def with_statistics(graph: RankGraph, kept: ReceivedStep | None, hits: Sequence[ReceivedHit]) -> list[ReceivedHit]:
     """The hits, with what the training said since of those that came without statistics; empty when it said nothing."""
     complete, any_known = list(hits), False
     for at, hit in enumerate(hits):
@@ -243,7 +244,6 @@ def bad_tensors(hits: ReceivedHits) -> np.ndarray[tuple[int], np.dtype[np.bool_]
     )
 
 
-Mask = npt.NDArray[np.bool_]
 _CHANGES: Final = frozenset({WIRE_CHANGE_TOO_LARGE, WIRE_CHANGE_TOO_SMALL, WIRE_NOT_CHANGED})
 _UNREADABLE: Final = ErrorBits.UNREADABLE | ErrorBits.OUT_OF_MEMORY | ErrorBits.NO_VALUE
 
@@ -441,7 +441,7 @@ class _Held:
 def _origins(graph: RankGraph, hits: ReceivedHits, clean: Mask, designs: Designs, bad_before: frozenset[str]) -> Mask:
     """Bad tensors all of whose inputs are known to have been clean; what was fed in from outside has none.
 
-    A weight is judged after the optimizer changed it. Where nobody knows what it was before, and it is clean then, it
+    A weight is judged after the optimizer changed it. Where its earlier value is not known, and it is clean then, it
     was clean before: nothing an optimizer does takes a NaN away. Constants of the graph are what the program says.
     """
     origins = bad_tensors(hits)

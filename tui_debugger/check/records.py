@@ -24,7 +24,7 @@ from tui_debugger.stats.records import Before, Record, Records, State
 Identity = tuple[int, int, int, int]
 """(node row, side, slot, timestamp): stays the same when a growing step is listed again."""
 
-_Look = tuple[int, int] | None
+_FileState = tuple[int, int] | None
 """(size, ``opener.state_of``) of a file, (-1, -1) without one; None when it may have changed since it was read."""
 
 
@@ -37,7 +37,7 @@ class StepStats:
         remembered: whether what earlier sessions measured has been looked up.
         fresh: rows that were measured since the step was last remembered.
         states: how the files looked when that was first asked: sizes and ``opener.state_of``.
-        sizes: how large the files are, about; None when nobody has asked.
+        sizes: how large the files are, about; None before it was asked for.
     """
 
     def __init__(self, table: TensorTable) -> None:
@@ -80,7 +80,7 @@ class RankStats:
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self._steps: dict[int, StepStats] = {}
-        self._failures: dict[tuple[int, Identity], tuple[tuple[str, _Look], ...]] = {}
+        self._failures: dict[tuple[int, Identity], tuple[tuple[str, _FileState], ...]] = {}
 
     def at(self, step: int, table: TensorTable) -> StepStats:
         """Returns what is known about the files of a step, as they were when ``table`` was listed."""
@@ -106,12 +106,12 @@ class RankStats:
     def note_failure(self, step: int, table: TensorTable, index: int, files: Sequence[str]) -> None:
         """Remembers how the files behind an unreadable tensor looked, so that ``heal`` sees them change."""
         with self.lock:
-            self._failures[step, _identity(table, index)] = tuple((file, _look(file)) for file in files)
+            self._failures[step, _identity(table, index)] = tuple((file, _file_state(file)) for file in files)
 
     def heal(self) -> set[int]:
         """Drops records of unreadable tensors whose files look different now, as they may be whole; their steps."""
         with self.lock:
-            healed = [at for at, seen in self._failures.items() if any(_changed(*look) for look in seen)]
+            healed = [at for at, seen in self._failures.items() if any(_changed(*state) for state in seen)]
             for step, (node, side, slot, written) in healed:
                 del self._failures[step, (node, side, slot, written)]
                 kept = self._steps.get(step)
@@ -192,7 +192,7 @@ def _identity(table: TensorTable, index: int) -> Identity:
     return (int(table.node[index]), int(table.side[index]), int(table.slot[index]), int(table.timestamp[index]))
 
 
-def _look(file: str) -> _Look:
+def _file_state(file: str) -> _FileState:
     try:
         status = opener.stat(file)
     except (OSError, ValueError):
@@ -201,8 +201,8 @@ def _look(file: str) -> _Look:
     return (status.st_size, state) if state else None
 
 
-def _changed(file: str, before: _Look) -> bool:
-    return before is None or _look(file) != before
+def _changed(file: str, before: _FileState) -> bool:
+    return before is None or _file_state(file) != before
 
 
 Befores = Callable[[Int64], "tuple[Int64, Int64]"]
@@ -214,7 +214,7 @@ KIND: Final = "records"
 BLOCK: Final = 1 << 14
 """Rows that are written together: a step of a million files is not written anew for one."""
 WORTHWHILE: Final = 64
-"""So many new rows are written at once; fewer wait for more, or for the end of the session."""
+"""The number of new rows that are written at once; fewer wait for more, or for the end of the session."""
 
 
 SAMPLED: Final = 8

@@ -23,7 +23,7 @@ Span = tuple[int, int]
 """First and last number, both included."""
 ADVICE: Final = "see that it may be read and that its copy is complete, or leave it out with --rank and --step"
 _NAMED: Final = 3
-"""So many parts are named in a sentence."""
+"""The number of parts that a sentence names."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -114,13 +114,13 @@ def _of_rank(make: MakeChecker, rank: int, steps: Sequence[int], shard: Shard, p
     for group in checker.batches(steps):
         if group is None:
             continue
-        wants, own = RequiredByStep(), RequiredByStep()
+        required, own = RequiredByStep(), RequiredByStep()
         for step in group:
-            checker.planner.plan(step, wants)
-        for step in wants.steps():
+            checker.planner.plan(step, required)
+        for step in required.steps():
             table = flow.table(step)
             mask = shard_mask(flow.nodes, table, flow.rank, shard)
-            for need, rows in wants.of_step(step):
+            for need, rows in required.of_step(step):
                 own.ask(step, table, rows[mask[rows]], need)
                 all_tensors += len(rows) if step in group else 0
         measurements.ensure_all(own, progress, checker.text(group))

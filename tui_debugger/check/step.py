@@ -243,7 +243,7 @@ class DuplicateInputs:
         answered[inputs[later]] = True
 
     def _answer_without_graph(self, answered: Mask, number: int, finding: Int16 | None) -> None:
-        """Without a graph nobody says what an input holds: an operator's flag or axis, or what was judged already.
+        """Without a graph it is not known what an input holds: an operator's flag or axis, or what was judged already.
 
         A watchpoint that names the node gets the flags and axes too; one that compares with the previous step is
         judged on every tensor.
@@ -377,10 +377,10 @@ class Checker:
         for group in self.batches(steps):
             if group is None:
                 continue
-            wants = RequiredByStep()
-            plans = [self.planner.plan(step, wants) for step in group]
+            required = RequiredByStep()
+            plans = [self.planner.plan(step, required) for step in group]
             part = scaled(progress, done, len(steps), len(group))
-            self.measurements.ensure_all(wants, part, self.text(group))
+            self.measurements.ensure_all(required, part, self.text(group))
             yield from self.judge(plans, part)
             done += len(group)
 
@@ -405,7 +405,7 @@ class Checker:
 
     def cost(self, step: int) -> int:
         """Bytes of the files that a check of this step would read; 0 when everything is known."""
-        return self.measurements.cost(self.planner.plan(step).wants)
+        return self.measurements.cost(self.planner.plan(step).required)
 
     def text(self, steps: Sequence[int]) -> str:
         """Returns what is being read, in words."""

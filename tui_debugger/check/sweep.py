@@ -123,9 +123,9 @@ class Sweep:
                 batch = indices[start : start + BATCH].tolist()
                 part = _part(tell, start, len(indices))
                 table = measurements.flow.table(step)
-                wants = RequiredByStep()
-                wants.ask(step, table, indices[start : start + BATCH], RequiredStats())
-                measurements.ensure_all(wants, part, _text(measurements, step))
+                required = RequiredByStep()
+                required.ask(step, table, indices[start : start + BATCH], RequiredStats())
+                measurements.ensure_all(required, part, _text(measurements, step))
                 for index in batch:
                     yield _filled(_placed(measurements, table, step, index), measurements, index)
 

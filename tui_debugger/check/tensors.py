@@ -230,7 +230,7 @@ def mean_remark(table: TensorTable, index: int, record: Record) -> str:
 
 
 _ROUNDED: Final = 1e-5
-"""What is recorded has six digits."""
+"""Recorded statistics have six digits."""
 
 
 def _place(flow: Flow, row: TensorRow) -> tuple[int, int] | None:

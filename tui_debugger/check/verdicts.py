@@ -1,4 +1,4 @@
-"""Judges a whole check: a finding, clean, or why nobody can say. A clean answer needs something looked at."""
+"""Judges a whole check: a finding, clean, or why it cannot be said. A clean answer needs something looked at."""
 
 from __future__ import annotations
 

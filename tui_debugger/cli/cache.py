@@ -109,7 +109,7 @@ def _clear(directory: Path | None, why: str, arguments: argparse.Namespace) -> i
         raise TdbgError(
             f"not all could be cleared: {cleared.trouble}",
             where=str(directory),
-            hint="remove the directory, or have it removed by who owns it",
+            hint="remove the directory, or ask its owner to",
         )
     if arguments.json:
         print_json({**_head(arguments), "freed": cleared.freed})

@@ -22,7 +22,7 @@ FILES: Final = {
     "fish": "fish/vendor_completions.d/tdbg.fish",
     "man": "man/man1/tdbg.1",
 }
-"""Where they lie below ``share``, here and in a prefix that the package is installed into."""
+"""The directories below ``share``, in this package and in the prefix that it is installed into."""
 DESCRIPTION = """\
 Prints a script that completes commands, options, files, conditions and topics.
 A package that is installed into a prefix such as /usr/local brings it already.

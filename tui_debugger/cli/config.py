@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tui_debugger.cli.options import add_config, add_look, screen_config
+from tui_debugger.cli.options import add_appearance, add_config, screen_config
 from tui_debugger.cli.output import documented, print_json, print_table, print_text
 from tui_debugger.errors import TdbgError, reason_of
 from tui_debugger.text.documents import to_json
@@ -49,7 +49,7 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument(
         "--init", action="store_true", help="write an example, with every setting as a comment; overwrites nothing"
     )
-    add_look(parser)
+    add_appearance(parser)
     add_config(parser)
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout instead of a table")
     parser.set_defaults(run=_run, path=None)

@@ -122,7 +122,7 @@ def _line(entry: Entry) -> list[str]:
 
 
 def document(answer: Answer) -> dict[str, Any]:
-    """All of it for JSON."""
+    """Returns the whole answer for JSON."""
     found, couple = answer.found, answer.couple
     return {
         "exit_code": answer.exit_code,

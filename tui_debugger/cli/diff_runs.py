@@ -24,7 +24,7 @@ from tui_debugger.cli.output import (
     progress_bar,
 )
 from tui_debugger.diagnose.runs.comparison import compare_runs
-from tui_debugger.diagnose.runs.distance import How, Tolerance
+from tui_debugger.diagnose.runs.distance import ComparedBy, Tolerance
 from tui_debugger.diagnose.runs.layouts import Dims, parse_dims
 from tui_debugger.diagnose.runs.matching import NameMaps, parse_substitution
 from tui_debugger.diagnose.runs.results import Finding, Judgement, Options, RunsReport, StepReport
@@ -273,10 +273,10 @@ def coverage_row(report: RunsReport) -> dict[str, Any]:
     counts = Counter(judged.judgement for step in report.steps for judged in step.judged)
     rules = Counter(judged.match.rule.word for step in report.steps for judged in step.judged)
     return {
-        "by_values": compared.get(How.VALUES, 0),
-        "by_statistics": compared.get(How.STATISTICS, 0),
-        "by_hashes": compared.get(How.HASHES, 0),
-        "not_compared": compared.get(How.NOT, 0),
+        "by_values": compared.get(ComparedBy.VALUES, 0),
+        "by_statistics": compared.get(ComparedBy.STATISTICS, 0),
+        "by_hashes": compared.get(ComparedBy.HASHES, 0),
+        "not_compared": compared.get(ComparedBy.NOT, 0),
         "judgements": {each.name.lower(): counts[each] for each in Judgement},
         "matched_by": dict(rules),
         "steps_asked": report.asked,

@@ -62,7 +62,7 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
         "-o", "--output", metavar="FILE", help="where it is written (default: the usual name; -: stdout)"
     )
     parser.add_argument("--force", action="store_true", help="overwrite a file that is there")
-    parser.add_argument("--yes", action="store_true", help="ask nothing: take the default of what no option says")
+    parser.add_argument("--yes", action="store_true", help="ask nothing: take the defaults where no option is given")
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout instead of text")
     _add_reader(parser)
     _add_content(parser)

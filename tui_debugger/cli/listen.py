@@ -89,7 +89,7 @@ def exposed(arguments: argparse.Namespace) -> str:
     if host.startswith(("unix:", "127.")) or host in {"localhost", "::1", "[::1]"}:
         return ""
     open_to_all = arguments.allow_unauthenticated or not arguments.token
-    who = ", and anybody who reaches this port can pose as a training" if open_to_all else ""
+    who = ", and any process that reaches this port can pose as a training" if open_to_all else ""
     sent = "encrypted" if arguments.tls_cert is not None else "not encrypted"
     return f"listens at {host}, not at this machine alone: what trainings send is {sent}{who}"
 
@@ -194,7 +194,7 @@ def stay(session: LiveSession) -> None:
     unsubscribe = session.subscribe(lambda _: ended.set())
     write_lines(
         "tdbg: the training goes on without watchpoints; this process stays until its end, because MindSpore ends",
-        "tdbg: a training that nobody answers (Ctrl-C leaves, and with it the training ends)",
+        "tdbg: a training that gets no answer (Ctrl-C leaves, and with it the training ends)",
         flush=True,
     )
     try:
@@ -266,7 +266,7 @@ def _add_address(parser: argparse.ArgumentParser) -> None:
         "--host",
         default="127.0.0.1",
         metavar="ADDRESS",
-        help="an address of this machine, or unix:PATH (default: 127.0.0.1: nobody else can reach it)",
+        help="an address of this machine, or unix:PATH (default: 127.0.0.1, which no other machine can reach)",
     )
     address.add_argument(
         "--port",
@@ -286,7 +286,7 @@ def _add_address(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="let clients in that show no token, such as MindSpore's, although others can reach the port",
     )
-    address.add_argument("--new-token", action="store_true", help="print a token that nobody guesses, and end")
+    address.add_argument("--new-token", action="store_true", help="print a token that cannot be guessed, and end")
     address.add_argument(
         "--tls-cert",
         type=Path,

@@ -62,7 +62,7 @@ class Log:
         self._passed: dict[int, int] = {}
         self._heard: dict[int, float] = {}
         """By rank when a finding came last."""
-        self._said = time.monotonic()
+        self._last_note = time.monotonic()
         self._kept = 0
         self._findings = 0
 
@@ -108,7 +108,7 @@ class Log:
         self._first[pair[0]] = result.hits
 
     def pause(self, session: LiveSession) -> None:
-        """Nothing happens just now: sums up the steps with findings, and says now and then how far others are."""
+        """Sums up steps with findings while nothing happens, and says now and then how far the others are."""
         from tui_debugger.live.wire import Phase
 
         now = time.monotonic()
@@ -116,9 +116,9 @@ class Log:
             # At operator level the findings of a step come one after the other.
             if session.state(rank).phase is not Phase.RUNNING or now - self._heard[rank] > _SETTLED:
                 self._sum_up(rank)
-        if now - self._said < _QUIET:
+        if now - self._last_note < _QUIET:
             return
-        self._said = now
+        self._last_note = now
         for state in session.trainings():
             if state.passed is not None and state.passed > self._passed.get(state.rank, -1):
                 self._passed[state.rank] = state.passed
@@ -139,7 +139,7 @@ class Log:
         parts = [f"step {step_text(pair[1])}", f"rank {rank}", plural(result.coverage.checked, "tensor")]
         note("  ".join([*parts, plural(self._counts[pair], "finding"), f"first: {named}"]))
         self._passed[rank] = max(pair[1], self._passed.get(rank, -1))
-        self._said = time.monotonic()
+        self._last_note = time.monotonic()
 
     def _line(self, hit: Hit, notes: Sequence[ShownNote], *, graphs: bool) -> None:
         from tui_debugger.text.notes import notes_row, notes_text
@@ -540,7 +540,7 @@ class Batch:
                 self._go_on(rank, each)  # it still waits where it was lost
 
     def _stood(self, rank: int, each: Follow, event: LiveEvent) -> None:
-        """It waits at a stop; one that was taken in already is not a new one."""
+        """Handles a training that waits at a stop; a stop that was handled already is not a new one."""
         if event.count <= each.stop:
             return
         each.stop, each.standing = event.count, True
@@ -656,7 +656,7 @@ class Batch:
         if not self.session.dependents():
             return
         note("the training goes on without watchpoints; this process stays until its end, because MindSpore ends a")
-        note("training that nobody answers (Ctrl-C leaves, and with it the training ends)")
+        note("training that gets no answer (Ctrl-C leaves, and with it the training ends)")
         sys.stdout.flush()
         with interruptible(lambda _: None), suppress(CancelledError):
             while self.session.dependents():

@@ -16,7 +16,7 @@ from tui_debugger.errors import CancelledError, TdbgError
 from tui_debugger.model import CATEGORY_WORDS, Category, Side
 from tui_debugger.sources.search import DEPTH
 from tui_debugger.text.numbers import NONE, age, brief, moment, plural
-from tui_debugger.text.tables import Across, Column, Cut, Row
+from tui_debugger.text.tables import Column, Cut, FullWidthLine, Row
 from tui_debugger.text.writer import terminal_of
 
 if TYPE_CHECKING:
@@ -331,7 +331,7 @@ def _print(entries: Sequence[_Entry], places: dict[int, _Listing], arguments: ar
         if arguments.files:
             below += _file_texts(entry, places)
         blank = [""] * (len(titles) - 1)
-        lines += [Across(f"    {text}") if on_terminal else [*blank, f"  {text}"] for text in below]
+        lines += [FullWidthLine(f"    {text}") if on_terminal else [*blank, f"  {text}"] for text in below]
     print_table([_COLUMNS[title] for title in titles], lines)
 
 
@@ -477,13 +477,13 @@ def _print_dumps(found: Overview) -> None:
 def _dump_cells(dump: KnownDump, start: str, now: float) -> list[str]:
     facts = dump.facts
     verdict = dump.recent.verdict if dump.recent is not None else None
-    said = NONE if verdict is None else verdict.words + (" (of before)" if dump.outdated else "")
+    verdict_text = NONE if verdict is None else verdict.words + (" (of before)" if dump.outdated else "")
     path = os.path.relpath(dump.path, start)
     if facts is None or facts.problem:
         return [*[NONE] * 5, facts.problem if facts is not None else "not looked at", path]
     written = NONE if facts.written is None else age(now - facts.written)
     steps = brief(facts.steps) or NONE
-    return [facts.layout, facts.framework or NONE, steps, str(len(facts.ranks)), written, said, path]
+    return [facts.layout, facts.framework or NONE, steps, str(len(facts.ranks)), written, verdict_text, path]
 
 
 def _overview_document(found: Overview, path: str, code: int) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from tui_debugger.text.writer import abandon, open_streams, write_errors, write_
 
 
 class Parser(argparse.ArgumentParser):
-    """As argparse has it; subparsers are of the same class."""
+    """An argument parser; subparsers are of the same class."""
 
     def __init__(self, **named: Any) -> None:
         super().__init__(**named)
@@ -33,7 +33,7 @@ class Parser(argparse.ArgumentParser):
         self._given = list(sys.argv[1:] if args is None else args)
         return super().parse_known_args(args, namespace)
 
-    # As above.
+    # The same as above.
     def parse_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
         """Refuses what no option takes, and says whose option it is."""
         arguments, unknown = self.parse_known_args(args, namespace)
@@ -151,7 +151,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _answered(words: list[str]) -> int:
-    """Runs a command; whatever happens to it is an exit code and a line."""
+    """Runs a command; any failure becomes an exit code and a line."""
     try:
         return _run(words)
     except BrokenPipeError:

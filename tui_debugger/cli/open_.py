@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tui_debugger.cli.options import (
+    add_appearance,
     add_command,
     add_comparison,
     add_config,
-    add_look,
     add_memory,
     add_watches,
     add_work,
@@ -83,7 +83,7 @@ def add_common(parser: argparse.ArgumentParser) -> None:
         metavar="OLD=NEW",
         help="where the training's source tree lies on this machine (may be repeated)",
     )
-    add_look(parser)
+    add_appearance(parser)
     add_config(parser)
 
 

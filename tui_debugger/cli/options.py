@@ -233,7 +233,7 @@ def add_config(parser: argparse._ActionsContainer) -> None:
     parser.add_argument("--no-config", action="store_true", help="leave the configuration file out (see tdbg config)")
 
 
-def add_look(parser: argparse.ArgumentParser) -> None:
+def add_appearance(parser: argparse.ArgumentParser) -> None:
     """The options of the screen that the configuration has, too."""
     from tui_debugger.config import THEMES
 

@@ -31,7 +31,14 @@ from tui_debugger.cli.output import (
 )
 from tui_debugger.diagnose.origin.path import Ending, Tracer, with_nearest
 from tui_debugger.diagnose.origin.path import Path as OriginPath
-from tui_debugger.diagnose.origin.search import OVERFLOW_ANYWHERE, End, NotJudged, Origin, OriginReport, StepSearch
+from tui_debugger.diagnose.origin.search import (
+    OVERFLOW_ANYWHERE,
+    NotJudged,
+    Origin,
+    OriginReport,
+    SearchEnd,
+    StepSearch,
+)
 from tui_debugger.diagnose.origin.text import (
     WIDTH,
     advice_words,
@@ -298,7 +305,7 @@ def _later(searched: StepSearch, lead: StepSearch, graphs: Sequence[str]) -> str
 
 def _remarks(answer: Answer) -> Iterator[str]:
     report = answer.report
-    if report.left and report.end in (End.ORIGIN, End.CARRIED):
+    if report.left and report.end in (SearchEnd.ORIGIN, SearchEnd.CARRIED):
         steps = sorted({step for _, step in report.left})
         yield f"{named('step', steps)} not looked at: {_why_left(report)}"
     doubts = answer.judgement.doubts
@@ -309,7 +316,7 @@ def _remarks(answer: Answer) -> Iterator[str]:
 
 def _why_left(report: OriginReport) -> str:
     """Tells why the search ended before the last step; "after" is said only where steps ran in order."""
-    if report.end is End.CARRIED:
+    if report.end is SearchEnd.CARRIED:
         carried = [(searched.carried, searched.pair) for searched in report.searches if searched.carried is not None]
         _, (_, step) = min(carried)
         return f"step {step} leaves bad parameters behind, and later steps compute with these"

@@ -108,12 +108,12 @@ def undecided(command: str, path: object, error: TdbgError) -> dict[str, Any]:
 
     Nothing is imported for it: Ctrl-C may have hit the import of numpy, which cannot be had again then.
     """
-    said = failure(command, path, error)
+    failed = failure(command, path, error)
     return {
-        **{key: said[key] for key in ("command", "path", "exit_code")},
+        **{key: failed[key] for key in ("command", "path", "exit_code")},
         "verdict": "interrupted" if isinstance(error, CancelledError) else "cannot_judge",
         "reasons": [{"kind": "error", "text": error.what, "where": error.where, "hint": error.hint}],
-        "error": said["error"],
+        "error": failed["error"],
         "version": __version__,
     }
 
@@ -140,26 +140,26 @@ def documented(
         pressed.set()
         raise KeyboardInterrupt
 
-    told: TdbgError
+    raised: TdbgError
     try:
         with _handler(stop):
             yield
         return
     except TdbgError as error:
-        told = error
+        raised = error
     except KeyboardInterrupt:
-        told = CancelledError("interrupted")
+        raised = CancelledError("interrupted")
     except Exception as error:
         if not pressed.is_set():
             if isinstance(error, OSError) and error.filename is not None:
-                told = unusable(error)
+                raised = unusable(error)
             else:
                 raise
         else:
-            told = CancelledError("interrupted")  # which an import of numpy makes an ImportError
+            raised = CancelledError("interrupted")  # which an import of numpy makes an ImportError
     if arguments.json:
-        print_json(document(command, arguments.path, told))
-    raise told
+        print_json(document(command, arguments.path, raised))
+    raise raised
 
 
 def print_table(columns: Sequence[Column | str], rows: Iterable[Row]) -> None:

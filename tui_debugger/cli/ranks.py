@@ -78,7 +78,7 @@ examples:
 SHOWN = ("verdict", "replicas", "norm", "mean", "abs_mean", "std", "min", "max", "zero_percentage", "nan", "inf")
 """See ``diagnose.ranks.grid.SHOWN``, which needs numpy."""
 FEW = 8
-"""So many ranks are shown in numbers."""
+"""The number of ranks up to which each has a column of numbers."""
 _LEAST_NAME = 12
 """Cells for names beside numbers on a terminal: where there is less, levels are shown."""
 
@@ -176,7 +176,7 @@ def _made(arguments: argparse.Namespace) -> Answer:
         report = rank_report(result, judge(result, rules=rules), replicas, against)
         made = health(session, checks, pairs)
         step, values = None, None
-        shown = arguments.stat or _telling(arguments, report)
+        shown = arguments.stat or _default_cells(arguments, report)
         if shown != "verdict":
             steps = [finding.step for finding in report.findings if finding.step in made.steps]
             step = (steps or made.steps)[0]
@@ -186,7 +186,7 @@ def _made(arguments: argparse.Namespace) -> Answer:
     return Answer(report, made, shown, step, values, info.notices, info.limits, hosts)
 
 
-def _telling(arguments: argparse.Namespace, report: RankReport) -> str:
+def _default_cells(arguments: argparse.Namespace, report: RankReport) -> str:
     """Returns what cells show by default: to people what was found; programs always get the same."""
     only_differ = report.replicas.found and not report.first_bad
     return "replicas" if only_differ and not (arguments.json or arguments.csv) else "verdict"
@@ -268,7 +268,7 @@ def _print(answer: Answer, entries: npt.NDArray[np.int64], arguments: argparse.N
     print_text(*(f"note: {each}" for each in report.replicas.notes))
     if report.replicas.apart:
         apart = first_of([*map(clean, report.replicas.apart)], 4)
-        print_text(f"note: {apart} differ from the start: parts of a larger weight, or wrong; nobody recorded which")
+        print_text(f"note: {apart} differ from the start: parts of a larger weight, or wrong; which was not recorded")
     if report.outcome is not Outcome.CLEAN:
         print_text(*doubt_lines(report.doubts))
     print_exit(code)

@@ -88,8 +88,8 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     )
     add_where(
         parser,
-        rank="ranks, of which the first one that has the node counts (default: all)",
-        step="steps, of which the last one with the tensor counts (default: all)",
+        rank="ranks; the first one that has the node counts (default: all)",
+        step="steps; the last one with the tensor counts (default: all)",
     )
     add_work(parser)
     parser.set_defaults(run=_run)
@@ -237,7 +237,7 @@ def _watch(session: Session, key: TensorKey, arguments: argparse.Namespace, prog
 
 
 Measure = Callable[..., "tuple[Related, ...]"]
-Look = Callable[..., "tuple[Related, ...]"]
+FindRelated = Callable[..., "tuple[Related, ...]"]
 
 
 def _measured(session: Session, found: Relations, measured: Measure, progress: ProgressFn) -> Relations:
@@ -251,7 +251,7 @@ def _measured(session: Session, found: Relations, measured: Measure, progress: P
 
 
 def _further(
-    session: Session, related: Sequence[Related], hops: int, look: Look, progress: ProgressFn
+    session: Session, related: Sequence[Related], hops: int, find: FindRelated, progress: ProgressFn
 ) -> tuple[RelatedTree, ...]:
     """The tensors with what lies beyond them; what was shown once is not opened again."""
     from tui_debugger.diagnose.relations import RelatedTree, measured
@@ -263,7 +263,7 @@ def _further(
         if left < 1 or key in seen:
             return RelatedTree(each)
         seen.add(key)
-        further = measured(session, look(session, key, progress), progress)
+        further = measured(session, find(session, key, progress), progress)
         return RelatedTree(each, tuple(beyond(one, left - 1) for one in further))
 
     return tuple(beyond(each, hops - 1) for each in related)

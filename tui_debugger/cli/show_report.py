@@ -506,8 +506,8 @@ def print_values(shown: Sequence[Shown], *, several: bool) -> None:
         place = here
         parts = [part for part in _parts(each) if part]
         recorded = _RECORDED if row.recorded and parts else ""
-        said = [*parts, recorded] if parts else [meant(_why(each), Meaning.DOUBT)]
-        print_text(_side_by_side([_slot(row), *said]))
+        pieces = [*parts, recorded] if parts else [meant(_why(each), Meaning.DOUBT)]
+        print_text(_side_by_side([_slot(row), *pieces]))
         about = (row.placement, _source(each), row.remark, _why(each) if parts else "", each.window)
         print_text(*(f"  {text}" for text in about if text))
         write = write_lines if each.cells is None else write_colored
@@ -621,7 +621,7 @@ def print_stats(shown: Sequence[Shown], *, several: bool) -> None:
 
 
 def values_document(session: Session, found: Found, shown: Iterable[Shown]) -> dict[str, Any]:
-    """All of it for JSON."""
+    """Returns the whole answer for JSON."""
     return {
         "node": found.node,
         "graph": found.graph,
@@ -697,7 +697,7 @@ _BAR = 40
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class Inspected:
     """A tensor that was looked at; what was found is None when that failed."""
 
     shown: Shown
@@ -708,7 +708,7 @@ class Seen:
 
 def distributions_of(
     session: Session, rows: Sequence[Shown], arguments: argparse.Namespace, progress: ProgressFn
-) -> list[Seen]:
+) -> list[Inspected]:
     """Looks at the values of every tensor.
 
     Raises:
@@ -718,7 +718,7 @@ def distributions_of(
 
 
 def print_spreads(
-    session: Session, found: Found, seen: Sequence[Seen], arguments: argparse.Namespace, missing: Unseen
+    session: Session, found: Found, seen: Sequence[Inspected], arguments: argparse.Namespace, missing: Unseen
 ) -> int:
     """Prints them, or the document, and returns the exit code: 2 when there is nothing to show, or more is missing."""
     answered = any(each.distribution is not None for each in seen)
@@ -738,23 +738,23 @@ def print_spreads(
     return code
 
 
-def _distribution_at(session: Session, shown: Shown, arguments: argparse.Namespace, progress: ProgressFn) -> Seen:
+def _distribution_at(session: Session, shown: Shown, arguments: argparse.Namespace, progress: ProgressFn) -> Inspected:
     if shown.error or shown.row.index < 0:
-        return Seen(shown, error=shown.error or "not dumped")
+        return Inspected(shown, error=shown.error or "not dumped")
     try:
         distribution = distribution_of_row(session, shown.row, progress)
         if distribution.classes is not None and distribution.quantiles is None:
             distribution = replace(distribution, quantiles=percentiles(session, distribution, PERCENTS, progress))
         bins = choose_bins([distribution], arguments.bins, log=arguments.log)
-        return Seen(shown, distribution, bars(session, distribution, bins, progress, log=arguments.log))
+        return Inspected(shown, distribution, bars(session, distribution, bins, progress, log=arguments.log))
     except UnreadableTensorError as error:
-        return Seen(replace(shown, unreadable=True), error=error.what)
+        return Inspected(replace(shown, unreadable=True), error=error.what)
 
 
 # -- for people ------------------------------------------------------------------------------------
 
 
-def _print(each: Seen, *, several: bool) -> None:
+def _print(each: Inspected, *, several: bool) -> None:
     row, distribution = each.shown.row, each.distribution
     rank = f" rank {row.key.rank}" if several else ""
     about = type_text(row.meta)
@@ -817,7 +817,7 @@ def _print_bars(found: Bars, distribution: TensorDistribution) -> None:
 # -- as JSON ---------------------------------------------------------------------------------------
 
 
-def _document(each: Seen) -> dict[str, Any]:
+def _document(each: Inspected) -> dict[str, Any]:
     """Returns what is added to the document of a tensor."""
     distribution = each.distribution
     if distribution is None:

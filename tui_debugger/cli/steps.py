@@ -55,7 +55,7 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
         "--count",
         action="store_true",
         default=None,
-        help=f"count the dumped tensors, whatever it takes (default: up to {COUNTED} steps)",
+        help=f"count the dumped tensors, however long that takes (default: up to {COUNTED} steps)",
     )
     count.add_argument("--no-count", dest="count", action="store_false", help="do not count tensors")
     add_where(parser)

@@ -70,7 +70,7 @@ class Recording:
     """The training as it was: graph, and the values of every step."""
 
     def __init__(self, dump: Source) -> None:
-        """``dump``: the demo dump, open. Whoever opened it closes it."""
+        """``dump``: the demo dump, open. The caller that opened it closes it."""
         self._dump = dump
         sent = list(recorded())
         self.metadata = next(each.message for each in sent if each.rpc == "SendMetadata")

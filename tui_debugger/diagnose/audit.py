@@ -180,7 +180,7 @@ _CONTAINER: Final = "contains calls that are audited by themselves"
 _BACKWARD: Final = "backward"
 _NOTHING_MISSING: Final = frozenset({NO_STEP_BEFORE, _CONTAINER, "random"})
 """Reasons for which no other dump would have told more."""
-_BEFORE: Final = "was before was not dumped"
+_EARLIER: Final = "the earlier value of input "
 
 
 def audit(
@@ -336,7 +336,7 @@ class _Audit:
 
     def _leave(self, rank: int, step: int, item: Item, result: NotChecked) -> None:
         reason, op_type = result.reason, self.run.nodes(rank).op_type(item.row)
-        if reason.endswith(_BEFORE) and self._is_first(rank, step):
+        if reason.startswith(_EARLIER) and self._is_first(rank, step):
             reason = NO_STEP_BEFORE
         if result.failed:
             self.doubts.append(f"rank {rank} step {step}: {item.name}: {reason}")
@@ -396,9 +396,9 @@ class _Audit:
             steps.setdefault(step, len(steps))
         found = sorted(self.findings, key=lambda each: (steps[each.step], each.place[1], each.rank))
         wrong = {(each.rank, each.step, each.row) for each in found}
-        return tuple(replace(each, sound=not self._fed(each) & wrong) for each in found)
+        return tuple(replace(each, sound=not self._holders_of(each) & wrong) for each in found)
 
-    def _fed(self, finding: Finding) -> set[tuple[int, int, int]]:
+    def _holders_of(self, finding: Finding) -> set[tuple[int, int, int]]:
         held = self.run.flow(finding.rank).holders(finding.row) if finding.row >= 0 else []
         return {(finding.rank, finding.step, each.row) for each in held if each.row != finding.row}
 
@@ -504,8 +504,8 @@ class _Search:
                 found = None
             if found is not None:
                 return found
-        said = f": {text}" if text else ""
-        return Fault.WRONG, f"its output is not what its inputs make{said}"
+        detail = f": {text}" if text else ""
+        return Fault.WRONG, f"its output is not what its inputs make{detail}"
 
     def _stale(self, row: TensorRow) -> tuple[Fault, str] | None:
         before = self.run.before(row.key)
@@ -520,8 +520,8 @@ class _Search:
         recorded = self.run.read(row.key)
         for name, other in self._others("in", recorded):
             if self._may_be_right(other) and self._is_right({("out", self.output.slot): other}):
-                said = f" ({self.output.difference[1]})" if self.output.difference[1] else ""
-                text = f"its output was written over before it was saved{said}: {name} read the right one"
+                detail = f" ({self.output.difference[1]})" if self.output.difference[1] else ""
+                text = f"its output was written over before it was saved{detail}: {name} read the right one"
                 return Fault.OVERWRITTEN, text
         return None
 

@@ -110,8 +110,8 @@ def check_text(check: OperatorCheck | NotChecked) -> str:
     if not check.wrong:
         return f"its arithmetic is right: r up to {r_text(max(each.r for each in check.outputs))} (wrong from 6 on)"
     worst = max(check.outputs, key=lambda each: (each.wrong, each.r))
-    said = f"; {worst.difference[1]}" if worst.difference[1] else ""
+    detail = f"; {worst.difference[1]}" if worst.difference[1] else ""
     return (
         f"its arithmetic is wrong: r = {r_text(worst.r)}, at {index_text(worst.worst)} {worst.expected:.6g} expected, "
-        f"{worst.found:.6g} found{said}"
+        f"{worst.found:.6g} found{detail}"
     )

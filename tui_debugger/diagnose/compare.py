@@ -21,7 +21,7 @@ from tui_debugger.text.numbers import and_more, named
 from tui_debugger.text.tensors import place_text, round_text, step_text
 
 NEAREST: Final = 64
-"""So many steps around the asked one are looked through for those that have a tensor."""
+"""The number of steps around the asked one that are searched for the tensor."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -106,7 +106,7 @@ def distribution_of_row(session: Run, row: TensorRow, progress: ProgressFn = no_
 def percentiles(
     session: Run, found: TensorDistribution, percents: Sequence[float] = PERCENTS, progress: ProgressFn = no_progress
 ) -> Quantiles:
-    """The percentiles of a tensor with values, exactly, whatever its size.
+    """The exact percentiles of a tensor with values, of any size.
 
     Raises:
         UnreadableTensorError: only statistics are known, or the file is broken.

@@ -1,4 +1,4 @@
-"""The answer of a check in one line: where it began, that all is clean, or why nobody can say."""
+"""The answer of a check in one line: where it began, that all is clean, or why it cannot be said."""
 
 from __future__ import annotations
 

@@ -54,11 +54,11 @@ class HealthChecks:
 
     @property
     def watchpoints(self) -> tuple[Watchpoint, ...]:
-        """Those that judge."""
+        """The watchpoints that judge."""
         return self._checks.listed()[1]
 
     def result(self, pair: Pair) -> PairResult | None:
-        """Returns what a pair was found to be by the watchpoints as they are; None when nobody looked."""
+        """Returns what a pair was found to be by the watchpoints as they are; None when it was not checked."""
         return self._checks.known_results.fresh(pair, self._checks.listed()[0])
 
     def unreadable(self, pairs: Sequence[Pair]) -> tuple[UnreadablePart, ...]:
@@ -66,7 +66,7 @@ class HealthChecks:
         return self._checks.unreadable(pairs)
 
     def missing(self, pairs: Sequence[Pair]) -> list[Pair]:
-        """The pairs that nobody looked at."""
+        """The pairs that were not checked."""
         return [pair for pair in pairs if self.result(pair) is None]
 
     def forget_from(self, rank: int, steps: Collection[int]) -> None:
@@ -326,7 +326,7 @@ class _MapBuilder:
         index = tree_indices(nodes)
         found: dict[Pair, CheckedPair | None] = {}
         for pair, result in results.items():
-            known = result is not None and _speaks_of(result, tables[pair[0]])
+            known = result is not None and _is_about(result, tables[pair[0]])
             moved = partial(_moved, rows[pair[0]])
             if result is None or not known:
                 found[pair] = None
@@ -417,7 +417,7 @@ class _MapBuilder:
         return number
 
 
-def _speaks_of(result: PairResult, nodes: NodeTable) -> bool:
+def _is_about(result: PairResult, nodes: NodeTable) -> bool:
     """Tells whether a result's rows are those of a table: nodes may have been read anew since it was made."""
     return all(part.nodes.lineage is nodes.lineage and len(part.nodes) <= len(nodes) for part in result.hits.parts)
 

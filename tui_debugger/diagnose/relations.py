@@ -30,7 +30,7 @@ from tui_debugger.text.numbers import NONE, plural
 from tui_debugger.text.phrases import tail
 from tui_debugger.text.rows import hit_row, key_row
 from tui_debugger.text.sketch import UNICODE, Box, Edge, Ink, Sketch, SketchGraph, draw_sketch
-from tui_debugger.text.tables import Across, Column, Cut, table_lines
+from tui_debugger.text.tables import Column, Cut, FullWidthLine, table_lines
 from tui_debugger.text.tables import Row as TableRow
 from tui_debugger.text.tensors import run_text, shape_text, short_names, slot_text, step_text
 from tui_debugger.text.writer import Meaning, meant
@@ -44,7 +44,7 @@ class Tie(Enum):
     """The relation of two tensors."""
 
     SELF = "self"
-    """It is the tensor itself."""
+    """The tensor itself."""
     OUTPUT = "output"
     """Another output of the same node."""
     INPUT = "input"
@@ -77,7 +77,7 @@ class Related:
         hit: what the last check of its step found on it.
         checked: whether its step was checked with the watchpoints as they are.
         watched: abbreviations of the enabled watchpoints that cover its node.
-        ahead: its step would be the one after the last that was dumped: nobody knows whether that was ever run.
+        ahead: its step would be the one after the last that was dumped: it is not known whether that was ever run.
     """
 
     key: TensorKey
@@ -200,7 +200,7 @@ class _RelationsBuilder:
     def producers(self) -> tuple[Related, ...]:
         key, row = self.key, self.row
         if key.side is Side.INPUT:
-            at = self._fed(row, key.slot)
+            at = self._feeder(row, key.slot)
             return () if at is None or at.side is Side.INPUT else (self._related(at, Tie.COPY, row, (key.slot,)),)
         if not self._is_parameter(row):
             return self._inputs(row)
@@ -214,7 +214,7 @@ class _RelationsBuilder:
         slots = {*self.flow.slots(*self.at_side(row, Side.INPUT)), *range(len(self.flow.holders(row)))}
         found: dict[Located, list[int]] = {}
         for slot in sorted(slots):
-            at = self._fed(row, slot)
+            at = self._feeder(row, slot)
             if at is not None:
                 found.setdefault(at, []).append(slot)
         return tuple(self._related(at, self._tie(at, writes), row, tuple(into)) for at, into in found.items())
@@ -225,7 +225,7 @@ class _RelationsBuilder:
         elsewhere = (at.step, at.round) != self.here and self._is_updated(at.row)
         return Tie.WEIGHT if elsewhere else Tie.INPUT
 
-    def _fed(self, row: int, slot: int) -> Located | None:
+    def _feeder(self, row: int, slot: int) -> Located | None:
         """The tensor that feeds an input: what its producer wrote, else the node's own file; index -1 without both."""
         (step, number), holder = self.here, self.flow.holder(row, slot)
         held = self.flow.locate_held(step, holder, number, row)
@@ -303,7 +303,7 @@ class _RelationsBuilder:
         )
 
     def at_side(self, row: int, side: Side) -> tuple[int, int, Side, int]:
-        """One side of a node in the run that is looked at."""
+        """One side of a node in the run that is shown."""
         return (self.here[0], row, side, self.here[1])
 
     def _at(self, run: tuple[int, int], row: int, side: Side, slot: int) -> Located:
@@ -437,7 +437,7 @@ class _Neighbours:
                 front = self._next(front, sign, hop)
         for number, hop in enumerate(self._hops):
             if hop > 0 or hop == -hops:  # of the others the producers were asked for
-                self._link([(number, each) for each in self._look(number, -1)], -1)
+                self._link([(number, each) for each in self._neighbours_of(number, -1)], -1)
         edges = [
             Edge(source, target, ",".join(map(str, sorted(slots))))
             for (source, target), slots in sorted(self._slots.items())
@@ -447,7 +447,7 @@ class _Neighbours:
 
     def _next(self, front: Sequence[int], sign: int, hop: int) -> list[int]:
         """Goes one hop on from some tensors; returns the new ones."""
-        ties = [(number, each) for number in front for each in self._look(number, sign)]
+        ties = [(number, each) for number in front for each in self._neighbours_of(number, sign)]
         new = {each.key: each for _, each in reversed(ties) if each.key not in self._number}
         new = dict(reversed(new.items()))  # the first tie counts, in the order of the graph
         kept = set(sorted(new, key=lambda key: not new[key].tensor.hit)[:MOST_OF_A_HOP])
@@ -462,9 +462,9 @@ class _Neighbours:
         self._link(ties, sign)
         return list(range(first, len(self._tensors)))
 
-    def _look(self, number: int, sign: int) -> Sequence[Related]:
+    def _neighbours_of(self, number: int, sign: int) -> Sequence[Related]:
         each = self._tensors[number]
-        if each.ahead:  # nobody knows whether that step was ever run
+        if each.ahead:  # it is not known whether that step was ever run
             return ()
         builder = _RelationsBuilder(self._session, each.key, self._progress)
         return builder.producers() if sign < 0 else builder.consumers()
@@ -603,7 +603,7 @@ class RelatedTree:
 
     Attributes:
         related: the tensor, with statistics.
-        beyond: one hop further; empty where nobody looked.
+        beyond: one hop further; empty where it was not looked up.
     """
 
     related: Related
@@ -641,16 +641,16 @@ def relations_table(
             cells = _cells(related, depth, names)
             yield [cells[at] for at in kept]
             if how:
-                yield Across(f"    {'  ' * depth}{how}")
+                yield FullWidthLine(f"    {'  ' * depth}{how}")
 
     maker = clean(tail(found.maker))
     made = "taken" if found.centre.key.side is Side.INPUT else f"made by {maker}" if maker else "made"
     nothing = (" nothing that the graph knows", " nothing, as far as the graph says")
     if not found.edges:
         nothing = (f" {found.nothing_words(upstream=True)}", f" {found.nothing_words(upstream=False)}")
-    rows: list[TableRow] = [Across(f"{made} from:" + ("" if ups else nothing[0])), *block(ups)]
-    rows += [Across("tensor:"), *block(middle)]
-    rows += [Across("used by:" + ("" if downs else nothing[1])), *block(downs)]
+    rows: list[TableRow] = [FullWidthLine(f"{made} from:" + ("" if ups else nothing[0])), *block(ups)]
+    rows += [FullWidthLine("tensor:"), *block(middle)]
+    rows += [FullWidthLine("used by:" + ("" if downs else nothing[1])), *block(downs)]
     return [_COLUMNS[at] for at in kept], rows
 
 

@@ -45,9 +45,9 @@ _EVERY_STEP: Final = 1 << 22
 GROWN: Final = 2.0
 """A norm that became so many times as large, or as small, is worth a remark."""
 COLLAPSED: Final = 0.5
-"""So is an effective rank of which less than this part is left."""
+"""The part of the effective rank below which the loss of it is worth a remark."""
 _KIND: Final = 6
-"""So many weights of a kind tell what is usual for it."""
+"""The number of weights of a kind that tell what is usual for it."""
 UNLIKE: Final = 3.5
 """A weight is unlike its kind from this robust z of log(|update| / |weight|) on, in both directions,"""
 _TIMES: Final = 3.0
@@ -669,7 +669,7 @@ def headline(found: Trajectory) -> str:
         return "no weight was dumped at these steps"
     if not found.known():
         return f"nothing to compare: no weight of {total} has two steps"
-    parts = [_said(found, about) for about in About]
+    parts = [_remarks_text(found, about) for about in About]
     said = [each for each in parts if each]
     if said:
         said[0] = said[0].replace(" ", f" of {plural(total, 'weight')} ", 1)
@@ -684,15 +684,15 @@ def headline(found: Trajectory) -> str:
     return "; ".join(said)
 
 
-def _said(found: Trajectory, about: About) -> str:
+def _remarks_text(found: Trajectory, about: About) -> str:
     """``3 never move: a, b, c``."""
-    those = [each for each in found.remarks if each.about is about]
-    if not those:
+    remarks = [each for each in found.remarks if each.about is about]
+    if not remarks:
         return ""
-    names = and_more([found.name(found.weights[each.weight]) for each in those], _NAMED)
-    one = len(those) == 1
-    strongest = those[0].text
-    alike = those[0].size == those[-1].size
+    names = and_more([found.name(found.weights[each.weight]) for each in remarks], _NAMED)
+    one = len(remarks) == 1
+    strongest = remarks[0].text
+    alike = remarks[0].size == remarks[-1].size
     since = strongest.removeprefix("NaN or Inf ")
     words = {
         About.NOT_FINITE: f"{'holds' if one else 'hold'} {strongest if alike else f'NaN or Inf, the first {since}'}",
@@ -703,7 +703,7 @@ def _said(found: Trajectory, about: About) -> str:
         About.LESS: strongest if one else f"move less than their kind, down to {strongest.split()[1]}",
         About.RANK: f"{'loses' if one else 'lose'} rank ({strongest.removeprefix('effective ')})",
     }
-    return f"{len(those)} {words[about]}: {names}"
+    return f"{len(remarks)} {words[about]}: {names}"
 
 
 def coverage_text(found: Trajectory) -> str:

@@ -43,7 +43,7 @@ class State(IntEnum):
     """The knowledge of a tensor at a step."""
 
     ABSENT = 0
-    """It was not dumped then."""
+    """The tensor was not dumped at that step."""
     MEASURED = 1
     RECORDED = 2
     """The dump has statistics only; what they leave out is not known."""
@@ -61,7 +61,7 @@ class Series:
     """One tensor over some steps: a point for every run that wrote it, in the order in which they ran. Immutable.
 
     Attributes:
-        key: the tensor, at whatever step.
+        key: the tensor, at any step.
         row: row of its node in its rank's table.
         steps: dumped steps of the rank, whether or not the tensor is in them; twice where it was written twice.
         rounds: which writing of the step each point is: see ``TensorKey.round``.
@@ -69,7 +69,7 @@ class Series:
         values: [metric, point] in the order of ``METRICS``; NaN where there is no such value or it is not known.
         state: ``State`` by point.
         health: ``stats.health.Health`` by point, as far as the session has checked.
-        said: what the hits say, by (step, round): abbreviations of their conditions.
+        hit_texts: what the hits say, by (step, round): abbreviations of their conditions.
         errors: why the tensor could not be read, by (step, round).
         meta: element type and shape at the last point at which they are known.
         at_least: the metrics that are lower bounds, by (step, round).
@@ -83,7 +83,7 @@ class Series:
     values: Float64
     state: UInt8
     health: UInt8
-    said: Mapping[Point, str]
+    hit_texts: Mapping[Point, str]
     errors: Mapping[Point, str]
     meta: TensorMeta | None = None
     at_least: Mapping[Point, frozenset[str]] = dataclasses.field(default_factory=dict)
@@ -139,9 +139,9 @@ def joined(parts: Sequence[Series]) -> Series:
     newest = {step: of for step, of in zip(steps.tolist(), number.tolist(), strict=True)}  # noqa: C416 - the last one
     chosen = np.flatnonzero(number == np.array([newest[step] for step in steps.tolist()], np.int64))
     chosen = chosen[np.argsort(turns[chosen], kind="stable")]
-    said, errors, at_least = dict[Point, str](), dict[Point, str](), dict[Point, frozenset[str]]()
+    hit_texts, errors, at_least = dict[Point, str](), dict[Point, str](), dict[Point, frozenset[str]]()
     for at, part in enumerate(parts):
-        said |= {point: text for point, text in part.said.items() if newest[point[0]] == at}
+        hit_texts |= {point: text for point, text in part.hit_texts.items() if newest[point[0]] == at}
         errors |= {point: text for point, text in part.errors.items() if newest[point[0]] == at}
         at_least |= {point: names for point, names in part.at_least.items() if newest[point[0]] == at}
     return Series(
@@ -153,7 +153,7 @@ def joined(parts: Sequence[Series]) -> Series:
         values=np.concatenate([part.values for part in parts], axis=1)[:, chosen],
         state=np.concatenate([part.state for part in parts])[chosen],
         health=np.concatenate([part.health for part in parts])[chosen],
-        said=said,
+        hit_texts=hit_texts,
         errors=errors,
         meta=next((part.meta for part in reversed(parts) if part.meta is not None), None),
         at_least=at_least,
@@ -163,8 +163,8 @@ def joined(parts: Sequence[Series]) -> Series:
 def with_hits(session: Run, series: Series) -> Series:
     """The same with what the session has found by now."""
     points = [series.point(index) for index in range(len(series.steps))]
-    health, said = _health(session, series.key, series.row, points, series.state)
-    return dataclasses.replace(series, health=health, said=said)
+    health, hit_texts = _health(session, series.key, series.row, points, series.state)
+    return dataclasses.replace(series, health=health, hit_texts=hit_texts)
 
 
 def unchecked(session: Run, series: Series) -> list[tuple[int, int]]:
@@ -205,7 +205,7 @@ def _part(session: Run, key: TensorKey, steps: Sequence[int], progress: Progress
             values[:, place] = _values(each.stats)
             bounds = [metric for metric, field in _COUNTS if each.stats.is_lower_bound(field.name)]
             at_least |= {points[place]: frozenset(bounds)} if bounds else {}
-    health, said = _health(session, key, row, points, state)
+    health, hit_texts = _health(session, key, row, points, state)
     return Series(
         key=key,
         row=row,
@@ -215,7 +215,7 @@ def _part(session: Run, key: TensorKey, steps: Sequence[int], progress: Progress
         values=values,
         state=state,
         health=health,
-        said=said,
+        hit_texts=hit_texts,
         errors=errors,
         meta=next((each.meta for each in reversed(shown) if each.meta is not None), None),
         at_least=at_least,
@@ -286,7 +286,7 @@ def _health(
     session: Run, key: TensorKey, row: int, points: Sequence[Point], state: UInt8
 ) -> tuple[UInt8, dict[Point, str]]:
     health = np.where(state == State.ABSENT, Health.ABSENT, Health.UNCHECKED).astype(np.uint8)
-    said: dict[Point, str] = {}
+    hit_texts: dict[Point, str] = {}
     known_results, version = session.checks().known_results, session.watchpoints.version
     for place in np.flatnonzero(health).tolist():
         step, of = points[place]
@@ -301,8 +301,8 @@ def _health(
             health[place] = _of_hit(hit)
             words = said_words(hit) or ("NaN or Inf" if hit.verdict is Verdict.FINDING else "")
             if words:
-                said[step, of] = words
-    return health, said
+                hit_texts[step, of] = words
+    return health, hit_texts
 
 
 def _bit(bits: UInt8, row: int) -> bool:
@@ -335,7 +335,7 @@ def _within(progress: ProgressFn, start: int, count: int, total: int) -> Progres
 MARKS: Final = "○△□▽◇+×*"
 """Of one curve each; none of them means anything else."""
 MOST: Final = len(MARKS)
-"""So many tensors can be told apart."""
+"""The number of tensors that can be told apart."""
 TITLES: Final = ("step", "", "min", "mean", "max", "norm", "NaN", "Inf", "hits")
 
 
@@ -548,10 +548,10 @@ def cells(series: Series, index: int) -> tuple[str, ...]:
     codes = worth_marking_at(series, index)
     state = State(int(series.state[index]))
     if state in (State.ABSENT, State.UNREADABLE):
-        said = series.errors.get(point, "unreadable" if state is State.UNREADABLE else "not dumped")
-        return (_place(point), GLYPHS[codes], clean(said.partition("\n")[0]))
+        reason = series.errors.get(point, "unreadable" if state is State.UNREADABLE else "not dumped")
+        return (_place(point), GLYPHS[codes], clean(reason.partition("\n")[0]))
     values = [_shown_at(series, metric, index) for metric in ("min", "mean", "max", "norm", "nan", "inf")]
-    notes = [series.said.get(point, "")]
+    notes = [series.hit_texts.get(point, "")]
     notes += ["recorded"] if state is State.RECORDED else ["no numbers"] if state is State.NO_NUMBERS else []
     return (_place(point), GLYPHS[codes], *values, " ".join(filter(None, notes)))
 
@@ -571,7 +571,7 @@ def step_words(series: Series, index: int, notes: str = "") -> str:
         words += [f"{METRICS[each].on_screen} {_shown_at(series, each, index)}" for each in more]
     else:
         words.append(cells(series, index)[-1])
-    words += [series.said[point]] if point in series.said else []
+    words += [series.hit_texts[point]] if point in series.hit_texts else []
     return "  ".join(words)
 
 
@@ -617,7 +617,7 @@ def rows(series: Series) -> list[dict[str, object]]:
                 "state": State(int(series.state[index])).name.lower(),
                 **metrics,
                 **({"at_least": sorted(bounds)} if (bounds := series.at_least.get(series.point(index))) else {}),
-                "hits": series.said.get(series.point(index), ""),
+                "hits": series.hit_texts.get(series.point(index), ""),
                 "error": series.errors.get(series.point(index), ""),
             }
         )

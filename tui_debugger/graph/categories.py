@@ -364,9 +364,12 @@ def _weight_gradients(table: NodeTable) -> Mask:
         if update is None:
             continue
         for start in range(0, len(made), update.stride) if update.stride else (0,):
-            weight, fed = made[start + update.weight : start + update.weight + 1], made[start + update.gradient :][:1]
+            weight, feeders = (
+                made[start + update.weight : start + update.weight + 1],
+                made[start + update.gradient :][:1],
+            )
             if weight and weight[0] >= 0 and not _BIAS.search(table.names[weight[0]]):
-                mask[_nearest(table, fed, gradient)] = True
+                mask[_nearest(table, feeders, gradient)] = True
     if mask.any():
         return mask
     signal = np.array([_NO_SIGNAL.fullmatch(name) is None for name in (*table.types, "")], np.bool_)
@@ -391,9 +394,9 @@ def _nearest(table: NodeTable, rows: list[int], wanted: Mask) -> list[int]:
         if wanted[row]:
             found.append(row)
             continue
-        fed = flow.in_node[int(flow.in_ptr[row]) : int(flow.in_ptr[row + 1])].tolist()
-        waiting += [each for each in fed if each >= 0 and each not in seen]
-        seen.update(fed)
+        feeders = flow.in_node[int(flow.in_ptr[row]) : int(flow.in_ptr[row + 1])].tolist()
+        waiting += [each for each in feeders if each >= 0 and each not in seen]
+        seen.update(feeders)
     return found
 
 
@@ -578,7 +581,7 @@ INPUT_UPDATE: Final = "InputUpdate"
 OPTIMIZER_UPDATE: Final = "OptimizerUpdate"
 """The same for what updates a parameter: weight, gradient, learning rate, what the optimizer keeps."""
 DRAWN_UPDATES: Final = frozenset({BUFFER_UPDATE, INPUT_UPDATE, OPTIMIZER_UPDATE})
-"""What is drawn for what it is made of; the values that it leaves are those of a parameter."""
+"""Types of nodes that are drawn to show what an update is made of; the values belong to a parameter."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,9 +41,9 @@ class NodeFlag(IntFlag):
     LISTED = 8
     """The execution-order file lists it: its position is known, not guessed."""
     INFERRED = 16
-    """What it is made of is inferred from tensors that look the same: nothing in the dump says it."""
+    """The inputs are inferred from tensors that look the same: nothing in the dump names them."""
     PARTIAL = 32
-    """It may be made of more than its recorded inputs, such as the weights of a module."""
+    """The node may read more than its recorded inputs, such as the weights of a module."""
 
 
 @dataclass(frozen=True, slots=True)

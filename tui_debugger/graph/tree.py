@@ -27,7 +27,7 @@ class Tree:
         parent: tree index, -1 for top entries.
         size: entries in the subtree, itself included.
         row: node row, -1 for a scope.
-        watchable: mask over node rows, the denominator of ``spread``.
+        watchable: mask over node rows, the denominator of ``coverage``.
         scopes: path of every scope; ``scope[i]`` indexes into it, -1 for a node.
         paths: path of every node row.
     """
@@ -103,7 +103,7 @@ class Tree:
         """Per entry whether any node row of its subtree is marked (for a node: whether it is marked)."""
         return self.keep_mask(rows)
 
-    def spread(self, rows: Mask) -> UInt8:
+    def coverage(self, rows: Mask) -> UInt8:
         """Per entry how much of its subtree is marked: 0 none, 1 partial, 2 total.
 
         Constants and structural nodes count neither way: they can never be watched.

@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from tui_debugger.arrays import Mask
 from tui_debugger.graph.build import build_table
 from tui_debugger.graph.categories import DRAWN_UPDATES
 from tui_debugger.graph.messages import ParsedGraph, SlotType, parse_graph
@@ -129,9 +130,6 @@ def _is_tensor(kind: SlotType) -> bool:
 def _is_type(nodes: NodeTable, kinds: npt.NDArray[np.int32], name: str) -> npt.NDArray[Any]:
     number = nodes.types.index(name) if name in nodes.types else -1
     return np.asarray(kinds == number)
-
-
-Mask = npt.NDArray[np.bool_]
 
 
 def remote_watchpoints(

@@ -16,7 +16,7 @@ from tui_debugger.arrays import Int64
 from tui_debugger.errors import NotStoppedError, UnsupportedError
 from tui_debugger.live import wire
 from tui_debugger.live.graph import RankGraph
-from tui_debugger.live.spool import Kept, Key, Spool, SpoolFile
+from tui_debugger.live.spool import Key, Spool, SpooledTensor, SpoolFile
 from tui_debugger.live.wire import START, Phase, ReceivedHit, RemoteStats, Stop, Training
 from tui_debugger.model import Progress, ProgressFn, ReadSpec, Side, TensorMeta, TensorStats, no_progress
 from tui_debugger.sources.base import Columns, TensorFlag, TensorPlaces, file_states
@@ -44,7 +44,7 @@ class SentStats:
 class Fetched:
     """Values that came, and when."""
 
-    kept: Kept
+    kept: SpooledTensor
     time: int
 
 
@@ -79,11 +79,11 @@ class LiveTable(Columns):
         flags[absent] |= int(TensorFlag.STAT_ONLY)
         flags[absent & remote[self.places]] |= int(TensorFlag.REMOTE)
         unknown = absent.copy()
-        for row, said in self._sent.items():
-            times[row] = said.time
-            if absent[row] and said.stats is not None:
+        for row, sent_stats in self._sent.items():
+            times[row] = sent_stats.time
+            if absent[row] and sent_stats.stats is not None:
                 unknown[row] = False
-                flags[row] |= int(TensorFlag.EXACT) if said.complete else 0
+                flags[row] |= int(TensorFlag.EXACT) if sent_stats.complete else 0
         flags[unknown] |= int(TensorFlag.UNKNOWN)
         for row, fetched in self._values.items():
             times[row] = fetched.time
@@ -101,7 +101,7 @@ class LiveTable(Columns):
 
     @property
     def digest(self) -> bytes:
-        """Nothing: the files are gone with the session."""
+        """Empty: the files are removed with the session."""
         return b""
 
     def file_states(self, indices: npt.NDArray[np.integer[Any]]) -> tuple[Int64, Int64]:
@@ -113,14 +113,14 @@ class LiveTable(Columns):
 
     def recorded(self, index: int) -> TensorStats | None:
         """Returns what the training said."""
-        said = self._sent.get(index)
-        return said.stats if said is not None else None
+        sent_stats = self._sent.get(index)
+        return sent_stats.stats if sent_stats is not None else None
 
     def recorded_meta(self, index: int) -> tuple[str, tuple[int, ...]] | None:
         """(dtype, shape) as the training said, else as the graph says."""
-        said = self._sent.get(index)
-        if said is not None:
-            return said.meta.dtype, said.meta.shape
+        sent_stats = self._sent.get(index)
+        if sent_stats is not None:
+            return sent_stats.meta.dtype, sent_stats.meta.shape
         dtype, shape = self._graph.type(int(self.places[index]))
         return (dtype, shape) if shape is not None else None
 
@@ -139,7 +139,7 @@ class SpoolSink:
 
     def __init__(self, spool: Spool, key: Key) -> None:
         """``key`` is the (rank, step) that the values are of."""
-        self.kept: dict[int, Kept] = {}
+        self.kept: dict[int, SpooledTensor] = {}
         self.refused: set[int] = set()
         self.nbytes = 0
         self._spool, self._key = spool, key
@@ -178,7 +178,7 @@ class SpoolSink:
 
 
 class Turns:
-    """One question after the other; whoever waits may change their mind."""
+    """Lets one question run at a time; a thread that waits can give up."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -216,7 +216,7 @@ _WRONG_MEAN_FROM: Final = 20_000
 
 
 @dataclass(eq=False)
-class StepKept:
+class ReceivedStep:
     """The contents of a step that are kept, by place in the graph.
 
     Attributes:
@@ -236,18 +236,18 @@ class StepKept:
     @property
     def anything(self) -> bool:
         """Tells whether there is something to see."""
-        return bool(self.values) or any(said.stats is not None for said in self.sent.values())
+        return bool(self.values) or any(sent_stats.stats is not None for sent_stats in self.sent.values())
 
 
-class KeptSteps:
+class ReceivedSteps:
     """The steps of one training. To be used under a lock of its owner."""
 
     def __init__(self) -> None:
-        self._steps: dict[int, StepKept] = {}
+        self._steps: dict[int, ReceivedStep] = {}
         self._sent = 0
         self._clock = 0
 
-    def at(self, step: int) -> StepKept | None:
+    def at(self, step: int) -> ReceivedStep | None:
         """Returns what is kept of a step."""
         return self._steps.get(step)
 
@@ -265,7 +265,7 @@ class KeptSteps:
             self.forget(oldest)
         return dropped
 
-    def renew(self, step: int, places: Iterable[int]) -> list[Kept]:
+    def renew(self, step: int, places: Iterable[int]) -> list[SpooledTensor]:
         """The values of some places changed within a step; returns the files that are not wanted any more."""
         kept = self._steps.get(step)
         if kept is None:
@@ -280,7 +280,7 @@ class KeptSteps:
         kept.version += 1
         return gone
 
-    def put_value(self, step: int, place: int, value: Kept) -> Kept | None:
+    def put_value(self, step: int, place: int, value: SpooledTensor) -> SpooledTensor | None:
         """Keeps values; returns those of before."""
         kept = self._kept(step)
         before = kept.values.get(place)
@@ -289,18 +289,18 @@ class KeptSteps:
         kept.version += 1
         return before.kept if before is not None else None
 
-    def put_sent(self, step: int, place: int, said: RemoteStats) -> None:
+    def put_sent(self, step: int, place: int, sent_stats: RemoteStats) -> None:
         """Keeps statistics; without type and shape the training does not have the tensor."""
         kept = self._kept(step)
         kept.version += 1
-        if said.meta is None:
+        if sent_stats.meta is None:
             kept.missing.add(place)
             return
-        stats = said.stats
-        if stats is not None and not said.complete and stats.count >= _WRONG_MEAN_FROM and stats.mean is not None:
+        stats = sent_stats.stats
+        if stats is not None and not sent_stats.complete and stats.count >= _WRONG_MEAN_FROM and stats.mean is not None:
             stats = replace(stats, mean=None)
         self._sent += place not in kept.sent
-        kept.sent[place] = SentStats(said.meta, stats, said.complete, self._tick())
+        kept.sent[place] = SentStats(sent_stats.meta, stats, sent_stats.complete, self._tick())
         kept.missing.discard(place)
         while self._sent > MOST_SENT_STATS:
             oldest = min((each for each, of in self._steps.items() if of.sent and each != step), default=None)
@@ -337,8 +337,8 @@ class KeptSteps:
             self.forget(step)
         return steps
 
-    def _kept(self, step: int) -> StepKept:
-        return self._steps.setdefault(step, StepKept())
+    def _kept(self, step: int) -> ReceivedStep:
+        return self._steps.setdefault(step, ReceivedStep())
 
     def _tick(self) -> int:
         self._clock = max(self._clock + 1, time.time_ns() // 1000)
@@ -368,7 +368,7 @@ class LiveRank:
         self._lock = threading.RLock()
         self._turns = Turns()
         self._graph: RankGraph | None = None
-        self._keeping = KeptSteps()
+        self._keeping = ReceivedSteps()
         self._stop: Stop | None = None
         self._here = False
         self._tables: dict[int, tuple[object, LiveTable]] = {}
@@ -448,7 +448,7 @@ class LiveRank:
             return True
 
     def stopped(self, stop: Stop) -> None:
-        """It waits at a stop."""
+        """Notes that the training waits at a stop."""
         with self._lock:
             before, self._stop, self._here = self._stop, stop, True
             if before is not None and before.step == stop.step and before.count != stop.count:
@@ -461,14 +461,14 @@ class LiveRank:
                 self._changed.add(previous)
 
     def gone(self) -> None:
-        """Nothing can be asked any more: it was lost, or has finished."""
+        """Notes that the training was lost or has finished: it cannot be asked any more."""
         with self._lock:
             if self._here and self._stop is not None:
                 self._changed |= {self._stop.step, self._stop.step - 1}
             self._here = False
 
     def noted(self, step: int) -> list[int]:
-        """It came through a step that is worth remembering; returns steps that are too many now."""
+        """Notes that a step worth remembering ended; returns the steps that are too many now."""
         with self._lock:
             forgotten = self._keeping.stopped(step)
             for each in forgotten:
@@ -476,11 +476,11 @@ class LiveRank:
             self._changed.add(step)
             return forgotten
 
-    def kept(self, step: int) -> StepKept | None:
+    def kept(self, step: int) -> ReceivedStep | None:
         """Returns what is kept of a step: a copy."""
         with self._lock:
             kept = self._keeping.at(step)
-            return None if kept is None else StepKept(dict(kept.values), dict(kept.sent), stopped=kept.stopped)
+            return None if kept is None else ReceivedStep(dict(kept.values), dict(kept.sent), stopped=kept.stopped)
 
     def dropped(self, step: int) -> None:
         """The spool had to let the values of a step go."""
@@ -506,7 +506,7 @@ class LiveRank:
         """Fetches values of a step that the training holds; those that are here already are not asked for again.
 
         Returns:
-            How many came.
+            The number that came.
 
         Raises:
             NotStoppedError: it does not stand at (or right after) that step, or went on meanwhile.
@@ -579,22 +579,22 @@ class LiveRank:
         if not wanted:
             return
         asked = [graph.remote(place, previous=step != stop.step) for place in wanted]
-        said = self.training.statistics(asked, titled(progress, f"rank {self.number}: statistics"))
+        sent_stats = self.training.statistics(asked, titled(progress, f"rank {self.number}: statistics"))
         with self._lock:
             still = self._still(stop, graph)
             if still:
-                for place, each in zip(wanted, said, strict=True):
+                for place, each in zip(wanted, sent_stats, strict=True):
                     self._keeping.put_sent(step, place, each)
                     self.fetched += 100
                 self._changed.add(step)
         self._check(still)
 
     def _reachable(
-        self, step: int, places: Sequence[int], open_: Callable[[StepKept, int], bool]
+        self, step: int, places: Sequence[int], open_: Callable[[ReceivedStep, int], bool]
     ) -> tuple[RankGraph, Stop, list[int]]:
         """Returns what has to be asked, at which stop."""
         with self._lock:
-            graph, kept = self._graph, self._keeping.at(step) or StepKept()
+            graph, kept = self._graph, self._keeping.at(step) or ReceivedStep()
             if graph is None or self._stop is None or not self._here or self.training.phase is not Phase.STOPPED:
                 raise self._elsewhere()
             remote = self._remote(step, graph)
@@ -649,15 +649,15 @@ class LiveRank:
             for kept in self._keeping.renew(step, np.flatnonzero(self._graph.parameter).tolist()):
                 self._discard(step, kept)
 
-    def _discard(self, step: int, kept: Kept | None) -> None:
+    def _discard(self, step: int, kept: SpooledTensor | None) -> None:
         if kept is not None:
             self._spool.remove((self.number, step), kept)
 
 
-_NOTHING: Final = StepKept()
+_NOTHING: Final = ReceivedStep()
 
 
-def _unmeasured(kept: StepKept, place: int) -> bool:
+def _unmeasured(kept: ReceivedStep, place: int) -> bool:
     sent = kept.sent.get(place)
     return place not in kept.values and (sent is None or sent.stats is None)
 

@@ -223,13 +223,13 @@ class LiveSource:
         """The parts that trainings ran and nobody judged: what a client could not record, and what was missed here."""
         with self._lock:
             missed = dict(self._unjudged)
-        said = [(live.number, *each) for live in self.all() for each in map(_unrecorded_row, live.training.unrecorded)]
-        said += [(rank, what, count, detail) for (rank, what), (count, detail) in missed.items()]
+        rows = [(live.number, *each) for live in self.all() for each in map(_unrecorded_row, live.training.unrecorded)]
+        rows += [(rank, what, count, detail) for (rank, what), (count, detail) in missed.items()]
         return tuple(
             UnreadablePart(
                 f"rank {rank}: {what}", ", ".join(filter(None, (f"{count:,}", detail))), rank=rank, unrecorded=True
             )
-            for rank, what, count, detail in said
+            for rank, what, count, detail in rows
         )
 
     def nodes(self, rank: int, progress: ProgressFn = no_progress) -> NodeTable:  # noqa: ARG002 - read when it came
@@ -298,7 +298,7 @@ class LiveSource:
         return ()
 
     def close(self) -> None:
-        """Removes what was kept. The trainings are closed by whoever opened them."""
+        """Removes what was kept. The trainings are closed by the caller that opened them."""
         self.spool.close()
 
 

@@ -35,7 +35,7 @@ Dropped = Callable[[Key], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class SpooledTensor:
     """Values that are there: a .npy file, and the element type that its header may be unable to state."""
 
     path: Path
@@ -96,7 +96,7 @@ class Spool:
         """A file for values that come now; None when they cannot be kept: no such type, or never enough room."""
         nbytes = size_of(dtype, shape)
         if nbytes is None or nbytes + 2 * _BLOCK > self.limit:
-            self._lose(f"{dtype} values are not stored" if nbytes is None else NO_ROOM)
+            self._count_lost(f"{dtype} values are not stored" if nbytes is None else NO_ROOM)
             return None
         with self._lock:
             if self._closed:
@@ -104,7 +104,7 @@ class Spool:
             self._number += 1
             path = self.path / f"rank_{key[0]}" / str(key[1]) / f"{self._number}.npy"
             if not self._make_room(key, _BLOCK):
-                self._lose(NO_ROOM)
+                self._count_lost(NO_ROOM)
                 return None
             try:
                 file = NpyFile(path, dtype, shape)
@@ -131,9 +131,9 @@ class Spool:
 
     def lose(self, error: Exception | None) -> None:
         """Counts a tensor whose values were not kept; None: there was no room for them."""
-        self._lose(NO_ROOM if error is None else reason_of(error))
+        self._count_lost(NO_ROOM if error is None else reason_of(error))
 
-    def _lose(self, why: str, count: int = 1) -> None:
+    def _count_lost(self, why: str, count: int = 1) -> None:
         with self._lock:
             self.lost[why] += count
 
@@ -141,9 +141,9 @@ class Spool:
         """A file of a step is not there: counted, unless the spool let the step go itself."""
         with self._lock:
             if key in self._bytes and not self._closed:
-                self._lose(GONE)
+                self._count_lost(GONE)
 
-    def remove(self, key: Key, kept: Kept) -> None:
+    def remove(self, key: Key, kept: SpooledTensor) -> None:
         """Removes one file."""
         with suppress(OSError):
             kept.path.unlink()
@@ -185,7 +185,7 @@ class Spool:
             oldest = next((each for each in self._bytes if each != key and not self._written[each]), None)
             if oldest is None:
                 return False
-            self._lose(NO_ROOM, self._kept_of(oldest))
+            self._count_lost(NO_ROOM, self._kept_of(oldest))
             self.drop(oldest)
             if self._on_drop is not None:
                 self._on_drop(oldest)
@@ -218,7 +218,7 @@ class SpoolFile:
             return self._fail()
         return True
 
-    def finish(self, complete: bool = True) -> Kept | None:
+    def finish(self, complete: bool = True) -> SpooledTensor | None:
         """Returns what is kept; None when something is missing. Never raises."""
         if self._ended:
             return None
@@ -232,7 +232,7 @@ class SpoolFile:
             return None
         self._ended = True  # nothing more is taken
         self._spool.ended(self._key)
-        return Kept(self._file.path, self._dtype, self._shape, self._file.nbytes)
+        return SpooledTensor(self._file.path, self._dtype, self._shape, self._file.nbytes)
 
     def _fail(self) -> bool:
         self._ended = True

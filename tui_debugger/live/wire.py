@@ -141,14 +141,14 @@ class Phase(Enum):
 
     RECEIVING = "receiving the graph"
     STOPPED = "stopped"
-    """It waits for a command."""
+    """The training waits for a command."""
     RUNNING = "running"
     MISMATCH = "another version"
-    """It speaks a version of the protocol that is not understood; it can only be terminated."""
+    """The training speaks a version of the protocol that is not understood; it can only be terminated."""
     LOST = "lost"
     """The connection broke, or no sign of life came for a while. It may come back."""
     DONE = "finished"
-    """It said so, or was terminated."""
+    """The training said that it ended, or was terminated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +248,7 @@ class RemoteWatchpoint:
 
 @dataclass(frozen=True, slots=True)
 class Unrecorded:
-    """Something that a training ran and that its client could not record: nobody can say whether it was clean.
+    """Something that a training ran and that its client could not record: it cannot be said whether it was clean.
 
     Attributes:
         what: in words, the kind of thing in the plural: ``passes inside torch.compile``, ``tensors beyond 50,000``.
@@ -321,13 +321,13 @@ class Event(Enum):
     GRAPH = "graph"
     """Its graphs are there: ``Training.graphs``."""
     STOPPED = "stopped"
-    """It waits at a new stop; hits that came with it are in ``Training.hits``."""
+    """The training waits at a new stop; hits that came with it are in ``Training.hits``."""
     HITS = "hits"
-    """It reported hits while it goes on by itself (``stop_on_hit=False``), or in a recheck."""
+    """The training reported hits while it goes on by itself (``stop_on_hit=False``), or in a recheck."""
     RUNNING = "running"
     LOST = "lost"
     BACK = "back"
-    """One that was lost was heard of again."""
+    """A lost training came back."""
     DONE = "done"
     REFUSED = "refused"
     """A client was turned away: see ``Trainings.refusals``."""

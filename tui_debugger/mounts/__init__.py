@@ -1,7 +1,7 @@
 """Places of dumps where the operating system has no directories: a tar, a URL.
 
 ``reached`` registers what answers for such a place with ``opener``, under a path that no file has: that of the tar
-itself, or ``/s3:/bucket`` for ``s3://bucket``. Whoever reads a dump calls ``opener`` and need not know. Light: it looks
+itself, or ``/s3:/bucket`` for ``s3://bucket``. A reader of a dump calls ``opener`` and need not know. Light: it looks
 at the text of a path, and imports what a place needs when there is one.
 """
 

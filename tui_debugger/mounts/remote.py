@@ -126,7 +126,7 @@ class RemoteMount:
 
     def stat(self, path: str) -> os.stat_result:
         """See ``opener.Mount``."""
-        return self._state(path, self._look(path))
+        return self._state(path, self._look_up(path))
 
     def entries(self, path: str) -> Sequence[tuple[str, bool]]:
         """See ``opener.Mount``."""
@@ -134,7 +134,7 @@ class RemoteMount:
 
     def open(self, path: str) -> RemoteFile:
         """See ``opener.Mount``."""
-        found = self._look(path)
+        found = self._look_up(path)
         if found.size < 0:
             raise OSError(errno.EIO, "the server does not say how large the file is")
         return RemoteFile(self, self._url(path), found, self._state(path, found))
@@ -186,7 +186,7 @@ class RemoteMount:
         times = {"st_mtime": found.changed / 1e9, "st_mtime_ns": found.changed}
         return os.stat_result(known, times | {"st_ctime": found.changed / 1e9, "st_ctime_ns": found.changed})
 
-    def _look(self, path: str) -> Found:
+    def _look_up(self, path: str) -> Found:
         if not path:
             return Found(True, 0, 0)
         folder, _, name = path.rpartition("/")
@@ -372,8 +372,8 @@ async def _range(fs: Any, url: str, first: int, end: int, size: int) -> bytes:
     async with session.get(fs.encode_url(url), headers=headers, **options) as answer:
         answer.raise_for_status()
         if answer.status == HTTPStatus.PARTIAL_CONTENT:
-            said = _CONTENT_RANGE.fullmatch(answer.headers.get("Content-Range", ""))
-            if said is None or int(said[1]) != first or said[2] not in {str(size), "*"}:
+            content_range = _CONTENT_RANGE.fullmatch(answer.headers.get("Content-Range", ""))
+            if content_range is None or int(content_range[1]) != first or content_range[2] not in {str(size), "*"}:
                 raise OSError(errno.EIO, "another part came than was asked for: the file was written anew meanwhile")
         elif first or end != size:
             raise ValueError("no range requests")

@@ -103,19 +103,19 @@ class TarMount:
 
     def stat(self, path: str) -> os.stat_result:
         """See ``opener.Mount``."""
-        number, place = self._look(path)
+        number, place = self._look_up(path)
         if number == _DIRECTORY:
             return self._state(modes.S_IFDIR | 0o555, self._directories[place][0], 0)
         return self._state(self._modes[number], MOST_DIRECTORIES + 2 + number, self._sizes[number])
 
     def entries(self, path: str) -> Sequence[tuple[str, bool]]:
         """See ``opener.Mount``."""
-        number, place = self._look(path)
+        number, place = self._look_up(path)
         if number != _DIRECTORY:
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), f"{self.path}/{path}")
         start = f"{path}/" if path else ""
         return [
-            (name, self._look(start + name)[0] == _DIRECTORY if number == _LINK else number == _DIRECTORY)
+            (name, self._look_up(start + name)[0] == _DIRECTORY if number == _LINK else number == _DIRECTORY)
             for name, number in self._directories[place][1].items()
         ]
 
@@ -123,7 +123,7 @@ class TarMount:
         """See ``opener.Mount``."""
         if not self._is_untouched(os.fstat(self._descriptor)):
             raise OSError(errno.ESTALE, "the tar was written to meanwhile: open it again")
-        number, _ = self._look(path)
+        number, _ = self._look_up(path)
         if self._starts[number] < 0:
             raise OSError(errno.EINVAL, "a sparse file in a tar is not read: unpack the tar")
         return TarMember(self, self._descriptor, self._starts[number], self.stat(path))
@@ -139,7 +139,7 @@ class TarMount:
         times = {"st_mtime": now.st_mtime, "st_mtime_ns": now.st_mtime_ns}
         return os.stat_result(known, times | {"st_ctime": now.st_ctime, "st_ctime_ns": now.st_ctime_ns})
 
-    def _look(self, path: str) -> tuple[int, str]:
+    def _look_up(self, path: str) -> tuple[int, str]:
         """Returns the number of what lies at a path, and where it is without links."""
         if path in self._directories:
             return _DIRECTORY, path
@@ -263,7 +263,7 @@ class TarMount:
         """Refuses links that lead out or nowhere: what they name was to be looked at, and cannot be."""
         for path, target in self._links.items():
             try:
-                found = not target.startswith("/") and self._look(path)[0] != _LINK
+                found = not target.startswith("/") and self._look_up(path)[0] != _LINK
             except OSError:
                 found = False
             if not found:
@@ -313,7 +313,7 @@ class Headers:
         self._descriptor, self._size, self._path = descriptor, size, path
         self._piece, self._from = b"", 0
         self._name = self._target = ""
-        self._said: dict[str, str] = {}
+        self._headers: dict[str, str] = {}
 
     def __iter__(self) -> Iterator[Member]:
         """Yields the members.
@@ -340,7 +340,7 @@ class Headers:
                 raise self._cut()
             yield name, kind, start, size, target
             self._name = self._target = ""
-            self._said = {}
+            self._headers = {}
 
     def _after_map(self, head: bytes, at: int) -> int:
         """Returns where the bytes of a sparse file begin: its header may go on."""
@@ -363,23 +363,23 @@ class Headers:
         elif kind == b"K":
             self._target = _text(text)
         elif kind == b"x":
-            self._said = self._pax(text, at)
+            self._headers = self._pax(text, at)
         elif {"path", "linkpath", "size"} & self._pax(text, at).keys():
             raise _refused(self._path, "has a header that gives one name or size to all members")
 
     def _described(self, head: bytes, kind: bytes, size: int) -> tuple[str, bytes, int, str]:
         """Returns name, type, size and target of a link, from its header and what was said before that."""
-        name, target = self._said.get("path", self._name), self._said.get("linkpath", self._target)
+        name, target = self._headers.get("path", self._name), self._headers.get("linkpath", self._target)
         if not name:
             name = _text(head[:100])
             if head[257:263] == b"ustar\0" and head[345]:
                 name = f"{_text(head[345:500])}/{name}"
-        size = int(self._said.get("size", size))
+        size = int(self._headers.get("size", size))
         if kind == b"\0" and name.endswith("/"):  # as tars of before 1988 have it
             kind = b"5"
         elif kind == b"D":  # what GNU tar lists of a directory
             return name, b"5", size, ""
-        elif any(key.startswith("GNU.sparse") for key in self._said):
+        elif any(key.startswith("GNU.sparse") for key in self._headers):
             kind = b"S"
         if kind in _WITHOUT_BYTES:
             return name, kind, 0, target or _text(head[157:257])

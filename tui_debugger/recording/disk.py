@@ -13,7 +13,7 @@ from tui_debugger.text.numbers import plural, size
 ROW: Final = 250
 """Bytes of a row of statistics: of statistic.csv, or of a tensor in dump.json."""
 TENSORS: Final = 20_000
-"""Tensors of a step, where nobody knows: what a model of some 80 layers has, inputs and outputs."""
+"""Tensors of a step where their number is not known: inputs and outputs of a model of some 80 layers."""
 ELEMENT: Final = 4
 """Bytes of an element: float32."""
 INPUTS: Final = 6
@@ -61,12 +61,12 @@ class Estimate:
 
     @property
     def total(self) -> int | None:
-        """Bytes of the whole dump; None where nobody knows how many steps there will be."""
+        """Bytes of the whole dump; None where it is not known how many steps there will be."""
         return None if self.steps is None else self.per_step * self.steps * self.ranks
 
     @property
     def text(self) -> str:
-        """One sentence."""
+        """Returns the estimate as a sentence."""
         each = f"{size(self.per_step)} for a step of a rank"
         if self.total is None:
             return f"{each}, for every step of {plural(self.ranks, 'rank')}: say with --steps how many there will be"

@@ -126,7 +126,7 @@ class Report:
 class Section:
     """An object of the file, looked at key by key.
 
-    What is asked for with ``take`` is known; ``unknown`` yields the rest.
+    Keys that ``take`` asked for are known; ``unknown`` yields the others.
     """
 
     def __init__(self, checker: Checker, path: str, value: Value) -> None:

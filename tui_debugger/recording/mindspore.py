@@ -32,7 +32,7 @@ CATEGORIES: Final = (
 )
 """The statistics of ``statistic_category``, from 2.3 on."""
 HASHES: Final = ("hash", "hash:sha1", "hash:md5")
-"""Those that only the newest versions know."""
+"""The keys that only the newest versions know."""
 HASHES_SINCE: Final[Version] = (2, 6)
 ON_DEVICE: Final = ("max", "min", "avg", "l2norm")
 """The statistics that a device can calculate."""

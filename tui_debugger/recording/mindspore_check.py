@@ -134,7 +134,7 @@ class _Check(Checker):
         *,
         weight: Weight = Weight.REJECTED,
     ) -> None:
-        """Says what holds on some devices; where nobody knows the device it is a note that names them."""
+        """Says what holds on some devices; where the device is not known it is a note that names them."""
         if self.device is None:
             names = " and ".join(NAMES[each] for each in devices)
             section.note(name, f"on {names}: {what}", hint)
@@ -164,16 +164,16 @@ class _Check(Checker):
         value = section.get(name)
         if value is None:
             return None
-        said = " or ".join(map(str, allowed)) if allowed else f"a whole number from {least}"
+        expected = " or ".join(map(str, allowed)) if allowed else f"a whole number from {least}"
         number = value.content
         if not value.is_whole or not isinstance(number, int) or number < 0:
             what = f"{short(value)} is {value.kind}" + (" below 0" if value.is_whole else "")
             section.reject(
-                name, f"{what}: {self.who} takes whole numbers only", f"write {said}, without quotation marks"
+                name, f"{what}: {self.who} takes whole numbers only", f"write {expected}, without quotation marks"
             )
             return None
         if (allowed and number not in allowed) or number < least:
-            section.reject(name, f"{number} is not known", f"write {said}")
+            section.reject(name, f"{number} is not known", f"write {expected}")
             return None
         return number
 
@@ -182,12 +182,14 @@ class _Check(Checker):
         value = section.get(name)
         if value is None:
             return None
-        said = " or ".join(f'"{each}"' for each in allowed) if allowed else "a text in quotation marks"
+        expected = " or ".join(f'"{each}"' for each in allowed) if allowed else "a text in quotation marks"
         if not isinstance(value.content, str):
-            section.reject(name, f"{short(value)} is {value.kind}: {self.who} takes a text", f"write {said}")
+            section.reject(name, f"{short(value)} is {value.kind}: {self.who} takes a text", f"write {expected}")
             return None
         if allowed and value.content not in allowed:
-            section.reject(name, f"{short(value)} is not known", near(value.content, allowed, "") or f"write {said}")
+            section.reject(
+                name, f"{short(value)} is not known", near(value.content, allowed, "") or f"write {expected}"
+            )
             return None
         return value.content
 
@@ -411,11 +413,11 @@ class _Check(Checker):
         for each in repeated(kernels):
             common.say(Weight.NOTE, "kernels", f"{short(each)} is listed twice", line=each.line)
             break
-        said: set[_Mistake] = set()  # the same mistake in a thousand names is said once
+        expected: set[_Mistake] = set()  # the same mistake in a thousand names is said once
         for each in kernels:
             found = self._kernel(each.content) if isinstance(each.content, str) else None
-            if found is not None and found not in said:
-                said.add(found)
+            if found is not None and found not in expected:
+                expected.add(found)
                 common.say(found.weight, "kernels", f"{short(each)}: {found.what}", found.hint, line=each.line)
 
     def _kernel(self, name: str) -> _Mistake | None:

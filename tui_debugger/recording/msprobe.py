@@ -1,7 +1,7 @@
 """``config.json`` of msprobe 26: what each key does, and what msprobe refuses or silently passes over.
 
 The rules are those of msprobe 26.2.0, and were compared with what it refuses. PyTorch and MindSpore take different
-tasks; what only one of them takes is said where nobody knows the framework.
+tasks; what only one of them takes is said where the framework is not known.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ LISTED_SUMMARIES: Final = (
     *("max", "min", "mean", "count", "negative zero count", "positive zero count", "nan count"),
     *("negative inf count", "positive inf count", "zero count", "l2norm", "hash", "md5"),
 )
-"""What MindSpore's static graphs can be asked for, as a list."""
+"""The data that MindSpore's static graphs can dump, as a list."""
 
 TOP_KEYS: Final[Mapping[str, Key]] = {
     "task": Key("what is recorded (default statistics)", {f'"{name}"': text for name, text in TASKS.items()}),
@@ -201,10 +201,10 @@ class _Check(Checker):
             elif name in _ENDED and top.plain("task") != name:
                 top.note(name, f"settings of a task that {WHO} {RELEASE} has no more; they are not read")
             elif name in _SELECTION:
-                said = " (some builds read slice here; 26.2.0 does not)" if name == "slice" else ""
+                expected = " (some builds read slice here; 26.2.0 does not)" if name == "slice" else ""
                 task = top.plain("task") if isinstance(top.plain("task"), str) else "statistics"
                 hint = f'move it into "{task}": {{...}}'
-                top.change(name, f"{WHO} does not read it at the top level and silently ignores it{said}", hint)
+                top.change(name, f"{WHO} does not read it at the top level and silently ignores it{expected}", hint)
             elif name not in TOP_KEYS and name not in _ENDED:
                 hint = near(name, TOP_KEYS, f"take it away; here may stand {', '.join(list(TOP_KEYS)[:12])}")
                 top.change(name, f"{WHO} does not know this key and silently ignores it", hint)
@@ -231,8 +231,8 @@ class _Check(Checker):
             )
             return None
         if not isinstance(value.content, str) or value.content not in names:
-            said = "one of " + ", ".join(names)
-            hint = (near(value.content, names, "") if isinstance(value.content, str) else "") or said
+            expected = "one of " + ", ".join(names)
+            hint = (near(value.content, names, "") if isinstance(value.content, str) else "") or expected
             section.reject(name, f"{short(value)} is not known", hint)
             return None
         return value.content
@@ -333,8 +333,8 @@ class _Check(Checker):
         if value is None or value.content is None:
             return
         if not isinstance(value.content, list):
-            said = str(value.content) if value.is_whole else f'"{value.plain}"'
-            section.reject(name, f"{short(value)} is {value.kind}: {WHO} takes a list", f"write [{said}]")
+            expected = str(value.content) if value.is_whole else f'"{value.plain}"'
+            section.reject(name, f"{short(value)} is {value.kind}: {WHO} takes a list", f"write [{expected}]")
             return
         for each in value.content:
             why = _no_span(each)
@@ -496,7 +496,7 @@ class _Check(Checker):
             self._kernels(top, section)
 
     def _kernels(self, top: Section, section: Section | None) -> None:
-        """Level L2 of PyTorch; where nobody knows the framework it is said as a note."""
+        """Level L2 of PyTorch; where the framework is not known it is said as a note."""
         names = section.plain("list") if section is not None else None
         wrong = []
         if self.task != "tensor":

@@ -16,7 +16,7 @@ from tui_debugger.session.session import Session, open_dump
 from tui_debugger.stats.workers import Workers
 
 _COST: Final = 1 << 24
-"""What a few operators cost at least, as ``measure.costs`` counts it: arithmetic is slower than reading."""
+"""The least cost of a few operators, as ``measure.costs`` counts it: arithmetic is slower than reading."""
 
 
 class _Opened(threading.local):

@@ -137,8 +137,8 @@ def _write_rank(session: Session, rank: int, steps: Sequence[int], folder: Path,
         for number in sorted(rounds[step])
     }
     runs = [replace(run, has_data=run.has_data and run.step in rounds) for run in source.history(rank)]
-    said = shown_by(source) or Shows()
-    shown = ConvertedNodes(nodes, runs, before, said, session.info.notices)
+    described = shown_by(source) or Shows()
+    shown = ConvertedNodes(nodes, runs, before, described, session.info.notices)
     with (folder / NODES).open("x", encoding="ascii") as file:
         file.writelines(shown.lines(kept))
     notes = [(step, found) for step in steps if (found := source.notes(rank).at(step))]
@@ -228,7 +228,7 @@ def _tensors(session: Session, dump: Path, rank: int, step: int, progress: Progr
         number = int(table.round[index])
         spec = table.spec(index) if flow.has_values(table, index) else None
         meta = table.recorded_meta(index) if spec is None else None
-        said = IndexedTensor(
+        described = IndexedTensor(
             file="",
             graph=nodes.graph_of(row).name,
             node=nodes.names[row],
@@ -246,7 +246,7 @@ def _tensors(session: Session, dump: Path, rank: int, step: int, progress: Progr
             stack=_line(session, rank, row),
             stats=table.recorded(index) if spec is None else None,
         )
-        yield _Tensor(nodes.key(rank, step, row, side, slot, round=number), spec, said)
+        yield _Tensor(nodes.key(rank, step, row, side, slot, round=number), spec, described)
 
 
 def _original(spec: ReadSpec, dump: Path) -> str:

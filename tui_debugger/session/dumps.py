@@ -29,7 +29,7 @@ def state_directory() -> Path:
     """Returns where watchpoints and recent dumps are kept: ``$XDG_STATE_HOME/tdbg`` or ``~/.local/state/tdbg``.
 
     Raises:
-        RuntimeError: nobody knows where this user is at home.
+        RuntimeError: it is not known where this user is at home.
     """
     return user_directory("XDG_STATE_HOME", ".local/state")
 
@@ -208,15 +208,19 @@ def _parsed(data: bytes) -> RecentDump:
     document = json.loads(data)
     if not isinstance(document, dict):
         raise ValueError("it is no JSON object")
-    path, said = document.get("path"), document.get("verdict")
+    path, stored_verdict = document.get("path"), document.get("verdict")
     if not isinstance(path, str) or not Path(path).is_absolute() or "\0" in path:
         raise ValueError("it names no directory")
     verdict = None
-    if isinstance(said, dict):
-        words, outcome, code = said.get("words"), said.get("outcome"), said.get("exit_code")
+    if isinstance(stored_verdict, dict):
+        words, outcome, code = (
+            stored_verdict.get("words"),
+            stored_verdict.get("outcome"),
+            stored_verdict.get("exit_code"),
+        )
         if not isinstance(words, str) or not isinstance(outcome, str) or type(code) is not int:
             raise ValueError("its verdict has no words")
-        verdict = LastVerdict(words[:_WORDS], outcome, code, _moment(said.get("when")))
+        verdict = LastVerdict(words[:_WORDS], outcome, code, _moment(stored_verdict.get("when")))
     return RecentDump(path, _moment(document.get("opened")), verdict)
 
 

@@ -57,7 +57,7 @@ COLOURS: Final = {
     "finding": ("#ffd9a0", "#b35c00", 1),
     "doubt": ("#eeeeee", "#b35c00", 1),
 }
-"""What the marks look like: inside, edge, width of the edge."""
+"""The colours of the marks: inside, edge, width of the edge."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,7 +123,7 @@ def drawn_graphs(
     Args:
         session: the run.
         ranks: which ones.
-        result: what was found; None when nobody looked.
+        result: what was found; None when it was not checked.
         part: the nodes that are drawn.
     """
     for rank in part.ranks(ranks):
@@ -139,7 +139,7 @@ def drawn_graphs(
 
 
 def _marks(result: CheckResult | None, rank: int, count: int) -> dict[int, Mark]:
-    """Returns the worst that was found on each node, at whatever step."""
+    """Returns the worst that was found on each node, at any step."""
     found: dict[int, Mark] = {}
     if result is None:
         return found
@@ -242,7 +242,7 @@ def _dot_node(graph: DrawnGraph, row: int, label: str) -> Iterator[str]:
 # -- mermaid ---------------------------------------------------------------------------------------
 
 _PLAIN: Final = re.compile(r"[^\w ./:,=+~@◆✗…–()-]|-(?=-)|(?<=-)-")
-"""What mermaid, Markdown or HTML could take for their own."""
+"""The characters that mean something in mermaid, Markdown or HTML."""
 
 
 def mermaid_text(text: str) -> str:

@@ -79,7 +79,7 @@ class SeenFiles:
 def steps_before(source: Source, rank: int, steps: Collection[int]) -> set[int]:
     """The steps of a rank all of whose runs came before any run of some steps.
 
-    That these changed changes nothing there: what a tensor was before is what an earlier run left.
+    A change of these files changes nothing there: the value before is the one that an earlier run left.
     """
     spans = turn_spans(source, rank)
     begin = min((spans.get(step, (turn_of(step), 0))[0] for step in steps), default=0)

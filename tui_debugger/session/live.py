@@ -30,7 +30,7 @@ from tui_debugger.graph.table import real_consumers
 from tui_debugger.live import wire
 from tui_debugger.live.dump_writer import DumpWriter, TensorName
 from tui_debugger.live.graph import RankGraph
-from tui_debugger.live.rank import Fetched, LiveRank, StepKept
+from tui_debugger.live.rank import Fetched, LiveRank, ReceivedStep
 from tui_debugger.live.source import LiveSource
 from tui_debugger.live.spool import LIMIT, Spool
 from tui_debugger.live.wire import START, Phase, Trainings
@@ -164,7 +164,9 @@ def _save_rank(
         _save_step(writer, graph, step, kept, counts)
 
 
-def _save_initial(writer: DumpWriter, graph: RankGraph, kept: StepKept, counts: _Counts, *, first_step: bool) -> None:
+def _save_initial(
+    writer: DumpWriter, graph: RankGraph, kept: ReceivedStep, counts: _Counts, *, first_step: bool
+) -> None:
     """Values from before the first step: a dump has them as what the nodes of that step were fed with."""
     nodes = graph.nodes
     for place, fetched in kept.values.items():
@@ -181,7 +183,7 @@ def _save_initial(writer: DumpWriter, graph: RankGraph, kept: StepKept, counts: 
             counts.spool.gone((writer.rank, START))
 
 
-def _save_step(writer: DumpWriter, graph: RankGraph, step: int, kept: StepKept, counts: _Counts) -> None:
+def _save_step(writer: DumpWriter, graph: RankGraph, step: int, kept: ReceivedStep, counts: _Counts) -> None:
     before = counts.tensors + counts.statistics
     placed = set()
     for place, fetched in kept.values.items():
@@ -193,10 +195,10 @@ def _save_step(writer: DumpWriter, graph: RankGraph, step: int, kept: StepKept, 
             counts.spool.gone((writer.rank, step))
     counts.tensors += len(placed)
     recorded: dict[int, list[Recorded]] = {}
-    for place, said in kept.sent.items():
-        if place not in placed and said.stats is not None and not graph.flags[place] & TensorFlag.CONSTANT:
+    for place, sent_stats in kept.sent.items():
+        if place not in placed and sent_stats.stats is not None and not graph.flags[place] & TensorFlag.CONSTANT:
             name = _name(graph, place)
-            recorded.setdefault(name.root_graph, []).append((name, said.meta, said.stats))
+            recorded.setdefault(name.root_graph, []).append((name, sent_stats.meta, sent_stats.stats))
             counts.statistics += 1
     for root, rows in recorded.items():
         writer.statistics(step, sorted(rows, key=lambda row: (row[0].node, row[0].slot)), root)
@@ -450,7 +452,7 @@ class LiveSession(Session):
         """The rows (all of one rank) with dtype, shape, statistics or the reason why not; fetches what it needs."""
         if not rows:
             return ()
-        problem = self._look(rows, progress)
+        problem = self._fetch_missing(rows, progress)
         return tuple(self._current_row(row, problem) for row in super().measure(rows, progress))
 
     def fetch(self, rows: Sequence[TensorRow], progress: ProgressFn = no_progress) -> int:
@@ -502,7 +504,7 @@ class LiveSession(Session):
 
     # -- how ---------------------------------------------------------------------------------------
 
-    def _look(self, rows: Sequence[TensorRow], progress: ProgressFn) -> str:
+    def _fetch_missing(self, rows: Sequence[TensorRow], progress: ProgressFn) -> str:
         """Fetches statistics of rows of which nothing is here, or small ones whole; returns why that failed."""
         try:
             for live, step, places in self._remote(rows, TensorFlag.UNKNOWN):

@@ -66,7 +66,7 @@ class LiveKind(Enum):
     GRAPH = "graph"
     """Its nodes are there, or were read anew: ``LiveSession.ranks`` has it."""
     STOPPED = "stopped"
-    """It waits at a new stop; the results of its step are in ``known``."""
+    """The training waits at a new stop; the results of its step are in ``known``."""
     HITS = "hits"
     """Hits came while it goes on, or in a recheck; they are in ``known`` as well."""
     RUNNING = "running"
@@ -91,7 +91,7 @@ class LiveEvent:
         text: one line for people, may be empty.
         step: for ``STOPPED`` and ``HITS`` the step whose result is there.
         count: for ``STOPPED`` the number of the stop: see ``Stop.count``.
-        result: for ``STOPPED`` and ``HITS`` what was found in that step so far; None when nobody judged it.
+        result: for ``STOPPED`` and ``HITS`` what was found in that step so far; None when it was not judged.
     """
 
     kind: LiveKind
@@ -145,7 +145,7 @@ class EventQueue:
         self._lost = threading.Event()
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._work, name="tdbg-live-events", daemon=True)
-        self._end = trainings.listen(self._heard)
+        self._end = trainings.listen(self._queue_event)
         self._thread.start()
 
     @property
@@ -162,7 +162,7 @@ class EventQueue:
         if self._thread is not threading.current_thread():
             self._thread.join(_PATIENCE)
 
-    def _heard(self, training: Training | None, event: Event) -> None:
+    def _queue_event(self, training: Training | None, event: Event) -> None:
         reports = training is not None and event in (Event.STOPPED, Event.HITS)
         hits: Sequence[ReceivedHit] = training.hits if training is not None and reports else ()
         stop = training.stop if training is not None else None
@@ -224,7 +224,7 @@ class DrivenTraining:
     silent: dict[tuple[int, int], tuple[int, Coverage]] = field(default_factory=dict)
     last: int = START
     step: tuple[int, int] | None = None
-    said: dict[tuple[str, int, int], ReceivedHit] = field(default_factory=dict)
+    reported: dict[tuple[str, int, int], ReceivedHit] = field(default_factory=dict)
     since: int | None = None
     bad: dict[int, frozenset[str]] = field(default_factory=dict)
     late: Stop | None = None
@@ -235,9 +235,9 @@ class DrivenTraining:
         """Hits with those that were reported of the same step before; ``again``: everything was judged once more."""
         at = (step, self.watched.version if self.watched is not None else -1)
         if again or self.step != at:
-            self.step, self.said = at, {}
-        self.said |= {(hit.node, hit.slot, hit.watchpoint): hit for hit in hits}
-        return tuple(self.said.values())
+            self.step, self.reported = at, {}
+        self.reported |= {(hit.node, hit.slot, hit.watchpoint): hit for hit in hits}
+        return tuple(self.reported.values())
 
     @property
     def knows_writes(self) -> bool:
@@ -446,7 +446,7 @@ class Driver:
             driven.together(stop.step, hits, again=True)
         result = self._file(live, stop, watched, hits)
         if _finding(result) and driven.unjudged == stop.count:
-            driven.unjudged = None  # whoever asked has seen it
+            driven.unjudged = None  # the caller has seen it
         return result
 
     def _give_list(self, live: LiveRank, driven: DrivenTraining) -> Watched:
@@ -468,7 +468,7 @@ class Driver:
     # -- what happened -----------------------------------------------------------------------------
 
     def _handle(self, happened: Happened) -> None:
-        """One event; whatever goes wrong with one training must not end the thread."""
+        """Handles one event; a failure of one training must not end the thread."""
         try:
             self._take(happened)
         except Exception as error:  # noqa: BLE001 - told to people, and the next event is worked on
@@ -525,7 +525,7 @@ class Driver:
         if grown:
             found = self._judge_grown(live, stop)
             with self._lock:
-                hits = tuple(driven.said.values())
+                hits = tuple(driven.reported.values())
         else:
             found = self._file(live, stop, watched, hits) if watched is not None else None
         stays = not grown or not stop.passing or (found is not None and _finding(found) and driven.stop_on_hit)
@@ -575,7 +575,7 @@ class Driver:
             raise CancelledError("the session is closing")
 
     def _came_alone(self, live: LiveRank, driven: DrivenTraining, stop: Stop) -> None:
-        """It was lost, and ran on without watchpoints; or it is new, and then its past does not matter."""
+        """Handles a training that came back after steps without watchpoints, or a new one: its past does not matter."""
         if driven.watched is not None and (missed := stop.step - driven.last - 1) > 0:
             first = f"first step {driven.last + 1}"
             self._source.unjudged(live.number, "steps that ran while the connection was lost", missed, first)
@@ -599,13 +599,13 @@ class Driver:
         """Files hits that came one after the other: at operator level each is reported by itself."""
         stop, driven.late = driven.late, None
         with self._lock:
-            watched, hits = driven.watched, tuple(driven.said.values())
+            watched, hits = driven.watched, tuple(driven.reported.values())
         if stop is not None and watched is not None:
             found = self._file(live, stop, watched, hits)
             self._tell(LiveEvent(LiveKind.HITS, live.number, _stop_text(live, stop, found), stop.step, result=found))
 
     def _file_all(self) -> None:
-        """Nothing more has come: files what waits."""
+        """Files what waits, as nothing more has come."""
         for live in self._source.all():
             driven = self._of(live)
             if driven.late is not None:
@@ -718,7 +718,7 @@ def _finding(result: PairResult) -> bool:
 
 @contextmanager
 def _running(driven: DrivenTraining) -> Iterator[None]:
-    """It runs from now on, unless it could not be told so: its next stop may be reported before the call returns."""
+    """Marks a training as running, unless it cannot be told to run: its next stop may come before the call returns."""
     before, driven.phase = driven.phase, Phase.RUNNING
     try:
         yield
@@ -728,7 +728,7 @@ def _running(driven: DrivenTraining) -> Iterator[None]:
 
 
 def _ignore_rank(_: int) -> None:
-    """Nobody wants to know."""
+    """Does nothing: events are not wanted."""
 
 
 def _ignore(_: str) -> None:

@@ -15,7 +15,7 @@ from tui_debugger.check.flow import Flow
 from tui_debugger.check.hits import HitList
 from tui_debugger.errors import CancelledError, LostError, NotStoppedError, UnsupportedError
 from tui_debugger.live.dump_writer import size_of
-from tui_debugger.live.rank import BATCH, LiveRank, StepKept
+from tui_debugger.live.rank import BATCH, LiveRank, ReceivedStep
 from tui_debugger.model import Progress, ProgressFn, Side, Verdict
 
 MOST_HITS: Final = 1024
@@ -144,8 +144,8 @@ def _until(budget: Budget, progress: ProgressFn) -> ProgressFn:
     return told
 
 
-def _size(live: LiveRank, kept: StepKept | None, place: int) -> int | None:
-    said = kept.sent.get(place) if kept is not None else None
-    if said is not None:
-        return size_of(said.meta.dtype, said.meta.shape)
+def _size(live: LiveRank, kept: ReceivedStep | None, place: int) -> int | None:
+    sent_stats = kept.sent.get(place) if kept is not None else None
+    if sent_stats is not None:
+        return size_of(sent_stats.meta.dtype, sent_stats.meta.shape)
     return live.graph.nbytes(place) if live.graph is not None else None

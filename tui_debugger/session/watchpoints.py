@@ -271,7 +271,7 @@ def _unescaped(text: str, where: str) -> str:
 class WatchpointStore:
     """Keeps a dump's watchpoint list in the user's state directory, one small file per run.
 
-    It is a watchpoint file with two keys more (``run``, ``offered``), so that ``--watch-file`` takes it as it is.
+    The file is a watchpoint file with two more keys (``run``, ``offered``), so that ``--watch-file`` takes it as it is.
     Losing it loses nothing but convenience, so a state directory that cannot be read or written is no error:
     ``problem`` says what went wrong.
     """

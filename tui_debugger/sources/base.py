@@ -1,6 +1,6 @@
 """The one seam for data: everything that can be debugged is a Source, and its tensors are a table of columns.
 
-How many files look is asked for by directory: a path is walked once, not for each file.
+The states of many files are asked for by directory: a path is walked once, not for each file.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class Names:
 
 
 ZEROS_DIGEST: Final = 1
-"""A digest that tensors of zeros have, whatever their shape: it tells nothing of where one comes from."""
+"""A digest of zeros: tensors of any shape have it, so it does not tell where one comes from."""
 
 
 class TensorTable(Protocol):
@@ -444,23 +444,23 @@ def directory_states(directory: bytes, names: Sequence[bytes]) -> States:
 
 
 def _states(paths: Sequence[bytes], descriptor: int | None, *, mounted: bool = False) -> States:
-    looks = look_at_files(paths, descriptor) if kernel.available() and not mounted else None
-    sizes, modified, changed, numbers = (_looks(paths, descriptor) if looks is None else looks).T
+    states = look_at_files(paths, descriptor) if kernel.available() and not mounted else None
+    sizes, modified, changed, numbers = (_file_states(paths, descriptor) if states is None else states).T
     return sizes.copy(), states_of(sizes, modified, changed, numbers, time.time_ns())
 
 
-def _looks(paths: Sequence[bytes], descriptor: int | None) -> Int64:
+def _file_states(paths: Sequence[bytes], descriptor: int | None) -> Int64:
     """Does what ``look_at_files`` does, one by one, and in mounts too."""
-    looks = []
+    states = []
     for path in paths:
         try:
             status = opener.stat(path) if descriptor is None else os.stat(path, dir_fd=descriptor)
         except (OSError, ValueError):  # noqa: PERF203 - calling a function for each costs more
-            looks.append((-1, 0, 0, 0))
+            states.append((-1, 0, 0, 0))
         else:
             times = _within(status.st_mtime_ns), _within(status.st_ctime_ns)
-            looks.append((status.st_size, *times, status.st_ino & _MOST))
-    return np.array(looks, np.int64).reshape(-1, 4)
+            states.append((status.st_size, *times, status.st_ino & _MOST))
+    return np.array(states, np.int64).reshape(-1, 4)
 
 
 _MOST: Final = (1 << 63) - 1
@@ -566,7 +566,7 @@ class Columns:
         return None
 
     def doubtful_mean(self, index: int) -> float | None:  # noqa: ARG002 - see base.TensorTable
-        """Whatever is recorded is believed."""
+        """Recorded statistics are believed."""
         return None
 
     def __init__(self, places: TensorPlaces, timestamp: Int64) -> None:

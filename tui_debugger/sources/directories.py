@@ -30,7 +30,7 @@ _MOST_DIRECTORIES: Final = 2_000
 """Directories below a path that are looked at."""
 
 U = TypeVar("U")
-"""What holds one step of one rank: a directory, a file, several of them."""
+"""The place of one step of one rank: a directory, a file, several of them."""
 
 
 @dataclass(slots=True)
@@ -68,7 +68,7 @@ class Layout(Generic[U]):
     def names(self, path: str, rank: int | None = None, step: int | None = None) -> list[str]:
         """Returns all names in a directory, sorted, and takes it for one in which more appears.
 
-        One that cannot be listed is ``missed``; it belongs to that rank and step.
+        A directory that cannot be listed is ``missed``; it belongs to that rank and step.
         """
         try:
             with opener.scandir(path) as entries:

@@ -345,7 +345,7 @@ class GraphlessSource(ABC, Generic[U, N]):
     def _places(self) -> Iterator[tuple[int, int | None, str]]:
         """Yields the paths that belong to one rank, and to one step of it or (None) to all."""
 
-    def _told(self) -> Iterable[str]:
+    def _layout_notices(self) -> Iterable[str]:
         """Returns what people have to know of the layout, and of what was listed."""
         return ()
 
@@ -375,7 +375,7 @@ class GraphlessSource(ABC, Generic[U, N]):
     def info(self) -> RunInfo:
         """The facts about the run."""
         with self._lock:
-            notices = tuple(dict.fromkeys((*self._notices, *self._layout.notices, *self._told())))
+            notices = tuple(dict.fromkeys((*self._notices, *self._layout.notices, *self._layout_notices())))
             return RunInfo(str(self._root), self._name(), self._root.name, notices=notices, framework=self._framework())
 
     @property

@@ -150,7 +150,7 @@ class JoinedSource:
         return self._of(rank).previous_run(rank, root_graph, step, round)
 
     def unreadable(self) -> Sequence[UnreadablePart]:
-        """Those of all; paths are relative to the first dump."""
+        """The unreadable parts of all dumps; paths are relative to the first dump."""
         found = [
             replace(part, where=os.path.relpath(os.path.join(path, part.where), self._paths[0]))  # noqa: PTH118 - text
             for path, source in zip(self._paths, self._sources, strict=True)
@@ -218,7 +218,7 @@ class JoinedSource:
         )
 
     def watch_paths(self) -> Sequence[Path]:
-        """Those of all."""
+        """Returns the paths of all dumps."""
         return [path for source in self._sources for path in source.watch_paths()]
 
     def close(self) -> None:

@@ -59,7 +59,7 @@ class Has(Enum):
 
     YES = "yes"
     SOME = "some"
-    """Where it was recorded."""
+    """Only where it was recorded."""
     NO = "no"
     UNKNOWN = "?"
 
@@ -118,7 +118,7 @@ class Shows:
 
 NO_EDGES: Final = "no edges: an origin is the first bad tensor in order, unless the inputs of its node were dumped, too"
 EDGES_INFERRED: Final = (
-    "edges inferred: from nesting and from what is equal; an origin is as sure as the edges that lead to it"
+    "edges inferred: from nesting and from equal tensors; an origin is as sure as the edges that lead to it"
 )
 ORDER_OF_NAMES: Final = "order of names: which node ran first is not known"
 STATISTICS_ONLY: Final = "statistics only: what needs the values of tensors cannot be judged"
@@ -608,7 +608,7 @@ _READ_INSTEAD: Final = {
     ".pickle": ".npz or .pt", ".ckpt": ".safetensors or .pt", ".gguf": ".safetensors", ".onnx": ".safetensors",
     ".tfevents": ".npz",
 }  # fmt: skip
-"""What would be read in the place of files that are not, by their suffix."""
+"""The files to read in place of others that are not read, by the suffix of the latter."""
 _LOOKED_AT: Final = 2_000
 _LEVELS_BELOW: Final = 3
 """Of directories below a path: a dump is looked for two levels below it, and is known by what lies in it."""

@@ -152,7 +152,7 @@ class DumpFacts:
         title: net name.
         ranks: their numbers.
         steps: those of all ranks, ascending.
-        written: when something new appeared in it last, in seconds since 1970; None where nobody can tell.
+        written: when something new appeared in it last, in seconds since 1970; None where that cannot be told.
         problem: why it cannot be opened; empty when it can.
     """
 

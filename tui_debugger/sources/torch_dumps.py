@@ -37,7 +37,7 @@ ORIGINS_WITHOUT_EDGES: Final = (
     "no edges: origins are the first bad in order, but modules without weights whose recorded inputs are clean"
 )
 ROOT_MODULE: Final = "(root)"
-"""What the outermost module is called where it has no name."""
+"""The name of the outermost module where it has none."""
 MODULE, MODULE_INPUT, TENSOR = "Module", "ModuleInput", "Tensor"
 _RECOMPUTED: Final = "recomputed"
 
@@ -240,7 +240,7 @@ class TorchDumpSource(GraphlessSource[tuple[str, ...], _RankNodes]):
     """See ``base.Source``. A layout says in ``_find`` which files hold a step, and in ``_list`` which tensors."""
 
     layout: ClassVar[str]
-    """What people call the layout."""
+    """The name of the layout on screen."""
     graph = GRAPH
 
     @abstractmethod
@@ -257,7 +257,7 @@ class TorchDumpSource(GraphlessSource[tuple[str, ...], _RankNodes]):
     def _new_nodes(self) -> _RankNodes:
         return _RankNodes()
 
-    def _told(self) -> Iterable[str]:
+    def _layout_notices(self) -> Iterable[str]:
         return (ORIGINS_WITHOUT_EDGES,)
 
     def _places(self) -> Iterator[tuple[int, int | None, str]]:

@@ -33,7 +33,7 @@ from tui_debugger.stats.dtypes import DType
 MAX_DIRECTORY: Final = 1 << 24
 """Longest directory of an archive, in bytes: that of more than 100,000 members."""
 PLAUSIBLE: Final = 1 << 28
-"""Up to so many bytes a member may unpack to, whatever its packed size."""
+"""The largest number of bytes that a member may unpack to, however small it is packed."""
 MOST_PACKED: Final = 200
 """Beyond ``PLAUSIBLE``, so many times its packed size."""
 _PIECE: Final = 1 << 18
@@ -55,7 +55,7 @@ _END: Final = struct.Struct("<4s4H2LH")
 _LOCATOR: Final = struct.Struct("<4sLQL")
 _END64: Final = struct.Struct("<4sQ2H2L4Q")
 _ENTRY: Final = struct.Struct("<4s6H3L5H2L")
-"""What ends an archive, and an entry of its directory, as the specification of zip files lays them out."""
+"""The end of an archive, and an entry of its directory, as the specification of zip files lays them out."""
 _KNOWN_VERSION: Final = 63
 """The newest version of the format that ``zipfile`` reads."""
 
@@ -302,7 +302,7 @@ class MemberFile:
     def mapped(self) -> tuple[mmap.mmap, int]:
         """Returns a map of the member, and where it begins in that.
 
-        What is packed is unpacked into a temporary file that goes with the map.
+        Packed data is unpacked into a temporary file that goes with the map.
 
         Raises:
             UnreadableTensorError: the member is damaged.

@@ -262,7 +262,7 @@ def peak(stats: TensorStats | None) -> float | None:
 ENDS: Final[dict[str, tuple[float, ...]]] = {"relu": (0.0,), "sigmoid": (0.0, 1.0), "tanh": (-1.0, 1.0)}
 """Values at which the gradient of an activation is 0, by family (``watch.recommended.activation_family``)."""
 NEAR: Final = 1e-3
-"""So close to an end of tanh or sigmoid an element has less than about a thousandth of its gradient left."""
+"""The distance from an end of tanh or sigmoid at which less than about a thousandth of the gradient is left."""
 
 
 @dataclass(frozen=True, slots=True)

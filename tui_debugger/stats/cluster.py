@@ -73,7 +73,7 @@ class Cluster(OwnExecutor):
         self._waiting: set[Future[Any]] = set()
         self._seen = self._asked = time.monotonic()
         try:
-            self._check(_greetings(self._client, address))
+            self._check(_worker_answers(self._client, address))
             self._max_workers = max(1, sum(self._client.nthreads().values()))
         except BaseException:
             self._close()
@@ -178,7 +178,7 @@ def _connected(address: str) -> Any:
         ) from None
 
 
-def _greetings(client: Any, address: str) -> dict[str, Any]:
+def _worker_answers(client: Any, address: str) -> dict[str, Any]:
     try:
         client.wait_for_workers(1, timeout=CONNECT)
         return dict(client.run(greet, on_error="return"))

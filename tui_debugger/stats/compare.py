@@ -70,7 +70,7 @@ class OddCounts:
 
     @property
     def unequal(self) -> int:
-        """Those that do not count as equal."""
+        """The pairs that do not count as equal."""
         return self.nan_one_side + self.opposite_inf + self.inf_here + self.inf_there
 
 
@@ -389,7 +389,7 @@ def compare(
     types: tuple[DType | None, DType | None] = (None, None),
     progress: ProgressFn = no_progress,
 ) -> Differences:
-    """Compares two arrays; needs a few blocks of memory whatever their size.
+    """Compares two arrays; needs a few blocks of memory at any size.
 
     Args:
         pairs: the arrays.

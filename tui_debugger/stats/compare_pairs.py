@@ -122,7 +122,7 @@ class Pairs:
         here, there = (array.T if self._fortran else array for array in (self.here, self.there))
         return flat_in_c_order(here), flat_in_c_order(there)
 
-    def stretch(self, start: int, stop: int) -> tuple[Array, Array]:
+    def elements(self, start: int, stop: int) -> tuple[Array, Array]:
         """Returns the elements of both with these numbers."""
         here, there = self._lines
         return np.asarray(here[start:stop]), np.asarray(there[start:stop])

@@ -143,7 +143,7 @@ def _copy_strided(buffer: Array | SharedBytes, offset: int, strides: Shape, targ
     else:
         size = buffer.itemsize
         steps = tuple(each * size for each in strides)
-        # Whatever the numbers say, numpy refuses a view that leaves the buffer.
+        # Numpy refuses a view that leaves the buffer, so wrong numbers do no harm.
         view: Array = np.ndarray(target.shape, buffer.dtype, buffer.data, offset * size, steps)
         np.copyto(target, view)
 

@@ -34,7 +34,7 @@ class Form(Enum):
     COUNT = "i8"
     """A number of elements. Whoever does not know it says 0."""
     REAL = "f8"
-    """A float64, or nothing: without a finite element, or where nobody knows it."""
+    """A float64, or nothing: without a finite element, or where it is not known."""
     PERCENT = ""
     """Never stored: it follows from counts."""
 
@@ -106,7 +106,7 @@ class Field:
         made: how it is made of values; None: it follows from others and is not stored.
         sent: how it is sent; None: it is not.
         of: how it follows from the others.
-        unknown: what ``TensorStats`` has where nobody knows it: an older client, a dump of statistics.
+        unknown: what ``TensorStats`` has where the statistic is not known: an older client, a dump of statistics.
         alarm: a number above 0 is a finding in itself.
     """
 
@@ -370,7 +370,7 @@ def sums_of(made: Made, x: Any) -> Sums:
 
 
 FAST: Final = tuple(field for field in FIELDS if field.made is not None and field.made.fast)
-"""Those that are made in one pass together, in the order of the attributes of ``TensorStats``."""
+"""The statistics that one pass makes together, in the order of the attributes of ``TensorStats``."""
 OTHERS: Final = tuple((field.name, field.made) for field in FIELDS if field.made is not None and not field.made.fast)
 """The others that are made of values, one by one."""
 STORED: Final = (*FAST, *(FIELD_BY_NAME[name] for name, _ in OTHERS))

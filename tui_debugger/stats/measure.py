@@ -30,7 +30,7 @@ from tui_debugger.stats.kernel import Kind, Kinds, address, bytes_at, kind_of
 from tui_debugger.stats.kernel.files import read_files
 from tui_debugger.stats.kernel.moments import moments_of_each
 from tui_debugger.stats.kernel.pairs import changes
-from tui_debugger.stats.npy import FIRST_READ, Layout, TensorFile, header_layout, raw_layout
+from tui_debugger.stats.npy import FIRST_READ, Layout, TensorFile, header_layout, is_whole_file, raw_layout
 from tui_debugger.stats.records import (
     CHANGE_KNOWN,
     NOT_KNOWN,
@@ -322,6 +322,7 @@ class _Batch:
         self._paths = requests.specs.paths
         self._kind = requests.specs.kind
         self._raw = np.array([spec.format == "raw" for spec in requests.specs.kinds], np.bool_)
+        self._whole = np.array([is_whole_file(spec) for spec in requests.specs.kinds], np.bool_)
         self._plain = np.array([spec.format in _PLAIN for spec in requests.specs.kinds], np.bool_)
         self._headers: list[Header] = []
         self._header_numbers: list[dict[bytes, int]] = [{} for _ in requests.specs.kinds]
@@ -384,7 +385,8 @@ class _Batch:
         header = self._numbers(buffer, kind, start, np.where(there, np.minimum(length * ~self._raw[kind], size), -1))
         found = np.flatnonzero(header >= 0)
         first, last = np.array([(each.start, each.end) for each in self._headers], np.int64).reshape(-1, 2).T
-        header[found[size[found] < last[header[found]]]] = -1
+        more = size[found] - last[header[found]]
+        header[found[(more < 0) | ((more > 0) & self._whole[kind[found]])]] = -1
         place = start + address(buffer)
         place[found] += first[header[found]]
         state = opener.state_of_times(modified, changed, number, self._began)

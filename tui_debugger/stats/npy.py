@@ -104,7 +104,7 @@ class Layout:
 
 
 class ValueReader(Protocol):
-    """Reads the values of one tensor of an open file. Whoever opened that closes it, after ``close``."""
+    """Reads the values of one tensor of an open file. The caller that opened it closes it, after ``close``."""
 
     @property
     def layout(self) -> Layout:
@@ -391,7 +391,17 @@ def _open_npy(descriptor: int, status: os.stat_result, spec: ReadSpec) -> Stored
 
 
 def _open_raw(descriptor: int, status: os.stat_result, spec: ReadSpec) -> StoredValues:
-    return StoredValues(FileBytes(descriptor, 0, status.st_size, spec.path), spec, header=False)
+    values = StoredValues(FileBytes(descriptor, 0, status.st_size, spec.path), spec, header=False)
+    more = status.st_size - values.layout.offset - values.layout.nbytes
+    if more > 0 and is_whole_file(spec):
+        what = f"has {more:,} bytes behind the values that its name states"
+        raise _unreadable(spec, what, "the name states another shape or element type, or the file is damaged")
+    return values
+
+
+def is_whole_file(spec: ReadSpec) -> bool:
+    """Tells whether values are a file of raw bytes, from its beginning to its end."""
+    return spec.format == "raw" and not spec.offset
 
 
 def _open_member(descriptor: int, status: os.stat_result, spec: ReadSpec) -> StoredValues:

@@ -85,7 +85,7 @@ def _ranks(places: Sequence[float], count: int) -> set[int]:
 
 
 def _between(low: float, high: float, part: float) -> float:
-    """As numpy interpolates, so that the results are the same to the last bit."""
+    """Interpolates as numpy does, so that the results are the same to the last bit."""
     difference = high - low
     if not math.isfinite(difference):
         return low * (1 - part) + high * part

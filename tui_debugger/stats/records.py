@@ -90,7 +90,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class PreviousStats:
-    """The statistics of the same tensor at the previous step, of whatever shape it had there.
+    """The statistics of the same tensor at the previous step, of any shape.
 
     Attributes:
         state: one of the words of ``Record.previous``.
@@ -193,7 +193,7 @@ class State:
     """Elements are text, dates ...: type and shape are known, there are no statistics."""
     UNREADABLE: Final = 3
     COUNT: Final = 4
-    """So many there are."""
+    """The number of states."""
 
 
 class Before:
@@ -209,7 +209,7 @@ class Before:
 BEFORE_WORDS: Final = ("none", "ok", "shape", "unreadable", "no value")
 """``Record.previous`` by ``Before``."""
 _BEFORE_OF_STATE: Final = np.array([Before.NONE, Before.OK, Before.NO_VALUE, Before.UNREADABLE], np.int8)
-"""What the state of the previous step's tensor is for this one, by ``State``."""
+"""The state of the previous step's tensor as this one sees it, by ``State``."""
 
 ROW: Final = np.dtype(
     [(each.name, f"<{each.form.value}") for each in STORED]
@@ -284,7 +284,7 @@ class Records:
         errors: why a row is unreadable.
         ranges: for each asked range the number of elements inside, ``NOT_ASKED`` or ``NOT_KNOWN``.
         close: for each asked closeness 1 (all elements are close), 0, ``NOT_ASKED`` or ``NOT_KNOWN``.
-        previous_stats: structured array of ``PREVIOUS_ROW``; None when nobody asked. It follows from the table of the
+        previous_stats: structured array of ``PREVIOUS_ROW``; None when not asked for. It follows from the table of the
             previous step, and is never kept on disk.
     """
 
@@ -577,15 +577,13 @@ def holds_bad(rows: npt.NDArray[np.void]) -> Mask:
     return found
 
 
-Rows = npt.NDArray[np.integer[Any]]
-
 MARGIN: Final = 1e-6
 """Sums of differences are rounded; a conclusion is drawn only where that cannot matter."""
 HUGE: Final = 1e280
 """Below this the differences of close values cannot overflow, however many there are."""
 
 
-def derive(records: Records, need: RequiredStats, rows: Rows) -> None:
+def derive(records: Records, need: RequiredStats, rows: Integers) -> None:
     """Fills in what a need asks of measured rows where their statistics leave only one answer.
 
     Args:
@@ -600,7 +598,7 @@ def derive(records: Records, need: RequiredStats, rows: Rows) -> None:
         _derive_closeness(records, closeness, rows)
 
 
-def derive_ranges(records: Records, need: RequiredStats, rows: Rows) -> None:
+def derive_ranges(records: Records, need: RequiredStats, rows: Integers) -> None:
     """Counts inside ranges of rows with recorded statistics, as far as their extremes leave only one answer.
 
     Args:
@@ -618,7 +616,7 @@ def derive_ranges(records: Records, need: RequiredStats, rows: Rows) -> None:
         column[rows[column[rows] == NOT_ASKED]] = NOT_KNOWN
 
 
-def _derive_range(records: Records, bounds: Bounds, rows: Rows) -> None:
+def _derive_range(records: Records, bounds: Bounds, rows: Integers) -> None:
     """All finite elements lie inside, or none does."""
     column = records.range_column(bounds)
     rows = rows[column[rows] == NOT_ASKED]
@@ -631,7 +629,7 @@ def _derive_range(records: Records, bounds: Bounds, rows: Rows) -> None:
     column[rows[outside]] = infinite[outside]
 
 
-def _derive_closeness(records: Records, closeness: Closeness, rows: Rows) -> None:
+def _derive_closeness(records: Records, closeness: Closeness, rows: Integers) -> None:
     """No element can differ by more than all together; some element differs at least as much as the mean."""
     column = records.close_column(closeness)
     rows = rows[column[rows] == NOT_ASKED]

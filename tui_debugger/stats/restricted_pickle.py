@@ -320,7 +320,7 @@ class _Machine:
             target.items = [] if target.items is None else target.items
             target = target.items
         if type(target) is not list:
-            raise PickleError("has a damaged pickle: it adds to what is no list")
+            raise PickleError("has a damaged pickle: it adds to something that is no list")
         target.extend(items)
 
     def _put(self, items: list[Any]) -> None:
@@ -329,7 +329,7 @@ class _Machine:
             target.items = {} if target.items is None else target.items
             target = target.items
         if type(target) is not dict or len(items) % 2:
-            raise PickleError("has a damaged pickle: it sets a key of what is no dictionary")
+            raise PickleError("has a damaged pickle: it sets a key of something that is no dictionary")
         keys = items[::2]
         for key in keys:
             if type(key) is not str:
@@ -359,7 +359,7 @@ class _Machine:
         """Calls a function, or makes a ``new`` object of a class without calling more than ``__new__``."""
         arguments, called = self._stack.pop(), self._stack.pop()
         if type(called) is not Global or type(arguments) is not tuple:
-            raise PickleError("has a damaged pickle: it calls what is no function")
+            raise PickleError("has a damaged pickle: it calls something that is no function")
         if called.foreign:
             self._made(Foreign(called.name, arguments, called=not new))
             return
@@ -380,7 +380,7 @@ class _Machine:
         if type(target) in (Instance, Foreign):
             target.state = state
         elif type(target) in _PLAIN_VALUES:
-            raise PickleError("has a damaged pickle: it sets the state of what has none")
+            raise PickleError("has a damaged pickle: it sets the state of something that has none")
 
     def outside(self) -> None:
         self._made(self._persistent(self._stack.pop()))
@@ -504,4 +504,4 @@ _NEVER: Final = {
     ord("o"): "refuses to make objects in its pickle: a tensor file never needs it",
     0x92: "refuses to make objects in its pickle: a tensor file never needs it",
 }
-"""What is said about instructions that are refused."""
+"""The messages for instructions that are refused."""

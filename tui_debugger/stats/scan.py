@@ -77,7 +77,7 @@ def measure_file_span(
     span: tuple[int, int],
     checkpoint: Checkpoint | None = None,
 ) -> SpanResult | None:
-    """Measures one span; None when that is not possible, for whatever reason: the whole tensor then says why."""
+    """Measures one span; None when that is not possible, for any reason: the whole tensor then says why."""
     state = file_state(spec.path)
     sides = PairReader(spec, Other(before) if before is not None else None, need, checkpoint, span)
     try:

@@ -262,7 +262,7 @@ def _parameter(data: Any, requires_grad: Any, *_: Any) -> TensorRef:
 def _of_class(function: Any, _: Any, arguments: Any, *__: Any) -> TensorRef:
     """See ``torch._tensor._rebuild_from_type_v2``: a tensor with attributes, which do not matter here."""
     if type(function) is not Global or function.name not in _TENSORS or function.call is None:
-        raise PickleError("has a damaged pickle: it makes a tensor by what makes none")
+        raise PickleError("has a damaged pickle: it makes a tensor with a function that makes none")
     found: TensorRef = function.call(*arguments)
     return found
 
@@ -403,7 +403,7 @@ GLOBALS: Final[dict[str, Global]] = {
     },
     ARRAY: Global(ARRAY),
 }
-"""What is known of what a pickle names."""
+"""The known classes and functions, by their names in a pickle."""
 _OURS: Final = sys.stdlib_module_names | {"numpy", "torch", "__torch__", "__builtin__", "copy_reg", "commands"}
 """Modules of which nothing is taken that is not known."""
 _OF_MODELS: Final = ("torch.nn.modules.", "torch.nn.functional.", "torch._C._nn.")

@@ -56,7 +56,7 @@ class DaemonThreads(OwnExecutor):
     waits for its next command, would hold it up for good.
 
     Work that waits for a thread waits only when there are as many as allowed: a thread may be held for hours, so none
-    is counted on that is not free for certain. The queue is not bounded here: whoever submits bounds it.
+    is counted on that is not free for certain. The queue is not bounded here: the caller bounds it.
     """
 
     def __init__(self, most: int, name: str) -> None:
@@ -80,7 +80,7 @@ class DaemonThreads(OwnExecutor):
                 return
             try:
                 future.set_result(fn(*args, **kwargs))
-            except BaseException as error:  # noqa: BLE001 - the future carries it to whoever asks
+            except BaseException as error:  # noqa: BLE001 - the future carries it to the caller
                 future.set_exception(error)
 
         with self._changed:

@@ -96,7 +96,7 @@ def counts_items(stats: TensorStats, *, shares: bool = True) -> list[str]:
 
 
 def elements_text(stats: TensorStats) -> str:
-    """Returns ``12 elements``; where nobody says how many there are, that."""
+    """Returns ``12 elements``; where the number of elements is not known, that."""
     return plural(stats.count, "element") if stats.sized else "elements not counted"
 
 
@@ -164,7 +164,7 @@ def _times(factor: float) -> str:
 
 
 _WEIGHTS: Final = {"nan": 8, "inf": 8, "pos_inf": 7, "neg_inf": 7, "minimum": 6, "maximum": 6, "mean": 5, "std": 4}
-"""Which statistics stay longest on a narrow terminal, by name; the others go before these."""
+"""The statistics that stay longest on a narrow terminal, by name; the others go first."""
 
 
 def statistic_columns(fields: Sequence[Field]) -> list[Column]:

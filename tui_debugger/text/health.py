@@ -33,7 +33,7 @@ MEANINGS: Final[Mapping[Health, Meaning]] = {
     Health.NAN: Meaning.FINDING,
     Health.ORIGIN: Meaning.ORIGIN,
 }
-"""What has a colour on a terminal."""
+"""The marks that have a colour on a terminal."""
 MEANING_OF_GLYPH: Final[Mapping[str, Meaning]] = {GLYPHS[health]: meaning for health, meaning in MEANINGS.items()}
 WORDS: Final[Mapping[Health, str]] = {
     Health.ABSENT: "not dumped",
@@ -65,7 +65,7 @@ def legend_text(room: int = 1 << 10, *, vague: bool = False) -> str:
 
     Args:
         room: cells.
-        vague: whether there are tensors with NaN or Inf of which nobody knows which: only trainings that run have them.
+        vague: whether tensors have NaN or Inf, it is not known which of both: only trainings that run have them.
     """
     shown = [health for health in reversed(Health) if vague or health is not Health.NOT_FINITE]
     pairs = [f"{GLYPHS[health] if GLYPHS[health].strip() else '␣'} {WORDS[health]}" for health in shown]

@@ -80,7 +80,7 @@ def conditions_of(hit: Hit) -> list[tuple[str, Verdict]]:
 
 
 def said_words(hit: Hit) -> str:
-    """Returns ``TO TL?``: the abbreviations of what was found, with a question mark where nobody can say.
+    """Returns ``TO TL?``: the abbreviations of what was found, with a question mark where that cannot be said.
 
     Of conditions that NaN or Inf kept from being judged ``hit_text`` tells.
     """
@@ -209,7 +209,7 @@ def _expression(param: ParamResult) -> Part:
 
 
 def quantity_texts(param: ParamResult) -> dict[str, str]:
-    """Returns what each name in an expression stood for, as text; ``–`` where nobody knows it."""
+    """Returns what each name in an expression stood for, as text; ``–`` where it is not known."""
     return {name: quantity_text(value) for name, value in param.quantities}
 
 
@@ -232,7 +232,7 @@ def _param(condition: str, param: ParamResult, all_params: Mapping[str, ParamVal
 def contents(stats: TensorStats | None) -> str:
     """Returns what a bad tensor contains, ``NaN 1 Inf 3 of 256``; empty for a finite or unknown one.
 
-    Where only a part is known it says so: ``NaN ≥ 1 of 256``, and ``NaN 3`` of nobody knows how many.
+    Where only a part is known it says so: ``NaN ≥ 1 of 256``, and ``NaN 3`` where the number of elements is not known.
     """
     if stats is None or not stats.bad:
         return ""

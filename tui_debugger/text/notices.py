@@ -26,10 +26,10 @@ def grouped(notices: tuple[str, ...]) -> tuple[str, ...]:
         else:
             alike = notice[: mention.start()], notice[mention.end() :]
             found.setdefault(alike, {})[int(mention[1])] = notice
-    return tuple([_told(alike, ranks) for alike, ranks in found.items()])
+    return tuple([_merged(alike, ranks) for alike, ranks in found.items()])
 
 
-def _told(alike: tuple[str, ...], ranks: dict[int, str]) -> str:
+def _merged(alike: tuple[str, ...], ranks: dict[int, str]) -> str:
     if len(ranks) < 2:
         return next(iter(ranks.values()), alike[0])
     before, after = alike

@@ -1,4 +1,4 @@
-"""Numbers as the tables print them: short, and the same width whatever their size. Lists and counts in sentences."""
+"""Numbers as the tables print them: short, and the same width at any size. Lists and counts in sentences."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ def of_all(part: int, whole: int) -> str:
 
 
 def bad_of_all(stats: TensorStats) -> str:
-    """Returns ``128 NaN of 256``; without the end where nobody says how many elements there are."""
+    """Returns ``128 NaN of 256``; without the end where the number of elements is not known."""
     return bad_counts(stats) + (f" of {stats.count:,}" if stats.sized else "")
 
 
@@ -40,12 +40,12 @@ def part_of(stats: TensorStats, name: str) -> str:
 
 
 def every(stats: TensorStats) -> str:
-    """Returns ``all 512 elements``; ``all elements`` where nobody says how many there are."""
+    """Returns ``all 512 elements``; ``all elements`` where the number of elements is not known."""
     return of_all(stats.count, stats.count) if stats.sized else "all elements"
 
 
 def may_be_zero(stats: TensorStats) -> bool:
-    """Tells whether an element may be 0: some are, or nobody counted them and 0 lies between the extremes."""
+    """Tells whether an element may be 0: some are, or they were not counted and 0 lies between the extremes."""
     if stats.zero or not stats.is_lower_bound("zero"):
         return bool(stats.zero)
     return stats.minimum is None or stats.maximum is None or stats.minimum <= 0 <= stats.maximum

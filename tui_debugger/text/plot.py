@@ -368,26 +368,26 @@ def _bars_of(curves: Sequence[Curve], axes: Axes, size: tuple[int, int], dots: D
         size: cells of a row, and rows.
         dots: what cells are made of.
     """
-    those = [place for place, curve in enumerate(curves) if curve.bars]
-    if not those:
+    bar_curves = [place for place, curve in enumerate(curves) if curve.bars]
+    if not bar_curves:
         return {}
     width, height = size[0], size[1] * dots.down
-    places = np.unique(np.concatenate([_cells(axes.x, curves[place].x, width) for place in those]))
+    places = np.unique(np.concatenate([_cells(axes.x, curves[place].x, width) for place in bar_curves]))
     apart = int(np.diff(places).min()) if len(places) > 1 else width
-    wide = min(2 * apart // (3 * len(those)), _WIDEST_BAR)  # a third stays free: the outermost ones are moved in
+    wide = min(2 * apart // (3 * len(bar_curves)), _WIDEST_BAR)  # a third stays free: the outermost ones are moved in
     found = {}
-    for at, place in enumerate(those):
+    for at, place in enumerate(bar_curves):
         curve = curves[place]
         with np.errstate(invalid="ignore"):
             up, across = _on(axes.y.place(curve.y)), _on(axes.x.place(curve.x))
             known = np.isfinite(curve.y) & (up >= 0) & (up <= 1) & (across >= 0) & (across <= 1)
-        total = max(wide * len(those), 1)
+        total = max(wide * len(bar_curves), 1)
         first = np.clip(_cells(axes.x, curve.x[known], width) - (total - 1) // 2, 0, max(width - total, 0))
         high = curve.y[known] > 0
         dots_high = np.rint(up[known] * (height - 1)).astype(np.int64)
         dots_high = np.where(high, np.maximum(dots_high, 1), 0)  # of any at all more is seen than of none
-        left = at * dots.across // len(those)
-        share = (left, max((at + 1) * dots.across // len(those), left + 1))
+        left = at * dots.across // len(bar_curves)
+        share = (left, max((at + 1) * dots.across // len(bar_curves), left + 1))
         found[place] = _Bars(first + at * wide, wide, share, np.maximum(height - 1 - dots_high, 0), high, curve.mark)
     return found
 

@@ -27,7 +27,7 @@ _GAP: Final = 7
 _BEYOND: Final = 2
 """Layers on one side that there may be besides one for each hop: a box that feeds its neighbour stands before it."""
 _WORDS: Final = "producers", "consumers"
-"""What boxes on the left and on the right are."""
+"""The titles of the boxes on the left and on the right."""
 _SWEEPS: Final = 6
 _SHIFTS: Final = (0, 1, -1, 2, -2, 3, -3)
 
@@ -393,7 +393,7 @@ class _Plan:
         middle = self._items[self.centre]
         for layer in range(-1, self.first - 1, -1):
             fed = self.layers[layer + 1]
-            self._stack(layer, {id(s): [] for s in self.layers[layer]} | _rows_fed(fed), height)
+            self._stack(layer, {id(s): [] for s in self.layers[layer]} | _output_rows(fed), height)
         for layer in range(1, self.last + 1):
             rows = {id(item): [source.exit for source, _ in item.ports] for item in self.layers[layer]}
             self._stack(layer, rows, height)
@@ -549,7 +549,7 @@ class _Plan:
         return [cut_middle(head, width, self.ink.cut), tail, *[""] * (rows - 2)]
 
 
-def _rows_fed(items: Iterable[_Item]) -> dict[int, list[int]]:
+def _output_rows(items: Iterable[_Item]) -> dict[int, list[int]]:
     """Returns the rows at which each item feeds others."""
     rows: dict[int, list[int]] = {}
     for item in items:

@@ -180,13 +180,13 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Across:
+class FullWidthLine:
     """A line between the rows of a table that does not keep to its columns."""
 
     line: Line
 
 
-Row = Sequence[str] | Across
+Row = Sequence[str] | FullWidthLine
 """The cells of a row; a line between rows."""
 
 
@@ -200,10 +200,11 @@ def table_lines(columns: Sequence[Column], rows: Iterable[Row], terminal: Termin
     """
     titles = tuple(column.title for column in columns)
     lines = [
-        row if isinstance(row, Across) else pieces_of(tuple(row)) for row in ([titles] if any(titles) else []) + [*rows]
+        row if isinstance(row, FullWidthLine) else pieces_of(tuple(row))
+        for row in ([titles] if any(titles) else []) + [*rows]
     ]
     if terminal is not None:
-        lines = [line if isinstance(line, Across) else tuple(map(terminal.spelled, line)) for line in lines]
+        lines = [line if isinstance(line, FullWidthLine) else tuple(map(terminal.spelled, line)) for line in lines]
     widths = [
         max(map(width_of, cells)) for cells in zip(*(line for line in lines if isinstance(line, tuple)), strict=True)
     ]
@@ -214,7 +215,7 @@ def table_lines(columns: Sequence[Column], rows: Iterable[Row], terminal: Termin
     mark = CUT if terminal is None or terminal.shows(CUT) else ".."
     found: list[Pieces] = []
     for line in lines:
-        if isinstance(line, Across):
+        if isinstance(line, FullWidthLine):
             found += fold(line.line, terminal)
             continue
         if terminal is None:

@@ -138,7 +138,7 @@ def type_text(meta: TensorMeta | None) -> str:
 
 
 def amount(stats: TensorStats, name: str, shown: Callable[[int], str] = count) -> str:
-    """Returns a count of a tensor as text: ``3``; ``≥ 3`` where there may be more, ``–`` where nobody says.
+    """Returns a count of a tensor as text: ``3``; ``≥ 3`` where there may be more, ``–`` where it is not known.
 
     Args:
         stats: of the tensor.
@@ -157,7 +157,7 @@ def grouped(value: int) -> str:
 
 
 NOT_FINITE: Final = (("NaN", "nan"), ("+Inf", "pos_inf"), ("-Inf", "neg_inf"))
-"""What should not be there, and its count."""
+"""The kinds of bad values, and the statistics that count them."""
 
 
 def flags(stats: TensorStats) -> str:

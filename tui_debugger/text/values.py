@@ -399,8 +399,8 @@ class ValueTable:
         """Returns the values of a window, shape (height, width).
 
         Args:
-            top: first row, inside the sheet.
-            left: first column, inside the sheet.
+            top: first row, inside the window.
+            left: first column, inside the window.
             height: rows, as many as there are.
             width: columns. The last row of a folded line may be short: it is padded by repeating its last element,
                 and :meth:`index` says which cells exist.

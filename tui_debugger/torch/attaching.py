@@ -74,7 +74,7 @@ class TorchProbe:
         self._attached()
 
     def detached(self) -> None:
-        """It is gone."""
+        """The debugger is gone."""
         self._detached()
 
     def unrecorded(self) -> Sequence[Unrecorded]:
@@ -138,7 +138,7 @@ class TorchProbe:
             if capture is None:
                 return None
             seen = recording.passes.find((capture.name, capture.slot))
-            if capture.record is None and capture.look is not None and seen is not None:
+            if capture.record is None and capture.pending is not None and seen is not None:
                 find_records(seen[0], [capture], recording.plans.judge)
         record = capture.record
         return None if record is None or capture.rough else (capture.meta, record.stats)
@@ -219,7 +219,7 @@ class Handle:
 
     @property
     def unrecorded(self) -> Sequence[Unrecorded]:
-        """The parts that ran and could not be recorded so far: nobody can say whether it was clean."""
+        """The parts that ran and could not be recorded so far: it cannot be said whether it was clean."""
         return ()
 
     def step_end(self) -> None:
@@ -325,11 +325,11 @@ class Attachment(Handle):
                 self._notes.end(self._agent.step + 1, send=self._agent.on)
                 if self._agent.step == START:
                     self._stop_at_start()
-                self._guard(self._fly)
+                self._guard(self._give_to_flight)
             attached = self._agent.attached
             self._agent.step_end()
             if attached and not self._agent.attached:
-                self._guard(self._fly_on)
+                self._guard(self._judge_withheld)
         self._guard(self._prepare)
 
     def note(self, **notes: Any) -> None:
@@ -410,7 +410,7 @@ class Attachment(Handle):
         self._training.let_go()
 
     def _end_of_recording(self) -> None:
-        """Nothing is recorded of this step any more."""
+        """Stops recording this step."""
         self._recording.end_pass()
         self._count_unseen()
         self._learn()
@@ -432,7 +432,7 @@ class Attachment(Handle):
             self._count_compiled(known=bool(compiled), ran=bool(ran))
 
     def _count_compiled(self, *, known: bool, ran: bool) -> None:
-        """What torch.compile took as a function, or after the model was attached: hooks do not run in it."""
+        """Functions that torch.compile took, or took after the model was attached: hooks do not run in them."""
         hooks, what = self._hooks, ""
         if isinstance(hooks, Operators):
             what = "torch.compile stands back while every operator is recorded: the training is slower"
@@ -472,11 +472,11 @@ class Attachment(Handle):
             self._recording.lost(what, new[self._unsent], len(new) - self._unsent)
             self._unsent = len(new)
 
-    def _fly(self) -> None:
+    def _give_to_flight(self) -> None:
         if self._flying is not None:
             self._flying.take(self._agent.step + 1, attached=self._agent.attached)
 
-    def _fly_on(self) -> None:
+    def _judge_withheld(self) -> None:
         if self._flying is not None:
             self._flying.lost(self._agent.step)
 

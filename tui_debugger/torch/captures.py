@@ -99,7 +99,7 @@ def foreseen(name: str) -> Plan:
     return _foreseen(kind_in(name))
 
 
-class Foresight(Judge):
+class UnknownWatchpoints(Judge):
     """Stands for watchpoints as long as there are none: everything is asked for that may be, and nothing is found."""
 
     def need(self, name: str) -> RequiredStats | None:
@@ -155,7 +155,7 @@ class Plans:
         return name in self._known or not self._known
 
     def strange(self, name: str) -> bool:
-        """Tells whether nobody can say how a node is to be watched: some of the others are, in different ways."""
+        """Tells whether it cannot be said how a node is to be watched: some of the others are, in different ways."""
         if not self.judge or self.knows(name) or self._relative(name) or self._common():
             return False
         return any(self.judge.watchpoints(each) for each in self._forward)
@@ -355,7 +355,7 @@ class Capture:
         difference, reference: places of Σ|cur − prev| and Σ|prev|, piece by piece.
         between: what Σ|prev| lies between, where that is known from the steps before.
         previous: values of the step before, of weights that are compared.
-        look: the exact look that was begun when the tensor was seen, because its values would not stay.
+        pending: the exact look that was begun when the tensor was seen, because its values would not stay.
         record: what an exact look found.
         rough: the record says whether there are NaN, Inf or anything but zeros, not how many.
         told: it was judged, and its hits were reported, when it was made.
@@ -380,7 +380,7 @@ class Capture:
     reference: tuple[int, ...] = ()
     between: tuple[float, float] | None = None
     previous: torch.Tensor | None = None
-    look: exact.Look | None = None
+    pending: exact.PendingRecord | None = None
     record: Record | None = None
     rough: bool = False
     told: bool = False
@@ -461,7 +461,7 @@ class TensorGroup:
 
     @property
     def order(self) -> int:
-        """That of the first one."""
+        """The order of the first one."""
         return self.orders[0]
 
     def capture(self, number: int) -> Capture:
@@ -483,7 +483,7 @@ class TensorGroup:
         return capture
 
     def changed(self) -> Iterator[Key]:
-        """Those whose values are no longer what was seen, or not there any more. Weights are meant to change."""
+        """Returns the captures whose values changed since, or are gone. Weights are meant to change."""
         for number, tensor in enumerate(() if self.lasting else self.tensors):
             if version_of(tensor) != self.versions[number] or not tensor.untyped_storage().nbytes():
                 yield self.names[number], self.slots[number]
@@ -720,12 +720,12 @@ class Step:
             capture.counter = counting(part_of(counter)) if isinstance(counter, torch.Tensor) else counter
         if not numeric(tensor):
             return capture
-        if same is not None and same.plan is plan and (held or same.look is not None):
+        if same is not None and same.plan is plan and (held or same.pending is not None):
             copy_numbers(same, capture)
         elif held and not exactly and (plan is not None or screen):
             measure(capture, values, waiting, plan or unwatched)
         elif exactly or (not held and (plan is not None or look)):
-            capture.look = exact.begin(values, (plan or unwatched).need, waiting)
+            capture.pending = exact.begin(values, (plan or unwatched).need, waiting)
         return capture
 
     @property
@@ -740,7 +740,7 @@ class Step:
         values = local(tensor)
         look = look or (plan is not None and plan.exactly)
         if numeric(tensor) and look:  # memory that NumPy has seen can be resized no more, which FSDP does
-            capture.look = exact.on_device(values, plan.need if plan is not None else RequiredStats(), self.waiting)
+            capture.pending = exact.on_device(values, plan.need if plan is not None else RequiredStats(), self.waiting)
         elif numeric(tensor) and plan is not None:
             measure(capture, values, self.waiting, plan)
         return capture
@@ -786,7 +786,7 @@ class Step:
 
 def copy_numbers(source: Capture, target: Capture) -> None:
     """Lets one line refer to the numbers of another."""
-    for name in ("extremes", "magnitude", "energy", "total", "zeros", "ranges", "look"):
+    for name in ("extremes", "magnitude", "energy", "total", "zeros", "ranges", "pending"):
         setattr(target, name, getattr(source, name))
 
 

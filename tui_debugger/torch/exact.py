@@ -62,7 +62,7 @@ class Waiting:
         return self._places - places
 
     def fetch(self) -> Fetched:
-        """All of them, by one transfer from each device (usually there is one); starts empty again."""
+        """Fetches all results by one transfer from each device (usually there is one), and starts empty again."""
         values, self._values = self._values, []
         apart, self._apart = self._apart, []
         self._places = 0
@@ -137,12 +137,12 @@ PIECE: Final = 1 << 22
 _FAST: Final = 13
 """Numbers of a piece that the statistics of ``fields.FAST`` are made of: see ``_piece``."""
 _STATISTICS: Final = _FAST + sum(len(made.identity) for _, made in OTHERS)
-"""And those of the others."""
+"""Numbers of a piece for all statistics."""
 _COMPARED: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class PendingRecord:
     """A look at one tensor that is under way.
 
     Attributes:
@@ -160,7 +160,9 @@ class Look:
     record: Record | None = None
 
 
-def begin(tensor: torch.Tensor, need: RequiredStats, waiting: Waiting, previous: torch.Tensor | None = None) -> Look:
+def begin(
+    tensor: torch.Tensor, need: RequiredStats, waiting: Waiting, previous: torch.Tensor | None = None
+) -> PendingRecord:
     """Starts to look at a tensor.
 
     Args:
@@ -171,15 +173,15 @@ def begin(tensor: torch.Tensor, need: RequiredStats, waiting: Waiting, previous:
     """
     described = meta_of(tensor)
     if not numeric(tensor):
-        return Look(described, need, record=Record(described, None, need=need))
+        return PendingRecord(described, need, record=Record(described, None, need=need))
     if tensor.device.type in HOST:
-        return Look(described, need, record=_on_host(tensor, need, previous, described))
+        return PendingRecord(described, need, record=_on_host(tensor, need, previous, described))
     return on_device(tensor, need, waiting, previous)
 
 
 def on_device(
     tensor: torch.Tensor, need: RequiredStats, waiting: Waiting, previous: torch.Tensor | None = None
-) -> Look:
+) -> PendingRecord:
     """``begin`` for numbers on any device."""
     described = meta_of(tensor)
     plain, word = dense(local(tensor)), "none"
@@ -192,19 +194,19 @@ def on_device(
             others = flat_pieces(before.contiguous(), PIECE)
     ranges, closeness = sorted(need.ranges), sorted(need.closeness)
     places = [waiting.add(_piece(part, next(others, None), ranges, closeness)) for part in flat_pieces(plain, PIECE)]
-    return Look(described, need, tuple(places), word)
+    return PendingRecord(described, need, tuple(places), word)
 
 
-def finish(looks: Sequence[Look], fetched: Fetched) -> list[Record]:
+def finish(pending: Sequence[PendingRecord], fetched: Fetched) -> list[Record]:
     """The records of looks whose results were fetched."""
-    return [_record(look, fetched) for look in looks]
+    return [_record(pending_record, fetched) for pending_record in pending]
 
 
 def records(tensors: Sequence[tuple[torch.Tensor, RequiredStats, torch.Tensor | None]]) -> list[Record]:
     """Records of tensors as they are now: (values, what is needed, values of the step before)."""
     waiting = Waiting()
-    looks = [begin(tensor, need, waiting, previous) for tensor, need, previous in tensors]
-    return finish(looks, waiting.fetch())
+    pending = [begin(tensor, need, waiting, previous) for tensor, need, previous in tensors]
+    return finish(pending, waiting.fetch())
 
 
 def _on_host(tensor: torch.Tensor, need: RequiredStats, previous: torch.Tensor | None, meta: TensorMeta) -> Record:
@@ -269,20 +271,20 @@ def _magnitudes(part: torch.Tensor, wide: torch.dtype) -> torch.Tensor:
     return part.to(wide)
 
 
-def _record(look: Look, fetched: Fetched) -> Record:
-    if look.record is not None:
-        return look.record
-    ranges, closeness = sorted(look.need.ranges), sorted(look.need.closeness)
-    rows = [fetched.all(place) for place in look.places]
+def _record(pending_record: PendingRecord, fetched: Fetched) -> Record:
+    if pending_record.record is not None:
+        return pending_record.record
+    ranges, closeness = sorted(pending_record.need.ranges), sorted(pending_record.need.closeness)
+    rows = [fetched.all(place) for place in pending_record.places]
     stats = _stats(rows)
     inside = {bounds: int(sum(row[_STATISTICS + at] for row in rows)) for at, bounds in enumerate(ranges)}
     change, close = None, {}
-    if look.previous == "ok":
+    if pending_record.previous == "ok":
         at = _STATISTICS + len(ranges)
         change = _change(rows, at, stats.count)
         far = [sum(row[at + _COMPARED + number] for row in rows) for number in range(len(closeness))]
         close = {each: stats.count > 0 and not found for each, found in zip(closeness, far, strict=True)}
-    return Record(look.meta, stats, inside, change, close, look.previous, need=look.need)
+    return Record(pending_record.meta, stats, inside, change, close, pending_record.previous, need=pending_record.need)
 
 
 def _change(rows: Sequence[Doubles], at: int, count: int) -> Change:

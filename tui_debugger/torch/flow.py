@@ -156,7 +156,7 @@ class Flow:
         self._set(tensor, Made(tuple(unique([*made.sources, UNKNOWN]))), anew=True)
 
     def lost(self, tensor: torch.Tensor) -> None:
-        """A tensor was made that cannot be looked at: nobody knows what is in it."""
+        """A tensor was made that cannot be looked at: it is not known what is in it."""
         self._set(tensor, _NOBODY, anew=True)
 
     def parameter(self, tensor: torch.Tensor) -> str:

@@ -164,7 +164,7 @@ def counting(tensor: torch.Tensor) -> torch.Tensor:
 def saves_for_itself(operator: Any, args: Sequence[Any]) -> bool:
     """Tells whether autograd itself, and no program, runs an operator.
 
-    It takes the history from what it saves, without going through its own layers (those below it run with them
+    The mode takes the history from what it saves, without going through its own layers (those below it run with them
     switched off; a tensor of inference mode, which it cannot save, never goes through them), and from the gradient of
     a parameter before it keeps that.
     """
@@ -363,13 +363,13 @@ class _CompilerStandsBack:
         self._stance: Any = None
 
     def begin(self) -> None:
-        """One more sees every operator."""
+        """Counts one more that sees every operator."""
         self._seeing += 1
         if self._seeing == 1 and hasattr(torch.compiler, "set_stance"):  # from 2.6 on
             self._stance = torch.compiler.set_stance("force_eager")
 
     def end(self) -> None:
-        """One of them is done."""
+        """Counts one less."""
         self._seeing -= 1
         if not self._seeing and self._stance is not None:
             self._stance.__exit__(None, None, None)

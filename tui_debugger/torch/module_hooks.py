@@ -69,7 +69,7 @@ class Losses:
         self._guard = guard
         self._times: Counter[str] = Counter()
         self._name = LOSS
-        self._reference = weakref.ref(self, _stop_telling)
+        self._reference = weakref.ref(self, _unsubscribe)
 
     def install(self, tree: Tree) -> None:
         """Listens to every backward pass and every gradient scaler of the program."""
@@ -78,14 +78,14 @@ class Losses:
         if self._reference not in _listeners:
             _listeners.append(self._reference)
         if not hasattr(run_backward(), _WRAPPED):
-            replace_run_backward(_telling_of_backward(run_backward()))
+            replace_run_backward(_reporting_backward(run_backward()))
         for each in _scalers():
             if not hasattr(each.scale, _WRAPPED):
-                each.scale = _telling_of_scale(each.scale)
+                each.scale = _reporting_scale(each.scale)
 
     def remove(self) -> None:
         """Listens no more; the last one leaves PyTorch as it was."""
-        _stop_telling(self._reference)
+        _unsubscribe(self._reference)
 
     def begin(self) -> None:
         """The model is called, or a step is over: losses are numbered anew, as modules are."""
@@ -107,7 +107,7 @@ class Losses:
             self._guard(lambda: self._know(given, [None] * len(given), adds=True))
 
     def scaled(self, losses: Any, made: Any) -> None:
-        """It has made others of them; one that is switched off returns the same."""
+        """Notes the scaled outputs; a scaler that is switched off returns the same ones."""
         for before, after in zip(_several(losses), _several(made), strict=False):
             if isinstance(after, torch.Tensor) and after is not before:
                 self._guard(functools.partial(setattr, after, _IS_SCALED, True))
@@ -159,8 +159,8 @@ def _scalers() -> Iterator[Any]:
             yield each
 
 
-def _stop_telling(reference: weakref.ref[Losses]) -> None:
-    """One listens no more; the last one leaves PyTorch as it was."""
+def _unsubscribe(reference: weakref.ref[Losses]) -> None:
+    """Removes a listener; after the last one PyTorch is as it was."""
     if reference not in _listeners:
         return
     _listeners.remove(reference)
@@ -178,7 +178,7 @@ _WRAPPED: Final = "_tdbg_wrapped"
 _IS_SCALED: Final = "_tdbg_scaled"
 
 
-def _telling_of_backward(original: Any) -> Any:
+def _reporting_backward(original: Any) -> Any:
     """Returns what runs backward passes, which says first what it begins with."""
 
     @functools.wraps(original)
@@ -192,7 +192,7 @@ def _telling_of_backward(original: Any) -> Any:
     return run
 
 
-def _telling_of_scale(original: Any) -> Any:
+def _reporting_scale(original: Any) -> Any:
     """``GradScaler.scale``, which says what it is given, and then what it made of it."""
 
     @functools.wraps(original)

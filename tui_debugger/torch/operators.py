@@ -261,7 +261,7 @@ class Unfilled:
         if self._resized not in _listeners:
             _listeners.append(self._resized)
         if not hasattr(_storages.resize_, _WRAPPED):
-            _storages.resize_ = _telling(_storages.resize_)
+            _storages.resize_ = _reporting(_storages.resize_)
 
     def forget(self) -> None:
         """Knows none any more, and hears of no other; the last one leaves storages as they were."""
@@ -404,7 +404,7 @@ _listeners: Final[list[Callable[[torch.UntypedStorage, int], None]]] = []
 _WRAPPED: Final = "_tdbg_wrapped"
 
 
-def _telling(original: Any) -> Any:
+def _reporting(original: Any) -> Any:
     """``UntypedStorage.resize_``, which then says which storage it was, and how many bytes that had before."""
 
     def resize_(storage: torch.UntypedStorage, size: int) -> Any:

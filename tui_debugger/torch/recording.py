@@ -19,7 +19,17 @@ from tui_debugger.live.client.agent import Agent, ClientHit
 from tui_debugger.live.client.judging import Judge
 from tui_debugger.live.client.recorded import UnrecordedCounts
 from tui_debugger.stats.records import Record
-from tui_debugger.torch.captures import EVERYTHING, Capture, Foresight, Key, MemoryBudget, Plan, Plans, Step, foreseen
+from tui_debugger.torch.captures import (
+    EVERYTHING,
+    Capture,
+    Key,
+    MemoryBudget,
+    Plan,
+    Plans,
+    Step,
+    UnknownWatchpoints,
+    foreseen,
+)
 from tui_debugger.torch.exact import Waiting
 from tui_debugger.torch.flow import Flow
 from tui_debugger.torch.internals import Counter, in_backward, local, no_autocast, readable, when_backward_ends
@@ -59,7 +69,7 @@ class Passes:
         return self.now
 
     def end(self, judge: Judge | None) -> None:
-        """It is over. ``judge``: the watchpoints, None while nobody had an occasion to set any."""
+        """Ends the recording of a step. ``judge``: the watchpoints; None before any could be set."""
         now, self.now = self.now, None
         if now is None or not len(now):
             return
@@ -123,7 +133,7 @@ class Passes:
 
         Whatever threshold a watchpoint will have: if any pass crosses it, one of these does.
         """
-        find_records(now, list(now), Foresight())
+        find_records(now, list(now), UnknownWatchpoints())
         for capture in now:
             if capture.record is None:
                 continue
@@ -312,7 +322,7 @@ class Recording:
             self._orders.add(order)
             self._calm = 0
         else:
-            self._wonder(no_grad=no_grad)
+            self._doubt_plan(no_grad=no_grad)
         return False
 
     def unexpected(self, name: str) -> None:
@@ -320,9 +330,9 @@ class Recording:
         self._order = hash((self._order, name, "unexpected"))
         self._order_bare = hash((self._order_bare, name, "unexpected"))
         self.structure.doubt(name)
-        self._wonder()
+        self._doubt_plan()
 
-    def _wonder(self, *, no_grad: bool = False) -> None:
+    def _doubt_plan(self, *, no_grad: bool = False) -> None:
         self._surprised = self.structure.changed = True
         if not no_grad:
             self._off_course = self.structure.gradients_doubted = True
@@ -364,7 +374,7 @@ class Recording:
             self.at_backward_end()
 
     def _read_again(self) -> None:
-        """Something runs after an optimizer did in the same step: nobody knows which values of the weights it reads."""
+        """Notes that something runs after an optimizer in the same step: the weights that it reads are not known."""
         for name in self.updated:
             self.structure.feed(name, [UNKNOWN])
         self.updated.clear()

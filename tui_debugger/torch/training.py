@@ -24,7 +24,7 @@ from tui_debugger.live.client.judging import Judge, Patience, StepMemory, watche
 from tui_debugger.live.wire import RemoteWatchpoint
 from tui_debugger.model import Verdict, WatchResult
 from tui_debugger.torch import captures
-from tui_debugger.torch.captures import Capture, Foresight, Plan, Plans, Quick, Step, measure
+from tui_debugger.torch.captures import Capture, Plan, Plans, Quick, Step, UnknownWatchpoints, measure
 from tui_debugger.torch.distributed import Distribution, distribution_of
 from tui_debugger.torch.drawing import States, draw, parameters_of, rates_of
 from tui_debugger.torch.internals import (
@@ -293,7 +293,7 @@ class Expectation:
                 self._optimizer[id(parameter)] = id(optimizer)
 
     def ended(self, optimizer: torch.optim.Optimizer) -> None:
-        """It has stepped; a fused one may have left the step out by itself."""
+        """Notes that an optimizer stepped; a fused one may have skipped the step by itself."""
         self._stepped.add(id(optimizer))
         found = getattr(optimizer, "found_inf", None)
         self.skipped |= isinstance(found, torch.Tensor) and bool(found.any())
@@ -380,7 +380,7 @@ class Scalers:
         if self._told not in _listeners:
             _listeners.append(self._told)
         if not hasattr(_scaler.step, _WRAPPED):
-            _scaler.step = _telling(_scaler.step)
+            _scaler.step = _reporting(_scaler.step)
 
     def remove(self) -> None:
         """Listens no more; the last one leaves ``GradScaler`` as it was."""
@@ -395,7 +395,7 @@ _listeners: Final[list[OptimizerStepped]] = []
 _WRAPPED: Final = "_tdbg_wrapped"
 
 
-def _telling(original: Any) -> Any:
+def _reporting(original: Any) -> Any:
     """``GradScaler.step``, which then says whether the optimizer stepped."""
 
     def step(scaler: Any, optimizer: torch.optim.Optimizer, *args: Any, **kwargs: Any) -> Any:
@@ -606,7 +606,10 @@ class Training:
         recording, left = self.recording, Step(0)
         found = [(name, each.grad) for name, each in self.tree.parameters.items() if each.grad is not None]
         see_all(left, [(gradient_of(name), gradient) for name, gradient in found], recording.plans, None)
-        seen = {each.name: each for each in look_now(left, recording.plans.judge if recording.plans else Foresight())}
+        seen = {
+            each.name: each
+            for each in look_now(left, recording.plans.judge if recording.plans else UnknownWatchpoints())
+        }
         for each in seen.values():
             each.tensor = None
         self._at_backward = {
@@ -647,7 +650,7 @@ class Training:
         self._weights_seen = False
 
     def next_step(self) -> None:
-        """Nobody looks at the step any more. Weights that are compared are kept for the next one."""
+        """Drops what the step no longer needs. Weights that are compared are kept for the next step."""
         self.patience.next_step(chain(self.recording.step.names(), self.recording.passes.names))
         self.expectation.next_step()
         self.memory.next_step()
@@ -675,7 +678,7 @@ class Training:
         self._weights_seen = False
 
     def let_go(self) -> None:
-        """Nobody watches any more: nothing is held."""
+        """Stops watching: nothing is held any more."""
         self.recording.plans = Plans(Judge())
         self.previous.clear()
         self._lasting.clear()

@@ -15,8 +15,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
+from tui_debugger.arrays import Mask
 from tui_debugger.live.client.agent import ClientHit
 from tui_debugger.live.client.judging import Judge
 from tui_debugger.model import ErrorBits, TensorStats, Verdict, WatchResult
@@ -25,8 +25,6 @@ from tui_debugger.torch import exact
 from tui_debugger.torch.captures import Capture, Plan, Step, TensorGroup, offsets
 from tui_debugger.torch.exact import Doubles, Fetched, Waiting
 from tui_debugger.watch.evaluate import JudgingPlan, judging_plan
-
-Mask = npt.NDArray[np.bool_]
 
 SLACK: Final = 1e-3
 COARSE: Final = 0.05
@@ -37,7 +35,7 @@ _TINY: Final = {"float16": 6.2e-5, "bfloat16": 1.2e-38, "float32": 1.2e-38}
 
 
 def suspects(captures: Sequence[Capture], fetched: Fetched) -> list[Capture]:
-    """Those of some screened tensors that have to be looked at exactly."""
+    """Returns the screened tensors that have to be measured exactly."""
     groups: dict[int, tuple[Plan, list[int]]] = {}
     for number, capture in enumerate(captures):
         if capture.plan is not None:
@@ -165,7 +163,7 @@ class _Columns:
 
 
 class _Numbers(_Columns):
-    """Those of lines."""
+    """The numbers of lines of captures."""
 
     def __init__(self, captures: Sequence[Capture], fetched: Fetched) -> None:
         def column(places: list[int]) -> Doubles:
@@ -266,7 +264,7 @@ def look_now(step: Step, judge: Judge, *, recheck: bool = False) -> list[Capture
         screened = [
             each
             for each in watched
-            if each.plan is not None and each.screened and each.look is None and each.record is None
+            if each.plan is not None and each.screened and each.pending is None and each.record is None
         ]
         clean = {id(each) for each in screened} - {id(each) for each in suspects(screened, step.fetched)}
         chosen = [each for each in watched if id(each) not in clean]
@@ -278,10 +276,10 @@ def judge_one(capture: Capture, waiting: Waiting, judge: Judge) -> list[ClientHi
     """Returns what the watchpoints say about a tensor that was just made, whose numbers wait by themselves."""
     fetched = waiting.fetch()
     capture.told, capture.fetched = True, fetched
-    if capture.screened and capture.look is None and not suspects([capture], fetched):
+    if capture.screened and capture.pending is None and not suspects([capture], fetched):
         return []
-    if capture.look is not None:
-        capture.record, capture.look = exact.finish([capture.look], fetched)[0], None
+    if capture.pending is not None:
+        capture.record, capture.pending = exact.finish([capture.pending], fetched)[0], None
     elif capture.tensor is not None:
         need = judge.need(capture.name) or RequiredStats()
         capture.record = exact.records([(capture.tensor, need, capture.previous)])[0]
@@ -297,8 +295,8 @@ def find_records(step: Step, captures: Sequence[Capture], judge: Judge) -> None:
         need = judge.need(capture.name) or RequiredStats()
         if capture.record is not None and capture.record.need.covers(need):
             continue
-        if capture.look is not None:
-            capture.record, capture.look = exact.finish([capture.look], step.fetched)[0], None
+        if capture.pending is not None:
+            capture.record, capture.pending = exact.finish([capture.pending], step.fetched)[0], None
         elif capture.intact:
             pending.append(capture)
         elif capture.screened and capture.record is None:

@@ -286,7 +286,7 @@ _TAKEN = frozenset({"search", "next_hit", "clear_filter", "clear_hit_filter"})
 BY_ENTER = frozenset({"edit_watchpoint"})
 """Actions of panes that Enter does as well."""
 _ENTER = {"nodes": "Tensors", "stack": "Its nodes", "watchpoints": "Edit", "hits": "Tensors", "tensors": "Values"}
-"""What Enter shows, by pane."""
+"""The label of Enter, by pane."""
 NOT_IN_PALETTE = frozenset({"next_pane", "previous_pane", "palette", "redraw"})
 
 BY_ID: dict[tuple[str, str], Action] = {(action.where, action.id): action for action in ACTIONS}
@@ -342,7 +342,7 @@ LIVE_ACTIONS: tuple[Action, ...] = tuple(
 _LIVE_BY_ID = {action.id: action for action in LIVE_ACTIONS}
 _LIVE_ADDED = tuple(action for action in LIVE_ACTIONS if ("global", action.id) not in BY_ID)
 _LIVE_FOOTER = ("step_forward", "continue", "pause", "forward", "terminate", "save_dump")
-"""What drives trainings: the first three before everything else in the footer, the others at its end."""
+"""The keys that drive trainings: the first three begin the footer, the others end it."""
 DRIVING = frozenset({"step_forward", "forward", "continue", "pause", "recheck", "all_ranks"})
 """Actions that drive trainings and leave the cursor where it is."""
 LIVE_ONLY = frozenset(action.id for action in _LIVE_ADDED)
@@ -366,7 +366,7 @@ _OPENED = {
     "hits": "Goes to the tensors of the hit.",
     "tensors": "Shows the values of the tensor.",
 }
-"""What Enter does, by pane, for the help page."""
+"""The effect of Enter, by pane, for the help page."""
 
 
 def help_actions(pane: str, *, live: bool = False, search: str = "") -> tuple[Action, ...]:
@@ -489,7 +489,7 @@ VIEW_ACTIONS: tuple[Action, ...] = (
     view_action("keys", "Keys", "? f1", "All keys of this view."),
 )
 """Keys of every view besides those that open another one."""
-LOOK_AGAIN = view_action("look_again", "Look again", "r", "Works all of it out anew, from the run as it is now.")
+LOOK_AGAIN = view_action("look_again", "Look again", "r", "Computes the view again, from the run as it is now.")
 """The key of the views that only say when they are outdated; the others follow the run, and check with it."""
 
 SEARCH_VIEW = view_action(

@@ -102,7 +102,7 @@ class Runnable(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """What the start page needs.
+    """The settings of the start page.
 
     Attributes:
         directory: where dumps are searched.
@@ -326,7 +326,7 @@ class TdbgApp(App[int]):
 
     @on(Driver.SignalResume)
     def _terminal_is_back(self) -> None:
-        """What stood on the terminal before Ctrl-Z is gone."""
+        """Draws the screen again: what the terminal showed before Ctrl-Z is gone."""
         self._written.forget()
 
     def post_display_hook(self) -> None:

@@ -127,7 +127,7 @@ class ResultCounts:
         findings: hits that are findings.
         by_watchpoint: findings of each watchpoint that looked at some tensor, by id.
         blocked: what NaN or Inf kept each watchpoint from judging, by id; those that judged everything are left out.
-        doubts: why nobody can say that the rest is clean, one sentence each.
+        doubts: why it cannot be said that the rest is clean, one sentence each.
     """
 
     findings: int

@@ -121,7 +121,7 @@ class Checker:
         self._asked: frozenset[Pair] = frozenset()
         self._postponed = False
         self._in_order = live is not None
-        """It is known in which order the steps ran."""
+        """Whether the order in which the steps ran is known."""
 
     def handlers(self) -> dict[str, Callable[[], None]]:
         """Returns actions by id."""
@@ -580,7 +580,7 @@ class Checker:
             return "nothing checked"
         doubts = self._context.state.tally.doubts if self._context.state.tally is not None else ()
         if doubts:
-            return f"no hit in {where}, but nobody can say that it is clean: {'; '.join(map(clean, doubts))}"
+            return f"no hit in {where}, but it cannot be called clean: {'; '.join(map(clean, doubts))}"
         if self._live is not None:
             return f"no hit in {where}: {key_of('continue')} runs to the next step with one"
         rest = f": {key_of('continue')} goes on to the next step with one" if self._context.state.unchecked else ""

@@ -74,7 +74,7 @@ class ScreenState:
     pending_tensor: tuple[TensorKey, int] | None = None
 
 
-class Say(Protocol):
+class ShowMessage(Protocol):
     """Shows one line in the footer, until the next key."""
 
     def __call__(self, text: str, *, bad: bool = False) -> None:
@@ -105,7 +105,7 @@ class Context:
         state: the position in it.
         work: runs what takes time.
         kept: what became of the steps and tensors that are there: ``dumped`` or ``kept``.
-        say: see ``Say``.
+        say: see ``ShowMessage``.
         show_error: says what, where and what to do, until Enter or Esc.
         update_header: draws header and tabs again, where they changed.
         settled: called when much was made that stays.
@@ -127,7 +127,7 @@ class Context:
     hits_pane: HitsPane
     tensors_pane: TensorsPane
     kept: str
-    say: Say
+    say: ShowMessage
     show_error: Callable[[Exception], None]
     update_header: Callable[[], None]
     settled: Callable[[], None]

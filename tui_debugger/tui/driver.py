@@ -15,7 +15,7 @@ from textual.drivers.linux_driver import LinuxDriver
 
 from tui_debugger.tui import job_control
 
-_LOOK = 0.05
+_LOOK_EVERY = 0.05
 """Seconds between two looks whether the stand-in has stopped."""
 _LOOKS = 20
 _NOT_STOPPED = 0.01
@@ -92,15 +92,15 @@ class TerminalDriver(LinuxDriver):
         if job_control.stand_in() is None:
             self._come_back()
         else:
-            self._look(_LOOKS)
+            self._return_if_not_stopped(_LOOKS)
 
-    def _look(self, times: int) -> None:
+    def _return_if_not_stopped(self, times: int) -> None:
         """Comes back where the stand-in did not stop: no shell has the terminal."""
         stopped = job_control.stand_in_has_stopped()
         if not self._away or stopped or (stopped is None and not job_control.in_foreground()):
             return
         if times:
-            asyncio.get_running_loop().call_later(_LOOK, self._look, times - 1)
+            asyncio.get_running_loop().call_later(_LOOK_EVERY, self._return_if_not_stopped, times - 1)
         else:
             self._come_back()
 

@@ -139,7 +139,7 @@ check_path = path_check(_unwritable, "a file name is needed")
 """Says what is wrong with a path to write to."""
 
 
-Say = Callable[[str], object]
+ShowMessage = Callable[[str], object]
 T = TypeVar("T")
 
 
@@ -212,7 +212,7 @@ def export(view: Exporter) -> None:
     view.app.push_screen(prompt, given)
 
 
-def screenshot(app: App[object], name: str, dump: Path, say: Say, failed: Say | None = None) -> None:
+def screenshot(app: App[object], name: str, dump: Path, say: ShowMessage, failed: ShowMessage | None = None) -> None:
     """Writes a picture of the screen into the working directory.
 
     Args:

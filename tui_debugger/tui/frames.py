@@ -91,7 +91,7 @@ class DrawnOnce(_AnyScreen):
 
     @property
     def _update_timer(self) -> Timer:
-        """What draws the next frame."""
+        """The timer that draws the next frame."""
         return self._frames
 
     def _on_screen_resume(self, event: events.ScreenResume) -> None:

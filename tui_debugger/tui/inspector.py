@@ -219,7 +219,7 @@ class Inspector:
         context.work.run("tensors", work, self._show_tensors, in_header=False, wait=WAIT)
 
     def _measured(self) -> None:
-        """Nobody waits any more for what is being measured."""
+        """Ends the wait for a measurement."""
         self._listing = None
         if self._slow is not None:
             self._slow.cancel()

@@ -313,7 +313,7 @@ class LiveControl:
         self._opening = False
         self._stops: dict[int, Stop] = {}
         self._events: deque[LiveEvent] = deque(maxlen=EVENTS)
-        self._last_look = 0.0
+        self._last_taken = 0.0
         self._delayed: Timer | None = None
         self._ticker: Timer | None = None
         self._taking_in, self._more_came = False, False
@@ -595,23 +595,23 @@ class LiveControl:
         """Called in a thread of the session."""
         if event.kind not in COUNTED:
             self._events.append(event)
-        self._screen.work.call(self._look_soon, "trainings")
+        self._screen.work.call(self._take_events_soon, "trainings")
 
-    def _look_soon(self) -> None:
+    def _take_events_soon(self) -> None:
         """Takes in what happened: at once what one waits for, counters at most four times a second."""
         if self._delayed is not None:
             return
-        wait = self._last_look + MIN_INTERVAL - time.monotonic()
+        wait = self._last_taken + MIN_INTERVAL - time.monotonic()
         if wait > 0 and all(event.kind is LiveKind.HITS for event in tuple(self._events)):
-            self._delayed = self._screen.set_timer(wait, self._look)
+            self._delayed = self._screen.set_timer(wait, self._take_events)
         else:
-            self._look()
+            self._take_events()
 
-    def _look(self) -> None:
+    def _take_events(self) -> None:
         if self._delayed is not None:
             self._delayed.stop()
             self._delayed = None
-        self._last_look = time.monotonic()
+        self._last_taken = time.monotonic()
         events = [self._events.popleft() for _ in range(len(self._events))]
         self._say(events)
         self._arrived |= {event.rank for event in events if event.kind is LiveKind.STOPPED and event.rank is not None}
@@ -736,7 +736,7 @@ class LiveControl:
             return
         lines = [f"{training_name(state)}: {training_status(state)[1]}" for state in held.values()]
         if depends:
-            lines.append("MindSpore ends a training that nobody answers: tdbg stays, without the screen, until its end")
+            lines.append("MindSpore ends a training that gets no answer: tdbg stays, without the screen, until its end")
         it = "it" if len(held) == 1 else "them"
         answers = (("g", f"let {it} go on", "go"), ("t", f"terminate {it}", "terminate"))
         screen = ConfirmScreen(f"Leave {plural(len(held), 'training')}", lines, answers)

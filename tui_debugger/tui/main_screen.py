@@ -140,7 +140,7 @@ class MainScreen(DrawnOnce, CachedGround, Screen[None]):
         """
         single = self._is_single(self.app.size)
         self.set_class(single, "-single", update=False)
-        self._draw_looks(single, update=False)
+        self._draw_frames(single, update=False)
         yield self.header
         yield self.tabs
         with CachedRow(id="panes"):
@@ -360,10 +360,10 @@ class MainScreen(DrawnOnce, CachedGround, Screen[None]):
     def _is_single(self, size: Size) -> bool:
         return self.zoomed or size.width < WIDE or size.height < HIGH
 
-    def _draw_looks(self, single: bool, *, update: bool = True) -> None:
+    def _draw_frames(self, single: bool, *, update: bool = True) -> None:
         for name, pane in self.panes.items():
             current = name == self.current_pane
-            pane.set_look(active=current, single=single)
+            pane.set_frame(active=current, single=single)
             # With five panes on the screen a class would only restyle, and so repaint, for nothing.
             pane.set_class(single and current, "-current", update=update)
         if self.tabs.display != single:  # see ``Pane.set_look``
@@ -372,7 +372,7 @@ class MainScreen(DrawnOnce, CachedGround, Screen[None]):
     def _lay_out(self, size: Size) -> None:
         single = self._is_single(size)
         self.set_class(single, "-single")
-        self._draw_looks(single)
+        self._draw_frames(single)
         for column in {pane.parent for pane in self.panes.values()}:
             if isinstance(column, CachedColumn):
                 column.set_class(single and self.panes[self.current_pane] in column.children, "-current")

@@ -26,7 +26,7 @@ from tui_debugger.tui import theme
 
 PIXEL: Final = "▀"
 _STEPS: Final = 20
-"""How finely a colour is moved until it can be read."""
+"""The step by which a colour is moved until it can be read."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ def apply(config: Config) -> Mapping[str, str]:
     """Makes a configuration that of the screen.
 
     Returns:
-        What Textual wants to know: keys, with commas between them, by the id of their binding.
+        Returns the keymap of Textual: keys, with commas between them, by the id of their binding.
 
     Raises:
         ConfigError: see ``check_keys``.

@@ -255,7 +255,7 @@ class StartPage(DrawnOnce, CachedGround, Screen[None]):
 
     def on_resize(self, _: events.Resize) -> None:
         """The list alone is on the screen: what is said of a row stands in the footer."""
-        self.pane.set_look(active=True, single=True)
+        self.pane.set_frame(active=True, single=True)
         self.pane.resized()
         self.call_after_refresh(self._draw)
 

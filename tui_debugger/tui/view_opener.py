@@ -62,7 +62,7 @@ class ViewOpener:
     def _of_entry(self) -> ViewTarget | None:
         """Returns the worst tensor of the entry of the node tree: its first origin, else its first finding.
 
-        What is found at the step that is shown comes first. A node without a finding stands for its first output, or
+        A finding at the step that is shown comes first. A node without a finding stands for its first output, or
         what else there is of it; a scope without one for none of its tensors.
         """
         context = self._context

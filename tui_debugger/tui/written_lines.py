@@ -1,4 +1,4 @@
-"""What stands on the terminal: only what differs from it is written, and of colours only what changes.
+"""Keeps what the terminal shows, and writes only what differs from it, and only the colours that change.
 
 Textual paints a screen that comes to the front, or gets another size, two to four times: empty, laid out, and with its
 contents. It says every colour anew for every piece of text. Over a slow line each paint is 20 to 50 KB.
@@ -37,10 +37,10 @@ parts of their own."""
 
 
 class WrittenLines:
-    """What stands on the terminal."""
+    """The lines that the terminal shows."""
 
     def __init__(self) -> None:
-        """Nobody knows what stands there."""
+        """Begins with a screen of which nothing is known."""
         self._lines: list[_Parts] = []
         self._width = 0
 
@@ -153,7 +153,7 @@ class PartsUpdate(CompositorUpdate):
         self.height = height
 
     def render_segments(self, console: Console) -> str:
-        """Returns what is written where nobody knows what stands on the terminal."""
+        """Returns what is written where it is not known what stands on the terminal."""
         pen = Pen(console._color_system or ColorSystem.TRUECOLOR)  # noqa: SLF001 - as Textual asks
         for y, x, _, line in self.parts:
             pen.write(x, y, line)
@@ -164,7 +164,6 @@ class ExactCompositor(Compositor):
     """Tells every widget that came of its size."""
 
     def __init__(self) -> None:
-        """Nothing is laid out."""
         super().__init__()
         self._laid_out = self._full_map
 
@@ -187,7 +186,6 @@ class PartsCompositor(ExactCompositor):
     """
 
     def __init__(self) -> None:
-        """Nothing changed."""
         super().__init__()
         self._changed: list[tuple[Widget, Region, set[int]]] = []
         self._in_front: dict[Widget, bool] = {}
@@ -346,7 +344,7 @@ def _changed_cells(old: Line, new: Line) -> Iterator[tuple[int, int, int, int]]:
         while text:
             while not before:
                 found = next(olds, None)
-                if found is None:  # nobody knows what stands there
+                if found is None:  # it is not known what stands there
                     yield number, begin, place, place + len(text)
                     place, text = place + len(text), ""
                     break
@@ -388,7 +386,7 @@ def _alike_until(one: str, other: str) -> int:
 # -- colours ---------------------------------------------------------------------------------------
 
 
-class _Look(NamedTuple):
+class _TerminalStyle(NamedTuple):
     """The codes of a style: attributes, colours (empty for the terminal's own), address of a link."""
 
     attributes: frozenset[int]
@@ -398,13 +396,13 @@ class _Look(NamedTuple):
 
 
 _PLAIN: Final = Style.null()
-_NO_LOOK: Final = _Look(frozenset(), "", "")
+_NO_STYLE: Final = _TerminalStyle(frozenset(), "", "")
 _ENDED_BY: Final = {1: 22, 2: 22, 3: 23, 4: 24, 7: 27, 9: 29}
 """The code that ends an attribute. The other attributes are ended by ending everything."""
 
 
 @lru_cache(maxsize=4096)
-def _look_of(style: Style, system: ColorSystem) -> _Look:
+def _terminal_style(style: Style, system: ColorSystem) -> _TerminalStyle:
     attributes = {
         1: style.bold,
         2: style.dim,
@@ -421,7 +419,7 @@ def _look_of(style: Style, system: ColorSystem) -> _Look:
         53: style.overline,
     }
     color, background = style.color, style.bgcolor
-    return _Look(
+    return _TerminalStyle(
         frozenset(code for code, on in attributes.items() if on),
         ";".join(color.downgrade(system).get_ansi_codes()) if color is not None else "",
         ";".join(background.downgrade(system).get_ansi_codes(foreground=False)) if background is not None else "",
@@ -430,7 +428,7 @@ def _look_of(style: Style, system: ColorSystem) -> _Look:
 
 
 @lru_cache(maxsize=4096)
-def _turn(old: _Look, new: _Look) -> str:
+def _turn(old: _TerminalStyle, new: _TerminalStyle) -> str:
     """Returns what makes one look another, in as few bytes as is safe in every terminal."""
     gone = old.attributes - new.attributes
     bare = (old.color and not new.color) or (old.background and not new.background)
@@ -455,7 +453,7 @@ class _Piece(NamedTuple):
     x: int
     end: int
     text: str
-    look: _Look
+    written_with: _TerminalStyle
     told: bool
 
 
@@ -478,12 +476,12 @@ class Pen:
             if text and not control:
                 size = _cells_of(text)
                 self._narrow &= size == len(text)
-                look = _look_of(style or _PLAIN, self._system)
-                both = _common_look(last, text, look) if last is not None else None
+                written_with = _terminal_style(style or _PLAIN, self._system)
+                both = _common_style(last, text, written_with) if last is not None else None
                 if last is not None and both is not None:  # nobody sees the colour of a blank
                     last = self._pieces[-1] = _Piece(y, last.x, x + size, last.text + text, both, last.told)
                 else:
-                    last = _Piece(y, x, x + size, text, look, last is None)
+                    last = _Piece(y, x, x + size, text, written_with, last is None)
                     self._pieces.append(last)
                 x += size
 
@@ -495,50 +493,50 @@ class Pen:
         """
         found = _in_turn(self._pieces)
         if self._narrow and len(self._pieces) > 2:
-            found = min(found, _in_turn(_by_look(self._pieces)), key=len)
+            found = min(found, _in_turn(_by_style(self._pieces)), key=len)
         self._pieces = []
         return found
 
 
-def _common_look(piece: _Piece, text: str, look: _Look) -> _Look | None:
+def _common_style(piece: _Piece, text: str, written_with: _TerminalStyle) -> _TerminalStyle | None:
     """Returns the look that a piece and the text behind it may both be written with; None where there is none."""
-    own = piece.look
-    if own == look:
-        return look
-    seen = own.link or look.link or (own.attributes | look.attributes) & _SEEN_ON_BLANKS
-    if seen or own.background != look.background:
+    own = piece.written_with
+    if own == written_with:
+        return written_with
+    seen = own.link or written_with.link or (own.attributes | written_with.attributes) & _SEEN_ON_BLANKS
+    if seen or own.background != written_with.background:
         return None
-    return own if text.isspace() else look if piece.text.isspace() else None
+    return own if text.isspace() else written_with if piece.text.isspace() else None
 
 
-def _by_look(pieces: _Pieces) -> _Pieces:
+def _by_style(pieces: _Pieces) -> _Pieces:
     """Returns pieces so that those of one look follow each other, and after each look comes the nearest one."""
-    of_look: dict[_Look, _Pieces] = {}
+    of_style: dict[_TerminalStyle, _Pieces] = {}
     for piece in pieces:
-        of_look.setdefault(piece.look, []).append(piece)
+        of_style.setdefault(piece.written_with, []).append(piece)
     ordered: _Pieces = []
-    look = _NO_LOOK
-    while of_look:
-        look = min(of_look, key=lambda other: len(_turn(look, other)))
-        ordered += of_look.pop(look)
+    written_with = _NO_STYLE
+    while of_style:
+        written_with = min(of_style, key=lambda other: len(_turn(written_with, other)))
+        ordered += of_style.pop(written_with)
     return ordered
 
 
 def _in_turn(pieces: _Pieces) -> str:
     """Returns what writes pieces one after the other."""
     written: list[str] = []
-    look, row, column = _NO_LOOK, -1, -1
+    written_with, row, column = _NO_STYLE, -1, -1
     for piece in pieces:
         if piece.y != row:
             written.append(f"\x1b[{piece.y + 1};{piece.x + 1}H")
         elif piece.told or piece.x != column:  # the column whole, because of what terminals think wide
             written.append(f"\x1b[{piece.x + 1}G")
-        if piece.look != look:
-            written.append(_turn(look, piece.look))
-        look, row, column = piece.look, piece.y, piece.end
-        link = look.link
+        if piece.written_with != written_with:
+            written.append(_turn(written_with, piece.written_with))
+        written_with, row, column = piece.written_with, piece.y, piece.end
+        link = written_with.link
         written.append(f"\x1b]8;;{link}\x1b\\{piece.text}\x1b]8;;\x1b\\" if link else piece.text)
-    return "".join(written) + ("\x1b[0m" if look != _NO_LOOK else "")
+    return "".join(written) + ("\x1b[0m" if written_with != _NO_STYLE else "")
 
 
 _SEEN_ON_BLANKS: Final = frozenset({4, 7, 9, 21, 51, 52, 53})

@@ -18,7 +18,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from tui_debugger.arrays import Float64, Int8, Int16, Int64, Mask
+from tui_debugger.arrays import Float64, Int8, Int16, Int64, Integers, Mask
 from tui_debugger.model import (
     CATEGORY_WORDS,
     AtLeast,
@@ -50,10 +50,10 @@ from tui_debugger.watch.condition_table import (
 )
 from tui_debugger.watch.expression import (
     TEXT_FACTS,
+    And,
     Arithmetic,
     Call,
     Comparison,
-    Every,
     Expression,
     Fact,
     Named,
@@ -61,8 +61,8 @@ from tui_debugger.watch.expression import (
     Node,
     Not,
     Number,
+    Or,
     Quantity,
-    Some,
     Text,
     name_text,
     parse,
@@ -150,7 +150,6 @@ PREVIOUS_BITS: Final[Mapping[str, ErrorBits]] = {
 PLAIN: Final = {"max": "maximum", "min": "minimum", "mean": "mean", "abs_mean": "abs_mean"}
 """Quantities that are a statistic as it stands, and the field of ``TensorStats``."""
 
-Rows = npt.NDArray[np.integer[Any]]
 
 _ROUNDED: Final = 0.01
 """Relative error of statistics that were recorded in the element type of the tensor, such as bfloat16."""
@@ -225,7 +224,7 @@ class ColumnEvaluator:
     def __init__(
         self,
         records: Records,
-        rows: Rows,
+        rows: Integers,
         facts: Callable[[], Facts] | None = None,
         overflowed: Mask | None = None,
     ) -> None:
@@ -478,7 +477,7 @@ class ColumnEvaluator:
         some |= (table["abs_mean"] > 0) | (table["sum_squares"] > 0)
         others = np.maximum(others, some)
         most: Float64 = 100.0 * (1 - others / np.maximum(table["count"], 1))
-        # Where nobody says how many there are, one that is not 0 may be one of very many.
+        # Where the number of elements is not known, one that is not 0 may be one of very many.
         vague = (others > table["count"]) | ((table["at_least"] & int(AtLeast.COUNT)) != 0)
         most[vague] = np.where(others[vague] > 0, np.nextafter(100.0, 0.0), 100.0)
         return most
@@ -582,7 +581,7 @@ _COUNTED: Final = frozenset({"zero", "zero_percentage", "negative", "positive"})
 class _ExpressionColumns:
     """The numbers behind the names of expressions, as columns in which NaN stands for unknown."""
 
-    def __init__(self, records: Records, rows: Rows, table: npt.NDArray[Any], facts: Facts) -> None:
+    def __init__(self, records: Records, rows: Integers, table: npt.NDArray[Any], facts: Facts) -> None:
         self._records = records
         self._rows = rows
         self._table = table
@@ -621,9 +620,9 @@ class _ExpressionColumns:
         match node:
             case Not(of):
                 return self.holds(of).negated()
-            case Every(parts):
+            case And(parts):
                 return reduce(_both, map(self.holds, parts))
-            case Some(parts):
+            case Or(parts):
                 return reduce(_both, (self.holds(each).negated() for each in parts)).negated()
             case Comparison(Text(text), ((sign, Fact(name)),)) | Comparison(Fact(name), ((sign, Text(text)),)):
                 equal = self._is(name, text)

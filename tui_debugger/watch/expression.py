@@ -135,22 +135,22 @@ class Not:
 
 
 @dataclass(frozen=True, slots=True)
-class Every:
+class And:
     """``and``."""
 
     parts: tuple[Node, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Some:
+class Or:
     """``or``."""
 
     parts: tuple[Node, ...]
 
 
-Node = Number | Text | Quantity | Fact | Negative | Arithmetic | Call | Comparison | Not | Every | Some
-_CONDITIONS: Final = (Comparison, Not, Every, Some)
-"""What is true or false; the others are numbers or texts."""
+Node = Number | Text | Quantity | Fact | Negative | Arithmetic | Call | Comparison | Not | And | Or
+_CONDITIONS: Final = (Comparison, Not, And, Or)
+"""The nodes that are true or false; the others are numbers or texts."""
 Named = Quantity | Fact
 
 
@@ -234,18 +234,18 @@ def written(  # noqa: PLR0911 - one for each kind of node
             return inner(first, own) + "".join(f" {sign} {inner(each, own)}" for sign, each in rest)
         case Not(of):
             return "not " + inner(of, _binding(node) - 1)
-        case Every(parts):
+        case And(parts):
             return " and ".join(inner(each, _binding(node)) for each in parts)
-        case Some(parts):
+        case Or(parts):
             return " or ".join(inner(each, _binding(node)) for each in parts)
 
 
 def _binding(node: Node) -> int:  # noqa: PLR0911 - one for each kind of node
     """Tells how tightly a node holds its parts together."""
     match node:
-        case Some():
+        case Or():
             return 1
-        case Every():
+        case And():
             return 2
         case Not():
             return 3
@@ -277,7 +277,7 @@ def _names(node: Node) -> Iterator[Named]:
         case Arithmetic(first, rest) | Comparison(first, rest):
             for each in (first, *(part for _, part in rest)):
                 yield from _names(each)
-        case Call(_, parts) | Every(parts) | Some(parts):
+        case Call(_, parts) | And(parts) | Or(parts):
             for each in parts:
                 yield from _names(each)
 
@@ -392,10 +392,10 @@ class _Parser:
 
     def expression(self, depth: int) -> Node:
         """Reads alternatives."""
-        parts = self._joined("or", lambda: self._joined("and", lambda: [self._negated(depth)], Every), Some)
+        parts = self._joined("or", lambda: self._joined("and", lambda: [self._negated(depth)], And), Or)
         return parts[0]
 
-    def _joined(self, word: str, part: Callable[[], list[Node]], kind: type[Every | Some]) -> list[Node]:
+    def _joined(self, word: str, part: Callable[[], list[Node]], kind: type[And | Or]) -> list[Node]:
         at = self.at
         parts = part()
         if not (self.kind == "name" and self.word == word):

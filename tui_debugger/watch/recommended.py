@@ -69,7 +69,7 @@ _BIAS_GRADIENTS: Final = (NodeSelector(NodeKind.REGEX, BIAS), NodeSelector(NodeK
 RECOMMENDED: Final = "recommend_"
 """The names of recommended watchpoints begin with it, in MindInsight as here."""
 _SUFFIX: Final = "_watchpoint"
-"""They end with it."""
+"""The suffix of their names."""
 
 _SATURATION: Final[dict[str, dict[str, Value]]] = {
     "tanh": {

@@ -104,8 +104,8 @@ def test_every_hop_went_into_the_one_before_it(dump: str, checked: Callable[[str
         path = trace(session, hit.key)
         for before, hop in zip(path.hops, path.hops[1:], strict=False):
             into = nodes.find(hop.way.into, hop.tensor.key.graph)
-            fed = [session.producers(0, into)[slot][0] for slot in hop.way.slots]
-            assert hop.row in fed
+            feeder = [session.producers(0, into)[slot][0] for slot in hop.way.slots]
+            assert hop.row in feeder
             earlier = hop.tensor.key.step < before.tensor.key.step
             assert earlier == (hop.way.link in (Link.WEIGHT, Link.BEFORE)) or hop.way.link is Link.UPDATE
             assert all(branch.tensor.stats is not None and branch.tensor.stats.bad for branch in before.others)
@@ -207,7 +207,11 @@ def test_the_same_watchpoint_is_asked_upstream(dumps: Callable[[str], Path]) -> 
         path = tracer.trace(key)
         assert all(not session.read(hop.tensor.key).any() for hop in path.hops), "all of them are zero"
         if path.ending is Ending.ORIGIN:
-            inputs = [fed.row.key for fed in path.end.origin.inputs if fed.state.value == "clean" and not fed.constant]
+            inputs = [
+                feeder.row.key
+                for feeder in path.end.origin.inputs
+                if feeder.state.value == "clean" and not feeder.constant
+            ]
             assert all(session.read(key).any() for key in inputs)
 
 
@@ -246,7 +250,7 @@ def test_an_exchange_of_clean_values_is_itself_the_origin(tmp_path: Path) -> Non
     bad = {(rank, 0): {REDUCE, MOMENTUM, "w"} for rank in (0, 1)}
     path = path_from(opened(write_run(tmp_path, bad, ranks=(0, 1))), "w", 0)
     assert (names(path)[-1], path.ending) == ((0, 0, REDUCE), Ending.ORIGIN)
-    assert [(fed.row.key.rank, fed.state.value) for fed in path.end.peers] == [(1, "clean")]
+    assert [(feeder.row.key.rank, feeder.state.value) for feeder in path.end.peers] == [(1, "clean")]
     assert explanation(path) == ["what rank 1 put in is clean as well"]
 
 

@@ -19,7 +19,7 @@ from tests.sources.memory import MemorySource, Op, table_of
 from tests.sources.writer import MLP, DumpWriter, Generation, Graph, Node, write_dump, write_step
 from tui_debugger.check.origins import State
 from tui_debugger.check.provenance import Start
-from tui_debugger.diagnose.origin.search import End, Origin, OriginReport
+from tui_debugger.diagnose.origin.search import Origin, OriginReport, SearchEnd
 from tui_debugger.diagnose.origin.text import advice_words, first_known_words, not_judged_words
 from tui_debugger.errors import CancelledError
 from tui_debugger.graph.search import NodeQuery
@@ -107,14 +107,14 @@ def test_the_logarithm_is_first_and_the_division_independent(
         ("Div", 3, 0, Start.MADE),
     ]
     assert "norm-RowNorm" in division.node
-    (fed,) = log.inputs
+    (feeder,) = log.inputs
     (output,) = log.outputs
-    for row in (fed.row, output):
+    for row in (feeder.row, output):
         values = session.read(row.key)
         assert row.stats is not None
         assert (row.stats.nan, row.stats.inf) == (int(np.isnan(values).sum()), int(np.isinf(values).sum()))
         assert row.stats.maximum == pytest.approx(float(values[np.isfinite(values)].max()))
-    assert (fed.state, output.hit) == (State.CLEAN, True)
+    assert (feeder.state, output.hit) == (State.CLEAN, True)
     own = log.stack[0]
     assert (own.framework, own.line, "self.log" in own.code) == (False, 53, True)
     assert not any(frame.context for frame in log.stack)
@@ -152,7 +152,7 @@ def test_the_search_ends_with_the_step_of_the_origin(
     dump: str, looked: Callable[[str], tuple[Session, OriginReport]]
 ) -> None:
     _, report = looked(dump)
-    assert report.end is End.ORIGIN
+    assert report.end is SearchEnd.ORIGIN
     assert report.check.pairs == ((0, 0), (0, 1), (0, 2), (0, 3))
     assert report.left == ((0, 4), (0, 5))
 
@@ -162,11 +162,11 @@ def test_a_step_that_was_bad_from_the_start_has_no_origin(dump: str, dumps: Call
     """Its weights were: looking on would only find what is made from them."""
     report = search(opened(dumps(dump)), steps=(4, 5))
     assert report.origins == ()
-    assert (report.end, report.left) == (End.CARRIED, ((0, 5),))
+    assert (report.end, report.left) == (SearchEnd.CARRIED, ((0, 5),))
     first = report.searches[0].first
     assert first is not None
     assert (first.start, last(first.node)) == (Start.TAINTED, "LayerNorm")
-    assert {fed.row.slot for fed in first.inputs if fed.state is State.BAD} == {1, 2}
+    assert {feeder.row.slot for feeder in first.inputs if feeder.state is State.BAD} == {1, 2}
 
 
 @pytest.mark.parametrize("dump", NAN_DUMPS)
@@ -208,7 +208,7 @@ def test_weights_that_went_bad_between_the_dumped_steps_make_no_origin(
 @pytest.mark.parametrize("dump", MLP_DUMPS)
 def test_a_healthy_run_has_none(dump: str, looked: Callable[[str], tuple[Session, OriginReport]]) -> None:
     _, report = looked(dump)
-    assert (report.origins, report.searches, report.end, report.left) == ((), (), End.ALL, ())
+    assert (report.origins, report.searches, report.end, report.left) == ((), (), SearchEnd.ALL, ())
     assert len(report.check.pairs) == 6
     assert report.check.coverage.unreadable == 0
 
@@ -227,7 +227,7 @@ def test_a_dead_activation_starts_where_its_input_is_alive(dump: str, dumps: Cal
     origin = only(search(opened(dumps(dump)), "TZ @ category=activation"))
     assert "act3-ReLU" in origin.node
     assert (origin.step, origin.start) == (0, Start.MADE)
-    assert all(fed.state is State.CLEAN for fed in origin.inputs)
+    assert all(feeder.state is State.CLEAN for feeder in origin.inputs)
     assert origin.outputs[0].stats is not None
     assert origin.outputs[0].stats.zero_percentage == 100.0
 
@@ -241,7 +241,9 @@ def test_a_weight_that_does_not_change_starts_with_itself_and_names_its_update(
     for origin in report.origins:
         assert (origin.step, origin.start) == (1, Start.UPDATED)
         assert last(origin.other) == "SGD"
-        assert [fed.row.slot for fed in origin.inputs if fed.before] == [0, 3, 5], "what it updates, as it was before"
+        assert [feeder.row.slot for feeder in origin.inputs if feeder.before] == [0, 3, 5], (
+            "what it updates, as it was before"
+        )
 
 
 # -- planted into copies of real dumps -------------------------------------------------------------
@@ -290,7 +292,7 @@ def test_a_planted_nan_starts_at_the_node_of_its_file(healthy: Path, side: Side,
     elif origin.start is Start.CHANGED:  # the producer's file is here, and clean
         assert origin.node == session.nodes(0).names[row]
         assert origin.inputs
-        assert all(fed.state is State.CLEAN for fed in origin.inputs)
+        assert all(feeder.state is State.CLEAN for feeder in origin.inputs)
     else:
         assert origin.start in (Start.UNSEEN, Start.SOURCE, Start.UPDATED)
 
@@ -332,8 +334,8 @@ def test_an_input_that_differs_from_what_was_written_starts_there(tmp_path: Path
     spoil(one(writer.step(1), "ReLU.*.input.0.*"))
     origin = only(search(opened(tmp_path)))
     assert (origin.node, origin.start, origin.other) == (RELU, Start.CHANGED, MATMUL)
-    (fed,) = origin.inputs
-    assert (fed.row.key.node, fed.row.key.side, fed.state) == (MATMUL, Side.OUTPUT, State.CLEAN)
+    (feeder,) = origin.inputs
+    assert (feeder.row.key.node, feeder.row.key.side, feeder.state) == (MATMUL, Side.OUTPUT, State.CLEAN)
     assert [(row.role, row.hit) for row in origin.outputs] == [("in", True)]
 
 
@@ -344,7 +346,7 @@ def test_inputs_only_the_producer_is_the_origin_and_its_consumer_the_witness(tmp
     spoil(one(writer.step(0), "ReLU.*.input.0.*"))
     origin = only(search(opened(tmp_path)))
     assert (origin.node, origin.start, origin.other) == (MATMUL, Start.UNSEEN, RELU)
-    assert [fed.state for fed in origin.inputs] == [State.CLEAN, State.CLEAN]
+    assert [feeder.state for feeder in origin.inputs] == [State.CLEAN, State.CLEAN]
     assert (origin.outputs[0].key.node, origin.outputs[0].key.side) == (RELU, Side.INPUT)
 
 
@@ -401,7 +403,7 @@ def test_an_optimizer_that_breaks_a_weight_is_the_origin(tmp_path: Path) -> None
     np.save(one(step, "Parameter.accum_fc1_weight.*"), NAN)
     origin = only(search(opened(tmp_path)))
     assert (origin.node, origin.start) == (MOMENTUM, Start.MADE)
-    assert [(fed.row.slot, fed.before, fed.row.key.node) for fed in origin.inputs] == [
+    assert [(feeder.row.slot, feeder.before, feeder.row.key.node) for feeder in origin.inputs] == [
         (0, True, "fc1.weight"),
         (1, True, "accum.fc1.weight"),
     ]
@@ -415,11 +417,11 @@ def test_unknown_inputs_give_no_origin_and_are_named(tmp_path: Path) -> None:
                 path.unlink()
         np.save(one(writer.step(step), "ReLU.*.output.*"), NAN)
     report = search(opened(tmp_path))
-    assert (report.origins, report.end) == ((), End.ALL)
+    assert (report.origins, report.end) == ((), SearchEnd.ALL)
     first = report.searches[0].first
     assert first is not None
     assert (first.node, first.start) == (RELU, Start.UNKNOWN)
-    assert [(fed.row.index, fed.state) for fed in first.inputs] == [(-1, State.UNKNOWN)]
+    assert [(feeder.row.index, feeder.state) for feeder in first.inputs] == [(-1, State.UNKNOWN)]
 
 
 def test_a_node_with_an_unreadable_input_is_not_judged(tmp_path: Path) -> None:
@@ -434,7 +436,7 @@ def test_a_node_with_an_unreadable_input_is_not_judged(tmp_path: Path) -> None:
     first = report.first_known
     assert first is not None
     assert first.start is Start.UNKNOWN
-    assert [fed.state for fed in first.inputs] == [State.CLEAN, State.UNKNOWN]
+    assert [feeder.state for feeder in first.inputs] == [State.CLEAN, State.UNKNOWN]
     assert first.inputs[1].row.error
     assert first_known_words(first) == "first known bad; in:1 cannot be read"
     (node,) = report.not_judged
@@ -679,7 +681,7 @@ def test_a_search_that_is_stopped_says_what_it_covered(tmp_path: Path) -> None:
             raise CancelledError("enough")
 
     report = session.find_origin(session.pairs(), progress=stop)
-    assert (report.end, report.check.cancelled) == (End.CANCELLED, True)
+    assert (report.end, report.check.cancelled) == (SearchEnd.CANCELLED, True)
     assert report.check.pairs == ((0, 0), (1, 0), (0, 1))
     assert [(origin.rank, origin.node) for origin in report.origins] == [(0, RELU)]
     assert report.left == ((1, 1), (0, 2), (1, 2))

@@ -163,12 +163,12 @@ def test_before_the_collective_a_gradient_that_goes_into_none_is_named(left_out:
     tensors: dict[int, dict[int, dict[tuple[str, Side, int], Value]]] = {}
     for rank in range(2):
         own = gradients(rank, False)
-        fed: dict[tuple[str, Side, int], Value] = {}
+        reduced: dict[tuple[str, Side, int], Value] = {}
         for number, name in enumerate(NAMES):
             if name != left_out:
-                fed[f"reduce.{number}", Side.INPUT, 0] = own["Gradients/" + name.replace(".", "/"), Side.OUTPUT, 0]
-                fed[f"reduce.{number}", Side.OUTPUT, 0] = ramp(50.0 + number)
-        tensors[rank] = {0: {**weights(), **own, **fed}}
+                reduced[f"reduce.{number}", Side.INPUT, 0] = own["Gradients/" + name.replace(".", "/"), Side.OUTPUT, 0]
+                reduced[f"reduce.{number}", Side.OUTPUT, 0] = ramp(50.0 + number)
+        tensors[rank] = {0: {**weights(), **own, **reduced}}
     found = compared(tensors, *GRADIENTS, *reduces)
     assert [each.parameter for each in found.not_reduced] == [left_out] * bool(left_out)
     assert not found.differences

@@ -79,7 +79,7 @@ def test_every_update_of_a_parameter_is_checked_once_its_value_of_before_is_know
             for _, step, node, result in checks(session)
             if "/Adam-" in node
         )
-    first = (0, "adam", "what input 0 was before was not dumped")
+    first = (0, "adam", "the earlier value of input 0 was not dumped")
     assert found == {first: 34, **{(step, "adam", ""): 34 for step in range(1, 6)}}
 
 

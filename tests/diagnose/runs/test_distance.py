@@ -18,7 +18,13 @@ from hypothesis.extra import numpy as arrays
 
 from tests.thorough import examples
 from tui_debugger.diagnose.runs import distance as module
-from tui_debugger.diagnose.runs.distance import How, Tolerance, distance, distance_of_files, distance_of_statistics
+from tui_debugger.diagnose.runs.distance import (
+    ComparedBy,
+    Tolerance,
+    distance,
+    distance_of_files,
+    distance_of_statistics,
+)
 from tui_debugger.diagnose.runs.kinds import kind_of_difference, kind_of_update
 from tui_debugger.model import AtLeast, ReadSpec, TensorStats
 from tui_debugger.stats.blocks import measure_stats
@@ -204,7 +210,7 @@ def test_the_unit_is_that_of_the_coarser_type() -> None:
 
 def test_other_shapes_are_not_compared() -> None:
     found = distance(np.ones((2, 3)), np.ones((3, 2)))
-    assert (found.how, found.why, found.shapes) == (How.NOT, "shapes differ", ((2, 3), (3, 2)))
+    assert (found.how, found.why, found.shapes) == (ComparedBy.NOT, "shapes differ", ((2, 3), (3, 2)))
 
 
 def test_pieces_give_what_the_whole_gives(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -236,8 +242,8 @@ def test_equal_files_are_equal_and_a_spoilt_one_is_not_compared(tmp_path: Path) 
     (tmp_path / "d.npy").write_bytes(b"spoilt")
     specs = {name: ReadSpec(str(tmp_path / f"{name}.npy")) for name in "abcd"}
     assert distance_of_files((specs["a"], specs["b"])).equal
-    assert distance_of_files((specs["a"], specs["c"])).how is How.NOT
-    assert distance_of_files((specs["c"], specs["d"])).how is How.NOT, "equal bytes that nobody can read"
+    assert distance_of_files((specs["a"], specs["c"])).how is ComparedBy.NOT
+    assert distance_of_files((specs["c"], specs["d"])).how is ComparedBy.NOT, "equal bytes that nobody can read"
 
 
 @given(FLOATS, FLOATS)
@@ -320,19 +326,19 @@ def stats(**known: Any) -> TensorStats:
 def test_one_statistic_that_differs_is_enough(name: str) -> None:
     """Of each tensor PyTorch's DebugMode has the mean of the magnitudes only."""
     found = distance_of_statistics(stats(**{name: 1.0}), stats(**{name: 1.01}), (META, META))
-    assert found.how is How.STATISTICS
+    assert found.how is ComparedBy.STATISTICS
     assert not found.equal
 
 
 def test_where_no_statistic_is_there_in_both_nothing_is_compared() -> None:
-    assert distance_of_statistics(stats(), stats(), (META, META)).how is How.NOT
-    assert distance_of_statistics(stats(mean=1.0), stats(maximum=1.0), (META, META)).how is How.NOT
+    assert distance_of_statistics(stats(), stats(), (META, META)).how is ComparedBy.NOT
+    assert distance_of_statistics(stats(mean=1.0), stats(maximum=1.0), (META, META)).how is ComparedBy.NOT
 
 
 def test_hashes_tell_whether_tensors_are_the_same_and_no_more() -> None:
-    assert distance_of_statistics(None, None, (META, META), (5, 5)).how is How.HASHES
+    assert distance_of_statistics(None, None, (META, META), (5, 5)).how is ComparedBy.HASHES
     differs = distance_of_statistics(None, None, (META, META), (5, 6))
-    assert (differs.how, differs.why.partition(";")[0]) == (How.NOT, "hashes differ")
+    assert (differs.how, differs.why.partition(";")[0]) == (ComparedBy.NOT, "hashes differ")
 
 
 def test_more_nan_is_a_difference_and_an_unknown_number_of_them_is_none() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.sources.memory import Key, MemorySource, Op, Recorded
 from tests.thorough import examples
 from tui_debugger.diagnose.runs.comparison import compare_runs
-from tui_debugger.diagnose.runs.distance import How, Tolerance
+from tui_debugger.diagnose.runs.distance import ComparedBy, Tolerance
 from tui_debugger.diagnose.runs.judge import INTRODUCED
 from tui_debugger.diagnose.runs.results import Judgement, Kind, Options, RunsReport
 from tui_debugger.model import Category, Side
@@ -161,7 +161,7 @@ def test_another_shape_is_a_doubt_and_no_agreement() -> None:
     other["Third-op3", OUT, 0] = other["Third-op3", OUT, 0].reshape(16, 16)
     report = compared(forward(X, W), other)
     assert report.exit_code == 2
-    assert report.compared[How.NOT] == 1
+    assert report.compared[ComparedBy.NOT] == 1
 
 
 def test_a_difference_whose_inputs_are_not_known_is_a_doubt() -> None:
@@ -216,7 +216,7 @@ def test_statistics_are_compared_as_statistics() -> None:
         return {key: Recorded(measure_stats(value)[0], "float32", value.shape) for key, value in step.items()}
 
     same = compared(recorded(forward(X, W)), recorded(forward(X, W)))
-    assert (same.exit_code, set(same.compared)) == (0, {How.STATISTICS})
+    assert (same.exit_code, set(same.compared)) == (0, {ComparedBy.STATISTICS})
     other = compared(recorded(forward(X, W)), recorded(forward(X, W, factor=1.01)))
     assert other.headline is not None
     assert other.headline.name == "Other-op2"

@@ -24,7 +24,7 @@ from tests.session.opened import opened
 from tests.sources.memory import Key
 from tests.thorough import examples, few
 from tui_debugger.diagnose.runs.comparison import compare_runs
-from tui_debugger.diagnose.runs.distance import How
+from tui_debugger.diagnose.runs.distance import ComparedBy
 from tui_debugger.diagnose.runs.layouts import Dims
 from tui_debugger.diagnose.runs.results import RunsReport
 from tui_debugger.diagnose.runs.shards import Joiner
@@ -230,7 +230,7 @@ def test_parts_of_two_numbers_of_ranks_make_one_whole(name: str, counts: tuple[i
         cut = plain if name == "fused" else BOTH[name]
         sides = BOTH[name](whole, counts[0], 1), cut(whole, counts[1], 1)
     found = Joiner(Dims()).compare(sides, "x:OUTPUT0", "x", backward=False)
-    assert found.how is How.VALUES
+    assert found.how is ComparedBy.VALUES
     assert found.relative <= 3 * found.unit
 
 

@@ -176,9 +176,9 @@ def test_the_versions_of_mindspore_agree_on_what_the_weights_feed(dumps: Dumps, 
     matching = match_nodes(a, b)
     pairs = matching.to_b
     for match in matching.matches:
-        fed = {pairs.get(each) for each in a.weights(match.a)} - {None}
+        feeders = {pairs.get(each) for each in a.weights(match.a)} - {None}
         chain_b = {each for row in (match.b, *match.within_b) for each in b.weights(row)}
-        assert not fed or not chain_b or fed & chain_b, a.nodes.names[match.a]
+        assert not feeders or not chain_b or feeders & chain_b, a.nodes.names[match.a]
     assert len(matching.only_a) <= 0.05 * len(a.rows)
 
 

@@ -16,7 +16,7 @@ import pytest
 from tests.diagnose.runs.test_judge import OUT, compared
 from tests.sources.memory import Op, Recorded
 from tests.thorough import few
-from tui_debugger.diagnose.runs.distance import How, distance, distance_of_statistics
+from tui_debugger.diagnose.runs.distance import ComparedBy, distance, distance_of_statistics
 from tui_debugger.diagnose.runs.results import Judgement, RunsReport
 from tui_debugger.diagnose.runs.text import verdict_text
 from tui_debugger.stats.blocks import measure_stats
@@ -140,7 +140,7 @@ def called_the_same(report: RunsReport) -> bool:
     """Whether anything says so: of what differs by rounding it is said that it does, and of equal statistics that."""
     judged = [each for step in report.steps for each in step.judged]
     same = [each for each in judged if each.judgement is Judgement.SAME]
-    if any(each.worst is not None and each.worst.how is not How.STATISTICS for each in same):
+    if any(each.worst is not None and each.worst.how is not ComparedBy.STATISTICS for each in same):
         return True
     rounded = any(each.judgement is Judgement.ROUNDING for each in judged)
     return report.exit_code == 0 and verdict_text(report).startswith("the same") and not rounded
@@ -167,8 +167,8 @@ def test_two_runs_that_differ_are_not_called_the_same(type_: str, kind: str, evi
 def test_hashes_that_are_sums_are_statistics() -> None:
     """The L1 norm of an operation's output, or the exclusive or of its words, is that of any other order, too."""
     meta = "float32", (60,)
-    assert distance_of_statistics(None, None, (meta, meta), (5, 5)).how is How.HASHES
-    assert distance_of_statistics(None, None, (meta, meta), (5, 5), sums=True).how is How.STATISTICS
+    assert distance_of_statistics(None, None, (meta, meta), (5, 5)).how is ComparedBy.HASHES
+    assert distance_of_statistics(None, None, (meta, meta), (5, 5), sums=True).how is ComparedBy.STATISTICS
     for sums in (False, True):
         assert not distance_of_statistics(None, None, (meta, meta), (5, 6), sums=sums).compared
 

@@ -19,8 +19,8 @@ from tests.session.opened import opened
 from tests.sources.memory import Key, Op
 from tests.thorough import examples, few, later
 from tui_debugger.diagnose.runs.comparison import compare_runs
-from tui_debugger.diagnose.runs.distance import How
-from tui_debugger.diagnose.runs.layouts import Among, Dims, Layout, parse_dims
+from tui_debugger.diagnose.runs.distance import ComparedBy
+from tui_debugger.diagnose.runs.layouts import Dims, Layout, PartRelation, parse_dims
 from tui_debugger.diagnose.runs.matching import Rule
 from tui_debugger.diagnose.runs.results import Judgement, Options
 from tui_debugger.diagnose.runs.shards import Joiner
@@ -77,8 +77,8 @@ CUTS = {
     "fused": (fused, Layout((1,), groups=3)),
     "striped": (striped, None),
     "padded": (padded, Layout(flat=True)),
-    "sum": (summands, Layout(among=Among.SUM)),
-    "mean": (shares, Layout(among=Among.MEAN)),
+    "sum": (summands, Layout(among=PartRelation.SUM)),
+    "mean": (shares, Layout(among=PartRelation.MEAN)),
 }
 WHOLE = (5, 24, 3)
 
@@ -96,7 +96,7 @@ def test_parts_are_put_together_as_they_were_cut(name: str, ranks: int, *, swapp
     cut, layout = CUTS[name]
     sides: tuple[Sequence[Array], Sequence[Array]] = [whole], cut(whole, ranks, 1)
     found = Joiner(Dims()).compare(sides[::-1] if swapped else sides, "x:OUTPUT0", "x", backward=False)
-    assert found.how is How.VALUES
+    assert found.how is ComparedBy.VALUES
     assert found.relative <= 3 * found.unit
     assert layout is None or found.joined == layout.text(ranks)
 
@@ -109,7 +109,7 @@ def test_a_fault_in_a_part_is_as_far_as_it_is_in_the_whole(name: str, seed: int,
     parts = CUTS[name][0](whole, 2, 1)
     wrong = [parts[0], parts[1] * np.float32(factor)]
     found = Joiner(Dims()).compare(([whole], wrong), "x:OUTPUT0", "x", backward=False)
-    assert found.how is How.VALUES
+    assert found.how is ComparedBy.VALUES
     assert 0.05 * (factor - 1) < found.relative < 3 * (factor - 1)
 
 
@@ -131,15 +131,15 @@ def test_nan_in_one_part_is_a_difference() -> None:
         parts[1] = parts[1].copy()
         parts[1].reshape(-1)[3] = np.nan
         found = Joiner(Dims()).compare(([whole], parts), "x:OUTPUT0", "x", backward=False)
-        assert (found.how, found.relative) == (How.VALUES, math.inf), name
+        assert (found.how, found.relative) == (ComparedBy.VALUES, math.inf), name
 
 
 def test_where_nothing_proves_the_layout_nothing_is_compared() -> None:
     joiner = Joiner(Dims())
     others = plain(tensor(9), 2, 1)
-    assert joiner.compare(([tensor(1)], others), "x:OUTPUT0", "x", backward=False).how is How.NOT
+    assert joiner.compare(([tensor(1)], others), "x:OUTPUT0", "x", backward=False).how is ComparedBy.NOT
     odd = [tensor(1)[:, :7], tensor(1)[:, :7]]
-    assert joiner.compare(([tensor(1)], odd), "x:OUTPUT0", "x", backward=False).how is How.NOT
+    assert joiner.compare(([tensor(1)], odd), "x:OUTPUT0", "x", backward=False).how is ComparedBy.NOT
 
 
 def test_a_proven_layout_is_believed_where_values_are_too_far_to_tell() -> None:
@@ -182,8 +182,8 @@ def test_what_the_user_says_needs_no_proof() -> None:
     ("text", "layout"),
     [
         ("*=replicated", Layout()),
-        ("*=sum", Layout(among=Among.SUM)),
-        ("*=mean", Layout(among=Among.MEAN)),
+        ("*=sum", Layout(among=PartRelation.SUM)),
+        ("*=mean", Layout(among=PartRelation.MEAN)),
         ("*=flat", Layout(flat=True)),
         ("a=b=0", Layout((0,))),
         ("*=1:zigzag", Layout((1,), zigzag=True)),

@@ -18,7 +18,7 @@ from tui_debugger.live import wire
 from tui_debugger.live.client.judging import Judge, StepMemory, as_watchpoint, watched
 from tui_debugger.live.client.messages import hit_messages, watchpoint_of
 from tui_debugger.live.client.probe import ClientHit, Identity
-from tui_debugger.live.client.recorded import Recordings, Room, measure
+from tui_debugger.live.client.recorded import CopyBudget, Recordings, measure
 from tui_debugger.live.graph import RankGraph, remote_watchpoints
 from tui_debugger.live.server import Server
 from tui_debugger.live.server.answers import hit_of
@@ -135,7 +135,7 @@ def test_the_number_of_the_step_is_known() -> None:
 
 
 def test_of_two_lists_the_second_one_knows_what_the_first_one_saw() -> None:
-    recordings = Recordings(Identity("test"), Room(1 << 20), keeping=True)
+    recordings = Recordings(Identity("test"), CopyBudget(1 << 20), keeping=True)
     recordings.add("a", "activation", np.ones(2))
     for number in (1, 2):
         remote = RemoteWatchpoint(number, 1000, (("expression", "max > 3*prev.max", False),), (("a", "", ""),))

@@ -22,7 +22,7 @@ from tui_debugger.live.client.agent import of_the_training
 from tui_debugger.live.client.judging import Judge, as_watchpoint, resolve, watched
 from tui_debugger.live.client.messages import GraphBuilder, cut, graph_chunks, stack_text, type_number
 from tui_debugger.live.client.probe import Identity
-from tui_debugger.live.client.recorded import Recordings, Room, measure
+from tui_debugger.live.client.recorded import CopyBudget, Recordings, measure
 from tui_debugger.live.client.recorder import to_numpy
 from tui_debugger.live.graph import wire_params
 from tui_debugger.live.wire import RemoteWatchpoint
@@ -132,7 +132,7 @@ def test_a_record_that_holds_less_answers_the_watchpoints_that_it_can() -> None:
 def test_whatever_was_recorded_under_one_name_is_judged(monkeypatch: pytest.MonkeyPatch, together: int) -> None:
     """Whether they are judged one by one, in pairs, or at the end: each counts, the first hit is the one reported."""
     monkeypatch.setattr("tui_debugger.live.client.recorded._TOGETHER", together)
-    recordings = Recordings(Identity("test"), Room(1 << 20), keeping=True)
+    recordings = Recordings(Identity("test"), CopyBudget(1 << 20), keeping=True)
     recordings.add("a", "activation", np.zeros(1))
     recordings.watch([_remote(Watchpoint(1, "tensor_too_large", validate("TL", {"max_gt": 1.0})), ("a", ""))])
     for value in (1.0, 2.0, 1.0, 4.0, 1.0):

@@ -101,7 +101,7 @@ class Talk(RuleBasedStateMachine):
     @rule(resumes=st.booleans())
     def shakes_hands(self, resumes: bool) -> None:
         before = self.it.phase
-        self.it.shake(self.now, resumes=resumes, features=wire.RUNS_TO_NODES)
+        self.it.introduce_again(self.now, resumes=resumes, features=wire.RUNS_TO_NODES)
         self.known = {}
         self.fresh = True
         self.ending = self.ending and before is not Phase.DONE

@@ -328,7 +328,7 @@ def test_a_new_handshake_sends_the_whole_list_again(conversation: Conversation, 
     conversation.run(1)
     assert client.told() == Watch(watchpoint(1))
     assert client.step() == RunStep()
-    conversation.shake(0.0, features=0)
+    conversation.introduce_again(0.0, features=0)
     assert conversation.phase is Phase.RECEIVING
     assert client.enter() == [Event.STOPPED]
     assert conversation.stop == Stop(2, START), "stops only grow, steps begin again"
@@ -342,7 +342,7 @@ def test_a_run_outlives_a_change_of_the_graph(conversation: Conversation, client
     conversation.run(3)
     assert client.told() == Watch(watchpoint(1))
     assert client.step(Report(START)) == RunStep()
-    assert conversation.shake(0.0, resumes=True) == []
+    assert conversation.introduce_again(0.0, resumes=True) == []
     assert client.step(Report(0)) == Watch(watchpoint(1))
     assert client.step(Report(0)) == RunStep()
     assert client.step(Report(1)) == RunStep()
@@ -357,7 +357,7 @@ def test_a_run_may_be_interrupted_by_a_change_of_the_graph(
     client.enter(Report(START))
     conversation.run(left, stop_on_new_nodes=True)
     assert client.told() == RunStep()
-    assert conversation.shake(0.0, resumes=True) == []
+    assert conversation.introduce_again(0.0, resumes=True) == []
     assert client.enter(Report(0)) == [Event.STOPPED]
     stop = conversation.stop
     assert stop is not None
@@ -377,7 +377,7 @@ def test_a_run_does_not_outlive_a_lost_connection_that_was_made_again(
     conversation.run(None)
     client.told()
     conversation.lose()
-    assert conversation.shake(0.0, resumes=True) == [Event.BACK]
+    assert conversation.introduce_again(0.0, resumes=True) == [Event.BACK]
     assert client.enter(Report(17)) == [Event.STOPPED]
     assert conversation.stop == Stop(2, 17)
 

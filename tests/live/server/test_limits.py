@@ -16,7 +16,7 @@ from tests.live.server.watching import wait_until
 from tui_debugger.live import wire
 from tui_debugger.live.server import Limits, Server
 from tui_debugger.live.server.answers import GraphAssembly, TooLargeError
-from tui_debugger.live.server.identity import Memory
+from tui_debugger.live.server.identity import MemoryLimit
 from tui_debugger.live.wire import Event, Phase
 
 SMALL = Limits(graph_bytes=1000, hits=5, memory_bytes=20_000, stray_bytes=1000, strikes=3, handshakes=10, clients=3)
@@ -173,7 +173,7 @@ def test_a_stream_that_falls_silent_does_not_hold_its_thread(serving: Callable[.
 
 
 def test_memory_is_given_back() -> None:
-    memory = Memory(1000)
+    memory = MemoryLimit(1000)
     broken = GraphAssembly(memory, 600)
     broken.take(b"x" * 500, finished=False)
     with pytest.raises(TooLargeError):

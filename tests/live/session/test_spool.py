@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from tests.thorough import examples
 from tui_debugger.arrays import Array
-from tui_debugger.live.spool import NO_ROOM, Kept, Spool, remove_abandoned
+from tui_debugger.live.spool import NO_ROOM, Spool, SpooledTensor, remove_abandoned
 from tui_debugger.model import ReadSpec
 from tui_debugger.stats.npy import open_array
 
@@ -30,7 +30,7 @@ def spool(tmp_path: Path) -> Iterator[Spool]:
     made.close()
 
 
-def keep(spool: Spool, step: int, values: Array, rank: int = 0) -> Kept | None:
+def keep(spool: Spool, step: int, values: Array, rank: int = 0) -> SpooledTensor | None:
     file = spool.open((rank, step), values.dtype.name, values.shape)
     if file is None:
         return None

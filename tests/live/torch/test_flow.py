@@ -91,12 +91,12 @@ def test_edges_are_those_of_the_net(layers: list[Layer]) -> None:
     nodes = recording.structure.nodes
     for number, layer in enumerate(layers):
         own = {f"layers.{number}.weight", f"layers.{number}.bias"}
-        fed = set(nodes[names[number + 1]].inputs) - own
+        feeders = set(nodes[names[number + 1]].inputs) - own
         if len(layer.parents) > 1:  # a sum is a node of its own
-            (total,) = fed
+            (total,) = feeders
             assert nodes[total].kind == ("Add" if len(layer.parents) == 2 else "AddFunction")
-            fed = set(nodes[total].inputs)
-        assert fed == {names[each] for each in layer.parents}
+            feeders = set(nodes[total].inputs)
+        assert feeders == {names[each] for each in layer.parents}
     assert nodes["Net"].inputs == [names[-1]]
     assert not any(UNKNOWN in node.inputs for node in nodes.values())
 

@@ -20,8 +20,8 @@ from tui_debugger.tui.values import search, window
 from tui_debugger.tui.values.search import (
     BadSearchError,
     DifferenceElements,
+    ElementQuery,
     Found,
-    Sought,
     elements_of,
     find_element,
 )
@@ -32,7 +32,7 @@ NAN, INF = np.nan, np.inf
 def found_in(text: str, values: Any, dtype: Any = np.float32) -> list[int]:
     """The places that a text finds in a line of values."""
     array = np.array(values).astype(dtype)
-    return np.flatnonzero(Sought.of(text).test_for(array.dtype)(array)).tolist()
+    return np.flatnonzero(ElementQuery.of(text).test_for(array.dtype)(array)).tolist()
 
 
 class TestWhatIsAskedFor:
@@ -85,7 +85,7 @@ class TestWhatIsAskedFor:
     def test_an_integer_that_no_float_has_is_found(self) -> None:
         big = 2**53 + 1
         values = np.array([big - 1, big, big + 1])
-        assert np.flatnonzero(Sought.of(str(big)).test_for(values.dtype)(values)).tolist() == [1]
+        assert np.flatnonzero(ElementQuery.of(str(big)).test_for(values.dtype)(values)).tolist() == [1]
 
     def test_truth_values_and_complex_numbers(self) -> None:
         assert found_in("true", [0, 1, 1], np.bool_) == [1, 2]
@@ -96,7 +96,7 @@ class TestWhatIsAskedFor:
     @pytest.mark.parametrize("text", ["", ">", "> x", "1 2", "nanx", "1e999", "= nan", "0x10", "--1"])
     def test_anything_else_is_refused_with_what_can_be_written(self, text: str) -> None:
         with pytest.raises(BadSearchError, match=r"write nan, inf"):
-            Sought.of(text)
+            ElementQuery.of(text)
 
     @given(
         st.lists(st.floats(width=32), min_size=1, max_size=30),
@@ -114,7 +114,7 @@ class TestWhatIsAskedFor:
             "!=": np.not_equal,
         }
         expected = plain[sign](array, np.float32(number))
-        assert Sought.of(f"{sign} {Decimal(number)}").test_for(array.dtype)(array).tolist() == expected.tolist()
+        assert ElementQuery.of(f"{sign} {Decimal(number)}").test_for(array.dtype)(array).tolist() == expected.tolist()
 
 
 class TestWhereItIs:
@@ -125,7 +125,7 @@ class TestWhereItIs:
     ) -> None:
         monkeypatch.setattr(search, "BLOCK", 7)
         array = np.asarray(np.random.default_rng(0).integers(0, 4, (5, 6, 2)), order=order)
-        test, at, seen = Sought.of("3").test_for(array.dtype), (0, 0, 0), []
+        test, at, seen = ElementQuery.of("3").test_for(array.dtype), (0, 0, 0), []
         for _ in range(int((array == 3).sum())):
             found = find_element(elements_of(array), at, direction, test)
             assert found is not None
@@ -135,7 +135,7 @@ class TestWhereItIs:
 
     def test_none(self) -> None:
         array = counted(4, 4)
-        assert find_element(elements_of(array), (0, 0), 1, Sought.of("nan").test_for(array.dtype)) is None
+        assert find_element(elements_of(array), (0, 0), 1, ElementQuery.of("nan").test_for(array.dtype)) is None
 
     def test_between_blocks_it_can_be_stopped(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(search, "BLOCK", 4)
@@ -146,7 +146,7 @@ class TestWhereItIs:
 
         array = counted(100)
         with pytest.raises(CancelledError):
-            find_element(elements_of(array), (0,), 1, Sought.of("> 50").test_for(array.dtype), progress=stop)
+            find_element(elements_of(array), (0,), 1, ElementQuery.of("> 50").test_for(array.dtype), progress=stop)
 
     @pytest.mark.parametrize("order", ["C", "F"])
     def test_the_difference_of_two_tensors(self, order: Any) -> None:
@@ -154,7 +154,7 @@ class TestWhereItIs:
         there = here.copy(order="K")
         there[2, 1] += 5
         elements = DifferenceElements(Pairs(here, there), difference)
-        test = Sought.of("|x| > 4").test_for(np.dtype(np.float64))
+        test = ElementQuery.of("|x| > 4").test_for(np.dtype(np.float64))
         assert find_element(elements, (0, 0), 1, test) == Found((2, 1))
 
 

@@ -153,7 +153,7 @@ async def test_a_trend_keeps_the_cursor_on_its_run_when_results_come() -> None:
         assert view.point == (1, 1)
         series = view.overlay.here
         assert series is not None
-        assert dict(series.said) == {(1, 2): "TO"}
+        assert dict(series.hit_texts) == {(1, 2): "TO"}
 
 
 async def test_values_of_each_run_stand_beside_the_run_before(open_screen: OpenScreen) -> None:

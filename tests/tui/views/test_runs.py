@@ -24,7 +24,7 @@ from tests.tui.screens_host import HOSTILE
 from tests.tui.sizes import every_size
 from tests.tui.views.growing import MARK, changed
 from tests.unprivileged import forbidden, unprivileged
-from tui_debugger.diagnose.runs.distance import Distance, How, Tolerance
+from tui_debugger.diagnose.runs.distance import ComparedBy, Distance, Tolerance
 from tui_debugger.diagnose.runs.matching import Match, Rule
 from tui_debugger.diagnose.runs.results import Judged, Judgement, Options, Place, RunsReport, StepReport
 from tui_debugger.diagnose.runs.tree import Show
@@ -529,7 +529,7 @@ async def test_of_many_nodes_only_those_on_the_screen_are_made(monkeypatch: pyte
     async with opened_by(lambda _: open_large(5_000, 1), recommended=False) as screen:
         session = screen.session
         nodes = session.nodes(0)
-        distance = Distance(How.VALUES, relative=0.1)
+        distance = Distance(ComparedBy.VALUES, relative=0.1)
         rows = [
             Judged(Match(row, row, Rule.NAME), Judgement.INHERITED, row, 0.1, 0.1, 1.0, distance)
             for row in range(len(nodes))

@@ -66,8 +66,8 @@ class Operand:
     Attributes:
         slot: input slot of the node.
         row: the tensor, measured.
-        producer: row of the node that made it, -1 when nobody knows.
-        source: the end of that node's name; of the tensor's own node when nobody knows.
+        producer: row of the node that made it, -1 when it is not known.
+        source: the end of that node's name, or of the tensor's own node when that is not known.
         constant: the value of a graph constant.
         gradient: it comes from the backward pass.
         upstream: the producer's output that it is, where to go on; the tensor itself when that was not dumped.
@@ -246,7 +246,7 @@ class Evidence:
 
     @cached_property
     def producer(self) -> int:
-        """Row of the operator that made it, -1 for a parameter and where nobody knows."""
+        """Row of the operator that made it, -1 for a parameter and where it is not known."""
         if self.parameter >= 0:
             return -1
         row = self.row if self.key.side is Side.OUTPUT else self.flow.holder(self.row, self.key.slot).row
@@ -290,7 +290,7 @@ class Evidence:
 
     @property
     def known_inputs(self) -> tuple[Operand, ...]:
-        """Those of the inputs whose statistics are known."""
+        """The inputs whose statistics are known."""
         return tuple(operand for operand in self.inputs if operand.stats is not None)
 
     # -- a parameter -------------------------------------------------------------------------------

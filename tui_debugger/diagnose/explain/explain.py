@@ -120,11 +120,11 @@ def _not_compared(evidence: Evidence, results: Sequence[WatchResult]) -> Section
         title="Not compared",
         found=f"{names} could not be judged: {words}",
         causes=tuple(Cause(rule.title, rule.evidence(evidence), Standing.LIKELY) for rule in rules),
-        advice=_with_commands(evidence, (_told(evidence, each) for each in advice)),
+        advice=_with_commands(evidence, (_with_recorder_advice(evidence, each) for each in advice)),
     )
 
 
-def _told(evidence: Evidence, advice: Advice) -> Advice:
+def _with_recorder_advice(evidence: Evidence, advice: Advice) -> Advice:
     """The advice to dump values, with how the recorder of the run does that."""
     how = evidence.session.info.values_advice
     if advice is not DUMP_VALUES or not how:

@@ -25,7 +25,7 @@ class Standing(IntEnum):
     LIKELY = 0
     """Something that was measured here speaks for it."""
     POSSIBLE = 1
-    """Nothing speaks against it."""
+    """Nothing that was measured speaks against it."""
     UNKNOWN = 2
     """The values that would tell were not dumped."""
     RULED_OUT = 3

@@ -16,8 +16,8 @@ from enum import Enum
 from itertools import groupby
 
 import numpy as np
-import numpy.typing as npt
 
+from tui_debugger.arrays import Mask
 from tui_debugger.check.by_design import StepDesigns
 from tui_debugger.check.flow import Flow, Located
 from tui_debugger.check.measure import Measurements
@@ -77,7 +77,7 @@ class OriginInput:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """A value that a node was made from and that nobody knows: so nobody can say that something starts there.
+    """An unknown value that a node was made from: so it cannot be said that something starts there.
 
     Attributes:
         slot: input slot of the node.
@@ -210,7 +210,7 @@ class StepSearch:
         return self.origins[0] if self.origins else self.first
 
 
-class End(Enum):
+class SearchEnd(Enum):
     """The reason why the search ended where it did."""
 
     ORIGIN = "origin"
@@ -240,7 +240,7 @@ class OriginReport:
     searches: tuple[StepSearch, ...]
     check: CheckResult
     left: tuple[Pair, ...]
-    end: End
+    end: SearchEnd
     graphs: tuple[str, ...] = ()
     advice: str = ""
 
@@ -252,7 +252,7 @@ class OriginReport:
 
     @property
     def first_known(self) -> Origin | None:
-        """The earliest bad tensor where no origin is as early: it did not start there, or nobody can say so."""
+        """The earliest bad tensor where no origin is as early: it did not start there, or that cannot be said."""
         first = [searched.first for searched in self.searches if searched.first is not None]
         earliest = min(first, key=lambda each: (each.hit.order, each.rank), default=None)
         if earliest is None or any(origin.hit.order <= earliest.hit.order for origin in self.origins):
@@ -293,7 +293,7 @@ class OriginReport:
 
     @property
     def leading(self) -> tuple[StepSearch, ...]:
-        """Those of ``first_searches`` that begin with the same tensor at the same step: no rank leads."""
+        """The searches of ``first_searches`` that begin with the same tensor at the same step: no rank leads."""
         searches = self.first_searches
         return tuple(searched for searched in searches if _same(searched, searches[0])) if searches else ()
 
@@ -343,7 +343,7 @@ def search(
     asked = tuple(watchpoints) or (OVERFLOW_ANYWHERE,)
     ordered = sorted(dict.fromkeys(pairs), key=lambda pair: (span(pair)[0], pair))
     searches: list[StepSearch] = []
-    end = End.ALL
+    end = SearchEnd.ALL
     try:
         for searched in _searches(ordered, asked, search_step, progress):
             searches.append(searched)
@@ -353,8 +353,8 @@ def search(
                 end = found[0]
                 break
     except CancelledError:
-        end = End.CANCELLED
-    seconds, cancelled = time.monotonic() - started, end is End.CANCELLED
+        end = SearchEnd.CANCELLED
+    seconds, cancelled = time.monotonic() - started, end is SearchEnd.CANCELLED
     results = [(searched.pair, searched.result) for searched in searches]
     origins = [origin for searched in searches for origin in searched.origins]
     return OriginReport(
@@ -366,13 +366,13 @@ def search(
     )
 
 
-def _end(searches: Sequence[StepSearch]) -> tuple[End, int] | None:
+def _end(searches: Sequence[StepSearch]) -> tuple[SearchEnd, int] | None:
     """Returns why no later run can be where it began, and the turn of the run that says so; None: it still can."""
     origins = [origin.hit.order[0] for searched in searches for origin in searched.origins]
     carried = [searched.carried for searched in searches if searched.carried is not None]
     if not origins and not carried:
         return None
-    return End.ORIGIN if origins else End.CARRIED, min(origins + carried)
+    return SearchEnd.ORIGIN if origins else SearchEnd.CARRIED, min(origins + carried)
 
 
 def _earliest(origins: Sequence[Origin]) -> tuple[Origin, ...]:
@@ -389,9 +389,6 @@ def _searches(
 ) -> Iterator[StepSearch]:
     for number, pair in enumerate(pairs):
         yield search_step(pair, watchpoints, scaled(progress, number, len(pairs)))
-
-
-Mask = npt.NDArray[np.bool_]
 
 
 def knows_edges(flow: Flow, row: int) -> bool:
@@ -730,9 +727,9 @@ def _left(checker: Checker, step: int, asked: list[Asked]) -> list[Asked]:
     designed = StepDesigns(checker.measurements, step).rows
     sides, slots = [key.side for key in keys], [key.slot for key in keys]
     with checker.measurements.locked():
-        fed = surely_tainted(checker.measurements, step, node, sides, slots, designed)
-    fed[0] = False
-    return [each for each, known in zip(asked, fed.tolist(), strict=True) if not known]
+        tainted = surely_tainted(checker.measurements, step, node, sides, slots, designed)
+    tainted[0] = False
+    return [each for each, known in zip(asked, tainted.tolist(), strict=True) if not known]
 
 
 def _is_carried(flow: Flow, hit: Hit) -> bool:

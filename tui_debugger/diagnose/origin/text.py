@@ -34,7 +34,7 @@ from tui_debugger.text.hits import contents, finding_words, hit_text, watch_line
 from tui_debugger.text.numbers import and_more, are, first_of, plural
 from tui_debugger.text.phrases import tail
 from tui_debugger.text.rows import frame_row, key_row, meta_row, result_row, stats_row
-from tui_debugger.text.tables import Across, Column, Cut, cut_middle, table_lines
+from tui_debugger.text.tables import Column, Cut, FullWidthLine, cut_middle, table_lines
 from tui_debugger.text.tables import Row as TableRow
 from tui_debugger.text.tensors import round_text, run_text, shape_text, short_names, slot_text, step_text, type_text
 from tui_debugger.text.writer import Line, Meaning, Terminal, meant
@@ -82,7 +82,7 @@ def row_label(row: TensorRow, origin: Origin) -> str:
 
 
 def why(origin: Origin, *, overflow: bool) -> str:
-    """Returns why it starts here, or why nobody can say that it does."""
+    """Returns why it starts here, or why it cannot be said that it does."""
     what = f"{_place(origin)}: {found_words(origin)}"
     clean_ = "clean" if overflow else "without such a finding"
     other = clean(origin.other)
@@ -165,7 +165,7 @@ def _slots(slots: list[int]) -> str:
 
 
 def not_judged_words(each: NotJudged) -> str:
-    """``not judged: in:3 unknown (Add-op3:0)``: why nobody can say that something starts at a node."""
+    """``not judged: in:3 unknown (Add-op3:0)``: why it cannot be said that something starts at a node."""
     names = [last_part(missing.name) for missing in each.missing if missing.name]
     return f"not judged: {_missing_words(each, 'unknown')}" + (f" ({and_more(names, _NAMED)})" if names else "")
 
@@ -466,7 +466,7 @@ def _meaning(row: TensorRow) -> Meaning | None:
 
 
 def _block_lines(rows: Sequence[tuple[str, TensorRow, str]], cells: Sequence[Sequence[str]]) -> Iterator[str]:
-    """The table where nobody knows how much room there is: types and shapes below it when they do not fit."""
+    """The table where it is not known how much room there is: types and shapes below it when they do not fit."""
     lines = _aligned([list(_BLOCK_TITLES), *cells])
     kinds = ["dtype, shape", *(_kind(row, remark) for _, row, remark in rows)]
     wide = [f"  {line}  {kind}".rstrip() for line, kind in zip(lines, kinds, strict=True)]
@@ -574,10 +574,10 @@ def _path_table(path: Path) -> tuple[list[Column], list[TableRow]]:
     rows: list[TableRow] = []
     for hop in path.hops:
         if hop is not path.start:
-            rows += map(Across, wrapped(f"↑ {way_words(hop)}", indent="     ", hang="       "))
+            rows += map(FullWidthLine, wrapped(f"↑ {way_words(hop)}", indent="     ", hang="       "))
         cells = _cells(path, hop)
         rows.append([meant(cells[0], _HOPS.get(cells[0])), *(cells[at] for at in kept[1:])])
-        rows += map(Across, _others(hop))
+        rows += map(FullWidthLine, _others(hop))
     return [columns[at] for at in kept], rows
 
 

@@ -32,7 +32,7 @@ class Link(Enum):
     """The way in which the value of a hop came into the hop before it."""
 
     START = "start"
-    """It is what was asked about."""
+    """The tensor that was asked about."""
     INPUT = "input"
     """A node made the hop before from it."""
     WEIGHT = "weight"
@@ -40,15 +40,15 @@ class Link(Enum):
     UPDATE = "update"
     """The optimizer's node wrote the parameter (the hop before) with its help."""
     BEFORE = "before"
-    """It is the parameter itself before that update."""
+    """The parameter itself, before that update."""
     RESULT = "result"
-    """It is what the optimizer's node put out, though what went into that is not bad."""
+    """The output of the optimizer's node, although the inputs of that node are not bad."""
     COPY = "copy"
-    """It is what was written; the hop before is an input file that should hold the same."""
+    """The tensor that was written; the hop before is an input file that should hold the same."""
     SENT = "sent"
     """Another rank gave it to the node."""
     NEAREST = "nearest"
-    """It has nothing to do with the hop before: that is clean, and this is the nearest origin of the run."""
+    """The nearest origin of the run, which has nothing to do with the hop before: that one is clean."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,7 +327,7 @@ class Exchange:
     Attributes:
         leads: what was bad about it.
         inputs: the node of every other rank that took part, as an output of that node.
-        absent: ranks whose part in it cannot be judged; without ``inputs`` nobody knows which ranks took part.
+        absent: ranks whose part in it cannot be judged; without ``inputs`` it is not known which ranks took part.
     """
 
     bad_inputs: tuple[BadInput, ...]

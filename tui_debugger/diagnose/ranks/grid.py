@@ -14,7 +14,6 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from tui_debugger.alike import Alike
 from tui_debugger.arrays import Int64, Mask
 from tui_debugger.check.plan import RequiredByStep
 from tui_debugger.diagnose.health import HealthMap, tree_indices
@@ -22,6 +21,7 @@ from tui_debugger.diagnose.ranks.replicas import Replicas
 from tui_debugger.diagnose.run import Run
 from tui_debugger.graph.build import together
 from tui_debugger.graph.table import NodeTable
+from tui_debugger.last_result import LastResult
 from tui_debugger.model import Progress, ProgressFn, Side, no_progress
 from tui_debugger.sources.base import TensorFlag, TensorTable
 from tui_debugger.stats.health import Codes
@@ -31,7 +31,7 @@ Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[Any]
 
 VERDICT, REPLICAS = "verdict", "replicas"
-"""What the cells show beside statistics."""
+"""The quantities that cells can show beside statistics."""
 
 
 def _zeros(rows: Rows) -> Floats:
@@ -161,9 +161,9 @@ def rank_column(  # noqa: PLR0917 - which one
         measurements = run.measurements(rank, progress)
         table = measurements.flow.table(step)
         index = _first_tensors(table)
-        wants = RequiredByStep()
-        wants.ask(step, table, index, RequiredStats())
-        measurements.ensure_all(wants, progress)
+        required = RequiredByStep()
+        required.ask(step, table, index, RequiredStats())
+        measurements.ensure_all(required, progress)
         rows = np.take(measurements.records(step).rows, index)
         at = _places(map_, measurements.flow.nodes)[table.node[index]]
         rows, at = rows[at >= 0], at[at >= 0]
@@ -208,7 +208,7 @@ def _places(map_: HealthMap, nodes: NodeTable) -> Int64:
     return np.where(own < len(at), at[np.minimum(own, len(at) - 1)], -1) if len(at) else np.full(len(nodes), -1)
 
 
-_first: Final = Alike[Int64]()
+_first: Final = LastResult[Int64]()
 
 
 def _first_tensors(table: TensorTable) -> Int64:

@@ -23,7 +23,7 @@ Place = tuple[int, int]
 DATA: Final = "dp"
 """The axis along which ranks hold the same weights and read other batches."""
 MODEL: Final = "model parallel"
-"""What an axis is called that was inferred: ranks along it hold other weights, or other parts of them."""
+"""The name of an inferred axis: ranks along it hold other weights, or other parts of them."""
 _SAME_WEIGHTS: Final = frozenset({DATA, "cp", "attn_cp", "sp"})
 """The axes along which all weights are the same. Sequence-parallel ranks are those of ``tp``."""
 _EXPERTS_ONLY: Final = frozenset({"ep", "moe_ep", "moe_tp", "moe_dp"})
@@ -216,10 +216,10 @@ def read_dims(text: str) -> Dims | None:
 
     None where it says nothing, or what cannot be understood.
     """
-    told = text.removeprefix(_PREFIX).partition(";")[0]
-    told, _, rest = told.partition("#")
+    declared = text.removeprefix(_PREFIX).partition(";")[0]
+    declared, _, rest = declared.partition("#")
     names, splits, squeezed = list[str](), list[tuple[Split, ...]](), list[int]()
-    for number, token in enumerate(told.split()):
+    for number, token in enumerate(declared.split()):
         match = _TOKEN.fullmatch(token)
         found = None if match is None else _splits(match["splits"] or "")
         if match is None or found is None:

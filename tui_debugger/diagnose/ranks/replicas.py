@@ -5,7 +5,7 @@ declared to be replicated. Which ranks share the work how is read where it was r
 that were equal at first (see ``layout``). Ranks are compared by bytes where there are values, else by recorded digests,
 else by statistics.
 
-No rank is blamed without a majority: of two that differ nobody knows which one is right, only which one changed.
+No rank is blamed without a majority: of two that differ it is not known which one is right, only which one changed.
 
 Before the collective operation gradients differ, as they should. Then the tensors that went into collective operations
 tell: a gradient that went into none, where those of the other weights did, was not reduced.
@@ -192,7 +192,7 @@ _LEFT_OUT: Final = {
 
 
 class _Compared(NamedTuple):
-    """A tensor of a step on ranks that must have the same; ``telling``: it is not the same all over."""
+    """A tensor of a step on ranks that must have the same; ``varied``: it is not the same all over."""
 
     kind: Kind
     place: Place
@@ -200,7 +200,7 @@ class _Compared(NamedTuple):
     group: tuple[int, ...]
     parts: Groups
     by: KnownBy
-    telling: bool
+    varied: bool
 
 
 class _Nodes:
@@ -239,12 +239,12 @@ class _Comparison:
         self._steps = tuple(dict.fromkeys(step for _, step in pairs))
         self._nodes: dict[int, _Nodes] = {}
         self._kinds: dict[Place, Kind] = {}
-        self._told: dict[Place, set[tuple[int, ...]]] = {}
+        self._own_groups: dict[Place, set[tuple[int, ...]]] = {}
         """The groups of ranks that take part in a collective operation, as far as the run says."""
         self._dims: dict[Place, str] = {}
         self._held: dict[int, dict[Place, Held]] = {}
         """By step."""
-        self._fed: dict[int, dict[int, set[tuple[KnownBy, bytes]]]] = {}
+        self._reduced_inputs: dict[int, dict[int, set[tuple[KnownBy, bytes]]]] = {}
         """By step and rank what went into collective operations that reduce."""
         self._notes: list[str] = []
         self._compared: dict[Kind, int] = {}
@@ -297,13 +297,13 @@ class _Comparison:
                 self._kinds[place] = kind
                 self._dims[place] = flow.nodes.placements.get(node, "")
             if kind is Kind.COLLECTIVE and node in flow.nodes.group_ranks:
-                self._told.setdefault(place, set()).add(tuple(sorted(flow.nodes.group_ranks[node])))
+                self._own_groups.setdefault(place, set()).add(tuple(sorted(flow.nodes.group_ranks[node])))
             if content.by is KnownBy.NOTHING:
                 self._unknown[self._key(place, rank, step)] = content.error
         fed = np.flatnonzero(known.reduces[flow.nodes.type_id[table.node]] & (table.side == int(Side.INPUT)))
         if len(fed):
             contents = self._run.contents.of(flow, step, fed, self._progress)
-            self._fed.setdefault(step, {})[rank] = {(each.by, each.value) for each in contents if each.by}
+            self._reduced_inputs.setdefault(step, {})[rank] = {(each.by, each.value) for each in contents if each.by}
 
     @staticmethod
     def _key(place: Place, rank: int, step: int) -> TensorKey:
@@ -322,16 +322,16 @@ class _Comparison:
 
     def _inferred_layout(self) -> ParallelLayout:
         first = self._first(Kind.WEIGHT)
-        telling = {place: held for place, held in first.items() if not all(each.constant for each in held.values())}
-        telling = {place: held for place, held in telling.items() if all(each.by for each in held.values())}
+        varied = {place: held for place, held in first.items() if not all(each.constant for each in held.values())}
+        varied = {place: held for place, held in varied.items() if all(each.by for each in held.values())}
         if len(self._ranks) < 2:
             return ParallelLayout(self._ranks, why="there is one rank")
-        if not any(len(held) > 1 for held in telling.values()):
+        if not any(len(held) > 1 for held in varied.values()):
             why = "no weight was dumped by two ranks" if first else "no weights were dumped"
             return ParallelLayout(self._ranks, why=why)
         signatures: dict[tuple[object, ...], list[int]] = {}
         for rank in self._ranks:
-            held = (telling[place].get(rank) for place in sorted(telling))
+            held = (varied[place].get(rank) for place in sorted(varied))
             signature = tuple(None if each is None else (each.by, each.value) for each in held)
             signatures.setdefault(signature, []).append(rank)
         names = {tuple(each is not None for each in held) for held in signatures}
@@ -348,11 +348,11 @@ class _Comparison:
         named = any(is_expert(place.node) for place in weights)
         for place, held in weights.items():
             told = layout.dense_replicas if named and not is_expert(place.node) else layout.replicas
-            found[place] = _united([*told, *_classes(held, telling=True)], held)
+            found[place] = _united([*told, *_classes(held, varied=True)], held)
         by_gradient = {gradient_of(place.node): place for place in weights}
         for place, held in self._first(Kind.GRADIENT).items():
             weight = by_gradient.get(place.node)
-            groups = found[weight] if weight is not None else [*layout.replicas, *_classes(held, telling=True)]
+            groups = found[weight] if weight is not None else [*layout.replicas, *_classes(held, varied=True)]
             found[place] = _united(groups, held)
         for place, kind in self._kinds.items():
             if kind is Kind.DECLARED and (dims := read_dims(self._dims[place])) is not None:
@@ -363,7 +363,7 @@ class _Comparison:
                     alike.setdefault(at, []).append(rank)
                 found[place] = tuple(tuple(each) for each in alike.values())
             elif kind is Kind.COLLECTIVE:
-                members = self._told.get(place)
+                members = self._own_groups.get(place)
                 found[place] = tuple(sorted(members)) if members else layout.replicas
         return found
 
@@ -382,7 +382,7 @@ class _Comparison:
             # those who take part in one may be others: most must be equal, and say something, for the rest to be wrong.
             of = [each for each in compared if each.kind is kind]
             differing = sum(len(each.parts) > 1 for each in of)
-            if differing and sum(each.telling for each in of) - differing <= differing:
+            if differing and sum(each.varied for each in of) - differing <= differing:
                 self._notes.append(left_out)
                 compared = [each for each in compared if each.kind is not kind]
         for each in compared:
@@ -395,8 +395,8 @@ class _Comparison:
             for group in own.get(place, ()):
                 known = {rank: held[rank] for rank in group if rank in held and held[rank].by}
                 if len(known) > 1 and len({each.by for each in known.values()}) == 1:
-                    by, telling = next(iter(known.values())).by, not all(each.constant for each in known.values())
-                    yield _Compared(self._kinds[place], place, step, tuple(known), _classes(known), by, telling)
+                    by, varied = next(iter(known.values())).by, not all(each.constant for each in known.values())
+                    yield _Compared(self._kinds[place], place, step, tuple(known), _classes(known), by, varied)
 
     def _difference(self, found: _Compared) -> Difference:
         group, parts, place = found.group, found.parts, found.place
@@ -420,7 +420,7 @@ class _Comparison:
 
     def _not_reduced(self, step: int, own: Mapping[Place, Groups]) -> Iterable[NotReduced]:
         """The gradients of replicas that went into no collective operation of the step."""
-        fed = self._fed.get(step, {})
+        fed = self._reduced_inputs.get(step, {})
         replicas = {gradient_of(place.node): place for place in own if self._kinds[place] is Kind.WEIGHT}
         reduced: dict[tuple[str, tuple[int, ...]], bool] = {}
         keys: dict[str, tuple[Place, KnownBy]] = {}
@@ -454,15 +454,17 @@ class _Comparison:
                     for rank in held:
                         counts[rank] = counts.get(rank, 0) + 1
             if len(set(counts.values())) > 1:
-                said = ", ".join(f"rank {rank} {count}" for rank, count in sorted(counts.items())[:8])
-                self._notes.append(f"ranks recorded different numbers of collective operations at step {step}: {said}")
+                counts_text = ", ".join(f"rank {rank} {count}" for rank, count in sorted(counts.items())[:8])
+                self._notes.append(
+                    f"ranks recorded different numbers of collective operations at step {step}: {counts_text}"
+                )
 
 
-def _classes(held: Held, *, telling: bool = False) -> tuple[tuple[int, ...], ...]:
-    """The ranks that hold the same, the largest number first; with ``telling`` not those of constant tensors."""
+def _classes(held: Held, *, varied: bool = False) -> tuple[tuple[int, ...], ...]:
+    """The ranks that hold the same, the largest number first; with ``varied`` not those of constant tensors."""
     found: dict[tuple[KnownBy, bytes], list[int]] = {}
     for rank, content in held.items():
-        if content.by and not (telling and content.constant):
+        if content.by and not (varied and content.constant):
             found.setdefault((content.by, content.value), []).append(rank)
     return tuple(tuple(sorted(ranks)) for ranks in sorted(found.values(), key=lambda each: (-len(each), min(each))))
 

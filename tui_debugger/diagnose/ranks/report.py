@@ -109,7 +109,7 @@ def _is_batch(run: Run, key: TensorKey, parameter: bool) -> bool:
     return not parameter and meta is not None and meta.dtype.startswith(("int", "uint"))
 
 
-class Story(Enum):
+class Subject(Enum):
     """The subjects of a headline; of one step the first comes first."""
 
     BATCH = "another batch"
@@ -131,7 +131,7 @@ class Finding:
         text: all of it in a sentence.
     """
 
-    story: Story
+    story: Subject
     step: int
     ranks: tuple[int, ...]
     key: TensorKey
@@ -147,7 +147,7 @@ class RankReport:
         first_bad: by rank the first tensor with a finding.
         replicas: how the ranks compare with each other.
         against: how they compare with those of another run.
-        doubts: why nobody can say that all is well.
+        doubts: why it cannot be said that all is well.
         outcome: of everything.
         headline: that in one line.
     """
@@ -174,7 +174,7 @@ def rank_report(
     """
     first_bad = _first_bad(result)
     findings = [*_broke(first_bad), *_not_reduced(replicas), *_differ(replicas), *_others(against)]
-    findings.sort(key=lambda each: (each.step, list(Story).index(each.story)))
+    findings.sort(key=lambda each: (each.step, list(Subject).index(each.story)))
     doubts = [doubt.text for doubt in judgement.doubts]
     ranks = replicas.layout.ranks
     if len(ranks) < 2:
@@ -231,7 +231,7 @@ def _broke(first_bad: dict[int, Hit]) -> list[Finding]:
         at = follow[0]
         behind = sorted(hit.key.rank for hit in follow)
         text += f"; {named('rank', behind)} from step {at.key.step} on, first {_place(at.key)}"
-    return [Finding(Story.BROKE, first.key.step, ranks, first.key, text)]
+    return [Finding(Subject.BROKE, first.key.step, ranks, first.key, text)]
 
 
 def _who(ranks: Sequence[int]) -> str:
@@ -255,14 +255,14 @@ def _not_reduced(replicas: Replicas) -> list[Finding]:
         )
         if later is not None:
             text += f"; the weight differs between ranks from step {later.key.step} on"
-        found.append(Finding(Story.NOT_REDUCED, each.key.step, each.group, each.key, text))
+        found.append(Finding(Subject.NOT_REDUCED, each.key.step, each.group, each.key, text))
     return found
 
 
 def _differ(replicas: Replicas) -> list[Finding]:
     told = {each.parameter for each in replicas.not_reduced}
     return [
-        Finding(Story.DIFFERS, each.key.step, each.outliers or each.group, each.key, difference_text(each))
+        Finding(Subject.DIFFERS, each.key.step, each.outliers or each.group, each.key, difference_text(each))
         for each in replicas.firsts
         if each.key.node not in told
     ]
@@ -307,7 +307,7 @@ def _others(against: Against | None) -> list[Finding]:
     text += f": step {step}, {_place(key)}"
     if rest:
         text += f"; {named('rank', rest)} {are(len(rest))} equal there"
-    return [Finding(Story.BATCH if batches else Story.OTHER, step, ranks, key, text)]
+    return [Finding(Subject.BATCH if batches else Subject.OTHER, step, ranks, key, text)]
 
 
 def _headline(
@@ -335,7 +335,7 @@ def compared_text(replicas: Replicas) -> str:
 def finding_lines(report: RankReport) -> list[str]:
     """Returns all findings below the headline, many of one kind as one line."""
     lines: list[str] = []
-    for story in Story:
+    for story in Subject:
         of = [each for each in report.findings if each.story is story]
         lines += [each.text for each in of[:_MOST]]
         if len(of) > _MOST:

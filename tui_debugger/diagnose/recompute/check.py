@@ -22,15 +22,15 @@ from tui_debugger.diagnose.recompute.judge import (
     in_single_precision,
     unit_of,
 )
+from tui_debugger.diagnose.recompute.kernel_checks import AttentionCheck, KernelCheck, kernel_checks_of
 from tui_debugger.diagnose.recompute.probing import MOST_TO_TELL, Probed
 from tui_debugger.diagnose.recompute.products import product_of
-from tui_debugger.diagnose.recompute.quick import AttentionLook, Look, looks_at
 from tui_debugger.diagnose.recompute.table import (
     ALL_REDUCE,
     LINEAR_GRADIENT,
+    Alternatives,
     ByShape,
     CannotBindError,
-    Either,
     Missing,
     Operator,
     find_operator,
@@ -151,7 +151,7 @@ def _narrowed(made: Array, came: Array) -> Array:
 
 
 _GRADIENTS: Final = "Gradients/"
-"""What the names of backward nodes begin with."""
+"""The prefixes of the names of backward nodes."""
 
 
 def _forward_of(run: Run, rank: int, row: int) -> int:
@@ -269,7 +269,7 @@ class _Reader:
             CannotBindError: that was not recorded.
         """
         after = next((each.key for each in self.rows if each.role == "param" and each.slot == slot), None)
-        unknown = CannotBindError(f"what input {slot} was before was not dumped")
+        unknown = CannotBindError(f"the earlier value of input {slot} was not dumped")
         flow = self.run.flow(self.rank)
         row = flow.nodes.find(after.node, after.graph) if after is not None else -1
         if after is None or row < 0:
@@ -326,12 +326,14 @@ def _computed(
     if _overwritten(reader, positional, outputs, call):
         raise CannotBindError("written over in place: the input that was recorded is the output")
     slot, out = next(iter(outputs.items()))
-    looks = looks_at(operator, args, named, out) if len(outputs) == 1 else ()
+    by_kernel = kernel_checks_of(operator, args, named, out) if len(outputs) == 1 else ()
     parts = _parts(operator, args, named, out) if operator.split and len(outputs) == 1 else None
-    if (quick := _looked_at(looks, parts, Judge(out.dtype, out.shape, reader.widest), slot, out)) is not None:
-        return (quick,)
+    if (
+        checked := _checked_by_kernel(by_kernel, parts, Judge(out.dtype, out.shape, reader.widest), slot, out)
+    ) is not None:
+        return (checked,)
     if parts is not None:
-        check = _in_parts(operator, parts, reader.widest, slot, out, looks)
+        check = _in_parts(operator, parts, reader.widest, slot, out, by_kernel)
         return (replace(check, difference=_difference_of(operator, args, named, out)) if check.wrong else check,)
     if operator.single and len(outputs) == 1 and out.size > _PART and _is_narrow((out, *args, *named.values())):
         judge = Judge(out.dtype, out.shape, reader.widest)
@@ -346,7 +348,7 @@ def _computed(
                 result = result.function(next(iter(outputs.values())).shape)
         except (ValueError, IndexError, TypeError, AttributeError, OverflowError) as error:
             raise CannotBindError(f"arguments do not fit: {error}") from error
-    choices = result.choices if isinstance(result, Either) else (result,)
+    choices = result.choices if isinstance(result, Alternatives) else (result,)
     judged = [_judged(each, outputs, reader.widest, reshaped=operator.graph) for each in choices]
     fitting = [each for each in judged if each]
     if not fitting:
@@ -354,7 +356,7 @@ def _computed(
             f"shapes do not fit: expected {_shape_of(choices[0])}, recorded {[each.shape for each in outputs.values()]}"
         )
     best = min(fitting, key=_badness)
-    if isinstance(result, Either) and result.guessed and any(each.wrong for each in best):
+    if isinstance(result, Alternatives) and result.guessed and any(each.wrong for each in best):
         made = choices[judged.index(best)]
         if not _fits_mostly(made[0] if isinstance(made, tuple) else made, out):
             raise CannotBindError(result.guessed)
@@ -461,7 +463,7 @@ def _difference_of(operator: Operator, args: Sequence[Any], named: Mapping[str, 
     if out.size > MOST:
         return "", ""
     result = _called(operator, args, named)
-    first = result.choices[0] if isinstance(result, Either) else result
+    first = result.choices[0] if isinstance(result, Alternatives) else result
     fitted = _fitted(first, out.shape, reshaped=True) if isinstance(first, Expected) else None
     return _difference(fitted, out) if fitted is not None else ("", "")
 
@@ -515,7 +517,7 @@ def _overwritten(reader: _Reader, positional: Sequence[Any], outputs: Mapping[in
 # -- part by part ------------------------------------------------------------------------------------------
 
 _Part = tuple[int, Array, tuple[Any, ...], dict[str, Any]]
-"""Where a part of the output begins, the part, and the arguments that make it."""
+"""The first element of a part of the output, the part, and the arguments that make it."""
 
 
 def _parts(
@@ -651,22 +653,22 @@ def _cut(
     return cut
 
 
-def _looked_at(
-    looks: Sequence[Look | AttentionLook],
+def _checked_by_kernel(
+    by_kernel: Sequence[KernelCheck | AttentionCheck],
     parts: Callable[[], Iterator[_Part]] | None,
     judge: Judge,
     slot: int,
     found: Array,
 ) -> OutputCheck | None:
-    """Looks at an output by the kernel; None where that is not sure of all of it, or one part may be judged so."""
-    for look in looks if parts is None or len(looks) > 1 else ():
+    """Checks an output with the kernel; None where that is not sure of all of it, or one part may be judged so."""
+    for kernel_check in by_kernel if parts is None or len(by_kernel) > 1 else ():
         each = replace(judge)
         places = [(0, found.size)] if parts is None else ((start, out.size) for start, out, _, _ in parts())
         for place in places:
-            seen = look.look(*place)
-            if not seen.right:
+            result = kernel_check.check(*place)
+            if not result.right:
                 break
-            each.take_norms(*seen.norms)
+            each.take_norms(*result.norms)
         else:
             return each.result(slot)
     return None
@@ -678,11 +680,11 @@ def _in_parts(  # noqa: PLR0917 - one call
     widest: float,
     slot: int,
     found: Array,
-    looks: Sequence[Look | AttentionLook] = (),
+    by_kernel: Sequence[KernelCheck | AttentionCheck] = (),
 ) -> OutputCheck:
     """Computes and judges part by part; of several forms that may have been meant the one that fits best."""
-    if len(looks) == 1:
-        return _looked_at_in_parts(operator, parts, Judge(found.dtype, found.shape, widest), slot, looks[0])
+    if len(by_kernel) == 1:
+        return _checked_by_kernel_in_parts(operator, parts, Judge(found.dtype, found.shape, widest), slot, by_kernel[0])
     judges: list[Judge] = []
     single = operator.single and found.dtype.itemsize <= 2 and unit_of(found.dtype) is not None
     for start, out, args, named in parts():
@@ -693,7 +695,7 @@ def _in_parts(  # noqa: PLR0917 - one call
             if isinstance(expected, Expected) and judges[0].take_right(expected, out):
                 continue
         result = _called(operator, args, named)
-        choices = result.choices if isinstance(result, Either) else (result,)
+        choices = result.choices if isinstance(result, Alternatives) else (result,)
         if len(judges) != len(choices):  # one was enough so far, for parts that are right in every form
             judges = [*judges, *(Judge(found.dtype, found.shape, widest) for _ in choices)][: len(choices)]
         for judge, each in zip(judges, choices, strict=True):
@@ -705,14 +707,18 @@ def _in_parts(  # noqa: PLR0917 - one call
     return min(checks, key=lambda check: (check.wrong, check.r))
 
 
-def _looked_at_in_parts(
-    operator: Operator, parts: Callable[[], Iterator[_Part]], judge: Judge, slot: int, look: Look | AttentionLook
+def _checked_by_kernel_in_parts(
+    operator: Operator,
+    parts: Callable[[], Iterator[_Part]],
+    judge: Judge,
+    slot: int,
+    kernel_check: KernelCheck | AttentionCheck,
 ) -> OutputCheck:
-    """Looks at every part by the kernel; computes those that are not surely right."""
+    """Checks every part with the kernel; computes those that are not surely right."""
     for start, out, args, named in parts():
-        seen = look.look(start, out.size)
-        if seen.right:
-            judge.take_norms(*seen.norms)
+        result = kernel_check.check(start, out.size)
+        if result.right:
+            judge.take_norms(*result.norms)
             continue
         expected = _called(operator, args, named)
         fitted = _fitted(expected, out.shape, reshaped=True)
@@ -761,7 +767,7 @@ def _all_reduce(reader: _Reader, call: CallArguments, found: Mapping[int, Tensor
     reduction = "sum" if operation is None else _REDUCTIONS.get(str(text).rpartition(".")[2].lower(), "")
     result = updates.all_reduced(inputs, reduction)
     outputs = {slot: reader.output(slot, row) for slot, row in found.items()}
-    choices = result.choices if isinstance(result, Either) else (result,)
+    choices = result.choices if isinstance(result, Alternatives) else (result,)
     judged = [checks for checks in (_judged(each, outputs, reader.widest) for each in choices) if checks]
     if not judged:
         raise CannotBindError("shapes do not fit")

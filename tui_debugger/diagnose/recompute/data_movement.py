@@ -405,7 +405,7 @@ def ones_like(input: Array, **_: Any) -> Expected:
 
 @graph("one hot", "OneHot")
 def graph_one_hot(indices: Array, depth: Any, on_value: Any, off_value: Any, dim: int = -1) -> Expected:
-    """One value at the index, another elsewhere."""
+    """Returns one value at the index and another one elsewhere."""
     count = int(np.asarray(depth))
     at = dim if dim >= 0 else indices.ndim
     found = np.moveaxis(indices.astype(np.int64)[..., None] == np.arange(count), -1, at)

@@ -16,12 +16,12 @@ import numpy as np
 
 from tui_debugger.arrays import Array, Float64, Mask
 from tui_debugger.diagnose.recompute.judge import Expected, doubles, is_float, wide
-from tui_debugger.diagnose.recompute.table import CannotBindError, Either, call, graph, module
+from tui_debugger.diagnose.recompute.table import Alternatives, CannotBindError, call, graph, module
 
 Size = Callable[[Float64, Float64], Any]
 """The size of an element's terms, from its input and its output."""
 _APPROXIMATED: Final = 2.0
-"""What kernels for exp, erf and their like are off by, besides the last rounding."""
+"""The error of kernels for exp, erf and similar functions, besides the last rounding."""
 
 
 # -- the error function, which numpy does not have ---------------------------------------------------------
@@ -60,7 +60,7 @@ def _ratio(x: Float64, top: tuple[float, ...], last: float, bottom: tuple[float,
 _FIT: Final = (0.17087277, -0.82215223, 1.48851587, -1.13520398, 0.27886807)
 _FIT_REST: Final = (-0.18628806, 0.09678418, 0.37409196, 1.00002368, -1.26551223)
 FIT_ERROR: Final = 1.3e-7
-"""How far ``rough_erfc`` is off, as a part of its value."""
+"""The error of ``rough_erfc``, as a part of its value."""
 
 
 def rough_erfc(size: Float64) -> Float64:
@@ -285,9 +285,9 @@ def gelu(input: Array, approximate: str = "none") -> Expected:
 
 @module("gelu", "GELU", split="elements", single=True)
 @graph("gelu", "GeLU", "Gelu", "FastGelu", split="elements", single=True)
-def gelu_of_some_form(input: Array) -> Either:
+def gelu_of_some_form(input: Array) -> Alternatives:
     """Gelu where the form was not recorded."""
-    return Either(gelu(input), gelu(input, "tanh"))
+    return Alternatives(gelu(input), gelu(input, "tanh"))
 
 
 @call("fast gelu", "fast_gelu", "npu_fast_gelu", "quick_gelu", split="elements")
@@ -635,13 +635,13 @@ def logical_not(input: Array) -> Expected:
 
 @call("logic", "isnan", split="elements")
 def isnan(input: Array) -> Expected:
-    """What is no number."""
+    """True for elements that are NaN."""
     return Expected(np.isnan(doubles(input)), exact=True)
 
 
 @call("logic", "isfinite", split="elements")
 def isfinite(input: Array) -> Expected:
-    """What is finite."""
+    """True for finite elements."""
     return Expected(np.isfinite(doubles(input)), exact=True)
 
 
@@ -671,7 +671,7 @@ def graph_select(condition: Array, x: Any, y: Any) -> Expected:
 
 @graph("gradient of maximum", "MaximumGrad")
 def graph_maximum_grad(x1: Any, x2: Any, grads: Array) -> Any:
-    """What came in goes to the larger one."""
+    """The gradient goes to the larger input."""
     one, other, came = np.broadcast_arrays(doubles(x1), doubles(x2), doubles(grads))
     first = one >= other
     if np.shape(x1) != np.shape(grads) or np.shape(x2) != np.shape(grads) or np.any(np.isnan(one) | np.isnan(other)):
@@ -688,7 +688,7 @@ def graph_sqrt_grad(y: Array, dy: Array) -> Expected:
 
 @call("masked fill", "masked_fill", "masked_fill_", split="elements", single=True)
 def masked_fill(input: Array, mask: Array, value: Any) -> Expected:
-    """One value where a mask says so."""
+    """A value in the places that a mask names."""
     x = wide(input) if np.shape(mask) == np.shape(input) else np.array(np.broadcast_arrays(wide(input), mask)[0])
     x = x.copy() if x.dtype == np.bool_ else x
     np.copyto(x, np.asarray(value).astype(x.dtype), where=_mask(mask))
@@ -750,7 +750,7 @@ def graph_log(x: Array) -> Expected:
 
 @graph("gradient of relu", "ReluGrad", split="elements", single=True)
 def graph_relu_grad(dy: Array, y: Array) -> Expected:
-    """What came in where the output was positive."""
+    """The gradient where the output was positive, else 0."""
     came, out = doubles(dy), doubles(y)
     if came.shape != out.shape and came.size == out.size:
         came = came.reshape(out.shape)

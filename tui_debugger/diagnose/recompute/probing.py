@@ -12,10 +12,10 @@ import numpy as np
 
 from tui_debugger.arrays import Array, Float32, Float64
 from tui_debugger.diagnose.recompute.judge import ACCUMULATED, Expected, Judge
-from tui_debugger.diagnose.recompute.quick import signs_of
+from tui_debugger.diagnose.recompute.kernel_checks import signs_of
 from tui_debugger.stats.kernel import is_known, native
 from tui_debugger.stats.kernel import probes as compiled
-from tui_debugger.stats.kernel.probes import PROBES, Right
+from tui_debugger.stats.kernel.probes import PROBES, RightFactor
 from tui_debugger.stats.kernel.probes import Probed as Distances
 
 LARGE: Final = 1 << 23
@@ -190,7 +190,7 @@ class Probes:
         """Tells whether the kernel multiplies some arrays."""
         return self.kernel and self.kind == np.float32 and compiled.is_single(*(each.dtype for each in arrays))
 
-    def distances(self, left: Array, right: Right, found: Array) -> Distances:
+    def distances(self, left: Array, right: RightFactor, found: Array) -> Distances:
         """Returns how far rows of a product are off; ``right`` as ``of_columns`` and ``of_rows`` make it."""
         if self.multiplies(left):
             return compiled.probed(native(left), right, native(found), self.group, self.signs)

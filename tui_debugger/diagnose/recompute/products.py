@@ -27,8 +27,8 @@ from tui_debugger.diagnose.recompute.probing import (
     probes_for,
     take_blocks,
 )
-from tui_debugger.diagnose.recompute.table import ByShape, CannotBindError, Either, call, graph, module
-from tui_debugger.stats.kernel.probes import Right
+from tui_debugger.diagnose.recompute.table import Alternatives, ByShape, CannotBindError, call, graph, module
+from tui_debugger.stats.kernel.probes import RightFactor
 
 MOST_WORK: Final = 1 << 36
 """Multiplications beyond which an operator is not recomputed: minutes of one core."""
@@ -113,7 +113,7 @@ class LargeProduct(Probed):
         if bias is not None:
             wide_bias = self.beta * np.broadcast_to(bias.astype(np.float64), (1, width))
             added, added_squares = (each[0] for each in probes.of_rows(np.ascontiguousarray(wide_bias)))
-        factor = Right(probed, None if unit > ACCUMULATED else squares, added, added_squares, self.alpha)
+        factor = RightFactor(probed, None if unit > ACCUMULATED else squares, added, added_squares, self.alpha)
         error, size, value = probes.distances(left, factor, found)
         inside = ACCUMULATED * math.sqrt(terms + (bias is not None))
         explained = _explained(unit, inside, size, value, widest)
@@ -249,7 +249,7 @@ def attention(
     empty = ~np.isfinite(top) & np.all(np.isneginf(scores), axis=-1, keepdims=True)
     result = np.matmul(shares, v)
     if np.any(empty):  # nothing is attended to: NaN in some kernels, zeros in others
-        raise CannotBindError("rows that attend to nothing: kernels differ in what that is")
+        raise CannotBindError("rows that attend to nothing: kernels differ in their result")
 
     def whole() -> Expected:
         return _attention_sizes((q, k, v), abs(factor), scores, shares, result)
@@ -301,7 +301,7 @@ def _matrices(
                 choices.append(product_of(one, other, bias, exact=exact))
         if not choices:
             raise CannotBindError(f"shapes {left.shape} and {right.shape} cannot be multiplied")
-        return choices[0] if len(choices) == 1 else Either(*choices)
+        return choices[0] if len(choices) == 1 else Alternatives(*choices)
 
     return ByShape(made)
 
@@ -334,7 +334,7 @@ def graph_linear_relu(x1: Array, x2: Array, bias: Array, transpose_a: Any = Fals
 
     def made(shape: tuple[int, ...]) -> Any:
         found = inner.function(shape)
-        for each in found.choices if isinstance(found, Either) else (found,):
+        for each in found.choices if isinstance(found, Alternatives) else (found,):
             each.value, each.either = np.maximum(each.value, 0), np.fmax(each.value, 0)  # some make a zero of NaN
         return found
 

@@ -12,9 +12,9 @@ import numpy as np
 from tui_debugger.arrays import Array, Float64
 from tui_debugger.diagnose.recompute.elementwise import sigmoid_of
 from tui_debugger.diagnose.recompute.judge import Expected, Judge, doubles, is_float, wide
+from tui_debugger.diagnose.recompute.kernel_checks import USUAL_EPSILONS, VARIANCE_SHARE
 from tui_debugger.diagnose.recompute.probing import Probed
-from tui_debugger.diagnose.recompute.quick import USUAL_EPSILONS, VARIANCE_SHARE
-from tui_debugger.diagnose.recompute.table import ByShape, CannotBindError, Either, call, graph, module
+from tui_debugger.diagnose.recompute.table import Alternatives, ByShape, CannotBindError, call, graph, module
 from tui_debugger.stats.kernel import expected, is_known, native
 
 
@@ -225,7 +225,7 @@ class Largest(Probed):
 @call("argmax", "argmax")
 @graph("argmax", "Argmax", "ArgMaxV2")
 def argmax(input: Array, dim: Any = None, keepdim: Any = False) -> Any:
-    """Where the largest element is; the third argument of MindSpore's operator is a type."""
+    """Returns the index of the largest element; the third argument of MindSpore's operator is a type."""
     del keepdim
     if dim is None:
         return Largest(np.reshape(input, -1), 0)
@@ -448,7 +448,7 @@ def graph_layer_norm(
     del begin_params_axis
     if eps is None:
         forms = [_graph_layer_norm(x, gamma, beta, begin_norm_axis, each).choices for each in USUAL_EPSILONS]
-        return Either(*(choice for form in forms for choice in form), guessed=_NO_EPSILON)
+        return Alternatives(*(choice for form in forms for choice in form), guessed=_NO_EPSILON)
     return _graph_layer_norm(x, gamma, beta, begin_norm_axis, eps)
 
 
@@ -458,15 +458,17 @@ _NO_EPSILON: Final = "epsilon not recorded, and none of the usual ones fits"
 @module("layer norm", "LayerNorm")
 def module_layer_norm(
     input: Array, weight: Any = None, bias: Any = None, gamma: Any = None, beta: Any = None
-) -> Either:
+) -> Alternatives:
     """Normalised along the dimensions that its scale has; a module does not say its epsilon."""
     scale, shift = (weight, bias) if weight is not None else (gamma, beta)
     if scale is None:
         raise CannotBindError("no scale: which dimensions are normalised was not recorded")
-    return Either(*(layer_norm(input, scale.shape, scale, shift, each) for each in USUAL_EPSILONS), guessed=_NO_EPSILON)
+    return Alternatives(
+        *(layer_norm(input, scale.shape, scale, shift, each) for each in USUAL_EPSILONS), guessed=_NO_EPSILON
+    )
 
 
-def _graph_layer_norm(x: Array, gamma: Array, beta: Array, begin_norm_axis: int, eps: float) -> Either:
+def _graph_layer_norm(x: Array, gamma: Array, beta: Array, begin_norm_axis: int, eps: float) -> Alternatives:
     data = doubles(x)
     axes = tuple(range(begin_norm_axis % data.ndim, data.ndim))
     found, centre, inverse = normalised(data, axes, doubles(gamma), doubles(beta), eps)
@@ -476,7 +478,7 @@ def _graph_layer_norm(x: Array, gamma: Array, beta: Array, begin_norm_axis: int,
     means = Expected(centre, root / math.sqrt(count), count)
     # The last one is the variance on some devices and one through the deviation on others.
     size = root * root + variance
-    return Either(
+    return Alternatives(
         (found, means, Expected(variance, size, count)),
         (found, means, Expected(inverse, inverse * (1 + size * inverse * inverse), count)),
     )
@@ -801,7 +803,7 @@ def graph_bias_grad(dout: Array, *_: Any, data_format: str = "NCHW", format: str
             choices.append(total(came, tuple(axis for axis in range(came.ndim) if axis != channel), False))
         if math.prod(shape) and came.size % math.prod(shape) == 0:  # of a matrix that a reshape made
             choices.append(total(came.reshape(-1, math.prod(shape)), (0,), False))
-        return Either(*choices)
+        return Alternatives(*choices)
 
     return ByShape(made)
 

@@ -54,7 +54,7 @@ class Missing:
     reason: str
 
 
-class Either:
+class Alternatives:
     """Several outcomes, of which the dump does not say which was meant: the one that fits best counts.
 
     Attributes:

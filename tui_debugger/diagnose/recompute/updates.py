@@ -15,7 +15,7 @@ import numpy as np
 
 from tui_debugger.arrays import Array, Float64
 from tui_debugger.diagnose.recompute.judge import Expected, doubles
-from tui_debugger.diagnose.recompute.table import CannotBindError, Either, graph
+from tui_debugger.diagnose.recompute.table import Alternatives, CannotBindError, graph
 
 
 def _single(value: Any) -> Any:
@@ -92,7 +92,7 @@ def adam(
     with np.errstate(all="ignore"):
         power = 1 - _single(beta1_power), 1 - _single(beta2_power)
         rate = _single(lr) * np.sqrt(power[1]) / power[0]
-        # What one less a power is off by: it was rounded as the power.
+        # The error of one less a power, which was rounded as the power.
         lost = 1 + 1 / np.abs(power[0]) + 1 / np.abs(power[1])
         up = one.value * first + (1 - first) * came if use_nesterov else np.asarray(one.value)
         below = np.sqrt(np.asarray(other.value)) + _single(epsilon)
@@ -169,7 +169,7 @@ def all_reduced(inputs: Sequence[Array], reduction: str = "sum") -> Any:
         "min": Expected(np.min(wides, axis=0)),
     }
     if not reduction:
-        return Either(*found.values())
+        return Alternatives(*found.values())
     if reduction not in found:
         raise CannotBindError(f"reduction not known: {reduction}")
     return found[reduction]

@@ -11,7 +11,7 @@ import numpy as np
 
 from tui_debugger.diagnose.ranks.layout import ParallelLayout, recorded_layout
 from tui_debugger.diagnose.run import Run
-from tui_debugger.diagnose.runs.distance import Distance, How
+from tui_debugger.diagnose.runs.distance import ComparedBy, Distance
 from tui_debugger.diagnose.runs.judge import Earlier, StepJudge
 from tui_debugger.diagnose.runs.results import Finding, Judged, Judgement, Kind, Options, Place, RunsReport, StepReport
 from tui_debugger.diagnose.runs.step import Noise, RunTensors
@@ -431,7 +431,7 @@ class _Comparison:
             for match in step.doubtful:
                 name = self.runs[0].nodes(step.place.rank_a).names[match.a]
                 self.doubts.append(f"{where}: {name} may be another node of the second run")
-        if not any(count for how, count in self._compared() if how is not How.NOT):
+        if not any(count for how, count in self._compared() if how is not ComparedBy.NOT):
             self.doubts.insert(0, "no tensor of both runs could be compared")
         for run in self.runs:
             self.doubts += [f"{part.where} ({part.why})" for part in run.unreadable()]
@@ -453,7 +453,7 @@ class _Comparison:
                     if text not in self.doubts:
                         self.doubts.append(text)
 
-    def _compared(self) -> Iterator[tuple[How, int]]:
+    def _compared(self) -> Iterator[tuple[ComparedBy, int]]:
         for step in self.steps:
             yield from step.compared.items()
 

@@ -25,7 +25,7 @@ from tui_debugger.opener import open_regular
 from tui_debugger.stats.compare_pairs import exact_difference, needs_halves
 from tui_debugger.stats.dtypes import UNITS, DType, dtype_of, is_numeric, name_of
 from tui_debugger.stats.kernel import is_known
-from tui_debugger.stats.kernel.pairs import Apart, apart, apart_each
+from tui_debugger.stats.kernel.pairs import PairDistance, apart, apart_each
 from tui_debugger.stats.npy import TensorFile
 
 PIECE: Final = 1 << 18
@@ -38,7 +38,7 @@ _SMALL: Final = 1 << 18
 """Bytes of the largest files that are compared as they are."""
 
 
-class How(Enum):
+class ComparedBy(Enum):
     """By what two tensors were compared."""
 
     VALUES = "values"
@@ -93,7 +93,7 @@ class Distance:
         unlike: the run, and which of its ranks, that does not have what others have that were to have the same.
     """
 
-    how: How
+    how: ComparedBy
     relative: float = 0.0
     element: float = 0.0
     odd: int = 0
@@ -115,7 +115,7 @@ class Distance:
     @property
     def compared(self) -> bool:
         """Tells whether anything was compared."""
-        return self.how is not How.NOT
+        return self.how is not ComparedBy.NOT
 
     @property
     def equal(self) -> bool:
@@ -152,7 +152,7 @@ def unpack_distance(payload: bytes) -> Distance | None:
             shapes.append(tuple(numbers[:length]))
             del numbers[:length]
         return Distance(
-            *(How.VALUES, relative, element, odd, differing, count, unit, exact, size),
+            *(ComparedBy.VALUES, relative, element, odd, differing, count, unit, exact, size),
             worst=shapes[0],
             values=(one, other) if told else None,
             types=(types[:cut], types[cut:]),
@@ -164,7 +164,7 @@ def unpack_distance(payload: bytes) -> Distance | None:
 
 def not_compared(why: str, shapes: tuple[tuple[int, ...], ...] = (), types: tuple[str, str] = ("", "")) -> Distance:
     """Returns the distance of two tensors that cannot be compared."""
-    return Distance(How.NOT, why=why, shapes=shapes, types=types)
+    return Distance(ComparedBy.NOT, why=why, shapes=shapes, types=types)
 
 
 def above_noise(found: Distance, noise: Distance) -> Distance:
@@ -257,7 +257,9 @@ def _type_name(declared: str, dtype: DType) -> str:
 
 def _equal(dtype: DType, names: tuple[str, str], shapes: tuple[tuple[int, ...], ...]) -> Distance:
     count = math.prod(shapes[0])
-    return Distance(How.VALUES, count=count, unit=unit_of(names), exact=_is_exact(dtype), types=names, shapes=shapes)
+    return Distance(
+        ComparedBy.VALUES, count=count, unit=unit_of(names), exact=_is_exact(dtype), types=names, shapes=shapes
+    )
 
 
 def _is_exact(dtype: DType) -> bool:
@@ -297,7 +299,7 @@ def distance(
     worst = tuple(int(each) for each in np.unravel_index(found.worst, a.shape)) if a.shape else ()
     values = _number(a, worst), _number(b, worst)
     return Distance(
-        How.VALUES,
+        ComparedBy.VALUES,
         relative,
         element,
         found.odd,
@@ -318,7 +320,7 @@ def _number(array: Array, index: tuple[int, ...]) -> float:
     return float(abs(value)) if array.dtype.kind == "c" else float(value)
 
 
-def pair_sums(one: Array, other: Array, scale: float = 1.0, limits: tuple[float, float] | None = None) -> Apart:
+def pair_sums(one: Array, other: Array, scale: float = 1.0, limits: tuple[float, float] | None = None) -> PairDistance:
     """Compares two stretches of one length, as ``kernel.pairs.apart`` does where there is a kernel.
 
     Args:
@@ -345,7 +347,7 @@ def pair_sums(one: Array, other: Array, scale: float = 1.0, limits: tuple[float,
             d = np.abs(x - y)
         square, own, its = (float(np.dot(each, each)) for each in (d, x, y))
         largest = max(float(np.abs(each).max(initial=0)) for each in (x, y))
-        return Apart(differing, strange, worst, outside, most, square, own, its, largest)
+        return PairDistance(differing, strange, worst, outside, most, square, own, its, largest)
 
 
 def _apart(one: Array, other: Array) -> npt.NDArray[np.float64]:
@@ -369,7 +371,7 @@ class _Sums:
     Attributes:
         count: elements.
         each: numbers of an element: two of a complex one.
-        differing, odd, square, squares, largest: of all pieces; see ``Apart``.
+        differing, odd, square, squares, largest: of all pieces; see ``PairDistance``.
         worst: the element that differs most.
         scale: what all is multiplied by before it is squared.
     """
@@ -409,7 +411,7 @@ class _Sums:
             self.odd += found.odd
         return outside
 
-    def _looked_at(self, one: Array, other: Array, limits: tuple[float, float] | None) -> Apart:
+    def _looked_at(self, one: Array, other: Array, limits: tuple[float, float] | None) -> PairDistance:
         if self._compiled:
             return apart(one, other, self.scale, limits, halves=self._halves)
         if one.dtype == other.dtype and one.tobytes() == other.tobytes():
@@ -417,7 +419,7 @@ class _Sums:
                 x = _wide(one)
                 x = (x if (ok := np.isfinite(x)).all() else x[ok]) * self.scale
                 square = float(np.dot(x, x))
-            return Apart(0, 0, 0, 0, -1.0, 0.0, square, square, float(np.abs(x).max(initial=0)))
+            return PairDistance(0, 0, 0, 0, -1.0, 0.0, square, square, float(np.abs(x).max(initial=0)))
         return pair_sums(one, other, self.scale, limits)
 
     def element(self, rms: float) -> float:
@@ -467,7 +469,7 @@ def distance_of_statistics(
     if not all(hashes) or (found.compared and found.relative) or len({meta for meta in metas if meta}) > 1:
         return found
     if hashes[0] == hashes[1]:
-        return replace(found, how=How.STATISTICS if sums else How.HASHES, why="")
+        return replace(found, how=ComparedBy.STATISTICS if sums else ComparedBy.HASHES, why="")
     return not_compared("hashes differ; how far the values are apart was not recorded", found.shapes, found.types)
 
 
@@ -486,7 +488,7 @@ def _distance_of_statistics(
     count = math.prod(shapes[0]) if shapes else max(a.count, b.count)
     unit = max(unit_of(types), UNITS["float32"])
     if {_is_bad(a), _is_bad(b)} == {True, False} or _counts_differ(a, b, ("nan", "pos_inf", "neg_inf")):
-        return Distance(How.STATISTICS, math.inf, math.inf, 1, 1, count, unit, types=types, shapes=shapes)
+        return Distance(ComparedBy.STATISTICS, math.inf, math.inf, 1, 1, count, unit, types=types, shapes=shapes)
     apart, told = 0.0, bool(a.nan or a.inf)
     root = math.sqrt(max(count, 1))
     largest = max((abs(each) for each in (a.minimum, a.maximum, b.minimum, b.maximum) if each is not None), default=0.0)
@@ -510,10 +512,10 @@ def _distance_of_statistics(
     if not told and not (a.counted and b.counted):
         return not_compared("no statistic was recorded in both runs", shapes, types)
     if not apart and _counts_differ(a, b, ("zero", "negative", "positive")):
-        apart = math.ulp(size)  # some element differs, by nobody knows how much
+        apart = math.ulp(size)  # some element differs, it is not known by how much
     differs = apart > 0
     return Distance(
-        How.STATISTICS,
+        ComparedBy.STATISTICS,
         apart / size if size else float(differs),
         differing=int(differs),
         count=count,

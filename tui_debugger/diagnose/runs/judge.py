@@ -20,7 +20,7 @@ import numpy as np
 from tui_debugger.arrays import Array
 from tui_debugger.check.flow import Located
 from tui_debugger.diagnose.recompute.check import OperatorCheck, check_operator
-from tui_debugger.diagnose.runs.distance import Distance, How
+from tui_debugger.diagnose.runs.distance import ComparedBy, Distance
 from tui_debugger.diagnose.runs.matching import Match
 from tui_debugger.diagnose.runs.results import (
     NO_OUTPUT,
@@ -126,7 +126,7 @@ class StepJudge(UnmatchedNodes):
         updates = self._updated_in_place()
         judged = [self._judge(entry, updates) for entry in entries]
         judged = self._look_into_containers(judged, {entry.match.a: entry for entry in entries})
-        compared: dict[How, int] = defaultdict(int)
+        compared: dict[ComparedBy, int] = defaultdict(int)
         for distance in self.distances.values():
             compared[distance.how] += 1
         doubtful = tuple(match for match in self.matching.matches if match.doubtful)
@@ -661,7 +661,7 @@ class StepJudge(UnmatchedNodes):
         """Judges modules by what runs inside of them.
 
         Where all of that is known the output may differ by what any of it differs. Where it is not, a module whose
-        inputs agree and whose output does not is a finding as well: nobody can say more.
+        inputs agree and whose output does not is a finding as well: more cannot be said.
         """
         verdicts = {each.match.a: each.judgement for each in judged}
         result = []

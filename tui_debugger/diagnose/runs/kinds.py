@@ -8,14 +8,14 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from tui_debugger.arrays import Array
+from tui_debugger.arrays import Array, Mask
 from tui_debugger.text.numbers import number
 from tui_debugger.text.tensors import index_text
 
 MOST: Final = 1 << 24
 """Elements of the largest tensors that are looked at."""
 _FIT: Final = 1e-3
-"""How much of a difference may remain where a factor or an offset is said to explain it."""
+"""The part of a difference that may remain where a factor or an offset explains it."""
 _STEP_FIT: Final = 1e-2
 """The same of updates, which are small beside the values that they are the difference of."""
 _DIMENSIONS: Final = 4
@@ -81,7 +81,6 @@ def kind_of_update(before: tuple[Array, Array], after: tuple[Array, Array], unit
 
 
 Wide = npt.NDArray[np.float64]
-Mask = npt.NDArray[np.bool_]
 
 
 def _wide(array: Array) -> Wide:

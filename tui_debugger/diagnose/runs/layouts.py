@@ -32,7 +32,7 @@ _MOST_DIMENSIONS: Final = 2
 """Dimensions that are split at once."""
 
 
-class Among(Enum):
+class PartRelation(Enum):
     """The relations of parts that belong to the same slice."""
 
     REPLICAS = "replicated"
@@ -58,7 +58,7 @@ class Layout:
     groups: int = 1
     zigzag: bool = False
     flat: bool = False
-    among: Among = Among.REPLICAS
+    among: PartRelation = PartRelation.REPLICAS
     strided: bool = False
     factor: int = 1
 
@@ -86,8 +86,12 @@ class Layout:
             dimensions = " and ".join(map(str, self.axes))
             how = ", zigzag" if self.zigzag else f", in {self.groups} stretches" if self.groups > 1 else ""
             words.append(f"cut along dimension {dimensions}{how}")
-        if not words or self.among is not Among.REPLICAS:
-            words.append({Among.REPLICAS: "replicas", Among.SUM: "added up", Among.MEAN: "averaged"}[self.among])
+        if not words or self.among is not PartRelation.REPLICAS:
+            words.append(
+                {PartRelation.REPLICAS: "replicas", PartRelation.SUM: "added up", PartRelation.MEAN: "averaged"}[
+                    self.among
+                ]
+            )
         if self.factor > 1:
             words.append(f"divided by {self.factor}")
         return "; ".join(words)
@@ -125,7 +129,7 @@ def parse_dims(text: str) -> tuple[str, Layout]:
         )
         raise TdbgError(f"{text!r} does not say how ranks share a tensor", where=f"--dims {text}", hint=hint)
     if found[2] is None:
-        return pattern, Layout(flat=True) if how == "flat" else Layout(among=Among(how))
+        return pattern, Layout(flat=True) if how == "flat" else Layout(among=PartRelation(how))
     if found[3] == "zigzag":
         return pattern, Layout((int(found[2]),), zigzag=True)
     return pattern, Layout((int(found[2]),), groups=int(found[3] or 1))
@@ -146,9 +150,9 @@ class TensorKind(NamedTuple):
     weight: bool
 
     @property
-    def among(self) -> tuple[Among, ...]:
+    def among(self) -> tuple[PartRelation, ...]:
         """Returns what parts of one slice may be, likely ones first."""
-        return (Among.REPLICAS,) if self.weight else tuple(Among)
+        return (PartRelation.REPLICAS,) if self.weight else tuple(PartRelation)
 
 
 def possible_layouts(whole: tuple[int, ...], parts: Sequence[tuple[int, ...]], of: TensorKind) -> Iterator[Layout]:
@@ -180,7 +184,7 @@ def _cuts(whole: tuple[int, ...], parts: Sequence[tuple[int, ...]], ranks: int, 
         return
     factors = [each for each in range(1, slices + 1) if not slices % each] if of.backward else [1]
     for factor in factors:
-        for among in of.among if ranks > slices else (Among.REPLICAS,):
+        for among in of.among if ranks > slices else (PartRelation.REPLICAS,):
             for strided in (False, True) if ranks > slices else (False,):
                 yield Layout(axes, among=among, strided=strided, factor=factor)
                 if len(axes) == 1:
@@ -206,8 +210,8 @@ def wholes_of(layout: Layout, parts: Sequence[Array], shape: tuple[int, ...]) ->
         if not count or len(parts) % count:
             return None
     copies = [[parts[at] for at in positions] for positions in _copies(layout, len(parts), count)]
-    if layout.among is not Among.REPLICAS:
-        divided = len(copies) if layout.among is Among.MEAN else 1
+    if layout.among is not PartRelation.REPLICAS:
+        divided = len(copies) if layout.among is PartRelation.MEAN else 1
         copies = [[_sum(terms) / divided for terms in zip(*copies, strict=True)]]
     found = [_put_together(layout, each, shape) for each in copies]
     if any(each is None or each.shape != shape for each in found):

@@ -204,8 +204,10 @@ class NodesOfRun:
         found = self._producers.get(row)
         if found is None:
             category = self.nodes.category_of
-            fed = {made for made, _ in real_inputs(self.nodes, row) if made >= 0}
-            found = self._producers[row] = frozenset(each for each in fed if category(each) is not Category.CONSTANT)
+            producers = {made for made, _ in real_inputs(self.nodes, row) if made >= 0}
+            found = self._producers[row] = frozenset(
+                each for each in producers if category(each) is not Category.CONSTANT
+            )
         return found
 
     def weights(self, row: int) -> frozenset[int]:
@@ -273,17 +275,17 @@ class _Matcher:
 
     def _contradict(self, a: int, b: int) -> bool:
         """Tells whether other nodes feed one than the other, as far as that is known."""
-        fed = {self.to_b[each] for each in self.a.producers(a) if each in self.to_b}
+        producers = {self.to_b[each] for each in self.a.producers(a) if each in self.to_b}
         other = {each for each in self.b.producers(b) if each in self.to_a}
         weights = {self.to_b[each] for each in self.a.weights(a) if each in self.to_b}
         others = {each for each in self.b.weights(b) if each in self.to_a}
         if weights and others:
             return not weights & others
-        return bool(fed and other and not fed & other)
+        return bool(producers and other and not producers & other)
 
     def _agree(self, a: int, b: int) -> bool:
-        fed = {self.to_b[each] for each in self.a.producers(a) if each in self.to_b}
-        return bool(fed & self.b.producers(b))
+        producers = {self.to_b[each] for each in self.a.producers(a) if each in self.to_b}
+        return bool(producers & self.b.producers(b))
 
     def _same_shapes(self, a: int, b: int) -> bool:
         one, other = self.a.shapes(a), self.b.shapes(b)
@@ -387,24 +389,24 @@ class _Matcher:
             changed = False
             left = set(self._left_b())
             for row in self._left_a():
-                fits = self._fed_alike(row, left)
+                fits = self._common_consumers(row, left)
                 if len(fits) == 1 and len(self._rivals(row, fits[0])) == 1:
                     self._add(Match(row, fits[0], Rule.INPUTS))
                     left.discard(fits[0])
                     changed = True
 
-    def _fed_alike(self, row: int, left: set[int]) -> list[int]:
+    def _common_consumers(self, row: int, left: set[int]) -> list[int]:
         """The nodes of the second run that all agreed feeders of a row feed."""
-        fed = [self.to_b[each] for each in self.a.producers(row) if each in self.to_b]
-        if not fed:
+        producers = [self.to_b[each] for each in self.a.producers(row) if each in self.to_b]
+        if not producers:
             return []
-        fits = set.intersection(*(set(self.b.consumers(each)) for each in fed)) & left
+        fits = set.intersection(*(set(self.b.consumers(each)) for each in producers)) & left
         return [each for each in fits if self._alike(row, each)]
 
     def _rivals(self, a: int, b: int) -> list[int]:
         """The nodes of the first run that might be the same node of the second."""
-        fed = [self.to_a[each] for each in self.b.producers(b) if each in self.to_a]
-        fits = set.intersection(*(set(self.a.consumers(each)) for each in fed)) if fed else {a}
+        producers = [self.to_a[each] for each in self.b.producers(b) if each in self.to_a]
+        fits = set.intersection(*(set(self.a.consumers(each)) for each in producers)) if producers else {a}
         return [each for each in fits if each not in self.to_b and self._alike(each, b)]
 
     def _alike(self, a: int, b: int) -> bool:

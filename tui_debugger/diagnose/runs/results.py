@@ -9,7 +9,7 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 from tui_debugger.diagnose.run import Run
-from tui_debugger.diagnose.runs.distance import Distance, How, Tolerance
+from tui_debugger.diagnose.runs.distance import ComparedBy, Distance, Tolerance
 from tui_debugger.diagnose.runs.layouts import Dims
 from tui_debugger.diagnose.runs.matching import Match, NameMaps
 from tui_debugger.errors import CancelledError, TdbgError
@@ -23,14 +23,14 @@ class Judgement(IntEnum):
     """The facts that are known of a node at a step."""
 
     NOT_COMPARED = 0
-    """Nothing of its outputs could be compared."""
+    """None of its outputs could be compared."""
     SAME = 1
     ROUNDING = 2
-    """It differs by no more than rounding makes."""
+    """The tensors differ by no more than rounding explains."""
     INHERITED = 3
-    """It passes on what came in."""
+    """The node passes on a difference of its inputs."""
     UNPROVEN = 4
-    """It differs by more than what is known of its inputs explains, and not all of them are known."""
+    """The output differs by more than its known inputs explain, and not all inputs are known."""
     INSIDE = 5
     """A module around other calls: they tell what happened."""
     INTRODUCED = 6
@@ -185,7 +185,7 @@ class StepReport:
     place: Place
     judged: tuple[Judged, ...]
     one_sided: tuple[OneSided, ...]
-    compared: dict[How, int]
+    compared: dict[ComparedBy, int]
     failed: tuple[tuple[str, str], ...]
     doubtful: tuple[Match, ...]
     ranks: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
@@ -221,7 +221,7 @@ class RunsReport:
 
     @property
     def exit_code(self) -> int:
-        """0 the same within what is expected, 1 different, 2 nobody can say, 130 interrupted."""
+        """0 the same within what is expected, 1 different, 2 cannot judge, 130 interrupted."""
         if self.cancelled:
             return CancelledError.exit_code
         if self.findings:
@@ -229,9 +229,9 @@ class RunsReport:
         return TdbgError.exit_code if self.doubts else 0
 
     @property
-    def compared(self) -> dict[How, int]:
+    def compared(self) -> dict[ComparedBy, int]:
         """Pairs of tensors that were compared, by what."""
-        total: dict[How, int] = defaultdict(int)
+        total: dict[ComparedBy, int] = defaultdict(int)
         for step in self.steps:
             for how, count in step.compared.items():
                 total[how] += count

@@ -24,9 +24,9 @@ import numpy as np
 from tui_debugger.arrays import Array
 from tui_debugger.diagnose.runs.distance import Distance, Tolerance, distance, not_compared
 from tui_debugger.diagnose.runs.layouts import (
-    Among,
     Dims,
     Layout,
+    PartRelation,
     Parts,
     Recorded,
     TensorKind,
@@ -202,7 +202,7 @@ class Joiner:
         *,
         certain: bool,
     ) -> tuple[_Option, tuple[list[Array], list[Array]]] | None:
-        """Returns the layouts that are proven, or believed, with the wholes; None where nobody can tell."""
+        """Returns the layouts that are proven, or believed, with the wholes; None where that cannot be told."""
         made = _Wholes(sides)
         believed = [option for option in options if self._proven_both[key[1], option]]
         found = self._known_of_both(sides, options, key, made, believed)
@@ -296,7 +296,7 @@ class Joiner:
     def _best(
         self, whole: Array, made: dict[Layout, list[Array]], key: tuple[str, Any], of: TensorKind
     ) -> Layout | None:
-        """Returns the layout that is proven, or believed; None where nobody can tell."""
+        """Returns the layout that is proven, or believed; None where that cannot be told."""
         if not whole.size:
             return next(iter(made))
         if key in self._of_tensor and self._of_tensor[key] in made:
@@ -308,7 +308,7 @@ class Joiner:
                 break
         order = sorted(scores, key=lambda each: scores[each])
         near = [layout for layout in made if scores.get(layout, math.inf) <= NEAR]
-        copies = [layout for layout in made if layout.among is Among.REPLICAS]
+        copies = [layout for layout in made if layout.among is PartRelation.REPLICAS]
         if not any(layout in near for layout in copies):
             terms = min((scores[layout] for layout in near), default=math.inf)
             if not _are_clearer(terms, [whole], [each for layout in copies for each in made[layout]]):
@@ -317,7 +317,7 @@ class Joiner:
                     return some  # none: one term is the whole, the others are nothing, or they are copies and wrong
         clear = len(order) > 1 and scores[order[0]] < _CLEARER * scores[order[1]]
         if not near and not clear:
-            return self._believed(made, key)
+            return self._most_plausible(made, key)
         best = order[0]
         if near and scores[best] > _ROUNDING * scores[near[0]]:
             best = near[0]  # the likely one with an error, not one that halves it: a mean is near replicas
@@ -328,7 +328,7 @@ class Joiner:
             self._alike.add(key)
         return best
 
-    def _believed(self, made: dict[Layout, list[Array]], key: tuple[str, Any]) -> Layout | None:
+    def _most_plausible(self, made: dict[Layout, list[Array]], key: tuple[str, Any]) -> Layout | None:
         """Returns the layout of a tensor that is far from the whole in every one: by its ranks, or by other tensors."""
         replicas = made.get(Layout(), ())
         if replicas and (key in self._alike or _are_alike(replicas)):
@@ -398,9 +398,9 @@ def _far(whole: Array, joined: Array) -> float:
 
 def _of_terms(found: Distance, layout: Layout, parts: Sequence[Array]) -> Distance:
     """Returns a distance of what was summed up, by the size of the terms where that is larger: they may cancel."""
-    if layout.among is Among.REPLICAS or not math.isfinite(found.relative) or not found.size:
+    if layout.among is PartRelation.REPLICAS or not math.isfinite(found.relative) or not found.size:
         return found
-    terms = math.sqrt(sum(_square(part) for part in parts)) / (len(parts) if layout.among is Among.MEAN else 1)
+    terms = math.sqrt(sum(_square(part) for part in parts)) / (len(parts) if layout.among is PartRelation.MEAN else 1)
     return replace(found, relative=found.relative * min(1.0, found.size / terms if terms else 1.0))
 
 
@@ -429,12 +429,12 @@ class _Option:
     @property
     def copies(self) -> bool:
         """Tells whether no parts are terms."""
-        return all(layout.among is Among.REPLICAS for layout in self.layouts)
+        return all(layout.among is PartRelation.REPLICAS for layout in self.layouts)
 
     @property
     def both_terms(self) -> bool:
         """Tells whether parts of both sides are terms: what they make is on no rank, and only sums agree."""
-        return all(layout.among is not Among.REPLICAS for layout in self.layouts)
+        return all(layout.among is not PartRelation.REPLICAS for layout in self.layouts)
 
     @property
     def words(self) -> str:
@@ -454,7 +454,7 @@ class _Option:
     @property
     def unlikely(self) -> int:
         """A larger number where another one is taken first."""
-        terms = sum(layout.among is not Among.REPLICAS for layout in self.layouts)
+        terms = sum(layout.among is not PartRelation.REPLICAS for layout in self.layouts)
         odd = sum(layout.zigzag or layout.groups > 1 or layout.factor > 1 for layout in self.layouts)
         return 4 * terms + 2 * odd + any(layout.cut for layout in self.layouts)
 
@@ -523,12 +523,12 @@ class _Wholes:
         """
         if option.copies:
             return False
-        one, other = (replace(layout, among=Among.REPLICAS) for layout in option.layouts)
+        one, other = (replace(layout, among=PartRelation.REPLICAS) for layout in option.layouts)
         terms = self.of(replace(option, layouts=(one, other)))
         if terms is None:
             return False
         if not option.both_terms:
-            many = 0 if option.layouts[0].among is not Among.REPLICAS else 1
+            many = 0 if option.layouts[0].among is not PartRelation.REPLICAS else 1
             wholes = self.of(option)
             near = min(_far(terms[1 - many][0], term) for term in terms[many])
             return wholes is not None and near <= NEAR and not _are_clearer(_far_apart(*wholes), *terms)

@@ -227,7 +227,7 @@ class Entry(NamedTuple):
 
 
 Noise = Mapping[tuple[int, int, int], Distance]
-"""How far tensors of the first run are from those of its repeat, by rank, step and place in the table."""
+"""The distance of tensors of the first run from those of its repeat, by rank, step and place in the table."""
 PairKey = tuple[tuple[int, int], tuple[int, int]]
 
 
@@ -470,7 +470,7 @@ class StepTensors:
         return distance_of_statistics(stats[0], stats[1], (metas[0], metas[1]), (hashes[0], hashes[1]), sums=sums)
 
     def measured(self, one: Located, other: Located) -> Distance:
-        """Returns the distance of two tensors of which nobody knows yet that they belong together."""
+        """Returns the distance of two tensors before it is known whether they belong together."""
         if self.ranks > 1:
             return self._of_parts(one, other)
         specs = self.files[0].spec(one), self.files[1].spec(other)

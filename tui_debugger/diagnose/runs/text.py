@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from tui_debugger.arrays import Array
-from tui_debugger.diagnose.runs.distance import Distance, How
+from tui_debugger.diagnose.runs.distance import ComparedBy, Distance
 from tui_debugger.diagnose.runs.kinds import kind_of_difference, kind_of_update
 from tui_debugger.diagnose.runs.results import (
     NO_OUTPUT,
@@ -75,16 +75,16 @@ def counts_text(report: RunsReport) -> str:
         Judgement.NOT_COMPARED: "not compared",
     }
     total = plural(sum(counts.values()), "node")
-    told = sum(
-        judged.judgement is Judgement.SAME and judged.worst is not None and judged.worst.how is How.STATISTICS
+    same_statistics = sum(
+        judged.judgement is Judgement.SAME and judged.worst is not None and judged.worst.how is ComparedBy.STATISTICS
         for step in report.steps
         for judged in step.judged
     )
-    counts[Judgement.SAME] -= told
+    counts[Judgement.SAME] -= same_statistics
     none = sum(judged.why == NO_OUTPUT for step in report.steps for judged in step.judged)
     counts[Judgement.NOT_COMPARED] -= none
     parts = [f"{counts[each]} {text}" for each, text in words.items() if counts[each]]
-    parts += [f"{told} with the same statistics"] if told else []
+    parts += [f"{same_statistics} with the same statistics"] if same_statistics else []
     parts += [f"{none} without an output that both dumped"] if none else []
     return f"{total}: {', '.join(parts)}" if parts else total
 
@@ -92,15 +92,15 @@ def counts_text(report: RunsReport) -> str:
 def coverage_text(report: RunsReport) -> str:
     """Returns what was compared."""
     compared = report.compared
-    values, statistics = compared.get(How.VALUES, 0), compared.get(How.STATISTICS, 0)
+    values, statistics = compared.get(ComparedBy.VALUES, 0), compared.get(ComparedBy.STATISTICS, 0)
     pairs = sorted({(step.place.rank_a, step.place.step_a) for step in report.steps})
     text = f"compared {plural(values, 'pair')} of tensors by their values"
     if statistics:
         text += f", {statistics} by statistics only (equal statistics do not prove equal values)"
-    if compared.get(How.HASHES):
-        text += f", {compared[How.HASHES]} by hashes"
-    if compared.get(How.NOT):
-        text += f", {compared[How.NOT]} could not be compared"
+    if compared.get(ComparedBy.HASHES):
+        text += f", {compared[ComparedBy.HASHES]} by hashes"
+    if compared.get(ComparedBy.NOT):
+        text += f", {compared[ComparedBy.NOT]} could not be compared"
     one_sided = Counter(one.side for step in report.steps for one in step.one_sided)
     if one_sided:
         text += f"; only in A: {one_sided[0]}, only in B: {one_sided[1]}"
@@ -116,7 +116,7 @@ def verdict_text(report: RunsReport) -> str:
         return f"different: {plural(len(report.findings), 'difference')} not passed on"
     if report.doubts:
         return f"cannot judge: {report.doubts[0]}"
-    by_statistics = report.compared.get(How.STATISTICS, 0)
+    by_statistics = report.compared.get(ComparedBy.STATISTICS, 0)
     if by_statistics:
         return (
             f"no difference beyond what is expected; {plural(by_statistics, 'pair')} of tensors by statistics only, "
@@ -145,7 +145,9 @@ def difference_words(report: RunsReport, finding: Finding) -> tuple[str, str]:
     """Returns what kind of difference a finding has: a word and a sentence."""
     if finding.keys[0] is None or finding.keys[1] is None or finding.distance is None:
         return "", ""
-    if finding.distance.how is not How.VALUES or (finding.distance.joined and min(finding.distance.replicas) < 0):
+    if finding.distance.how is not ComparedBy.VALUES or (
+        finding.distance.joined and min(finding.distance.replicas) < 0
+    ):
         return "", ""  # no two tensors are what differs: parts of several ranks are
     try:
         arrays = [run.read(key) for run, key in zip(report.runs, finding.keys, strict=True) if key is not None]
@@ -268,7 +270,7 @@ def node_rows(report: RunsReport) -> Iterator[dict[str, Any]]:
 
 def node_cells(step: StepReport, judged: Judged, names: tuple[str, str]) -> tuple[Any, ...]:
     """Returns the cells of ``ROW_TITLES``; ``names`` of the node in both runs."""
-    worst = judged.worst or Distance(How.NOT)
+    worst = judged.worst or Distance(ComparedBy.NOT)
     values = worst.values or (None, None)
     return (
         step.place.rank_a,

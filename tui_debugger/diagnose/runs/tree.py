@@ -27,7 +27,7 @@ class State(IntEnum):
     SAME = 1
     NOT_COMPARED = 2
     ONE_SIDED = 3
-    """Only one run has it, and something tells that it makes no difference."""
+    """Only one run has the node, and it is known to make no difference."""
     ROUNDING = 4
     INHERITED = 5
     INSIDE = 6

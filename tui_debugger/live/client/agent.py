@@ -183,7 +183,7 @@ class Conversation:
         self._watchpoints: dict[int, RemoteWatchpoint] = {}
         self._reported: dict[int, RemoteWatchpoint] = {}
         """The list that the last hits were judged by: they are reported after the graph was sent again."""
-        self._told = True
+        self._probe_knows_list = True
         """Tells whether the probe knows the watchpoints."""
 
     def introduce(self, step: int) -> None:
@@ -193,7 +193,7 @@ class Conversation:
             LinkLostError: the debugger is gone, or speaks another version.
         """
         self._watchpoints.clear()
-        self._told = False
+        self._probe_knows_list = False
         graphs = list(self._probe.graphs())
         reply = self.link.call("SendMetadata", messages.metadata(self._process, step, graphs=len(graphs)))
         if not (reply.HasField("version_matched") and reply.version_matched):
@@ -298,7 +298,7 @@ class Conversation:
         self.link.lost.wait(_PAUSE * failures)
 
     def _set(self, command: Any) -> None:
-        self._told = False
+        self._probe_knows_list = False
         if command.delete:
             self._watchpoints.pop(command.id, None)
         else:
@@ -306,8 +306,8 @@ class Conversation:
 
     def _send_watchpoints(self) -> None:
         """Hands the list of watchpoints on, when it is another one."""
-        if not self._told:
-            self._told = True
+        if not self._probe_knows_list:
+            self._probe_knows_list = True
             self._probe.watch(tuple(self._watchpoints.values()))
 
     def _report(self, hits: Sequence[ClientHit]) -> None:

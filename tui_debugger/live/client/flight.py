@@ -54,7 +54,7 @@ def write_flight(
     directory: Path,
     identity: Identity,
     graphs: Sequence[bytes],
-    steps: Sequence[KeptStep],
+    steps: Sequence[RecordedStep],
     *,
     most: int,
     weights_read: Callable[[], Iterable[tuple[str, int, str]]],
@@ -101,7 +101,7 @@ def write_flight(
         raise
 
 
-def _fitting(kept: Sequence[KeptStep], room: int) -> tuple[Sequence[KeptStep], int]:
+def _fitting(kept: Sequence[RecordedStep], room: int) -> tuple[Sequence[RecordedStep], int]:
     """The newest steps whose statistics there is room for, one at least; and the room that is left for values."""
     start = len(kept)
     while start and (start == len(kept) or room >= LINE * len(kept[start - 1].rows)):
@@ -111,7 +111,7 @@ def _fitting(kept: Sequence[KeptStep], room: int) -> tuple[Sequence[KeptStep], i
 
 
 def _read(
-    kept: KeptStep, before: KeptStep, weights_read: Iterable[tuple[str, int, str]], types: dict[str, str]
+    kept: RecordedStep, before: RecordedStep, weights_read: Iterable[tuple[str, int, str]], types: dict[str, str]
 ) -> list[Line]:
     """The weights of the step before, as inputs of the nodes that ran."""
     ran = {row.name for row in kept.rows}
@@ -151,7 +151,9 @@ def _finish(part: Path) -> Path:
     raise AssertionError
 
 
-def _write_step(writer: DumpWriter, kept: KeptStep, types: dict[str, str], room: int, read: Sequence[Line] = ()) -> int:
+def _write_step(
+    writer: DumpWriter, kept: RecordedStep, types: dict[str, str], room: int, read: Sequence[Line] = ()
+) -> int:
     """Writes one step; returns the bytes of its values. ``read``: inputs whose producers are not there."""
     names = [TensorName(types.get(row.name, "Tensor"), row.name, row.slot) for row in kept.rows]
     used = 0
@@ -228,7 +230,7 @@ RECOMMENDED: Final = "recommended"
 Key = tuple[str, int]
 """Node name and slot."""
 Values = Callable[[str, int], Array | None]
-"""The values of a tensor of the step that is judged, a copy that nobody changes; None when they are not there."""
+"""The values of a tensor of the step that is judged, a copy that is never changed; None when they are not there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,7 +276,7 @@ class Row:
     Attributes:
         name: of its node in the graph.
         stats: None when its elements are no numbers.
-        values: a copy that nobody changes; None when it was not made.
+        values: a copy that is never changed; None when it was not made.
         slot: output slot.
     """
 
@@ -286,7 +288,7 @@ class Row:
 
 
 @dataclass(slots=True)
-class KeptStep:
+class RecordedStep:
     """One step in the ring.
 
     Attributes:
@@ -358,9 +360,9 @@ class FlightRecorder:
         self._recommended = len(given) < len(flight.watch or ())
         if not any(condition in OVERFLOW for condition, _, _ in self._watch):
             self._watch.insert(0, parse_watch("TO"))
-        self._ring: deque[KeptStep] = deque()
+        self._ring: deque[RecordedStep] = deque()
         self._nbytes = 0
-        self._left: KeptStep | None = None
+        self._left: RecordedStep | None = None
         """The step before the oldest one in the ring: the first nodes read its weights."""
         self._events = _Events(self._inputs, self._outlives)
         self._seen: set[tuple[int, str, int]] = set()
@@ -401,7 +403,7 @@ class FlightRecorder:
 
     def begin(self, weights: Sequence[Row]) -> None:
         """Before the first step: what the weights are."""
-        self._left = KeptStep(START, list(weights), 0)
+        self._left = RecordedStep(START, list(weights), 0)
 
     def keep(self, step: int, rows: Sequence[Row], *, partial: bool = False, notes: Notes | None = None) -> None:
         """Takes a step into the ring, in place of what was kept of it before.
@@ -416,7 +418,7 @@ class FlightRecorder:
             self._nbytes -= self._ring.pop().nbytes
         for older in self._older():
             self._nbytes -= _strip(older)
-        kept = KeptStep(step, list(rows), sum(ROW_BYTES + _values_bytes(row) for row in rows), partial)
+        kept = RecordedStep(step, list(rows), sum(ROW_BYTES + _values_bytes(row) for row in rows), partial)
         kept.notes = dict(notes or {})
         kept.first = tuple(self._important(kept.rows))
         self._ring.append(kept)
@@ -472,7 +474,7 @@ class FlightRecorder:
 
     # -- what is kept --------------------------------------------------------------------------------
 
-    def _older(self) -> Sequence[KeptStep]:
+    def _older(self) -> Sequence[RecordedStep]:
         """The steps whose values go when another one comes."""
         count = max(len(self._ring) - max(self.flight.tensor_steps - 1, 0), 0)
         return [self._ring[place] for place in range(count)]
@@ -505,15 +507,15 @@ class FlightRecorder:
         if not bad:
             return
         places = {(row.name, row.slot): place for place, row in enumerate(rows)}
-        said: set[int] = set()
+        reported: set[int] = set()
         for place in bad:
             sources = [places[key] for key in self._inputs(rows[place].name) if key in places]
             for each in (place, *sources):
-                if each not in said:
-                    said.add(each)
+                if each not in reported:
+                    reported.add(each)
                     yield each
 
-    def _add_evidence(self, kept: KeptStep, values: Values) -> None:
+    def _add_evidence(self, kept: RecordedStep, values: Values) -> None:
         """Takes the values of what went bad first, and of what it was made from, into the ring."""
         left = EVIDENCE
         for place in kept.first:
@@ -527,7 +529,7 @@ class FlightRecorder:
     # -- when to write -------------------------------------------------------------------------------
 
     def _fresh(self, hits: Sequence[ClientHit]) -> Sequence[ClientHit]:
-        """Those that were not seen in an earlier step."""
+        """Returns the names that were not seen in an earlier step."""
         fresh = [hit for hit in hits if _hit_key(hit) not in self._seen]
         if len(self._seen) < REMEMBERED:
             self._seen.update(map(_hit_key, fresh))
@@ -589,10 +591,10 @@ class FlightRecorder:
         return f"{reason.splitlines()[0]}: the last {len(self._ring)} steps are in {path}"
 
     def _remarks(self) -> Iterator[str]:
-        """Returns what whoever reads a dump has to know."""
+        """Returns the notices for the readers of the dump."""
         last = self._ring[-1]
         if last.partial:
-            yield f"step {last.step} did not come to its end: what is there of it was seen before that"
+            yield f"step {last.step} did not come to its end: its tensors were seen before that"
         lost = [last.rows[place].name for place in last.first if last.rows[place].values is None]
         if lost:
             names = and_more(lost, _NAMED)
@@ -692,7 +694,7 @@ def _values_bytes(row: Row) -> int:
     return 0 if row.values is None else row.values.nbytes
 
 
-def _strip(kept: KeptStep) -> int:
+def _strip(kept: RecordedStep) -> int:
     """Lets go of the values of a step; returns their bytes."""
     freed = kept.nbytes - ROW_BYTES * len(kept.rows)
     if freed:
@@ -701,7 +703,7 @@ def _strip(kept: KeptStep) -> int:
     return freed
 
 
-def _squeeze(kept: KeptStep, most: int) -> int:
+def _squeeze(kept: RecordedStep, most: int) -> int:
     """Lets go of what does not fit, the least important first: values, then rows. Returns the bytes that are left."""
     places = sorted(list(kept.by_importance())[: most // ROW_BYTES])
     new = {place: number for number, place in enumerate(places)}

@@ -174,7 +174,7 @@ class Judge:
     ) -> tuple[list[tuple[str, Record]], Mask]:
         """Puts beside records the statistics of the step before; tells which tensors are new, as far as that is known.
 
-        Where nothing is remembered nobody can say what was before, and that is a doubt.
+        Where nothing is remembered it cannot be said what was before, and that is a doubt.
         """
         found: list[tuple[str, Record]] = []
         first = np.ones(len(tensors), np.bool_)
@@ -230,7 +230,7 @@ def _in_a_row(watchpoint: Watchpoint) -> int:
 
 
 EXCUSED: Final = 20
-"""So many steps in a row may have a reason why nothing was to happen; from then on it counts all the same.
+"""The number of steps in a row that may have a reason why nothing changed; later ones count all the same.
 
 A gradient scaler that halves its scale whenever it leaves a step out has come down to a millionth by then.
 """

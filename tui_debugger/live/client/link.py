@@ -220,7 +220,7 @@ class Exchange:
         return True
 
     def give_up(self) -> None:
-        """Nobody waits any longer."""
+        """Ends the wait of the caller."""
         if isinstance(self._request, MessageStream):
             self._request.end()
         self.done.set()
@@ -369,7 +369,7 @@ class Link:
             limit: seconds after which no reply is wanted any more; the connection stays as it is.
 
         Raises:
-            LinkLostError: no reply, for whatever reason.
+            LinkLostError: no reply, for any reason.
             InterruptedWait: from a signal handler.
         """
         exchange = Exchange(name, message, None if patient or limit is not None else self.timeout)
@@ -455,7 +455,7 @@ class Link:
         self._work.put(lambda: exchange.begin(self._calls[exchange.name], self._headers))
 
     def _end(self, exchange: Exchange) -> None:
-        """Whatever became of it, it is over."""
+        """Marks the call as over, successful or not."""
         with self._lock:
             self._exchange = None
         if not exchange.done.is_set():

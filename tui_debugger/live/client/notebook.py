@@ -28,7 +28,7 @@ class Notebook:
         self._say = say
         self._warned = False
         self._now: dict[str, Any] = {}
-        """What was noted in the step that runs: a note, or what gives one when it is read."""
+        """The notes of the step that runs: values, or functions that give one when they are read."""
         self._ended: tuple[int, Notes] = -1, {}
         self._waiting: deque[tuple[int, Notes]] = deque(maxlen=WAITING)
 

@@ -108,7 +108,7 @@ class Probe(Protocol):
         """A debugger is there: install hooks. Called before ``graphs``."""
 
     def detached(self) -> None:
-        """It is gone: remove every hook and let go of what was kept for it (watchpoints, previous values)."""
+        """The debugger is gone: removes every hook and drops what was kept for it (watchpoints, previous values)."""
 
     def unrecorded(self) -> Sequence[Unrecorded]:
         """Everything that could not be recorded since the process began, each kind once."""

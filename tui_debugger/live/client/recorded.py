@@ -1,4 +1,4 @@
-"""What a training ran and its client could not record: counted, so that nobody calls it clean."""
+"""Counts of what a training ran and its client could not record: such a training is never called clean."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class Recorded:
 
 
 @dataclass(slots=True)
-class Held:
+class RecordedTensor:
     """One tensor of this step, as far as it is kept.
 
     Attributes:
@@ -116,7 +116,7 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class ToJudge:
-    """A tensor, what is known about it, and who judges it; ``order`` as in ``Held``."""
+    """A tensor, what is known about it, and who judges it; ``order`` as in ``RecordedTensor``."""
 
     judge: Judge
     name: str
@@ -125,7 +125,7 @@ class ToJudge:
 
 
 @dataclass(slots=True)
-class Room:
+class CopyBudget:
     """Bytes of copies that may be kept."""
 
     most: int
@@ -157,7 +157,7 @@ class Recordings:
     """
 
     who: Identity
-    room: Room
+    room: CopyBudget
     flight_judge: Judge | None = None
     measuring: bool = False
     keeping: bool = False
@@ -168,27 +168,27 @@ class Recordings:
     _lost: UnrecordedCounts = field(default_factory=UnrecordedCounts)
     full: bool = False
     nodes: dict[str, Recorded] = field(default_factory=dict)
-    held: dict[str, Held] = field(default_factory=dict)
+    held: dict[str, RecordedTensor] = field(default_factory=dict)
     before: dict[str, Array] = field(default_factory=dict)
     judge: Judge = field(default_factory=Judge)
     patience: Patience = field(default_factory=Patience)
     memory: StepMemory = field(default_factory=StepMemory)
-    _told: bool = False
+    _watched: bool = False
     """The debugger has said what it watches."""
     _count: int = 0
-    _earlier: list[tuple[str, Held]] = field(default_factory=list)
-    """Tensors whose names came again in this step, as long as nobody can judge them."""
+    _earlier: list[tuple[str, RecordedTensor]] = field(default_factory=list)
+    """Tensors whose names came again in this step, as long as they cannot be judged."""
     _hits: list[tuple[int, ClientHit]] = field(default_factory=list)
     _flight_hits: list[tuple[int, ClientHit]] = field(default_factory=list)
-    """What was said about such tensors, with their order."""
+    """The hits on such tensors, with their order."""
     _repeated: list[ToJudge] = field(default_factory=list)
     """Such tensors that can be judged and were not yet: many at once are quicker than one after the other."""
     _flight_repeated: list[ToJudge] = field(default_factory=list)
-    _bad_earlier: dict[str, Held] = field(default_factory=dict)
+    _bad_earlier: dict[str, RecordedTensor] = field(default_factory=dict)
     """The first bad one of each such name."""
     _unkept: set[str] = field(default_factory=set)
     """Names whose values of the step before would be needed, and are not there."""
-    _evidence: Room = field(default_factory=lambda: Room(EVIDENCE))
+    _evidence: CopyBudget = field(default_factory=lambda: CopyBudget(EVIDENCE))
 
     # -- recording -----------------------------------------------------------------------------------
 
@@ -210,7 +210,7 @@ class Recordings:
         earlier = self.held.pop(name, None)
         if earlier is not None:
             self._set_aside(name, earlier)
-        held = Held(meta_of(array), self._count, awaited=self.keeping)
+        held = RecordedTensor(meta_of(array), self._count, awaited=self.keeping)
         self._count += 1
         need = self._need(name)
         if need is not None:
@@ -223,11 +223,11 @@ class Recordings:
             held.record = measure(array, RequiredStats())  # no room for the values: nothing else will be known
         self.held[name] = held
 
-    def _set_aside(self, name: str, held: Held) -> None:
+    def _set_aside(self, name: str, held: RecordedTensor) -> None:
         """A name came again: its earlier tensor is judged now, or later when nobody knows yet by what."""
         if held.record is not None and held.record.stats is not None and held.record.stats.bad:
             self._bad_earlier.setdefault(name, held)
-        untold = (self.keeping and not self._told) or (self.measuring and self.flight_judge is None)
+        untold = (self.keeping and not self._watched) or (self.measuring and self.flight_judge is None)
         if untold and len(self._earlier) < AGAIN:
             self._earlier.append((name, held))
             return
@@ -242,7 +242,7 @@ class Recordings:
         if held.values is not None:
             self.room.used = max(self.room.used - held.values.nbytes, 0)
 
-    def in_order(self) -> list[tuple[str, Held]]:
+    def in_order(self) -> list[tuple[str, RecordedTensor]]:
         """Returns the tensors of this step, one of each name: the first bad one if there is one, else the last one."""
         found = [(name, self._bad_earlier.get(name, held)) for name, held in self.held.items()]
         return sorted(found, key=lambda each: (self.nodes[each[0]].kind in PARAMETER_KINDS, each[1].order))
@@ -262,7 +262,7 @@ class Recordings:
             return RequiredStats() if self.measuring else None
         return (wanted or RequiredStats()) | (other or RequiredStats())
 
-    def _takes_values(self, need: RequiredStats | None, held: Held) -> bool:
+    def _takes_values(self, need: RequiredStats | None, held: RecordedTensor) -> bool:
         """Tells whether the values are copied, and there is room: everything when a debugger is there.
 
         Else what the next step is compared with, and what the flight recorder may have to write.
@@ -314,7 +314,7 @@ class Recordings:
     def detached(self) -> None:
         """See ``Probe``. Copies go at the end of the step."""
         self._judge_repeated()
-        self.keeping = self._told = False
+        self.keeping = self._watched = False
         self.judge = Judge()
         self._hits.clear()
 
@@ -344,7 +344,7 @@ class Recordings:
         """See ``Probe``."""
         self.judge = watched(watchpoints, self.nodes)
         self.judge.patience, self.judge.memory = self.patience, self.memory
-        self._told = True
+        self._watched = True
 
     def evaluate(self, recheck: bool, initial: bool) -> Sequence[ClientHit]:
         """See ``Probe``. Tensors are judged by what was measured when they came: they may have changed since."""
@@ -373,7 +373,7 @@ class Recordings:
             first.setdefault((hit.node, hit.result.watchpoint), hit)
         return list(first.values())
 
-    def _to_judge(self, judge: Judge, name: str, held: Held, *, again: bool = False) -> ToJudge | None:
+    def _to_judge(self, judge: Judge, name: str, held: RecordedTensor, *, again: bool = False) -> ToJudge | None:
         """Returns a tensor as it is judged, None when nothing is to be said of it.
 
         Of one whose name came again later in the step (``again``) no change is judged: what the step made of it is
@@ -391,7 +391,7 @@ class Recordings:
         self._repeated.clear()
         self._flight_repeated.clear()
 
-    def _record(self, name: str, held: Held, need: RequiredStats) -> Record | None:
+    def _record(self, name: str, held: RecordedTensor, need: RequiredStats) -> Record | None:
         """Returns what is known of a tensor, measured now from its copy when the watchpoints are newer than it."""
         if held.record is not None and held.record.need.covers(need):
             return held.record
@@ -449,7 +449,7 @@ class Recordings:
 def _judged(tensors: Sequence[ToJudge], *, initial: bool = False) -> list[tuple[int, ClientHit]]:
     """Returns what watchpoints say about tensors, with their order.
 
-    What a record that holds less than was asked for can say is said all the same.
+    A record that holds less than was asked for is judged as far as it goes.
     """
     hits: list[tuple[int, ClientHit]] = []
     for _, group in groupby(tensors, key=lambda each: id(each.judge)):

@@ -21,7 +21,7 @@ from tui_debugger.live.client.judging import Judge
 from tui_debugger.live.client.link import TIMEOUT, Notice, settings
 from tui_debugger.live.client.notebook import Notebook
 from tui_debugger.live.client.probe import ClientHit, Identity, TrainingTerminated
-from tui_debugger.live.client.recorded import NOT_ANNOUNCED, NOT_TAKEN, Recordings, Room
+from tui_debugger.live.client.recorded import NOT_ANNOUNCED, NOT_TAKEN, CopyBudget, Recordings
 from tui_debugger.live.wire import START
 
 
@@ -108,7 +108,7 @@ class Recorder:
         """
         where = settings(address, timeout=timeout)
         identity = Identity(program or f"Python {platform.python_version()}", rank, world_size, backend, device)
-        self._recordings = Recordings(identity, Room(keep_bytes))
+        self._recordings = Recordings(identity, CopyBudget(keep_bytes))
         self._recordings.memory.rank = identity.rank
         self._recordings.evidence = flight is not None
         unrecorded = self._recordings.unrecorded
@@ -121,11 +121,11 @@ class Recorder:
         self._notes = Notebook(self._say)
         self._agent = Agent(self._recordings, where, self._notes)
         self._fresh = True
-        """Nothing was recorded since the step ended."""
+        """True while nothing was recorded since the step ended."""
         self._blocks = False
         """Steps are ``with`` blocks."""
         self._pending: _Step | None = None
-        self._told = 0
+        self._announced = 0
         """Names that the debugger has heard of."""
         self._announced = 0
         self._flown = 0
@@ -229,8 +229,8 @@ class Recorder:
         finally:
             self._closed = True
             self._announce()
-            self._fly_rest()
-            self._land(None, ends=True)
+            self._give_rest_to_flight()
+            self._flush_flight(None, ends=True)
             if self._ending is not None:
                 self._ending.close()
             self._flight = None
@@ -289,10 +289,10 @@ class Recorder:
             if whole and self._agent.step == START:
                 self._stop_at_start()
             seen = self._recordings.judge if self._agent.attached else None
-            self._fly(self._agent.step + 1, seen)
+            self._give_to_flight(self._agent.step + 1, seen)
             self._agent.step_end()
             if seen is not None and not self._agent.attached:
-                self._fly_on()
+                self._judge_withheld()
         finally:
             self._recordings.next_step()
 
@@ -306,7 +306,7 @@ class Recorder:
 
     def _announce(self) -> None:
         """There are new names: the debugger gets the graph again."""
-        new = len(self._recordings.nodes) - self._told
+        new = len(self._recordings.nodes) - self._announced
         if not new:
             return
         if self._recordings.full:
@@ -316,15 +316,15 @@ class Recorder:
                 self._announced += 1
                 self._agent.graph_changed()
             else:
-                self._recordings.lose(NOT_ANNOUNCED, list(self._recordings.nodes)[self._told], new)
-        self._told = len(self._recordings.nodes)
+                self._recordings.lose(NOT_ANNOUNCED, list(self._recordings.nodes)[self._announced], new)
+        self._announced = len(self._recordings.nodes)
 
     # -- the flight recorder -------------------------------------------------------------------------
 
     def _at_work(self) -> contextlib.AbstractContextManager[None]:
         return self._ending.at_work() if self._ending is not None else contextlib.nullcontext()
 
-    def _fly(self, step: int, seen: Judge | None, *, partial: bool = False) -> None:
+    def _give_to_flight(self, step: int, seen: Judge | None, *, partial: bool = False) -> None:
         """Hands a step over, without what a debugger sees: the nodes that ``seen`` watches."""
         flight, recordings = self._flight, self._recordings
         if flight is None:
@@ -344,18 +344,20 @@ class Recorder:
             self._flight = None
             self._say(f"the flight recorder is off ({type(error).__name__}: {error})".splitlines()[0])
 
-    def _fly_rest(self) -> None:
+    def _give_rest_to_flight(self) -> None:
         """Hands over what was recorded since the last step ended."""
         if not self._fresh and self._recordings.held:
-            self._fly(self._agent.step + 1, self._recordings.judge if self._agent.attached else None, partial=True)
+            self._give_to_flight(
+                self._agent.step + 1, self._recordings.judge if self._agent.attached else None, partial=True
+            )
 
-    def _fly_on(self) -> None:
+    def _judge_withheld(self) -> None:
         """The debugger went away at the end of this step, maybe before it was told anything."""
         if self._flight is not None:
             with self._at_work():
                 self._report(self._flight.judged(self._agent.step, self._withheld))
 
-    def _land(self, error: BaseException | None, *, ends: bool) -> None:
+    def _flush_flight(self, error: BaseException | None, *, ends: bool) -> None:
         """Writes what waits to be written."""
         flight = self._flight
         if flight is not None:
@@ -368,8 +370,8 @@ class Recorder:
     def _ended(self, error: BaseException | None, ends: bool) -> None:
         """The process is about to end, or a signal came."""
         if ends:
-            self._fly_rest()
-        self._land(error, ends=ends)
+            self._give_rest_to_flight()
+        self._flush_flight(error, ends=ends)
 
     def _report(self, text: str) -> None:
         if text:
@@ -384,8 +386,8 @@ class Recorder:
     def _failed(self, error: BaseException, *, ends: bool = False) -> None:
         """An exception leaves the loop, or one step."""
         if self._flight is not None:
-            self._fly_rest()  # the step in which it happened, as far as it came
-            self._land(error, ends=ends)
+            self._give_rest_to_flight()  # the step in which it happened, as far as it came
+            self._flush_flight(error, ends=ends)
 
 
 def _close(recorder: weakref.ref[Recorder]) -> None:

@@ -1,6 +1,6 @@
 """Takes the answers to questions as they come, message by message, and believes no type or size that they declare.
 
-Filled by the thread of a call, read by the thread of whoever asked: each answer has a lock.
+Filled by the thread of a call, read by the thread of the caller: each answer has a lock.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from tui_debugger.graph.messages import type_name
 from tui_debugger.live.server.conversation import own_id
-from tui_debugger.live.server.identity import Memory
+from tui_debugger.live.server.identity import MemoryLimit
 from tui_debugger.live.wire import OWN_TYPES, ReceivedHit, RemoteStats, RemoteTensor, ValueSink
 from tui_debugger.model import ParamResult, TensorMeta, TensorStats
 from tui_debugger.stats.dtypes import dtype_of
@@ -148,7 +148,7 @@ class GraphAssembly:
     chunk of each graph. What a broken stream left is dropped.
     """
 
-    def __init__(self, memory: Memory, most: int) -> None:
+    def __init__(self, memory: MemoryLimit, most: int) -> None:
         """At most ``most`` bytes, from what is left of ``memory``."""
         self._memory, self._most = memory, most
         self._chunks: list[bytes] = []
@@ -218,22 +218,22 @@ class Answer(ABC):
                 return
             try:
                 self._take(message, size)
-            except Exception as error:  # noqa: BLE001 - raised again to whoever asked; the stream is read to its end
+            except Exception as error:  # noqa: BLE001 - raised again to the caller; the stream is read to its end
                 self.failure, self._cancelled = error, True
 
     def cancel(self) -> None:
-        """Nobody wants it any more: what still comes is dropped. No receiver is called after this."""
+        """Gives the answer up: data that still comes is dropped. No receiver is called after this."""
         with self._lock:
             self._cancelled = True
 
     def finish(self) -> None:
-        """Nothing more will come."""
+        """Notes that the stream ended."""
         with self._lock:
             if self._cancelled:
                 return
             try:
                 self._finish()
-            except Exception as error:  # noqa: BLE001 - raised again to whoever asked
+            except Exception as error:  # noqa: BLE001 - raised again to the caller
                 self.failure = error
             self._cancelled = True
 

@@ -69,7 +69,7 @@ class Question:
 
     Attributes:
         command: how it is asked.
-        answer: what whoever asked wants to have at hand when the answer comes; not looked at here.
+        answer: what the caller wants to have at hand when the answer comes; not looked at here.
         state: what has become of it.
     """
 
@@ -349,8 +349,8 @@ class Conversation:
 
     # What the client does ------------------------------------------------------------------------------------------
 
-    def shake(self, now: float, *, resumes: bool = False, features: int = 0) -> Events:
-        """It introduced itself again: it knows no watchpoint any more, and will send its graphs.
+    def introduce_again(self, now: float, *, resumes: bool = False, features: int = 0) -> Events:
+        """The training introduced itself again: it has forgotten all watchpoints, and will send its graphs.
 
         Args:
             now: the time.
@@ -367,7 +367,7 @@ class Conversation:
         self._grown = resumes and self._course is not None and self._course.stop_on_new_nodes
         if not resumes and self.stop is not None:
             self.stop = Stop(self.stop.count, START)
-        self._lose_questions()
+        self._fail_questions()
         self.heartbeat = Heartbeat(now)
         self.features = features
         self.waiting = None
@@ -398,7 +398,7 @@ class Conversation:
         return [Event.BACK]
 
     def enter(self, call: int, report: Report, now: float) -> Events:
-        """It waits for a command, in the call with this number."""
+        """The training waits for a command, in the call with this number."""
         self._broken = False
         events = self.heard(now)
         if self.phase is Phase.DONE and not self._terminate:
@@ -431,14 +431,14 @@ class Conversation:
 
     def lose(self) -> Events:
         """The connection broke, or nothing was heard for too long."""
-        self._lose_questions()
+        self._fail_questions()
         if self.phase in (Phase.LOST, Phase.DONE):
             return []
         self._before, self.phase, self._broken = self.phase, Phase.LOST, True
         return [Event.LOST]
 
     def cut(self) -> Events:
-        """It is turned away: a call that waits is ended."""
+        """Refuses the training for good: a call that waits is ended."""
         self.waiting = None
         return self.lose()
 
@@ -456,7 +456,7 @@ class Conversation:
 
     def finish(self, step: int | None = None) -> Events:
         """It said that it is done; ``step`` ended last, where it counts them: it may have run ahead to its end."""
-        self._lose_questions()
+        self._fail_questions()
         if self.phase is Phase.DONE:
             return []
         if step is not None and self.stop is not None and step > self.stop.step and self.phase is Phase.RUNNING:
@@ -523,7 +523,7 @@ class Conversation:
     def terminate(self) -> None:
         """Ends it at once when it waits, else at its next stop."""
         self._terminate = True
-        self._lose_questions()
+        self._fail_questions()
 
     def release(self) -> Events:
         """Lets it go on by itself, without watchpoints."""
@@ -552,7 +552,7 @@ class Conversation:
         return len(self._questions)
 
     def withdraw(self, question: Question) -> None:
-        """A question that nobody waits for any more; one that was sent is answered all the same."""
+        """Withdraws a question; one that was sent is answered all the same."""
         if question in self._questions:
             self._questions.remove(question)
             question.state = Asked.LOST
@@ -689,7 +689,7 @@ class Conversation:
         course.left -= ran
         return course.left >= 0
 
-    def _lose_questions(self) -> None:
+    def _fail_questions(self) -> None:
         for question in (*self._questions, *([self._open] if self._open else ())):
             question.state = Asked.LOST
         self._questions.clear()

@@ -50,7 +50,7 @@ class Limits:
     questions: int = 1024
 
 
-class Memory:
+class MemoryLimit:
     """Bytes that all clients share."""
 
     def __init__(self, size: int) -> None:
@@ -90,9 +90,9 @@ class Admission(Enum):
 
     ADMITTED = "admitted"
     MISMATCH = "mismatch"
-    """It says what it is and waits to be ended: its messages are not known here."""
+    """The client says what it is and waits to be ended: its messages are not known here."""
     TOO_OLD = "too old"
-    """It knows of no versions at all: it gets the command to exit."""
+    """The client does not know of versions: it gets the command to exit."""
 
 
 @dataclass(frozen=True, slots=True)

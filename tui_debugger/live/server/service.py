@@ -25,7 +25,7 @@ from tui_debugger.live.server.identity import (
     Admission,
     Caller,
     Limits,
-    Memory,
+    MemoryLimit,
     cut_and_clean,
     handshake_of,
     notes_of,
@@ -95,7 +95,7 @@ _SOON: Final = 0.05
 
 
 def _nothing() -> None:
-    """Nobody wants to know."""
+    """Does nothing: the events of this call are not wanted."""
 
 
 def _was_cancelled(context: Any) -> bool:
@@ -256,7 +256,7 @@ _OK: Final = status(wire.OK)
 class Service:
     """Answers the calls."""
 
-    def __init__(self, registry: Registry, gate: Gate, limits: Limits, memory: Memory, patience: Patience) -> None:
+    def __init__(self, registry: Registry, gate: Gate, limits: Limits, memory: MemoryLimit, patience: Patience) -> None:
         self._registry, self._gate = registry, gate
         self._limits, self._memory, self._patience = limits, memory, patience
         self.closing = False
@@ -386,7 +386,7 @@ class Service:
         for raw in call.raw():
             size += len(raw) or 64
             if size > self._limits.stray_bytes:
-                self._cut(call, "it sends what nobody asked for")
+                self._cut(call, "it sends data that was not asked for")
 
     def _cut(self, call: Call, why: str) -> NoReturn:
         self._registry.refuse(call.caller.address, why, self._registry.find(call.caller))
@@ -459,7 +459,7 @@ class Service:
             training.heard()
             answer.take(message, size)
             if answer.stray > self._limits.stray_bytes:
-                self._cut(call, "it sends what nobody asked for")
+                self._cut(call, "it sends data that was not asked for")
         if self._ended(call, training, doubtful=not answer.complete):
             training.viewed(question)
         return _OK

@@ -26,7 +26,7 @@ from urllib.parse import unquote
 import grpc
 
 from tui_debugger.errors import TdbgError
-from tui_debugger.live.server.identity import Limits, Memory
+from tui_debugger.live.server.identity import Limits, MemoryLimit
 from tui_debugger.live.server.service import UNIX, Gate, Patience, Service, is_private
 from tui_debugger.live.server.training import Registry, RemoteTraining
 from tui_debugger.live.wire import Listener
@@ -171,7 +171,7 @@ class Server:
         Raises:
             TdbgError: that address cannot be had.
         """
-        memory = Memory(limits.memory_bytes)
+        memory = MemoryLimit(limits.memory_bytes)
         self._clock = clock
         self._port = 0
         self._looked = clock()
@@ -225,7 +225,7 @@ class Server:
 
     def _look_at_connections(self) -> None:
         """A client without an open call may have died: only its connection knows."""
-        silent = [(training, *route) for training in self.all() if (route := training.silent_route()) is not None]
+        silent = [(training, *route) for training in self.all() if (route := training.silent_connection()) is not None]
         lost = gone([peer for _, peer, _ in silent], self._port)
         for training, peer, connection in silent:
             if peer in lost:
@@ -339,9 +339,7 @@ def serve(
             hint=f"take {_LEAST_TOKEN} at least: `tdbg listen --new-token` prints one",
         )
     if certificate is not None and host.startswith(UNIX):
-        raise TdbgError(
-            "a Unix socket is not encrypted: nobody but you can read it", where=host, hint="leave --tls-cert out"
-        )
+        raise TdbgError("a Unix socket is not encrypted: only you can read it", where=host, hint="leave --tls-cert out")
     gate = Gate(token, private, allow_unauthenticated)
     return Server(host, port, gate, limits or Limits(), clock, certificate=certificate)
 

@@ -35,7 +35,7 @@ from tui_debugger.live.server.identity import (
     Caller,
     Handshake,
     Limits,
-    Memory,
+    MemoryLimit,
     together,
 )
 from tui_debugger.live.wire import (
@@ -65,7 +65,7 @@ class ReceivedParts:
         left_out: hits of the last stop that were not kept.
     """
 
-    def __init__(self, memory: Memory, most_hits: int, graphs: int) -> None:
+    def __init__(self, memory: MemoryLimit, most_hits: int, graphs: int) -> None:
         self._memory, self._most_hits = memory, most_hits
         self._expected = graphs
         self.graphs: tuple[bytes, ...] = ()
@@ -129,7 +129,7 @@ class ReceivedParts:
 
 
 _LOOK_SECONDS: Final = 0.2
-"""Seconds between reports of progress, at which whoever asked can cancel."""
+"""Seconds between reports of progress, at which the caller can cancel."""
 _SAFETY_SECONDS: Final = 30.0
 """A call that waits looks around this often, should its end ever go unnoticed."""
 
@@ -152,7 +152,7 @@ class RemoteTraining:
         *,
         clock: Callable[[], float],
         limits: Limits,
-        memory: Memory,
+        memory: MemoryLimit,
         listener: Listener,
     ) -> None:
         self.handshake, self.caller = handshake, caller
@@ -201,7 +201,7 @@ class RemoteTraining:
 
     @property
     def unrecorded(self) -> Sequence[Unrecorded]:
-        """All that it ran so far and could not record."""
+        """The operations that ran so far and could not be recorded."""
         return self._unrecorded
 
     @property
@@ -285,7 +285,7 @@ class RemoteTraining:
         """Tells whether no command is on its way to it."""
         return self._conversation.settled
 
-    def silent_route(self) -> tuple[str, int] | None:
+    def silent_connection(self) -> tuple[str, int] | None:
         """The host and connection of its last call, when only that connection can tell that it is gone.
 
         None while a call of it waits or when it is gone; our own client holds a call open all the time.
@@ -294,19 +294,19 @@ class RemoteTraining:
             there = self._conversation.phase not in (Phase.LOST, Phase.DONE) and self._conversation.waiting is None
             return (self.caller.peer, self.connection) if there and not self.handshake.own else None
 
-    def shake(self, info: TrainingInfo, handshake: Handshake, caller: Caller, *, resumes: bool) -> None:
-        """It introduced itself again."""
+    def introduce_again(self, info: TrainingInfo, handshake: Handshake, caller: Caller, *, resumes: bool) -> None:
+        """The training introduced itself again."""
         with self._changed:
             self.connection += 1
             self._info, self.handshake, self.caller = info, handshake, caller
             self._parts.expect(handshake.graphs)
-            self._notify(self._conversation.shake(self._clock(), resumes=resumes, features=info.features))
+            self._notify(self._conversation.introduce_again(self._clock(), resumes=resumes, features=info.features))
             if not self._conversation.hits_are_coming:
                 self._parts.drop_coming()
         self.emit()
 
     def moved(self, caller: Caller) -> None:
-        """It came back on another connection."""
+        """The training came back on another connection."""
         with self._changed:
             self.connection += 1
             self.caller, self._info = caller, replace(self._info, address=caller.address)
@@ -329,20 +329,20 @@ class RemoteTraining:
         self._act(lambda it: it.heard(self._clock()))
 
     def tick(self) -> None:
-        """Looks at the time."""
+        """Handles what is due by now."""
         self._act(lambda it: it.tick(self._clock()))
 
     def lose(self, connection: int) -> None:
-        """That connection broke; nothing when it came through another meanwhile."""
+        """Notes that a connection broke; does nothing when the training uses another one by now."""
         self._act(lambda it: it.lose() if connection == self.connection else [])
 
     def cut(self) -> None:
-        """It is turned away for good."""
+        """Refuses the training for good."""
         self.hidden = True
         self._act(Conversation.cut)
 
     def finish(self, step: int | None = None) -> None:
-        """It said that it is done, and which step ended last, if it counts them."""
+        """Notes that the training said it is done, and which step ended last, if it counts them."""
         with self._changed:
             stop = self._conversation.stop
             self._notify(self._conversation.finish(step))
@@ -370,7 +370,7 @@ class RemoteTraining:
             self._parts.add_hits(hits if wanted else (), size, left_out if wanted else 0)
 
     def view(self, level: Level) -> tuple[Question, Answer] | None:
-        """The question that a stream of answers belongs to; None when nobody asked."""
+        """The question that a stream of answers belongs to; None when it was not asked for."""
         with self._changed:
             question = self._conversation.open_question
         if question is None or not isinstance(question.command, View) or question.command.level is not level:
@@ -422,7 +422,7 @@ class RemoteTraining:
                 self._listener(self, event)
 
     def forget(self) -> None:
-        """It is listed no more: frees its memory."""
+        """Frees the memory of a training that is no longer listed."""
         with self._changed:
             self._parts.clear()
 
@@ -476,7 +476,7 @@ class RemoteTraining:
     def _empty(
         self, group: Sequence[RemoteTensor], silent: Sequence[int], first: int, sink: ValueSink, progress: ProgressFn
     ) -> set[int]:
-        """Those of which nothing was said: clients of MindSpore send nothing at all for a tensor without elements."""
+        """Returns the tensors without elements: clients of MindSpore send nothing for them."""
         if not silent:
             return set()
         try:
@@ -545,7 +545,7 @@ class Remembered(OrderedDict[str, V]):
 class Registry:
     """All trainings of a server."""
 
-    def __init__(self, clock: Callable[[], float], limits: Limits, memory: Memory) -> None:
+    def __init__(self, clock: Callable[[], float], limits: Limits, memory: MemoryLimit) -> None:
         self._clock, self._limits, self._memory = clock, limits, memory
         self._lock = threading.Lock()
         self._trainings: list[RemoteTraining] = []
@@ -669,10 +669,12 @@ class Registry:
                 return None
             self._rebind(training, caller)
         if known is None:
-            self._welcome(training, caller, handshake)
+            self._announce_new(training, caller, handshake)
         else:
             info = self._info(known.info.number, known.info.rank, caller, handshake)
-            known.shake(info, handshake, caller, resumes=handshake.own and known.handshake.session == handshake.session)
+            known.introduce_again(
+                info, handshake, caller, resumes=handshake.own and known.handshake.session == handshake.session
+            )
         if period is not None:
             training.beat(period)
         return training
@@ -736,7 +738,7 @@ class Registry:
         self._callers = {key: each for key, each in self._callers.items() if each is not training}
         self._callers[caller.key] = training
 
-    def _welcome(self, training: RemoteTraining, caller: Caller, handshake: Handshake) -> None:
+    def _announce_new(self, training: RemoteTraining, caller: Caller, handshake: Handshake) -> None:
         training.announce(Event.CONNECTED)
         if handshake.judged.admission is Admission.MISMATCH:
             self.refuse(caller.address, handshake.judged.refusal, training)

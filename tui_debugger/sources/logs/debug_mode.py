@@ -195,7 +195,7 @@ class _Reader:
         return found
 
     def _take_kernel(self, record: dict[str, Any]) -> None:
-        """A kernel of Triton: its arguments before and after, by name; nobody says which of them it writes."""
+        """A kernel of Triton: its arguments before and after, by name; it is not known which of them it writes."""
         operation = self._operation(record, _text(record.get("kernel_name")))
         operation.type = f"triton {operation.type}"
         before, after = _tree(record.get("pre_hashes")), _tree(record.get("post_hashes"))

@@ -77,9 +77,9 @@ class Numbers:
         return len(extremes) == 2 or not all(map(math.isfinite, extremes))
 
     def stats(self, count: int | None) -> TensorStats:
-        """Returns what follows of a tensor with ``count`` elements; None: nobody says how many, and one stands for all.
+        """Returns what follows of a tensor with ``count`` elements; None: the count is not known, one stands for all.
 
-        Where NaN were counted, and nobody says of how many, there are these, and one for the extremes.
+        Where NaN were counted, and it is not known of how many, there are these, and one for the extremes.
 
         A NaN or Inf among the numbers counts as one such element, or as all of them where both extremes are that Inf.
         """
@@ -203,7 +203,7 @@ class Operation:
         name: unique in its step, the same in other steps.
         path: the same with ``/``, in the tree of modules.
         type: of operator; ``table.PARAMETER`` for a weight.
-        inputs: what made each input, as (number of the operation in the step, slot); (-1, 0) where nobody knows,
+        inputs: what made each input, as (number of the operation in the step, slot); (-1, 0) where it is not known,
             ``NO_TRACE`` where this step's numbers do not tell; a text is the value of an argument that is no tensor.
         tensors: its inputs and outputs.
         stack: innermost frame first.
@@ -255,7 +255,7 @@ def unique(name: str, seen: dict[str, int]) -> str:
 
 
 class Hashes:
-    """The outputs of a step by their hashes, for inputs of which nobody says what made them.
+    """The outputs of a step by their hashes, for inputs of which it is not known what made them.
 
     An input with the hash of an output before it is most likely that output, or a view of it.
     """

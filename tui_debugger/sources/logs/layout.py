@@ -20,7 +20,7 @@ MONITOR_FILE: Final = re.compile(
     r"(module|weight_grad|optimizer|param|cc|actv|actv_grad|grad_unreduced|grad_reduced|exp_avg|exp_avg_sq"
     r"|param_origin|param_updated)_(?:step)?(\d{1,12})-(\d{1,12})\.csv"
 )
-"""What msprobe's monitor writes: what it holds, and its first and last step."""
+"""The names of msprobe's monitor: what a file holds, and its first and last step."""
 TE_STATISTICS: Final = "nvdlfw_inspect_statistics_logs"
 _TE_MESSAGES: Final = "nvdlfw_inspect_logs"
 _TE_TENSORS: Final = "tensor_dumps"

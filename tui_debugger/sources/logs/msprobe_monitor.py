@@ -55,7 +55,7 @@ _SCOPES: Final = {
     "param_origin": "param_origin",
     "param_updated": "param_updated",
 }
-"""What V1 calls each scope of V2."""
+"""The names of V1 for the scopes of V2."""
 _ORDER: Final = {
     scope: number
     for number, scope in enumerate(

@@ -1,6 +1,6 @@
 """Logs with statistics of tensors as a Source: steps are read when they are asked for.
 
-Operations of all steps of a rank are rows of one node table. An edge on which steps disagree is none: nobody knows it.
+Operations of all steps of a rank are rows of one node table. An edge on which steps disagree is none: it is not known.
 """
 
 from __future__ import annotations
@@ -217,7 +217,7 @@ class LogSource(GraphlessSource[str, _RankNodes]):
         self._logs: dict[tuple[int, int], _Read] = {}
         """By rank and step; step -1 where a log holds all steps."""
         self._tabled: dict[tuple[int, int], LoggedStep] = {}
-        """What the tables were made of."""
+        """The steps that the tables were made of."""
         super().__init__(root, given, notices)
 
     @property
@@ -249,7 +249,7 @@ class LogSource(GraphlessSource[str, _RankNodes]):
     def _framework(self) -> str:
         return "" if self._kind.ranks is not None else "PyTorch"  # msprobe records MindSpore, too
 
-    def _told(self) -> Iterable[str]:
+    def _layout_notices(self) -> Iterable[str]:
         return self._notices_of_reader
 
     def _ranks_with_edges(self) -> Sequence[int]:

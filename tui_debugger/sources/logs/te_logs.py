@@ -1,6 +1,6 @@
 """Reads the statistics that Transformer Engine logs through nvdlfw-inspect: a line a statistic, layer and iteration.
 
-Numbers have four decimals: one that is written 0.0000 is anything within ±5e-5, so nobody knows it, and nothing is
+Numbers have four decimals: one that is written 0.0000 is anything within ±5e-5, so it is not known, and nothing is
 called zero for it. There are no shapes and no data flow; the log of messages tells in which order layers ran.
 """
 
@@ -149,7 +149,7 @@ def _operation(layer: str, tensor: str, found: dict[str, str], file: str) -> Ope
 def _dumped(file: str) -> dict[str, str]:
     """Returns where the tensors of a file lie, by their names in it: in high precision, and as they were quantized.
 
-    What is quantized is an object of Transformer Engine's, and one tensor however many it is made of.
+    A quantized tensor is an object of Transformer Engine; it counts as one tensor, although it is made of several.
     """
     from tui_debugger.stats.torch_file import read_tree  # not where there are none
 

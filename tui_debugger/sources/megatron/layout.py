@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 ACTIVATIONS, DGRADS, WGRADS, PARAMS = "activations", "dgrads", "wgrads", "params"
 KINDS: Final = (ACTIVATIONS, DGRADS, WGRADS, PARAMS)
-"""What is saved, in the order in which a step makes it."""
+"""The kinds of tensors that are saved, in the order in which a step makes them."""
 TOKENS: Final = "tokens_per_expert"
 ITERATION: Final = re.compile(r"iter_(\d{7,18})")
 FILE: Final = re.compile(r"mp_rank_(\d{2,9})(?:_(\d{3,9}))?(?:_(\d{3,9}))?\.pth")

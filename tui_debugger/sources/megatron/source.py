@@ -87,15 +87,15 @@ class MegatronSource(TorchDumpSource):
         layout.parameters = {ranks[key]: steps for key, steps in weighted.items()}
         layout.units = {ranks[key]: {step: tuple(each) for step, each in steps.items()} for key, steps in found.items()}
         layout.sort()
-        layout.notices += _told_of_ranks(ranks)
+        layout.notices += _rank_notices(ranks)
         if kinds & {ACTIVATIONS, DGRADS}:
             layout.notices += [_LAST_MICRO_BATCH, _ONLY_LINEAR]
         if TOKENS in listed:
             self._read_tokens(layout)
         return layout
 
-    def _told(self) -> Iterable[str]:
-        yield from super()._told()
+    def _layout_notices(self) -> Iterable[str]:
+        yield from super()._layout_notices()
         if self._values:
             told = [f"{name} ({value})" for name, value in sorted(self._values.items())]
             yield "no tensors, and not judged: " + first_of(told, _TOLD)
@@ -171,7 +171,7 @@ def _rank_numbers(found: Iterable[_Rank]) -> dict[_Rank, int]:
     return {each: each[0] if plain else place for place, each in enumerate(ordered)}
 
 
-def _told_of_ranks(ranks: dict[_Rank, int]) -> list[str]:
+def _rank_notices(ranks: dict[_Rank, int]) -> list[str]:
     """Tells what the numbers in names are, as far as that is certain."""
     longest = max((len(each) for each in ranks), default=0)
     if longest <= 1:

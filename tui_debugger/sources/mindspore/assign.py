@@ -94,14 +94,14 @@ class ContentNumbers:
         """Number of a file's contents, UNKNOWN when it cannot be read."""
         number = self._number.get(index)
         if number is None:
-            number = self._number[index] = self._look(index)
+            number = self._number[index] = self._number_of(index)
         return number
 
     def sampled(self, index: int) -> int:
         """Bytes of a file whose number stands for a sample, so that others with it may still differ; else 0."""
         return self._sampled.get(index, 0)
 
-    def _look(self, index: int) -> int:
+    def _number_of(self, index: int) -> int:
         digest = self._known.get(index, self._whole) if self._known is not None else None
         if digest is None:
             digest = self._read(index)

@@ -108,7 +108,7 @@ def read_layout(rank: Path, number: int | None = None, nets: Collection[str] = (
             inside = found.entries(path, numbers=True)
             numbers = [entry for entry in inside if is_number(entry.name)]
             if numbers or net.name in nets:
-                found.strays([entry for entry in inside if not is_digits(entry.name)], path)
+                found.note_misplaced([entry for entry in inside if not is_digits(entry.name)], path)
             there = [path / entry.name for entry in numbers if found.directory(entry, path / entry.name)]
             graphs += [_read_graph(found, net.name, graph) for graph in there]
     graphs.sort(key=lambda graph: (graph.net, graph.root_graph))
@@ -146,7 +146,7 @@ def _is_tensor(name: str) -> bool:
 def _read_graph(found: _Reader, net: str, path: Path) -> GraphDirectory:
     steps: dict[int, Path] = {}
     constants: Path | None = None
-    strays: list[os.DirEntry[str]] = []
+    misplaced: list[os.DirEntry[str]] = []
     for entry in found.entries(path, numbers=True):
         here = path / entry.name
         if entry.name == "constants":
@@ -160,8 +160,8 @@ def _read_graph(found: _Reader, net: str, path: Path) -> GraphDirectory:
                 steps[step] = here
                 found.directory(entry, here, step)
         elif not is_digits(entry.name):
-            strays.append(entry)
-    found.strays(strays, path)
+            misplaced.append(entry)
+    found.note_misplaced(misplaced, path)
     return GraphDirectory(net, int(path.name), path, steps, constants)
 
 
@@ -195,8 +195,8 @@ class _Reader:
             return True
         return False
 
-    def strays(self, entries: Sequence[os.DirEntry[str]], path: Path) -> None:
-        """Notes tensors where none should be: nobody knows at which step they were written."""
+    def note_misplaced(self, entries: Sequence[os.DirEntry[str]], path: Path) -> None:
+        """Notes tensors where none should be: it is not known at which step they were written."""
         loose = [entry.name for entry in entries if _is_tensor(entry.name) and not entry.name.startswith(".")]
         if loose:
             why = f"{plural(len(loose), 'file')} outside a step"

@@ -19,8 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tui_debugger import opener
-from tui_debugger.alike import Alike
 from tui_debugger.arrays import Int16, Int32, Int64, Integers, Mask, UInt8, UInt16
+from tui_debugger.last_result import LastResult
 from tui_debugger.model import Progress, ProgressFn, ReadSpec, Side
 from tui_debugger.opener import read_lines, why_not
 from tui_debugger.sources.base import Names, States, directory_states, tensor_keys
@@ -209,7 +209,7 @@ def in_order(spans: Mapping[int, Sequence[Span]]) -> tuple[Block, ...]:
     return tuple(ordered)
 
 
-_repeated: Final = Alike[bool]()
+_repeated: Final = LastResult[bool]()
 
 
 class _Columns:
@@ -315,7 +315,7 @@ class Part:
         odd: names that pattern and timestamps do not spell.
         statistics: the rows of ``statistic.csv``.
         complaints: how often what was ignored, for notices.
-        entries: entries in the directory, of whatever kind.
+        entries: entries in the directory, of any kind.
         missing: (name, empty for the directory itself and ``*`` for several files; why) of what may hold tensors and
             could not be looked at.
         overflows: names of records of overflows.
@@ -391,7 +391,7 @@ class Listing:
         for part in self.parts:
             if part.statistics is not None:
                 place = self.known_names.place(self.known_names.places[part.place][0], constants=False)
-                # Where there are no files beside, the numbers follow from the names: every step of a rank has them.
+                # Without files beside it the numbers follow from the names: every step of a rank has them.
                 kept, key = self.known_names.recorded, (place, part.statistics.prefixes)
                 ids = kept.get(key) if alone else None
                 if ids is None and alone and not _any_path(part.statistics.prefixes):
@@ -419,7 +419,7 @@ class Listing:
 
     @property
     def entries(self) -> int:
-        """Entries in the directories, of whatever kind."""
+        """Entries in the directories, of any kind."""
         return sum(part.entries for part in self.parts)
 
     def _recorded(self, place: int, text: bytes, known: set[int]) -> int:
@@ -641,7 +641,7 @@ class _Collector:
             self._complain(_UNCONVERTED, int(np.array(of_device)[ending].sum()))
 
     def _not_understood(self) -> Iterator[tuple[bytes, str]]:
-        """Files that hold tensors, nobody knows of what."""
+        """Files of tensors whose nodes are not known."""
         count = self._complaints.get(_NONSENSE, 0)
         if count:
             yield _SOME, f"{plural(count, 'file')} whose name makes no sense"

@@ -371,7 +371,7 @@ class Choices:
 
         return ranking
 
-    def hand_out(self, groups: Sequence[int], rows: Sequence[int], order: Sequence[int]) -> dict[int, int]:
+    def rows_of(self, groups: Sequence[int], rows: Sequence[int], order: Sequence[int]) -> dict[int, int]:
         """Row of each group among rows that took the same choice: by name, then by time against order."""
         given = {
             group: row for group in groups if (row := self.candidates.named.get(group)) in rows and row is not None
@@ -642,7 +642,7 @@ class _Matching:
         for choice, groups in enumerate(choices.holders):
             able = [variable for variable in variables if solution.possible[variable][choice]]
             takers = [row for variable, row in row_of.items() if solution.chosen[variable] == choice]
-            given = choices.hand_out(groups, takers, self._order)
+            given = choices.rows_of(groups, takers, self._order)
             for group in groups:
                 if len(able) == len(groups) == 1 and sure.issuperset(able) and given:
                     self._settled[given[group]] = group

@@ -40,8 +40,8 @@ from weakref import WeakValueDictionary
 import numpy as np
 import numpy.typing as npt
 
-from tui_debugger.alike import Alike
 from tui_debugger.arrays import Int16, Int32, UInt8
+from tui_debugger.last_result import LastResult
 from tui_debugger.model import ReadSpec, Side
 from tui_debugger.stats.ascend_file import DEVICE_FORMATS, member_name
 from tui_debugger.stats.dtypes import canonical_name
@@ -230,7 +230,7 @@ _latest: list[_Numbered] = []
 """Of the rank that was read last: the ranks of a run have the same names, which are kept once then."""
 
 
-_operators: Final = Alike["npt.NDArray[np.bool_]"]()
+_operators: Final = LastResult["npt.NDArray[np.bool_]"]()
 
 
 def _are_operators(prefixes: Sequence[bytes]) -> npt.NDArray[np.bool_]:

@@ -27,7 +27,6 @@ import numpy as np
 import numpy.typing as npt
 
 from tui_debugger import opener
-from tui_debugger.alike import Alike
 from tui_debugger.arrays import Int16, Int32, Int64, Mask, UInt8
 from tui_debugger.cache.store import DiskCache
 from tui_debugger.errors import BadGraphError
@@ -42,6 +41,7 @@ from tui_debugger.graph.build import (
 )
 from tui_debugger.graph.messages import ParsedGraph, read_graph
 from tui_debugger.graph.table import CONSTANT, PARAMETER, NodeFlag, NodeTable
+from tui_debugger.last_result import LastResult
 from tui_debugger.model import Progress, ProgressFn, UnreadablePart, no_progress
 from tui_debugger.opener import read_lines, why_not
 from tui_debugger.sources.base import latest, tensor_keys
@@ -147,12 +147,12 @@ class ContentDigests:
         self._rows: dict[int, dict[tuple[bytes, bool], _Row]] = {}
         self._fresh: set[int] = set()
         self._known: set[int] = set()
-        self._looks: dict[int, tuple[bytes, int, int]] = {}
+        self._file_states: dict[int, tuple[bytes, int, int]] = {}
 
     def get(self, index: int, whole: bool) -> Digest | None:
         """The digest of a file (of its samples, unless it is small or ``whole`` is asked) that looks as it did."""
         rows = self._directory(int(self._files.directory[index]))
-        name, size, identity = self._look(index)
+        name, size, identity = self._file_state(index)
         for kind in (whole, True):
             row = rows.get((name, kind))
             if row is not None and row[:2] == (size, identity) and (kind == whole or row[2] <= WHOLE):
@@ -163,7 +163,7 @@ class ContentDigests:
     def put(self, index: int, digest: Digest) -> None:
         """Takes the digest of a file that was just read."""
         self._known.add(index)
-        name, size, identity = self._look(index)
+        name, size, identity = self._file_state(index)
         if size >= 0 and identity:
             number = int(self._files.directory[index])
             self._directory(number)[name, digest.whole] = (size, identity, digest.size, digest.text)
@@ -174,9 +174,9 @@ class ContentDigests:
 
         None when the system refused to read one of them, or one may change without looking different.
         """
-        looks = [(index, size, identity) for index, (_, size, identity) in self._looks.items()]
+        looks = [(index, size, identity) for index, (_, size, identity) in self._file_states.items()]
         columns = np.array(looks, np.int64).reshape(-1, 3)
-        if self._looks.keys() - self._known or not columns[:, 2].all():
+        if self._file_states.keys() - self._known or not columns[:, 2].all():
             return None
         return columns[:, 0].copy(), columns[:, 1].copy(), columns[:, 2].copy()
 
@@ -192,19 +192,19 @@ class ContentDigests:
             )
         self._fresh.clear()
 
-    def _look(self, index: int) -> tuple[bytes, int, int]:
+    def _file_state(self, index: int) -> tuple[bytes, int, int]:
         """(digest of the name, size, ``opener.state_of``) of a file before it was read; size -1 when it is gone."""
-        if index not in self._looks:
+        if index not in self._file_states:
             spec = self._files.spec(index)
             path = os.fsencode(spec.path)
             try:
                 status = opener.stat(path)
-                look = (status.st_size, opener.state_of(status))
+                state = (status.st_size, opener.state_of(status))
             except (OSError, ValueError):
-                look = (-1, 0)
+                state = (-1, 0)
             name = path.rpartition(b"/")[2] + (b"\0" + spec.member.encode() if spec.member else b"")
-            self._looks[index] = (blake2b(name, digest_size=16).digest(), *look)
-        return self._looks[index]
+            self._file_states[index] = (blake2b(name, digest_size=16).digest(), *state)
+        return self._file_states[index]
 
     def _directory(self, number: int) -> dict[tuple[bytes, bool], _Row]:
         if number not in self._rows:
@@ -443,7 +443,7 @@ def unreadable_directories(rank: Path, seen: Collection[str] = ()) -> list[Unrea
 
     Args:
         rank: the directory.
-        seen: names that were listed in it earlier: what is gone now was there, and nobody knows what it said.
+        seen: names that were listed in it earlier: what is gone now was there, and it is not known what it said.
     """
     parts = []
     listed = {*seen, *names_of(rank)}
@@ -475,7 +475,7 @@ def _numbered(directory: Path, pattern: re.Pattern[str]) -> list[Path]:
 def names_of(directory: Path) -> list[str]:
     """Returns the names in a directory, none where there is no such directory.
 
-    What the system refuses once is asked again, lest a graph be taken for missing; what it goes on to refuse is one of
+    A file that the system refuses once is asked for again, lest a graph be taken for missing; one refused again is in
     the ``unreadable_directories``.
     """
     for _ in range(2):
@@ -754,7 +754,7 @@ _latest: list[_Appended] = []
 """Of the rank that was read last: the ranks of a run have the same names, which are made once then."""
 
 
-_orders: Final = Alike[Int32]()
+_orders: Final = LastResult[Int32]()
 
 
 def _reordered(table: NodeTable, rows: Int32, stamps: Int64) -> NodeTable:

@@ -39,7 +39,7 @@ _KEYS: Final = (
     *("task_id", "stream_id", "status", "model_id", "kernel_code", "block_idx"),
     *("pc_start", "para_base"),
 )
-"""What a block is called in JSON, in the order of ``OverflowRecord``."""
+"""The names of blocks in JSON, in the order of ``OverflowRecord``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,7 @@ _ROLES: Final[Mapping[str, int]] = {
     "shape": csv_columns.QUOTED_WORD,
     **dict.fromkeys(_NUMBERS, csv_columns.NUMBER),
 }
-"""What the kernel makes of a column."""
+"""How the kernel reads each column."""
 _FIRST_COUNT = len(_VALUES)
 _FIXED_COLUMNS = 20
 _WRONG_MEAN_FROM = 20_000
@@ -333,13 +333,13 @@ class _Rows:
         self._header: dict[str, int] = {}
         self._width = 0
         self._identity: tuple[int, ...] = ()
-        """Where the titles of ``_IDENTITY`` stand; nothing where one is missing."""
+        """The columns of the titles of ``_IDENTITY``; empty where one is missing."""
         self._numbered: tuple[int, ...] = ()
-        """Where those of ``_NUMBERS`` stand; -1 where one is missing."""
+        """The columns of the titles of ``_NUMBERS``; -1 where one is missing."""
         self._sides: dict[str, int | None] = {}
         self._shape_texts: dict[str, int] = {}
         self._dtype_texts: dict[str, int] = {}
-        """What was made of texts that come again."""
+        """The results of texts that come again."""
         self._prefixes: dict[bytes, int] = {}
         self._dtypes: dict[str, int] = {}
         self._shapes: dict[tuple[int, ...], int] = {}

@@ -31,9 +31,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tui_debugger import opener
-from tui_debugger.alike import Alike
 from tui_debugger.arrays import Int32, Int64, Mask
 from tui_debugger.cache.store import DiskCache
+from tui_debugger.last_result import LastResult
 from tui_debugger.model import Progress, ProgressFn
 from tui_debugger.sources.base import Names
 from tui_debugger.sources.mindspore.layout import NEVER, RankLayout, Stamp, stamp
@@ -167,8 +167,8 @@ class ListingCache:
         if payload is None or len(payload) < _HEAD.size:
             return None
         magic, version, key, *numbers = _HEAD.unpack_from(payload)
-        looks, counts = tuple(numbers[: 4 * _STAMPS]), numbers[4 * _STAMPS :]
-        if (magic, version) != (_MAGIC, _VERSION) or looks != tuple(field for each in stamps for field in each):
+        stored, counts = tuple(numbers[: 4 * _STAMPS]), numbers[4 * _STAMPS :]
+        if (magic, version) != (_MAGIC, _VERSION) or stored != tuple(field for each in stamps for field in each):
             return None
         entries, files, odd, odd_bytes, complained, recorded = counts
         sizes = (8 * files, 8 * odd, 8 * odd, odd_bytes, complained)
@@ -429,16 +429,16 @@ class StepListings:
         parts: list[Part] = []
         stamps: list[Stamp] = []
         for place in places:
-            looks = place_stamps(place[1])
-            parts.append(self._part(place, looks, progress, (sum(part.entries for part in parts), expected)))
-            stamps += looks
+            found = place_stamps(place[1])
+            parts.append(self._part(place, found, progress, (sum(part.entries for part in parts), expected)))
+            stamps += found
         listing = Listing(self.known_names, parts)
         self._most_entries = max(expected, listing.entries)
         damaged = [
             place[1] / os.fsdecode(name) for place, part in zip(places, parts, strict=True) for name in part.damaged
         ]
-        looks_now = tuple((path, stamp(path)) for path in damaged)
-        self._states[step] = _State(tuple(stamps), listing.entries, not young(stamps), looks_now)
+        damage_stamps = tuple((path, stamp(path)) for path in damaged)
+        self._states[step] = _State(tuple(stamps), listing.entries, not young(stamps), damage_stamps)
         for part in parts:
             self.complaints[part.directory] = part.complaints
         self._missing[step] = tuple(
@@ -450,28 +450,28 @@ class StepListings:
             self.generation = _generation(listing)
         return listing
 
-    def _part(self, place: Place, looks: Stamps, progress: ProgressFn, done: tuple[int, int]) -> Part:
+    def _part(self, place: Place, stamps: Stamps, progress: ProgressFn, done: tuple[int, int]) -> Part:
         """One directory: as it was listed before when it looks the same, else listed now."""
         shared = self._constants.get(place[1])
-        if shared is not None and shared[0] == looks and not young(looks):  # the same constants in every step
+        if shared is not None and shared[0] == stamps and not young(stamps):  # the same constants in every step
             return shared[1]
-        part = self._listed(place, looks, progress, done)
+        part = self._listed(place, stamps, progress, done)
         if place[2]:
-            self._constants[place[1]] = looks, part
+            self._constants[place[1]] = stamps, part
         return part
 
-    def _listed(self, place: Place, looks: Stamps, progress: ProgressFn, done: tuple[int, int]) -> Part:
+    def _listed(self, place: Place, stamps: Stamps, progress: ProgressFn, done: tuple[int, int]) -> Part:
         remembered, path = self._remembered, place[1]
-        worthwhile = remembered is not None and not young(looks)
+        worthwhile = remembered is not None and not young(stamps)
         if remembered is not None and worthwhile:
             progress(Progress(*done, f"listing {path.parent.name}/{path.name}"))
             number = self.known_names.place(place[0].root_graph, place[2])
-            part = remembered.recall(path, number, looks, progress)
+            part = remembered.recall(path, number, stamps, progress)
             if part is not None:
                 return part
         part = list_directory(self.known_names, place, progress, done, self._statistics.take)
-        if remembered is not None and worthwhile and place_stamps(path) == looks:
-            remembered.keep(path, looks, part)
+        if remembered is not None and worthwhile and place_stamps(path) == stamps:
+            remembered.keep(path, stamps, part)
         return part
 
 
@@ -529,26 +529,26 @@ Key = tuple[bytes, bytes, bytes]
 """(``type.name``, side, slot)."""
 
 
-class FirstLook(NamedTuple):
+class DirectoryTimes(NamedTuple):
     """The result of a look at a directory.
 
     Attributes:
         spans: of its runs, oldest first; of a big directory only as far as it was seen.
         whole: whether all of it was seen.
-        looks: of the directory and its statistics, before it was looked at.
+        stamps: of the directory and its statistics, before it was looked at.
     """
 
     spans: tuple[Span, ...]
     whole: bool
-    looks: tuple[Stamp, Stamp]
+    stamps: tuple[Stamp, Stamp]
 
 
-def looks_of(path: Path) -> tuple[Stamp, Stamp]:
+def stamps_of(path: Path) -> tuple[Stamp, Stamp]:
     """Returns what changes when a first look would."""
     return stamp(path), stamp(path / STATISTICS)
 
 
-def first_look(path: Path, *, whole: bool = False, statistics: StatisticFiles | None = None) -> FirstLook:
+def read_times(path: Path, *, whole: bool = False, statistics: StatisticFiles | None = None) -> DirectoryTimes:
     """Looks at some names of a directory, or at all; one that cannot be listed holds one run of unknown time.
 
     Args:
@@ -556,7 +556,7 @@ def first_look(path: Path, *, whole: bool = False, statistics: StatisticFiles | 
         whole: at all names.
         statistics: keeps the statistics that are read on the way.
     """
-    looks = looks_of(path)
+    stamps = stamps_of(path)
     names, complete = _names(path, None if whole else GLANCE)
     seen = _parsed(path, names)
     keys = [key for key, _ in seen]
@@ -564,8 +564,8 @@ def first_look(path: Path, *, whole: bool = False, statistics: StatisticFiles | 
         names, complete = _names(path, None)
         seen = _parsed(path, names)
     if not seen and complete and STATISTICS.encode() in names:
-        return FirstLook(_recorded(path / STATISTICS, statistics or StatisticFiles()), True, looks)
-    return FirstLook(_spans(seen), complete, looks)
+        return DirectoryTimes(_recorded(path / STATISTICS, statistics or StatisticFiles()), True, stamps)
+    return DirectoryTimes(_spans(seen), complete, stamps)
 
 
 def _names(path: Path, most: int | None) -> tuple[list[bytes], bool]:
@@ -667,7 +667,7 @@ def _recorded(path: Path, statistics: StatisticFiles) -> tuple[Span, ...]:
     return _divided(key(), rows.timestamp, operator)
 
 
-_written_once: Final = Alike[bool]()
+_written_once: Final = LastResult[bool]()
 """Whether a file names every tensor once: it holds one run then."""
 
 
@@ -693,7 +693,7 @@ class RunTimes:
         """Nothing is looked at; ``statistics`` keeps those that are read on the way."""
         self._statistics = statistics
         self._lock = threading.RLock()
-        self._first_looks: dict[Path, FirstLook] = {}
+        self._times: dict[Path, DirectoryTimes] = {}
         self._fresh: set[Path] = set()
         self._exact: dict[_Place, tuple[Span, ...]] = {}
         self._order: RunOrder | None = None
@@ -707,7 +707,7 @@ class RunTimes:
             if self._order is None:
                 self._certain = _is_certain(layout, history)
                 if not self._certain:
-                    self._look(layout, history)
+                    self._read_times(layout, history)
                 self._assumed = self._spans(layout)
                 self._began = {}
                 self._order = run_order(self._assumed, history)
@@ -754,21 +754,21 @@ class RunTimes:
         before = max((run.began for run in order.runs[max(number - 1, 0) : number]), default=0)
         return before < exact.began <= order.runs[number].began
 
-    def _look(self, layout: RankLayout, history: Mapping[int, Sequence[int]]) -> None:
+    def _read_times(self, layout: RankLayout, history: Mapping[int, Sequence[int]]) -> None:
         for _, path in _places(layout):
-            seen = self._first_looks.get(path)
-            if seen is None or (path not in self._fresh and (seen.looks != looks_of(path) or young(seen.looks))):
-                self._first_looks[path] = first_look(path, statistics=self._statistics)
+            seen = self._times.get(path)
+            if seen is None or (path not in self._fresh and (seen.stamps != stamps_of(path) or young(seen.stamps))):
+                self._times[path] = read_times(path, statistics=self._statistics)
             self._fresh.add(path)
         often = {root: Counter(lines) for root, lines in history.items()}
         partly = [(place, path) for place, path in _places(layout) if self._is_partly_known(place, path)]
         crossing = self._crossing(layout) if partly else set()
         for (root, step), path in partly:
             if (root, step) in crossing or often.get(root, Counter())[step] > 1:
-                self._first_looks[path] = first_look(path, whole=True, statistics=self._statistics)
+                self._times[path] = read_times(path, whole=True, statistics=self._statistics)
 
     def _is_partly_known(self, place: _Place, path: Path) -> bool:
-        return place not in self._exact and not self._first_looks[path].whole
+        return place not in self._exact and not self._times[path].whole
 
     def _crossing(self, layout: RankLayout) -> set[_Place]:
         """Directories of which one was written while the other was."""
@@ -792,7 +792,7 @@ class RunTimes:
         """The runs of every step of every graph, as far as they are known; of several nets those that tell most."""
         found: dict[int, dict[int, Sequence[Span]]] = {}
         for (root, step), path in _places(layout):
-            seen = self._first_looks.get(path)
+            seen = self._times.get(path)
             spans = self._exact.get((root, step)) or (seen.spans if seen is not None else (NO_SPAN,))
             steps = found.setdefault(root, {})
             steps[step] = max(steps.get(step, ()), spans, key=_tells)

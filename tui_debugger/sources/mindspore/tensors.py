@@ -17,9 +17,9 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from tui_debugger.alike import Alike
 from tui_debugger.arrays import Int16, Int32, Int64, Integers, Mask, UInt8, UInt16
 from tui_debugger.graph.table import CONSTANT, PARAMETER, NodeTable
+from tui_debugger.last_result import LastResult
 from tui_debugger.model import ReadSpec, TensorStats
 from tui_debugger.sources.base import (
     MOST_ROUNDS,
@@ -98,7 +98,7 @@ class Arrangement:
         return hasher.digest()
 
 
-_of_statistics: Final = Alike[Arrangement]()
+_of_statistics: Final = LastResult[Arrangement]()
 
 
 class StepTable(Columns):
@@ -281,7 +281,7 @@ def step_table(
 def devices_of(listing: Listing, record: OverflowRecord) -> list[int]:
     """Numbers of what files have of the device (see ``KnownNames.devices``) where an operator ran that overflowed.
 
-    None where nobody knows which operator that was: it was not dumped, or the numbers are those of operators of which
+    None where that operator is not known: it was not dumped, or the numbers are those of operators of which
     none is known.
     """
     number = listing.known_names.find_device(record.task, record.stream)

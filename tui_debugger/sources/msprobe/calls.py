@@ -43,7 +43,7 @@ _BIAS: Final = re.compile(BIAS)
 _MOST_ROUNDS: Final = 0x3FFF
 _LEADS_ELSEWHERE: Final = re.compile(r"[/\0]|^\.\.?$", re.MULTILINE)
 _ZEROS: Final = frozenset({"0" * 8, "0x" + "0" * 16})
-"""Digests that zeros have, whatever their shape."""
+"""Digests of zeros of any shape."""
 _DEPTH: Final = 64
 """Lists in lists that are looked into."""
 _STATISTICS: Final = ("Max", "Min", "Mean", "Norm")

@@ -91,7 +91,7 @@ class _Found:
 
 def _producers(step: StepCalls) -> Int64:
     """Of every tensor the one that it equals: of an input what it is, of a module's output what inside made it."""
-    telling = _telling(step)
+    mask = _identifying(step)
     call = step.call.astype(np.int64)
     is_output = step.side == int(Side.OUTPUT)
     parameter = call < 0
@@ -99,11 +99,11 @@ def _producers(step: StepCalls) -> Int64:
     first = step.first[of].astype(np.int64) if step.calls else of
     is_module = step.module[of] & ~parameter if step.calls else np.zeros(len(step), np.bool_)
     begins, ends = 4 * first - 1, np.where(parameter, _BEFORE_ALL, 4 * call + 2)
-    asks = (~is_output | (is_module & (first < call))) & telling
+    asks = (~is_output | (is_module & (first < call))) & mask
     asked_at = np.where(is_output, 4 * call + 1, begins)
-    exact = _nearest(_key(step, exact=True), ends, is_output & telling, asked_at, asks)
+    exact = _nearest(_key(step, exact=True), ends, is_output & mask, asked_at, asks)
     rest = asks & (exact < 0)
-    near = _nearest(_key(step, exact=False), ends, is_output & telling, asked_at, rest)
+    near = _nearest(_key(step, exact=False), ends, is_output & mask, asked_at, rest)
     close = (near >= 0) & _close(step.mean, step.norm, near)
     found = np.where(exact >= 0, exact, np.where(close, near, -1))
     outside = is_output & (found >= 0) & (ends[found] < begins)
@@ -111,19 +111,19 @@ def _producers(step: StepCalls) -> Int64:
     return found
 
 
-def _telling(step: StepCalls) -> Mask:
+def _identifying(step: StepCalls) -> Mask:
     """Tells which tensors are unlike others: not those of one value, nor numbers and flags of which little is known."""
     sizes = step.sizes()
     varied = step.known & ~step.nan & (step.largest != step.smallest)
     with np.errstate(invalid="ignore"):
         scalar = (sizes == 1) & np.isfinite(step.largest) & (step.largest != np.round(step.largest))
     measured = ~np.isnan(step.mean) | ~np.isnan(step.norm)
-    telling: Mask = (varied & (sizes > 1)) | (step.known & scalar)
+    mask: Mask = (varied & (sizes > 1)) | (step.known & scalar)
     hashed: Mask = np.zeros(len(step), np.bool_)
     if step.hashes is not None:
         hashed = (step.hashes != 0) & (step.hashes != ZEROS_DIGEST)
-    telling = (telling & (measured | hashed)) | (~step.known & hashed & (sizes > 1))
-    return telling & (sizes > 0)
+    mask = (mask & (measured | hashed)) | (~step.known & hashed & (sizes > 1))
+    return mask & (sizes > 0)
 
 
 def _key(step: StepCalls, *, exact: bool) -> UInt64:

@@ -330,7 +330,7 @@ class MsprobeSource(GraphlessSource[str, _RankNodes]):
         """See ``GraphlessSource``."""
         self._found_notices: dict[str, None] = {}
         self._recorded: set[str] = set()
-        """What was found of tensors: values, statistics, hashes."""
+        """The kinds of data that were found: values, statistics, hashes."""
         self._rows: dict[tuple[int, int], Int32] = {}
         self._arguments: tuple[tuple[int, int, FileState], StepArguments] | None = None
         super().__init__(root, given, notices)
@@ -345,8 +345,8 @@ class MsprobeSource(GraphlessSource[str, _RankNodes]):
         parts += [f"task {head['task']}"] if "task" in head else []
         return ", ".join((f"msprobe dump of {framework}" if framework else "msprobe dump", *parts))
 
-    def _told(self) -> Iterable[str]:
-        return (*self._found_notices, *self._told_by_head())
+    def _layout_notices(self) -> Iterable[str]:
+        return (*self._found_notices, *self._head_notices())
 
     def _new_nodes(self) -> _RankNodes:
         return _RankNodes()
@@ -391,7 +391,7 @@ class MsprobeSource(GraphlessSource[str, _RankNodes]):
                 return {key.decode(): value.decode() for key, value in found}
         return {}
 
-    def _told_by_head(self) -> Iterator[str]:
+    def _head_notices(self) -> Iterator[str]:
         task, level = self._head.get("task", ""), self._head.get("level", "")
         if task == "structure":
             yield "task structure: calls and their order were recorded, no tensors"

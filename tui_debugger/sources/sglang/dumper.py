@@ -52,9 +52,7 @@ _AXES: Final = frozenset(
 )
 """The ways to share the work that are shown; those that Megatron derives from them are not."""
 _INFO: Final = ("megatron_parallel_info", "sglang_parallel_info")
-_PAIRED: Final = (
-    "gradients carry no layer_id or the like: of several with one name the first is of what was recorded last"
-)
+_PAIRED: Final = "gradients carry no layer_id: of several with one name the first belongs to the tensor recorded last"
 _TOLD: Final = 8
 _PROGRESS_EVERY: Final = 256
 _LONG: Final = 200
@@ -153,8 +151,8 @@ class DumperSource(TorchDumpSource):
             self.nodes(rank)  # looks into the files of a step
             return self._axes.get(rank, {}), "parallel_info of the dumper"
 
-    def _told(self) -> Iterable[str]:
-        yield from super()._told()
+    def _layout_notices(self) -> Iterable[str]:
+        yield from super()._layout_notices()
         if self._paired:
             yield _PAIRED
         if self._parallel:
@@ -181,7 +179,7 @@ class DumperSource(TorchDumpSource):
         for at, (each, context) in enumerate(zip(found, contexts, strict=True)):
             if at % _PROGRESS_EVERY == 0:
                 progress(Progress(at, len(found), f"listing step {step}"))
-            saved = self._look(rank, each, looked)
+            saved = self._held_by_file(rank, each, looked)
             scope = "/".join(f"{name}={value}" for name, value in context)
             for number, member in enumerate(saved.members):
                 tensor = self._tensor(rank, each, scope, member, number)
@@ -216,7 +214,7 @@ class DumperSource(TorchDumpSource):
             partial=weighted is None or module[0] in weighted,
         )
 
-    def _look(self, rank: int, tags: _Tags, looked: list[str]) -> _Saved:
+    def _held_by_file(self, rank: int, tags: _Tags, looked: list[str]) -> _Saved:
         """Returns what a file holds: what others of its name do, where that is one tensor."""
         name = (_GRADIENT if tags.gradient else "") + tags.name
         saved = self._saved.get((rank, name))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 SUFFIX: Final = ".pt"
 STEP_TAGS: Final = ("step", "curr_step", "forward_pass_id")
-"""What the tag of the step is called; the first one in newer generations."""
+"""The names of the tag of the step; newer generations use the first one."""
 SEPARATOR: Final = "___"
 PASS: Final = re.compile(r"Pass(\d{1,18})\.pt")
 PASS_RANK: Final = re.compile(r"TP(\d{1,9})_PP(\d{1,9})_Rank(\d{1,9})_pid(\d{1,18})")

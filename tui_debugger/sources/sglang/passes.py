@@ -23,7 +23,7 @@ from tui_debugger.stats.torch_file import Tree, member_of, read_tree
 _LATE: Final = ("model", "lm_head", "logits_processor")
 """Modules whose outputs are written with the next pass."""
 _FED: Final = "model.forward_batch_info."
-"""What the pass was given is written behind its outputs."""
+"""The prefix of the inputs of a pass, which are written after its outputs."""
 _NAMED: Final = 3
 
 
@@ -82,8 +82,8 @@ class PassSource(TorchDumpSource):
             found = zip(("tp", "pp"), self._numbers.get(rank, ()), sizes, strict=False)
             return {axis: (number, size) for axis, number, size in found}, "names of directories"
 
-    def _told(self) -> Iterable[str]:
-        yield from super()._told()
+    def _layout_notices(self) -> Iterable[str]:
+        yield from super()._layout_notices()
         for rank, lacking in self._lacking.items():
             yield f"the last pass of rank {rank} lacks {lacking}: their outputs are written with the next pass"
 

@@ -25,7 +25,7 @@ _WHOLE: Final = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class FileTensor:
     """One tensor of a file.
 
     Attributes:
@@ -42,7 +42,7 @@ class Held:
         return "/".join(self.place) if self.place else None
 
 
-def held_by(path: str) -> list[Held]:
+def held_by(path: str) -> list[FileTensor]:
     """Returns the tensors of a file, in its order.
 
     Raises:
@@ -72,41 +72,41 @@ def holds_several(path: str) -> bool:
     return not path.endswith(".npy")
 
 
-def _array(_: str) -> Iterator[Held]:
-    yield Held((), ReadSpec(""))
+def _array(_: str) -> Iterator[FileTensor]:
+    yield FileTensor((), ReadSpec(""))
 
 
-def _archive(path: str) -> Iterator[Held]:
+def _archive(path: str) -> Iterator[FileTensor]:
     for key in array_keys(path):
-        yield Held((key,), ReadSpec("", "npz", member=key))
+        yield FileTensor((key,), ReadSpec("", "npz", member=key))
 
 
-def _saved_by_torch(path: str) -> Iterator[Held]:
+def _saved_by_torch(path: str) -> Iterator[FileTensor]:
     from tui_debugger.stats.torch_file import member_of, read_tree, tensors  # not where there are none
 
     for place, _ in tensors(read_tree(path)):
-        yield Held(tuple(str(key) for key in place), ReadSpec("", "pt", member=member_of(place)))
+        yield FileTensor(tuple(str(key) for key in place), ReadSpec("", "pt", member=member_of(place)))
 
 
-def _safetensors(path: str) -> Iterator[Held]:
+def _safetensors(path: str) -> Iterator[FileTensor]:
     for name in read_header(path).specs:
-        yield Held((name,), ReadSpec("", "safetensors", member=name))
+        yield FileTensor((name,), ReadSpec("", "safetensors", member=name))
 
 
-def _indexed(path: str) -> Iterator[Held]:
+def _indexed(path: str) -> Iterator[FileTensor]:
     from tui_debugger.stats.sharded import read_index  # not where there are none
 
     for name in read_index(path):
-        yield Held((name,), ReadSpec("", "dcp", member=name))
+        yield FileTensor((name,), ReadSpec("", "dcp", member=name))
 
 
-def _in_pieces(folder: str) -> Iterator[Held]:
+def _in_pieces(folder: str) -> Iterator[FileTensor]:
     from tui_debugger.stats.sharded import read_shards  # not where there are none
 
-    yield from (Held((name,), ReadSpec("", "shards", member=name)) for name in read_shards(folder))
+    yield from (FileTensor((name,), ReadSpec("", "shards", member=name)) for name in read_shards(folder))
 
 
-_LISTERS: Final[dict[str, Callable[[str], Iterator[Held]]]] = {
+_LISTERS: Final[dict[str, Callable[[str], Iterator[FileTensor]]]] = {
     ".npy": _array,
     ".npz": _archive,
     ".pt": _saved_by_torch,

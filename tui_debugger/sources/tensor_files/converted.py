@@ -35,7 +35,7 @@ COLUMNS: Final = (
 _MARKS: Final = (TensorFlag.CONSTANT, TensorFlag.STAT_ONLY, TensorFlag.UNCERTAIN, TensorFlag.EXACT)
 """The marks that are kept; the others are about a training that runs, or about records that are not converted."""
 _AT_LEAST: Final = "at_least_"
-"""What marks counts that are lower bounds begin with: ``at_least_nan``."""
+"""The prefix of marks of counts that are lower bounds: ``at_least_nan``."""
 _MOST: Final = 2**62
 
 

@@ -39,7 +39,7 @@ _SAVED_BY_TORCH: Final = re.compile(
 _BESIDE: Final = re.compile(
     r"(?:rng_state(?:_\d+)?|random_states(?:_\d+)?|scheduler(?:_\d+)?|scaler|sampler(?:_\d+)?|training_args)\.(?:pth?|pkl|bin)"
 )
-"""What trainers save beside the values of a training: how random numbers go on, schedules, settings."""
+"""Files that trainers save beside the values: states of random numbers, schedules, settings."""
 _EDGE: Final = r"(?:^|(?<=[._\- ]))"
 _END: Final = r"(?=$|[._\- ])"
 _STEP: Final = re.compile(
@@ -48,7 +48,7 @@ _STEP: Final = re.compile(
 _EPOCH: Final = re.compile(rf"{_EDGE}epoch[_\-=]?(\d{{1,6}}){_END}", re.IGNORECASE)
 _RANK: Final = re.compile(rf"{_EDGE}rank[_\-=]?(\d{{1,9}}){_END}", re.IGNORECASE)
 _TRT_LLM: Final = re.compile(r"(\d{1,9})\.([A-Za-z_]\w*(?:-\d+\.[A-Za-z_]\w*)*)-((?:in|out)put(?:\..+)?)")
-"""What TensorRT-LLM's debug hook calls a file: ``1.LlamaModel-24.LlamaDecoderLayer-2.Linear-output.0.pt`` is the first
+"""A file of TensorRT-LLM's debug hook: ``1.LlamaModel-24.LlamaDecoderLayer-2.Linear-output.0.pt`` is the first
 output of child 2 of child 24 of the model, in round 1 of its loop."""
 NUMBER: Final = re.compile(r"\d{1,9}")
 EPOCH: Final = 1_000_000

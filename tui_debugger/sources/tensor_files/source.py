@@ -52,7 +52,7 @@ from tui_debugger.sources.graphless import (
     state_of_files,
 )
 from tui_debugger.sources.registry import Has, Order, Shows
-from tui_debugger.sources.tensor_files.contents import Held, held_by, holds_several, is_whole
+from tui_debugger.sources.tensor_files.contents import FileTensor, held_by, holds_several, is_whole
 from tui_debugger.sources.tensor_files.converted import NAME as INDEX_OF_STEP
 from tui_debugger.sources.tensor_files.converted import IndexedTensor, is_index
 from tui_debugger.sources.tensor_files.converted import read_index as read_indexed
@@ -299,7 +299,7 @@ class TensorFilesSource(GraphlessSource[list[Unit], _RankNodes]):
             return tuple(sorted({*super().unreadable(), *self._broken}, key=lambda part: (part.where, part.why)))
 
     def notes(self, rank: int) -> RunNotes:
-        """Those of what was converted; else there are none."""
+        """The notes of a converted dump; others have none."""
         with self._lock:
             if rank not in self._noted:
                 self._noted[rank] = NO_NOTES
@@ -340,7 +340,7 @@ class TensorFilesSource(GraphlessSource[list[Unit], _RankNodes]):
     def _any_converted(self) -> ConvertedNodes | None:
         return next((found for rank in self.ranks() if (found := self._converted_nodes(rank)) is not None), None)
 
-    def _told(self) -> Iterable[str]:
+    def _layout_notices(self) -> Iterable[str]:
         converted = self._any_converted()
         return () if converted is None else converted.notices
 
@@ -625,7 +625,7 @@ class _Lister:
         if not found and path.endswith(ARCHIVE):
             self._miss(path, "no array in it")
 
-    def _take(self, path: str, scope: tuple[str, ...], held: Held) -> None:
+    def _take(self, path: str, scope: tuple[str, ...], held: FileTensor) -> None:
         at = node_of(scope, held.key)
         if at in self._found:
             first = os.path.relpath(self._found[at].path, self._root)

@@ -152,7 +152,7 @@ def address(array: Array) -> int:
     """Returns where the elements of a contiguous array begin.
 
     Raises:
-        ValueError: it is not contiguous, or not in memory at all: whoever calls the kernel copies such arrays, block by
+        ValueError: it is not contiguous, or not in memory at all: the caller copies such arrays, block by
             block.
     """
     import numpy as np
@@ -164,7 +164,7 @@ def address(array: Array) -> int:
 
 
 def bytes_at(place: int, size: int) -> UInt8:
-    """Returns memory as an array, which whoever gave out the place holds."""
+    """Returns memory as an array, which the owner of the place holds."""
     import ctypes
 
     import numpy as np
@@ -185,7 +185,7 @@ def native(array: Array) -> Array:
 
 
 def described(array: Array) -> bytes:
-    """Returns a ``struct elements`` of a native array of a known type. Whoever passes it on holds the array."""
+    """Returns a ``struct elements`` of a native array of a known type. The caller holds the array."""
     kind = kind_of(array.dtype)
     if kind is None:
         raise ValueError(NO_SENSE)
@@ -232,7 +232,7 @@ def pointers(values: Sequence[bytes]) -> Any:
 
 
 class Kinds(NamedTuple):
-    """The kinds of the elements of many arrays, as columns. Whoever passes it on holds the kinds.
+    """The kinds of the elements of many arrays, as columns. The caller holds the kinds.
 
     Attributes:
         number: of ``enum kind``.

@@ -11,7 +11,7 @@ from tui_debugger.arrays import Float64, Int32, Int64
 from tui_debugger.stats.kernel import NO_SENSE, address, checked, function
 
 SKIPPED, NUMBER, WHOLE, WORD, QUOTED_WORD, NAME = range(6)
-"""What is made of the cells of a column; see ``Columns``."""
+"""The results for the cells of a column; see ``Columns``."""
 _MOST_WORDS: Final = 4096
 _SLOTS: Final = 1 << 14
 _MOST_ODD: Final = 4096

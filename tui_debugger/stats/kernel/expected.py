@@ -14,7 +14,7 @@ from tui_debugger.arrays import Array, Float64
 from tui_debugger.stats.kernel import KINDS, address, checked, described, function
 
 ERROR: Final = 2.0**-29
-"""How far exp, tanh and the error function are off at most, as a part of their value."""
+"""The largest error of exp, tanh and the error function, as a part of their value."""
 _CHUNK: Final = 2048
 """``CHUNK`` of ``kernel.h``."""
 
@@ -67,7 +67,7 @@ class Operand(NamedTuple):
     period: int = 0
 
     def packed(self) -> bytes:
-        """As the kernel reads it; whoever passes it on holds the values."""
+        """Returns the operand as the kernel reads it; the caller keeps the values alive."""
         return described(self.values) + struct.pack("=qq", self.repeat, self.period)
 
 
@@ -118,7 +118,7 @@ class Call:
         self._name, self._operator, self._rest, self._held = name, operator, rest, tuple(held)
         self.limits = limits
 
-    def look(self, first: int, count: int) -> Found:
+    def check(self, first: int, count: int) -> Found:
         """Looks at elements, or rows, of the output."""
         found = bytearray(_FOUND.size)
         at = address(np.frombuffer(found, np.uint8))

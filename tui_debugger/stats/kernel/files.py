@@ -80,7 +80,7 @@ class Stored(NamedTuple):
     kept: bool = False
 
     def packed(self) -> bytes:
-        """Returns a ``struct stored``. Whoever passes it on holds this."""
+        """Returns a ``struct stored``. The caller holds this."""
         where = address(self.buffer), self.kind.table or 0, self.kind.number
         return _STORED.pack(*where, self.descriptor, self.first, self.kept)
 

@@ -205,7 +205,7 @@ def changes(
     return sums, asked["close"]
 
 
-class Apart(NamedTuple):
+class PairDistance(NamedTuple):
     """The distance of two stretches of elements.
 
     Attributes:
@@ -233,7 +233,7 @@ class Apart(NamedTuple):
 _APART: Final = struct.Struct("=qqqqddddd")
 
 
-def apart(here: Array, there: Array, scale: float, limits: tuple[float, float] | None, *, halves: bool) -> Apart:
+def apart(here: Array, there: Array, scale: float, limits: tuple[float, float] | None, *, halves: bool) -> PairDistance:
     """Compares two 1-D arrays of known types; see ``diagnose.runs.distance``.
 
     Args:
@@ -251,7 +251,7 @@ def apart(here: Array, there: Array, scale: float, limits: tuple[float, float] |
     found = np.empty(_APART.size, np.uint8)
     call = function("apart", "pppqqddd")
     checked(call(address(found), described(one), described(other), len(one), halves, scale, rtol, atol))
-    return Apart(*_APART.unpack(found.tobytes()))
+    return PairDistance(*_APART.unpack(found.tobytes()))
 
 
 def apart_each(here: Array, there: Array, usual: float, *, halves: bool) -> float:

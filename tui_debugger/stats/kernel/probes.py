@@ -60,7 +60,7 @@ def is_single(*dtypes: DType) -> bool:
     return all((kind := kind_of(each.newbyteorder("="))) is not None and kind.number in _SINGLE for each in dtypes)
 
 
-class Right(NamedTuple):
+class RightFactor(NamedTuple):
     """The right factor of a product, and what is added to it, by random vectors.
 
     Attributes:
@@ -92,7 +92,7 @@ class Probed(NamedTuple):
     value: Float64
 
 
-def probed(left: Array, right: Right, recorded: Array, group: int, signs: Float32) -> Probed:
+def probed(left: Array, right: RightFactor, recorded: Array, group: int, signs: Float32) -> Probed:
     """Returns how far a recorded product is off.
 
     Each 64 terms are summed up in float32, all of these in float64. It takes one core only.

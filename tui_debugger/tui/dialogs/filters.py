@@ -81,7 +81,7 @@ class TogglesScreen(Modal[ResultT]):
         )
 
     def on_mount(self) -> None:
-        """As high as the list needs."""
+        """Returns the height that the list needs."""
         table = self.query_one(VirtualTable)
         table.can_focus = False
         self._show("")

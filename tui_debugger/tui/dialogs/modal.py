@@ -105,7 +105,7 @@ class Field(SizedOnce, Input):
 
 
 class Box(SizedOnce, Vertical):
-    """What stands on a dialog."""
+    """The content of a dialog."""
 
     def render_lines(self, crop: Region) -> list[Strip]:
         """Draws its frame, and one line for all within."""

@@ -295,7 +295,7 @@ class HitRows:
         return self._members[self._starts[:-1]]
 
     @cached_property
-    def _spoken_of(self) -> Int64:
+    def _shown_hits(self) -> Int64:
         """The hit of each tensor that its row shows."""
         hits: Int64 = self._first.copy()
         there = np.flatnonzero(self.all.rank[self.shown] == self.rank)
@@ -426,7 +426,7 @@ class HitRows:
         tensor, member = self._rows[:, index].tolist()
         if tensor < 0:
             return None
-        return self.all[int(self._spoken_of[tensor] if member < 0 else self._members[self._starts[tensor] + member])]
+        return self.all[int(self._shown_hits[tensor] if member < 0 else self._members[self._starts[tensor] + member])]
 
     def ranks(self, index: int) -> list[int]:
         """Returns the ranks that a row stands for."""

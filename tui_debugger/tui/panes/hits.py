@@ -180,7 +180,7 @@ class HitsPane(Pane):
 
     @property
     def order(self) -> HitOrder:
-        """What the list is sorted by."""
+        """The sort order of the list."""
         if self._order is None:
             from tui_debugger.tui.panes.hit_rows import HitOrder
 
@@ -260,7 +260,7 @@ class HitsPane(Pane):
             if width != self._rank_width or rounds != self._rounds:
                 self._rank_width, self._rounds = width, rounds
                 self._set_columns()
-            # Nobody has moved the cursor from the first hit yet: an earlier one that is found later takes its place.
+            # The cursor is still on the first hit: an earlier one that is found later takes its place.
             self.table.set_rows(self.rows, keep=not (self._grows and self.table.cursor_row == 0))
             self._grows = False
         self._title()

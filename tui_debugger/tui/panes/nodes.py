@@ -117,7 +117,7 @@ def make_marks(
     leaves = np.asarray(tree.row)
     flags = np.where(leaves >= 0, nodes.flags[leaves], 0) if len(nodes) else np.zeros(len(leaves), np.uint8)
     return Marks(
-        watch=tree.spread(watched if watched is not None else nothing),
+        watch=tree.coverage(watched if watched is not None else nothing),
         hit=hit,
         origin=origin,
         hit_elsewhere=hit_elsewhere,

@@ -86,10 +86,10 @@ class Pane(CachedColumn, can_focus=False):
         self._count = text
         self._upper.show(f"{NUMBERS[self.PANE]} {TITLES[self.PANE]}", text)
 
-    def set_look(self, *, active: bool, single: bool) -> None:
+    def set_frame(self, *, active: bool, single: bool) -> None:
         """Draws the frame: heavy when active, without sides when the pane is alone on the screen."""
-        self._upper.set_look(active=active, corners=not single)
-        self._lower.set_look(active=active, corners=not single)
+        self._upper.set_frame(active=active, corners=not single)
+        self._lower.set_frame(active=active, corners=not single)
         if self._lower.display == single:  # setting what it is already would lay the screen out once more
             self._lower.display = not single
 
@@ -190,7 +190,7 @@ class Pane(CachedColumn, can_focus=False):
             self._search.answered(self.matches())
 
     def search_failed(self) -> None:
-        """It could not be found out what matches."""
+        """Shows that the search failed."""
         if self._search is not None:
             self._search.failed()
 

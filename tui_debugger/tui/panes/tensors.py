@@ -63,7 +63,7 @@ class TensorsPane(Pane):
         """Whether there are rounds, and overflows: the widths of the columns; None before there are any."""
         self.absent = "not dumped"
         self.recorded_in = ""
-        """Where statistics without values stand; empty where not known."""
+        """The name of the file that holds statistics without values; empty where not known."""
 
     def show(self, name: str, rows: tuple[TensorRow, ...], *, measured: bool, empty: str) -> None:
         """Shows tensors; ``measured`` False while their statistics are on the way."""
@@ -98,7 +98,7 @@ class TensorsPane(Pane):
 
     @property
     def rows_shown(self) -> tuple[TensorRow, ...]:
-        """Those that the search leaves."""
+        """Returns the rows that the search leaves."""
         return self._shown
 
     @property

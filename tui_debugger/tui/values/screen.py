@@ -525,24 +525,24 @@ class ValuesScreen(WindowView):
 
         While a search is open, to the next element that is looked for.
         """
-        if self.sought is not None and not kind:
+        if self.element_query is not None and not kind:
             self.next_sought(direction)
             return
-        array, value_table, sought = self._array, self.elements.value_table, SEARCH_KINDS[kind]
+        array, value_table, query = self._array, self.elements.value_table, SEARCH_KINDS[kind]
         if array is None or not array.size:
             return
-        nothing = f"no {sought.name} in this tensor"
+        nothing = f"no {query.name} in this tensor"
         stats = None if self._showing_previous else self.row.stats
         if not can_be_bad(array) or (stats is not None and not count_of(stats, kind)):
             self.say(nothing, note=True)
         elif self.elements.mapped and value_table is not None and self.heat.table is not None:
             cells = MapSearch(value_table, self.heat.table, self.heat.zoom)
             element = self.heat.element
-            self.find(lambda progress: cells.next_bad(element, direction, sought, progress), array.size, nothing)
+            self.find(lambda progress: cells.next_bad(element, direction, query, progress), array.size, nothing)
         else:
             origin = self.grid.cursor_index or (0,) * array.ndim
             self.find(
-                lambda progress: find_bad(array, origin, direction, bad=sought.bad, progress=progress),
+                lambda progress: find_bad(array, origin, direction, bad=query.bad, progress=progress),
                 array.size,
                 nothing,
             )

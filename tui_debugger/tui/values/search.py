@@ -49,7 +49,7 @@ def not_finite(block: Array) -> npt.NDArray[np.bool_]:
 
 
 _KINDS: Final[Mapping[Bad, int]] = {not_finite: cells.NAN | cells.INF, np.isnan: cells.NAN, np.isinf: cells.INF}
-"""What the kernel looks for."""
+"""The kinds of elements that the kernel finds."""
 
 
 class Elements(Protocol):
@@ -207,7 +207,7 @@ class DifferenceElements:
 
     def read(self, start: int, stop: int) -> Array:
         """See ``Elements``."""
-        return self.difference(*self.pairs.stretch(start, stop))
+        return self.difference(*self.pairs.elements(start, stop))
 
     def index(self, position: int) -> Index:
         """See ``Elements``."""
@@ -237,7 +237,7 @@ class BadSearchError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Sought:
+class ElementQuery:
     """The elements that are searched for.
 
     Attributes:
@@ -254,7 +254,7 @@ class Sought:
     absolute: bool = False
 
     @classmethod
-    def of(cls, text: str) -> Sought:
+    def of(cls, text: str) -> ElementQuery:
         """Reads a text.
 
         Raises:
@@ -426,41 +426,41 @@ class MapSearch:
     zoom: Zoom
 
     def next_bad(
-        self, element: tuple[int, int], direction: int, sought: SearchKind, progress: ProgressFn = no_progress
+        self, element: tuple[int, int], direction: int, query: SearchKind, progress: ProgressFn = no_progress
     ) -> Found | None:
         """Looks in the cells after (or before) that of an element; then in the rest of the tensor.
 
         Args:
             element: row and column in the table.
             direction: +1 or -1.
-            sought: what is looked for.
+            query: what is looked for.
             progress: may raise to stop.
         """
         rows, columns = self.table.shape
         window = Window(range(0, rows, self.zoom.rows), range(0, columns, self.zoom.columns))
         here = window.place(*element) or (0, 0)
-        place = self._next(window, here, direction, sought, progress)
+        place = self._next(window, here, direction, query, progress)
         if place is not None:
-            return self._found(window, place, sought, wrapped=False)
+            return self._found(window, place, query, wrapped=False)
         array = self.value_table.array
         if array.size > rows * columns:
             edge = self.value_table.element(rows - 1, columns - 1) if direction > 0 else self.value_table.element(0, 0)
-            return find_bad(array, edge, direction, bad=sought.bad, progress=progress)
+            return find_bad(array, edge, direction, bad=query.bad, progress=progress)
         height, width = window.shape
         outside = (0, -1) if direction > 0 else (height - 1, width)
-        place = self._next(window, outside, direction, sought, progress)
-        return self._found(window, place, sought, wrapped=True) if place is not None else None
+        place = self._next(window, outside, direction, query, progress)
+        return self._found(window, place, query, wrapped=True) if place is not None else None
 
     def _next(
-        self, window: Window, after: tuple[int, int], direction: int, sought: SearchKind, progress: ProgressFn
+        self, window: Window, after: tuple[int, int], direction: int, query: SearchKind, progress: ProgressFn
     ) -> tuple[int, int] | None:
-        return next_bad(self.table.read, window, after, direction, kinds=sought.kinds, progress=progress)
+        return next_bad(self.table.read, window, after, direction, kinds=query.kinds, progress=progress)
 
-    def _found(self, window: Window, place: tuple[int, int], sought: SearchKind, *, wrapped: bool) -> Found:
+    def _found(self, window: Window, place: tuple[int, int], query: SearchKind, *, wrapped: bool) -> Found:
         """Returns the first such element of a cell."""
         rows, columns = window.cell(*place)
         part = self.table.read(slice(rows.start, rows.stop), slice(columns.start, columns.stop))
         last = tuple(size - 1 for size in part.shape)
-        inside = find_bad(part, last, 1, bad=sought.bad)
+        inside = find_bad(part, last, 1, bad=query.bad)
         row, column = inside.index if inside is not None else (0, 0)
         return Found(self.value_table.element(rows.start + row, columns.start + column), wrapped)

@@ -24,7 +24,7 @@ from tui_debugger.tui.dialogs.modal import Field, Line
 from tui_debugger.tui.theme import GREY
 from tui_debugger.tui.values.grid import ValueGrid
 from tui_debugger.tui.values.heat_map import HeatMap, Work, legend_of
-from tui_debugger.tui.values.search import EXAMPLES, BadSearchError, Elements, Found, Sought, find_element
+from tui_debugger.tui.values.search import EXAMPLES, BadSearchError, ElementQuery, Elements, Found, find_element
 from tui_debugger.tui.views.view import ValuesView
 
 if TYPE_CHECKING:
@@ -204,7 +204,7 @@ class SliceBar(Vertical):
 class TableOrMap(Vertical):
     """Table and heat map share their cursor: it stays on its element when one takes the other's place.
 
-    What they show, and what is said below, is for subclasses.
+    Subclasses say what the cells show, and write the line below.
     """
 
     DEFAULT_CSS = """
@@ -370,14 +370,14 @@ class WindowView(ValuesView):
     """A view with a slice of a tensor that its keys move through; see ``actions.moves`` and what follows there.
 
     Attributes:
-        sought: what ``n`` and ``N`` go to while a search is open.
+        element_query: what ``n`` and ``N`` go to while a search is open.
     """
 
-    DEFAULT_CSS = "WindowView #sought { height: 1; }"
+    DEFAULT_CSS = "WindowView #element-query { height: 1; }"
 
     def __init__(self, host: ViewHost, about: ViewTarget) -> None:
         super().__init__(host, about)
-        self.sought: Sought | None = None
+        self.element_query: ElementQuery | None = None
         self._search_box: Field | None = None
         self._place_before: tuple[str, Index | None] = ("", None)
 
@@ -423,27 +423,27 @@ class WindowView(ValuesView):
             self.say("there are no values to search", note=True)
             return
         if self._search_box is None:
-            self._search_box = Field(placeholder=EXAMPLES, id="sought")
+            self._search_box = Field(placeholder=EXAMPLES, id="element-query")
             self.query_one("#box").mount(self._search_box, before="#message")
         self._search_box.value = ""
         self._search_box.display = True
         self._search_box.focus()
         self.say("Enter looks for it, Esc goes back", note=True)
 
-    @on(Input.Submitted, "#sought")
+    @on(Input.Submitted, "#element-query")
     def _asked(self, event: Input.Submitted) -> None:
         event.stop()
         if not event.value.strip():
             self._leave_search_box()
             return
         try:
-            sought = Sought.of(event.value)
+            query = ElementQuery.of(event.value)
         except BadSearchError as error:
             self.say(str(error))
             return
-        if self.sought is None:
+        if self.element_query is None:
             self._place_before = self._place()
-        self.sought = sought
+        self.element_query = query
         self._leave_search_box()
         self.set_hints(self.hints)
         self.next_sought(1)
@@ -460,15 +460,15 @@ class WindowView(ValuesView):
 
     def next_sought(self, direction: int) -> None:
         """Goes to the next or previous element that is looked for, wherever in the tensor."""
-        sought, elements = self.sought, self.elements_shown()
-        if sought is None or elements is None or not elements.size:
+        query, elements = self.element_query, self.elements_shown()
+        if query is None or elements is None or not elements.size:
             return
-        test, origin = sought.test_for(self.type_shown), self.table_or_map.cursor_index
+        test, origin = query.test_for(self.type_shown), self.table_or_map.cursor_index
         start = origin if origin is not None else elements.index(0)
         self.find(
             lambda progress: find_element(elements, start, direction, test, progress=progress),
             elements.size,
-            f"no element is {sought.text}",
+            f"no element is {query.text}",
         )
 
     def find(self, search: Callable[[ProgressFn], Found | None], size: int, nothing: str) -> None:
@@ -489,8 +489,8 @@ class WindowView(ValuesView):
 
     def action_end_search(self) -> None:
         """Ends the search; the cursor stays."""
-        if self.sought is not None:
-            self.sought = None
+        if self.element_query is not None:
+            self.element_query = None
             self.set_hints(self.hints)
             self.say("")
 
@@ -506,9 +506,9 @@ class WindowView(ValuesView):
             self.show_element(index)
 
     def _hints(self, hints: Sequence[tuple[str, str]]) -> Content:
-        if self.sought is not None:
+        if self.element_query is not None:
             others = (hint for hint in hints if hint[0] not in {"n", "n N", "Esc"})
-            hints = (("n N", f"next {self.sought.text}"), ("Esc", "back to before"), *others)
+            hints = (("n N", f"next {self.element_query.text}"), ("Esc", "back to before"), *others)
         return super()._hints(hints)
 
     # -- what is said ------------------------------------------------------------------------------
@@ -530,7 +530,7 @@ class WindowView(ValuesView):
             self.bar.end_editing()
         elif self._asking:
             self._leave_search_box()
-        elif self.sought is not None and not self.working and not self.list_searched:
+        elif self.element_query is not None and not self.working and not self.list_searched:
             self._end_search_and_go_back()
         else:
             super().action_cancel()

@@ -659,7 +659,7 @@ class CompareView(WindowView):
 
     def action_largest(self, by: int) -> None:
         """Along the list, in the table; while a search is open, along what is looked for."""
-        if self.sought is not None:
+        if self.element_query is not None:
             self.next_sought(by)
             return
         table = self.largest.table

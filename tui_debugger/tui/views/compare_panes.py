@@ -80,7 +80,7 @@ class DifferenceTable(ValueTable):
         return here, there
 
     def texts(self, top: int, left: int, height: int, width: int, form: NumberFormat) -> Texts:
-        """See ``Sheet``."""
+        """See ``LineWindow``."""
         return self._differences(*self.windows(top, left, height, width), form)
 
     def _differences(self, here: Array, there: Array, form: NumberFormat) -> Texts:
@@ -128,7 +128,7 @@ class TripleTable(DifferenceTable):
         return ValueTable(self.array, self.view, self.fold)
 
     def texts(self, top: int, left: int, height: int, width: int, form: NumberFormat) -> Texts:
-        """See ``Sheet``."""
+        """See ``LineWindow``."""
         first, last = top // self.stride, -(-(top + height) // self.stride)
         here, there = self.windows(first, left, min(last, self._plain.rows) - first, width)
         parts = (_padded(format_window(here, form)), _padded(format_window(there, form)))
@@ -136,7 +136,7 @@ class TripleTable(DifferenceTable):
         return lines[top - first * self.stride :][:height]
 
     def index(self, row: int, column: int) -> Index | None:
-        """See ``Sheet``."""
+        """See ``LineWindow``."""
         return super().index(row // self.stride, column)
 
     def place(self, index: Index) -> tuple[int, int] | None:
@@ -446,7 +446,7 @@ class LargestPane(Vertical):
 
 
 def _columns(entries: Sequence[Entry]) -> tuple[Column, ...]:
-    """As wide as what stands in them."""
+    """Returns columns as wide as their cells."""
     cells = [entry_cells(entry) for entry in entries]
     widths = [max([len(title), *(len(line[i]) for line in cells)]) for i, title in enumerate(TITLES)]
     return tuple(

@@ -429,7 +429,7 @@ class DistributionView(ValuesView):
         self._update()
 
     def on_resize(self) -> None:
-        """As many bins as fit."""
+        """Chooses as many bins as fit."""
         self._show_heading()
         self._show_numbers()
         if self._histograms is not None and self._room != self._bins_that_fit() and not self.working:

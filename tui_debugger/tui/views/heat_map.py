@@ -113,7 +113,7 @@ class HeatGrid(VirtualTable):
     """
 
     across: ClassVar[str] = "step"
-    """What stands across, above the names."""
+    """The title of the columns, above the names."""
 
     class CellMoved(Message):
         """The cursor came to another cell, or the cell changed."""

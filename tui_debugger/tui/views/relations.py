@@ -102,12 +102,12 @@ class OpenedSide:
         """With an item opened or closed that was opened before."""
         return OpenedSide(self.first, self.inner, self.opened ^ {place})
 
-    def anew(self, first: Sequence[Related], look: Callable[[Related], Sequence[Related]]) -> OpenedSide:
+    def anew(self, first: Sequence[Related], find: Callable[[Related], Sequence[Related]]) -> OpenedSide:
         """Other contents, with the same items opened; those of which nothing is left are closed."""
         side = OpenedSide(first)
         for place in sorted(self.inner, key=len):
             at = {item.place: item for item in replace(side, opened=frozenset(side.inner)).items()}.get(place)
-            found = look(at.related) if at is not None else ()
+            found = find(at.related) if at is not None else ()
             if found:
                 side = side.with_inner(place, found)
         return replace(side, opened=side.opened & self.opened)
@@ -321,17 +321,17 @@ def look_again(
     """Returns the tensors around a tensor, and those that were opened beside it."""
     found = relations(session, key, progress)
     looks = (("producers", producers, found.producers), ("consumers", consumers, found.consumers))
-    anew = {name: sides[name].anew(first, partial(_keys_of, look, session, progress)) for name, look, first in looks}
+    anew = {name: sides[name].anew(first, partial(_keys_of, find, session, progress)) for name, find, first in looks}
     return found, anew, neighbourhood(session, key, progress=progress) if sketch else None
 
 
 def _keys_of(
-    look: Callable[[Session, TensorKey, ProgressFn], Sequence[Related]],
+    find: Callable[[Session, TensorKey, ProgressFn], Sequence[Related]],
     session: Session,
     progress: ProgressFn,
     related: Related,
 ) -> Sequence[Related]:
-    return look(session, related.key, progress)
+    return find(session, related.key, progress)
 
 
 def measured(session: Session, rows: Sequence[TensorRow], progress: ProgressFn) -> tuple[TensorRow, ...]:
@@ -642,9 +642,9 @@ class RelationsView(View):
         elif item.place in self._sides[name].inner:
             self._open(name, self._sides[name].toggled(item.place))
         else:
-            look: Callable[[Session, TensorKey, ProgressFn], tuple[Related, ...]]
-            look = producers if name == "producers" else consumers
-            job = partial(look, self.host.session, item.related.key)
+            find: Callable[[Session, TensorKey, ProgressFn], tuple[Related, ...]]
+            find = producers if name == "producers" else consumers
+            job = partial(find, self.host.session, item.related.key)
             self.work("looking around", job, partial(self._expanded, name, item))
 
     def _expanded(self, name: str, item: Item, found: Sequence[Related]) -> None:

@@ -63,7 +63,7 @@ ACTIONS: Final[tuple[Action, ...]] = (
     LOOK_AGAIN,
     SEARCH_VIEW,
     _action("other", "w", "Another run", "Chooses the run to compare with."),
-    _action("finding(1)", "n", "Next difference", "To where the next difference begins, at whatever step and rank."),
+    _action("finding(1)", "n", "Next difference", "To where the next difference begins, at any step and rank."),
     _action("finding(-1)", "N", "Difference before", "To where the difference before begins."),
     *(
         _action(f"show({int(show)})", str(int(show)), show.words.capitalize(), text)
@@ -72,7 +72,7 @@ ACTIONS: Final[tuple[Action, ...]] = (
             (Show.DIFFERENCES, "Shows what differs by more than rounding, and what only one run has."),
             (Show.ALL, "Shows all nodes."),
             (Show.ONE_SIDED, "Shows what only one of the runs has."),
-            (Show.DOUBTS, "Shows what nobody can judge."),
+            (Show.DOUBTS, "Shows what cannot be judged."),
         )
     ),
     _action("step(-1)", "[", "Step back", "One compared step back."),
@@ -84,7 +84,7 @@ ACTIONS: Final[tuple[Action, ...]] = (
     _action("switch", "tab", "Tree, path", "Between the tree and the path of the difference."),
     _action("map", "t", "Heat map", "Nodes down, steps across: error ÷ expected in colours."),
     _action("values", "v", "Values", "The values of the tensor under the cursor, in this run."),
-    _action("doubts", "!", "Doubts", "Lists what could not be judged, and what else is to be known."),
+    _action("doubts", "!", "Doubts", "Lists what could not be judged, and other notices."),
 )
 HINTS: Final = (
     *(("n", "next"), ("Enter", "compare"), ("1-5", "show"), ("[ ]", "step"), ("t", "map"), ("w", "other run")),

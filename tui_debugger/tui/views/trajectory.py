@@ -208,7 +208,7 @@ class TrajectoryView(View):
         self.say("only weights that something sets apart: x shows all" if self.remarks_only else "", note=True)
 
     def action_sort(self) -> None:
-        """Those that move most come first, or the order of the run again."""
+        """Sorts by movement, the largest first, or by the order of the run again."""
         self.most_first = not self.most_first
         self._show_rows()
         self.say("those that move most first: s takes the order of the run" if self.most_first else "", note=True)

@@ -66,14 +66,14 @@ ACTIONS: Final[tuple[Action, ...]] = (
         view_action(id_, title, keys, text, "Through the steps")
         for id_, keys, title, text in (
             ("next_plot", "m", "Next plot", "Another statistic comes first: norm, NaN and Inf, mean |x|, σ, zeros."),
-            ("notes", "t", "Notes", "What the program noted (loss, learning rate) comes first, and back."),
+            ("notes", "t", "Notes", "Puts the program's notes (loss, learning rate) first, or last again."),
             ("log", "y", "Logarithmic", "A logarithmic axis, symmetric for values of both signs, and back."),
             ("dots", "d", "Dots", "Braille dots, or quarter blocks."),
             ("over('any')", "a", "Add a tensor", "Lays another tensor over these, found by name."),
             ("over('node')", "s", "Of this node", "Lays another input, output or parameter of this node over these."),
             ("over('related')", "w", "What belongs to it", "Lays the weight, gradient or optimizer state over it."),
             ("over('rank')", "> <", "Another rank", "Lays the same tensor of another rank over it."),
-            ("remove", "x", "Remove", "Takes the tensor whose table is shown away."),
+            ("remove", "x", "Remove", "Removes the tensor whose table is shown."),
             ("turn", "tab", "Next tensor", "The table shows the next tensor."),
             ("bad(1)", "n", "Next bad step", "To the next step with a finding, NaN or Inf."),
             ("bad(-1)", "N", "Bad step before", "To the bad step before."),
@@ -194,7 +194,7 @@ class Overlay:
     """One or several tensors, in the order in which they were added.
 
     Attributes:
-        keys: the tensors, at whatever step.
+        keys: the tensors, at any step.
         current: number of the one whose table is shown.
     """
 

@@ -47,7 +47,7 @@ COLOURS: Final = tuple(
 
 
 class Plots(PaintedLines):
-    """As many plots as there is room for."""
+    """Shows as many plots as fit."""
 
     DEFAULT_CSS = "Plots { width: 1fr; height: 1fr; }"
 

@@ -51,7 +51,7 @@ class ViewChanges:
 
     @classmethod
     def of_dump(cls, changes: Changes) -> ViewChanges:
-        """Files appeared: nobody knows which of them take the place of others."""
+        """Files appeared: it is not known which of them take the place of others."""
         pairs = frozenset((*changes.new_steps, *changes.grown_steps))
         return cls(pairs, pairs, frozenset((*changes.new_ranks, *changes.rebuilt)))
 
@@ -75,7 +75,7 @@ class ViewChanges:
         return bool(self.pairs or self.rewritten or self.ranks or self.results)
 
     def up_to(self, step: int) -> bool:
-        """Tells whether something before or at a step may be different, of whatever rank."""
+        """Tells whether something before or at a step may be different, of any rank."""
         return bool(self.ranks) or any(at <= step for _, at in self.rewritten)
 
     def steps_of(self, rank: int) -> list[int]:

@@ -208,7 +208,7 @@ class FrameLine(PaintedLines):
             self._title, self._text = title, text
             self._refresh()
 
-    def set_look(self, *, active: bool, corners: bool) -> None:
+    def set_frame(self, *, active: bool, corners: bool) -> None:
         """Heavy when the pane has the focus; corners when it has sides."""
         if (active, corners) != (self._active, self._corners):
             self._active, self._corners = active, corners

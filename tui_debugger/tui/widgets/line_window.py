@@ -92,7 +92,6 @@ class PaintedLines(CachedLines, Widget):
     """A widget that draws lines: each again only once it is dirty. It has no effects such as a tint."""
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002 - Textual's own name
-        """Nothing is painted."""
         self._painted: list[Strip] = []
         self._stale: set[int] = set()
         self._base: Style | None = None
@@ -367,7 +366,7 @@ class LineWindow(PaintedLines):
         if not self._comparing:
             return
         self._comparing = False
-        self._look()
+        self._note_size()
         if not self._height:
             # Not on the screen, and so without lines to compare: when it comes back, in the same size, Textual would
             # show what it drew before.
@@ -391,7 +390,7 @@ class LineWindow(PaintedLines):
     # -- the focus -------------------------------------------------------------------------------
 
     def on_focus(self, event: events.Focus) -> None:
-        """Only some rows look different: Textual's own answer to this would draw everything again."""
+        """Draws the rows that changed: Textual by itself would draw everything again."""
         event.prevent_default()
         self.has_focus = True
         self.refresh_changed()
@@ -456,7 +455,7 @@ class LineWindow(PaintedLines):
     # -- drawing ---------------------------------------------------------------------------------
 
     def _content_size(self) -> Size:
-        self._look()
+        self._note_size()
         return Size(self._width, self._height)
 
     def drawn_lines(self, crop: Region) -> list[Strip]:
@@ -471,7 +470,7 @@ class LineWindow(PaintedLines):
         strip = self._drawn[y] = self._line(y)
         return strip
 
-    def _look(self) -> None:
+    def _note_size(self) -> None:
         """Notes the size of the window now; Textual looks through the whole screen to answer that."""
         width, self._height = self.size
         if self._width != width:

@@ -92,7 +92,7 @@ class ListSearch:
 
     @property
     def text(self) -> str:
-        """What is looked for, as it was typed."""
+        """The text of the search, as it was typed."""
         return self.pattern.text if self.pattern is not None else ""
 
     @property
@@ -164,9 +164,9 @@ class ListSearch:
         if self.pattern is None:
             self.answered(())
         else:
-            self._look_on(self._scan, self.pattern, 0, [])
+            self._search_on(self._scan, self.pattern, 0, [])
 
-    def _look_on(self, scan: int, pattern: Pattern, row: int, found: list[int]) -> None:
+    def _search_on(self, scan: int, pattern: Pattern, row: int, found: list[int]) -> None:
         if scan != self._scan or not self.table.is_attached:
             return
         end = time.monotonic() + SLICE
@@ -177,7 +177,7 @@ class ListSearch:
             row += 1
         self.answered(found, complete=row >= count)
         if row < count:
-            self.table.set_timer(0.001, lambda: self._look_on(scan, pattern, row, found))
+            self.table.set_timer(0.001, lambda: self._search_on(scan, pattern, row, found))
 
     def walk(self, by: int) -> None:
         """Moves the cursor to the next match or the one before; after the last one comes the first."""
@@ -309,7 +309,7 @@ class SearchBar(Input):
 
     @property
     def count(self) -> str:
-        """How many rows match, as it is shown."""
+        """Returns the count of matches as the screen shows it."""
         return self._count
 
     def render_lines(self, crop: Region) -> list[Strip]:

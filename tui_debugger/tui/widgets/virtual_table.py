@@ -144,7 +144,7 @@ class LazyRows(Generic[T]):
         items: Sequence[T],
         cells: Callable[[T], Sequence[Cell]],
         key: Callable[[T], Hashable],
-        look: Callable[[T], Hashable] | None = None,
+        fingerprint: Callable[[T], Hashable] | None = None,
     ) -> None:
         """Draws nothing yet.
 
@@ -152,12 +152,12 @@ class LazyRows(Generic[T]):
             items: one for each row.
             cells: makes the cells of an item.
             key: makes what identifies it.
-            look: makes what its cells depend on: a row that was drawn before for an equal one is not drawn again.
+            fingerprint: makes what its cells depend on; a row with an equal one is not drawn again.
         """
         self._items = items
         self._cells = cells
         self._key = key
-        self._look = look
+        self._fingerprint = fingerprint
 
     @property
     def row_count(self) -> int:
@@ -177,21 +177,21 @@ class LazyRows(Generic[T]):
         return self._places.get(key, -1)
 
     @property
-    def has_looks(self) -> bool:
+    def has_fingerprints(self) -> bool:
         """Tells whether rows are known by what they look like."""
-        return self._look is not None
+        return self._fingerprint is not None
 
-    def look(self, index: int) -> Hashable:
+    def fingerprint(self, index: int) -> Hashable:
         """Returns what the cells of a row depend on."""
-        return self._look(self._items[index]) if self._look is not None else None
+        return self._fingerprint(self._items[index]) if self._fingerprint is not None else None
 
     @cached_property
     def _places(self) -> dict[Hashable, int]:
         return {self._key(item): at for at, item in enumerate(self._items)}
 
 
-def _has_looks(rows: Rows) -> bool:
-    return isinstance(rows, LazyRows) and rows.has_looks
+def _has_fingerprints(rows: Rows) -> bool:
+    return isinstance(rows, LazyRows) and rows.has_fingerprints
 
 
 _MOST_LOOKS = 4096
@@ -259,7 +259,7 @@ class VirtualTable(LineWindow, can_focus=True):
         self.emptied: Callable[[], None] | None = None
         self._telling = False
         self._pattern: Pattern | None = None
-        self._looks: dict[Hashable, int] = {}
+        self._fingerprints: dict[Hashable, int] = {}
 
     # -- what it shows ---------------------------------------------------------------------------
 
@@ -313,10 +313,10 @@ class VirtualTable(LineWindow, can_focus=True):
         """
         old_row, old_key, had = self.cursor_row, self._key, self._keyed
         as_many = rows.row_count == self._rows.row_count
-        known = _has_looks(rows) and _has_looks(self._rows) and len(self._looks) <= _MOST_LOOKS
+        known = _has_fingerprints(rows) and _has_fingerprints(self._rows) and len(self._fingerprints) <= _MOST_LOOKS
         self._rows = rows
         if not alike and not known:
-            self._looks.clear()
+            self._fingerprints.clear()
             self.forget_rows()
         found = rows.find(old_key) if keep and had else -1
         row = found if found >= 0 else (min(old_row, rows.row_count - 1) if keep else 0)
@@ -534,9 +534,9 @@ class VirtualTable(LineWindow, can_focus=True):
     def line_key(self, row: int) -> int:
         """Returns the number of what the row looks like, where that is known; else of the row."""
         rows = self._rows
-        if not isinstance(rows, LazyRows) or not rows.has_looks:
+        if not isinstance(rows, LazyRows) or not rows.has_fingerprints:
             return row
-        return self._looks.setdefault(rows.look(row), len(self._looks))
+        return self._fingerprints.setdefault(rows.fingerprint(row), len(self._fingerprints))
 
     def fit_to(self, width: int) -> None:
         """Columns share the new width."""

@@ -10,19 +10,18 @@ import numpy as np
 T = TypeVar("T")
 
 
-class Alike(Generic[T]):
+class LastResult(Generic[T]):
     """Remembers one answer with the columns that it follows from. Safe to call from any thread."""
 
     def __init__(self) -> None:
-        """Nothing is known yet."""
         self._latest: tuple[tuple[object, ...], T] | None = None
 
     def of(self, *columns: object, make: Callable[[], T]) -> T:
         """Returns what follows from some columns, made anew where they are others than last time.
 
         Args:
-            columns: arrays that nobody writes to, and other values; they say all that the answer follows from.
-            make: makes the answer, which nobody changes.
+            columns: arrays that are never written to, and other values; they say all that the answer follows from.
+            make: makes the answer, which is never changed.
         """
         latest = self._latest
         if latest is not None and len(latest[0]) == len(columns) and all(map(_same, latest[0], columns)):

@@ -1,4 +1,4 @@
-"""A first look at outputs, by the compiled kernel: most of them are surely right, and numpy need not compute them.
+"""Checks outputs with the compiled kernel first: most of them are surely right, and numpy need not compute them.
 
 Each operator here is computed by a function of this package as well, which decides whatever the kernel is not sure of
 and does all the work where there is no kernel. Both explain the same differences by rounding.
@@ -26,8 +26,8 @@ USUAL_EPSILONS: Final = (1e-5, 1e-6, 1e-12, 1e-7, 1e-8, 1e-4, 1e-3)
 """Of layer norms whose epsilon was not recorded."""
 
 
-class Seen(NamedTuple):
-    """The result of a quick check of a part of an output.
+class KernelResult(NamedTuple):
+    """What the kernel says of a part of an output.
 
     Attributes:
         right: whether the part is surely right.
@@ -39,8 +39,8 @@ class Seen(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """An operator whose output can be looked at part by part.
+class KernelCheck:
+    """An operator whose output the kernel can check part by part.
 
     Attributes:
         call: of the kernel.
@@ -52,22 +52,22 @@ class Look:
     unit: float
     width: int = 1
 
-    def look(self, start: int, count: int) -> Seen:
-        """Looks at some elements of the output."""
-        found = self.call.look(start // self.width, count // self.width)
+    def check(self, start: int, count: int) -> KernelResult:
+        """Checks some elements of the output."""
+        found = self.call.check(start // self.width, count // self.width)
         known = math.isfinite(found.error) and math.isfinite(found.inside) and math.isfinite(found.value)
         error, value, inside = (math.sqrt(each) if known else 0.0 for each in (found.error, found.value, found.inside))
         value *= self.unit
         size = inside / _LIMIT if found.state != 1 else 0.0
         tiny = self.call.limits.tiny * math.sqrt(count)
         pair = (found.first, found.recorded)
-        return Seen(known and found.state > 0, (error, value, size, tiny, pair))
+        return KernelResult(known and found.state > 0, (error, value, size, tiny, pair))
 
 
-def looks_at(
+def kernel_checks_of(
     operator: Operator, args: Sequence[Any], named: Mapping[str, Any], out: Array
-) -> Sequence[Look | AttentionLook]:
-    """Returns how to look at an output; several where several forms may have been meant, none where it cannot be."""
+) -> Sequence[KernelCheck | AttentionCheck]:
+    """Returns the checks of an output; several where several forms may have been meant, none where it cannot be."""
     unit = unit_of(out.dtype)
     describe = DESCRIBED.get(operator.kind)
     if describe is None or not args or unit is None or out.dtype.itemsize > 4 or not out.size or not available():
@@ -123,29 +123,29 @@ class _Given:
         values: Sequence[Any],
         limits: Limits | None = None,
         bounds: tuple[float, float] = (0.0, 0.0),
-    ) -> tuple[Look, ...]:
+    ) -> tuple[KernelCheck, ...]:
         """An operator by element."""
         operands = [self.operand(each) for each in values]
         found = [each for each in operands if each is not None]
         if len(found) < len(operands) or not any(isinstance(each, np.ndarray) for each in values):
             return ()
         limits = limits or self.limits()
-        return (Look(expected.elementwise(operator, found, self.out, limits, bounds), self.unit),)
+        return (KernelCheck(expected.elementwise(operator, found, self.out, limits, bounds), self.unit),)
 
 
-Looks = Sequence["Look | AttentionLook"]
-Described = Callable[[_Given], Looks]
+KernelChecks = Sequence["KernelCheck | AttentionCheck"]
+Described = Callable[[_Given], KernelChecks]
 
 
 def _unary(operator: Elementwise) -> Described:
-    def describe(given: _Given) -> tuple[Look, ...]:
+    def describe(given: _Given) -> tuple[KernelCheck, ...]:
         return given.elementwise(operator, given.args[:1]) if np.shape(given.args[0]) == given.out.shape else ()
 
     return describe
 
 
 def _binary(operator: Elementwise) -> Described:
-    def describe(given: _Given) -> tuple[Look, ...]:
+    def describe(given: _Given) -> tuple[KernelCheck, ...]:
         if len(given.args) != 2 or given.named:
             return ()
         turned = given.operator.function.__name__ == "rdiv"
@@ -154,7 +154,7 @@ def _binary(operator: Elementwise) -> Described:
     return describe
 
 
-def _sum_of_two(given: _Given, sign: int = 1) -> tuple[Look, ...]:
+def _sum_of_two(given: _Given, sign: int = 1) -> tuple[KernelCheck, ...]:
     if len(given.args) != 2 or set(given.named) - {"alpha"}:
         return ()
     sign *= given.named.get("alpha", 1) if given.named.get("alpha", 1) in {1, -1} else 0
@@ -169,11 +169,11 @@ def _sum_of_two(given: _Given, sign: int = 1) -> tuple[Look, ...]:
     return given.elementwise(Elementwise.ADD if sign > 0 else Elementwise.SUBTRACT, (one, other), limits)
 
 
-def _difference_of_two(given: _Given) -> tuple[Look, ...]:
+def _difference_of_two(given: _Given) -> tuple[KernelCheck, ...]:
     return _sum_of_two(given, -1)
 
 
-def _gelu(given: _Given) -> Looks:
+def _gelu(given: _Given) -> KernelChecks:
     if given.operator.function.__name__ != "gelu":  # the form was not recorded
         return (*_unary(Elementwise.GELU)(given), *_unary(Elementwise.GELU_TANH)(given))
     form = given.argument(1, "approximate", "none")
@@ -181,7 +181,7 @@ def _gelu(given: _Given) -> Looks:
     return _unary(operators[form])(given) if form in operators else ()
 
 
-def _clamp(given: _Given) -> tuple[Look, ...]:
+def _clamp(given: _Given) -> tuple[KernelCheck, ...]:
     cut = given.operator.kind == "hardtanh"
     low = given.argument(1, "min_val" if cut else "min", -1.0 if cut else None)
     high = given.argument(2, "max_val" if cut else "max", 1.0 if cut else None)
@@ -191,14 +191,14 @@ def _clamp(given: _Given) -> tuple[Look, ...]:
     return given.elementwise(Elementwise.CLAMP, given.args[:1], None, (float(low), float(high)))
 
 
-def _leaky_relu(given: _Given) -> tuple[Look, ...]:
+def _leaky_relu(given: _Given) -> tuple[KernelCheck, ...]:
     slope = given.argument(1, "negative_slope", 0.01)
     if not isinstance(slope, (int, float)):
         return ()
     return given.elementwise(Elementwise.LEAKY_RELU, given.args[:1], None, (float(slope), 0.0))
 
 
-def _dropout(given: _Given) -> tuple[Look, ...]:
+def _dropout(given: _Given) -> tuple[KernelCheck, ...]:
     chance, training = given.argument(1, "p", 0.5), given.argument(2, "training", True)
     if not isinstance(chance, (int, float)) or not 0 <= chance < 1:
         return ()
@@ -207,7 +207,7 @@ def _dropout(given: _Given) -> tuple[Look, ...]:
     return given.elementwise(Elementwise.DROPOUT, given.args[:1], None, (1.0 - chance, 0.0))
 
 
-def _where(given: _Given) -> tuple[Look, ...]:
+def _where(given: _Given) -> tuple[KernelCheck, ...]:
     if len(given.args) != 3:
         return ()
     condition, one, other = given.args
@@ -216,11 +216,11 @@ def _where(given: _Given) -> tuple[Look, ...]:
     return _chosen(given, condition, one, other)
 
 
-def _masked_fill(given: _Given) -> tuple[Look, ...]:
+def _masked_fill(given: _Given) -> tuple[KernelCheck, ...]:
     return _chosen(given, given.args[1], given.args[2], given.args[0]) if len(given.args) == 3 else ()
 
 
-def _chosen(given: _Given, condition: Any, one: Any, other: Any) -> tuple[Look, ...]:
+def _chosen(given: _Given, condition: Any, one: Any, other: Any) -> tuple[KernelCheck, ...]:
     if getattr(condition, "dtype", None) != np.bool_:
         return ()
     return given.elementwise(Elementwise.WHERE, (one, other, condition))
@@ -245,7 +245,7 @@ def _axes(dim: Any, ndim: int) -> tuple[int, ...] | None:
 
 
 def _softmax(operator: ByRow) -> Described:
-    def describe(given: _Given) -> tuple[Look, ...]:
+    def describe(given: _Given) -> tuple[KernelCheck, ...]:
         values = given.args[0]
         axes = _axes(given.argument(1, "dim"), np.ndim(values))
         found = _along(given, axes) if axes is not None and len(axes) == 1 else None
@@ -262,12 +262,12 @@ def _rows(
     found: tuple[Array, int],
     limits: Limits,
     scaled: Scaled | None = None,
-) -> Look:
+) -> KernelCheck:
     call = expected.by_row(operator, found, given.out, limits, scaled)
-    return Look(call, given.unit, found[1] if operator < ByRow.SUM else 1)
+    return KernelCheck(call, given.unit, found[1] if operator < ByRow.SUM else 1)
 
 
-def _layer_norm(given: _Given) -> tuple[Look, ...]:
+def _layer_norm(given: _Given) -> tuple[KernelCheck, ...]:
     name = given.operator.function.__name__
     if name == "layer_norm":
         shape, factors = given.argument(1, "normalized_shape"), _scale_and_shift(given, 2)
@@ -285,7 +285,7 @@ def _scale_and_shift(given: _Given, at: int) -> tuple[Any, Any]:
     return given.argument(at, "weight"), given.argument(at + 1, "bias")
 
 
-def _rms_norm(given: _Given) -> tuple[Look, ...]:
+def _rms_norm(given: _Given) -> tuple[KernelCheck, ...]:
     if given.operator.function.__name__ != "rms_norm":
         return ()
     shape, scale = given.argument(1, "normalized_shape"), given.argument(2, "weight")
@@ -294,7 +294,7 @@ def _rms_norm(given: _Given) -> tuple[Look, ...]:
 
 def _normalised(
     given: _Given, operator: ByRow, shape: Any, scale_and_shift: tuple[Any, Any], epsilons: Sequence[Any]
-) -> tuple[Look, ...]:
+) -> tuple[KernelCheck, ...]:
     values = given.args[0]
     shape = (shape,) if isinstance(shape, int) else shape
     if not isinstance(shape, tuple) or not shape or np.shape(values)[-len(shape) :] != shape:
@@ -316,7 +316,7 @@ VARIANCE_SHARE: Final = 16
 
 
 def _reduced(operator: ByRow) -> Described:
-    def describe(given: _Given) -> tuple[Look, ...]:
+    def describe(given: _Given) -> tuple[KernelCheck, ...]:
         values, dim = given.args[0], given.argument(1, "dim")
         every = dim is None or np.size(dim) == 0
         axes = tuple(range(np.ndim(values))) if every else _axes(dim, np.ndim(values))
@@ -333,11 +333,11 @@ def _reduced(operator: ByRow) -> Described:
 _LONGEST: Final = 512
 """Elements of a head."""
 _PASSED: Final = 2.0
-"""What rounding explains, so often, is right: errors of rows are known by random vectors only."""
+"""Roundings up to which a difference is right: errors of rows are known by random vectors only."""
 
 
 @dataclass(frozen=True, slots=True)
-class AttentionLook:
+class AttentionCheck:
     """An attention that was held against random vectors, with a bound of what rounding explains.
 
     Attributes:
@@ -352,14 +352,14 @@ class AttentionLook:
     error: Float64
     explained: Float64
 
-    def look(self, start: int, count: int) -> Seen:
+    def check(self, start: int, count: int) -> KernelResult:
         """Looks at some heads of the output."""
         heads = slice(start // self.size, (start + count) // self.size)
         worst = float(np.max(self.ratio[heads], initial=0.0))
         known = math.isfinite(worst)
         norms = (math.sqrt(float(np.sum(each[heads]))) if known else 0.0 for each in (self.error, self.explained))
         error, explained = norms
-        return Seen(worst <= _PASSED, (error, explained, 0.0, 0.0, (0.0, 0.0)))
+        return KernelResult(worst <= _PASSED, (error, explained, 0.0, 0.0, (0.0, 0.0)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -399,7 +399,7 @@ class _Heads:
             )
         return made, top
 
-    def look(self, unit: float) -> AttentionLook:
+    def check(self, unit: float) -> AttentionCheck:
         """Holds all heads against random vectors."""
         keys, width = self.key.shape[-2], self.out.shape[-1]
         signs, values = signs_of(width), self.value.reshape(-1, width)
@@ -422,7 +422,7 @@ class _Heads:
             off = np.where((error > 0) | ~(explained >= 0), np.sqrt(error / explained), 0.0).max(axis=1, initial=0.0)
         error, explained = error.sum(axis=1), explained.sum(axis=1)
         known = np.isfinite(off) & np.isfinite(error) & np.isfinite(explained)
-        return AttentionLook(math.prod(self.out.shape[-2:]), np.where(known, off, np.inf), error, explained)
+        return AttentionCheck(math.prod(self.out.shape[-2:]), np.where(known, off, np.inf), error, explained)
 
 
 def single(array: Array) -> Float32:
@@ -439,7 +439,7 @@ def signs_of(width: int) -> Float32:
     return signs
 
 
-def _attention(given: _Given) -> tuple[AttentionLook, ...]:
+def _attention(given: _Given) -> tuple[AttentionCheck, ...]:
     names = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa")
     query, key, value, mask, chance, causal, scale, grouped = (
         given.argument(at, name) for at, name in enumerate(names)
@@ -460,7 +460,7 @@ def _attention(given: _Given) -> tuple[AttentionLook, ...]:
     if not isinstance(factor, (int, float)):
         return ()
     with np.errstate(all="ignore"):
-        return (_Heads(query, key, value, given.out, mask, bool(causal), float(factor)).look(given.unit),)
+        return (_Heads(query, key, value, given.out, mask, bool(causal), float(factor)).check(given.unit),)
 
 
 DESCRIBED: Final[dict[str, Described]] = {
@@ -497,4 +497,4 @@ DESCRIBED: Final[dict[str, Described]] = {
     "mean": _reduced(ByRow.MEAN),
     "attention": _attention,
 }
-"""How operators are described to the kernel, by kind."""
+"""The functions that describe operators to the kernel, by kind."""

@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip insta
 
 from tests.diagnose.recompute.cases import Cases  # noqa: E402 - needs torch
 from tests.diagnose.recompute.recording import Call, record, session_of  # noqa: E402 - as above
-from tui_debugger.diagnose.recompute import quick  # noqa: E402 - as above
+from tui_debugger.diagnose.recompute import kernel_checks  # noqa: E402 - as above
 from tui_debugger.diagnose.recompute.check import NotChecked, OperatorCheck, check_operator  # noqa: E402 - as above
 from tui_debugger.stats.kernel import SWITCH, available  # noqa: E402 - as above
 
@@ -68,16 +68,16 @@ def test_the_kernel_and_numpy_agree(
 def test_every_kind_that_the_kernel_knows_is_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And is right by that alone, in at least one of the calls."""
     sure: set[str] = set()
-    look = quick.Look.look
+    unchanged = kernel_checks.KernelCheck.check
     current = ""
 
-    def noted(self: quick.Look, start: int, count: int) -> quick.Seen:
-        seen = look(self, start, count)
-        if seen.right:
+    def noted(self: kernel_checks.KernelCheck, start: int, count: int) -> kernel_checks.KernelResult:
+        result = unchanged(self, start, count)
+        if result.right:
             sure.add(current)
-        return seen
+        return result
 
-    monkeypatch.setattr(quick.Look, "look", noted)
+    monkeypatch.setattr(kernel_checks.KernelCheck, "check", noted)
     names = record(tmp_path, calls(torch.float32, 6))
     session = session_of(tmp_path)
     seen: set[str] = set()
@@ -87,4 +87,4 @@ def test_every_kind_that_the_kernel_knows_is_looked_at(tmp_path: Path, monkeypat
         if isinstance(check, OperatorCheck) and current in sure:
             seen.add(check.kind)
     session.close()
-    assert set(quick.DESCRIBED) - {"attention", "cast"} - seen == set()
+    assert set(kernel_checks.DESCRIBED) - {"attention", "cast"} - seen == set()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from tui_debugger.alike import Alike
+from tui_debugger.last_result import LastResult
 
 
 def test_an_answer_is_made_once_for_the_same_columns() -> None:
-    memory, made = Alike[int](), list[int]()
+    memory, made = LastResult[int](), list[int]()
 
     def ask(*columns: object) -> int:
         def make() -> int:
