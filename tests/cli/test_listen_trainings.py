@@ -143,6 +143,14 @@ def test_the_step_that_brings_a_new_tensor_is_judged_with_it(listen: Listen) -> 
         assert summary["coverage"]["unreadable"] == 0
 
 
+@pytest.mark.parametrize("steps", [1, 3])
+def test_a_comparison_with_the_step_before_needs_two_steps(listen: Listen, steps: int) -> None:
+    _, summary = rows(listen(recorder(steps, begin=1), "--watch", "EX norm > 1e6*prev.norm", "--json"))
+    assert (summary["verdict"], summary["exit_code"]) == (("cannot_judge", 2) if steps == 1 else ("clean", 0))
+    assert summary["coverage"]["not_comparable"] == NODES
+    assert summary["coverage"]["checked"] == (steps - 1) * NODES
+
+
 @pytest.mark.thorough
 def test_every_step_is_judged_once_operator_by_operator(listen: Listen) -> None:
     pytest.importorskip("torch", reason="PyTorch is not installed: pip install tui_debugger[torch-tests]")

@@ -44,7 +44,7 @@ from tui_debugger.watch.condition_table import (
     WIRE_CHANGE_TOO_SMALL,
     WIRE_NOT_CHANGED,
 )
-from tui_debugger.watch.evaluate import SILENT
+from tui_debugger.watch.evaluate import SILENT, needs
 from tui_debugger.watch.text import format_watch
 
 _CHANGED: Final = TRAINABLE | {Category.OPTIMIZER_STATE}
@@ -276,6 +276,7 @@ def judgement_of(
     *,
     bad_before: frozenset[str] | None = None,
     flow_known: bool = True,
+    remembered: bool | None = None,
 ) -> PairResult:
     """The result of one step by what a training reported, or did not report, of the list that it was given.
 
@@ -287,6 +288,8 @@ def judgement_of(
         notice: gets a sentence for each thing that cannot be used.
         bad_before: names of the parameters that held NaN or Inf at the end of the step before; None: not known.
         flow_known: what a node of this step was made from is what the graph says: else nothing is an origin.
+        remembered: the training had the expressions of this list at the step before, too, whose statistics they may
+            name; None: it had, if there is a step before.
     """
     info = watched.info
     judging = [
@@ -300,6 +303,7 @@ def judgement_of(
     covered = _places(watched.graph, judging)
     if stop.step <= START:
         covered &= watched.graph.parameter
+    listed, covered = covered, covered & _comparable(watched.graph, stop.step, judging, found, remembered)
     looked = _looked_for_overflow(watched.graph, judging, covered)
     clean = _without_bad(watched.graph, found, looked)
     designs = Designs(watched.graph.nodes, _Held(watched.graph, found, clean))
@@ -309,7 +313,8 @@ def judgement_of(
     for at in np.flatnonzero(bad_tensors(found)).tolist():
         if types := designs.absorbed_by(int(found.node[at]), int(found.slot[at])):
             mark(found, at, types)
-    coverage = _coverage((rank, stop.step), watched.graph, found, judging, covered)
+    silent: Mask = np.any(listed & ~covered, axis=0)
+    coverage = _coverage((rank, stop.step), watched.graph, found, judging, covered, not_compared=silent)
     coverage = replace(coverage, parts=_not_judged(watched, info))
     return PairResult(HitList([found]), coverage, _judged(watched.graph, found, covered))
 
@@ -339,6 +344,33 @@ def _places(graph: RankGraph, judging: Sequence[tuple[Watchpoint, Mask]]) -> npt
     return np.stack(rows) if rows else np.zeros((0, len(graph)), np.bool_)
 
 
+def _comparable(
+    graph: RankGraph,
+    step: int,
+    judging: Sequence[tuple[Watchpoint, Mask]],
+    hits: ReceivedHits,
+    remembered: bool | None,
+) -> npt.NDArray[np.bool_]:
+    """[watchpoint, place]: those of which a training that is silent has judged something.
+
+    It is silent, too, of a comparison with a step before which nothing ran. Parameters have their initial values there.
+    """
+    first = step <= START + 1
+    mask = np.ones((len(judging), len(graph)), np.bool_)
+    for at, (watchpoint, _) in enumerate(judging):
+        if needs(watchpoint).previous_stats and (first if remembered is None else not remembered):
+            mask[at] = False
+        elif first and CONDITIONS[watchpoint.condition].wire in _CHANGES:
+            mask[at] = graph.parameter
+    number = {watchpoint.id: at for at, (watchpoint, _) in enumerate(judging)}
+    for row, slot, results in zip(hits.node.tolist(), hits.slot.tolist(), hits.reported, strict=True):
+        place = graph.place(row, slot)
+        for each in results if place >= 0 else ():
+            if each.watchpoint in number:
+                mask[number[each.watchpoint], place] = True
+    return mask
+
+
 def _judged(graph: RankGraph, hits: ReceivedHits, covered: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint8]:
     """See ``PairResult.judged``: a client says so of what it could not judge or compare, and else has judged it."""
     judges = covered.sum(axis=0)
@@ -358,16 +390,18 @@ def _coverage(
     hits: ReceivedHits,
     judging: Sequence[tuple[Watchpoint, Mask]],
     covered: npt.NDArray[np.bool_],
+    *,
+    not_compared: Mask,
 ) -> Coverage:
-    covered = covered & graph.recorded
+    covered, not_compared = covered & graph.recorded, not_compared & graph.recorded
     looked = covered.any(axis=0)
     unreadable = sum(any(each.error & _UNREADABLE for each in results) for results in hits.reported)
     counts = zip(judging, covered.sum(axis=1).tolist(), strict=True)
     return Coverage(
         checked=max(int(looked.sum()) - unreadable, 0),
         unreadable=unreadable,
-        not_comparable=int((hits.verdicts == Verdict.NOT_COMPARABLE).any(axis=0).sum()),
-        skipped=int((~looked & graph.recorded & (graph.flags == 0)).sum()),
+        not_comparable=int((hits.verdicts == Verdict.NOT_COMPARABLE).any(axis=0).sum()) + int(not_compared.sum()),
+        skipped=int((~looked & ~not_compared & graph.recorded & (graph.flags == 0)).sum()),
         steps=(pair,),
         watched=tuple(sorted((watchpoint.id, count) for (watchpoint, _), count in counts if count)),
         blocked=hits.counted(Verdict.BLOCKED),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -207,7 +208,9 @@ class DrivenTraining:
         watched: the list that it was given last.
         target: the step at which it is to stop; None: at a hit.
         stop_on_hit: whether it stops at hits, as it was told last.
-        silent: steps that ran under a list without a result of their own, and what was looked at in each.
+        silent: how many steps ran without a result of their own, by what was looked at in each.
+        covers: what is looked at in such a step, by list, graph, and whether its expressions had seen a step before.
+        accounted: the list and graph of the last step that is accounted for.
         last: the last step that is accounted for.
         weights: which of its weights were bad when its step began.
         step, said: the step that hits were reported of last, and those hits: of several stops within a step each
@@ -221,7 +224,9 @@ class DrivenTraining:
     watched: Watched | None = None
     target: int | None = None
     stop_on_hit: bool = True
-    silent: dict[tuple[int, int], tuple[int, Coverage]] = field(default_factory=dict)
+    silent: Counter[Coverage] = field(default_factory=Counter)
+    covers: dict[tuple[int, int, bool], Coverage] = field(default_factory=dict)
+    accounted: tuple[int, int] | None = None
     last: int = START
     step: tuple[int, int] | None = None
     reported: dict[tuple[str, int, int], ReceivedHit] = field(default_factory=dict)
@@ -333,7 +338,7 @@ class Driver:
         """(rank, steps, coverage of each) of all steps that ran without a hit and have no result of their own."""
         with self._lock:
             return [
-                (rank, count, each) for rank, driven in self._driven.items() for count, each in driven.silent.values()
+                (rank, count, each) for rank, driven in self._driven.items() for each, count in driven.silent.items()
             ]
 
     def settle(self) -> None:
@@ -663,15 +668,28 @@ class Driver:
             return
         watched = driven.watched
         count = (stop.ended if ended else stop.step - 1) - driven.last
+        list_ = (watched.version, id(watched.graph)) if watched is not None else None
         if watched is not None and count > 0:
+            new = list_ != driven.accounted
             with self._lock:
-                list_ = (watched.version, id(watched.graph))
-                before, coverage = driven.silent.get(list_, (0, None))
-                if coverage is None:
-                    at = Stop(0, max(stop.step, START + 1))
-                    coverage = judgement_of(live.number, at, watched, (), _ignore).coverage
-                driven.silent[list_] = before + count, replace(coverage, steps=())
+                for remembered, steps in ((False, int(new)), (True, count - new)):
+                    if steps:
+                        first = driven.last + 1 if not remembered else stop.step
+                        coverage = self._silent_coverage(live, driven, watched, max(first, START + 1), remembered)
+                        driven.silent[coverage] += steps
+        if (stop.ended if ended else stop.step) > driven.last:
+            driven.accounted = list_
         driven.last = max(driven.last, stop.ended) if ended else stop.step
+
+    @staticmethod
+    def _silent_coverage(
+        live: LiveRank, driven: DrivenTraining, watched: Watched, step: int, remembered: bool
+    ) -> Coverage:
+        key = (watched.version, id(watched.graph), remembered)
+        if key not in driven.covers:
+            judgement = judgement_of(live.number, Stop(0, step), watched, (), _ignore, remembered=remembered)
+            driven.covers[key] = replace(judgement.coverage, steps=())
+        return driven.covers[key]
 
     def _resync(self) -> None:
         """Looks at all trainings: at the beginning, and when events were lost."""

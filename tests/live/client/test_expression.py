@@ -105,6 +105,27 @@ def test_another_condition_of_ours_needs_no_more_than_its_row(monkeypatch: pytes
         assert any("NumPy (tdbg 1) does not know this condition" in text for text in doubts) is (sent == [2])
 
 
+@pytest.mark.parametrize("text", ["norm > 10*prev.norm", "norm > 1"])
+def test_a_silent_first_step_has_judged_no_comparison_with_the_step_before(text: str) -> None:
+    graph = RankGraph([NET])
+    made = (expression(text),)
+    given = Watched(1, made, (np.ones(len(graph.nodes), np.bool_),), graph, OURS)
+    outcome = {}
+    for step in (0, 1):
+        found = judgement_of(0, Stop(step + 1, step), given, (), pytest.fail)
+        assert (found.coverage.not_comparable > 0) is (found.coverage.checked == 0) is ("prev" in text and step == 0)
+        outcome[step] = judge(CheckResult(((0, step),), found.hits, found.coverage, made, 1)).outcome
+    assert outcome == {0: Outcome.CANNOT_JUDGE if "prev" in text else Outcome.CLEAN, 1: Outcome.CLEAN}
+
+
+def test_a_training_that_just_got_an_expression_has_nothing_to_compare_with() -> None:
+    graph = RankGraph([NET])
+    given = Watched(1, (expression("norm > 10*prev.norm"),), (np.ones(len(graph.nodes), np.bool_),), graph, OURS)
+    for remembered in (False, True):
+        found = judgement_of(0, Stop(8, 7), given, (), pytest.fail, remembered=remembered)
+        assert (found.coverage.checked > 0) is remembered
+
+
 def outcomes(memory: StepMemory | None, text: str, *sizes: float | None) -> list[str]:
     """What is said of one tensor step by step; None: it is not there."""
     judging = Judge([(expression(text), ["x"])])
