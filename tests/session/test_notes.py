@@ -145,7 +145,7 @@ def test_a_broken_file_of_notes_is_a_notice(noted: Path) -> None:
     (noted / "rank_0" / NOTES_FILE).write_bytes(b"\x00nonsense\n" + notes_line(1, {"a": 1}).encode())
     session = opened(noted, "TO")
     assert session.notes(0).at(1) == {"a": 1}
-    assert f"1 line of {NOTES_FILE} of rank 0 are no notes" in session.info.notices
+    assert f"1 line of {NOTES_FILE} of rank 0 without a note" in session.info.notices
 
 
 def test_the_commands_show_notes(noted: Path, capsys: Capsys) -> None:

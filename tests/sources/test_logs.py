@@ -463,7 +463,7 @@ class TestTransformerEngine:
         with closing(open_source(tmp_path)) as source:
             assert source.steps(0) == [7]
             assert stats_of(source, 7, "fc.weight").mean == -0.5
-            assert ["1 lines that are no statistic" in part.why for part in source.unreadable()] == [True]
+            assert ["1 line without a statistic" in part.why for part in source.unreadable()] == [True]
 
 
 LOGS = (

@@ -372,7 +372,7 @@ class TestBadFiles:
         with closing(open_source(tmp_path / "run")) as source:
             assert len(source.tensors(0, 3)) > 100
             whys = " ".join(part.why for part in source.unreadable())
-            assert "1 lines that are no statistic" in whys
+            assert "1 line without a statistic" in whys
             assert "FIFO" in whys
             table = source.tensors(0, 2)
             assert sum(table.recorded(index) is None for index in range(len(table))) == 1

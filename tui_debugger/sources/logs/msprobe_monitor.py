@@ -20,6 +20,7 @@ from tui_debugger.model import Side
 from tui_debugger.opener import read_lines
 from tui_debugger.sources.logs.entries import Entry, LoggedStep, Numbers, Operation, number_rounds, scope, shape_of
 from tui_debugger.sources.logs.layout import MONITOR_FILE
+from tui_debugger.text.numbers import plural
 
 INFERRED: Final = (
     "edges are inferred from names: a module is made of those inside it, a gradient of its module's, optimizer state "
@@ -116,7 +117,7 @@ def read(paths: Sequence[str], rank: int) -> dict[int, LoggedStep]:  # noqa: ARG
             problems.append(f"{name}: {error}")
         good += 1
         if strange:
-            problems.append(f"{name}: {strange:,} lines that are no statistic: their step is not known")
+            problems.append(f"{name}: {plural(strange, 'line')} without a statistic: the step is not known")
     if failed is not None and not good:
         raise failed
     if problems and not rows:

@@ -17,6 +17,7 @@ from tui_debugger.graph.table import PARAMETER
 from tui_debugger.model import Side
 from tui_debugger.opener import read_lines, why_not
 from tui_debugger.sources.logs.entries import Entry, LoggedStep, Numbers, Operation, scope
+from tui_debugger.text.numbers import plural
 
 NOTICES: Final = (
     "numbers have four decimals: each is exact to ±5e-5 only; 0.0000 is not known, never zero",
@@ -67,7 +68,7 @@ def read(paths: list[str], messages: str = "", tensors: dict[int, str] | None = 
             layer, tensor, statistic, iteration, value = match.groups()
             layers[layer] = None
             lines.setdefault(int(iteration), {}).setdefault((layer, tensor), {})[statistic] = value
-    problems = [f"{foreign:,} lines that are no statistic: their step is not known"] if foreign else []
+    problems = [f"{plural(foreign, 'line')} without a statistic: the step is not known"] if foreign else []
     ran: list[str] = []
     try:
         ran = _ran(messages) if messages else []

@@ -23,6 +23,7 @@ from tui_debugger.sources.logs.entries import (
     sign_from,
     unique,
 )
+from tui_debugger.text.numbers import plural
 
 NOTICES: Final = (
     "a numerics log has extremes, means and norms, no values: they show NaN and Inf, not how many there are",
@@ -59,7 +60,7 @@ def read(path: str) -> LoggedStep:
         elif (match := _TOTAL.fullmatch(line)) is not None:
             total = int(match[1])
     if foreign:
-        step.problems.append(f"{foreign:,} lines that are none of a numerics log")
+        step.problems.append(f"{plural(foreign, 'line')} that no numerics log has")
     if len(blocks) != total:
         said = f"of {total:,} captured operations" if total >= 0 else "operations, and no line that says how many"
         step.problems.append(f"it holds {len(blocks):,} {said}: it is cut, damaged, or still being written")

@@ -395,7 +395,7 @@ class RankRun:
             self._notes_notice = f"{NOTES_FILE} of rank {self.number} cannot be read: {why_not(path, error)}"
             return
         if wrong:
-            self._notes_notice = f"{plural(wrong, 'line')} of {NOTES_FILE} of rank {self.number} are no notes"
+            self._notes_notice = f"{plural(wrong, 'line')} of {NOTES_FILE} of rank {self.number} without a note"
 
     def statistic_files(self, step: int) -> Sequence[Path]:
         """The statistic files of a step."""

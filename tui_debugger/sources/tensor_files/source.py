@@ -71,6 +71,7 @@ from tui_debugger.sources.tensor_files.layout import (
 )
 from tui_debugger.stats.dtypes import has_no_name
 from tui_debugger.stats.npy import SUFFIX as ARCHIVE
+from tui_debugger.text.numbers import plural
 
 GRAPH: Final = "arrays"
 """The name of the one graph that all nodes are in."""
@@ -308,7 +309,7 @@ class TensorFilesSource(GraphlessSource[list[Unit], _RankNodes]):
                 if self._converted_nodes(rank) is not None and (listed or opener.lexists(path)):
                     try:
                         self._noted[rank], wrong = read_notes(Path(path))
-                        why = f"{wrong:,} lines that are no notes" if wrong else ""
+                        why = f"{plural(wrong, 'line')} without a note" if wrong else ""
                     except OSError as error:
                         why = why_not(path, error)
                     if why:

@@ -10,7 +10,7 @@ and hands out the lines it drew last, until something about it changes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from itertools import count as count_from
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,7 @@ from textual.geometry import Offset, Region, Size
 from textual.strip import Strip
 from textual.widget import Widget
 
+from tui_debugger.text.numbers import runs
 from tui_debugger.tui import theme
 
 if TYPE_CHECKING:
@@ -226,15 +227,6 @@ def thumb(rows: int, page: int, top: int) -> range:
     return range(first, first + size)
 
 
-def runs(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Yields the first and the one after the last of numbers that follow each other."""
-    first = 0
-    for at, number in enumerate(numbers):
-        if at + 1 == len(numbers) or numbers[at + 1] != number + 1:
-            yield numbers[first], number + 1
-            first = at + 1
-
-
 def row_at(line: int, rows: int, page: int) -> int:
     """Returns the first row on the screen when the thumb is brought to a line of the bar."""
     size = max(page * page // rows, 1) if rows else 1
@@ -376,7 +368,7 @@ class LineWindow(PaintedLines):
         lines = zip(range(self._height), self._lines(), strict=False)
         changed = [y for y, line in lines if line is not drawn.get(y) and line != drawn.get(y)]
         if changed:
-            self._set_dirty(*(Region(0, first, self._width, last - first) for first, last in runs(changed)))
+            self._set_dirty(*(Region(0, first, self._width, last - first + 1) for first, last in runs(changed)))
 
     def on_resize(self) -> None:
         """There may be room for more now."""
