@@ -441,6 +441,8 @@ def reasons(error: ErrorBits, condition: str = "", params: Iterable[tuple[str, V
         condition: id of what could not be judged because of them: it decides what it would have needed.
         params: what of its parameters is set.
     """
+    if not error:
+        return ()
     words = dict(REASONS)
     if error & ErrorBits.NO_VALUE and _judges_counts(condition, dict(params)):
         words[ErrorBits.NO_VALUE] = NEEDS_COUNTS
