@@ -373,7 +373,7 @@ def _changed_piece(before: str, was: Style, text: str, style: Style) -> Span | N
 
 def _alike_until(one: str, other: str) -> int:
     """Returns where two texts of one size begin to differ: what ``commonprefix`` looks for character by character."""
-    first, last = 0, len(one)
+    first, last = 0, len(one) if one[:1] == other[:1] else 0
     while first < last:
         middle = (first + last + 1) // 2
         if one[first:middle] == other[first:middle]:
