@@ -195,6 +195,29 @@ async def test_a_cursor_key_draws_one_frame_where_one_pane_is_shown(
         assert len(drawn[0].parts) == 3, "two rows, and what is said of the second in the footer"
 
 
+async def test_another_pane_is_laid_out_once_where_one_is_shown(
+    open_screen: OpenScreen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_screen("mindspore-2.0-nan", size=(80, 24)) as screen:
+        await screen.press("4", "home")
+        await screen.settled()
+        shown: list[list[str]] = []
+        lay_out = PartsCompositor.reflow
+
+        def noted(self: PartsCompositor, parent: Widget, size: Size) -> ReflowResult:
+            result = lay_out(self, parent, size)
+            shown.append([name for name, pane in screen.main.panes.items() if pane in self.full_map])
+            return result
+
+        monkeypatch.setattr(PartsCompositor, "reflow", noted)
+        for key, pane in (("enter", "tensors"), ("tab", "nodes"), ("2", "stack")):
+            shown.clear()
+            await screen.press(key)
+            await screen.settled()
+            assert shown == [[screen.main.current_pane]], key
+            assert screen.main.current_pane == pane
+
+
 async def test_a_view_is_laid_out_and_styled_once_before_it_has_anything_to_show(
     open_screen: OpenScreen, monkeypatch: pytest.MonkeyPatch
 ) -> None:

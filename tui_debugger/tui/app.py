@@ -313,8 +313,18 @@ class TdbgApp(App[int]):
     def _display(self, screen: Screen[object], renderable: RenderableType | None) -> None:
         """Writes what differs from what stands on the terminal."""
         if isinstance(renderable, LayoutUpdate | ChopsUpdate | PartsUpdate):
-            renderable = cast("RenderableType", ScreenDifference(renderable, self._written))
+            difference = ScreenDifference(renderable, self._written)
+            if self._writes_nothing(difference):
+                return
+            renderable = cast("RenderableType", difference)
         super()._display(screen, renderable)
+
+    def _writes_nothing(self, difference: ScreenDifference) -> bool:
+        """Tells whether the terminal shows all of a frame already, and its cursor stands where it has to."""
+        if self.is_headless or self._batch_count or self._driver is None:
+            return False
+        cursor = self.screen.outer_size.clamp_offset(self.cursor_position)
+        return cursor == self._previous_cursor_position and not difference.render_segments(self.console)
 
     async def on_event(self, event: events.Event) -> None:
         """Terminals do with their lines what they like when their size changes."""

@@ -118,6 +118,8 @@ class MainScreen(DrawnOnce, CachedGround, Screen[None]):
         for pane in self.panes.values():
             pane.detail_changed = self._update_detail
         self.hits_pane.highlighted = self._preview
+        self.left_column = CachedColumn(id="left", classes="column")
+        self.right_column = CachedColumn(id="right", classes="column")
         self.tabs = TabStrip()
         self.current_pane = "nodes"
         self.zoomed = False
@@ -140,14 +142,14 @@ class MainScreen(DrawnOnce, CachedGround, Screen[None]):
         """
         single = self._is_single(self.app.size)
         self.set_class(single, "-single", update=False)
-        self._draw_frames(single, update=False)
+        self._draw_frames(single)
         yield self.header
         yield self.tabs
         with CachedRow(id="panes"):
-            with CachedColumn(id="left", classes="column -current" if single else "column"):
+            with self.left_column:
                 yield self.nodes_pane
                 yield self.watchpoints_pane
-            with CachedColumn(id="right", classes="column"):
+            with self.right_column:
                 yield self.hits_pane
                 yield self.tensors_pane
                 yield self.stack_pane
@@ -360,22 +362,30 @@ class MainScreen(DrawnOnce, CachedGround, Screen[None]):
     def _is_single(self, size: Size) -> bool:
         return self.zoomed or size.width < WIDE or size.height < HIGH
 
-    def _draw_frames(self, single: bool, *, update: bool = True) -> None:
-        for name, pane in self.panes.items():
-            current = name == self.current_pane
-            pane.set_frame(active=current, single=single)
-            # With five panes on the screen a class would only restyle, and so repaint, for nothing.
-            pane.set_class(single and current, "-current", update=update)
-        if self.tabs.display != single:  # see ``Pane.set_look``
-            self.tabs.display = single
+    def _draw_frames(self, single: bool) -> None:
+        """Shows five panes, or the current one.
+
+        What is shown is set directly: Textual applies the styles of a class after the frame that the key draws.
+        """
+        current = self.panes[self.current_pane]
+        shown: dict[Widget, bool] = {self.tabs: single}
+        for pane in self.panes.values():
+            pane.set_frame(active=pane is current, single=single)
+            shown[pane] = not single or pane is current
+        left = current in (self.nodes_pane, self.watchpoints_pane)
+        shown |= {self.left_column: not single or left, self.right_column: not single or not left}
+        changed = [widget for widget, is_shown in shown.items() if widget.display != is_shown]  # see ``Pane.set_look``
+        for widget in changed:
+            widget.display = shown[widget]
+            widget._layout_required = False  # noqa: SLF001 - it would ask the screen once more, later
+        if changed and self.is_mounted:
+            self._layout_required = True
+            self.check_idle()
 
     def _lay_out(self, size: Size) -> None:
         single = self._is_single(size)
         self.set_class(single, "-single")
         self._draw_frames(single)
-        for column in {pane.parent for pane in self.panes.values()}:
-            if isinstance(column, CachedColumn):
-                column.set_class(single and self.panes[self.current_pane] in column.children, "-current")
         self._update_tabs()
         self._update_detail()
 

@@ -129,15 +129,18 @@ def _parts_of(update: ChopsUpdate) -> Iterator[Part]:
 
 
 class ScreenDifference(CompositorUpdate):
-    """The part of an update that differs from what stands on the terminal, worked out when it is written."""
+    """The part of an update that differs from what stands on the terminal, worked out once, when it is written."""
 
     def __init__(self, update: LayoutUpdate | ChopsUpdate | PartsUpdate, written: WrittenLines) -> None:
         self._update = update
         self._written = written
+        self._text: str | None = None
 
     def render_segments(self, console: Console) -> str:
         """Returns what is written."""
-        return self._written.write(self._update, console)
+        if self._text is None:
+            self._text = self._written.write(self._update, console)
+        return self._text
 
 
 class PartsUpdate(CompositorUpdate):
