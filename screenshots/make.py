@@ -9,7 +9,7 @@ import re
 import sys
 import tarfile
 import tempfile
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -155,7 +155,7 @@ SCENES: tuple[tuple[str, tuple[int, int], Scene], ...] = (
     ("heat", (110, 24), heat),
     ("origin", (150, 28), origin),
     ("explain", (110, 24), explain),
-    ("relations", (160, 20), relations),
+    ("relations", (160, 14), relations),
     ("sketch", (110, 20), sketch),
     ("trend", (150, 40), trend),
     ("compare", (200, 40), compare),
@@ -223,34 +223,38 @@ def two_runs(folder: Path) -> dict[str, Path]:
     return {"fine": pair / "A", "faulty": pair / "B"}
 
 
-async def main() -> None:
-    """Every scene in a fresh program, written beside this file."""
-    os.environ |= {"TERM": "xterm-256color", "COLORTERM": "truecolor"}  # whatever terminal this runs in
-    os.environ.pop("NO_COLOR", None)
+async def pictures() -> AsyncIterator[tuple[str, str]]:
+    """Yields the name of each picture and the picture; every scene is in a fresh program."""
     with tempfile.TemporaryDirectory() as scratch:
         dump = unpack(DEMO, Path(scratch))
         for name, size, scene in SCENES:
             async with opened(dump, size=size, source_map=((TRAINED_IN, str(dump)),), title="demo") as screen:
                 await scene(screen)
                 picture = screen.app.export_screenshot(title="tdbg demo")
-                (HERE / f"{name}.svg").write_text(picture.replace(scratch, "~/.cache/tdbg"), "utf-8")
-                print(f"{name}.svg")  # noqa: T201 - a script that says what it made
+            yield name, picture.replace(scratch, "~/.cache/tdbg")
         for run, path in two_runs(Path(scratch)).items():
             path.rename(path.parents[2] / run)
         fine, faulty = (Path(scratch) / name for name in ("fine", "faulty"))
         async with opened(fine, size=(130, 40), against=Against(str(faulty))) as screen:
             await runs(screen)
             picture = screen.app.export_screenshot(title="tdbg open fine --against faulty")
-            (HERE / "runs.svg").write_text(picture.replace(scratch, "~/runs"), "utf-8")
-            print("runs.svg")  # noqa: T201
+        yield "runs", picture.replace(scratch, "~/runs")
         async with opened(dump, size=TOUR_SIZE, source_map=((TRAINED_IN, str(dump)),), title="demo") as screen:
-            (HERE / "tour.svg").write_text((await tour(screen)).replace(scratch, "~/.cache/tdbg"), "utf-8")
-            print("tour.svg")  # noqa: T201
+            picture = await tour(screen)
+        yield "tour", picture.replace(scratch, "~/.cache/tdbg")
     async with demo(size=WIDE) as screen:
         await live(screen)
         picture = screen.app.export_screenshot(title="tdbg demo --live")
-        (HERE / "live.svg").write_text(re.sub(r"127\.0\.0\.1:\d+", "127.0.0.1:50722", picture), "utf-8")
-        print("live.svg")  # noqa: T201
+    yield "live", re.sub(r"127\.0\.0\.1:\d+", "127.0.0.1:50722", picture)
+
+
+async def main() -> None:
+    """Writes every picture beside this file."""
+    os.environ |= {"TERM": "xterm-256color", "COLORTERM": "truecolor"}  # whatever terminal this runs in
+    os.environ.pop("NO_COLOR", None)
+    async for name, picture in pictures():
+        (HERE / f"{name}.svg").write_text(picture, "utf-8")
+        print(f"{name}.svg")  # noqa: T201 - a script that says what it made
 
 
 if __name__ == "__main__":

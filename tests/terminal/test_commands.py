@@ -79,7 +79,7 @@ def of_nan(dumps: Dumps, line: tuple[str, ...]) -> list[object]:
 
 
 @pytest.mark.turns("columns")
-@pytest.mark.parametrize("columns", [80, 200])
+@pytest.mark.parametrize("columns", [80, 120, 200])
 def test_no_line_of_any_command_is_wider_than_the_terminal(dumps: Dumps, columns: int) -> None:
     others = [(command, dumps(GRAPHS)) for command in ("check", "steps", "origin", "health", "ranks")]
     ranks = dumps("msprobe-mix-2rank-mb-md5")
@@ -135,7 +135,7 @@ def test_a_narrow_check_keeps_operators_and_names_the_columns_that_it_leaves_out
 
 
 @pytest.mark.turns("columns")
-@pytest.mark.parametrize("columns", [80, 200])
+@pytest.mark.parametrize("columns", [80, 120, 200])
 def test_whoever_judges_says_the_answer_first_and_last(dumps: Dumps, columns: int) -> None:
     said = {
         ("check",): ("FINDINGS: NaN or Inf in 910 tensors", "exit code 1: a finding"),
@@ -169,7 +169,7 @@ def test_colours_tell_findings_origins_and_what_is_clean(dumps: Dumps) -> None:
 
 
 @pytest.mark.turns("columns")
-@pytest.mark.parametrize("columns", [80, 120])
+@pytest.mark.parametrize("columns", [80, 120, 200])
 def test_words_of_a_legend_have_no_colour(dumps: Dumps, columns: int) -> None:
     for _, text in on_terminal(columns, ("health", dumps(NAN)), ("ranks", dumps(NAN))):
         (legend,) = [row for row in text.split("\n") if "cannot judge" in row and "origin" in row]

@@ -88,7 +88,7 @@ class Shell(Terminal):
         return all(_state(pid) == "T" for pid in self.programs())
 
 
-@pytest.mark.parametrize("size", [(80, 24), later((120, 40))])
+@pytest.mark.parametrize("size", [(80, 24), later((120, 40)), later((200, 50))])
 def test_ctrl_z_gives_the_terminal_back_and_fg_draws_the_screen_again(
     dumps: Callable[[str], Path], size: tuple[int, int]
 ) -> None:

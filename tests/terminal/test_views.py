@@ -16,7 +16,7 @@ from tests.thorough import later
 pytestmark = pytest.mark.terminal
 
 
-@pytest.mark.parametrize(("columns", "rows"), [(80, 24), later(200, 50)])
+@pytest.mark.parametrize(("columns", "rows"), [(80, 24), later(120, 40), later(200, 50)])
 def test_the_first_screen_of_the_demo_leads_to_the_bug(columns: int, rows: int) -> None:
     with Terminal(["demo"], columns=columns, rows=rows) as terminal:
         terminal.wait_for("Begins at step 3: Log-op381, -Inf 1 of 4 (the logarithm of 0)")

@@ -83,6 +83,8 @@ async def test_the_footer_names_keys_that_work_here_and_always_help(
             assert screen.main.current_pane == name
             line = screen.lines[-1]
             assert line.rstrip().endswith("? Help")
+            first = "n Hit  o Origin  E Explain  Enter "
+            assert re.match(rf" {first}(Its nodes|\w+)  r Recheck  ", line), "what leads to the cause comes first"
             own = [a for a in actions.ACTIONS if a.where == name and a.id not in actions.BY_ENTER]
             assert f"{own[0].main_key} {own[0].title}" in line
             titles = [part.split(" ", 1)[1] for part in re.split("  +", line.strip())]
@@ -121,7 +123,7 @@ async def test_keys_that_drive_trainings_do_nothing_on_a_dump(open_screen: OpenS
 
 
 @pytest.mark.turns("size")
-@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 50)])
+@every_size
 @pytest.mark.parametrize("pane", [pane for pane, _ in actions.PANES])
 async def test_help_begins_with_the_keys_of_the_pane_then_with_what_leads_to_the_cause(
     open_screen: OpenScreen, pane: str, size: tuple[int, int]

@@ -54,6 +54,7 @@ async def test_a_large_step_is_not_read_before_it_is_asked_for(
 @every_size
 async def test_who_asks_for_a_check_is_told_what_came_out(open_screen: OpenScreen, size: tuple[int, int]) -> None:
     async with open_screen(NAN, size=size) as screen:
+        everything = screen.pane("hits")
         for keys, said in (
             (("r",), "step 3 checked: 314 hits"),
             (("left_square_bracket", "r"), "step 2 checked: no hit"),
@@ -62,6 +63,8 @@ async def test_who_asks_for_a_check_is_told_what_came_out(open_screen: OpenScree
             await screen.press(*keys)
             await screen.settled()
             assert screen.lines[-2].strip() == said
+            assert screen.pane("hits") == everything, "a new check of one step throws nothing away"
+            assert "● steps 0–5 checked" in screen.lines[2]
         await screen.press("3", "x")
         await screen.settled()
         assert "checked" not in screen.lines[-2], "nobody asked for this one"
@@ -110,10 +113,12 @@ async def test_keys_wait_for_the_order_of_steps_beside_the_screen() -> None:
         assert {rank for rank, _ in screen.main.state.result.pairs} == {0, 1, 2}
 
 
+@pytest.mark.turns("size")
+@every_size
 async def test_a_long_check_shows_progress_and_esc_stops_it(
-    open_screen: OpenScreen, monkeypatch: pytest.MonkeyPatch
+    open_screen: OpenScreen, monkeypatch: pytest.MonkeyPatch, size: tuple[int, int]
 ) -> None:
-    async with open_screen(NAN, recommended=False, measured=False) as screen:
+    async with open_screen(NAN, size=size, recommended=False, measured=False) as screen:
         await screen.press("a")
         check = screen.session.check
         gate = threading.Event()
@@ -129,7 +134,8 @@ async def test_a_long_check_shows_progress_and_esc_stops_it(
         monkeypatch.setattr(screen.session, "check", slow)
         await screen.press("R")
         await screen.until(lambda: "25%" in screen.main.header.plain)
-        assert "Esc stops" in screen.text
+        assert "25%" in screen.lines[2]
+        assert "Esc stops" in screen.lines[2]
         await screen.press("escape")
         await screen.until(lambda: not screen.main.work.busy("check"))
         await screen.until(lambda: "Esc stops" not in screen.text)
@@ -281,11 +287,13 @@ async def test_names_from_hell_are_shown_literally_and_safely(size: tuple[int, i
         assert "[red]x[/]" in "\n".join(screen.pane("hits"))
 
 
+@pytest.mark.turns("size")
+@every_size
 async def test_a_stopped_check_says_how_far_it_came_and_the_next_one_goes_on(
-    open_screen: OpenScreen, monkeypatch: pytest.MonkeyPatch
+    open_screen: OpenScreen, monkeypatch: pytest.MonkeyPatch, size: tuple[int, int]
 ) -> None:
     monkeypatch.setattr(pipeline, "MOST", 1)  # step by step, so that it is known what is finished when
-    async with open_screen(NAN, recommended=False, measured=False) as screen:
+    async with open_screen(NAN, size=size, recommended=False, measured=False) as screen:
         judged: list[int] = []
         real = Checker.judge
 
@@ -304,7 +312,9 @@ async def test_a_stopped_check_says_how_far_it_came_and_the_next_one_goes_on(
         assert "◐ stopped: 2 of 6 steps checked (steps 0,1)" in screen.main.header.plain
         assert "stopped: 2 of 6 steps checked (steps 0,1)" in screen.main.footer.notice
         assert "●" not in screen.main.header.plain
-        assert "no hit so far" in screen.text or screen.pane("hits")
+        assert screen.lines[1].startswith(" No finding so far: 788 tensors of s")
+        await screen.press("4")
+        assert "no hit so far" in screen.text
         judged[:] = [2]
         await screen.press("R")
         await screen.settled()

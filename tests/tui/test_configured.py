@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,10 +13,13 @@ from rich.segment import Segment
 from textual.color import Color
 
 from tests.tui.conftest import OpenScreen
-from tests.tui.driver import Driver
+from tests.tui.driver import Driver, opened_by
 from tests.tui.sizes import every_size
 from tui_debugger.config import THEMES, Config, parse
 from tui_debugger.errors import ConfigError
+from tui_debugger.model import ProgressFn
+from tui_debugger.session import Session
+from tui_debugger.sources.registry import open_source
 from tui_debugger.tui import actions, theme
 from tui_debugger.tui.palettes import PALETTES, contrast
 from tui_debugger.tui.settings import ADJUSTABLE, apply
@@ -91,6 +94,19 @@ async def test_footer_help_and_palette_name_the_keys_in_force(open_screen: OpenS
         await screen.until(lambda: "Next hit  F7" in screen.text)
 
 
+@pytest.mark.turns("size")
+@every_size
+async def test_the_first_screen_names_the_keys_in_force(open_screen: OpenScreen, size: tuple[int, int]) -> None:
+    chosen = config('[keys]\nnext_hit = "f7"\norigin = "f8"\n')
+    async with open_screen(NAN, size=size, config=chosen) as screen:
+        assert screen.lines[-1].startswith(" F7 Hit  F8 Origin  E Explain  Enter ")
+        assert screen.lines[1].rstrip().endswith("F8 path  E explain") == (size != (80, 24))
+        await screen.press_each("f7")
+        assert "hit 2 of 914" in screen.lines[-2]
+        await screen.press_each("f8")
+        assert type(screen.app.screen).__name__ == "OriginView"
+
+
 async def test_a_key_that_opens_a_view_does_so_in_views_too_and_hints_name_it(open_screen: OpenScreen) -> None:
     chosen = config('[keys]\nexplain = "f6"\norigin = "f8"\ncancel = "f9"\n')
     async with open_screen(NAN, config=chosen) as screen:
@@ -133,17 +149,42 @@ def test_keys_with_a_mistake_are_no_screen_at_all() -> None:
 # -- columns ---------------------------------------------------------------------------------------------
 
 
-async def test_tables_of_tensors_show_the_chosen_statistics(open_screen: OpenScreen) -> None:
+@pytest.mark.turns("size")
+@every_size
+async def test_tables_of_tensors_show_the_chosen_statistics(open_screen: OpenScreen, size: tuple[int, int]) -> None:
     chosen = config('[columns]\ntensors = ["norm", "max", "std"]\n')
-    async with open_screen(NAN, config=chosen) as screen:
+    async with open_screen(NAN, size=size, config=chosen) as screen:
         await screen.press("n", "5")
         await screen.settled()
-        titles = next(line for line in screen.lines if "dtype" in line and "prev" in line)
-        assert re.search(r"dtype +norm +max +σ +step", titles)
+        titles = next(line for line in screen.lines if "dtype" in line)
+        assert re.search(r"dtype +norm +max +σ +(step|\+\d)", titles)
         await screen.press("o")
         await screen.until(lambda: isinstance(screen.app.screen, View))
         await screen.settled()
         assert any(re.search(r"io +norm +max +σ +dtype", line) for line in screen.lines)
+
+
+# -- recommended watchpoints -----------------------------------------------------------------------------
+
+
+@pytest.mark.turns("size")
+@every_size
+async def test_the_screen_adds_the_recommended_watchpoints_of_the_file(
+    dumps: Callable[[str], Path], size: tuple[int, int]
+) -> None:
+    chosen = config('[recommended]\nweight_not_changed = false\nalso = ["EX norm > 10*prev.norm"]\n')
+
+    def open_session(progress: ProgressFn) -> Session:
+        session = Session(open_source(dumps(NAN)))
+        session.recommended_changes = chosen.recommended
+        session.open(progress)
+        return session
+
+    async with opened_by(open_session, size=size, config=chosen) as screen:
+        assert screen.lines[-2].strip() == "6 recommended watchpoints added; u takes them away"
+        words = [row.split()[2] for row in screen.pane("watchpoints")]
+        assert words == ["WCL", "GV", "TO", "TZ", "AR", "EX"]
+        assert "● steps 0–5 checked" in screen.lines[2]
 
 
 # -- themes ----------------------------------------------------------------------------------------------

@@ -66,6 +66,16 @@ async def test_one_key_leads_from_the_first_screen_to_the_reason(
         assert "the logarithm of 0" in screen.text
 
 
+@pytest.mark.turns("size")
+@every_size
+async def test_names_of_another_version_lead_to_the_same_cause(open_screen: OpenScreen, size: tuple[int, int]) -> None:
+    async with open_screen("mindspore-2.10-nan", size=size) as screen:
+        assert screen.lines[1].startswith(" Begins at step 3: _backbone-Net/Log-op0, -Inf 1 of 4 (the logarithm of 0)")
+        assert screen.lines[-1].startswith(" n Hit  o Origin  E Explain  ")
+        await screen.press_each("E")
+        assert "the logarithm of 0" in screen.text
+
+
 @every_size
 async def test_frozen_weights_and_dead_units_are_told_on_the_first_screen(
     open_screen: OpenScreen, size: tuple[int, int]
@@ -244,11 +254,13 @@ async def test_a_stop_of_a_training_moves_nothing_under_a_person_who_looks_aroun
         assert nodes.names[screen.main.state.row].endswith("Log-op2")
 
 
+@pytest.mark.turns("size")
+@every_size
 async def test_what_would_be_read_is_said_before_it_is_read(
-    open_screen: OpenScreen, monkeypatch: pytest.MonkeyPatch
+    open_screen: OpenScreen, monkeypatch: pytest.MonkeyPatch, size: tuple[int, int]
 ) -> None:
     monkeypatch.setattr(checker, "QUICK", -1)
-    async with open_screen(NAN, measured=False) as screen:
+    async with open_screen(NAN, size=size, measured=False) as screen:
         assert screen.lines[1].strip() == ""
         assert "○ not checked yet: r checks this step (1.081 MB), R every step and rank" in screen.lines[2]
 
@@ -297,8 +309,12 @@ async def test_where_a_step_was_asked_for_the_screen_starts_there(open_screen: O
         assert (screen.main.state.step, current.key.step) == (4, 4)
 
 
-async def test_a_scope_stands_for_the_worst_below_it_and_a_node_for_its_first_output(open_screen: OpenScreen) -> None:
-    async with open_screen(NAN) as screen:
+@pytest.mark.turns("size")
+@every_size
+async def test_a_scope_stands_for_the_worst_below_it_and_a_node_for_its_first_output(
+    open_screen: OpenScreen, size: tuple[int, int]
+) -> None:
+    async with open_screen(NAN, size=size) as screen:
         await screen.press("1", "home")
         assert screen.main.nodes_pane.current_row < 0
         target = screen.main.views.here()
@@ -355,8 +371,12 @@ async def test_nodes_that_only_a_later_step_has_are_listed_and_marked(tmp_path: 
         assert shown == ["● a", "✗● b", "● c", "● d"]
 
 
-async def test_the_cursor_of_the_hits_takes_tensors_and_stack_along(open_screen: OpenScreen) -> None:
-    async with open_screen(NAN) as screen:
+@pytest.mark.turns("size")
+@every_size
+async def test_the_cursor_of_the_hits_takes_tensors_and_stack_along(
+    open_screen: OpenScreen, size: tuple[int, int]
+) -> None:
+    async with open_screen(NAN, size=size) as screen:
         await screen.press("4", "end")
         await screen.settled()
         last = screen.main.hits_pane.current

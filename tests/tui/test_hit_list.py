@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -231,6 +232,35 @@ async def test_rows_without_a_finding_are_counted_apart(size: tuple[int, int]) -
         assert rows.others > 0
         assert f" · {rows.others} without a finding · all in {rows.tensors} rows" in screen.main.hits_pane.count
         assert rows.others + sum(count for _, count in rows.counted.values()) == len(rows.shown)
+
+
+@pytest.mark.turns("size")
+@every_size
+async def test_hits_of_an_expression_say_what_held_with_its_values(
+    open_screen: OpenScreen, size: tuple[int, int]
+) -> None:
+    async with open_screen(NAN, size=size) as screen:
+        await screen.press_each("w")
+        await screen.type("ex")
+        await screen.press("enter")  # leads to the field
+        await screen.type("max > 1e3*std and zero_pct < 50")
+        await screen.press_each("enter", "3", "end")
+        assert "● steps 0–5 checked" in screen.lines[2]
+        assert re.search(r"EX +expression  max > .* 265 +64 ", screen.text), "nodes and hits, in its row"
+        await screen.press_each("4", "f")
+        await screen.type("EX")
+        await screen.press_each("space", "enter", "home")
+        assert screen.main.hits_pane.count.startswith("64 of 978 · ")
+        assert "EX #7 expression  f" in screen.text
+        held = "max > 1000·std and zero_pct < 50 → 18.421 > 1000·0 and 0 < 50"
+        assert screen.pane("hits")[0].startswith("✗ 0 ReduceSum-op382 ")
+        assert screen.pane("hits")[0].endswith(held)
+        assert "ReduceSum-op382 · expression" in screen.text
+        for _ in range(len(held)):
+            if "18.421 > 1000·0" in screen.text:
+                break
+            await screen.press("right")
+        assert re.search(r"✗ +0 ReduceSum-op382 .*18\.421 > 1000·0", screen.text), "its name stays"
 
 
 @pytest.mark.turns("size")

@@ -8,6 +8,7 @@ import pytest
 
 from tests.thorough import later
 from tests.tui.live_driver import attached
+from tests.tui.sizes import every_size
 from tests.tui.test_every_key import NAMES as NAMED
 from tui_debugger.live import wire
 from tui_debugger.live.wire import Event, Phase
@@ -43,7 +44,7 @@ async def test_every_action_has_a_handler_and_every_handler_an_action() -> None:
 
 
 @pytest.mark.turns("size")
-@pytest.mark.parametrize("size", [(80, 24), (200, 50)])
+@every_size
 async def test_the_footer_names_what_drives_the_training_and_always_help(size: tuple[int, int]) -> None:
     async with attached(size=size) as screen:
         line = screen.lines[-1]

@@ -25,6 +25,17 @@ async def test_the_loss_of_a_dump_stands_beside_the_step(open_screen: OpenScreen
 
 @pytest.mark.turns("size")
 @every_size
+async def test_the_loss_is_that_of_the_hit_under_the_cursor(open_screen: OpenScreen, size: tuple[int, int]) -> None:
+    async with open_screen("mindspore-2.10-mlp", size=size) as screen:
+        for key, loss in (("home", "1.0879"), ("end", "1.0988")):
+            await screen.press_each("4", key)
+            hit = screen.main.hits_pane.current
+            assert hit is not None
+            assert f"step {hit.key.step} of 0–5  loss {loss} (recognised)" in screen.text.splitlines()[0]
+
+
+@pytest.mark.turns("size")
+@every_size
 async def test_what_a_training_notes_stands_beside_the_step(size: tuple[int, int]) -> None:
     async with attached(size=size) as screen:
         training = screen.trainings.trainings[0]

@@ -338,8 +338,12 @@ async def test_v_opens_the_source(open_screen: OpenScreen) -> None:
 # -- steps -----------------------------------------------------------------------------------------
 
 
-async def test_a_step_reset_shows_that_step_and_continue_finds_the_next_hit(open_screen: OpenScreen) -> None:
-    async with open_screen(NAN, step=0) as screen:
+@pytest.mark.turns("size")
+@every_size
+async def test_a_step_reset_shows_that_step_and_continue_finds_the_next_hit(
+    open_screen: OpenScreen, size: tuple[int, int]
+) -> None:
+    async with open_screen(NAN, size=size, step=0) as screen:
         everything = screen.pane("hits")
         await screen.press("right_square_bracket")
         await screen.settled()
@@ -359,8 +363,10 @@ async def test_a_step_reset_shows_that_step_and_continue_finds_the_next_hit(open
         assert "● steps 0–5 checked" in screen.text
 
 
-async def test_hits_of_one_step_only_and_of_all_again(open_screen: OpenScreen) -> None:
-    async with open_screen(NAN) as screen:
+@pytest.mark.turns("size")
+@every_size
+async def test_hits_of_one_step_only_and_of_all_again(open_screen: OpenScreen, size: tuple[int, int]) -> None:
+    async with open_screen(NAN, size=size) as screen:
         everything = screen.pane("hits")
         await screen.press("0")
         assert {row.split()[1] for row in screen.pane("hits")} == {"3"}
@@ -372,21 +378,26 @@ async def test_hits_of_one_step_only_and_of_all_again(open_screen: OpenScreen) -
         assert screen.pane("hits") == everything
 
 
-async def test_s_asks_for_a_step_and_y_lists_the_history(open_screen: OpenScreen) -> None:
-    async with open_screen(NAN) as screen:
+@pytest.mark.turns("size")
+@every_size
+async def test_s_asks_for_a_step_and_y_lists_the_history(open_screen: OpenScreen, size: tuple[int, int]) -> None:
+    async with open_screen(NAN, size=size) as screen:
         await screen.press("s")
         assert isinstance(screen.app.screen, StepPrompt)
         await screen.press("4", "enter")
         await screen.settled()
         assert screen.main.state.step == 4
         assert screen.pane("hits")[screen.main.hits_pane.table.cursor_row].split()[1] == "4"
+        assert len(screen.pane("hits")) == 914, "what is known of the run stays"
         await screen.press("y")
         assert isinstance(screen.app.screen, HistoryScreen)
         await screen.press("escape")
 
 
-async def test_n_steps_forward_stop_at_a_hit(open_screen: OpenScreen) -> None:
-    async with open_screen(NAN, step=0) as screen:
+@pytest.mark.turns("size")
+@every_size
+async def test_n_steps_forward_stop_at_a_hit(open_screen: OpenScreen, size: tuple[int, int]) -> None:
+    async with open_screen(NAN, size=size, step=0) as screen:
         await screen.press("F")
         assert isinstance(screen.app.screen, NumberPrompt)
         await screen.press("2", "enter")
@@ -396,6 +407,7 @@ async def test_n_steps_forward_stop_at_a_hit(open_screen: OpenScreen) -> None:
         await screen.press("F", "2", "enter")
         await screen.settled()
         assert screen.main.state.step == 3
+        assert len(screen.pane("hits")) == 914, "what is known of the run stays"
 
 
 async def test_the_ends_of_the_run_say_so(open_screen: OpenScreen) -> None:
@@ -427,10 +439,12 @@ def two_ranks(dumps: Callable[[str], Path], tmp_path: Path) -> Path:
     return copy
 
 
+@pytest.mark.turns("size")
+@every_size
 async def test_ranks_are_switched_by_key_and_the_hit_list_carries_them(
-    open_screen: OpenScreen, two_ranks: Path
+    open_screen: OpenScreen, two_ranks: Path, size: tuple[int, int]
 ) -> None:
-    async with open_screen(two_ranks) as screen:
+    async with open_screen(two_ranks, size=size) as screen:
         state = screen.main.state
         assert list(screen.session.ranks()) == [0, 1]
         hits = screen.main.hits_pane.hits
@@ -442,6 +456,7 @@ async def test_ranks_are_switched_by_key_and_the_hit_list_carries_them(
         await screen.press("greater_than_sign")
         await screen.settled()
         assert state.rank == 1
+        assert screen.main.hits_pane.hits == hits, "what is known of the run stays"
         assert state.step in {2, 4}
         assert screen.main.nodes_pane.current_row == place
         assert screen.pane("tensors")
@@ -451,8 +466,12 @@ async def test_ranks_are_switched_by_key_and_the_hit_list_carries_them(
         assert state.rank == 0
 
 
-async def test_a_hit_on_another_rank_is_reached_with_n(open_screen: OpenScreen, two_ranks: Path) -> None:
-    async with open_screen(two_ranks) as screen:
+@pytest.mark.turns("size")
+@every_size
+async def test_a_hit_on_another_rank_is_reached_with_n(
+    open_screen: OpenScreen, two_ranks: Path, size: tuple[int, int]
+) -> None:
+    async with open_screen(two_ranks, size=size) as screen:
         state = screen.main.state
         await screen.press("greater_than_sign")
         await screen.settled()

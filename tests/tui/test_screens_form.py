@@ -9,6 +9,7 @@ import pytest
 
 from tests.thorough import share
 from tests.tui.screens_host import HOSTILE, Opened, opened
+from tests.tui.sizes import every_size
 from tui_debugger.errors import BadQueryError, BadWatchpointError
 from tui_debugger.model import NodeKind, NodeSelection, NodeSelector, Watchpoint
 from tui_debugger.tui.dialogs.watchpoint_form import (
@@ -100,9 +101,11 @@ async def test_several_values_and_both_ends_of_a_range() -> None:
         }
 
 
-async def test_no_mistake_is_told_before_a_value_was_typed() -> None:
+@pytest.mark.turns("size")
+@every_size
+async def test_no_mistake_is_told_before_a_value_was_typed(size: tuple[int, int]) -> None:
     for condition in share(list(CONDITIONS.values()), 2):
-        async with opened(form()) as view:
+        async with opened(form(), size) as view:
             await view.type(condition.abbr)
             message = view.app.screen.query_one("#message")
             assert not message.display, condition.abbr
@@ -335,7 +338,7 @@ class TestDraft:
 
 
 @pytest.mark.turns("size")
-@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 50)])
+@every_size
 async def test_a_condition_of_ones_own_is_checked_while_typed(size: tuple[int, int]) -> None:
     async with opened(form(), size=size) as view:
         await view.type("ex")

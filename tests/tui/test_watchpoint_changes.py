@@ -190,6 +190,37 @@ CHANGES = {
 
 @pytest.mark.turns("size")
 @every_size
+async def test_a_changed_watchpoint_is_judged_at_once_where_the_statistics_are_known(
+    open_screen: OpenScreen, size: tuple[int, int]
+) -> None:
+    async with open_screen(NAN, size=size) as screen:
+        hits = screen.main.hits_pane
+
+        def found() -> list[int]:
+            """How many findings each watchpoint has, as its row says."""
+            assert screen.main.state.tally is not None
+            return [screen.main.state.tally.by_watchpoint.get(each.id, 0) for each in items(screen)]
+
+        before = found()
+        await screen.press_each("w")
+        await screen.type("tl")
+        await screen.press("enter")
+        await screen.press("down")
+        await screen.type("10")
+        await screen.press_each("enter")
+        assert "● steps 0–5 checked" in screen.lines[2]
+        assert found()[:6] == before
+        many = found()[6]
+        assert many > 0
+        assert hits.count.startswith(f"{screen.main.state.result.hits.findings} ")  # type: ignore[union-attr] # checked
+        await screen.press_each("3", "end", "W", "down", "end", "0", "enter")
+        assert "max > 100" in screen.pane("watchpoints")[6]
+        assert "● steps 0–5 checked" in screen.lines[2]
+        assert 0 < found()[6] < many
+
+
+@pytest.mark.turns("size")
+@every_size
 async def test_every_change_says_what_it_did_and_is_undone_and_done_again(
     open_screen: OpenScreen, size: tuple[int, int]
 ) -> None:

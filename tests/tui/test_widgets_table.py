@@ -8,7 +8,8 @@ import pytest
 from rich.text import Text
 from textual.app import App, ComposeResult
 
-from tui_debugger.tui.widgets.text import Cell
+from tui_debugger.tui import theme
+from tui_debugger.tui.widgets.text import Cell, Pattern, ScopedName
 from tui_debugger.tui.widgets.virtual_table import Column, LazyRows, ListRows, VirtualTable
 
 COLUMNS = (
@@ -150,6 +151,22 @@ async def test_long_text_is_reached_sideways_while_frozen_columns_stay() -> None
         for _ in range(20):
             await pilot.press("left")
         assert "scope0/" in lines(app.table)[1]
+
+
+async def test_a_name_stays_while_its_scope_and_other_long_texts_are_moved_sideways() -> None:
+    columns = (Column("name", 16, elastic=1), Column("why", 8, elastic=1))
+    rows = [(ScopedName(Text(name), "Default/net/norm"), "a cause of many words") for name in ("Log-op1", "L" * 20)]
+    app = TableApp(VirtualTable(columns, ListRows([*rows, (ScopedName(Text("/a/path/without/a/scope")), "–")])))
+    async with app.run_test(size=(30, 5)) as pilot:
+        assert lines(app.table)[1:3] == ["▌Log-op1  …/norm   a cause o…", " LLLLLL…LLLLLLLLLL a cause o…"]
+        for _ in range(20):
+            await pilot.press("right")
+        assert lines(app.table)[1] == "▌Log-op1  net/norm many words"
+        assert lines(app.table)[2] == " LLLLLL…LLLLLLLLLL many words"
+        assert lines(app.table)[3].startswith(" h/without/a/scope"), "what has no scope is a text as others"
+        app.table.set_pattern(Pattern.of("log"))
+        marks = [text for text, style, _ in app.table.render_line(1) if style and style.bgcolor == theme.MATCH.bgcolor]
+        assert marks == ["Log"]
 
 
 async def test_columns_that_do_not_fit_are_reached_sideways() -> None:

@@ -16,6 +16,7 @@ from tests.sources.writer import MLP, write_dump
 from tests.tui.conftest import OpenScreen
 from tests.tui.screens_host import Opened
 from tests.tui.screens_host import opened as opened_screen
+from tests.tui.sizes import every_size
 from tests.tui.views.host import PlainHost
 from tui_debugger.errors import CancelledError
 from tui_debugger.model import Side as SideOf
@@ -413,7 +414,7 @@ async def test_a_path_that_cannot_be_is_refused_while_it_is_typed(small: Session
 
 
 @pytest.mark.turns("size")
-@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 50)])
+@every_size
 async def test_a_search_walks_the_difference_or_the_tensor_that_is_shown(nan: Session, size: tuple[int, int]) -> None:
     async with comparing(nan, DIV, 3, size) as view:
         await view.press("/", "n", "a", "n", "enter")
@@ -435,7 +436,8 @@ async def test_a_search_in_the_list_of_the_largest_differences_marks_its_rows(na
         assert "15" in view.screen.largest.table.row_text(view.screen.largest.table.cursor_row)
 
 
-async def test_nan_everywhere_on_both_sides_is_no_equality(nan: Session) -> None:
-    async with comparing(nan, "head.weight", 5) as view:
+@every_size
+async def test_nan_everywhere_on_both_sides_is_no_equality(nan: Session, size: tuple[int, int]) -> None:
+    async with comparing(nan, "head.weight", 5, size) as view:
         assert "cannot judge: all 64 elements are NaN on both sides: nothing to compare" in view.text
         assert "equal: all" not in view.text

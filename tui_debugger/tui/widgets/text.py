@@ -86,6 +86,10 @@ class ScopedName:
         room = width - self.name.cell_len - 2
         return self._with(inner_part(self.scope, room, words_only=self.words_only))
 
+    def still(self, width: int) -> int:
+        """Returns how many of so many cells stay where text is moved sideways: those of a name that has a scope."""
+        return min(self.name.cell_len + 2, width) if self.scope else 0
+
     @property
     def path(self) -> str:
         """Scope and name as one text, the way it is searched."""

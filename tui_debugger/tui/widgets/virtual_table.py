@@ -439,7 +439,8 @@ class VirtualTable(LineWindow, can_focus=True):
         most = 0
         for row in range(top, min(top + self.page, self.row_count)):
             for column, width, cell in self._laid_out(self._rows.cells(row)):
-                if column.elastic:
+                stays = isinstance(cell, ScopedName) and cell.still(width) >= width
+                if column.elastic and not stays:
                     most = max(most, width_of(segments_of(cell, Style.null())) - width)
         return self._overflow + most
 
@@ -615,15 +616,18 @@ class VirtualTable(LineWindow, can_focus=True):
         pattern = self._pattern if row >= 0 else None
         for column, size, cell in self._laid_out(cells):
             spans = self.match_spans(row, column, cell, pattern) if pattern is not None else []
+            still = 0
             if isinstance(cell, ScopedName):
-                room = size if not text_shift else cell.full.cell_len
+                still = cell.still(size)
+                room = cell.full.cell_len if text_shift and still < size else size
                 spans = cell.drawn(spans, room) if spans else spans
                 cell = cell.within(room)  # noqa: PLW2901 - the cell as it is drawn
             segments = segments_of(cell, base)
             if spans:
                 segments = with_spans(segments, spans, theme.MATCH)
             if text_shift and column.elastic:
-                segments = shift(segments, min(text_shift, max(width_of(segments) - size, 0)))
+                moved = shift(segments, still + min(text_shift, max(width_of(segments) - size, 0)))
+                segments = [*Strip(segments).crop(0, still), *moved] if still else moved
             target = frozen if column.frozen else moving
             if not column.frozen and self._overflow and self._is_cut(column, place, size, line_shift, width):
                 segments = []  # the end of a number reads as another number
