@@ -292,7 +292,7 @@ def write_workbook(report: AuditReport, session: Session, path: Path) -> None:
     """
     from tui_debugger.diagnose.audit_text import coverage_cells
     from tui_debugger.session.export_files import fresh_file
-    from tui_debugger.text.workbook import Workbook, require_openpyxl
+    from tui_debugger.text.spreadsheets import Workbook, require_openpyxl
 
     require_openpyxl(path, "use --csv")
     with fresh_file(path, Path(session.info.path), what="the workbook") as file:
