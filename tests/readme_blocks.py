@@ -13,13 +13,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from tests.diagnose.recompute.floors import floor_lines
 from tui_debugger.cli.formats import ABILITIES, ability_words
 from tui_debugger.cli.help import PAGES, TOPICS
 from tui_debugger.cli.main import build_parser, main
 from tui_debugger.config import THEMES, column_names, tables
 from tui_debugger.demo import DEMO, unpack
 from tui_debugger.diagnose.recompute import check as _  # noqa: F401 - it fills the table of operators
-from tui_debugger.diagnose.recompute.floors import floor_lines
 from tui_debugger.sources.registry import READERS, own_reader, shows_of
 from tui_debugger.stats.fields import QUANTITIES
 from tui_debugger.tui.actions import ACTIONS, LIVE_ACTIONS, START_ACTIONS, VALUE_ACTIONS, VIEW_ACTIONS

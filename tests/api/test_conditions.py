@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tui_debugger
 from tui_debugger import (
     ConditionBase,
     OperatorOverflowCondition,
@@ -53,6 +54,7 @@ SIGNATURES: dict[type[ConditionBase], tuple[int, dict[str, Any], list[str]]] = {
 def test_every_condition_has_a_class_that_judges_like_it() -> None:
     classes = [each for each in vars(conditions).values() if inspect.isclass(each) and hasattr(each, "row")]
     assert {each.row.wire for each in classes} == {each.wire for each in CONDITIONS.values()}, "api/conditions.py"
+    assert {each.__name__ for each in classes} <= set(tui_debugger.__all__)
 
 
 @pytest.mark.parametrize("kind", SIGNATURES, ids=lambda kind: kind.__name__)

@@ -18,8 +18,8 @@ from tests.sources.writer import DumpWriter, Generation, Graph, Node, write_dump
 from tui_debugger.api.statistic import export_graphs
 from tui_debugger.errors import TdbgError
 from tui_debugger.graph.messages import read_graph
-from tui_debugger.text import workbook
-from tui_debugger.text.csv_table import cell_text
+from tui_debugger.text import spreadsheets
+from tui_debugger.text.spreadsheets import cell_text
 
 Dumps = Callable[[str], Path]
 COLUMNS = {
@@ -135,7 +135,7 @@ def test_foreign_text_is_never_a_formula_and_never_breaks_the_workbook(tmp_path:
 
 
 def test_a_full_sheet_goes_on_in_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workbook, "MOST_ROWS", 2)
+    monkeypatch.setattr(spreadsheets, "MOST_ROWS", 2)
     write_dump(tmp_path / "dump", steps=(0,))
     found = sheets(export_graphs(opened(tmp_path / "dump"), str(tmp_path)))
     assert [row["operator"] for row in found["operator"]] == ["MatMul_1", "ReLU_2"]

@@ -15,8 +15,7 @@ import pytest
 from tests.cli.running import Answer, file_of, run
 from tests.opened_files import opened_tensor_files
 from tests.sources.writer import write_dump
-from tui_debugger.cache.parts import IndexPart, pack_part, unpack_part
-from tui_debugger.check.shards import Shard, shard_mask
+from tui_debugger.check.shards import IndexPart, Shard, pack_part, shard_mask, unpack_part
 from tui_debugger.session.session import open_dump
 
 Capsys = pytest.CaptureFixture[str]

@@ -12,8 +12,7 @@ import pytest
 
 from tests.diagnose.recompute.test_real_dumps import spoil
 from tests.linked import linked, own
-from tui_debugger.diagnose.audit import UPDATE, AuditReport, Fault, audit
-from tui_debugger.diagnose.audit_text import verdict_text
+from tui_debugger.diagnose.audit import UPDATE, AuditReport, Fault, audit, verdict_text
 from tui_debugger.errors import TdbgError
 from tui_debugger.session.auditing import audit_session, checked_there
 from tui_debugger.session.session import Session, open_dump

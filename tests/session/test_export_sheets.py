@@ -16,7 +16,7 @@ from tui_debugger.errors import CancelledError
 from tui_debugger.model import Progress
 from tui_debugger.session.export_files import save_npy
 from tui_debugger.session.export_graph import write_table, write_text
-from tui_debugger.text.csv_table import cell_text
+from tui_debugger.text.spreadsheets import cell_text
 
 
 @given(st.floats())

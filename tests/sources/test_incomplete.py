@@ -13,7 +13,7 @@ from tests.cli.running import run
 from tests.linked import linked
 from tests.sources.writer import DumpWriter, write_dump, write_step
 from tui_debugger.model import UnreadablePart
-from tui_debugger.sources.mindspore.incomplete import nearest
+from tui_debugger.sources.mindspore.rank import nearest
 from tui_debugger.sources.registry import open_source
 
 Capsys = pytest.CaptureFixture[str]

@@ -16,7 +16,7 @@ from hypothesis.extra import numpy as hnp
 from tui_debugger.model import TensorStats
 from tui_debugger.stats.blocks import BLOCK, Accumulator, double_blocks, doubles, measure_stats, pieces
 from tui_debugger.stats.dtypes import is_numeric
-from tui_debugger.stats.fields import STORED_NAMES
+from tui_debugger.stats.fields import STORED, STORED_NAMES, Form
 
 pytestmark = pytest.mark.usefixtures("measured_by")
 
@@ -231,9 +231,10 @@ class TestValues:
     def test_nan_stands_for_what_there_is_not(self, array: Array) -> None:
         accumulator = Accumulator()
         accumulator.add(array)
-        counts, reals = accumulator.values()[:7], accumulator.values()[7:]
-        assert counts[0] == len(array)
-        assert [math.isnan(value) for value in reals] == [True] * 5 + [False]
+        values = dict(zip(STORED_NAMES, accumulator.values(), strict=True))
+        assert values["count"] == len(array)
+        reals = [field.name for field in STORED if field.form is Form.REAL]
+        assert [name for name in reals if not math.isnan(values[name])] == ["sum_squares"]
 
 
 class TestRanges:

@@ -21,7 +21,7 @@ from tests.stats.kernels import needs_kernel
 from tests.thorough import later
 from tui_debugger.stats import kernel
 from tui_debugger.stats.kernel import build
-from tui_debugger.stats.kernel.moments import Moments, moments, moments_of_each
+from tui_debugger.stats.kernel.elements import Moments, moments, moments_of_each
 from tui_debugger.stats.kernel.pairs import change, changes
 
 pytestmark = needs_kernel

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tui_debugger.stats.kernel import address, available, described, function
-from tui_debugger.stats.kernel.attention import COLUMNS, attended
+from tui_debugger.stats.kernel.expected import ATTENTION_COLUMNS, attended
 
 pytestmark = pytest.mark.skipif(not available(), reason="the kernel is not built")
 
@@ -18,8 +18,8 @@ RANDOM = np.random.default_rng(8)
 
 
 def columns_of(keys: int) -> np.ndarray:
-    columns = np.ones((keys, COLUMNS), np.float32)
-    columns[:, :-1] = RANDOM.normal(size=(keys, COLUMNS - 1))
+    columns = np.ones((keys, ATTENTION_COLUMNS), np.float32)
+    columns[:, :-1] = RANDOM.normal(size=(keys, ATTENTION_COLUMNS - 1))
     return columns
 
 

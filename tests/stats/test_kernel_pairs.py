@@ -19,8 +19,7 @@ from tests.stats.test_kernel import NAMES, any_bits
 from tui_debugger.stats import kernel
 from tui_debugger.stats.compare import CompareOptions, CompareTask, PartialDifferences
 from tui_debugger.stats.compare_pairs import EXACT, Pairs, Tolerance, common_type, outside_mask
-from tui_debugger.stats.kernel.cells import INF, NAN, Cells, find_bad
-from tui_debugger.stats.kernel.distribution import UPPER, BitCounts, count_edges, keys_of
+from tui_debugger.stats.kernel.elements import INF, NAN, UPPER, BitCounts, Cells, count_edges, find_bad, keys_of
 from tui_debugger.stats.kernel.pairs import PairSums, change, count_outside
 
 pytestmark = needs_kernel

@@ -294,7 +294,7 @@ ENCODES = {
 }
 """Files that may write JSON, and why."""
 WRITES_CSV = {
-    "text/csv_table.py": "the tables for people",
+    "text/spreadsheets.py": "the tables for people",
     "live/dump_writer.py": "statistic.csv of a dump, as MindSpore writes it",
     "session/convert.py": "the index of a converted dump, which its reader reads back name by name",
 }

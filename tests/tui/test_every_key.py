@@ -111,7 +111,7 @@ def more(old: ScreenState, new: ScreenState) -> bool:
     return len(new.rows) > len(old.rows)
 
 
-DESK: dict[tuple[str, str], Case] = {
+ON_MAIN_SCREEN: dict[tuple[str, str], Case] = {
     ("list", "cursor_up"): Case(lambda a, b: b.cursor == a.cursor - 1, "4 j j"),
     ("list", "cursor_down"): Case(lambda a, b: b.cursor == a.cursor + 1, "4"),
     ("list", "page_up"): Case(lambda a, b: a.cursor - b.cursor > 5, "4 end"),
@@ -250,7 +250,8 @@ VALUES: dict[str, tuple[str, Callable[[Cell, Cell], bool]]] = {
 """The same for the values of a tensor of shape (4, 2, 8, 8) with 128 NaN: keys before, and the change."""
 
 
-OPENING = [action for action in ACTIONS if isinstance(DESK[action.where, action.id].effect, Opens)]
+_OPENING = {place for place, case in ON_MAIN_SCREEN.items() if isinstance(case.effect, Opens)}
+OPENING = [action for action in ACTIONS if (action.where, action.id) in _OPENING]
 """What is closed with Esc, and nothing has happened."""
 
 
@@ -265,7 +266,7 @@ def of_registry() -> list[object]:
 
 
 def test_the_tables_cover_every_action() -> None:
-    assert set(DESK) == {(action.where, action.id) for action in ACTIONS}
+    assert set(ON_MAIN_SCREEN) == {(action.where, action.id) for action in ACTIONS}
     assert set(VALUES) == {action.id for action in VALUE_ACTIONS}
 
 
@@ -338,7 +339,7 @@ async def test_a_key_does_what_the_help_says(
     request: pytest.FixtureRequest,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    case = DESK[action.where, action.id]
+    case = ON_MAIN_SCREEN[action.where, action.id]
     if action.id in {"recheck", "recheck_all"}:
         monkeypatch.setattr(checker, "QUICK", -1)  # what is quick is checked before anybody asks
     dump = request.getfixturevalue("many") if case.dump == MANY else case.dump
@@ -358,7 +359,7 @@ async def test_every_key_that_opens_a_screen_opens_the_one_the_help_says(open_sc
     """One program for all of them."""
     async with open_screen(NAN, step=0) as screen:
         for action in OPENING:
-            case = DESK[action.where, action.id]
+            case = ON_MAIN_SCREEN[action.where, action.id]
             assert (case.dump, case.size) == (NAN, WIDE)
             for key in action.keys:
                 await press(screen, case.keys)

@@ -17,8 +17,7 @@ from tui_debugger.model import ProgressFn, TensorStats, no_progress
 from tui_debugger.session import Session
 from tui_debugger.session.export_files import checked_target, fresh_text
 from tui_debugger.session.export_graph import rank_graphs, write_sheets_csv, write_workbook
-from tui_debugger.text.csv_table import CsvTable
-from tui_debugger.text.workbook import has_openpyxl
+from tui_debugger.text.spreadsheets import CsvTable, has_openpyxl
 
 
 def made(directory: Path, parameter: str) -> None:

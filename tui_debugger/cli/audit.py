@@ -160,7 +160,7 @@ def _coverage_columns() -> tuple[Column, ...]:
 
 def print_report(report: AuditReport, session: Session, arguments: argparse.Namespace) -> None:
     """Prints everything, from the answer down."""
-    from tui_debugger.diagnose.audit_text import (
+    from tui_debugger.diagnose.audit import (
         coverage_cells,
         coverage_text,
         finding_cells,
@@ -240,7 +240,7 @@ def document(report: AuditReport, session: Session) -> dict[str, Any]:
 
 def finding_row(finding: Finding, session: Session) -> dict[str, Any]:
     """A finding for JSON."""
-    from tui_debugger.diagnose.audit_text import headline_text
+    from tui_debugger.diagnose.audit import headline_text
     from tui_debugger.text.documents import plain
     from tui_debugger.text.rows import key_row
     from tui_debugger.text.tensors import stack_text
@@ -290,9 +290,9 @@ def write_workbook(report: AuditReport, session: Session, path: Path) -> None:
     Raises:
         TdbgError: openpyxl is missing; the file exists, lies inside the run, or cannot be written.
     """
-    from tui_debugger.diagnose.audit_text import coverage_cells
+    from tui_debugger.diagnose.audit import coverage_cells
     from tui_debugger.session.export_files import fresh_file
-    from tui_debugger.text.workbook import Workbook, require_openpyxl
+    from tui_debugger.text.spreadsheets import Workbook, require_openpyxl
 
     require_openpyxl(path, "use --csv")
     with fresh_file(path, Path(session.info.path), what="the workbook") as file:
@@ -307,7 +307,7 @@ def write_workbook(report: AuditReport, session: Session, path: Path) -> None:
 
 def markdown_lines(report: AuditReport, session: Session, arguments: argparse.Namespace) -> Iterator[str]:
     """Yields a report in Markdown, for an issue or a chat."""
-    from tui_debugger.diagnose.audit_text import (
+    from tui_debugger.diagnose.audit import (
         coverage_cells,
         coverage_text,
         finding_cells,

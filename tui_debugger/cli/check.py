@@ -114,8 +114,7 @@ def _run(arguments: argparse.Namespace) -> int:
 def _measure_shard(arguments: argparse.Namespace) -> int:
     """Measures a part, writes it, and says how much that was."""
     from tui_debugger import __version__
-    from tui_debugger.cache.parts import IndexPart, pack_part, unpack_part
-    from tui_debugger.check.shards import Shard
+    from tui_debugger.check.shards import IndexPart, Shard, pack_part, unpack_part
     from tui_debugger.cli.output import note, print_json, print_text
     from tui_debugger.opener import read_regular
     from tui_debugger.session.export_files import fresh_file

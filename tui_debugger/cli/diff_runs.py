@@ -51,8 +51,8 @@ from tui_debugger.session.export_files import fresh_file
 from tui_debugger.session.export_graph import write_text
 from tui_debugger.text.documents import plain
 from tui_debugger.text.rows import key_row
+from tui_debugger.text.spreadsheets import Workbook, require_openpyxl
 from tui_debugger.text.tensors import stack_text
-from tui_debugger.text.workbook import Workbook, require_openpyxl
 from tui_debugger.text.writer import Meaning, meant
 
 if TYPE_CHECKING:

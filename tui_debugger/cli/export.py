@@ -304,8 +304,8 @@ def _hits(session: Session, target: Path, arguments: argparse.Namespace, progres
 
 def _write_hits(session: Session, result: CheckResult, target: Path, arguments: argparse.Namespace) -> None:
     from tui_debugger.session.export_files import fresh_text
-    from tui_debugger.text.csv_table import CsvTable
     from tui_debugger.text.rows import FLAT_HIT_COLUMNS, coverage_row, flat_hit_rows, hit_row, watch_row
+    from tui_debugger.text.spreadsheets import CsvTable
 
     watched = dict(result.coverage.watched)
     with fresh_text(target, Path(session.info.path), force=arguments.force) as file:

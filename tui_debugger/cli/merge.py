@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from argparse import _SubParsersAction
     from collections.abc import Sequence
 
-    from tui_debugger.cache.parts import IndexPart
+    from tui_debugger.check.shards import IndexPart
 
 DESCRIPTION = """\
 Puts the files that the jobs of tdbg check --shard wrote into the index of
@@ -104,7 +104,7 @@ def _part(path: Path, run: Path) -> IndexPart:
     Raises:
         TdbgError: there is none, or it is of another dump.
     """
-    from tui_debugger.cache.parts import LARGEST, unpack_part
+    from tui_debugger.check.shards import LARGEST, unpack_part
     from tui_debugger.opener import read_regular, why_not
 
     try:

@@ -65,7 +65,7 @@ def one_format(arguments: argparse.Namespace) -> None:
 
 def print_csv(titles: Iterable[str], rows: Iterable[Iterable[object]]) -> None:
     """Writes a table to stdout as CSV, row by row."""
-    from tui_debugger.text.csv_table import CsvTable
+    from tui_debugger.text.spreadsheets import CsvTable
 
     line = io.StringIO()
     table = CsvTable(line, for_lines=True)

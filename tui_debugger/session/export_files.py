@@ -28,8 +28,8 @@ from tui_debugger.check.sweep import SweptTensor
 from tui_debugger.errors import TdbgError, UnreadableTensorError, reason_of
 from tui_debugger.model import Progress, ProgressFn, TensorKey, TensorMeta, no_progress
 from tui_debugger.stats.npy import open_lazily, read_meta
-from tui_debugger.text.csv_table import CsvTable
 from tui_debugger.text.rows import key_row
+from tui_debugger.text.spreadsheets import CsvTable
 from tui_debugger.text.tensors import place_text
 from tui_debugger.text.values import apply, parse_slice
 

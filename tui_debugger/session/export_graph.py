@@ -24,10 +24,9 @@ from tui_debugger.model import Progress, ProgressFn, no_progress
 from tui_debugger.session.export_files import fresh_file, fresh_text
 from tui_debugger.session.session import Session
 from tui_debugger.text.clean import clean
-from tui_debugger.text.csv_table import CsvTable
 from tui_debugger.text.documents import document_of_rows
 from tui_debugger.text.rows import Row, frame_row
-from tui_debugger.text.workbook import Workbook, require_openpyxl
+from tui_debugger.text.spreadsheets import CsvTable, Workbook, require_openpyxl
 
 _ROWS = 4096
 """Rows between two looks at whether anybody still waits."""
@@ -43,7 +42,7 @@ def write_table(
     """Writes a table as .csv and returns the path written.
 
     Numbers read back as they are, and names are safe for whoever opens the file: see
-    :func:`~tui_debugger.text.csv_table.cell_text`.
+    :func:`~tui_debugger.text.spreadsheets.cell_text`.
 
     Args:
         header: titles of the columns.

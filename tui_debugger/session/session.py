@@ -60,7 +60,7 @@ from tui_debugger.sources.registry import dumps_beside, limits, open_source, sho
 from tui_debugger.stats.kernel import SWITCH
 from tui_debugger.stats.workers import Workers
 from tui_debugger.text.notes import RECOGNISED
-from tui_debugger.text.notices import grouped
+from tui_debugger.text.numbers import grouped_notices
 from tui_debugger.watch.recommended import NO_CHANGES, RecommendedChanges, recommended
 
 _KEPT = 256
@@ -253,7 +253,7 @@ class Session:
     def notices(self) -> tuple[str, ...]:
         """``info.notices``, without asking what the layout cannot tell."""
         own = (*self.settings, *filter(None, [self.watchpoints.problem]))
-        return grouped((*own, *self.source.info.notices, *self._beside, *self._workers.notices))
+        return grouped_notices((*own, *self.source.info.notices, *self._beside, *self._workers.notices))
 
     @property
     def capabilities(self) -> Capability:

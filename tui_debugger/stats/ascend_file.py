@@ -31,7 +31,7 @@ from tui_debugger.stats import kernel
 from tui_debugger.stats.archive import FileBytes, unreadable
 from tui_debugger.stats.device_order import CONVERTED, DeviceOrder, Shape, SharedBytes, device_order, unconverted_order
 from tui_debugger.stats.dtypes import DType, dtype_of
-from tui_debugger.stats.kernel.shapes import copy_elements
+from tui_debugger.stats.kernel.elements import copy_elements
 from tui_debugger.stats.npy import WHOLE_FILE, FileArray, Layout, StoredValues, ValueReader
 
 MAX_HEADER: Final = 1 << 24

@@ -1,9 +1,9 @@
 """Statistics of one tensor: its blocks, sums over them in float64, and what they add up to.
 
-The kernel (``kernel.moments``) measures contiguous elements of the types that it knows in one pass. Whatever else there
-is, elements of another byte order, scattered ones, complex ones (by their magnitude), is cast to float64 first, block
-by block. Where there is no kernel, numpy measures such blocks. Both ways return the same counts and extremes to the
-last bit, and sums within their bound.
+The kernel (``elements.moments``) measures contiguous elements of the types that it knows in one pass. Whatever else
+there is, elements of another byte order, scattered ones, complex ones (by their magnitude), is cast to float64 first,
+block by block. Where there is no kernel, numpy measures such blocks. Both ways return the same counts and extremes to
+the last bit, and sums within their bound.
 
 In whatever order n numbers are added in float64, the sum is off by at most n·2⁻⁵³ of the sum of their magnitudes: for a
 block 7e-12 of it. In float32, 15 additions may be off by a millionth, so nothing is added there. Results of blocks,
@@ -24,12 +24,12 @@ from tui_debugger.arrays import Array, Float64
 from tui_debugger.model import TensorStats
 from tui_debugger.stats.dtypes import is_numeric
 from tui_debugger.stats.fields import OTHERS, Sums, sums_of
-from tui_debugger.stats.kernel.moments import Moments, moments
+from tui_debugger.stats.kernel.elements import Moments, moments
 from tui_debugger.stats.records import Bounds
 
 
 def plain_moments(x: Float64, ranges: Sequence[Bounds] = ()) -> tuple[Moments, list[int]]:
-    """Measures a block with numpy: what ``kernel.moments`` does, in its simplest form.
+    """Measures a block with numpy: what ``elements.moments`` does, in its simplest form.
 
     Args:
         x: at least one element.

@@ -17,7 +17,7 @@ import numpy as np
 from tui_debugger.arrays import Array, Int64, UInt8
 from tui_debugger.stats import kernel
 from tui_debugger.stats.dtypes import DType
-from tui_debugger.stats.kernel.shapes import copy_elements
+from tui_debugger.stats.kernel.elements import copy_elements
 
 Shape = tuple[int, ...]
 

@@ -18,7 +18,7 @@ from tui_debugger.stats import kernel
 from tui_debugger.stats.blocks import BLOCK, pieces
 from tui_debugger.stats.dtypes import DType, is_numeric
 from tui_debugger.stats.kernel import is_known
-from tui_debugger.stats.kernel.distribution import BitCounts, count_edges, keys_of
+from tui_debugger.stats.kernel.elements import BitCounts, count_edges, keys_of
 from tui_debugger.stats.spans import Checkpoint, SharedArrays, Span, flat_in_memory_order, shared_arrays, span_results
 
 CLASSES: Final = 1 << 16

@@ -19,7 +19,7 @@ from tui_debugger.arrays import Array, Float64, Mask
 from tui_debugger.model import Progress, ProgressFn, no_progress
 from tui_debugger.stats.blocks import BLOCK
 from tui_debugger.stats.kernel import is_known
-from tui_debugger.stats.kernel.cells import Cells
+from tui_debugger.stats.kernel.elements import Cells
 
 Counts = npt.NDArray[np.int64]
 Read = Callable[[slice, slice], Array]

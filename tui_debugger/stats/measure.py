@@ -27,8 +27,8 @@ from tui_debugger.stats.blocks import Accumulator
 from tui_debugger.stats.dtypes import is_numeric
 from tui_debugger.stats.fields import OTHERS
 from tui_debugger.stats.kernel import Kind, Kinds, address, bytes_at, kind_of
+from tui_debugger.stats.kernel.elements import moments_of_each
 from tui_debugger.stats.kernel.files import read_files
-from tui_debugger.stats.kernel.moments import moments_of_each
 from tui_debugger.stats.kernel.pairs import changes
 from tui_debugger.stats.npy import FIRST_READ, Layout, TensorFile, header_layout, is_whole_file, raw_layout
 from tui_debugger.stats.records import (

@@ -375,7 +375,7 @@ class Reporter:
     """Asks for a file name and writes the report there; nothing is checked again."""
 
     def __init__(self, context: Context, typed: str) -> None:
-        """``typed`` is the path as the user typed it, for the command that reproduces the report."""
+        """``typed`` is the path as the user typed it, for the command that reproduces the report; empty: none can."""
         self._context = context
         self._typed = typed
 
@@ -412,10 +412,8 @@ class Reporter:
         def job(progress: Report) -> Path:
             from tui_debugger.check.verdicts import judge
             from tui_debugger.diagnose.report import gather, markdown
-            from tui_debugger.session.live import LiveSession
 
-            found_by = "" if isinstance(session, LiveSession) else typed
-            text = markdown(gather(session, found_by, result, judge(result), progress))
+            text = markdown(gather(session, typed, result, judge(result), progress))
             with fresh_text(path, dump) as file:
                 file.write(text)
             return path

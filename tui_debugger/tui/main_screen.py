@@ -206,7 +206,7 @@ class MainScreen(DrawnOnce, CachedGround, Screen[None]):
             first_step=self._first_step,
         )
         self.views = ViewOpener(context, self.inspector, self.navigator)
-        helpers = (self.node_filter, Copier(context), Reporter(context, self.run_title))
+        helpers = (self.node_filter, Copier(context), Reporter(context, self.run_title if self.live is None else ""))
         for controller in (self.navigator, self.checker, self.watcher, self.inspector, self.views, *helpers):
             self.handlers |= controller.handlers()
         if self.live is not None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tests.diagnose.recompute.floors import FLOORS, floor_lines, operator_names
 from tests.readme_blocks import BLOCKS
-from tui_debugger.diagnose.recompute.floors import FLOORS, floor_lines, operator_names
 from tui_debugger.diagnose.recompute.table import kinds
 
 

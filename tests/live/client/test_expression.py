@@ -84,9 +84,13 @@ def test_it_is_not_sent_to_those_who_do_not_know_it_and_that_is_not_clean() -> N
     assert any("MindSpore 2.0.0 does not know this condition" in doubt.text for doubt in judgement.doubts)
 
 
+NEXT_BIT = 2 * max(condition.feature for condition in CONDITIONS.values())
+NEXT_NUMBER = 1 + max(condition.wire for condition in CONDITIONS.values())
+
+
 @pytest.mark.parametrize("features", [0, wire.FULL_STATISTICS | wire.OWN_CONDITIONS])
 def test_another_condition_of_ours_needs_no_more_than_its_row(monkeypatch: pytest.MonkeyPatch, features: int) -> None:
-    new = replace(CONDITIONS["expression"], id="constant", abbr="CO", wire=1001, params=(), feature=32)
+    new = replace(CONDITIONS["expression"], id="constant", abbr="CO", wire=NEXT_NUMBER, params=(), feature=NEXT_BIT)
     assert isinstance(CONDITIONS, dict)
     monkeypatch.setitem(CONDITIONS, "constant", new)
     monkeypatch.setattr(condition_table, "_BY_ABBR", condition_table._BY_ABBR | {"CO": new})
@@ -94,7 +98,7 @@ def test_another_condition_of_ours_needs_no_more_than_its_row(monkeypatch: pytes
     everything = np.ones(len(graph.nodes), np.bool_)
     both = (Watchpoint(1, "constant"), Watchpoint(2, "tensor_overflow"))
     masked = [(each, everything) for each in both]
-    for told, sent in ((features, [2]), (features | 32, [1, 2])):
+    for told, sent in ((features, [2]), (features | NEXT_BIT, [1, 2])):
         info = replace(OURS, features=told)
         assert [each.id for each in remote_watchpoints(masked, graph.nodes, info)] == sent
         given = Watched(1, both, (everything, everything), graph, info)

@@ -30,7 +30,7 @@ from tui_debugger.diagnose.runs.results import Judged, Judgement, Options, Place
 from tui_debugger.diagnose.runs.tree import Show
 from tui_debugger.model import no_progress
 from tui_debugger.session.comparison import Against, Comparison
-from tui_debugger.tui.dialogs.other_run import RunPrompt, look_for_dumps
+from tui_debugger.tui.dialogs.prompts import RunPrompt, look_for_dumps
 from tui_debugger.tui.main_screen import MainScreen
 from tui_debugger.tui.views.compare import CompareView
 from tui_debugger.tui.views.runs import RunsView, TreeRows

@@ -17,7 +17,7 @@ import numpy as np
 from tui_debugger.arrays import Array, Float32, Float64
 from tui_debugger.diagnose.recompute.judge import ACCUMULATED, SURE, smallest, unit_of
 from tui_debugger.diagnose.recompute.table import Operator
-from tui_debugger.stats.kernel import attention, available, expected, kind_of, native, probes
+from tui_debugger.stats.kernel import available, expected, kind_of, native, probes
 from tui_debugger.stats.kernel.expected import ByRow, Call, Elementwise, Limits, Operand, Scaled
 from tui_debugger.stats.kernel.probes import PROBES
 
@@ -388,13 +388,13 @@ class _Heads:
         """Of every row averages of the columns of its keys, and the largest score."""
         before, (rows, keys) = self.out.shape[:-2], (self.out.shape[-2], self.key.shape[-2])
         heads = math.prod(before)
-        made, top = np.empty((heads, rows, attention.COLUMNS)), np.empty((heads, rows))
+        made, top = np.empty((heads, rows, expected.ATTENTION_COLUMNS)), np.empty((heads, rows))
         masks = None if self.mask is None else np.broadcast_to(self.mask, (*before, rows, keys))
         for number, at in enumerate(np.ndindex(before)):
             mask = None if masks is None else np.ascontiguousarray(masks[at])
             if mask is not None and mask.dtype != np.bool_:
                 mask = mask.astype(np.float32, copy=False)
-            made[number], top[number] = attention.attended(
+            made[number], top[number] = expected.attended(
                 self.query[at], self.key[at], columns[number], mask, causal=self.causal, factor=self.factor
             )
         return made, top
@@ -403,11 +403,11 @@ class _Heads:
         """Holds all heads against random vectors."""
         keys, width = self.key.shape[-2], self.out.shape[-1]
         signs, values = signs_of(width), self.value.reshape(-1, width)
-        columns = np.ones((len(values), attention.COLUMNS), np.float32)
+        columns = np.ones((len(values), expected.ATTENTION_COLUMNS), np.float32)
         columns[:, :PROBES], squares = probes.signed_rows(values, width, signs)
         columns[:, PROBES] = np.sqrt(squares[:, 0])
         np.sum(np.abs(single(values)), axis=1, out=columns[:, PROBES + 1])
-        made, top = self.averages(columns.reshape(-1, keys, attention.COLUMNS))
+        made, top = self.averages(columns.reshape(-1, keys, expected.ATTENTION_COLUMNS))
         found = probes.signed_rows(self.out.reshape(-1, width), width, signs)
         recorded, square = (each.reshape(*top.shape, -1) for each in found)
         error = made[..., :PROBES] - recorded

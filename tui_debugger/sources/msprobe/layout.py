@@ -9,14 +9,11 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tui_debugger.sources.directories import Layout, NamesReader, directories_in, names_in
 from tui_debugger.sources.registry import Edges, Has, Order, Shows
 from tui_debugger.text.numbers import first_of
-
-if TYPE_CHECKING:
-    pass
 
 CALLS: Final = "dump.json"
 SAVED: Final = "debug.json"

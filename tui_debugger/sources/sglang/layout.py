@@ -75,7 +75,7 @@ def _passes_around(start: Path) -> Path | None:
 DUMPER: Final[Reader] = NamesReader(
     name="SGLang dumper",
     looked_for="files of SGLang's dumper (step=0___rank=0___…___name=….pt)",
-    source="tui_debugger.sources.sglang.dumper:DumperSource",
+    source="tui_debugger.sources.sglang.source:DumperSource",
     holds=holds_tagged,
     around=_dumper_around,
     shows=Shows(
@@ -98,7 +98,7 @@ DUMPER: Final[Reader] = NamesReader(
 PASSES: Final[Reader] = NamesReader(
     name="SGLang passes",
     looked_for="files of SGLang's passes (TP0_PP0_Rank0_pid7/Pass00000.pt)",
-    source="tui_debugger.sources.sglang.passes:PassSource",
+    source="tui_debugger.sources.sglang.source:PassSource",
     holds=holds_passes,
     around=_passes_around,
     shows=Shows(

@@ -13,7 +13,7 @@ import numpy as np
 from tui_debugger import opener
 from tui_debugger.arrays import Int64, UInt8
 from tui_debugger.stats.kernel import Kind, address, checked, function, pointers
-from tui_debugger.stats.kernel.moments import MOMENTS, Bounds, Moments, bounds_table
+from tui_debugger.stats.kernel.elements import MOMENTS, Bounds, Moments, bounds_table
 from tui_debugger.stats.kernel.pairs import CLOSENESS
 
 _STORED: Final = struct.Struct("=qqqqqq")

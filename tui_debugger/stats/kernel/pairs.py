@@ -19,7 +19,7 @@ from tui_debugger.stats.kernel import (
     function,
     native,
 )
-from tui_debugger.stats.kernel.moments import MOMENTS, Moments
+from tui_debugger.stats.kernel.elements import MOMENTS, Moments
 
 _LARGEST: Final = [("scores", "i8"), ("places", "i8"), ("count", "i8"), ("most", "i8")]
 _FIRST: Final = [("places", "i8"), ("count", "i8"), ("most", "i8")]

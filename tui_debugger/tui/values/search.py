@@ -20,7 +20,8 @@ from tui_debugger.model import Progress, ProgressFn, no_progress
 from tui_debugger.stats.compare_pairs import Pairs
 from tui_debugger.stats.dtypes import DType
 from tui_debugger.stats.heat import Kind, Window, next_bad
-from tui_debugger.stats.kernel import cells, is_known
+from tui_debugger.stats.kernel import elements as kernel_elements
+from tui_debugger.stats.kernel import is_known
 from tui_debugger.text.heat_map import HeatTable, Zoom
 from tui_debugger.text.values import Family, Index, ValueTable, family
 
@@ -48,7 +49,11 @@ def not_finite(block: Array) -> npt.NDArray[np.bool_]:
     return ~np.isfinite(block)
 
 
-_KINDS: Final[Mapping[Bad, int]] = {not_finite: cells.NAN | cells.INF, np.isnan: cells.NAN, np.isinf: cells.INF}
+_KINDS: Final[Mapping[Bad, int]] = {
+    not_finite: kernel_elements.NAN | kernel_elements.INF,
+    np.isnan: kernel_elements.NAN,
+    np.isinf: kernel_elements.INF,
+}
 """The kinds of elements that the kernel finds."""
 
 
@@ -138,7 +143,7 @@ def find_bad(
         return find_element(_Flat(array), origin, direction, lambda block: bad(_numbers(block)), progress=progress)
 
     def place(block: Array) -> int | None:
-        return cells.find_bad(block, kinds, last=direction < 0)
+        return kernel_elements.find_bad(block, kinds, last=direction < 0)
 
     return _find(_Flat(array), origin, direction, place, progress)
 

@@ -11,8 +11,9 @@ from textual import on
 from textual.binding import BindingType
 from textual.widget import Widget
 
-from tui_debugger.diagnose.audit import AuditReport, Finding
-from tui_debugger.diagnose.audit_text import (
+from tui_debugger.diagnose.audit import (
+    AuditReport,
+    Finding,
     check_text,
     coverage_cells,
     coverage_text,

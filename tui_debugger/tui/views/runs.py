@@ -291,7 +291,7 @@ class RunsView(View):
 
     def action_other(self) -> None:
         """Asks for the other run."""
-        from tui_debugger.tui.dialogs.other_run import RunPrompt, look_for_dumps
+        from tui_debugger.tui.dialogs.prompts import RunPrompt, look_for_dumps
 
         try:
             check_comparable(self.host.session)

@@ -7,8 +7,8 @@ from pathlib import Path
 import openpyxl
 import pytest
 
-from tui_debugger.text import workbook
-from tui_debugger.text.workbook import Workbook
+from tui_debugger.text import spreadsheets
+from tui_debugger.text.spreadsheets import Workbook
 
 
 def written(path: Path, book: Workbook) -> openpyxl.Workbook:
@@ -37,7 +37,7 @@ def test_nan_and_inf_are_words(tmp_path: Path) -> None:
 
 
 def test_a_full_sheet_goes_on_in_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workbook, "MOST_ROWS", 2)
+    monkeypatch.setattr(spreadsheets, "MOST_ROWS", 2)
     book = Workbook({"a": ["x"]})
     for value in range(5):
         book.append("a", [value])

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from tui_debugger.text.notices import grouped
+from tui_debugger.text.numbers import grouped_notices
 
 
 def test_a_thousand_ranks_are_one_line() -> None:
     history = [f"rank_{rank} has no run history: derived from the dumped steps" for rank in range(1000)]
-    assert grouped((*history,)) == ("ranks 0-999 have no run history: derived from the dumped steps",)
+    assert grouped_notices((*history,)) == ("ranks 0-999 have no run history: derived from the dumped steps",)
 
 
 def test_what_is_said_of_one_rank_stays_as_it_is_and_where_it_is() -> None:
     said = ("no version", "rank_3 has no graph: nodes come from file names", "rank 3: 2 files ignored", "the last")
-    assert grouped(said) == said
+    assert grouped_notices(said) == said
 
 
 @pytest.mark.parametrize(
@@ -32,4 +32,4 @@ def test_what_is_said_of_one_rank_stays_as_it_is_and_where_it_is() -> None:
     ],
 )  # fmt: skip
 def test_several_ranks_are_named(notices: list[str], told: list[str]) -> None:
-    assert grouped(tuple(notices)) == tuple(told)
+    assert grouped_notices(tuple(notices)) == tuple(told)
