@@ -530,6 +530,11 @@ class Progress:
     total: int
     text: str = ""
 
+    @property
+    def part(self) -> float | None:
+        """From 0 to 1; None when it is unknown."""
+        return min(self.done / self.total, 1.0) if self.total else None
+
 
 ProgressFn = Callable[[Progress], None]
 """Receives snapshots (at any rate; the receiver throttles). Raises CancelledError to stop the work."""

@@ -97,7 +97,7 @@ async def test_esc_stops_opening() -> None:
         assert await asyncio.to_thread(started.wait, 10)
         while "listing" not in app.main.header.plain:
             await asyncio.sleep(0.01)
-        assert "33%" in app.main.header.plain
+        assert "33 %" in app.main.header.plain
         await pilot.press("escape")
         while app.return_code is None:
             await asyncio.sleep(0.01)

@@ -133,8 +133,9 @@ async def test_a_long_check_shows_progress_and_esc_stops_it(
 
         monkeypatch.setattr(screen.session, "check", slow)
         await screen.press("R")
-        await screen.until(lambda: "25%" in screen.main.header.plain)
-        assert "25%" in screen.lines[2]
+        await screen.until(lambda: "25 %" in screen.main.header.plain)
+        assert screen.lines[1].startswith(" Checking 25 %: no finding so far")
+        assert "25 %" in screen.lines[2]
         assert "Esc stops" in screen.lines[2]
         await screen.press("escape")
         await screen.until(lambda: not screen.main.work.busy("check"))

@@ -32,6 +32,8 @@ async def test_the_loss_is_that_of_the_hit_under_the_cursor(open_screen: OpenScr
             hit = screen.main.hits_pane.current
             assert hit is not None
             assert f"step {hit.key.step} of 0–5  loss {loss} (recognised)" in screen.text.splitlines()[0]
+            assert screen.main.hits_pane.detail.endswith(f" · loss {loss} (recognised)")
+            assert f"loss {loss} (recognised)" in "\n".join(screen.lines[3:])
 
 
 @pytest.mark.turns("size")

@@ -284,8 +284,8 @@ class _Bar:
             return
         self._next = now + _EVERY
         width = 24
-        filled = int(width * min(snapshot.done / snapshot.total, 1.0)) if snapshot.total else 0
-        share = f"{100 * snapshot.done / snapshot.total:3.0f} %" if snapshot.total else "  …  "
+        filled = int(width * (snapshot.part or 0))
+        share = "  …  " if snapshot.part is None else f"{100 * snapshot.part:3.0f} %"
         self._line.show(f"{'█' * filled}{'░' * (width - filled)} {share} {snapshot.text}")
 
 

@@ -326,8 +326,7 @@ def _of_hit(hit: Hit) -> Health:
 
 def _within(progress: ProgressFn, start: int, count: int, total: int) -> ProgressFn:
     def tell(snapshot: Progress) -> None:
-        inside = count * min(snapshot.done / snapshot.total, 1.0) if snapshot.total else 0
-        progress(Progress(start + int(inside), total, snapshot.text))
+        progress(Progress(start + int(count * (snapshot.part or 0)), total, snapshot.text))
 
     return tell
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from tui_debugger.notes import Note, ShownNote
 from tui_debugger.text.clean import clean
@@ -26,6 +26,10 @@ def value_text(value: Note) -> str:
 def note_text(note: ShownNote) -> str:
     """Returns ``loss 0.53``, of one that was recognised ``loss 0.53 (recognised)``."""
     return f"{clean(note.name)} {value_text(note.value)}" + (f" ({RECOGNISED})" if note.recognised else "")
+
+
+NOTES_ROOM: Final = 36
+"""Cells that the notes of a step take at most beside something else."""
 
 
 def notes_text(notes: Sequence[ShownNote], room: int = 0) -> str:

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from tui_debugger.model import Progress, Verdict
 from tui_debugger.text.clean import clean
-from tui_debugger.text.notes import notes_text
+from tui_debugger.text.notes import NOTES_ROOM, notes_text
 from tui_debugger.text.numbers import plural
 from tui_debugger.text.tensors import order_text, step_text
 from tui_debugger.tui import theme
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 _LISTED_STEPS = 8
 """Steps that are listed where they did not run in the order of their numbers."""
-NOTES_ROOM: Final = 36
-"""Cells that the notes of the step take at most."""
 Status = tuple[str, str, Style]
 """Glyph, words, style."""
 
@@ -38,7 +36,7 @@ def header_lines(
     """Returns the lines of an open run; ``run`` is its ``run_cell``."""
     return (
         (run, position_text(session, state)),
-        answer_cells(session, state, checking=bool(progress) or status[1] == "checking"),
+        answer_cells(session, state, checking_text(progress, status)),
         (_state_cell(progress, status), coverage_text(session, state)),
     )
 
@@ -52,12 +50,12 @@ _STYLES: Final = {
 """The look of the answer, by the value of its ``check.verdicts.Outcome``."""
 
 
-def answer_cells(session: Session, state: ScreenState, *, checking: bool) -> tuple[Text, Text]:
-    """Returns what a check came to, and the keys that lead on from there."""
+def answer_cells(session: Session, state: ScreenState, checking: str) -> tuple[Text, Text]:
+    """Returns what a check came to, and the keys that lead on from there; ``checking`` until it came to anything."""
     found = state.headline
     left, right = Text(no_wrap=True), Text(no_wrap=True)
     if found is None:
-        return left.append("Checking: no finding so far" if checking else "", theme.DIM), right
+        return left.append(checking, theme.DIM), right
     left.append(f"{found.start} ", _STYLES[found.outcome.value]).append(found.what, theme.STRONG)
     if found.reason:
         left.append(f" ({found.reason})")
@@ -66,6 +64,15 @@ def answer_cells(session: Session, state: ScreenState, *, checking: bool) -> tup
     for action, word in _leads(found, session, state):
         right.append(("  " if right.plain else "") + key_of(action), theme.GOOD).append(f" {word}", theme.DIM)
     return left, right
+
+
+def checking_text(progress: Mapping[str, Progress], status: Status) -> str:
+    """Returns how far a check is that has found nothing yet; empty when none runs."""
+    check = progress.get("check")
+    if check is None and status[1] != "checking":
+        return ""
+    part = None if check is None else check.part
+    return "Checking" + ("" if part is None else f" {100 * part:.0f} %") + ": no finding so far"
 
 
 def _leads(found: Headline, session: Session, state: ScreenState) -> tuple[tuple[str, str], ...]:

@@ -24,7 +24,7 @@ from tui_debugger.tui import theme
 from tui_debugger.tui.actions import key_of
 from tui_debugger.tui.context import ScreenState
 from tui_debugger.tui.dialogs.modal import Line, Modal
-from tui_debugger.tui.header import Status, answer_cells, coverage_text, position_text
+from tui_debugger.tui.header import Status, answer_cells, checking_text, coverage_text, position_text
 from tui_debugger.tui.theme import GREY, ORANGE
 from tui_debugger.tui.views.view import ViewChanges, notify_views
 from tui_debugger.tui.widgets.bars import HeaderLines, progress_line
@@ -148,7 +148,7 @@ def live_lines(
             (nothing, coverage_text(session, state)),
         )
     doing = progress_line(progress) if progress else _status_cell(states, here, check)
-    found = answer_cells(session, state, checking=check[1] == "checking")
+    found = answer_cells(session, state, checking_text(progress, check))
     return (_training_cell(here), place), found, (doing, coverage_text(session, state))
 
 

@@ -118,6 +118,7 @@ class MainScreen(DrawnOnce, CachedGround, Screen[None]):
         for pane in self.panes.values():
             pane.detail_changed = self._update_detail
         self.hits_pane.highlighted = self._preview
+        self.hits_pane.notes_of = self._notes_of
         self.left_column = CachedColumn(id="left", classes="column")
         self.right_column = CachedColumn(id="right", classes="column")
         self.tabs = TabStrip()
@@ -332,6 +333,14 @@ class MainScreen(DrawnOnce, CachedGround, Screen[None]):
             lines = header_lines(self._run_cell, self.session, self.state, self.work.progress, self.checker.status())
         self.header.show(*lines)
         self._update_tabs()
+        self.hits_pane.update_detail()  # a loss is recognised later than the hits are shown
+
+    def _notes_of(self, hit: Hit) -> str:
+        from tui_debugger.text.notes import NOTES_ROOM, notes_text
+
+        if self.session is None:
+            return ""
+        return notes_text(self.session.notes_at(hit.key.rank, hit.key.step), NOTES_ROOM)
 
     def keys_here(self) -> list[actions.Action]:
         """Returns the actions that the focused pane's keys reach, for the palette."""

@@ -31,6 +31,7 @@ class HitsPane(Pane):
 
     Attributes:
         highlighted: called with the hit that the cursor came to.
+        notes_of: returns what the program noted of the step of a hit.
     """
 
     PANE = "hits"
@@ -53,6 +54,7 @@ class HitsPane(Pane):
         )
         self.rows: HitRows | None = None
         self.highlighted: Callable[[Hit], None] = lambda _: None
+        self.notes_of: Callable[[Hit], str] = lambda _: ""
         self._result: CheckResult | None = None
         self._found: npt.NDArray[np.bool_] | None = None
         self._final = True
@@ -319,8 +321,14 @@ class HitsPane(Pane):
         """The hit under the cursor."""
         return self.rows.hit(self.table.cursor_row) if self.table.cursor_row < self.shown and self.rows else None
 
-    def row_highlighted(self, row: int) -> None:
-        """Shows the whole name, and the conditions without abbreviations."""
+    def row_highlighted(self, row: int) -> None:  # noqa: ARG002 - see ``Pane``
+        """Says what the row stands for, and has the other panes follow."""
+        self.update_detail()
+        if self.current is not None:
+            self.highlighted(self.current)
+
+    def update_detail(self) -> None:
+        """Shows the whole name of the hit under the cursor, the conditions without abbreviations, its step's notes."""
         hit = self.current
         if hit is None or self.rows is None:
             self.set_detail("")
@@ -328,10 +336,10 @@ class HitsPane(Pane):
         from tui_debugger.text.hits import condition_names  # with the condition table: not before there are hits
 
         graph = f"{hit.key.graph}/" if self._graphs else ""
-        ranks = self.rows.ranks(row) if row < self.shown else []
-        folded = f" · ranks {ranks_text(ranks)}" if len(ranks) > 1 else ""
-        self.set_detail(f"{graph}{hit.key.node}{folded} · {condition_names(hit)}")
-        self.highlighted(hit)
+        ranks = self.rows.ranks(self.table.cursor_row)
+        folded = f"ranks {ranks_text(ranks)}" if len(ranks) > 1 else ""
+        parts = (f"{graph}{hit.key.node}", folded, condition_names(hit), self.notes_of(hit))
+        self.set_detail(" · ".join(part for part in parts if part))
 
     def on_virtual_table_row_selected(self, event: VirtualTable.RowSelected) -> None:
         """Enter goes to the node."""

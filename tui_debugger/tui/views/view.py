@@ -449,9 +449,7 @@ def notify_views(app: App[Any], changes: ViewChanges) -> None:
 
 
 def _how_far(progress: Progress) -> str:
-    if progress.total:
-        return f"{percent(100 * min(progress.done / progress.total, 1.0))} %"
-    return progress.text
+    return progress.text if progress.part is None else f"{percent(100 * progress.part)} %"
 
 
 Files = Mapping["TensorKey", "FileState | None"]

@@ -50,10 +50,9 @@ def progress_line(progress: Mapping[str, Progress]) -> Text:
     lane, snapshot = next(iter(progress.items()))
     text = Text(no_wrap=True).append("▶ ", theme.GOOD)
     text.append(_WORDS.get(lane, lane) + " ", theme.GOOD)
-    if snapshot.total:
-        part = min(snapshot.done / snapshot.total, 1.0)
+    if (part := snapshot.part) is not None:
         full = int(_BAR * part)
-        text.append("━" * full, theme.GOOD).append("─" * (_BAR - full), theme.DIM).append(f" {part:4.0%} ")
+        text.append("━" * full, theme.GOOD).append("─" * (_BAR - full), theme.DIM).append(f" {100 * part:3.0f} % ")
     text.append(clean(snapshot.text))
     return text.append("  Esc stops", theme.DIM)
 
