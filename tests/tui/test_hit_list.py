@@ -16,7 +16,7 @@ from tests.tui.sizes import every_size
 from tui_debugger.model import ProgressFn, Side
 from tui_debugger.session import Session
 
-NAN = "mindspore-2.0-nan"
+NAN, TWO_RANKS = "mindspore-2.0-nan", "msprobe-mix-2rank-mb-md5"
 NAMES = (
     "Default/embed-Net/Gather-op1",
     "Default/body-Net/Mul-op2",
@@ -255,3 +255,15 @@ async def test_every_count_on_the_screen_is_of_the_same_findings(
         shown = sum(hits.found()[at] for at in main.hits_pane.rows.shown)  # type: ignore[union-attr] # likewise
         assert main.hits_pane.count.startswith(f"{shown:,} of {count}")
         assert main.hits_pane.rows.row_count == len(screen.pane("hits"))  # type: ignore[union-attr] # likewise
+
+
+@every_size
+async def test_calls_stand_with_their_scopes_below_whole_counts(open_screen: OpenScreen, size: tuple[int, int]) -> None:
+    async with open_screen(TWO_RANKS, size=size) as screen:
+        await screen.press("4")
+        assert "4 Hits 921 · at step 3: 207 · 92 without a finding · " in screen.text, "no word without its number"
+        (title,) = (line for line in screen.lines if " slot" in line and " node" in line)
+        names = slice(title.index(" node") + 1, title.index(" slot"))
+        calls = [line[names].strip() for line in screen.lines if "linear" in line[names] and "weight" not in line]
+        assert calls
+        assert [call for call in calls if "  " not in call] == [], "which of them it is"

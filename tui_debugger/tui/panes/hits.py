@@ -236,8 +236,8 @@ class HitsPane(Pane):
             import numpy as np
 
             from tui_debugger.tui.panes.hit_rows import (  # with the condition table: not before hits
-                RANKS_WIDTH,
                 HitRows,
+                ranks_width,
             )
 
             hits = self._result.hits
@@ -256,7 +256,9 @@ class HitsPane(Pane):
                 names=self._names,
                 unfolded=None if self._all_unfolded else frozenset(self._unfolded),
             )
-            width = 0 if not self._many_ranks else RANKS_WIDTH if self.rows.merged else _RANK_WIDTH
+            width = 0 if not self._many_ranks else _RANK_WIDTH
+            if self._many_ranks and self.rows.merged:
+                width = ranks_width({rank for rank, _ in self._result.pairs})
             if width != self._rank_width or rounds != self._rounds:
                 self._rank_width, self._rounds = width, rounds
                 self._set_columns()
