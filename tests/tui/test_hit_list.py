@@ -173,7 +173,7 @@ async def test_filters_say_what_they_are_and_how_they_go(size: tuple[int, int]) 
         await screen.press_each("backspace")
         assert listed(screen) == everything
         assert not pane.filters.display
-        assert pane.count == "26 in 4 rows · at step 0: 8 · by step"
+        assert pane.count == "26 in 4 rows · at step 1: 18 · by step", "where one was before the list was empty"
 
 
 @pytest.mark.turns("size")
@@ -267,3 +267,19 @@ async def test_calls_stand_with_their_scopes_below_whole_counts(open_screen: Ope
         calls = [line[names].strip() for line in screen.lines if "linear" in line[names] and "weight" not in line]
         assert calls
         assert [call for call in calls if "  " not in call] == [], "which of them it is"
+
+
+@every_size
+async def test_one_step_only_and_all_steps_again_is_where_one_was(
+    open_screen: OpenScreen, size: tuple[int, int]
+) -> None:
+    async with open_screen(NAN, size=size) as screen:
+        await screen.press_each("4", "down", "down", "left_square_bracket")
+        before = screen.main.hits_pane.current, screen.main.state.step, screen.pane("hits")
+        assert before[1] == 2
+        await screen.press_each("0")
+        assert screen.pane("hits") == []
+        await screen.press_each("0")
+        assert (screen.main.hits_pane.current, screen.main.state.step, screen.pane("hits")) == before
+        await screen.press_each("down")
+        assert screen.main.state.step == 3, "the next key leads on as ever"

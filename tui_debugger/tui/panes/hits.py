@@ -68,6 +68,7 @@ class HitsPane(Pane):
         self._order: HitOrder | None = None
         self._unfolded: set[TensorKey] = set()
         self._all_unfolded = False
+        self._left: TensorKey | None = None
 
     def set_run(self, *, many_ranks: bool, graphs: Mapping[str, str]) -> None:
         """Makes room for what tells the tensors of this run apart.
@@ -227,8 +228,9 @@ class HitsPane(Pane):
             self.table.set_empty(self._empty)
 
     def refresh_rows(self) -> None:
-        """Applies filter, search and order."""
+        """Applies filter, search and order; after an empty list the cursor is where it was, and leads nowhere."""
         self._show_empty()
+        before = self.current
         if self._result is None:
             self.rows = None
             self.table.set_rows(ListRows(()))
@@ -264,6 +266,10 @@ class HitsPane(Pane):
                 self._set_columns()
             # The cursor is still on the first hit: an earlier one that is found later takes its place.
             self.table.set_rows(self.rows, keep=not (self._grows and self.table.cursor_row == 0))
+            if before is not None:
+                self._left = None if self.rows.row_count else before.key
+            elif self._left is not None and self.rows.row_count and not self.table.move_to_key(self._left):
+                self._left = None
             self._grows = False
         self._title()
 
@@ -333,7 +339,9 @@ class HitsPane(Pane):
         ranks = self.rows.ranks(row) if row < self.shown else []
         folded = f" · ranks {ranks_text(ranks)}" if len(ranks) > 1 else ""
         self.set_detail(f"{graph}{hit.key.node}{folded} · {condition_names(hit)}")
-        self.highlighted(hit)
+        if hit.key != self._left:
+            self._left = None
+            self.highlighted(hit)
 
     def on_virtual_table_row_selected(self, event: VirtualTable.RowSelected) -> None:
         """Enter goes to the node."""
