@@ -16,6 +16,7 @@ from rich.text import Text
 from textual.strip import Strip
 
 from tui_debugger.text.clean import clean
+from tui_debugger.text.tables import NUMBER, kept_parts
 
 _LEAST = 5
 """Cells below which the end of a scope says nothing."""
@@ -123,7 +124,7 @@ class ScopedName:
         names = [(max(first - start, 0), last - start) for first, last in spans]
         if short != name:  # see ``_ends``
             found, at, end = [], 0, 0
-            for begin, stop in _kept(name, self._room_of_name(width)):
+            for begin, stop in kept_parts(name, self._room_of_name(width)):
                 at += begin > end  # the sign of what is left out
                 found += [(max(first, begin) - begin + at, min(last, stop) - begin + at) for first, last in names]
                 at, end = at + stop - begin, stop
@@ -317,7 +318,7 @@ def inner_part(scope: str, width: int, *, words_only: bool = False) -> str:
         shorter = "…/" + "/".join(parts[first:])
         if cell_len(shorter) <= width:
             return shorter
-    if width >= _NUMBERED and not words_only and _NUMBER.search(parts[-1]):
+    if width >= _NUMBERED and not words_only and NUMBER.search(parts[-1]):
         return shorten(parts[-1], width)  # layers.7.mlp.linear: which layer it is says more than a whole word
     words = re.split("(?<=[-_])", parts[-1])
     ends = ("…" + "".join(words[first:]) for first in range(len(words)))
@@ -327,43 +328,13 @@ def inner_part(scope: str, width: int, *, words_only: bool = False) -> str:
     return "…" + split_text(parts[-1], cell_len(parts[-1]) - width + 1)[1]
 
 
-_NUMBER = re.compile(r"(?<![^.])\d+(?![^.])")
-"""A number between dots: which layer it is tells ``layers.7.mlp.weight`` from its like."""
-
-
-def _kept(name: str, width: int) -> Spans:
-    """Returns the parts of a name that are left where only so many characters fit, with a sign between them.
-
-    Both ends, of the end more; where a number between dots would be lost, the numbers and the end.
-    """
-    tail = (width - 1) * 2 // 3
-    ends = [(0, width - 1 - tail), (len(name) - tail, len(name))]
-    numbers = [found.span() for found in _NUMBER.finditer(name)] if "/" not in name else []
-    if all(last <= ends[0][1] or first >= ends[1][0] for first, last in numbers):
-        return ends
-    while numbers:
-        tail = width - sum(last - first + 1 for first, last in numbers) - 1
-        if numbers[-1][1] > len(name) - tail:
-            numbers.pop()  # in the end that is left it is anyway
-        elif tail < width // 2:
-            numbers.pop(0)
-        else:
-            break
-    if not numbers:
-        return ends
-    first = len(name) - tail
-    if first == numbers[-1][1] + 1:  # a dot takes no more room than the sign
-        first = numbers.pop()[0]
-    return [*numbers, (first, len(name))]
-
-
 def _ends(text: Text, width: int) -> Text:
     """Returns a name without its middle: its end, where the number is, tells it from others."""
     if text.cell_len != len(text) or (width - 1) * 2 // 3 < _LEAST:
         return text
     parts: list[Text | str] = []
     end = 0
-    for first, last in _kept(text.plain, width):
+    for first, last in kept_parts(text.plain, width):
         parts += [*(["…"] if first > end else []), text[first:last]]
         end = last
     return Text.assemble(*parts, no_wrap=True)
@@ -383,7 +354,7 @@ def shorten(text: str, width: int) -> str:
         return f"…/{parts[-1]}"
     if width < 8:
         return set_cell_size(text, max(width - 1, 0)) + "…"
-    if cell_len(text) == len(text) and _NUMBER.search(text):
+    if cell_len(text) == len(text) and NUMBER.search(text):
         return _ends(Text(text), width).plain
     head = (width - 1) // 3
     tail = width - 1 - head
