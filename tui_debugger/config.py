@@ -244,7 +244,10 @@ class _Reader:
                     name,
                     f'write {clean(action)} = "x" or {clean(action)} = ["x", "f5"]',
                 )
-            found[action] = tuple(dict.fromkeys(self._key(key, name) for key in keys))
+            found[action] = tuple(self._key(key, name) for key in keys)
+            twice = next((key for key in found[action] if found[action].count(key) > 1), None)
+            if twice is not None:
+                raise self._wrong(f"the keys of {clean(action)} name {twice} twice", name, "write each key once")
         return found
 
     def _key(self, text: str, name: str) -> str:
@@ -317,6 +320,8 @@ class _Reader:
             raise self._wrong("also is no list of watchpoints", at, hint)
         for text in given:
             self._valid(partial(parse_watch, text), at, clean(text))
+            if given.count(text) > 1:
+                raise self._wrong(f"also names {clean(text)} twice", at)
         return given
 
     def _valid(self, read: Callable[[], object], name: str, text: str = "") -> None:

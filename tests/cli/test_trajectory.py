@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 from tests.cli.running import Answer, run
+from tests.cli.test_help import on_terminal
 from tests.json_page import assert_described
 from tests.linked import linked, own
 from tui_debugger.diagnose.trajectory import SUMMARY
@@ -38,6 +40,19 @@ def test_only_those_that_something_sets_apart(capsys: Capsys, dumps: Dumps) -> N
     answer = trajectory(capsys, dumps(MLP), "--remarks")
     assert [line.split()[0] for line in answer.lines[1:5]] == ["fc2.bias", "fc2.weight", "fc3.bias", "fc3.weight"]
     assert "3 more (--top 0 lists all)" in trajectory(capsys, dumps(MLP), "--remarks", "--top", "1").out
+
+
+def test_a_narrow_terminal_shows_every_remark_and_which_layer_it_is_about(dumps: Dumps) -> None:
+    nan = dumps("mindspore-2.0-nan")
+    said = on_terminal("trajectory", str(nan), "--jobs", "1", rows=200)
+    lines = re.sub("\x1b\\[[0-9;]*[A-Za-z]", "", said).splitlines()
+    (table,) = (at for at, line in enumerate(lines) if line.startswith("weight  "))
+    (first,) = (at for at, line in enumerate(lines) if "attn.q.weight  " in line and ".1.attn" in line)
+    assert table < first
+    assert all(len(line) <= 80 for line in lines[table:])
+    start = lines[table].index("remarks")
+    remarks = " ".join(line[start:].strip() for line in lines[first : first + 3])
+    assert remarks.startswith("NaN or Inf from step 3, moves 1/7"), "what a cut would have hidden"
 
 
 def test_the_document(capsys: Capsys, dumps: Dumps) -> None:

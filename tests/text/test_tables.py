@@ -149,6 +149,19 @@ def test_a_long_operator_loses_its_own_middle() -> None:
     assert cut_middle(name, 30) == "SparseSoft…hLogits-op441:out:0"
 
 
+@pytest.mark.parametrize(
+    ("name", "width", "short"),
+    [
+        ("blocks.1.attn.o.weight", 21, "…ocks.1.attn.o.weight"),
+        ("layers.0.self_attention.linear_qkv.weight", 22, "…0…n.linear_qkv.weight"),
+        ("rank 1 layers.0.self_attention.linear_qkv.weight", 23, "rank 1 …0…ar_qkv.weight"),
+        ("Functional.layer_norm.12:out:0", 24, "Function…r_norm.12:out:0"),
+    ],
+)
+def test_a_name_with_dots_keeps_the_numbers_of_its_layers_and_its_rank(name: str, width: int, short: str) -> None:
+    assert cut_middle(name, width) == short
+
+
 def test_text_is_cut_at_its_end() -> None:
     assert cut_end("max > 6 → 7.25, mean > 1", 12) == "max > 6 → 7…"
     assert cut_end("漢字漢字", 6) == "漢字…"

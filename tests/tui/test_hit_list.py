@@ -17,7 +17,7 @@ from tests.tui.sizes import every_size
 from tui_debugger.model import ProgressFn, Side
 from tui_debugger.session import Session
 
-NAN = "mindspore-2.0-nan"
+NAN, TWO_RANKS = "mindspore-2.0-nan", "msprobe-mix-2rank-mb-md5"
 NAMES = (
     "Default/embed-Net/Gather-op1",
     "Default/body-Net/Mul-op2",
@@ -174,7 +174,7 @@ async def test_filters_say_what_they_are_and_how_they_go(size: tuple[int, int]) 
         await screen.press_each("backspace")
         assert listed(screen) == everything
         assert not pane.filters.display
-        assert pane.count == "26 in 4 rows · at step 0: 8 · by step"
+        assert pane.count == "26 in 4 rows · at step 1: 18 · by step", "where one was before the list was empty"
 
 
 @pytest.mark.turns("size")
@@ -285,3 +285,31 @@ async def test_every_count_on_the_screen_is_of_the_same_findings(
         shown = sum(hits.found()[at] for at in main.hits_pane.rows.shown)  # type: ignore[union-attr] # likewise
         assert main.hits_pane.count.startswith(f"{shown:,} of {count}")
         assert main.hits_pane.rows.row_count == len(screen.pane("hits"))  # type: ignore[union-attr] # likewise
+
+
+@every_size
+async def test_calls_stand_with_their_scopes_below_whole_counts(open_screen: OpenScreen, size: tuple[int, int]) -> None:
+    async with open_screen(TWO_RANKS, size=size) as screen:
+        await screen.press("4")
+        assert "4 Hits 921 · at step 3: 207 · 92 without a finding · " in screen.text, "no word without its number"
+        (title,) = (line for line in screen.lines if " slot" in line and " node" in line)
+        names = slice(title.index(" node") + 1, title.index(" slot"))
+        calls = [line[names].strip() for line in screen.lines if "linear" in line[names] and "weight" not in line]
+        assert calls
+        assert [call for call in calls if "  " not in call] == [], "which of them it is"
+
+
+@every_size
+async def test_one_step_only_and_all_steps_again_is_where_one_was(
+    open_screen: OpenScreen, size: tuple[int, int]
+) -> None:
+    async with open_screen(NAN, size=size) as screen:
+        await screen.press_each("4", "down", "down", "left_square_bracket")
+        before = screen.main.hits_pane.current, screen.main.state.step, screen.pane("hits")
+        assert before[1] == 2
+        await screen.press_each("0")
+        assert screen.pane("hits") == []
+        await screen.press_each("0")
+        assert (screen.main.hits_pane.current, screen.main.state.step, screen.pane("hits")) == before
+        await screen.press_each("down")
+        assert screen.main.state.step == 3, "the next key leads on as ever"

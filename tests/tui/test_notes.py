@@ -49,5 +49,6 @@ async def test_what_a_training_notes_stands_beside_the_step(size: tuple[int, int
         await screen.press("right_square_bracket")
         await screen.ordered("run 1")
         await screen.stopped(training, 1)
-        assert "step 1 of start–1" in screen.text.splitlines()[0]
+        first = screen.text.splitlines()[0]
+        assert "rank 0  step 1 " in first, "of how many goes first where there is little room"
         assert not unsafe(screen.text)

@@ -115,6 +115,26 @@ def test_a_scope_ends_with_whole_words_where_only_those_are_wanted() -> None:
     assert cell(17, words_only=False) == "Add-op1  …tention"
 
 
+@pytest.mark.parametrize(
+    ("width", "shown"),
+    [
+        (40, "Functional.layer_norm  blocks/2/ln.1"),
+        (32, "Functional.layer_norm  …/2/ln.1"),
+        (26, "Functi…l.layer_norm  …ln.1"),
+        (22, "Funct…ayer_norm  …ln.1"),
+        (18, "Func…r_norm  …ln.1"),
+    ],
+)
+def test_a_call_leaves_room_for_its_scope(width: int, shown: str) -> None:
+    assert ScopedName(Text("Functional.layer_norm"), "blocks/2/ln.1").within(width).plain == shown
+
+
+def test_a_scope_with_dots_keeps_the_number_of_its_layer() -> None:
+    cell = ScopedName(Text("activation"), "layers.1.self_attention.linear_qkv")
+    assert cell.within(26).plain == "activation  …1….linear_qkv"
+    assert cell.within(18).plain == "activation  …qkv"
+
+
 def test_a_long_name_keeps_its_number() -> None:
     assert ScopedName(Text("MatMulBiasAddFusion-op389"), "x").within(18).plain == "MatMul…usion-op389"
 
@@ -132,6 +152,19 @@ def test_a_long_name_keeps_its_number() -> None:
 def test_a_long_name_with_dots_keeps_the_numbers_of_its_layers(name: str, width: int, short: str) -> None:
     assert ScopedName(Text(name)).within(width).plain == short
     assert shorten(name, width) == short
+
+
+_DOTTED = st.lists(st.from_regex(r"[a-z_]{1,9}|[0-9]{1,4}", fullmatch=True), min_size=1, max_size=9).map(".".join)
+
+
+@given(_DOTTED, _DOTTED, st.integers(10, 60))
+def test_what_matches_in_a_name_with_a_scope_is_marked_where_it_stands(name: str, scope: str, width: int) -> None:
+    cell = ScopedName(Text(name), scope)
+    drawn, path = cell.within(width).plain, cell.path
+    assert len(drawn) <= width
+    for at, letter in enumerate(path):
+        for first, last in cell.drawn([(at, at + 1)], width):
+            assert drawn[first:last] == letter
 
 
 @given(st.lists(st.from_regex(r"[a-z_]{1,9}|[0-9]{1,4}", fullmatch=True), min_size=1, max_size=9), st.integers(10, 40))

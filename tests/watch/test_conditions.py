@@ -312,6 +312,21 @@ class TestErrorsInsteadOfValues:
         assert counted is not None
         assert counted.error is ErrorBits.NO_VALUE
 
+    @pytest.mark.parametrize(
+        ("expression", "needed"),
+        [
+            ("max > 1", ("needs tensor values",)),
+            ("zero > 1", ("needs counts",)),
+            ("size > 100", ("needs the shape",)),
+            ("dtype == 'float16' and ndim > 1", ("needs the element type", "needs the shape")),
+            ("zero > size / 2", ("needs counts", "needs the shape")),
+            ("max > 1 and dtype == 'float16'", ("needs tensor values", "needs the element type")),
+            ("max > 1 and step > 3", ("needs tensor values",)),
+        ],
+    )
+    def test_what_a_log_of_statistics_lacks_is_named(self, expression: str, needed: tuple[str, ...]) -> None:
+        assert reasons(ErrorBits.NO_VALUE, "expression", [("expression", expression)]) == needed
+
     def test_an_unreadable_previous_tensor_cannot_be_judged(self) -> None:
         stats = look_at(f32(1)).stats
         record = Record(None, stats, previous="unreadable", need=RequiredStats(change=True))

@@ -20,7 +20,7 @@ from tui_debugger.text.numbers import named, plural
 from tui_debugger.text.rows import reasons_of
 from tui_debugger.watch.condition_table import (
     CONDITIONS,
-    NEEDS_COUNTS,
+    NO_VALUE_WORDS,
     REASONS,
     not_finite_words,
 )
@@ -228,7 +228,7 @@ def _unjudged(result: CheckResult) -> Iterator[Doubt]:
 
 def _why(results: list[WatchResult]) -> str:
     texts = {text: None for each in results for text in reasons_of(each)}
-    order = [*REASONS.values(), NEEDS_COUNTS]
+    order = [*REASONS.values(), *NO_VALUE_WORDS]
     words = sorted(texts, key=order.index)
     return ", ".join("the previous step is unreadable" if text == "unreadable" else text for text in words)
 

@@ -121,7 +121,7 @@ _COLUMNS: Final = (
     Column("cosine", right=True, weight=2),
     Column("eff. rank", weight=5),
     Column("steps", weight=7),
-    Column("remarks", cut=Cut.END, weight=7),
+    Column("remarks", cut=Cut.FOLD, weight=7),
 )
 
 

@@ -119,13 +119,51 @@ def split_name(name: str) -> tuple[str, str]:
     return name[:at], name[at:]
 
 
+_RANK: Final = re.compile(r"rank \d+ ")
+_LEAST_NUMBERED: Final = 12
+"""Cells from which on a name keeps the numbers of its layers."""
+NUMBER: Final = re.compile(r"(?<![^.])\d+(?![^.])")
+"""A number between dots: which layer it is tells ``layers.7.mlp.weight`` from its like."""
+
+
+def kept_parts(name: str, width: int) -> list[tuple[int, int]]:
+    """Returns the parts of a longer name that are left where so many characters fit with a sign between the parts.
+
+    Both ends, of the end more; where a number between dots would be lost, the numbers and the end.
+    """
+    tail = (width - 1) * 2 // 3
+    ends = [(0, width - 1 - tail), (len(name) - tail, len(name))]
+    numbers = [found.span() for found in NUMBER.finditer(name)] if "/" not in name else []
+    if all(last <= ends[0][1] or first >= ends[1][0] for first, last in numbers):
+        return ends
+    while numbers:
+        tail = width - sum(last - first + 1 for first, last in numbers) - 1
+        if numbers[-1][1] > len(name) - tail:
+            numbers.pop()  # in the end that is left it is anyway
+            ends = [(len(name) - width + 1, len(name))]
+        elif tail < width // 2:
+            numbers.pop(0)
+        else:
+            break
+    if not numbers:
+        return ends
+    first = len(name) - tail
+    if first == numbers[-1][1] + 1:  # a dot takes no more room than the sign
+        first = numbers.pop()[0]
+    return [*numbers, (first, len(name))]
+
+
 def cut_middle(name: str, width: int, mark: str = CUT) -> str:
     """Returns a name without its middle, when it does not fit: whole parts of the path where they are enough.
 
-    ``Default/…/norm-RowNorm/Div-op385:out:0``, ``…/Div-op385:out:0``, ``SoftmaxC…ts-op12:out:0``, ``…-op12:out:0``.
+    ``Default/…/norm-RowNorm/Div-op385:out:0``, ``…/Div-op385:out:0``, ``SoftmaxC…ts-op12:out:0``, ``…-op12:out:0``,
+    ``rank 1 …7….fc.weight``.
     """
     if width_of(name) <= width:
         return name
+    rank = _RANK.match(name)
+    if rank is not None and width - rank.end() >= _LEAST_NUMBERED:
+        return rank[0] + cut_middle(name[rank.end() :], width - rank.end(), mark)
     parts = name.split("/")
     for first in range(2, len(parts)):
         shorter = "/".join((parts[0], mark, *parts[first:]))
@@ -135,12 +173,21 @@ def cut_middle(name: str, width: int, mark: str = CUT) -> str:
         shorter = "/".join((mark, *parts[first:]))
         if width_of(shorter) <= width:
             return shorter
-    text = parts[-1]
+    return _cut_own(parts[-1], width, mark)
+
+
+def _cut_own(text: str, width: int, mark: str) -> str:
+    """Returns the last part of a name without its middle."""
     room = width - width_of(mark)
     if room < 1:
         return _last(text, width)
     found = _TELLING.search(text)
     telling = width_of(found[0]) if found is not None else 0
+    if width >= _LEAST_NUMBERED and len(mark) == 1 and text.isascii() and NUMBER.search(text):
+        spans = kept_parts(text, width)
+        if spans[-1][1] - spans[-1][0] >= telling:
+            first = mark if spans[0][0] else ""
+            return first + mark.join(text[begin:end] for begin, end in spans)
     tail = _last(text, max(min(telling, room), room * 2 // 3))
     return _first(text, room - width_of(tail)) + mark + tail
 

@@ -17,6 +17,7 @@ from typing import Final
 
 from tui_debugger.errors import BadWatchpointError
 from tui_debugger.model import ErrorBits, ParamValue
+from tui_debugger.watch.expression import Fact, Quantity
 from tui_debugger.watch.expression import parse as parse_expression
 
 Value = ParamValue
@@ -429,7 +430,11 @@ NOT_FINITE: Final = ErrorBits.NAN | ErrorBits.INF
 
 
 NEEDS_COUNTS: Final = "needs counts"
-"""In the place of ``NO_VALUE``'s words where numbers of elements would do, which some recorders write."""
+NEEDS_SHAPE: Final = "needs the shape"
+NEEDS_DTYPE: Final = "needs the element type"
+NO_VALUE_WORDS: Final = (REASONS[ErrorBits.NO_VALUE], NEEDS_COUNTS, NEEDS_SHAPE, NEEDS_DTYPE)
+"""What ``NO_VALUE`` stands for: where numbers of elements would do, or facts, which some recorders write, these."""
+_NEEDED_FACTS: Final = {"size": NEEDS_SHAPE, "ndim": NEEDS_SHAPE, "dtype": NEEDS_DTYPE}
 _COUNTS: Final = frozenset({"count", "nan", "inf", "pos_inf", "neg_inf", "zero", "zero_pct", "negative", "positive"})
 
 
@@ -443,17 +448,26 @@ def reasons(error: ErrorBits, condition: str = "", params: Iterable[tuple[str, V
     """
     if not error:
         return ()
-    words = dict(REASONS)
-    if error & ErrorBits.NO_VALUE and _judges_counts(condition, dict(params)):
-        words[ErrorBits.NO_VALUE] = NEEDS_COUNTS
-    return tuple(text for bit, text in words.items() if error & bit)
+    words: dict[ErrorBits, tuple[str, ...]] = {bit: (text,) for bit, text in REASONS.items()}
+    if error & ErrorBits.NO_VALUE:
+        words[ErrorBits.NO_VALUE] = _needed(condition, dict(params))
+    return tuple(text for bit, texts in words.items() if error & bit for text in texts)
+
+
+def _needed(condition: str, params: Mapping[str, Value]) -> tuple[str, ...]:
+    """Returns what a condition is judged by that a recorder may not have written."""
+    named = parse_expression(str(params[EXPRESSION])).names if EXPRESSION in params else ()
+    facts = tuple(dict.fromkeys(_NEEDED_FACTS[each.name] for each in named if each.name in _NEEDED_FACTS))
+    if named and all(isinstance(each, Fact) for each in named):
+        return facts or (REASONS[ErrorBits.NO_VALUE],)
+    return (NEEDS_COUNTS if _judges_counts(condition, params) else REASONS[ErrorBits.NO_VALUE], *facts)
 
 
 def _judges_counts(condition: str, params: Mapping[str, Value]) -> bool:
     """Tells whether a condition is judged by counts alone."""
     if EXPRESSION in params:
-        names = parse_expression(str(params[EXPRESSION])).names
-        return bool(names) and all(each.name in _COUNTS for each in names)
+        names = [each.name for each in parse_expression(str(params[EXPRESSION])).names if isinstance(each, Quantity)]
+        return bool(names) and all(name in _COUNTS for name in names)
     found = CONDITIONS.get(condition)
     if found is not None and found.is_overflow:
         return True

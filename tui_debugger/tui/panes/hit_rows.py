@@ -506,4 +506,11 @@ class HitRows:
 
 
 RANKS_WIDTH: Final = 10
-"""Cells of the ranks of a row where rows stand for several."""
+"""Cells of the ranks of a row where rows stand for several, at most."""
+_LEAST_RANKS: Final = 5
+"""Cells of the ranks of two ranks of one digit, and one more: a single one stands on the left, too."""
+
+
+def ranks_width(ranks: Collection[int]) -> int:
+    """Returns the cells for the ranks of a row, whichever of some ranks it stands for."""
+    return min(max(1 + len(",".join(map(str, ranks))), _LEAST_RANKS), RANKS_WIDTH)

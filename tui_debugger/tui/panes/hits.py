@@ -70,6 +70,7 @@ class HitsPane(Pane):
         self._order: HitOrder | None = None
         self._unfolded: set[TensorKey] = set()
         self._all_unfolded = False
+        self._left: TensorKey | None = None
 
     def set_run(self, *, many_ranks: bool, graphs: Mapping[str, str]) -> None:
         """Makes room for what tells the tensors of this run apart.
@@ -229,8 +230,9 @@ class HitsPane(Pane):
             self.table.set_empty(self._empty)
 
     def refresh_rows(self) -> None:
-        """Applies filter, search and order."""
+        """Applies filter, search and order; after an empty list the cursor is where it was, and leads nowhere."""
         self._show_empty()
+        before = self.current
         if self._result is None:
             self.rows = None
             self.table.set_rows(ListRows(()))
@@ -238,8 +240,8 @@ class HitsPane(Pane):
             import numpy as np
 
             from tui_debugger.tui.panes.hit_rows import (  # with the condition table: not before hits
-                RANKS_WIDTH,
                 HitRows,
+                ranks_width,
             )
 
             hits = self._result.hits
@@ -258,12 +260,18 @@ class HitsPane(Pane):
                 names=self._names,
                 unfolded=None if self._all_unfolded else frozenset(self._unfolded),
             )
-            width = 0 if not self._many_ranks else RANKS_WIDTH if self.rows.merged else _RANK_WIDTH
+            width = 0 if not self._many_ranks else _RANK_WIDTH
+            if self._many_ranks and self.rows.merged:
+                width = ranks_width({rank for rank, _ in self._result.pairs})
             if width != self._rank_width or rounds != self._rounds:
                 self._rank_width, self._rounds = width, rounds
                 self._set_columns()
             # The cursor is still on the first hit: an earlier one that is found later takes its place.
             self.table.set_rows(self.rows, keep=not (self._grows and self.table.cursor_row == 0))
+            if before is not None:
+                self._left = None if self.rows.row_count else before.key
+            elif self._left is not None and self.rows.row_count and not self.table.move_to_key(self._left):
+                self._left = None
             self._grows = False
         self._title()
 
@@ -324,8 +332,9 @@ class HitsPane(Pane):
     def row_highlighted(self, row: int) -> None:  # noqa: ARG002 - see ``Pane``
         """Says what the row stands for, and has the other panes follow."""
         self.update_detail()
-        if self.current is not None:
-            self.highlighted(self.current)
+        if (hit := self.current) is not None and hit.key != self._left:
+            self._left = None
+            self.highlighted(hit)
 
     def update_detail(self) -> None:
         """Shows the whole name of the hit under the cursor, the conditions without abbreviations, its step's notes."""

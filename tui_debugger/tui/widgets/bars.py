@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from rich.cells import cell_len, split_text
+from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
-from rich.text import Text
+from rich.text import Span, Text
 from textual import events
 from textual.geometry import Region
 from textual.message import Message
@@ -17,7 +18,7 @@ from textual.strip import Strip
 from tui_debugger.text.clean import clean
 from tui_debugger.tui import theme
 from tui_debugger.tui.widgets.line_window import PaintedLines
-from tui_debugger.tui.widgets.text import fit, segments_of, shorten, width_of
+from tui_debugger.tui.widgets.text import fit, inner_part, segments_of, shorten, width_of
 
 if TYPE_CHECKING:
     from tui_debugger.model import Progress
@@ -65,8 +66,9 @@ _PLACE, _ANSWER, _STATE = 0, 1, 2
 class HeaderBar(PaintedLines):
     """Three lines, each with a left and a right part.
 
-    The right part is kept when there is little room, but for the answer in the second line: there it goes. In the first
-    and third line what is dim there goes first, so that the title and the keys that they name on the left stay.
+    The right part is kept when there is little room, but for the answer in the second line: there an answer that is
+    whole goes before keys, and the first key before how much else there is. In the first and third line what is dim
+    there goes first, so that the title and the keys that they name on the left stay.
     """
 
     DEFAULT_CSS = "HeaderBar { height: 3; background: $panel; }"
@@ -95,14 +97,13 @@ class HeaderBar(PaintedLines):
             return Strip.blank(width, base)
         room = width - 2
         answer, beside = self._lines[y]
-        if y != _ANSWER:
+        if y == _ANSWER:
+            answer, beside = _fitting(answer, beside, room)
+        else:
             kept = answer if y == _STATE else _with_title(answer)
             beside = _without_details(beside, room - _GAP - kept.cell_len)
-        right = segments_of(beside, base)
-        left = segments_of(_fitting(answer, room) if y == _ANSWER else answer, base)
+        left, right = segments_of(answer, base), segments_of(beside, base)
         tail = width_of(right)
-        if y == _ANSWER and width_of(left) + _GAP + tail > room:
-            right, tail = [], 0
         if tail > room:
             right, tail = fit(right, max(room, 0), base), max(room, 0)
         left = fit(left, max(room - tail - (_GAP if tail else 0), 0), base)
@@ -111,27 +112,85 @@ class HeaderBar(PaintedLines):
         return Strip([edge, *left, gap, *right, edge]).adjust_cell_length(width, base)
 
 
+_BETWEEN = " · "
+"""What stands between the parts of a title."""
 _NAME = 8
 """Cells of a name that an answer keeps in any case."""
 _ARTICLE = "the "
 """What a reason loses before a name is cut, where that is enough."""
 
 
-def _fitting(answer: Text, room: int) -> Text:
-    """Returns an answer without its last part where that would be cut: a number that is cut says something else.
+_MORE = re.compile(r"( · [0-9,]+ more) (?:origin|finding)s?$")
+"""How much else there is, with a word that the count can do without."""
+_KIND = "tensor "
+"""What the name of a condition can do without: ``tensor all zero``."""
 
-    Where that is not enough the reason loses its article, else the name its middle, and of several reasons not to judge
-    the last ones go: what was found, how much of it, and why stay as they are.
+
+def _fitting(answer: Text, keys: Text, room: int) -> tuple[Text, Text]:
+    """Returns an answer and as many keys as there is room for.
+
+    An answer that fits stays whole. Where it has to lose something anyway the first key stays beside it, if what was
+    found, where, and why have room with it.
     """
+    first = keys[:end] if (end := keys.plain.find("  ")) > 0 else keys
+    shorter = [answer, *_in_fewer_words(answer)]
+    shown = ((answer, keys), (answer, first), (answer, Text()), *((each, first) for each in shorter if first))
+    for left, right in (*shown, *((each, Text()) for each in shorter)):
+        if left.cell_len + (_GAP + right.cell_len if right else 0) <= room:
+            return left, right
+    return _with_less_detail(answer, room), Text()
+
+
+def _in_fewer_words(answer: Text) -> Iterator[Text]:
+    """Yields an answer with a whole name in ever fewer words, at last without how much else there is.
+
+    Of findings that is said in the line below, too, so that at the very end the sign for it goes as well.
+    """
+    brief = _brief(answer)
+    yield from (brief, _without_article(brief))
+    if _without_more(brief) != brief:
+        yield from (_without_more(brief), _without_article(_without_more(brief)))
+        if _MORE.search(answer.plain) is not None:
+            rest = brief[: brief.plain.rfind(" · ")]
+            yield from (rest, _without_article(rest))
+
+
+def _without_more(answer: Text) -> Text:
+    """Returns an answer with a sign for its last part: a number that is cut says something else."""
     end = answer.plain.rfind(" · ")
-    if answer.cell_len > room and end > 0:
-        answer = answer[:end] + Text(" …", theme.DIM)
-    strong = next((span for span in answer.spans if span.style == theme.STRONG), None)
-    if answer.cell_len <= room or strong is None:
+    return answer[:end] + Text(" …", theme.DIM) if end > 0 else answer
+
+
+def _brief(answer: Text) -> Text:
+    """Returns an answer without words that say what one sees: ``all zero``, ``· 21 more``."""
+    if (found := _MORE.search(answer.plain)) is not None:
+        answer = answer[: found.end(1)]
+    strong = _strong(answer)
+    kind = answer.plain.find(f", {_KIND}", strong.start, strong.end) if strong is not None else -1
+    return answer if kind < 0 else answer[: kind + 2] + answer[kind + 2 + len(_KIND) :]
+
+
+def _without_article(answer: Text) -> Text:
+    """Returns an answer whose reason begins without its article."""
+    strong = _strong(answer)
+    at = answer.plain.find(f"({_ARTICLE}", strong.end) if strong is not None else -1
+    return answer if at < 0 else answer[: at + 1] + answer[at + 1 + len(_ARTICLE) :]
+
+
+def _strong(answer: Text) -> Span | None:
+    """Returns where an answer says what was found."""
+    return next((span for span in answer.spans if span.style == theme.STRONG), None)
+
+
+def _with_less_detail(answer: Text, room: int) -> Text:
+    """Returns an answer whose name has lost its middle, or of whose reasons not to judge the last ones are gone.
+
+    What was found, how much of it, and why stay as they are.
+    """
+    answer = _without_more(_brief(answer))
+    strong = _strong(answer)
+    if strong is None:
         return answer
-    article = answer.plain.find(f"({_ARTICLE}", strong.end)
-    if article > 0 and answer.cell_len - len(_ARTICLE) <= room:
-        return answer[: article + 1] + answer[article + 1 + len(_ARTICLE) :]
     named = answer.plain.find(", ", strong.start, strong.end)
     if named > 0 and " " not in answer.plain[strong.start : named]:  # a sentence is no name: it loses its end
         return _with_short_name(answer, strong.start, named, room)
@@ -159,8 +218,8 @@ def _with_short_name(answer: Text, first: int, last: int, room: int) -> Text:
         short = own
     elif own == name or len(own) > size:
         short = shorten(name, size)
-    else:  # of a scope its end says most
-        short = "…" + split_text(name, cell_len(name) - size + 1)[1]
+    else:
+        short = f"{inner_part(name.rpartition('/')[0], size - len(own) - 1)}/{own}"
     return answer[:first] + Text(short, theme.STRONG) + answer[last:]
 
 
@@ -184,6 +243,17 @@ def _without_details(text: Text, room: int) -> Text:
     return text
 
 
+def _with_whole_counts(text: str, room: int) -> str:
+    """Returns a text without as many of its inner parts as it has to lose to fit, the last ones first.
+
+    What is cut somewhere in the middle loses a number of which the word is left.
+    """
+    parts = text.split(_BETWEEN)
+    while len(parts) > 2 and cell_len(_BETWEEN.join(parts)) > room:
+        del parts[-2]
+    return _BETWEEN.join(parts)
+
+
 class FrameLine(PaintedLines):
     """The upper or lower edge of a pane with text in it.
 
@@ -202,7 +272,7 @@ class FrameLine(PaintedLines):
         self._drawn: tuple[object, Strip] | None = None
 
     def show(self, title: str, text: str) -> None:
-        """Shows bold title and plain text; cut in the middle when there is little room."""
+        """Shows bold title and plain text; when there is little room parts between its ends go, then its middle."""
         if (title, text) != (self._title, self._text):
             self._title, self._text = title, text
             self._refresh()
@@ -236,7 +306,8 @@ class FrameLine(PaintedLines):
         title_style = (line if self._active else words) + Style(bold=True)
         segments = [Segment(left + dash, line)]
         if self._title or self._text:
-            text = shorten(self._text, max(width - 5 - cell_len(self._title) - 1, 1)) if self._text else ""
+            room = max(width - 5 - cell_len(self._title) - 1, 1)
+            text = shorten(_with_whole_counts(self._text, room) if self._upper else self._text, room)
             segments.append(Segment(" ", line))
             segments += [Segment(self._title, title_style), Segment(" ", line)] if self._title else []
             segments += [Segment(text, words if self._upper else words + theme.DIM), Segment(" ", line)] if text else []

@@ -16,9 +16,16 @@ from rich.text import Text
 from textual.strip import Strip
 
 from tui_debugger.text.clean import clean
+from tui_debugger.text.tables import NUMBER, kept_parts
 
 _LEAST = 5
 """Cells below which the end of a scope says nothing."""
+_LEAST_SCOPE = 5
+"""Cells that a call leaves its scope, where it is that long."""
+_LEAST_CALL = 11
+"""Cells that a call keeps in any case."""
+_NUMBERED = 10
+"""Cells from which on a part of a scope with dots keeps its numbers beside its end."""
 Spans = list[tuple[int, int]]
 """Parts of a text: first character, and the one after the last."""
 
@@ -77,14 +84,32 @@ class ScopedName:
     @property
     def full(self) -> Text:
         """Everything."""
-        return self._with(clean(self.scope))
+        scope = clean(self.scope)
+        return Text.assemble(self.name, ("  " + scope, self.scope_style), no_wrap=True) if scope else self.name
 
     def within(self, width: int) -> Text:
         """Returns the part that fits into so many cells."""
-        if self.name.cell_len > width:
-            return _ends(self.name, width)
-        room = width - self.name.cell_len - 2
-        return self._with(inner_part(self.scope, room, words_only=self.words_only))
+        name = self._short_name(width)
+        room = width - name.cell_len - 2
+        scope = inner_part(self.scope, room, words_only=self.words_only) if room > 0 else ""
+        return Text.assemble(name, ("  " + scope, self.scope_style), no_wrap=True) if scope else name
+
+    def _short_name(self, width: int) -> Text:
+        room = self._room_of_name(width)
+        return _ends(self.name, room) if self.name.cell_len > room else self.name
+
+    def _room_of_name(self, width: int) -> int:
+        """Returns the cells for the name, which loses its middle where they are too few.
+
+        A call (``Functional.linear``) is told from its like by its scope: it loses its middle also where the scope
+        would have no room beside it.
+        """
+        whole = self.name.cell_len
+        if self.scope and "." in self.name.plain and not self.words_only:
+            least = width - 2 - min(cell_len(clean(self.scope)), _LEAST_SCOPE)
+            if _LEAST_CALL <= least < whole and not inner_part(self.scope, width - whole - 2):
+                return least
+        return width
 
     def still(self, width: int) -> int:
         """Returns how many of so many cells stay where text is moved sideways: those of a name that has a scope."""
@@ -99,24 +124,21 @@ class ScopedName:
         """Returns where parts of the path are in the text that fits into so many cells."""
         name, scope = self.name.plain, clean(self.scope)
         start = len(scope) + 1 if scope else 0
-        drawn = self.within(width).plain
+        drawn, short = self.within(width).plain, self._short_name(width).plain
         names = [(max(first - start, 0), last - start) for first, last in spans]
-        if self.name.cell_len > width and drawn != name:  # see ``_ends``
+        if short != name:  # see ``_ends``
             found, at, end = [], 0, 0
-            for start, stop in _kept(name, width):
-                at += start > end  # the sign of what is left out
-                found += [(max(first, start) - start + at, min(last, stop) - start + at) for first, last in names]
-                at, end = at + stop - start, stop
-            return [(first, last) for first, last in sorted(found) if first < last]
-        shown = drawn[len(name) + 2 :]
-        cut = shown != scope  # then its end is left, after a sign for the rest
+            for begin, stop in kept_parts(name, self._room_of_name(width)):
+                at += begin > end  # the sign of what is left out
+                found += [(max(first, begin) - begin + at, min(last, stop) - begin + at) for first, last in names]
+                at, end = at + stop - begin, stop
+            names = [(first, last) for first, last in found if first < last]
+        shown = drawn[len(short) + 2 :]
+        cut = shown.rfind("…") + 1 if shown != scope else 0  # what stands behind the last sign is its end
         moved = len(drawn) - len(scope)
-        least = len(name) + 2 + cut
+        least = len(short) + 2 + cut
         scopes = [(max(first + moved, least), min(last, start - 1) + moved) for first, last in spans] if shown else []
         return [(first, last) for first, last in sorted([*names, *scopes]) if first < last]
-
-    def _with(self, scope: str) -> Text:
-        return Text.assemble(self.name, ("  " + scope, self.scope_style), no_wrap=True) if scope else self.name
 
 
 Cell = Text | str | ScopedName
@@ -289,7 +311,8 @@ def fit(segments: list[Segment], width: int, base: Style, *, right: bool = False
 def inner_part(scope: str, width: int, *, words_only: bool = False) -> str:
     """Returns the innermost parts of a scope that fit: ``…/_backbone-Net/norm-RowNorm``, or the last words of the last.
 
-    Where not even the last word fits its end stands for it, unless only whole words are wanted.
+    Where not even the last word fits its end stands for it, unless only whole words are wanted; of a part with numbers
+    between dots these and the end.
     """
     scope = clean(scope)
     if cell_len(scope) <= width:
@@ -299,6 +322,8 @@ def inner_part(scope: str, width: int, *, words_only: bool = False) -> str:
         shorter = "…/" + "/".join(parts[first:])
         if cell_len(shorter) <= width:
             return shorter
+    if width >= _NUMBERED and not words_only and NUMBER.search(parts[-1]):
+        return shorten(parts[-1], width)  # layers.7.mlp.linear: which layer it is says more than a whole word
     words = re.split("(?<=[-_])", parts[-1])
     ends = ("…" + "".join(words[first:]) for first in range(len(words)))
     found = next((text for text in ends if 3 < cell_len(text) <= width), "")
@@ -307,43 +332,13 @@ def inner_part(scope: str, width: int, *, words_only: bool = False) -> str:
     return "…" + split_text(parts[-1], cell_len(parts[-1]) - width + 1)[1]
 
 
-_NUMBER = re.compile(r"(?<![^.])\d+(?![^.])")
-"""A number between dots: which layer it is tells ``layers.7.mlp.weight`` from its like."""
-
-
-def _kept(name: str, width: int) -> Spans:
-    """Returns the parts of a name that are left where only so many characters fit, with a sign between them.
-
-    Both ends, of the end more; where a number between dots would be lost, the numbers and the end.
-    """
-    tail = (width - 1) * 2 // 3
-    ends = [(0, width - 1 - tail), (len(name) - tail, len(name))]
-    numbers = [found.span() for found in _NUMBER.finditer(name)] if "/" not in name else []
-    if all(last <= ends[0][1] or first >= ends[1][0] for first, last in numbers):
-        return ends
-    while numbers:
-        tail = width - sum(last - first + 1 for first, last in numbers) - 1
-        if numbers[-1][1] > len(name) - tail:
-            numbers.pop()  # in the end that is left it is anyway
-        elif tail < width // 2:
-            numbers.pop(0)
-        else:
-            break
-    if not numbers:
-        return ends
-    first = len(name) - tail
-    if first == numbers[-1][1] + 1:  # a dot takes no more room than the sign
-        first = numbers.pop()[0]
-    return [*numbers, (first, len(name))]
-
-
 def _ends(text: Text, width: int) -> Text:
     """Returns a name without its middle: its end, where the number is, tells it from others."""
     if text.cell_len != len(text) or (width - 1) * 2 // 3 < _LEAST:
         return text
     parts: list[Text | str] = []
     end = 0
-    for first, last in _kept(text.plain, width):
+    for first, last in kept_parts(text.plain, width):
         parts += [*(["…"] if first > end else []), text[first:last]]
         end = last
     return Text.assemble(*parts, no_wrap=True)
@@ -363,7 +358,7 @@ def shorten(text: str, width: int) -> str:
         return f"…/{parts[-1]}"
     if width < 8:
         return set_cell_size(text, max(width - 1, 0)) + "…"
-    if cell_len(text) == len(text) and _NUMBER.search(text):
+    if cell_len(text) == len(text) and NUMBER.search(text):
         return _ends(Text(text), width).plain
     head = (width - 1) // 3
     tail = width - 1 - head
