@@ -121,7 +121,7 @@ def relative(path: Path, root: Path) -> str:
     return os.path.relpath(path, root)
 
 
-def stamp(path: Path) -> Stamp:
+def stamp(path: Path | str) -> Stamp:
     """Returns what changes when entries appear in a directory (or a file is rewritten)."""
     try:
         status = opener.stat(path)

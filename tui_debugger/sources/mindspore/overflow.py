@@ -11,7 +11,6 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -59,14 +58,19 @@ class OverflowFiles:
         return bool(self.records or self.missing)
 
 
-def list_records(directory: Path) -> tuple[list[bytes], list[tuple[bytes, str]]]:
-    """Names of the records in a directory, and (path, why) where it cannot be listed; without one there are none."""
+def list_records(directory: str) -> tuple[list[bytes], list[tuple[bytes, str]]]:
+    """Returns paths of the records in a directory, and (path, why) where it cannot be listed.
+
+    There are none where there is no directory: most dumps have none, and that is told for every step of them.
+    """
+    path = os.fsencode(directory)
     try:
-        return sorted(name for name in opener.listdir(os.fsencode(directory)) if is_record(name)), []
+        opener.stat(path)
+        return sorted(path + b"/" + name for name in opener.listdir(path) if is_record(name)), []
     except FileNotFoundError:
         return [], []
     except OSError as error:
-        return [], [(os.fsencode(directory), why_not(directory, error))]
+        return [], [(path, why_not(directory, error))]
 
 
 def is_record(name: bytes) -> bool:

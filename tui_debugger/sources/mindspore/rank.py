@@ -37,6 +37,7 @@ from tui_debugger.sources.base import (
 )
 from tui_debugger.sources.mindspore.layout import (
     NEVER,
+    GraphDirectory,
     RankLayout,
     Stamp,
     read_device_layout,
@@ -44,7 +45,7 @@ from tui_debugger.sources.mindspore.layout import (
     relative,
     stamp,
 )
-from tui_debugger.sources.mindspore.listing import NOT_IGNORED, Block, Listing, Place
+from tui_debugger.sources.mindspore.listing import NOT_IGNORED, Block, Listing, Place, RecordedRows
 from tui_debugger.sources.mindspore.names import KnownNames, Pattern, decode
 from tui_debugger.sources.mindspore.nodes import (
     GraphFiles,
@@ -274,10 +275,10 @@ class RankRun:
         self._arrangements: WeakValueDictionary[_Alike, Arrangement] = WeakValueDictionary()
         self._arranged = 0
         self._listings.forget_all()
-        self._overflow_parts: dict[int, list[UnreadablePart]] = {}
+        self._overflow_parts: dict[int, Sequence[UnreadablePart]] = {}
         self._overflow_looks: dict[int, Stamp] = {}
         self._contents = ContentsOfSteps()
-        self._incomplete: dict[int, list[UnreadablePart]] = {}
+        self._incomplete: dict[int, Sequence[UnreadablePart]] = {}
         self._provisional = False
         self._half_matched = False
         self._grew = False
@@ -362,7 +363,7 @@ class RankRun:
         with self._work, no_garbage_collection():
             nodes = self._map(progress)
             if step not in self._incomplete:
-                self._incomplete[step] = self._find_lacking(step, progress) if self._steps_alike else []
+                self._incomplete[step] = self._find_lacking(step, progress) if self._steps_alike else ()
             if step not in self._tables:
                 listing = self._listing(step, progress)
                 length = len(nodes.table)
@@ -428,7 +429,7 @@ class RankRun:
             self._look_at_notes()
             grown = {step for step in self._listings.steps if self._listings.changed(step, self._places(step))}
             looks = list(self._overflow_looks.items())
-            grown |= {step for step, look in looks if stamp(self.path / OVERFLOWS / str(step)) != look}
+            grown |= {step for step, look in looks if stamp(self._overflow_directory(step)) != look}
             new_nodes, self._grew = self._grew, False
             rebuilt = self._nodes is not None and self._outdated_nodes(grown, bool(after - before))
             if rebuilt:
@@ -550,14 +551,14 @@ class RankRun:
         """The listing of a step, kept until its tensors are asked for."""
         return self._listings.listing(step, self._places(step), progress)
 
-    def _find_lacking(self, step: int, progress: ProgressFn) -> list[UnreadablePart]:
+    def _find_lacking(self, step: int, progress: ProgressFn) -> Sequence[UnreadablePart]:
         """Tells what the steps beside a step have and the step lacks."""
         found = []
         for graph in self._layout.graphs_at(step):
             others = nearest(graph.ascending, step)
             passed = [other for other in others if other < step and self._contents.of(other) is None]
-            mine = self._contents_of(step, graph.steps[step], progress)
-            beside = {other: self._contents_of(other, graph.steps[other], progress) for other in others}
+            mine = self._contents_of(step, graph, progress)
+            beside = {other: self._contents_of(other, graph, progress) for other in others}
             for other in passed:  # nobody is expected to ask for it; those behind the step may come next
                 self._listings.drop(other)
             theirs = {other: held for other, held in beside.items() if held is not None}
@@ -567,13 +568,14 @@ class RankRun:
             if why:
                 where = relative(graph.steps[step], self.path.parent)
                 found.append(UnreadablePart(where, why, self.number, step, incomplete=True))
-        return found
+        return tuple(found)
 
-    def _contents_of(self, step: int, directory: Path, progress: ProgressFn) -> StepContents | None:
+    def _contents_of(self, step: int, graph: GraphDirectory, progress: ProgressFn) -> StepContents | None:
         held = self._contents.of(step)
         if held is None:
             held = self._contents.learn(step, self._listing(step, progress))
-        return held.get(os.fsencode(directory))
+        beside = zip(self._layout.graphs_at(step), held, strict=False)  # constants come last
+        return next((found for each, found in beside if each is graph), None)
 
     def _table(self, nodes: NodeMap, step: int, listing: Listing, progress: ProgressFn) -> StepTable:
         """The table of a listing; steps with the same names share what they can."""
@@ -596,10 +598,9 @@ class RankRun:
 
     def _overflows(self, step: int, listing: Listing) -> dict[int, tuple[OverflowRecord, ...]] | None:
         """Returns what the device recorded of a step, by number of its file; None: it would record nothing."""
-        directory = self.path / OVERFLOWS / str(step)
+        directory = self._overflow_directory(step)
         self._overflow_looks[step] = stamp(directory)
-        names, closed = list_records(directory)
-        paths = [os.fsencode(directory) + b"/" + name for name in names]
+        paths, closed = list_records(directory)
         paths += [part.directory + b"/" + name for part in listing.parts for name in part.overflows]
         files = read_records(paths)
         missing, found = [*closed, *files.missing], dict[int, tuple[OverflowRecord, ...]]()
@@ -610,11 +611,14 @@ class RankRun:
                     found[device] = (*found.get(device, ()), record)
                 if not devices:
                     missing.append((path, f"{record}: no file here is known to be of the operator that overflowed"))
-        root = self.path.parent
-        self._overflow_parts[step] = [
-            UnreadablePart(relative(Path(os.fsdecode(path)), root), why, self.number, step) for path, why in missing
-        ]
+        self._overflow_parts[step] = tuple(
+            UnreadablePart(relative(Path(os.fsdecode(path)), self.path.parent), why, self.number, step)
+            for path, why in missing
+        )
         return found if found or files or self._tells_overflow else None
+
+    def _overflow_directory(self, step: int) -> str:
+        return f"{self.path}/{OVERFLOWS}/{step}"
 
     def _order(self) -> RunOrder:
         return self._times.order(self._layout, self._history.lines)
@@ -653,25 +657,33 @@ class ContentsOfSteps:
     def __init__(self) -> None:
         """Knows no step."""
         self._recorded: dict[bytes, Int64] = {}
-        self._of: dict[int, dict[bytes, StepContents]] = {}
+        self._different: dict[tuple[tuple[int, int], ...], tuple[StepContents | None, ...]] = {}
+        self._of: dict[int, tuple[StepContents | None, ...]] = {}
 
-    def of(self, step: int) -> Mapping[bytes, StepContents] | None:
-        """Returns what a step's directories have, by their paths; None where it was not listed."""
+    def of(self, step: int) -> tuple[StepContents | None, ...] | None:
+        """Returns what a step's directories have, in the order of its listing; None where it was not listed.
+
+        Of a directory that cannot be looked at it has None: that is said without this.
+        """
         return self._of.get(step)
 
-    def learn(self, step: int, listing: Listing) -> Mapping[bytes, StepContents]:
+    def learn(self, step: int, listing: Listing) -> tuple[StepContents | None, ...]:
         """Takes in the listing of a step, and returns what ``of`` does from now on."""
         rows = {each.path.rpartition(b"/")[0]: each for each in listing.statistics}
-        found = self._of[step] = {}
-        for part in listing.parts:
-            if part.missing:  # what cannot be looked at is said without this
-                continue
-            recorded, keys = rows.get(part.directory), None
-            if recorded is not None:
-                unique = np.unique(tensor_keys(recorded.prefix, recorded.rows.side, recorded.rows.slot))
-                keys = self._recorded.setdefault(unique.tobytes(), unique)
-            found[part.directory] = StepContents(part.pattern, keys)
-        return found
+        found = tuple(
+            None if part.missing else StepContents(part.pattern, self._keys(rows.get(part.directory)))
+            for part in listing.parts
+        )
+        # Patterns and keys that are equal are one object each, which lives as long as the contents that have it.
+        key = tuple((0, 0) if each is None else (id(each.files), id(each.recorded)) for each in found)
+        self._of[step] = self._different.setdefault(key, found)
+        return self._of[step]
+
+    def _keys(self, recorded: RecordedRows | None) -> Int64 | None:
+        if recorded is None:
+            return None
+        unique = np.unique(tensor_keys(recorded.prefix, recorded.rows.side, recorded.rows.slot))
+        return self._recorded.setdefault(unique.tobytes(), unique)
 
     def forget(self, step: int) -> None:
         """Makes a step one that was never listed."""

@@ -156,6 +156,7 @@ class ListingCache:
         self._store, self._known_names, self._statistics = store, known_names, statistics
         self._unpacked: OrderedDict[tuple[bytes, int], _Unpacked] = OrderedDict()
         self._keys: WeakKeyDictionary[Pattern, bytes] = WeakKeyDictionary()
+        self._real_parents: dict[bytes, bytes] = {}
 
     def recall(self, path: Path, place: int, stamps: tuple[Stamp, ...], progress: ProgressFn) -> Part | None:
         """The listing of a directory that looks as it did; its ``statistic.csv`` is read anew.
@@ -163,7 +164,7 @@ class ListingCache:
         Raises:
             CancelledError: from ``progress``.
         """
-        payload = self._store.get(KIND, _key(path))
+        payload = self._store.get(KIND, self._key(path))
         if payload is None or len(payload) < _HEAD.size:
             return None
         magic, version, key, *numbers = _HEAD.unpack_from(payload)
@@ -213,7 +214,15 @@ class ListingCache:
         )
         columns = (part.timestamp, part.odd.at, np.cumsum([len(name) for name in odd]))
         blobs = [column.astype("<i8").tobytes() for column in columns]
-        self._store.put(KIND, _key(path), b"".join([head, *blobs, *odd, complaints]))
+        self._store.put(KIND, self._key(path), b"".join([head, *blobs, *odd, complaints]))
+
+    def _key(self, path: Path) -> bytes:
+        """Returns the key of a directory, whatever links lead there: steps lie beside each other."""
+        parent, name = os.path.split(os.fsencode(path))
+        if parent not in self._real_parents:
+            self._real_parents[parent] = os.path.realpath(parent)
+        real = self._real_parents[parent].rstrip(b"/") + b"/" + name
+        return blake2b(os.path.realpath(real) if opener.islink(real) else real, digest_size=16).digest()
 
     def _pattern(self, key: bytes, place: int) -> _Unpacked | None:
         found = self._unpacked.get((key, place))
@@ -229,10 +238,6 @@ class ListingCache:
                 self._keys[found.pattern] = key
         self._unpacked.move_to_end((key, place))
         return found
-
-
-def _key(path: Path) -> bytes:
-    return blake2b(os.path.realpath(os.fsencode(path)), digest_size=16).digest()
 
 
 def _column(payload: bytes, start: int, count: int, dtype: str) -> npt.NDArray[Any]:
@@ -483,7 +488,7 @@ def _nothing(place: Place, part: Part) -> tuple[tuple[bytes, str], ...]:
 
 def place_stamps(path: Path) -> Stamps:
     """Returns what changes when the listing of a directory would."""
-    return stamp(path), stamp(path / STATISTICS), stamp(path / MAPPING)
+    return stamp(path), stamp(f"{path}/{STATISTICS}"), stamp(f"{path}/{MAPPING}")
 
 
 def young(stamps: Iterable[Stamp]) -> bool:
