@@ -417,6 +417,11 @@ class Coverage:
     by_design: int = 0
     constants: int = 0
 
+    @property
+    def nothing_came(self) -> bool:
+        """Tells whether there was no tensor to judge, and none was lost."""
+        return not (self.checked or self.unreadable or self.parts)
+
 
 @dataclass(frozen=True, slots=True)
 class Frame:

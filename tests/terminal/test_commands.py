@@ -215,3 +215,15 @@ def test_a_command_that_is_advised_can_be_pasted_from_a_narrow_terminal(dumps: D
     assert advised is not None
     assert "\\\n" in advised[1]
     assert shlex.split(advised[1].replace("\\\n", "")) == shlex.split(whole[1])
+
+
+def test_an_error_is_broken_between_words_and_its_path_stays_whole(tmp_path: Path) -> None:
+    place = tmp_path / ("a" * 70)
+    place.mkdir()
+    ((code, text),) = on_terminal(80, ("check", place))
+    what, advice = results(text)[0], text[text.index("  do:    ") :].rstrip("\n").split("\n")
+    assert (code, what[:20]) == (2, "tdbg: No dump found ")
+    assert f"  where: {place}\n" in text
+    assert len(advice) == 2
+    assert all(wcswidth(line) <= 80 for line in advice)
+    assert advice[1].startswith(" " * len("  do:    ") + "configuration")

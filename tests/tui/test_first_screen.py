@@ -140,6 +140,8 @@ async def test_a_training_that_waits_for_its_first_step_leads_to_running_one(siz
     async with attached(1, size=size) as screen:
         await screen.until(lambda: "Nothing to judge yet: no tensor came so far" in screen.lines[1])
         assert screen.lines[1].rstrip().endswith("] run a step  c continue")
+        await screen.press("4")
+        assert "nothing to check yet: ] runs a step" in screen.text
 
 
 @pytest.mark.turns("size")

@@ -282,6 +282,20 @@ async def test_nothing_found_is_said(open_screen: OpenScreen) -> None:
             await screen.settled()
 
 
+@every_size
+async def test_tensors_that_a_search_hides_are_not_said_to_be_missing(
+    open_screen: OpenScreen, size: tuple[int, int]
+) -> None:
+    async with open_screen(NAN, size=size) as screen:
+        await typed(screen, "tensors", "zzz")
+        assert count(screen) == "no match"
+        assert "no tensor matches" in screen.text
+        assert "nothing of this node" not in screen.text
+        await screen.press("escape")
+        await screen.settled()
+        assert "no tensor matches" not in screen.text
+
+
 async def test_without_a_search_n_walks_the_hits(open_screen: OpenScreen) -> None:
     async with open_screen(NAN) as screen:
         await typed(screen, "watchpoints", "w")

@@ -202,7 +202,9 @@ def _write_error(error: TdbgError) -> None:
     """Writes the parts of an error, line by line; a line break in a path is no line of its own."""
     safe = TdbgError(clean(error.what), where=clean(error.where), hint="\n".join(map(clean, error.hint.split("\n"))))
     what, *others = f"tdbg: {safe}".split("\n")
-    write_errors(*on_errors(what), *others)
+    # A path stays whole, so that it can be copied.
+    parts = [[line] if line.startswith("  where: ") else on_errors(line, hang=len("  do:    ")) for line in others]
+    write_errors(*on_errors(what), *(line for part in parts for line in part))
 
 
 if __name__ == "__main__":

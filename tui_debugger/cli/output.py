@@ -239,14 +239,14 @@ def note(text: str, meaning: Meaning | None = None) -> None:
     write_errors(*on_errors(("tdbg: ", meant(text, meaning))))
 
 
-def on_errors(line: Line) -> Sequence[Line]:
-    """Returns a sentence that begins with ``tdbg: `` as stderr takes it: in lines that fit, where it is a terminal."""
+def on_errors(line: Line, hang: int = len("tdbg: ")) -> Sequence[Line]:
+    """Returns a sentence as stderr takes it: in lines that fit, where it is a terminal; ``hang`` as for ``fold``."""
     terminal = None if sys.stderr is None else terminal_of(sys.stderr)
     if terminal is None:
         return [line]
     from tui_debugger.text.tables import fold
 
-    return fold(line, terminal, hang=len("tdbg: "))
+    return fold(line, terminal, hang)
 
 
 _noted: set[str] = set()

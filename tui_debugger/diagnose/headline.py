@@ -69,7 +69,7 @@ def headline(result: CheckResult, run: Sequence[Pair], *, ongoing: bool = False)
     checked = f"{plural(result.coverage.checked, 'tensor')} of {_where(result)} looked at"
     if result.outdated:
         return Headline(Outcome.INTERRUPTED, "No finding by the watchpoints of before:", checked)
-    if ongoing and not (result.coverage.checked or result.coverage.unreadable or result.coverage.parts):
+    if ongoing and result.coverage.nothing_came:
         return Headline(Outcome.INTERRUPTED, "Nothing to judge yet:", "no tensor came so far")
     if judgement.doubts:
         return Headline(

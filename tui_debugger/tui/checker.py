@@ -562,8 +562,8 @@ class Checker:
     def _empty_text(self) -> str:
         state = self._context.state
         result = state.result
-        if self._live is not None and result is None and not self._pairs():
-            return "nothing to check yet: ] runs a step"
+        if self._live is not None and (not self._pairs() if result is None else result.coverage.nothing_came):
+            return f"nothing to check yet: {key_of('step_forward')} runs a step"
         if self._nothing_to_check:
             return f"no watchpoint is enabled: {watchpoint_keys()}"
         if self._context.work.busy("check") and (result is None or not result.hits.findings):

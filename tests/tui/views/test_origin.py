@@ -257,7 +257,7 @@ async def test_the_end_of_the_path_says_how_far_it_spread_where_the_step_was_che
         await screen.pilot.pause()
         text = " ".join(screen.text.split())
         spread = (
-            "spread: 312 findings at step 3 behind it and 1 more origin: ReduceSum-op382, Mul-op383, LayerNorm-op386"
+            "spread: from it and 1 more origin to 312 findings at step 3: ReduceSum-op382, Mul-op383, LayerNorm-op386"
         )
         assert spread in text, "the other origin came of something else"
         assert "M shows the map of it" in text

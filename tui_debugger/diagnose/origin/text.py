@@ -222,8 +222,8 @@ def spread_words(spread: Spread, step: int) -> str:
     if not spread.tensors:
         return f"spread: nowhere; nothing like it ran after it {where}" + (f", but for {more}" if more else "")
     names = [*map(last_part, spread.next), *(["…"] if spread.tensors > len(spread.next) else [])]
-    behind = f"behind it and {more}" if more else "behind it"
-    return f"spread: {plural(spread.tensors, 'finding')} {where} {behind}: {', '.join(names)}"
+    origins = f"it and {more}" if more else "it"
+    return f"spread: from {origins} to {plural(spread.tensors, 'finding')} {where}: {', '.join(names)}"
 
 
 def question_words(path: Path) -> str:

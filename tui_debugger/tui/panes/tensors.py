@@ -57,7 +57,7 @@ class TensorsPane(Pane):
         self.table = VirtualTable((), empty="no node selected", id="tensor-table")
         self._rows: tuple[TensorRow, ...] = ()
         self._shown: tuple[TensorRow, ...] = ()
-        self._node_name = ""
+        self._node_name = self._empty = ""
         self._measured = False
         self._wide: tuple[bool, bool] | None = None
         """Whether there are rounds, and overflows: the widths of the columns; None before there are any."""
@@ -67,8 +67,7 @@ class TensorsPane(Pane):
 
     def show(self, name: str, rows: tuple[TensorRow, ...], *, measured: bool, empty: str) -> None:
         """Shows tensors; ``measured`` False while their statistics are on the way."""
-        self._node_name, self._rows, self._measured = name, rows, measured
-        self.table.set_empty(empty)
+        self._node_name, self._rows, self._measured, self._empty = name, rows, measured, empty
         self.refresh_rows()
 
     def refresh_rows(self) -> None:
@@ -76,6 +75,8 @@ class TensorsPane(Pane):
         from tui_debugger.tui.cells import statistic_cells  # see _columns
 
         pattern = self.pattern
+        if self._empty:
+            self.table.set_empty("no tensor matches" if self._rows else self._empty)
         self._shown = tuple(row for row in self._rows if pattern is None or pattern.test(_search_text(row)))
         rounds, overflows = any(row.key.round for row in self._rows), any(row.overflow for row in self._rows)
         if (rounds, overflows) != self._wide:
