@@ -90,6 +90,11 @@ class DrawnOnce(_AnyScreen):
         self._shown_before = False
 
     @property
+    def is_open(self) -> bool:
+        """Tells whether the screen can show something: Textual takes its widgets away before the screen itself."""
+        return self.is_attached and not self._pruning
+
+    @property
     def _update_timer(self) -> Timer:
         """The timer that draws the next frame."""
         return self._frames

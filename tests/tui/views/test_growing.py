@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -240,6 +242,22 @@ async def test_a_key_comes_before_news_and_news_are_not_lost(tmp_path: Path) -> 
         assert not view.working, "nobody asked for it"
         view._load()
         await screen.until(lambda: len(started) == 3)
+
+
+async def test_what_comes_while_a_view_is_closed_is_not_shown(tmp_path: Path) -> None:
+    """Its widgets go first: it would look for them in vain."""
+    write_dump(tmp_path, steps=(0, 1))
+    async with opened(tmp_path) as screen:
+        view = await look(screen, HealthView, "health")
+        deliveries: list[Callable[[object], None]] = []
+        screen.main.views.run = lambda _, __, done, *___: deliveries.append(done)  # type: ignore[method-assign,assignment]
+        shown = view.map
+        assert shown is not None
+        view._load()
+        await view.query("*").remove()  # as Textual does, one by one, when the program ends
+        view.remove()
+        deliveries[0](replace(shown))
+        assert view.map is shown
 
 
 async def test_esc_leaves_a_view_that_takes_in_news(tmp_path: Path) -> None:

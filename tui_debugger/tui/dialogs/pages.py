@@ -455,7 +455,7 @@ class SourceScreen(Modal[None]):
         context = max(2, (lines.size.height - 1) // 2) if lines.size.height else 4
 
         def done(found: object) -> None:
-            if self._wanted is wanted and self.is_attached:
+            if self._wanted is wanted and self.is_open:
                 self._show_excerpt(frame, found if isinstance(found, SourceExcerpt) else None)
 
         self._run(lambda: self._excerpt(frame, context), done, lambda _: done(None))

@@ -587,7 +587,7 @@ class RunPrompt(PathPrompt):
     def show(self, found: Overview) -> None:
         """Shows the dumps that were found until now, once there is a list to show them in."""
         self._found = found
-        if not self._laid_out or not self.is_attached:
+        if not self._laid_out or not self.is_open:
             return
         self._dumps = tuple(each for each in found.dumps if not each.gone and os.path.realpath(each.path) != self._this)
         self.query_one(VirtualTable).set_empty("no other dump is known: type its path" if found.ended else "looking …")

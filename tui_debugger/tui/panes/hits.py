@@ -97,6 +97,7 @@ class HitsPane(Pane):
             self._names = names
             self._set_columns()
             self.refresh_rows()
+        self.update_detail()
 
     def show(
         self,
@@ -337,7 +338,10 @@ class HitsPane(Pane):
             self.highlighted(hit)
 
     def update_detail(self) -> None:
-        """Shows the whole name of the hit under the cursor, the conditions without abbreviations, its step's notes."""
+        """Shows the whole name of the hit under the cursor and the conditions without abbreviations.
+
+        Where there is room beside the operator and these, also what the program noted of the step.
+        """
         hit = self.current
         if hit is None or self.rows is None:
             self.set_detail("")
@@ -346,9 +350,16 @@ class HitsPane(Pane):
 
         graph = f"{hit.key.graph}/" if self._graphs else ""
         ranks = self.rows.ranks(self.table.cursor_row)
-        folded = f"ranks {ranks_text(ranks)}" if len(ranks) > 1 else ""
-        parts = (f"{graph}{hit.key.node}", folded, condition_names(hit), self.notes_of(hit))
-        self.set_detail(" · ".join(part for part in parts if part))
+        folded = f" · ranks {ranks_text(ranks)}" if len(ranks) > 1 else ""
+        said = f"{folded} · {condition_names(hit)}"
+        notes = self.notes_of(hit)
+        operator = hit.key.node.rpartition("/")[2]
+        room = self.detail_room - len(said)
+        if len(operator) > room:  # both ends of the operator say more than one end of its scope
+            self.set_detail(shorten(operator, max(room, _OPERATOR)) + said)
+            return
+        noted = f" · {notes}" if notes and len(f"…/{operator} · {notes}") <= room else ""
+        self.set_detail(f"{graph}{hit.key.node}{said}{noted}")
 
     def on_virtual_table_row_selected(self, event: VirtualTable.RowSelected) -> None:
         """Enter goes to the node."""
@@ -358,6 +369,8 @@ class HitsPane(Pane):
             self.post_message(self.HitChosen(hit))
 
 
+_OPERATOR = 12
+"""Cells that an operator keeps of its name in any case."""
 _ABOVE = 2
 """Rows that are left above one that the screen leads to."""
 _RANK_WIDTH = 4

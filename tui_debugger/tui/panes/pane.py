@@ -108,8 +108,8 @@ class Pane(CachedColumn, can_focus=False):
 
     @property
     def detail_room(self) -> int:
-        """Cells that the lower edge has for text: its two ends and blanks aside."""
-        return self.size.width - 6
+        """Cells that there are for the detail: the lower edge without its ends and blanks, or the footer."""
+        return self.size.width - (6 if self._lower.display else 2)
 
     def set_filters(self, text: Text | None) -> None:
         """Shows the line that says what is filtered; None takes it away."""

@@ -254,7 +254,7 @@ class View(Modal[None]):
         self._quiet = quiet
 
         def current() -> bool:
-            return self._job is mine and self.is_attached
+            return self._job is mine and self.is_open
 
         def finished(result: T) -> None:
             if current():
@@ -314,7 +314,7 @@ class View(Modal[None]):
         self._catch_up()
 
     def _catch_up(self) -> None:
-        if self._job is not None or not self.is_attached or self.app.screen is not self:
+        if self._job is not None or not self.is_open or self.app.screen is not self:
             return  # ``is_current`` would be true below a dialog as well
         edition = self.host.session.results_edition
         changes, self._pending = self._pending | ViewChanges(results=edition != self._edition), ViewChanges()
