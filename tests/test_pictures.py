@@ -14,7 +14,7 @@ SCREENSHOTS = Path(__file__).parents[1] / "screenshots"
 NAMES = sorted(path.stem for path in SCREENSHOTS.glob("*.svg"))
 TERMINAL = (("TERM", "xterm-256color"), ("COLORTERM", "truecolor"))
 TREE_ROW = re.compile(r"[▌ ][=◆↓] +[▸▾]? *\S")
-"""A row of the tree of two runs: which scopes are open depends on which part of the answer came first."""
+"""A row of the tree of two runs: how far it is scrolled depends on which part of the answer came first."""
 
 
 @pytest.fixture(scope="module")
