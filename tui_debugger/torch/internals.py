@@ -255,6 +255,7 @@ def name_of(operator: Any) -> str:
     return str(operator._schema.name)  # noqa: SLF001 - see above
 
 
+@functools.cache
 def changes_its_arguments(operator: Any) -> bool:
     """Tells whether an operator works in place."""
     return bool(operator._schema.is_mutable) or name_of(operator).startswith("c10d::")  # noqa: SLF001 - see above

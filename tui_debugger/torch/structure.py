@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -162,6 +163,7 @@ def numbered(name: str, call: int) -> str:
     return name if call == 1 else f"{name}#{call}"
 
 
+@functools.cache
 def kind_of(func: Any) -> str:
     """Operator type: ``aten._log_softmax.default`` is ``LogSoftmax``, which is what categories know it by."""
     name = internals.name_of(func).rpartition("::")[2].strip("_")
