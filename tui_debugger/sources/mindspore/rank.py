@@ -12,7 +12,7 @@ import os
 import re
 import threading
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -287,6 +287,12 @@ class RankRun:
     def nets(self) -> tuple[str, ...]:
         """Net names that have data."""
         return tuple(dict.fromkeys(graph.net for graph in self._layout.graphs))
+
+    def places(self) -> Iterator[tuple[str, int, int | None, str]]:
+        """Yields the net, the root graph, the step and the path of what holds tensors; None: all steps of the graph."""
+        for graph in self._layout.graphs:
+            yield graph.net, graph.root_graph, None, os.fspath(graph.path)
+            yield from ((graph.net, graph.root_graph, step, os.fspath(path)) for step, path in graph.steps.items())
 
     @property
     def generation(self) -> str:

@@ -63,7 +63,9 @@ class TensorFilesReader:
         """Opens the dump at, around or below a path; listing names costs too little to remember it."""
         from tui_debugger.sources.tensor_files.source import TensorFilesSource  # needs NumPy
 
-        return TensorFilesSource(root_of(self.recognises(path), path), path, notices)
+        found = self.recognises(path)
+        alone = found is not None and found.sureness is Sureness.POSSIBLE and is_array(path.name) and opener.isfile(path)
+        return TensorFilesSource(root_of(found, path), path, notices, alone=alone)
 
 
 READER: Reader = TensorFilesReader()
@@ -98,7 +100,7 @@ def _has_steps(directory: Path) -> bool:
     for name in names_in(directory):
         if not parse_name(stem(name)).tells:
             continue
-        if is_array(name) or (not name.endswith(SUFFIXES) and _holds_arrays(directory / name)):
+        if is_array(name) or (not name.lower().endswith(SUFFIXES) and _holds_arrays(directory / name)):
             return True
     return False
 
@@ -115,7 +117,7 @@ def _has_named_files(directory: Path) -> bool:
 def _has_run(directory: str) -> bool:
     """Tells whether a directory below the given one is a dump: files named after steps in it may be of one tensor."""
     for name in names_in(directory):
-        if name.endswith(".npy") or not parse_name(stem(name)).tells:
+        if name.lower().endswith(".npy") or not parse_name(stem(name)).tells:
             continue
         if is_array(name) or _holds_arrays(f"{directory}/{name}"):
             return True

@@ -66,6 +66,8 @@ from tui_debugger.sources.tensor_files.layout import (
     is_array,
     is_beside,
     is_shard,
+    lone_file,
+    narrowed,
     natural,
     read_layout,
 )
@@ -221,7 +223,15 @@ class TensorFilesSource(GraphlessSource[list[Unit], _RankNodes]):
 
     graph = GRAPH
 
-    def __init__(self, root: Path, given: Path, notices: Sequence[str] = (), tree: FileTree | None = None) -> None:
+    def __init__(
+        self,
+        root: Path,
+        given: Path,
+        notices: Sequence[str] = (),
+        tree: FileTree | None = None,
+        *,
+        alone: bool = False,
+    ) -> None:
         """Lists the directories above the steps.
 
         Args:
@@ -229,7 +239,9 @@ class TensorFilesSource(GraphlessSource[list[Unit], _RankNodes]):
             given: the path as the user wrote it.
             notices: what people have to know besides.
             tree: how to read names; None where directories, files and keys name nodes.
+            alone: the path is a file, and nothing around it says of which step it is.
         """
+        self._alone = alone
         self._tree = tree
         self._converted: dict[int, ConvertedNodes | None] = {}
         self._noted: dict[int, RunNotes] = {}
@@ -268,7 +280,12 @@ class TensorFilesSource(GraphlessSource[list[Unit], _RankNodes]):
         step: int,
         round: int = 0,  # noqa: A002 - see base.Source
     ) -> tuple[int, int] | None:
-        """The step before: every step is one run, whatever is called a round in it. Converted dumps say it."""
+        """The step before: every step is one run, whatever is called a round in it. Converted dumps say it.
+
+        None before what lies outside of the steps: it may be the last state, which is written twice then, or the best.
+        """
+        if step == self._layout.final:
+            return None
         converted = self._converted_nodes(rank)
         if converted is not None and (root_graph, step, round) in converted.before:
             return converted.before[root_graph, step, round]
@@ -357,7 +374,10 @@ class TensorFilesSource(GraphlessSource[list[Unit], _RankNodes]):
         return nodes
 
     def _find(self) -> Layout:
-        return read_layout(self._root) if self._tree is None else self._tree.read(self._root)
+        if self._tree is not None:
+            return self._tree.read(self._root)
+        path = Path(os.path.abspath(self._given))  # noqa: PTH100 - keeps links
+        return lone_file(path) if self._alone else narrowed(read_layout(self._root), path)
 
     def _name(self) -> str:
         return "directory of tensor files" if self._tree is None else self._tree.layout
