@@ -252,7 +252,7 @@ class MindSporeSource:
             places = [RunPart(found.rank, found.step)]
         else:
             places = [RunPart(found.rank, found.step, each) for each in sorted(graphs)]
-        is_inside = graph is not None and len(below) > 3  # noqa: PLR2004 - graph, step, and the empty end
+        is_inside = graph is not None and len(below) > 3  # graph, step, more, and the empty end
         alike = [os.fspath(path) for path in self._directories.values()] + [each[3] for each in held]
         return part_of_run(found.root, here, places, files=is_inside, alike=alike)
 

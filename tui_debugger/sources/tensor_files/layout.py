@@ -126,15 +126,7 @@ class Unit:
     directory: bool
 
 
-@dataclass(slots=True)
-class Layout(directories.Layout[list[Unit]]):
-    """The steps of a directory of tensor files.
-
-    Attributes:
-        final: the step that stands for what lies outside of all others; None: nothing does.
-    """
-
-    final: int | None = None
+Layout = directories.Layout[list[Unit]]
 
 
 def read_layout(root: Path) -> Layout:

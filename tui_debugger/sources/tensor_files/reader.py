@@ -64,7 +64,8 @@ class TensorFilesReader:
         from tui_debugger.sources.tensor_files.source import TensorFilesSource  # needs NumPy
 
         found = self.recognises(path)
-        alone = found is not None and found.sureness is Sureness.POSSIBLE and is_array(path.name) and opener.isfile(path)
+        unsure = found is not None and found.sureness is Sureness.POSSIBLE
+        alone = unsure and is_array(path.name) and opener.isfile(path)
         return TensorFilesSource(root_of(found, path), path, notices, alone=alone)
 
 
