@@ -256,7 +256,7 @@ class Session:
     @property
     def notices(self) -> tuple[str, ...]:
         """``info.notices``, without asking what the layout cannot tell."""
-        own = (*self.settings, *filter(None, [self.watchpoints.problem]))
+        own = (*filter(None, [self.scope.text]), *self.settings, *filter(None, [self.watchpoints.problem]))
         return grouped_notices((*own, *self.source.info.notices, *self._beside, *self._workers.notices))
 
     @property

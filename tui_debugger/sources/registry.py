@@ -286,7 +286,7 @@ def dumps_beside(source: Source) -> tuple[str, ...]:
     Asks every reader of this package, so it takes time.
     """
     opened = _OPENED.get(source)
-    if opened is None:
+    if opened is None or not source.scope.whole:
         return ()
     chosen, path = opened.chosen, opened.path
     root, given = os.path.realpath(chosen.found.root), os.path.realpath(path)

@@ -45,14 +45,20 @@ class Scope:
         root: the directory of the run, the first one of several.
         places: the parts of the run that lie there; None: all of it; none at all: nothing of it lies there.
         files: only tensors in files at or below ``paths`` count: others of the same step lie elsewhere.
-        text: what people have to know: ``checkpoint-6 of run/, one of 5: give run/ for all``; empty: it is the whole.
+        name: what it is for people: ``checkpoint-6 of run/, one of 5``; empty: the whole.
     """
 
     paths: tuple[str, ...]
     root: str
     places: tuple[RunPart, ...] | None = None
     files: bool = False
-    text: str = ""
+    name: str = ""
+
+    @property
+    def text(self) -> str:
+        """What people have to know: ``checkpoint-6 of run/, one of 5: give run/ for all``; empty: it is the whole."""
+        near = os.path.relpath(self.root)
+        return f"{self.name}: give {self.root if near.startswith('..') else near}/ for all" if self.name else ""
 
     @property
     def path(self) -> str:
@@ -182,7 +188,7 @@ class Scope:
             self.root,
             tuple(place for each in every for place in each.places or ()),
             any(each.files for each in every),
-            "; ".join(each.text for each in every if each.text),
+            "; ".join(each.name for each in every if each.name),
         )
 
 
@@ -249,14 +255,17 @@ def _in_order(place: RunPart) -> tuple[int, ...]:
 
 
 def _words(top: str, path: str, alike: Iterable[str]) -> str:
-    """``checkpoint-6 of run/, one of 5: give run/ for all``."""
+    """``checkpoint-6 of run/, one of 5``."""
     name = os.path.relpath(path, top) if is_inside(path, top) else path
     depth = name.count("/") + 1
     beside = {tuple(os.path.relpath(each, top).split("/")[:depth]) for each in alike}
-    beside = {each for each in beside if len(each) == depth}
+    beside = {each for each in beside if len(each) == depth and _suffix(each[-1]) == _suffix(name)}
     number = f", one of {len(beside):,}" if tuple(name.split("/")) in beside and len(beside) > 1 else ""
-    nearest = min(top, os.path.relpath(top), key=len)
-    return f"{name} of {os.path.basename(top) or top}/{number}: give {nearest}/ for all"  # noqa: PTH119 - text
+    return f"{name} of {os.path.basename(top) or top}/{number}"  # noqa: PTH119 - text
+
+
+def _suffix(name: str) -> str:
+    return os.path.splitext(name)[1]  # noqa: PTH122 - text
 
 
 def refusal(scope: Scope) -> NotADumpError:

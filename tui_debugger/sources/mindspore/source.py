@@ -248,6 +248,8 @@ class MindSporeSource:
         held = list(self._rank(found.rank).places())
         graph = int(below[0]) if below and is_digits(below[0]) else None
         graphs = {each[1] for each in held if each[0] == net and graph in {None, each[1]}}
+        if not graphs and not found.by_device:  # graphs and metadata are about the whole rank
+            here = f"{found.root}/{parts[0]}"
         if graphs == {each[1] for each in held} or not graphs:  # of that rank there is nothing else
             places = [RunPart(found.rank, found.step)]
         else:

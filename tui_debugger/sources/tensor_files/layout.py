@@ -21,7 +21,6 @@ from tui_debugger.opener import why_not
 from tui_debugger.sources import directories
 from tui_debugger.sources.directories import directories_in, is_directory, is_inside, names_in, ways_to
 from tui_debugger.sources.registry import Edges, Has, Order, Shows
-from tui_debugger.text.numbers import first_of
 
 SUFFIXES: Final = (".npy", ".npz", ".pt", ".pth", ".safetensors", ".distcp")
 INDEX: Final = ".metadata"
@@ -55,8 +54,6 @@ NUMBER: Final = re.compile(r"\d{1,9}")
 EPOCH: Final = 1_000_000
 """The number that an epoch adds to the numbers of its steps where they begin anew in every epoch."""
 SNAPSHOTS: Final = "snapshots"
-_TOLD: Final = 3
-"""Files outside of the steps that a notice names."""
 LEVELS_DEEP: Final = 16
 """The number of directories below each other that are looked into."""
 SHOWS: Final = Shows(
@@ -212,9 +209,6 @@ class _Reader:
         final = self._layout.final = 1 + max(step for steps in self._layout.units.values() for step in steps)
         for place, unit in loose:
             self._layout.units.setdefault(place.rank or 0, {}).setdefault(final, []).append(unit)
-        names = [os.path.relpath(unit.path, self._layout.root) for _, unit in loose]
-        told = first_of(names, _TOLD)
-        self._layout.notices.append(f"final: what lies outside of the steps is shown as step {final}: {told}")
 
     def _step_numbers(self) -> dict[tuple[int | None, int | None], int]:
         """Returns the step by epoch and number; those of an epoch that counts anew are moved apart."""

@@ -18,8 +18,10 @@ from tui_debugger.sources.tensor_files.layout import (
     LEVELS_DEEP,
     NUMBER,
     SHOWS,
+    SNAPSHOTS,
     SUFFIXES,
     is_array,
+    is_hub_cache,
     parse_name,
     stem,
     subdirectories,
@@ -87,7 +89,10 @@ def _around(start: Path) -> Path | None:
 
 def _may_be_dump(start: Path) -> bool:
     """Tells whether there are arrays in a directory that no name gives a step."""
-    return any(is_array(name) for name in names_in(start)) or _has_numbers(start) or _has_named_files(start)
+    names = list(names_in(start))
+    if is_hub_cache(names) and _holds_arrays(start / SNAPSHOTS):
+        return True
+    return any(map(is_array, names)) or _has_numbers(start) or _has_named_files(start)
 
 
 def _is_step(name: str) -> bool:

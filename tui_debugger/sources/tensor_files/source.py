@@ -73,7 +73,7 @@ from tui_debugger.sources.tensor_files.layout import (
 )
 from tui_debugger.stats.dtypes import has_no_name
 from tui_debugger.stats.npy import SUFFIX as ARCHIVE
-from tui_debugger.text.numbers import plural
+from tui_debugger.text.numbers import first_of, plural
 
 GRAPH: Final = "arrays"
 """The name of the one graph that all nodes are in."""
@@ -88,6 +88,8 @@ ORDER: Final = "model.safetensors.index.json"
 _YOUNG_NS: Final = 5 * 10**9
 """A file that changed more recently than this may change again within one tick of the clock."""
 _PROGRESS_EVERY: Final = 1024
+_TOLD: Final = 3
+"""Files outside of the steps that a notice names."""
 
 _Name = tuple[str, str]
 """Graph and name of a node."""
@@ -359,8 +361,13 @@ class TensorFilesSource(GraphlessSource[list[Unit], _RankNodes]):
         return next((found for rank in self.ranks() if (found := self._converted_nodes(rank)) is not None), None)
 
     def _layout_notices(self) -> Iterable[str]:
+        final = self._layout.final
+        if final is not None and self.scope.holds(step=final):
+            units = (unit for steps in self._layout.units.values() for unit in steps.get(final, ()))
+            told = first_of([os.path.relpath(unit.path, self._root) for unit in units], _TOLD)
+            yield f"final: what lies outside of the steps is shown as step {final}: {told}"
         converted = self._any_converted()
-        return () if converted is None else converted.notices
+        yield from () if converted is None else converted.notices
 
     def _ranks_with_edges(self) -> Sequence[int]:
         return () if self._any_converted() is None else self.ranks()[:1]
