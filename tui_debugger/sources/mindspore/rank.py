@@ -345,8 +345,12 @@ class RankRun:
         graphs = {part.where: part for part in (*self._history.parts, *self._graph_parts)}
         return [*found.values(), *(replace(part, rank=self.number) for part in graphs.values())]
 
-    def overflow_places(self) -> Iterator[tuple[int, str]]:
-        """Yields step and path of the directories that records of overflows lie in."""
+    def step_directories(self) -> Iterator[tuple[int | None, str]]:
+        """Yields step and path of the directories of tensors and of records of overflows; step None: constants."""
+        for graph in self._layout.graphs:
+            yield from ((step, os.fspath(path)) for step, path in graph.steps.items())
+            if graph.constants is not None:
+                yield None, os.fspath(graph.constants)
         if OVERFLOWS in self._layout.auxiliary:
             yield from ((step, self._overflow_directory(step)) for step in self._layout.steps)
 
