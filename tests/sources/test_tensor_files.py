@@ -328,7 +328,7 @@ class TestDoubts:
         [
             ("loose.npy", "loose.npy", "outside a step"),
             ("net/loose.npz", "net/loose.npz", "outside a step"),
-            ("step_0/model.h5", "step_0/model.h5", "a file that cannot be read yet"),
+            ("step_0/model.h5", "step_0/model.h5", "is called as HDF5 is, and is none: it is damaged"),
             ("step_0/model.pt", "step_0/model.pt", "is no file that torch.save wrote: it has a damaged pickle"),
             ("step_0/a/b.safetensors", "step_0/a/b.safetensors", "ends inside its header"),
             (

@@ -45,6 +45,19 @@ _CHECKED_AT_ONCE: Final = 1 << 16
 """Values of float128 whose range is checked together."""
 
 
+def look_at(path: str) -> LookedAt:
+    """Returns what the bytes of a file tell of it.
+
+    Raises:
+        UnreadableTensorError: it is missing, no regular file, or cannot be read.
+    """
+    with opened(path) as (descriptor, status):
+        content, size = FileBytes(descriptor, 0, status.st_size, path), status.st_size
+        head = content.read(0, LOOKED_AT)
+        tail = content.read(size - LOOKED_AT, LOOKED_AT) if size > LOOKED_AT else head
+        return looked_at(head, tail, size, path)
+
+
 def array_keys(path: str) -> list[str]:
     """Returns the keys of the arrays of a .npz archive, in the order in which they were written.
 
