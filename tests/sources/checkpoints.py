@@ -35,10 +35,14 @@ def cuts_of(shape: Sequence[int], edges: Sequence[Sequence[int]]) -> list[Cut]:
 
 
 def write_checkpoint(
-    folder: Path, values: dict[str, Array], cuts: dict[str, list[Cut]], objects: dict[str, Any] | None = None, **odd: Any
+    folder: Path,
+    values: dict[str, Array],
+    cuts: dict[str, list[Cut]],
+    objects: dict[str, Any] | None = None,
+    **odd: Any,
 ) -> str:
     """Writes a distributed checkpoint as several ranks do, with torch's own classes, and returns its index."""
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     files = [io.BytesIO(), io.BytesIO()]
     described: dict[str, Any] = {}
     places: dict[dcp.MetadataIndex, Any] = {}
