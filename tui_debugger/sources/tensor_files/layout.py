@@ -141,6 +141,11 @@ def is_array(name: str) -> bool:
     return (name.lower().endswith(SUFFIXES) and name[0] != ".") or _SAVED_BY_TORCH.fullmatch(name) is not None
 
 
+def holds_arrays(path: str) -> bool:
+    """Tells whether a file that was named, or that lies beside ranks, is read."""
+    return is_array(os.path.basename(path))  # noqa: PTH119 - text all the way, for many
+
+
 def is_shard(name: str) -> bool:
     """Tells whether a file of that name holds pieces of tensors, as the files beside it do."""
     return _SHARD.fullmatch(name) is not None
@@ -293,7 +298,7 @@ class _Reader:
                 self._layout.miss(entry.path, "a directory in place of a file", below.rank, step)
             elif directory:
                 self._take_step(entry.path, below, step)
-            elif is_array(entry.name) and not (indexed and entry.name.endswith(PART)):
+            elif holds_arrays(entry.path) and not (indexed and entry.name.endswith(PART)):
                 self._found.append((below, step, Unit(entry.path, below.scope, directory=False)))
 
     def _identity(self, path: str) -> tuple[int, int]:
@@ -352,7 +357,7 @@ def _part_of(unit: Unit, here: str) -> list[Unit]:
     scope = (*unit.scope, *filter(None, folder[len(unit.path) + 1 :].split("/")))
     if opener.isdir(here):
         return [Unit(here, (*scope, name), directory=True)]
-    return [Unit(here, (*scope, stem(name)), directory=False)] if is_array(name) else []
+    return [Unit(here, (*scope, stem(name)), directory=False)] if holds_arrays(here) else []
 
 
 def lone_file(path: Path) -> Layout:
