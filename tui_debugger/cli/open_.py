@@ -244,7 +244,8 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
         "open a dump directory in the terminal",
         "Opens a tensor dump. PATH may be the dump directory, one or two levels above it, "
         "or a part of it (a rank, graph, step, checkpoint, file), which is shown alone. Where several dumps lie below "
-        "PATH, a page lists them; without PATH it lists the dumps that were opened before and those below the working directory.",
+        "PATH, a page lists them; without PATH it lists the dumps that were opened before and those below the working "
+        "directory.",
         without_path="a page lists dumps",
         several=True,
     )

@@ -19,7 +19,8 @@ from tui_debugger import opener
 from tui_debugger.notes import NOTES_FILE
 from tui_debugger.opener import why_not
 from tui_debugger.sources import directories
-from tui_debugger.sources.directories import directories_in, is_directory, is_inside, names_in, ways_to
+from tui_debugger.sources.directories import directories_in, is_directory, names_in
+from tui_debugger.sources.paths import is_inside, ways_to
 from tui_debugger.sources.registry import Edges, Has, Order, Shows
 
 SUFFIXES: Final = (".npy", ".npz", ".pt", ".pth", ".safetensors", ".distcp")
