@@ -19,9 +19,10 @@ from tui_debugger import opener
 from tui_debugger.model import Progress, ProgressFn, UnreadablePart, no_progress
 from tui_debugger.opener import why_not
 from tui_debugger.sources.base import AccountingSource, Source, StepFiles, claimed_by
-from tui_debugger.sources.directories import is_directory, is_inside
+from tui_debugger.sources.directories import is_directory
 from tui_debugger.sources.environments import environment_in
 from tui_debugger.sources.joined import JoinedSource
+from tui_debugger.sources.paths import is_inside
 from tui_debugger.sources.registry import TENSOR_FILES, Recogniser, opened_at
 from tui_debugger.stats.formats import LOOKED_AT, Holds, LookedAt, format_of_name, looked_at
 
