@@ -223,8 +223,11 @@ def _compared(arguments: argparse.Namespace) -> Answer:
         tolerance: Tolerance = Tolerance(arguments.rtol, arguments.atol, arguments.tolerance)
         differences, hint = couple.compare(tolerance, arguments.top, progress)
         graphs = several_graphs(session)
-        missing = unseen(session, from_on(session, [(key.rank, key.step)]), graph=False)
-    return Answer(couple, differences, hint, arguments.by, graphs, _of_rank(missing, key.rank))
+        missing = _of_rank(unseen(session, from_on(session, [(key.rank, key.step)]), graph=False), key.rank)
+        if other.path and other.key is not None:
+            there = comparer.run_of(other, progress).unreadable([(other.key.rank, other.key.step)], graph=False)
+            missing = Unseen((*missing.parts, *there))
+    return Answer(couple, differences, hint, arguments.by, graphs, missing)
 
 
 def _of_rank(missing: Unseen, rank: int) -> Unseen:
