@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Final
@@ -26,7 +26,15 @@ import numpy as np
 from tui_debugger.arrays import Array
 from tui_debugger.stats.pickled_arrays import KINDS, SCALAR, array_in
 from tui_debugger.stats.restricted_pickle import Global, Instance, Loaded, PickleError, shown_name
-from tui_debugger.stats.torch_pickle import StorageRef, TensorRef, in_pickle, is_not_known, not_read, whole_storage
+from tui_debugger.stats.torch_pickle import (
+    StorageRef,
+    TensorRef,
+    in_pickle,
+    is_function,
+    is_not_known,
+    not_read,
+    whole_storage,
+)
 
 MAX_TENSORS: Final = 1 << 18
 """Tensors of a file."""
@@ -198,7 +206,7 @@ class _Walk:
 
     def _take_mesh(self, mesh: Instance) -> None:
         """Counts the storages of a mesh of devices as seen: they hold the numbers of the ranks."""
-        for _, value in _state_items(mesh.state):
+        for _, value in _state_items(mesh.state, self._states):
             if type(value) is TensorRef and value.storage is not None:
                 self.found.storages.add(value.storage.key)
             elif type(value) is Instance and value.kind == _MESH and value is not mesh:
@@ -224,15 +232,15 @@ class _Walk:
         """Yields what is in a container and has to be looked at, with keys."""
         kind = type(container)
         if kind is TensorRef:
-            items = _state_items(container.attributes)
+            items = _state_items(container.attributes, self._states)
         elif kind is _Given:
             items = container.arguments
         elif kind is Instance:
-            items = _parts(container)
+            items = _parts(container, self._states)
         else:
             items = _items(container)
         if id(container) in self._states:
-            items = [*items, *_state_items(self._states[id(container)][1])]
+            items = [*items, *_state_items(self._states[id(container)][1], self._states)]
         yield from _looked_at(items)
 
 
@@ -338,28 +346,37 @@ def _items(container: Any) -> list[tuple[Any, Any]]:
     return list(enumerate(container)) if type(container) in (list, tuple) else []
 
 
-def _state_items(state: Any) -> list[tuple[Any, Any]]:
-    """Returns attributes with their names: from a dictionary, or from one and a second for what has slots."""
+def _state_items(state: Any, attributed: Container[int]) -> list[tuple[Any, Any]]:
+    """Returns attributes with their names: from a dictionary, or from one and a second for what has slots.
+
+    Args:
+        state: what was set.
+        attributed: objects by their ``id`` that have attributes themselves: these are looked at as a whole.
+    """
+    if id(state) in attributed:
+        return [("state", state)]
     if type(state) is tuple and len(state) == 2 and type(state[0]) in (dict, type(None)) and type(state[1]) is dict:
-        return [*_state_items(state[0]), *_items(state[1])]
+        return [*_state_items(state[0], attributed), *_state_items(state[1], attributed)]
     if type(state) is dict and _PARAMETERS in state:
         # Parameters, buffers and modules of a module are attributes of it, as they are to who uses it.
-        parts = [item for name in _OF_A_MODULE for item in _items(state.get(name))]
+        parts = [item for name in _OF_A_MODULE for item in _state_items(state.get(name), attributed)]
         return [*parts, *((key, value) for key, value in state.items() if key not in _OF_A_MODULE)]
     if state is None or type(state) in (dict, list, tuple):
         return _items(state)
     return [("state", state)]
 
 
-def _parts(found: Instance) -> list[tuple[Any, Any]]:
+def _parts(found: Instance, attributed: Container[int]) -> list[tuple[Any, Any]]:
     """Returns what is in an object: its attributes, what was put into it, and what it was made of, each thing once."""
     items = _items(found.items)
     put = {(key, id(value)) for key, value in items}
-    state = [(key, value) for key, value in _state_items(found.state) if (key, id(value)) not in put]
+    state = [(key, value) for key, value in _state_items(found.state, attributed) if (key, id(value)) not in put]
     held = {id(value) for _, value in (*items, *state) if type(value) in _SHARED}
     made_of = [(key, value) for key, value in enumerate(found.arguments) if id(value) not in held]
     problem = _problem_of(found, made_of)
-    given = [("arguments", _Given(found.kind, made_of))] if found.called and made_of else made_of
+    given = (
+        [("made_of", _Given(found.kind, made_of))] if found.called and is_function(found.kind) and made_of else made_of
+    )
     return [*([(_HERE, not_read(problem))] if problem else []), *state, *items, *given]
 
 
@@ -416,7 +433,7 @@ _SETTINGS: Final = re.compile(
 )
 """Keys of settings, and of the states of what decides by limits."""
 _SETTINGS_CLASS: Final = re.compile(
-    r"(?:Namespace|Config|Configuration|Args|Arguments|Settings|Options|Param(?:eter)?s|Scheduler|LR|Callback"
+    r"(?:Config|Configuration|Args|Arguments|Settings|Options|Param(?:eter)?s|Scheduler|LR|Callback"
     r"|EarlyStopping|ReduceLROnPlateau|ModelCheckpoint)$"
 )
 """Classes of the same."""
