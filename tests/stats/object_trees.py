@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import collections
-import datetime
+import datetime as dt
 import decimal
 import enum
 import functools
+import math
 import random
 import re
 import uuid
@@ -83,11 +84,10 @@ class Output(collections.OrderedDict[str, Any]):
             self[name] = getattr(self, name)
 
     def __reduce__(self) -> Any:
-        _, _, *others = super().__reduce__()
-        return Output, (self.logits, self.hidden), *others
+        return Output, (self.logits, self.hidden), *super().__reduce__()[2:]
 
 
-Pair = collections.namedtuple("Pair", "left right")  # noqa: PYI024 - what libraries have
+Pair = collections.namedtuple("Pair", ["left", "right"])  # noqa: PYI024 - what libraries have
 
 
 class Phase(enum.Enum):
@@ -96,11 +96,11 @@ class Phase(enum.Enum):
     TRAIN = "train"
 
 
-class Tagged(torch.Tensor):  # type: ignore[misc] - torch has no types here
+class Tagged(torch.Tensor):  # type: ignore[misc, unused-ignore]  # torch may have no types
     """A tensor of a class of its own."""
 
 
-class Net(torch.nn.Module):  # type: ignore[misc] - torch has no types here
+class Net(torch.nn.Module):  # type: ignore[misc, unused-ignore]  # torch may have no types
     """A module with a tensor beside its parameters."""
 
     def __init__(self, beside: Any) -> None:
@@ -134,7 +134,7 @@ def optimizer(value: float) -> torch.optim.Optimizer:
 
 LEAVES: dict[str, Callable[[float], Any]] = {
     "tensor": lambda value: torch.tensor([1.0, value]),
-    "number of torch": lambda value: torch.tensor(value),
+    "number of torch": torch.tensor,
     "half": lambda value: torch.tensor([value, 1.0]).bfloat16(),
     "view": lambda value: torch.tensor([[1.0, 2.0], [3.0, value]]).T[1:],
     "complex": lambda value: torch.tensor([complex(1, value)]),
@@ -146,7 +146,7 @@ LEAVES: dict[str, Callable[[float], Any]] = {
     "attribute of a dictionary": lambda value: with_attribute(collections.OrderedDict(a=1), torch.tensor([value])),
     "attribute of a list": lambda value: with_attribute(Listed([1]), torch.tensor([value])),
     "subclass": lambda value: torch.tensor([value]).as_subclass(Tagged),
-    "storage": lambda value: torch.tensor([1.0, value]).storage(),
+    "storage": lambda value: torch.tensor([1.0, value]).storage(),  # type: ignore[no-untyped-call]  # as torch has it
     "sparse": lambda value: torch.tensor([[0.0, 1.0], [value, 0.0]]).to_sparse(),
     "module": lambda value: Net(torch.tensor([value])),
     "packed sequence": lambda value: torch.nn.utils.rnn.pack_sequence([torch.tensor([1.0, value]), torch.ones(1)]),
@@ -156,12 +156,12 @@ LEAVES: dict[str, Callable[[float], Any]] = {
     "array of columns": lambda value: np.asfortranarray([[1.0, value], [2.0, 3.0]]),
     "array with the highest byte first": lambda value: np.array([1.0, value], ">f4"),
     "array of halves": lambda value: np.array([1.0, value], ml_dtypes.bfloat16),
-    "array without dimensions": lambda value: np.array(value),
+    "array without dimensions": np.array,
     "structured array": lambda value: np.array([(1, value)], [("a", "i4"), ("b", "f4")]),
     "nested structured array": lambda value: np.array([((1.0, [2.0, value]),)], [("a", [("b", "f4"), ("c", "f8", 2)])]),
     "array of objects": lambda value: objects(None, torch.tensor([value]), "text"),
     "array of numbers as objects": lambda value: objects(1, value),
-    "dates": lambda value: np.array(["2026-01-01", "NaT" if value != value else "2026-01-02"], "M8[s]"),
+    "dates": lambda value: np.array(["2026-01-01", "NaT" if math.isnan(value) else "2026-01-02"], "M8[s]"),
     "number of numpy": np.float32,
     "number": float,
     "complex number": lambda value: complex(value, 1),
@@ -177,8 +177,8 @@ SETTINGS: tuple[Callable[[], Any], ...] = (
     lambda: torch.Size([2, 3]),
     lambda: torch.device("cpu"),
     lambda: Phase.TRAIN,
-    lambda: datetime.datetime(2026, 1, 1, tzinfo=datetime.timezone.utc),
-    lambda: datetime.timedelta(3),
+    lambda: dt.datetime(2026, 1, 1, tzinfo=dt.timezone.utc),
+    lambda: dt.timedelta(3),
     lambda: Path("run"),
     lambda: uuid.UUID(int=5),
     lambda: decimal.Decimal("0.1"),
@@ -189,8 +189,8 @@ SETTINGS: tuple[Callable[[], Any], ...] = (
     lambda: np.random.default_rng(1),
     lambda: np.random.RandomState(1).get_state(),
     lambda: random.Random(1).getstate(),  # noqa: S311 - no secret
-    lambda: torch.get_rng_state(),
-    lambda: torch.Generator(),
+    torch.get_rng_state,
+    torch.Generator,
     lambda: {"scheduler": {"best": float("inf"), "last_epoch": 3}, "early_stopping": {"best_score": torch.tensor(NAN)}},
     lambda: {"best_loss": float("inf"), "loss": 0.5, "epoch": 3},
     lambda: {"config": {"limit": float("nan")}, "param_groups": [{"lr": float("inf"), "params": [0, 1]}]},

@@ -103,7 +103,8 @@ def _dtype_in(found: Any, depth: int) -> DType:
         types = [_dtype_in(fields[name][0], depth - 1) for name in names]
         offsets = [fields[name][1] for name in names]
         fields_of: Any = {"names": list(names), "formats": types, "offsets": offsets, "itemsize": state[5]}
-        return np.dtype(fields_of)
+        structured: DType = np.dtype(fields_of)
+        return structured
     if part:
         return np.dtype((_dtype_in(part[0], depth - 1), _sizes(part[1] if type(part[1]) is tuple else (part[1],))))
     match = _WORDS.fullmatch(words)

@@ -27,6 +27,7 @@ from tui_debugger.arrays import Array
 from tui_debugger.stats.pickled_arrays import KINDS, SCALAR, array_in
 from tui_debugger.stats.restricted_pickle import Global, Instance, Loaded, PickleError, shown_name
 from tui_debugger.stats.torch_pickle import (
+    OF_GENERATORS,
     StorageRef,
     TensorRef,
     in_pickle,
@@ -106,7 +107,8 @@ class _Frame:
         children: what in it is left to look at.
         place: its own.
         before: number of things that were found before it.
-        maker: who made something else of what is in it; empty: nobody, it is as it was saved.
+        maker: who made something else of what is in it; empty: nobody, it is as it was saved. ``OF_GENERATORS``: a
+            generator of random numbers.
         module: it belongs to a module of torch.
         settings: it belongs to settings.
     """
@@ -166,10 +168,8 @@ class _Walk:
         place = top.place if key is _HERE else (*top.place, key)
         kind = type(child)
         if kind is TensorRef:
-            if top.module:
-                if id(child) in self._of_modules:
-                    return None
-                self._of_modules.add(id(child))
+            if self._is_known(top, child):
+                return None
             if not child.shape and (top.settings or _of_settings(key)):
                 self.found.settings.append(len(self.found.tensors))
             self._add(place, _as_made(child, top.maker))
@@ -186,6 +186,15 @@ class _Walk:
             return None
         return self._frame(top, place, key, child)
 
+    def _is_known(self, top: _Frame, ref: TensorRef) -> bool:
+        """Tells whether a tensor of a module was found before, or is the state of random numbers."""
+        if top.maker is OF_GENERATORS:
+            return ref.values is not None and ref.values.dtype.kind in "iu"
+        known = top.module and id(ref) in self._of_modules
+        if top.module:
+            self._of_modules.add(id(ref))
+        return known
+
     def _frame(self, top: _Frame, place: Path, key: Any, child: Any) -> _Frame | None:
         if len(place) > MAX_DEPTH:
             self._add(place, not_read(f"nests deeper than {MAX_DEPTH} dictionaries and lists"))
@@ -199,6 +208,8 @@ class _Walk:
             found = self._known[id(child)] = child, list(self._children(child))
         self._around.add(id(child))
         maker = child.maker if kind is _Given else top.maker
+        if _is_generator(child):
+            maker = OF_GENERATORS
         module = top.module or (kind is Instance and type(child.state) is dict and _PARAMETERS in child.state)
         settings = top.settings or _of_settings(key)
         settings = settings or (kind is Instance and _SETTINGS_CLASS.search(child.kind) is not None)
@@ -244,9 +255,19 @@ class _Walk:
         yield from _looked_at(items)
 
 
+def _is_generator(value: Any) -> bool:
+    """Tells whether an object is a generator of random numbers of NumPy, or the state of one."""
+    kind = type(value)
+    if kind is tuple:
+        return len(value) > 1 and value[0] == "MT19937"
+    if kind is dict:
+        return type(value.get("bit_generator")) is str
+    return kind is Instance and value.kind.startswith(OF_GENERATORS)
+
+
 def _as_made(ref: TensorRef, maker: str) -> TensorRef:
     """Returns a tensor, or the same with a problem where somebody unknown may have made other numbers of its bits."""
-    if not maker or ref.problem or ref.dtype not in _PACKED_BITS:
+    if not maker or maker is OF_GENERATORS or ref.problem or ref.dtype not in _PACKED_BITS:
         return ref
     return replace(ref, problem=f"went into {shown_name(maker)}, which is not known: what that made is not read")
 

@@ -465,7 +465,7 @@ GLOBALS: Final[dict[str, Global]] = {
 _OURS: Final = sys.stdlib_module_names | {"numpy", "torch"}
 _OF_MODELS: Final = ("torch.nn.modules.", "torch.nn.functional.", "torch._C._nn.")
 """Functions of torch that a model holds which was saved whole."""
-_OF_GENERATORS: Final = "numpy.random."
+OF_GENERATORS: Final = "numpy.random."
 """What makes NumPy's generators of random numbers, of whole numbers."""
 _PROGRAMS: Final = frozenset({"os", "posix", "nt", "subprocess", "pty", "multiprocessing", "socket", "ctypes", "runpy"})
 """Modules of which no object is a value."""
@@ -488,7 +488,7 @@ def is_function(kind: str) -> bool:
     A class keeps its arguments, or says otherwise in its state.
     """
     name = kind.rpartition(".")[2].lstrip("_")
-    return name[:1].islower() and kind not in _TYPES_OF_PYTHON and not kind.startswith(_OF_GENERATORS)
+    return name[:1].islower() and kind not in _TYPES_OF_PYTHON and not kind.startswith(OF_GENERATORS)
 
 
 def is_not_known(kind: str) -> bool:
