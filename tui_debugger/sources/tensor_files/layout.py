@@ -20,7 +20,8 @@ from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.notes import NOTES_FILE
 from tui_debugger.opener import why_not
 from tui_debugger.sources import directories
-from tui_debugger.sources.directories import directories_in, is_directory, is_inside, names_in, ways_to
+from tui_debugger.sources.directories import directories_in, is_directory, names_in
+from tui_debugger.sources.paths import is_inside, ways_to
 from tui_debugger.sources.registry import Edges, Has, Order, Shows
 from tui_debugger.stats.formats import may_hold_tensors
 
@@ -143,6 +144,11 @@ def natural(name: str) -> list[tuple[int, str]]:
 def is_array(name: str) -> bool:
     """Tells whether a file of that name holds arrays."""
     return (name.lower().endswith(SUFFIXES) and name[0] != ".") or _SAVED_BY_TORCH.fullmatch(name) is not None
+
+
+def holds_arrays(path: str) -> bool:
+    """Tells whether a file that was named, or that lies beside ranks, is read."""
+    return is_array(os.path.basename(path))  # noqa: PTH119 - text all the way, for many
 
 
 def is_shard(name: str) -> bool:
@@ -299,7 +305,7 @@ class _Reader:
                 self._layout.miss(entry.path, "a directory in place of a file", below.rank, step)
             elif directory:
                 self._take_step(entry.path, below, step)
-            elif is_array(entry.name) and not (indexed and entry.name.endswith(PART)):
+            elif holds_arrays(entry.path) and not (indexed and entry.name.endswith(PART)):
                 self._found.append((below, step, Unit(entry.path, below.scope, directory=False)))
 
     def _identity(self, path: str) -> tuple[int, int]:
@@ -360,7 +366,7 @@ def _part_of(unit: Unit, here: str) -> list[Unit]:
     scope = (*unit.scope, *filter(None, folder[len(unit.path) + 1 :].split("/")))
     if opener.isdir(here):
         return [Unit(here, (*scope, name), directory=True)]
-    return [Unit(here, (*scope, stem(name)), directory=False)] if is_array(name) else []
+    return [Unit(here, (*scope, stem(name)), directory=False)] if holds_arrays(here) else []
 
 
 def lone_file(path: Path) -> Layout:
