@@ -170,6 +170,18 @@ class ConvertingReader(Protocol):
         """Returns all values; those of a long tensor as a ``FileArray``, which stays valid when the file is closed."""
 
 
+@runtime_checkable
+class CheckedReader(Protocol):
+    """A ``ValueReader`` of values whose file states a checksum that reading them does not compare."""
+
+    def check(self) -> None:
+        """Compares it: who found zeros asks, since a page that was lost is one of zeros.
+
+        Raises:
+            UnreadableTensorError: it differs.
+        """
+
+
 class ElementReader(Protocol):
     """Reads any elements of a tensor, in any thread, as long as it lives."""
 
@@ -567,6 +579,11 @@ class TensorFile:
         target = np.empty(count, dtype) if buffer is None else buffer[: count * dtype.itemsize].view(dtype)
         self._values.read_into(start, target)
         return target
+
+    def check(self) -> None:
+        """Compares the values with the checksum in their file, if it states one: see ``CheckedReader``."""
+        if isinstance(self._values, CheckedReader):
+            self._values.check()
 
     @property
     def place(self) -> tuple[int, int] | None:

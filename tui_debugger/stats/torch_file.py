@@ -10,7 +10,8 @@ Tensors are found by their place in the tree of dictionaries and lists that was 
 written as a JSON pointer is: ``/optimizer/state/[0]/exp_avg``. In ``[...]`` stands what is no text: the number of an
 item of a list, a number that is a key. A tensor that was saved by itself is at ``""``.
 
-Not checked are the checksums of archives: torch itself does not, and has an option to write none.
+The checksum of a storage is compared where zeros are in it, as a page that was lost would be; torch never does, and has
+an option to write none.
 """
 
 from __future__ import annotations
@@ -230,6 +231,7 @@ def _zipped_tree(descriptor: int, status: os.stat_result, path: str, window: Win
     if pickled.size > MAX_PICKLE:
         raise unreadable(path, f"has a pickle of {pickled.size:,} bytes: that is not plausible")
     data = pickled.read(0, pickled.size)
+    pickled.check(may_lack=True)
     found = _loaded(data) if len(data) <= _SHORT_PICKLE else _found_in(load(data, global_of, storage_of)[0])
     return Tree(*found, window, folder, big_endian=order == b"big", archive=archive)
 
@@ -549,6 +551,11 @@ class TorchValues:
             piece = self._decode(np.array(base[first : first + _PIECE])).reshape(-1)
             decoded[first * self._each :][: len(piece)] = piece
         return self._view(decoded.reshape(-1, self._each), layout.dtype)
+
+    def check(self) -> None:
+        """See ``npy.CheckedReader``."""
+        if isinstance(self._content, MemberFile):
+            self._content.check(may_lack=True)
 
     def close(self) -> None:
         """Lets go of the map of the storage; arrays that were handed out keep it."""
