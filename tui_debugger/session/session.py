@@ -31,7 +31,7 @@ from tui_debugger.check.types import CheckResult, Pair, SourceExcerpt, TensorRow
 from tui_debugger.diagnose.loss import recognised_losses
 from tui_debugger.diagnose.origin.search import OriginReport, search, search_step
 from tui_debugger.environment import switch_of
-from tui_debugger.graph.search import NodeQuery, match, select
+from tui_debugger.graph.search import NodeQuery, match
 from tui_debugger.graph.stacks import StackIndex, stack_index
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.graph.tree import Tree, build_tree
@@ -52,78 +52,19 @@ from tui_debugger.model import (
 )
 from tui_debugger.notes import RunNotes, ShownNote
 from tui_debugger.opener import read_regular
+from tui_debugger.session.asked import Selections, asked_nodes, asked_rows
 from tui_debugger.session.following import FileState, Follower, steps_before, turn_spans
 from tui_debugger.session.watchpoints import WatchpointList, WatchpointStore
 from tui_debugger.sources.base import CallArguments, Capability, Changes, ParallelSource, RankPlaces, Source
+from tui_debugger.sources.inventory import Inventory, RunInventory
 from tui_debugger.sources.joined import JoinedSource, open_sources
-from tui_debugger.sources.registry import dumps_beside, limits, open_source, shown_by
+from tui_debugger.sources.registry import limits, open_source, shown_by
+from tui_debugger.sources.scope import Scope
 from tui_debugger.stats.kernel import SWITCH
 from tui_debugger.stats.workers import Workers
 from tui_debugger.text.notes import RECOGNISED
 from tui_debugger.text.numbers import grouped_notices
 from tui_debugger.watch.recommended import NO_CHANGES, RecommendedChanges, recommended
-
-_KEPT = 256
-"""Selections whose nodes are kept: a form asks for another one with every key."""
-
-
-class Selections:
-    """Masks over node rows by rank and selection, within a scope. Safe to use from several threads."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._masks: dict[tuple[int, NodeSelection], tuple[NodeTable, Mask]] = {}
-        self._scope: NodeQuery | None = None
-        self._scopes: dict[int, tuple[NodeTable, Mask]] = {}
-
-    def restrict(self, scope: NodeQuery | None) -> None:
-        """Lets selections cover nodes of ``scope`` only.
-
-        Raises:
-            BadQueryError: a regular expression that does not compile.
-        """
-        with self._lock:
-            self._scope = scope
-            self._scopes = {}
-
-    def in_scope(self, nodes: NodeTable) -> Mask:
-        """The node rows that selections may cover."""
-        with self._lock:
-            scope, kept = self._scope, self._scopes.get(id(nodes.lineage))
-        if scope is None:
-            return np.ones(len(nodes), np.bool_)
-        if kept is None or kept[0] is not nodes:
-            kept = (nodes, match(nodes, scope))
-            with self._lock:
-                if self._scope is scope:
-                    self._scopes = {**dict(list(self._scopes.items())[-_KEPT:]), id(nodes.lineage): kept}
-        return kept[1]
-
-    def mask(self, rank: int, nodes: NodeTable, selection: NodeSelection) -> Mask:
-        """Node rows that a selection covers within the scope."""
-        return self.selected(rank, nodes, selection) & self.in_scope(nodes)
-
-    def selected(self, rank: int, nodes: NodeTable, selection: NodeSelection) -> Mask:
-        """Node rows that a selection names, in scope or not."""
-        with self._lock:
-            kept = self._masks.get((rank, selection))
-        if kept is None or kept[0] is not nodes:
-            kept = (nodes, select(nodes, selection))
-            with self._lock:
-                masks = {key: mask for key, mask in self._masks.items() if key[0] != rank or mask[0] is nodes}
-                while len(masks) >= _KEPT:
-                    del masks[next(iter(masks))]
-                masks[rank, selection] = kept
-                self._masks = masks
-        return kept[1]
-
-    def watched(self, rank: int, nodes: NodeTable, watchpoints: Iterable[Watchpoint]) -> Mask:
-        """Node rows that any of the watchpoints covers."""
-        watched = np.zeros(len(nodes), np.bool_)
-        for watchpoint in watchpoints:
-            watched |= self.mask(rank, nodes, watchpoint.selection)
-        return watched
-
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 MAX_BYTES = 4 << 20
@@ -217,9 +158,9 @@ class Session:
         self._own_cache = StatsCache()
         self._follower = Follower(source, self._cache)
         self._checks = self._new_checks(self.watchpoints.snapshot)
-        self._selections = Selections()
+        self._selections = Selections(partial(asked_nodes, source))
         self._losses: dict[Pair, tuple[ShownNote, ...]] = {}
-        self._beside: tuple[str, ...] = ()
+        self._inventory = RunInventory()
         wrong = index.note if index is not None else "", switch_of(SWITCH).wrong
         self.settings = tuple(filter(None, wrong))
 
@@ -234,7 +175,7 @@ class Session:
     def info(self) -> RunInfo:
         """Returns what was found, what its layout cannot show, and what went wrong with the workers.
 
-        Other dumps beside it are named once ``look_beside`` has looked for them.
+        What the inventory did not enter is named once it was taken.
         """
         info = self.source.info
         shows = shown_by(self.source)
@@ -252,8 +193,8 @@ class Session:
     @property
     def notices(self) -> tuple[str, ...]:
         """``info.notices``, without asking what the layout cannot tell."""
-        own = (*self.settings, *filter(None, [self.watchpoints.problem]))
-        return grouped_notices((*own, *self.source.info.notices, *self._beside, *self._workers.notices))
+        own = (*filter(None, [self.scope.text]), *self.settings, *filter(None, [self.watchpoints.problem]))
+        return grouped_notices((*own, *self.source.info.notices, *self.inventory.notices, *self._workers.notices))
 
     @property
     def capabilities(self) -> Capability:
@@ -268,9 +209,18 @@ class Session:
             self.source.nodes(ranks[0], progress)
             self.tree(ranks[0])
 
-    def look_beside(self) -> None:
-        """Looks for other dumps beside this one, which the notices name then: apart, for nothing waits for it."""
-        self._beside = dumps_beside(self.source)
+    @property
+    def inventory(self) -> Inventory:
+        """Returns the entries under PATH that no reader claimed, as far as ``take_inventory`` has looked."""
+        return self._inventory.taken
+
+    def take_inventory(self, progress: ProgressFn = no_progress) -> Inventory:
+        """Accounts for every entry under PATH: see ``sources.inventory``. Steps count once they were listed.
+
+        Raises:
+            CancelledError: from ``progress``.
+        """
+        return self._inventory.take(self.source, progress)
 
     def another(self, path: Path) -> Session:
         """Opens another run, to compare with; the caller closes it.
@@ -280,17 +230,35 @@ class Session:
         """
         return open_dump(path, workers=Workers(jobs=1), remember=False)
 
+    @property
+    def scope(self) -> Scope:
+        """The part of the run that the opened path names: ranks, steps and tensors are those of it."""
+        return self.source.scope
+
+    @property
+    def focus(self) -> tuple[int | None, int | None]:
+        """The only rank and the only step that a path into a run names, where a screen begins; None: there are more."""
+        ranks = [] if self.scope.whole else list(self.ranks())
+        if len(ranks) != 1:
+            return None, None
+        steps = self.steps(ranks[0])
+        return ranks[0], steps[0] if len(steps) == 1 else None
+
     def ranks(self) -> Sequence[int]:
         """Ranks, ascending."""
-        return self.source.ranks()
+        return self.scope.ranks(self.source)
 
     def steps(self, rank: int) -> Sequence[int]:
         """Dumped steps of a rank, in the order in which they began to run."""
-        return self.source.steps(rank)
+        return self.scope.steps(self.source, rank)
 
     def history(self, rank: int) -> Sequence[GraphRun]:
         """Run history of a rank, in the order in which its graphs ran."""
-        return self.source.history(rank)
+        runs = self.source.history(rank)
+        if self.scope.whole:
+            return runs
+        steps = set(self.steps(rank))
+        return [run for run in runs if run.step in steps]
 
     def before(self, key: TensorKey) -> TensorKey | None:
         """The tensor that holds the value of before: of the run before, for a shared weight maybe of another graph.
@@ -350,7 +318,8 @@ class Session:
             graph: also files of graphs. They hold no tensor, but a verdict depends on them: an Inf that an operator
                 was told to write is none that it made.
         """
-        parts = [part for part in self.source.unreadable() if self.asked.covers(part) and (graph or not part.graph)]
+        found, scope = (*self.source.unreadable(), *self.take_inventory().parts), self.scope
+        parts = [part for part in found if scope.covers(part) and self.asked.covers(part) and (graph or not part.graph)]
         if self._memory.lie:
             parts.append(UnreadablePart("the index", f"{self._memory.lie} is not what it says: emptied, check again"))
         if pairs is None or not parts:
@@ -546,7 +515,11 @@ class Session:
             measurements.flow.table(step)
             return measurements
 
-        return Sweep(lambda *at: retry_when_renumbered(lambda: opened(*at)), self._selections.in_scope, pairs, choice)
+        def rows(flow: Flow, step: int) -> Mask | None:
+            return asked_rows(self.scope, flow.rank, flow.nodes, flow.table(step))
+
+        in_scope = self._selections.in_scope
+        return Sweep(lambda *at: retry_when_renumbered(lambda: opened(*at)), in_scope, pairs, choice, rows)
 
     def save_npy(self, key: TensorKey, path: Path) -> Path:
         """Writes a tensor as .npy; refuses to overwrite and to write inside the dump.
@@ -694,6 +667,7 @@ class Session:
             watchpoints,
             lambda w: self._selections.selected(rank, measurements.flow.nodes, w.selection),
             lambda: self._selections.in_scope(measurements.flow.nodes),
+            lambda table: asked_rows(self.scope, rank, measurements.flow.nodes, table),
         )
 
     def _look_ahead(self, pair: Pair, progress: ProgressFn) -> None:
@@ -746,6 +720,7 @@ class Session:
     def refresh(self) -> Changes:
         """Looks for what is new on disk and forgets what it makes stale."""
         changes = self._follower.refresh(self._checks.known_results)
+        self._inventory.forget()
         if changes:
             self._own_cache = StatsCache()
             outdated = {*changes.grown_steps}

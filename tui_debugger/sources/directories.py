@@ -45,6 +45,7 @@ class Layout(Generic[U]):
         directories: those in which steps, ranks or files appear.
         notices: what was assumed.
         beside: files seen in a listing that say something of the steps beside them; one that is gone is a doubt.
+        final: the step that stands for what lies outside of all others; None: nothing does.
     """
 
     root: str
@@ -54,6 +55,7 @@ class Layout(Generic[U]):
     directories: list[str] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
     beside: set[str] = field(default_factory=set)
+    final: int | None = None
 
     def sort(self) -> None:
         """Puts ranks and steps in ascending order."""
@@ -128,11 +130,6 @@ def is_directory(entry: os.DirEntry[str]) -> bool:
         return entry.is_dir()
     except OSError:
         return False
-
-
-def is_inside(path: str, directory: str) -> bool:
-    """Tells whether a path is a directory or lies in it, by its text."""
-    return path == directory or path.startswith(directory.rstrip("/") + "/")
 
 
 def directory_of(path: Path) -> Path:

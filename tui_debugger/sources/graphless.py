@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from pathlib import Path
@@ -43,11 +43,14 @@ from tui_debugger.sources.base import (
     Changes,
     Columns,
     Names,
+    StepFiles,
     TensorPlaces,
     TensorTable,
+    claimed_by,
     file_states,
 )
-from tui_debugger.sources.directories import Layout, U, is_inside
+from tui_debugger.sources.directories import Layout, U
+from tui_debugger.sources.scope import RunPart, Scope, scope_at
 from tui_debugger.stats.records import Specs
 
 if TYPE_CHECKING:
@@ -156,12 +159,14 @@ class ListedStep:
         parts: what could not be looked at.
         state: how the files looked that it was made of, before they were read.
         names: a digest of what was listed; empty where ``state`` shows every change.
+        claimed: files that the listing accounts for, besides those that the tensors of the table are read from.
     """
 
     table: TensorTable
     parts: list[UnreadablePart] = field(default_factory=list)
     state: FileState = ()
     names: bytes = b""
+    claimed: Collection[str] = ()
 
 
 # -- tables of nodes ------------------------------------------------------------------------------------------
@@ -314,6 +319,7 @@ class GraphlessSource(ABC, Generic[U, N]):
         """
         self._lock = threading.RLock()
         self._root, self._given, self._notices = root, given, tuple(notices)
+        self._scope: tuple[Layout[U], Scope] | None = None
         self._layout = self._find()
         self._nodes: dict[int, N] = {}
         self._listed: dict[tuple[int, int], ListedStep] = {}
@@ -342,8 +348,8 @@ class GraphlessSource(ABC, Generic[U, N]):
         """Returns what people call the layout."""
 
     @abstractmethod
-    def _places(self) -> Iterator[tuple[int, int | None, str]]:
-        """Yields the paths that belong to one rank, and to one step of it or (None) to all."""
+    def places(self) -> Iterator[tuple[int | None, int | None, str]]:
+        """See ``base.AccountingSource``; the step is None where a path belongs to all steps of its rank."""
 
     def _layout_notices(self) -> Iterable[str]:
         """Returns what people have to know of the layout, and of what was listed."""
@@ -386,18 +392,13 @@ class GraphlessSource(ABC, Generic[U, N]):
         return Capability.GROWS | (Capability.GRAPH if edges else Capability.NONE)
 
     @property
-    def focus(self) -> tuple[int | None, int | None]:
-        """(rank, step) of the file or directory that was opened; None where it holds several."""
-        given, root = (os.path.abspath(path) for path in (self._given, self._root))  # noqa: PTH100 - keeps links
-        if is_inside(root, given):
-            return None, None
-        inside = [
-            (rank, step) for rank, step, path in self._places() if is_inside(path, given) or is_inside(given, path)
-        ]
-        ranks, steps = {rank for rank, _ in inside}, {step for _, step in inside}
-        if len(ranks) != 1:
-            return None, None
-        return ranks.pop(), steps.pop() if len(steps) == 1 else None
+    def scope(self) -> Scope:
+        """The part of the run that the opened path names: the files and directories of steps that lie there."""
+        scope, layout = self._scope, self._layout  # no lock: who lists ranks does not wait for a step that is read
+        if scope is None or scope[0] is not layout:
+            places = ((RunPart(rank or 0, step), path) for rank, step, path in self.places())
+            scope = self._scope = layout, scope_at(self._root, self._given, places)
+        return scope[1]
 
     def ranks(self) -> Sequence[int]:
         """Ranks, ascending; 0 where no name tells one."""
@@ -432,11 +433,27 @@ class GraphlessSource(ABC, Generic[U, N]):
             listed = [part for each in self._listed.values() for part in each.parts]
             return tuple(sorted({*self._layout.parts, *listed}, key=lambda part: (part.where, part.why)))
 
+    @property
+    def listed(self) -> int:
+        """See ``base.AccountingSource``."""
+        return len(self._listed)
+
+    def step_files(self) -> Iterable[StepFiles]:
+        """See ``base.AccountingSource``."""
+        with self._lock:
+            listed = dict(self._listed)
+            places: dict[tuple[int, int], list[str]] = {at: [] for at in listed}
+            for rank, step, path in self.places():
+                if rank is not None and step is not None and (rank, step) in places:
+                    places[rank, step].append(path)
+        for at, each in listed.items():
+            yield StepFiles(*at, places[at], claimed_by(each.table) | set(each.claimed))
+
     def nodes(self, rank: int, progress: ProgressFn = no_progress) -> NodeTable:
-        """The nodes of the steps that were listed, at least of the first one that holds any."""
+        """The nodes of the steps that were listed, at least of the first one that is asked about and holds any."""
         with self._lock:
             nodes = self._nodes_of(rank)
-            for step in self.steps(rank):
+            for step in dict.fromkeys((*self.scope.steps(self, rank), *self.steps(rank))):
                 if len(nodes.table):
                     break
                 self._step(rank, step, progress)

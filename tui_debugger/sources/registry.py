@@ -19,6 +19,7 @@ from weakref import WeakKeyDictionary
 from tui_debugger import opener
 from tui_debugger.errors import NotADumpError, SeveralDumpsError, TdbgError
 from tui_debugger.mounts import reached
+from tui_debugger.sources.paths import is_inside
 from tui_debugger.text.numbers import plural
 
 if TYPE_CHECKING:
@@ -208,6 +209,8 @@ class DescribedSource(Protocol):
         """Returns what the dump can show and what it cannot."""
 
 
+TENSOR_FILES: Final = "tensor files"
+"""The layout of files that no other layout claims."""
 READERS: Final = (
     "tui_debugger.sources.mindspore.reader:READER",
     "tui_debugger.sources.mindspore.old_tree:READER",
@@ -238,10 +241,10 @@ def find_run(path: Path) -> None:
 
 
 def open_source(path: Path, store: DiskCache | None = None) -> Source:
-    """Opens the run at a path: the dump directory, up to two levels above it, or anything inside it.
+    """Opens the run at a path: the dump directory, up to two levels above it, or anything inside it: see ``scope``.
 
     Looks at a few directories only; nothing is listed or read before it is asked for. What else lies there is a
-    question for later: see ``dumps_beside``.
+    question for later: see ``inventory``.
 
     Args:
         path: where to look; a tar is read where it lies.
@@ -251,11 +254,17 @@ def open_source(path: Path, store: DiskCache | None = None) -> Source:
         NotADumpError: nothing recognisable, several runs, or a layout that cannot be read.
         TdbgError: the reader of another package failed.
     """
+    from tui_debugger.sources.scope import refusal  # needs NumPy, as every source does
+
     path = reached(path, anew=True)
     chosen, problems = _find(path)
     source = _opened(chosen, path, store, problems)
     with suppress(TypeError):  # a source of another package that cannot be a key
         _OPENED[source] = _Opened(chosen, path)
+    scope = source.scope
+    if scope.places == () and not any(map(scope.covers, source.unreadable())):
+        source.close()
+        raise refusal(scope)
     return source
 
 
@@ -274,22 +283,12 @@ def _opened(chosen: _Choice, path: Path, store: DiskCache | None, notices: Seque
         ) from error
 
 
-def dumps_beside(source: Source) -> tuple[str, ...]:
-    """Returns what to say of dumps beside the one that is open, and of what may be one and cannot be looked at.
-
-    Asks every reader of this package, so it takes time.
-    """
+def opened_at(source: Source) -> OpenedAt | None:
+    """Returns where ``open_source`` opened a source; None for any other source."""
     opened = _OPENED.get(source)
     if opened is None:
-        return ()
-    chosen, path = opened.chosen, opened.path
-    root, given = os.path.realpath(chosen.found.root), os.path.realpath(path)
-    if given != root and _is_within(given, root):
-        return ()  # inside it: nothing there is another dump, and a step may have very many names
-    search = _Search()
-    for text in READERS:
-        search.ask(own_reader(text), path)
-    return (*_beside(chosen, search.choices), *_closed_beside(given, root))
+        return None
+    return OpenedAt(opened.path, opened.chosen.found.root, opened.chosen.reader.name)
 
 
 def limits(source: Source) -> tuple[str, ...]:
@@ -347,6 +346,21 @@ def known_formats() -> tuple[list[Format], list[str]]:
         except Exception as error:  # noqa: BLE001, PERF203 - see ``_ask_others``
             problems.append(_cannot_be_used(name, error))
     return found, problems
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedAt:
+    """The place where a source was opened.
+
+    Attributes:
+        path: the path that was asked for.
+        root: the directory of the dump.
+        layout: the name of the layout.
+    """
+
+    path: Path
+    root: Path
+    layout: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -429,18 +443,17 @@ class Recogniser:
             except Exception as error:  # noqa: BLE001, PERF203 - see ``_ask_others``
                 self.problems.append(_cannot_be_used(name, error))
 
-    def layout_in(self, directory: Path) -> str:
-        """Returns the name of the layout of the dump in this very directory; empty where there is none."""
+    def layouts_in(self, directory: Path) -> Iterator[str]:
+        """Yields the names of the layouts of dumps in this very directory."""
         for name, reader in list(self._readers.items()):
             try:
                 if _lies_in(reader, directory):
-                    return reader.name
+                    yield reader.name
             except Exception as error:  # noqa: PERF203 - see ``_ask_others``
                 if name in READERS:
                     raise
                 self.problems.append(_cannot_be_used(name, error))
                 del self._readers[name]
-        return ""
 
 
 def _lies_in(reader: Reader, directory: Path) -> bool:
@@ -556,7 +569,7 @@ def _beside(chosen: _Choice, choices: Sequence[_Choice]) -> tuple[str, ...]:
                 continue
             if here == root and each.found.sureness >= chosen.found.sureness:
                 notices.append(f"this looks like {name} as much as like {chosen.reader.name}, which opens it")
-            elif not _is_within(here, root) and not _is_within(root, here):
+            elif not is_inside(here, root) and not is_inside(root, here):
                 named.add(here)
                 notices.append(f"{place} is another dump ({name}) that is not looked at: name it to open it")
     return tuple(notices)
@@ -565,7 +578,7 @@ def _beside(chosen: _Choice, choices: Sequence[_Choice]) -> tuple[str, ...]:
 def _closed_beside(start: str, root: str) -> tuple[str, ...]:
     """Returns a notice for what cannot be looked at below a path, where only the dump at ``root`` was found."""
     closed: list[str] = []
-    waiting, looked = [] if _is_within(start, root) else [(start, 0)], 0
+    waiting, looked = [] if is_inside(start, root) else [(start, 0)], 0
     while waiting and looked < _LOOKED_AT:
         here, depth = waiting.pop(0)
         try:
@@ -576,7 +589,7 @@ def _closed_beside(start: str, root: str) -> tuple[str, ...]:
             continue
         looked += len(entries)
         for entry in entries:
-            if entry.name.startswith(".") or _is_within(entry.path, root):
+            if entry.name.startswith(".") or is_inside(entry.path, root):
                 continue
             if opener.isdir(entry.path):
                 waiting += [(entry.path, depth + 1)] if depth < _LEVELS_BELOW else []
@@ -585,10 +598,6 @@ def _closed_beside(start: str, root: str) -> tuple[str, ...]:
     notices = [f"{each} cannot be looked at: whether another dump lies there is not known" for each in closed]
     more = len(notices) - _SHOWN_CLOSED
     return (*notices[:_SHOWN_CLOSED], *([f"{more:,} more beside the dump cannot be looked at"] if more > 0 else ()))
-
-
-def _is_within(inner: str, outer: str) -> bool:
-    return inner == outer or inner.startswith(outer.rstrip("/") + "/")
 
 
 def _nothing(path: Path, search: _Search) -> NotADumpError:

@@ -85,8 +85,7 @@ def measure_file_span(
             if span[1] > file.layout.count or not is_numeric(file.layout.dtype):
                 return None
             sums, answer = sides.measure(file)
-            if sums.stats.zeros:
-                file.check()
+            file.check(sums.stats.zeros)
             return SpanResult(file.layout, state, sums, answer)
     except (UnreadableTensorError, MemoryError):
         return None

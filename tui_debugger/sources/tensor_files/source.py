@@ -67,6 +67,8 @@ from tui_debugger.sources.tensor_files.layout import (
     is_array,
     is_beside,
     is_shard,
+    lone_file,
+    narrowed,
     natural,
     read_layout,
 )
@@ -75,7 +77,7 @@ from tui_debugger.stats.formats import Holds, may_hold_tensors
 from tui_debugger.stats.npy import SUFFIX as ARCHIVE
 from tui_debugger.stats.npy import look_at
 from tui_debugger.stats.sharded import not_indexed
-from tui_debugger.text.numbers import plural
+from tui_debugger.text.numbers import first_of, plural
 
 GRAPH: Final = "arrays"
 """The name of the one graph that all nodes are in."""
@@ -93,6 +95,8 @@ _MISSING: Final = "a file of the model that is missing"
 _YOUNG_NS: Final = 5 * 10**9
 """A file that changed more recently than this may change again within one tick of the clock."""
 _PROGRESS_EVERY: Final = 1024
+_TOLD: Final = 3
+"""Files outside of the steps that a notice names."""
 
 _Name = tuple[str, str]
 """Graph and name of a node."""
@@ -228,7 +232,15 @@ class TensorFilesSource(GraphlessSource[list[Unit], _RankNodes]):
 
     graph = GRAPH
 
-    def __init__(self, root: Path, given: Path, notices: Sequence[str] = (), tree: FileTree | None = None) -> None:
+    def __init__(
+        self,
+        root: Path,
+        given: Path,
+        notices: Sequence[str] = (),
+        tree: FileTree | None = None,
+        *,
+        alone: bool = False,
+    ) -> None:
         """Lists the directories above the steps.
 
         Args:
@@ -236,7 +248,9 @@ class TensorFilesSource(GraphlessSource[list[Unit], _RankNodes]):
             given: the path as the user wrote it.
             notices: what people have to know besides.
             tree: how to read names; None where directories, files and keys name nodes.
+            alone: the path is a file, and nothing around it says of which step it is.
         """
+        self._alone = alone
         self._tree = tree
         self._converted: dict[int, ConvertedNodes | None] = {}
         self._noted: dict[int, RunNotes] = {}
@@ -275,7 +289,12 @@ class TensorFilesSource(GraphlessSource[list[Unit], _RankNodes]):
         step: int,
         round: int = 0,  # noqa: A002 - see base.Source
     ) -> tuple[int, int] | None:
-        """The step before: every step is one run, whatever is called a round in it. Converted dumps say it."""
+        """The step before: every step is one run, whatever is called a round in it. Converted dumps say it.
+
+        None before what lies outside of the steps: it may be the last state, which is written twice then, or the best.
+        """
+        if step == self._layout.final:
+            return None
         converted = self._converted_nodes(rank)
         if converted is not None and (root_graph, step, round) in converted.before:
             return converted.before[root_graph, step, round]
@@ -349,8 +368,13 @@ class TensorFilesSource(GraphlessSource[list[Unit], _RankNodes]):
         return next((found for rank in self.ranks() if (found := self._converted_nodes(rank)) is not None), None)
 
     def _layout_notices(self) -> Iterable[str]:
+        final = self._layout.final
+        if final is not None and self.scope.holds(step=final):
+            units = (unit for steps in self._layout.units.values() for unit in steps.get(final, ()))
+            told = first_of([os.path.relpath(unit.path, self._root) for unit in units], _TOLD)
+            yield f"final: what lies outside of the steps is shown as step {final}: {told}"
         converted = self._any_converted()
-        return () if converted is None else converted.notices
+        yield from () if converted is None else converted.notices
 
     def _ranks_with_edges(self) -> Sequence[int]:
         return () if self._any_converted() is None else self.ranks()[:1]
@@ -366,7 +390,10 @@ class TensorFilesSource(GraphlessSource[list[Unit], _RankNodes]):
     def _find(self) -> Layout:
         if self._tree is not None:
             return self._tree.read(self._root)
-        layout = read_layout(self._root)
+        path = Path(os.path.abspath(self._given))  # noqa: PTH100 - keeps links
+        if self._alone:
+            return lone_file(path)
+        layout = narrowed(read_layout(self._root), path)
         for index in sorted(path for path in layout.beside if path.endswith(INDEXES)):
             folder, files = os.path.dirname(index), _indexed_files(index)  # noqa: PTH120 - text all the way
             if files is None or (files and not any(opener.lexists(f"{folder}/{name}") for name in files)):
@@ -379,7 +406,8 @@ class TensorFilesSource(GraphlessSource[list[Unit], _RankNodes]):
     def _new_nodes(self) -> _RankNodes:
         return _RankNodes()
 
-    def _places(self) -> Iterator[tuple[int, int | None, str]]:
+    def places(self) -> Iterator[tuple[int | None, int | None, str]]:
+        """See ``base.AccountingSource``."""
         for rank, steps in self._layout.units.items():
             for step, units in steps.items():
                 yield from ((rank, step, unit.path) for unit in units)
@@ -426,7 +454,7 @@ class TensorFilesSource(GraphlessSource[list[Unit], _RankNodes]):
         by = np.arange(len(of)) if indexed else np.lexsort((rounds, slot, side, order))
         places = TensorPlaces(of[by], side[by], slot[by], flags[by], rounds[by])
         table = StepTable(places, [arrays[at] for at in by.tolist()])
-        return ListedStep(table, lister.parts, lister.state, lister.names())
+        return ListedStep(table, lister.parts, lister.state, lister.names(), lister.claimed)
 
 
 def node_of(scope: Sequence[str], key: str | None = None) -> tuple[str, Side, int]:
@@ -479,6 +507,7 @@ class _Lister:
         parts: what could not be looked at.
         state: what the listing depends on, and how that looked after it.
         indexed: an index of ``tdbg convert`` was there.
+        claimed: parts and indexes of checkpoints: other files stand for them.
     """
 
     def __init__(
@@ -497,6 +526,7 @@ class _Lister:
         self._found: dict[tuple[object, ...], _Found] = {}
         self._state: list[str] = []
         self._visited: set[tuple[int, int]] = set()
+        self.claimed: set[str] = set()
         self._sharded: set[str] = set()
         self._ordered: set[str] = set()
         """Directories that hold the index of a whole checkpoint."""
@@ -632,12 +662,14 @@ class _Lister:
             self._progress(Progress(self._done, 0, f"listing step {self._step}"))
         folder, name = os.path.split(path)
         if name.endswith(PART):
+            self.claimed.add(path)
             if not opener.exists(f"{folder}/{INDEX}"):
                 self._miss(path, "a part of a checkpoint whose index .metadata is missing")
             return
         if is_shard(name):
             above, _, last = folder.rpartition("/")
             whole = last == "sharded" and (above in self._ordered or opener.lexists(f"{above}/{ORDER}"))
+            self.claimed.add(path)
             if whole or folder in self._sharded:
                 return  # the same tensors as those beside it, or as those that were listed with the first shard
             self._sharded.add(folder)
