@@ -223,6 +223,12 @@ class TestDump:
         assert run(capsys, "diff", root / "rank_0/Net/0/2", root / "rank_1/Net/0/3").code == 0
         assert run(capsys, "diff", root / "rank_1/Net/1/2", root / "rank_1/Net/1/3").code == 1
 
+    def test_a_tensor_is_compared_with_the_step_before(self, root: Path, capsys: Capsys) -> None:
+        path = root / "rank_1/Net/1/3"
+        assert run(capsys, "diff", path, "Add-op1").code == 0
+        assert run(capsys, "diff", path, "Mul-op1").code == 1
+        assert run(capsys, "diff", path, "Mul-op1", "--with", "rank=0").code == 1
+
     def test_what_is_closed_elsewhere_is_no_doubt_here(self, root: Path, capsys: Capsys) -> None:
         closed = root / "rank_1/Net/0/9"
         os.mkfifo(closed)
