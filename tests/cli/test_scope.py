@@ -59,6 +59,17 @@ class TestFile:
         assert run(capsys, "report", tmp_path / "one.npz", "--watch", "TO", "--no-cache").code == 0
         assert "2" in run(capsys, "show", tmp_path / "one.npz", "x").out
 
+    @pytest.mark.parametrize("runs", [["run"], ["run", "another"]])
+    def test_dumps_below_its_directory_are_not_asked_about(
+        self, tmp_path: Path, capsys: Capsys, runs: list[str]
+    ) -> None:
+        write(tmp_path, {f"{run}/step_{step}/a.npy": FINE for run in runs for step in (1, 2)})
+        write_dump(tmp_path / "dump", steps=(0,))
+        write(tmp_path, {"good.npz": FINE, "bad.npz": NAN})
+        (tmp_path / "notes.txt").write_text("")
+        names = ("good.npz", "bad.npz", "notes.txt")
+        assert [check(capsys, tmp_path / name).code for name in names] == [0, 1, 2]
+
     def test_a_broken_file_beside_it_is_no_doubt(self, tmp_path: Path, capsys: Capsys) -> None:
         write(tmp_path, {"step_1/good.npy": FINE, "step_1/model.safetensors": FINE})
         (tmp_path / "step_1/broken.npz").write_bytes(b"PK")
@@ -81,6 +92,14 @@ class TestFile:
         answer = check(capsys, tmp_path / name)
         assert answer.code == 2
         assert check(capsys, tmp_path).code == 0
+
+
+def test_models_without_a_name_in_common_are_not_the_same(tmp_path: Path, capsys: Capsys) -> None:
+    for name, tensors in (("one", "enc.a"), ("two", "head.proj"), ("three", "model.enc.a")):
+        (tmp_path / name).mkdir()
+        write_safetensors(tmp_path / name / MODEL, {f"{tensors}.{each}": FINE for each in ("weight", "bias")})
+    assert run(capsys, "diff", tmp_path / "one", tmp_path / "two").code == 2
+    assert run(capsys, "diff", tmp_path / "one", tmp_path / "three").code == 0
 
 
 class TestCheckpoints:

@@ -31,6 +31,8 @@ CONVERTED: Final = "tdbg-index.csv"
 """The index of a step that ``tdbg convert`` wrote: see ``converted``."""
 CONVERTED_NODES: Final = "tdbg-nodes.jsonl"
 """The nodes of a rank that ``tdbg convert`` wrote, beside its steps: see ``converted_nodes``."""
+_NAMES_FILES: Final = ".index.json"
+"""The end of the name of a file that says in which files beside it the tensors of a model are."""
 _SHARD: Final = re.compile(r"shard-\d{1,9}-model-\d{1,9}-of-\d{1,9}\.safetensors")
 _SAVED_BY_TORCH: Final = re.compile(
     r"(?:(?:pytorch_model|adapter_model|optimizer|scheduler|sampler)(?:[-_]\d{1,5}(?:-of-\d{1,5})?)?\.bin"
@@ -353,6 +355,8 @@ def _part_of(unit: Unit, here: str) -> list[Unit]:
     if not is_inside(here, unit.path):
         return []
     folder, name = os.path.split(here)
+    if name.endswith(_NAMES_FILES):
+        return _part_of(unit, folder)
     if opener.exists(f"{unit.path}/{CONVERTED}") or name == INDEX or name.endswith(PART) or is_shard(name):
         return [unit]  # one of its files says where the tensors of all are
     scope = (*unit.scope, *filter(None, folder[len(unit.path) + 1 :].split("/")))
