@@ -163,6 +163,13 @@ class TestCheckpoints:
         assert [each["step"] for each in run(capsys, "steps", root, "--json").json["runs"]] == [4, 6, 8, 9]
         assert check(capsys, root / "latest").code == 0
 
+    def test_a_file_with_two_names_is_one_file(self, root: Path, capsys: Capsys) -> None:
+        os.link(root / "checkpoint-4" / MODEL, root / "checkpoint-4/consolidated.safetensors")
+        (root / "checkpoint-6/weights.safetensors").symlink_to(MODEL)
+        assert [check(capsys, root / f"checkpoint-{step}").code for step in (4, 6)] == [0, 0]
+        write(root, {"checkpoint-6/consolidated.safetensors": FINE})  # another one: which of them counts?
+        assert check(capsys, root / "checkpoint-6").code == 2
+
     def test_a_cache_of_the_hub_opens_its_snapshot(self, tmp_path: Path, capsys: Capsys) -> None:
         for name, values in (("good", FINE), ("bad", NAN)):
             cache = tmp_path / f"models--org--{name}"

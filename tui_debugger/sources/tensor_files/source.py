@@ -656,6 +656,8 @@ class _Lister:
     def _take(self, path: str, scope: tuple[str, ...], held: FileTensor) -> None:
         at = node_of(scope, held.key)
         if at in self._found:
+            if _is_one_file(path, self._found[at].path):
+                return
             first = os.path.relpath(self._found[at].path, self._root)
             where = path if held.key is None else f"{path}:{held.key}"
             self._miss(where, f"the same tensor as one in {first}")
@@ -681,3 +683,12 @@ class _Lister:
 
     def _miss(self, path: str, why: str) -> None:
         self.parts.append(UnreadablePart(os.path.relpath(path, self._root), why, self._rank, self._step))
+
+
+def _is_one_file(one: str, other: str) -> bool:
+    """Tells whether two paths are links to one file."""
+    try:
+        first, second = opener.stat(one), opener.stat(other)
+    except OSError:
+        return False
+    return one != other and (first.st_dev, first.st_ino) == (second.st_dev, second.st_ino)
