@@ -51,13 +51,14 @@ from tui_debugger.model import (
     turns,
 )
 from tui_debugger.notes import RunNotes, ShownNote
-from tui_debugger.opener import read_regular
+from tui_debugger.opener import is_hidden, read_regular
 from tui_debugger.session.asked import Selections, asked_nodes, asked_rows
 from tui_debugger.session.following import FileState, Follower, steps_before, turn_spans
 from tui_debugger.session.watchpoints import WatchpointList, WatchpointStore
 from tui_debugger.sources.base import CallArguments, Capability, Changes, ParallelSource, RankPlaces, Source
+from tui_debugger.sources.inventory import Inventory, RunInventory
 from tui_debugger.sources.joined import JoinedSource, open_sources
-from tui_debugger.sources.registry import dumps_beside, limits, open_source, shown_by
+from tui_debugger.sources.registry import limits, open_source, shown_by
 from tui_debugger.sources.scope import ListedRun, Scope
 from tui_debugger.stats.kernel import SWITCH
 from tui_debugger.stats.workers import Workers
@@ -134,6 +135,7 @@ class Session:
         source_map: Sequence[tuple[str, str]] = (),
         workers: Workers | None = None,
         index: DiskCache | None = None,
+        enter_environments: bool = False,
     ) -> None:
         """Cheap: nothing is read before it is asked for.
 
@@ -143,6 +145,7 @@ class Session:
             source_map: (OLD, NEW) prefixes of source paths, tried in order.
             workers: where tensors are measured, ``close`` closes them; None measures in the calling thread.
             index: remembers what was measured for later sessions, ``close`` closes it; None remembers nothing.
+            enter_environments: the inventory also walks installed environments, caches and object stores.
         """
         self.source = source
         self.asked = Asked()
@@ -159,7 +162,7 @@ class Session:
         self._checks = self._new_checks(self.watchpoints.snapshot)
         self._selections = Selections(partial(asked_nodes, source))
         self._losses: dict[Pair, tuple[ShownNote, ...]] = {}
-        self._beside: tuple[str, ...] = ()
+        self._inventory = RunInventory(enter_environments=enter_environments)
         wrong = index.note if index is not None else "", switch_of(SWITCH).wrong
         self.settings = tuple(filter(None, wrong))
 
@@ -174,7 +177,7 @@ class Session:
     def info(self) -> RunInfo:
         """Returns what was found, what its layout cannot show, and what went wrong with the workers.
 
-        Other dumps beside it are named once ``look_beside`` has looked for them.
+        What the inventory did not enter is named once it was taken.
         """
         info = self.source.info
         shows = shown_by(self.source)
@@ -193,7 +196,7 @@ class Session:
     def notices(self) -> tuple[str, ...]:
         """``info.notices``, without asking what the layout cannot tell."""
         own = (*filter(None, [self.scope.text]), *self.settings, *filter(None, [self.watchpoints.problem]))
-        return grouped_notices((*own, *self.source.info.notices, *self._beside, *self._workers.notices))
+        return grouped_notices((*own, *self.source.info.notices, *self.inventory.notices, *self._workers.notices))
 
     @property
     def capabilities(self) -> Capability:
@@ -208,9 +211,18 @@ class Session:
             self.source.nodes(ranks[0], progress)
             self.tree(ranks[0])
 
-    def look_beside(self) -> None:
-        """Looks for other dumps beside this one, which the notices name then: apart, for nothing waits for it."""
-        self._beside = dumps_beside(self.source)
+    @property
+    def inventory(self) -> Inventory:
+        """Returns the entries under PATH that no reader claimed, as far as ``take_inventory`` has looked."""
+        return self._inventory.taken
+
+    def take_inventory(self, progress: ProgressFn = no_progress) -> Inventory:
+        """Accounts for every entry under PATH: see ``sources.inventory``. Steps count once they were listed.
+
+        Raises:
+            CancelledError: from ``progress``.
+        """
+        return self._inventory.take(self.source, progress)
 
     def another(self, path: Path) -> Session:
         """Opens another run, to compare with; the caller closes it.
@@ -313,7 +325,8 @@ class Session:
             graph: also files of graphs. They hold no tensor, but a verdict depends on them: an Inf that an operator
                 was told to write is none that it made.
         """
-        found, scope = self.source.unreadable(), self.scope
+        found, scope = (*self.source.unreadable(), *self.take_inventory().parts), self.scope
+        found = tuple(part for part in found if not is_hidden(part.where))
         parts = [part for part in found if scope.covers(part) and self.asked.covers(part) and (graph or not part.graph)]
         if self._memory.lie:
             parts.append(UnreadablePart("the index", f"{self._memory.lie} is not what it says: emptied, check again"))
@@ -715,6 +728,7 @@ class Session:
     def refresh(self) -> Changes:
         """Looks for what is new on disk and forgets what it makes stale."""
         changes = self._follower.refresh(self._checks.known_results)
+        self._inventory.forget()
         if changes:
             self._own_cache = StatsCache()
             outdated = {*changes.grown_steps}
@@ -739,6 +753,7 @@ def open_dump(
     keep_watchpoints: bool = False,
     source_map: Sequence[tuple[str, str]] = (),
     more: Sequence[Path] = (),
+    enter_environments: bool = False,
 ) -> Session:
     """A session on the dump at a path, which the caller closes.
 
@@ -749,6 +764,7 @@ def open_dump(
         keep_watchpoints: restore the watchpoints of the last session with this dump, and keep those of this one.
         source_map: see ``Session``.
         more: directories with further ranks of the same run.
+        enter_environments: see ``Session``.
 
     Raises:
         TdbgError: two of the directories have the same rank.
@@ -757,4 +773,11 @@ def open_dump(
     index = default_store(path) if remember else None
     source = open_sources((path, *more), index) if more else open_source(path, index)
     store = WatchpointStore(source.info.path) if keep_watchpoints else None
-    return Session(source, store=store, source_map=source_map, workers=workers or Workers(), index=index)
+    return Session(
+        source,
+        store=store,
+        source_map=source_map,
+        workers=workers or Workers(),
+        index=index,
+        enter_environments=enter_environments,
+    )

@@ -28,9 +28,10 @@ from tui_debugger.graph.build import directory_names
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import GraphRun, ProgressFn, Side, UnreadablePart, no_progress, turns
 from tui_debugger.notes import NO_NOTES, NOTES_FILE, RunNotes, read_notes
-from tui_debugger.opener import read_lines, why_not
+from tui_debugger.opener import why_not
 from tui_debugger.sources.base import (
     OverflowRecord,
+    StepFiles,
     TensorFlag,
     no_garbage_collection,
     tensor_keys,
@@ -59,6 +60,7 @@ from tui_debugger.sources.mindspore.nodes import (
     read_graphs,
     unreadable_directories,
 )
+from tui_debugger.sources.mindspore.order_files import read_steps
 from tui_debugger.sources.mindspore.overflow import DIRECTORY as OVERFLOWS
 from tui_debugger.sources.mindspore.overflow import list_records, read_records
 from tui_debugger.sources.mindspore.run_order import RunOrder
@@ -100,18 +102,17 @@ def read_history(rank: Path) -> History:
     for root, path in _files(rank):
         name = f"{rank.name}/{ORDER_DIRECTORY}/{path.name}"
         try:
-            lines = list(read_lines(path))
+            ran = read_steps(path)
         except OSError as error:
             notices.append(f"{name} cannot be read")
             parts.append(UnreadablePart(name, why_not(path, error, wanted="a file"), graph=True))
             continue
-        values = [line.strip().rstrip(b",") for line in lines]
-        good = [int(value) for value in values if value.isdigit() and len(value) <= 9]
-        broken = sum(1 for value in values if value) - len(good)
-        if broken:
-            notices.append(f"{name}: {broken} broken lines ignored")
-        if good:
-            steps[root] = tuple(good)
+        if ran.broken:
+            notices.append(f"{name}: {ran.broken} broken lines ignored")
+        if ran.damage:
+            parts.append(UnreadablePart(name, ran.damage, graph=True))
+        if ran.steps:
+            steps[root] = ran.steps
     return History(steps, tuple(notices), tuple(parts))
 
 
@@ -277,6 +278,7 @@ class RankRun:
         self._listings.forget_all()
         self._overflow_parts: dict[int, Sequence[UnreadablePart]] = {}
         self._overflow_looks: dict[int, Stamp] = {}
+        self._overflow_records: dict[int, frozenset[str]] = {}
         self._contents = ContentsOfSteps()
         self._incomplete: dict[int, Sequence[UnreadablePart]] = {}
         self._provisional = False
@@ -342,6 +344,27 @@ class RankRun:
         found = {(part.where, part.why): part for part in (*self._layout.parts, *listed)}
         graphs = {part.where: part for part in (*self._history.parts, *self._graph_parts)}
         return [*found.values(), *(replace(part, rank=self.number) for part in graphs.values())]
+
+    def step_directories(self) -> Iterator[tuple[int | None, str]]:
+        """Yields step and path of the directories of tensors and of records of overflows; step None: constants."""
+        for graph in self._layout.graphs:
+            yield from ((step, os.fspath(path)) for step, path in graph.steps.items())
+            if graph.constants is not None:
+                yield None, os.fspath(graph.constants)
+        if OVERFLOWS in self._layout.auxiliary:
+            yield from ((step, self._overflow_directory(step)) for step in self._layout.steps)
+
+    @property
+    def listed_steps(self) -> Collection[int]:
+        """The steps that were listed."""
+        return self._listings.steps
+
+    def step_files(self) -> Iterator[StepFiles]:
+        """Yields entries of listed steps that are no part of the layout; records of overflows are claimed."""
+        for path, step in self._listings.others():
+            yield StepFiles(self.number, step, (path,))
+        for step, records in list(self._overflow_records.items()):
+            yield StepFiles(self.number, step, (self._overflow_directory(step),), records)
 
     def steps(self) -> Sequence[int]:
         """Dumped steps in the order of their first runs."""
@@ -446,6 +469,7 @@ class RankRun:
                 self._drop(step)
                 self._listings.forget(step)
                 self._overflow_looks.pop(step, None)
+                self._overflow_records.pop(step, None)
                 self._overflow_parts.pop(step, None)
                 self._contents.forget(step)
             if grown or after != before:
@@ -607,6 +631,8 @@ class RankRun:
         directory = self._overflow_directory(step)
         self._overflow_looks[step] = stamp(directory)
         paths, closed = list_records(directory)
+        if paths:
+            self._overflow_records[step] = frozenset(map(os.fsdecode, paths))
         paths += [part.directory + b"/" + name for part in listing.parts for name in part.overflows]
         files = read_records(paths)
         missing, found = [*closed, *files.missing], dict[int, tuple[OverflowRecord, ...]]()

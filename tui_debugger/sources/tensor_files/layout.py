@@ -16,12 +16,14 @@ from pathlib import Path
 from typing import Final
 
 from tui_debugger import opener
+from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.notes import NOTES_FILE
 from tui_debugger.opener import why_not
 from tui_debugger.sources import directories
 from tui_debugger.sources.directories import directories_in, is_directory, names_in
 from tui_debugger.sources.paths import is_inside, ways_to
 from tui_debugger.sources.registry import Edges, Has, Order, Shows
+from tui_debugger.stats.formats import may_hold_tensors
 
 SUFFIXES: Final = (".npy", ".npz", ".pt", ".pth", ".safetensors", ".distcp")
 INDEX: Final = ".metadata"
@@ -31,8 +33,8 @@ CONVERTED: Final = "tdbg-index.csv"
 """The index of a step that ``tdbg convert`` wrote: see ``converted``."""
 CONVERTED_NODES: Final = "tdbg-nodes.jsonl"
 """The nodes of a rank that ``tdbg convert`` wrote, beside its steps: see ``converted_nodes``."""
-_NAMES_FILES: Final = ".index.json"
-"""The end of the name of a file that says in which files beside it the tensors of a model are."""
+INDEXES: Final = (".safetensors.index.json", ".bin.index.json")
+"""The ends of the names of files that say which file each tensor of a model is in."""
 _SHARD: Final = re.compile(r"shard-\d{1,9}-model-\d{1,9}-of-\d{1,9}\.safetensors")
 _SAVED_BY_TORCH: Final = re.compile(
     r"(?:(?:pytorch_model|adapter_model|optimizer|scheduler|sampler)(?:[-_]\d{1,5}(?:-of-\d{1,5})?)?\.bin"
@@ -262,6 +264,8 @@ class _Reader:
                 self._links.append((entry.path, place, says))
             elif directory:
                 self._take_directory(entry.path, place, says)
+            elif may_hold_tensors(entry.name) and not is_beside(entry.name) and _is_read(entry.path):
+                self._take_file(entry.path, place, says)
 
     def _snapshots(self, path: str, place: _Place) -> list[os.DirEntry[str]]:
         """Returns what lies in a cache of the Hugging Face hub: of one snapshot its files, of several these."""
@@ -327,7 +331,9 @@ class _Reader:
             self._layout.miss(path, why_not(path, error), place.rank)
             return []
         self._layout.directories.append(path)
-        self._layout.beside |= {entry.path for entry in found if entry.name in {CONVERTED_NODES, NOTES_FILE}}
+        self._layout.beside |= {
+            entry.path for entry in found if entry.name in {CONVERTED_NODES, NOTES_FILE} or entry.name.endswith(INDEXES)
+        }
         return sorted(found, key=lambda entry: natural(entry.name))
 
 
@@ -355,7 +361,7 @@ def _part_of(unit: Unit, here: str) -> list[Unit]:
     if not is_inside(here, unit.path):
         return []
     folder, name = os.path.split(here)
-    if name.endswith(_NAMES_FILES):
+    if name.endswith(INDEXES):
         return _part_of(unit, folder)
     if opener.exists(f"{unit.path}/{CONVERTED}") or name == INDEX or name.endswith(PART) or is_shard(name):
         return [unit]  # one of its files says where the tensors of all are
@@ -379,6 +385,16 @@ def is_hub_cache(names: Iterable[str]) -> bool:
 
 def _has_index(path: str) -> bool:
     return opener.exists(f"{path}/{INDEX}") and any(name.endswith(PART) for name in names_in(path))
+
+
+def _is_read(path: str) -> bool:
+    """Tells by the bytes of a file, whose name does not, whether it is read."""
+    from tui_debugger.stats.npy import look_at  # needs NumPy
+
+    try:
+        return look_at(path).reader != ""
+    except UnreadableTensorError:
+        return False
 
 
 def stem(name: str) -> str:
