@@ -711,6 +711,8 @@ class _Lister:
     def _take(self, path: str, scope: tuple[str, ...], held: FileTensor) -> None:
         at = node_of(scope, held.key)
         if at in self._found:
+            if _is_one_file(path, self._found[at].path):
+                return
             first = os.path.relpath(self._found[at].path, self._root)
             where = path if held.key is None else f"{path}:{held.key}"
             self._miss(where, f"the same tensor as one in {first}")
@@ -787,3 +789,12 @@ def _indexed_files(path: str) -> set[str] | None:
     """Returns the names of the files that an index names; None: it cannot be read."""
     files = _weight_map(path)
     return None if files is None else set(files.values())
+
+
+def _is_one_file(one: str, other: str) -> bool:
+    """Tells whether two paths are links to one file."""
+    try:
+        first, second = opener.stat(one), opener.stat(other)
+    except OSError:
+        return False
+    return one != other and (first.st_dev, first.st_ino) == (second.st_dev, second.st_ino)
