@@ -109,8 +109,7 @@ def drawn_from(seed: str) -> random.Random:
 def stranger(seed: int, chance: random.Random) -> Stranger:
     """The stranger of a seed: layouts and kinds take turns, the rest is drawn."""
     layout, (name, wrapping) = list(LAYOUTS)[seed % len(LAYOUTS)], KINDS[seed // len(LAYOUTS) % len(KINDS)]
-    wrappable = [form for form in FORMATS if not form.by_name and list(form.write()) == [""]]
-    form = next((form for form in FORMATS if form.name == name), None) or chance.choice(wrappable)
+    form = next((form for form in FORMATS if form.name == name), None) or chance.choice(leaves.ALONE)
     style = chance.choice(("as its program does", "hidden") if form.by_name else STYLES)
     return Stranger(layout, form, wrapping, style, chance.choice(PLACES))
 

@@ -141,6 +141,7 @@ class Format:
         stem, suffix: of a file as its program calls it.
         write: what makes the content.
         by_name: nothing in the content is a mark: only the name tells.
+        several: it is a directory, or several files.
     """
 
     name: str
@@ -148,6 +149,7 @@ class Format:
     suffix: str
     write: Callable[[], Content]
     by_name: bool = False
+    several: bool = False
 
 
 FORMATS: Final = (
@@ -164,12 +166,14 @@ FORMATS: Final = (
     Format("hdf5", "model.weights", ".h5", lambda: one(hdf5())),
     Format("hdf5 at 512", "model", ".hdf5", lambda: one(hdf5(start=512))),
     Format("msgpack", "flax_model", ".msgpack", lambda: one(msgpack())),
-    Format("zarr 2", "weights", ".zarr", lambda: zarr(2)),
-    Format("zarr 3", "weights", ".zarr", lambda: zarr(3)),
-    Format("ocdbt", "default", "", ocdbt),
+    Format("zarr 2", "weights", ".zarr", lambda: zarr(2), several=True),
+    Format("zarr 3", "weights", ".zarr", lambda: zarr(3), several=True),
+    Format("ocdbt", "default", "", ocdbt, several=True),
     Format("ascend", "Add.Default_Add-op1.7.2.1700000000000500", "", lambda: one(file_bytes([], [Written(BAD)]))),
-    Format("tensorflow", "model.ckpt-5", "", tensorflow, by_name=True),
+    Format("tensorflow", "model.ckpt-5", "", tensorflow, by_name=True, several=True),
 )
+ALONE: Final = tuple(form for form in FORMATS if not form.several)
+"""Those that are one file, whose content is a mark."""
 
 
 # -- files of files ------------------------------------------------------------------------------------------------

@@ -277,7 +277,7 @@ def linked(ground: Ground) -> str:
     folders = [ground.root, *sorted(path for path in ground.root.rglob("*") if path.is_dir())]
     place = ground.chance.choice(folders)
     found = ground.outside / "store" / "3f1d5c8e0b7a4f26"
-    form = ground.chance.choice([each for each in leaves.FORMATS if list(each.write()) == [""] and not each.by_name])
+    form = ground.chance.choice(leaves.ALONE)
     leaves.write(found, form.write())
     name = form.stem + form.suffix
     how = ground.chance.choice(["a link", "a link to its directory", "a hard link", "two links", "a loop beside"])
