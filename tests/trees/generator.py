@@ -19,11 +19,13 @@ STYLES: Final = ("as its program does", "upper case", "hidden", "no suffix", "an
 OTHER_SUFFIXES: Final = (".bak", ".tmp", ".old", "~", ".1", ".dat", ".bin", ".txt", ".json", ".png", ".log")
 PLACES: Final = ("in it", "in a new directory", "beside it")
 """Where a stranger lies: in a directory of the dump, in a new one inside it, in one above the dump."""
-NEW: Final = (
-    *("grads", "optimizer", "rank0", "Rank_1", "rank-2", "rank_7", "step_9", "checkpoint-5", "backup", "old run"),
-    *(".hidden", "weights/ema", "debug/deep/er", "1", "constants", "dump_tensor_data", "logs", "samples"),
-)
+PLAIN: Final = ("grads", "optimizer", "backup", "old run", ".hidden", "weights/ema", "debug/deep/er", "logs", "samples")
 """Directories that no recorder makes there."""
+NEW: Final = (
+    *PLAIN,
+    *("rank0", "Rank_1", "rank-2", "rank_7", "step_9", "checkpoint-5", "1", "constants", "dump_tensor_data"),
+)
+"""Those, and others whose names some recorder gives."""
 KINDS: Final = (*((form.name, "") for form in FORMATS), *(("", wrapping) for wrapping in WRAPPINGS))
 """What a stranger is: a format by itself, or a wrapping around one that is drawn."""
 TIMES: Final = 3
@@ -118,7 +120,8 @@ def foreign(root: Path, chance: random.Random, kinds: Sequence[str]) -> None:
     """Writes files of other kinds into directories of a tree."""
     folders = [root, *sorted(path for path in root.rglob("*") if path.is_dir() and not path.is_symlink())]
     for kind in kinds:
-        FOREIGN[kind](chance.choice(folders) if chance.random() < 0.4 else root)
+        inner = chance.choice(folders) / chance.choice(["", chance.choice(PLAIN)])
+        FOREIGN[kind](inner if chance.random() < 0.4 else root)
 
 
 def classes_of(seed: int) -> list[str]:
