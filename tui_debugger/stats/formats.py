@@ -1,0 +1,776 @@
+"""The table of formats of files that hold tensors, and how the bytes of any file tell which of them it is.
+
+``looked_at`` decides from at most ``LOOKED_AT`` bytes of each end of a file, and from its name where a format has no
+mark of its own. Nothing is executed, and nothing is believed that a file says of its length. What so few bytes do not
+decide is a doubt: a file that may hold tensors, and was not looked at.
+
+``TABLE`` has a row for each format. A row says by which name of ``npy.FORMATS`` its tensors are read, or that they are
+not read yet.
+"""
+
+from __future__ import annotations
+
+import bz2
+import io
+import lzma
+import pickletools
+import re
+import warnings
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Final
+
+LOOKED_AT: Final = 1 << 16
+"""Bytes of each end of a file that are looked at."""
+_DEEP: Final = 3
+"""Files within files: a compressed tar of files."""
+_MOST_MEMBERS: Final = 1 << 12
+"""Members of an archive that are looked at one by one."""
+
+
+class Holds(Enum):
+    """The answer to whether a file holds tensors."""
+
+    TENSORS = "tensors"
+    NOTHING = "nothing"
+    """Plainly something else: text, a picture, a program."""
+    UNKNOWN = "unknown"
+    """Bytes without any mark."""
+    DOUBT = "doubt"
+    """The bytes that were looked at do not decide it, or the file is damaged."""
+
+
+@dataclass(frozen=True, slots=True)
+class LookedAt:
+    """The answer for one file.
+
+    Attributes:
+        holds: whether it holds tensors.
+        format: the name of a row of ``TABLE``, perhaps with what it is packed in; empty where it holds none.
+        reader: the name in ``npy.FORMATS`` of what reads it; empty: such files are not read.
+        why: of a doubt.
+    """
+
+    holds: Holds
+    format: str = ""
+    reader: str = ""
+    why: str = ""
+
+
+NOTHING: Final = LookedAt(Holds.NOTHING)
+UNKNOWN: Final = LookedAt(Holds.UNKNOWN)
+
+
+def _doubt(why: str) -> LookedAt:
+    return LookedAt(Holds.DOUBT, why=why)
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """What is known of a file.
+
+    Attributes:
+        head: its first bytes, ``LOOKED_AT`` of them or all.
+        tail: its last ones.
+        size: the number of all its bytes; of a compressed file that was not unpacked to its end, too large a number.
+        name: its name without directories, in lower case.
+        depth: the number of files that it lies in.
+    """
+
+    head: bytes
+    tail: bytes
+    size: int
+    name: str
+    depth: int = 0
+
+    @property
+    def is_whole(self) -> bool:
+        """Tells whether the first bytes are all of the file."""
+        return self.size <= len(self.head)
+
+
+@dataclass(frozen=True, slots=True)
+class FileFormat:
+    """A row of the table.
+
+    Attributes:
+        name: as people know it.
+        reader: the name in ``npy.FORMATS`` of what reads it; empty: it is not read yet.
+        suffixes: the ends of names, in lower case, that only such files have: a file that is called so and holds
+            something else is damaged.
+        marks: bytes that tell such a file, each with its place.
+        named: names, in lower case, that tell such a file where no bytes do.
+        decides: looks into it; None: it is no such file.
+    """
+
+    name: str
+    reader: str = ""
+    suffixes: tuple[str, ...] = ()
+    marks: tuple[tuple[int, bytes], ...] = ()
+    named: re.Pattern[str] | None = None
+    decides: Callable[[Ends], LookedAt | None] | None = None
+
+    @property
+    def found(self) -> LookedAt:
+        """The answer for a file of this format."""
+        return LookedAt(Holds.TENSORS, self.name, self.reader)
+
+    def look(self, ends: Ends) -> LookedAt | None:
+        """Returns the answer for a file; None: it is of another format."""
+        if self.named is not None and self.named.fullmatch(ends.name):
+            return self.found
+        if any(ends.head.startswith(mark, place) for place, mark in self.marks):
+            return self.found
+        return self.decides(ends) if self.decides is not None else None
+
+
+def looked_at(head: bytes, tail: bytes, size: int, name: str) -> LookedAt:
+    """Returns whether a file holds tensors.
+
+    Args:
+        head: its first bytes, ``LOOKED_AT`` of them or all.
+        tail: its last ones, likewise.
+        size: the number of all its bytes.
+        name: its name; directories before it do not matter.
+    """
+    return _look(Ends(head, tail, size, name.rpartition("/")[2].lower()))
+
+
+def format_of_name(name: str) -> FileFormat | None:
+    """Returns the row of a file that is called as only files of one format are; None: its name does not tell."""
+    low = name.rpartition("/")[2].lower()
+    return next(
+        (
+            row
+            for row in TABLE
+            if low.endswith(row.suffixes) or (row.named is not None and row.named.fullmatch(low) is not None)
+        ),
+        None,
+    )
+
+
+def _look(ends: Ends) -> LookedAt:
+    looks = (_is_missing, *(row.look for row in TABLE), _look_into_archive, _look_into_compressed, _look_into_tar)
+    return next((found for look in looks if (found := look(ends)) is not None), None) or _is_something_else(ends)
+
+
+def _is_missing(ends: Ends) -> LookedAt | None:
+    """Tells a file without its content: it is a doubt where its name is that of a file of tensors."""
+    if ends.size and not ends.head.startswith(_POINTER):
+        return None
+    if format_of_name(ends.name) is None and not ends.name.endswith(_MAY_BE):
+        return NOTHING
+    return _doubt("is a pointer of Git LFS: the file itself was not fetched" if ends.size else "is empty")
+
+
+def _is_something_else(ends: Ends) -> LookedAt:
+    called = format_of_name(ends.name)
+    if _is_marked(ends):
+        return NOTHING
+    if called is not None:
+        return _doubt(f"is called as {called.name} is, and is none: it is damaged")
+    if ends.name.endswith(_MAY_BE) and not ends.head[:_PAGE].strip(b"\0"):
+        return _doubt("begins with zeros: it is damaged")
+    return NOTHING if _is_text(ends.head) else UNKNOWN
+
+
+_PAGE: Final = 4096
+_POINTER: Final = b"version https://git-lfs"
+_MAY_BE: Final = (
+    ".bin",
+    ".data",
+    ".index",
+    ".pb",
+    ".dat",
+    ".model",
+    ".gz",
+    ".xz",
+    ".bz2",
+    ".zst",
+    ".lz4",
+    ".tar",
+    ".zip",
+)
+"""Ends of names that files of tensors have, and others, too."""
+_PACKED: Final = (*_MAY_BE, ".tgz", ".7z", ".rar")
+
+
+# -- zip archives ----------------------------------------------------------------------------------
+
+
+class _BothEnds(io.RawIOBase):
+    """A file of which the ends are known, for ``zipfile``; zeros stand for what lies between them."""
+
+    def __init__(self, ends: Ends) -> None:
+        super().__init__()
+        self._ends, self._at = ends, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = 0, /) -> int:
+        self._at = max(offset + (0, self._at, self._ends.size)[whence], 0)
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def read(self, size: int = -1, /) -> bytes:
+        ends = self._ends
+        left = max(ends.size - self._at, 0)
+        size = left if size is None or size < 0 else min(size, left)
+        if size > 4 * LOOKED_AT:
+            raise zipfile.BadZipFile("more than is looked at")
+        found = ends.head[self._at : self._at + size]
+        behind = ends.size - len(ends.tail)
+        gap = min(max(behind - self._at - len(found), 0), size - len(found))
+        found += bytes(gap)
+        first = self._at + len(found) - behind
+        found += ends.tail[first : first + size - len(found)] if len(found) < size else b""
+        self._at += len(found)
+        return found
+
+
+def _members(ends: Ends) -> tuple[list[zipfile.ZipInfo], zipfile.ZipFile] | None:
+    """Returns what the directory of a zip archive lists; None: it is damaged, or reaches beyond the end."""
+    try:
+        archive = zipfile.ZipFile(_BothEnds(ends))
+    except (zipfile.BadZipFile, NotImplementedError, OSError, ValueError, EOFError, IndexError):
+        return None
+    return archive.infolist(), archive
+
+
+_LOCAL_NAME: Final = re.compile(rb"PK\x03\x04.{22}(..)..", re.DOTALL)
+
+
+def _first_names(head: bytes) -> Iterator[str]:
+    """Yields the names of members whose headers lie in the first bytes of an archive."""
+    for found in _LOCAL_NAME.finditer(head):
+        yield head[found.end() :][: int.from_bytes(found[1], "little")].decode("utf-8", "replace")
+
+
+def _is_archive(ends: Ends) -> bool:
+    """Tells a zip archive by its beginning, or by its end where that is damaged."""
+    if ends.head.startswith((b"PK\3\4", b"PK\5\6")):
+        return True
+    return not ends.head.startswith(_TAR, _TAR_AT) and ends.tail.rfind(b"PK\5\6") >= 0
+
+
+def _looks_like_npz(ends: Ends) -> LookedAt | None:
+    if not _is_archive(ends):
+        return None
+    listed = _members(ends)
+    names = _first_names(ends.head) if listed is None else (info.filename for info in listed[0])
+    return _NPZ.found if any(name.lower().endswith(".npy") for name in names) else None
+
+
+def _looks_like_torch(ends: Ends) -> LookedAt | None:
+    """Tells a file of ``torch.save`` by the name of its pickle, data.pkl."""
+    if not _is_archive(ends):
+        return None
+    listed = _members(ends)
+    if listed is None:
+        return _TORCH.found if any(name.endswith("data.pkl") for name in _first_names(ends.head)) else None
+    names = {info.filename: info for info in listed[0]}
+    pickled = next((name for name in names if name.rpartition("/")[2] == "data.pkl"), None)
+    if pickled is None:
+        return None
+    folder = pickled.removesuffix("data.pkl")
+    if f"{folder}constants.pkl" in names:
+        return LookedAt(Holds.TENSORS, "a TorchScript program")
+    has_storages = any(name.startswith(f"{folder}data/") for name in names)
+    return _TORCH.found if has_storages else _without_storages(listed[1], names[pickled])
+
+
+def _without_storages(archive: zipfile.ZipFile, pickled: zipfile.ZipInfo) -> LookedAt:
+    """Tells by its pickle whether a file of ``torch.save`` holds more than settings: arrays of NumPy."""
+    try:
+        with archive.open(pickled) as file:
+            data = file.read(LOOKED_AT + 1)
+        found = _looks_like_pickle(Ends(data[:LOOKED_AT], data[-LOOKED_AT:], pickled.file_size, "data.pkl"))
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, OSError, ValueError, EOFError, zlib.error):
+        found = None
+    if found is None or found.holds is Holds.DOUBT:
+        return _doubt("is a file of torch.save whose pickle could not be looked at")
+    return found if found.holds is Holds.NOTHING else _TORCH.found
+
+
+def _look_into_archive(ends: Ends) -> LookedAt | None:
+    """Looks at the names of members that no row knows: files of tensors in a zip archive."""
+    if not _is_archive(ends):
+        return None
+    listed = _members(ends)
+    if listed is None and not ends.head.startswith(b"PK\3\4"):
+        return None
+    names = [*_first_names(ends.head)] if listed is None else [info.filename for info in listed[0]]
+    held = next((row for name in names if (row := format_of_name(name)) is not None), None)
+    if held is not None:
+        return LookedAt(Holds.TENSORS, f"{held.name} in a zip archive")
+    if listed is None:
+        return _doubt("is a zip archive whose directory is damaged, or too long to be looked at")
+    inner = next((name for name in names if name.lower().endswith(_PACKED)), None)
+    if inner is None or _OFFICE in names:
+        return NOTHING
+    return _doubt(f"is a zip archive with {inner[:80]!r} in it, which was not looked at")
+
+
+_OFFICE: Final = "[Content_Types].xml"
+"""A member of each document of an office program; the others are nobody else's."""
+
+
+# -- pickles ---------------------------------------------------------------------------------------
+
+_TORCH_MAGIC: Final = 0x1950A86A20F9469CFC6C
+_BUILDERS: Final = re.compile(
+    r"(?:torch|torch_npu|numpy|jax|jaxlib|tensorflow|keras|flax|mindspore|paddle|cupy|mxnet|chainer|oneflow|tinygrad|mlx"
+    r"|joblib|scipy|pandas|ml_dtypes|sklearn|xgboost|lightgbm)\..*"
+)
+"""The libraries whose objects hold arrays."""
+_SETTINGS: Final = re.compile(
+    r"torch\.(?:device|Size|dtype|bool|half|double|long|short|char|strided|\w+_format|q?u?int\d*\w*|b?float\d*\w*"
+    r"|complex\d*|bits\d\w*)"
+    r"|torch\.(?:serialization\._get_layout|optim\.lr_scheduler\.\w+|distributed\.\w+\.\w*(?:Strategy|Type|Mode|Policy))"
+    r"|(?:numpy|ml_dtypes)\.(?:dtype|dtypes\.\w+|bool_?|u?int\w*|b?float\w*|complex\w*|str_|bytes_)"
+)
+"""Names of theirs that stand in settings: element types, devices."""
+
+
+def _looks_like_pickle(ends: Ends) -> LookedAt | None:
+    """Reads the instructions of pickles, one after the other, for the classes and functions that they name."""
+    data, at, row = ends.head, 0, _PICKLE
+    binary = data[:1] == b"\x80" and data[1:2] in {b"\2", b"\3", b"\4", b"\5"}
+    if not binary and data[:1] not in _TEXT_PICKLES:
+        return None
+    while at < len(data) and (not at or data[at : at + 1] == b"\x80"):
+        stream, names = io.BytesIO(data[at:]), _Names()
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # about odd text in it
+                for code, argument, _ in pickletools.genops(stream):
+                    if code.name == "LONG1" and argument == _TORCH_MAGIC:
+                        row = _LEGACY
+                    if names.take(code.name, argument):
+                        return row.found
+        except (ValueError, IndexError, OverflowError):
+            if not binary or (not at and stream.tell() < len(data)):
+                return None  # it only begins as a pickle may
+            at += stream.tell()
+            break
+        at += stream.tell()
+    else:
+        if at == len(data) == ends.size:
+            return NOTHING
+    if not binary:
+        return None
+    return _doubt(_CUT if at < ends.size or not ends.is_whole else "is a pickle that ends in the middle")
+
+
+_CUT: Final = "is a pickle that goes on: its end was not looked at"
+_TEXT_PICKLES: Final = frozenset(bytes([code]) for code in b"(]})lcdIFSVULN")
+"""The first bytes of pickles of the first two protocols that hold more than a number."""
+
+
+class _Names:
+    """Finds the classes and functions that a pickle names, with as much of its stack as that takes."""
+
+    def __init__(self) -> None:
+        self._texts: list[str] = []
+        self._remembered: dict[int, str] = {}
+        self._last = ""
+
+    def take(self, code: str, argument: object) -> bool:
+        """Takes the next instruction; tells whether it names what makes arrays."""
+        if "UNICODE" in code or "STRING" in code:
+            self._last = str(argument)[:200]
+            self._texts = [*self._texts[-1:], self._last]
+        elif code in ("MEMOIZE", "PUT", "BINPUT", "LONG_BINPUT"):
+            place = len(self._remembered) if code == "MEMOIZE" else int(str(argument))
+            self._remembered[place] = self._last
+        elif code in ("GET", "BINGET", "LONG_BINGET"):
+            self._last = self._remembered.get(int(str(argument)), "")
+            self._texts = [*self._texts[-1:], self._last]
+        elif code in ("GLOBAL", "INST"):
+            self._last = ""
+            return _makes_arrays(str(argument).replace(" ", "."))
+        elif code == "STACK_GLOBAL":
+            self._last = ""
+            return _makes_arrays(".".join(self._texts[-2:]))
+        elif code in ("PERSID", "BINPERSID"):
+            return True  # a storage that lies outside of the pickle
+        else:
+            self._last = ""
+        return False
+
+
+def _makes_arrays(name: str) -> bool:
+    return _BUILDERS.fullmatch(name) is not None and _SETTINGS.fullmatch(name) is None
+
+
+# -- other formats ---------------------------------------------------------------------------------
+
+
+def _looks_like_safetensors(ends: Ends) -> LookedAt | None:
+    length = int.from_bytes(ends.head[:8], "little")
+    if not 2 <= length <= 100_000_000 or not re.match(rb"\{\s*[\"}]", ends.head[8:40]):
+        return None
+    return _SAFETENSORS.found if ends.head[8 : 8 + length].strip() != b"{}" else NOTHING
+
+
+def _looks_like_hdf5(ends: Ends) -> LookedAt | None:
+    """Looks where a superblock may begin: at 0, 512, 1,024 and so on."""
+    place = 0
+    while place + 8 <= len(ends.head):
+        if ends.head.startswith(b"\x89HDF\r\n\x1a\n", place):
+            return _HDF5.found
+        place = 2 * place or 512
+    return None
+
+
+_FLAX_ARRAY: Final = re.compile(
+    rb"(?:\xc7.|\xc8..|\xc9....)[\x01\x02]\x93|__msgpack_chunked_array__|\xc4\x02nd\xc3|\xa2nd\xc3", re.DOTALL
+)
+"""An array in msgpack as flax and msgpack-numpy write it."""
+
+
+def _looks_like_msgpack(ends: Ends) -> LookedAt | None:
+    first, key = ends.head[:1], ends.head[1:2]
+    if first in {b"\xde", b"\xdf"}:
+        key = ends.head[3:4] if first == b"\xde" else ends.head[5:6]
+    elif not b"\x81" <= first <= b"\x8f":
+        return None
+    if not (b"\xa0" <= key <= b"\xbf" or key in {b"\xd9", b"\xda", b"\xc4"}):
+        return None
+    if _FLAX_ARRAY.search(ends.head):
+        return _MSGPACK.found
+    if ends.name.endswith(_MSGPACK.suffixes):
+        return NOTHING if ends.is_whole else _doubt("is a long file of msgpack: its end was not looked at")
+    return None
+
+
+def fields_of(message: bytes, size: int) -> Iterator[tuple[int, int | bytes]]:
+    """Yields number and value of the fields of a protobuf message of which the first bytes are known.
+
+    A value that reaches beyond these comes as far as it is known, and ends the message. What is no message, or states
+    more bytes than there are (``size``), raises ValueError.
+    """
+    at = 0
+    while at < len(message):
+        key, at = _varint(message, at)
+        number, kind = key >> 3, key & 7
+        if not 0 < number < 1 << 29 or kind not in (0, 1, 2, 5):
+            raise ValueError("no field")
+        if kind == 0:
+            value, at = _varint(message, at)
+            yield number, value
+            continue
+        length = {1: 8, 5: 4}.get(kind, 0)
+        if kind == 2:
+            length, at = _varint(message, at)
+        if at + length > size:
+            raise ValueError("more bytes than there are")
+        yield number, message[at : at + length]
+        at += length
+
+
+def _varint(message: bytes, at: int) -> tuple[int, int]:
+    value = 0
+    for shift in range(0, 70, 7):
+        if at >= len(message):
+            break
+        byte = message[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+    raise ValueError("no number")
+
+
+def _fields(message: bytes, size: int, most: int = 64) -> list[tuple[int, int | bytes]]:
+    """Returns the first fields of a message; none where it is no message."""
+    found: list[tuple[int, int | bytes]] = []
+    try:
+        for field in fields_of(message, size):
+            found.append(field)
+            if len(found) == most:
+                break
+    except ValueError:
+        return found if size > len(message) and len(found) > 1 else []
+    return found
+
+
+def _looks_like_onnx(ends: Ends) -> LookedAt | None:
+    """Tells a ``ModelProto``: the version of its format, perhaps who made it, and a graph (field 7)."""
+    if ends.head[:1] != b"\x08":
+        return None
+    fields = _fields(ends.head, ends.size)
+    texts = {2, 3, 4, 6, 7, 8, 14, 20, 25}
+    good = all(isinstance(value, bytes) if number in texts else number in (1, 5) for number, value in fields)
+    return _ONNX.found if good and any(number == 7 for number, _ in fields) else None
+
+
+_MINDSPORE_TYPES: Final = re.compile(rb"(?:U?Int|B?Float|Complex|Bool|Str)\w{0,4}")
+
+
+def _looks_like_mindspore(ends: Ends) -> LookedAt | None:
+    """Tells a ``Checkpoint``: values, each with a tag and a tensor whose type is a word."""
+    if ends.head[:1] != b"\n":
+        return None
+    value = next((value for number, value in _fields(ends.head, ends.size, 1) if number == 1), None)
+    inside = _fields(value, ends.size, 2) if isinstance(value, bytes) else []
+    if [number for number, _ in inside] != [1, 2] or not isinstance(inside[1][1], bytes):
+        return None
+    types = [each for number, each in _fields(inside[1][1], ends.size, 40) if number == 2]
+    good = any(isinstance(each, bytes) and _MINDSPORE_TYPES.fullmatch(each) for each in types)
+    return _MINDSPORE.found if good else None
+
+
+def _looks_like_ascend(ends: Ends) -> LookedAt | None:
+    """Tells a file of a device: the length of a message, and that, with inputs (field 4) or outputs (field 3)."""
+    length = int.from_bytes(ends.head[:8], "little")
+    if not _LEAST_HEADER <= length <= 1 << 24 or length + 8 > ends.size:
+        return None
+    fields = _fields(ends.head[8 : 8 + length], length)
+    texts = {1, 3, 4, 5, 6, 7, 8, 9, 10}
+    good = all(isinstance(value, bytes) if number in texts else number == 2 for number, value in fields)
+    tensors = [value for number, value in fields if number in (3, 4) and isinstance(value, bytes)]
+    said = {number for value in tensors for number, _ in _fields(value, len(value))}
+    return _ASCEND.found if good and said & {1, 2, 3} else None
+
+
+_LEAST_HEADER: Final = 8
+
+
+def _looks_like_zarr(ends: Ends) -> LookedAt | None:
+    if ends.name != "zarr.json":
+        return None
+    return _ZARR.found if re.search(rb'"node_type"\s*:\s*"array"', ends.head) else None
+
+
+def _looks_like_index_of_tensorflow(ends: Ends) -> LookedAt | None:
+    table = ends.name.endswith(".index") and ends.tail.endswith(b"\x57\xfb\x80\x8b\x24\x75\x47\xdb")
+    return _TENSORFLOW.found if table else None
+
+
+# -- packed files ----------------------------------------------------------------------------------
+
+
+def _gunzip(packed: bytes) -> tuple[bytes, bool]:
+    unpacker = zlib.decompressobj(31)
+    return unpacker.decompress(packed, LOOKED_AT), unpacker.eof
+
+
+def _inflate(packed: bytes) -> tuple[bytes, bool]:
+    unpacker = zlib.decompressobj()
+    return unpacker.decompress(packed, LOOKED_AT), unpacker.eof
+
+
+def _unxz(packed: bytes) -> tuple[bytes, bool]:
+    unpacker = lzma.LZMADecompressor()
+    return unpacker.decompress(packed, LOOKED_AT), unpacker.eof
+
+
+def _unbzip2(packed: bytes) -> tuple[bytes, bool]:
+    unpacker = bz2.BZ2Decompressor()
+    return unpacker.decompress(packed, LOOKED_AT), unpacker.eof
+
+
+_Unpack = Callable[[bytes], tuple[bytes, bool]]
+_COMPRESSED: Final[tuple[tuple[str, bytes, _Unpack | None], ...]] = (
+    ("gzip", b"\x1f\x8b", _gunzip),
+    ("xz", b"\xfd7zXZ\0", _unxz),
+    ("bzip2", b"BZh", _unbzip2),
+    ("zlib", b"\x78\x01", _inflate),
+    ("zlib", b"\x78\x5e", _inflate),
+    ("zlib", b"\x78\x9c", _inflate),
+    ("zlib", b"\x78\xda", _inflate),
+    ("zstd", b"\x28\xb5\x2f\xfd", None),
+    ("lz4", b"\x04\x22\x4d\x18", None),
+    ("7z", b"7z\xbc\xaf\x27\x1c", None),
+    ("rar", b"Rar!\x1a\x07", None),
+)
+"""Name, first bytes, and what unpacks the first bytes of what is in it; None: Python has nothing for that."""
+_TEXTS: Final = (
+    ".json",
+    ".jsonl",
+    ".txt",
+    ".log",
+    ".csv",
+    ".tsv",
+    ".yaml",
+    ".yml",
+    ".md",
+    ".html",
+    ".xml",
+    ".py",
+    ".sql",
+)
+
+
+def _look_into_compressed(ends: Ends) -> LookedAt | None:
+    """Unpacks the first bytes of a compressed file, and looks at these."""
+    found = next(((way, unpack) for way, mark, unpack in _COMPRESSED if ends.head.startswith(mark)), None)
+    if found is None:
+        return None
+    way, unpack = found
+    inner = ends.name.removesuffix(f".{ends.name.rpartition('.')[2]}")
+    try:
+        head, ended = unpack(ends.head) if unpack is not None else (b"", False)
+    except (zlib.error, lzma.LZMAError, OSError, EOFError, ValueError):
+        return _doubt(f"is compressed ({way}) and damaged") if way != "zlib" else None
+    if ends.depth >= _DEEP:
+        return _doubt("has files in files: they were not looked at")
+    if head or ended:
+        size = len(head) if ended and len(head) < LOOKED_AT else 1 << 62
+        answer = _look(Ends(head, head if size == len(head) else b"", size, inner, ends.depth + 1))
+    else:
+        row = format_of_name(inner)
+        said = row.found if row is not None else NOTHING if inner.endswith(_TEXTS) else None
+        answer = said or _doubt(f"is compressed ({way}): its content was not looked at")
+    if answer.holds is Holds.TENSORS:
+        return LookedAt(Holds.TENSORS, f"{answer.format}, compressed ({way})")
+    return answer if way != "zlib" or answer.holds is not Holds.DOUBT else None
+
+
+_BLOCK: Final = 512
+_TAR: Final = b"ustar"
+_TAR_AT: Final = 257
+
+
+def _look_into_tar(ends: Ends) -> LookedAt | None:
+    """Looks at the members of a tar that lie in its first bytes."""
+    if not ends.head.startswith(_TAR, _TAR_AT):
+        return None
+    if ends.depth >= _DEEP:
+        return _doubt("has files in files: they were not looked at")
+    at = 0
+    for _ in range(_MOST_MEMBERS):
+        header = ends.head[at : at + _BLOCK]
+        if len(header) < _BLOCK:
+            break
+        if not header.strip(b"\0"):
+            return NOTHING if not ends.head[at:].strip(b"\0") and ends.is_whole else _doubt("is a damaged tar")
+        try:
+            size = int(header[124:136].strip(b"\0 ") or b"0", 8)
+        except ValueError:
+            break
+        if header[156:157] in {b"0", b"\0"} and size:
+            content = ends.head[at + _BLOCK : at + _BLOCK + min(size, LOOKED_AT)]
+            name = header[:100].partition(b"\0")[0].decode("utf-8", "replace").rpartition("/")[2].lower()
+            whole = len(content) == size
+            answer = _look(Ends(content, content if whole else b"", size, name, ends.depth + 1))
+            if answer.holds is Holds.TENSORS:
+                return LookedAt(Holds.TENSORS, f"{answer.format} in a tar")
+            if answer.holds is Holds.DOUBT:
+                return replace(answer, why=f"is a tar with {name[:80]!r} in it, which {answer.why}")
+        at += _BLOCK + -(-size // _BLOCK) * _BLOCK
+    return _doubt("is a tar: not all of what is in it was looked at")
+
+
+# -- what holds no tensors -------------------------------------------------------------------------
+
+_MARKS: Final[tuple[tuple[int, bytes], ...]] = (
+    *(
+        (0, mark)
+        for mark in (b"\x89PNG\r\n", b"\xff\xd8\xff", b"GIF8", b"BM", b"II*\0", b"MM\0*", b"RIFF", b"\0\0\1\0")
+    ),
+    *(
+        (0, mark)
+        for mark in (b"%PDF", b"%!PS", b"OggS", b"fLaC", b"ID3", b"\x1aE\xdf\xa3", b"{\\rtf", b"\xd0\xcf\x11\xe0")
+    ),
+    *((0, mark) for mark in (b"\0\1\0\0\0", b"OTTO", b"ttcf", b"wOFF", b"wOF2")),
+    *(
+        (0, mark)
+        for mark in (b"\x7fELF", b"MZ", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe", b"\0asm", b"!<arch>\n", b"#!")
+    ),
+    *((0, mark) for mark in (b"SQLite format 3\0", b"PAR1", b"ARROW1", b"ORC", b"Obj\1")),
+    *((0, mark) for mark in (b"PACK\0", b"DIRC\0", b"\xfftOc", b":W&B")),
+    *((0, mark) for mark in (b"\xff\xfe", b"\xfe\xff", b"\xef\xbb\xbf")),
+    (4, b"ftyp"),
+    (2, b"\r\n\0\0"),
+)
+"""Pictures, papers, sounds, fonts, programs, tables, what version control and loggers write, other alphabets."""
+_EVENTS: Final = b"brain.Event:"
+
+
+def _is_marked(ends: Ends) -> bool:
+    """Tells whether a file is plainly something else."""
+    return any(ends.head.startswith(mark, place) for place, mark in _MARKS) or _EVENTS in ends.head[:64]
+
+
+_CONTROL: Final = bytes(code for code in range(32) if code not in b"\t\n\r\f\b\x1b")
+
+
+def _is_text(head: bytes) -> bool:
+    if len(head.translate(None, _CONTROL)) < len(head):
+        return False
+    try:
+        head[:-4].decode("utf-8") if len(head) >= LOOKED_AT else head.decode("utf-8")
+    except UnicodeDecodeError as error:
+        return error.start > len(head) - 8
+    return True
+
+
+# -- the table -------------------------------------------------------------------------------------
+
+_NPY: Final = FileFormat("an array of NumPy", "npy", (".npy",), ((0, b"\x93NUMPY"),))
+_NPZ: Final = FileFormat("an archive of NumPy", "npz", (".npz",), decides=_looks_like_npz)
+_PART: Final = FileFormat(
+    "a part of a distributed checkpoint", suffixes=(".distcp",), named=re.compile(r".+\.distcp"), decides=None
+)
+_TORCH: Final = FileFormat("a file of torch.save", "pt", (".pt", ".pth", ".ckpt"), decides=_looks_like_torch)
+_PICKLE: Final = FileFormat("a pickle", "", (".pkl", ".pickle", ".joblib"), decides=_looks_like_pickle)
+_LEGACY: Final = FileFormat("a file of torch.save before 1.6", "pt")
+_SAFETENSORS: Final = FileFormat(
+    "a file of safetensors", "safetensors", (".safetensors",), decides=_looks_like_safetensors
+)
+_HDF5: Final = FileFormat("HDF5", "", (".h5", ".hdf5", ".he5"), decides=_looks_like_hdf5)
+_MSGPACK: Final = FileFormat("a checkpoint of flax", "", (".msgpack",), decides=_looks_like_msgpack)
+_ONNX: Final = FileFormat(
+    "ONNX", "", (".onnx",), named=re.compile(r".+\.onnx(?:_data|\.data)"), decides=_looks_like_onnx
+)
+_MINDSPORE: Final = FileFormat("a checkpoint of MindSpore", decides=_looks_like_mindspore)
+_ASCEND: Final = FileFormat("a file of an Ascend device", "ascend", decides=_looks_like_ascend)
+_ZARR: Final = FileFormat("an array of zarr", named=re.compile(r"\.zarray"), decides=_looks_like_zarr)
+_TENSORFLOW: Final = FileFormat(
+    "a checkpoint of TensorFlow",
+    named=re.compile(r".+\.data-\d{5}-of-\d{5}"),
+    decides=_looks_like_index_of_tensorflow,
+)
+
+TABLE: Final[tuple[FileFormat, ...]] = (
+    _NPY,
+    _NPZ,
+    _PART,
+    _TORCH,
+    _SAFETENSORS,
+    _HDF5,
+    FileFormat(
+        "GGUF", "", (".gguf", ".ggml"), tuple((0, mark) for mark in (b"GGUF", b"lmgg", b"tjgg", b"algg", b"fmgg"))
+    ),
+    FileFormat("TensorFlow Lite", "", (".tflite",), ((4, b"TFL3"),)),
+    FileFormat("NetCDF", "", (".nc",), tuple((0, b"CDF" + version) for version in (b"\1", b"\2", b"\5"))),
+    FileFormat("MATLAB", "", (".mat",), ((0, b"MATLAB 5.0 MAT-file"),)),
+    FileFormat("parameters of MXNet", "", (), ((0, b"\x12\1\0\0\0\0\0\0"),)),
+    FileFormat("parameters of Keras", "", (".keras",)),
+    FileFormat("an OCDBT store (orbax)", "", (), ((0, b"\x0c\xdb\x3a\x2a"),), re.compile(r"manifest\.ocdbt")),
+    _ZARR,
+    _TENSORFLOW,
+    _MSGPACK,
+    _PICKLE,
+    _LEGACY,
+    _ONNX,
+    _MINDSPORE,
+    _ASCEND,
+)
+"""All formats, in the order in which they are asked: those with a mark first."""
+
+
+def suffixes(rows: Iterable[FileFormat] = TABLE) -> tuple[str, ...]:
+    """Returns the ends of names, in lower case, that files of these formats have."""
+    return tuple(suffix for row in rows for suffix in row.suffixes)
