@@ -176,7 +176,7 @@ def caches(root: Path) -> None:
     for name in (".mypy_cache", ".pytest_cache", "dataset_cache"):
         put(root / name / "CACHEDIR.TAG", "Signature: 8a477f597d28d172789f06886806bc55\n")
         put(root / name / "v" / "nodeids", "[]")
-    array(root / "dataset_cache" / "shuffle.npy", BAD)
+    array(root / "dataset_cache" / "v" / "shuffle.npy", BAD)
 
 
 def tables(root: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Final
 
 from tests.trees import leaves, stories
 from tests.trees.foreign import FOREIGN, link
-from tests.trees.layouts import LAYOUTS
+from tests.trees.layouts import FOUND_AT_PATH_ONLY, LAYOUTS
 from tests.trees.leaves import FORMATS, WRAPPINGS, Format
 
 STYLES: Final = ("as its program does", "upper case", "hidden", "no suffix", "another suffix")
@@ -72,7 +72,7 @@ class Stranger:
 
     def write(self, root: Path, chance: random.Random) -> str:
         """Writes the dump and the stranger, and returns the stranger's path."""
-        dump = root / chance.choice(["run", "out/run 1"]) if self.place == "beside it" else root
+        dump = root / "run 1" if self.place == "beside it" else root
         LAYOUTS[self.layout](dump)
         folders = [dump, *sorted(path for path in dump.rglob("*") if path.is_dir())]
         place = dump.parent if self.place == "beside it" else chance.choice(folders)
@@ -113,7 +113,8 @@ def stranger(seed: int, chance: random.Random) -> Stranger:
     layout, (name, wrapping) = list(LAYOUTS)[seed % len(LAYOUTS)], KINDS[seed // len(LAYOUTS) % len(KINDS)]
     form = next((form for form in FORMATS if form.name == name), None) or chance.choice(leaves.ALONE)
     style = chance.choice(("as its program does", "hidden") if form.by_name else STYLES)
-    return Stranger(layout, form, wrapping, style, chance.choice(PLACES))
+    places = PLACES[:2] if layout in FOUND_AT_PATH_ONLY else PLACES
+    return Stranger(layout, form, wrapping, style, chance.choice(places))
 
 
 def foreign(root: Path, chance: random.Random, kinds: Sequence[str]) -> None:
@@ -158,8 +159,8 @@ def healthy(seed: int, base: Path) -> tuple[Path, Tree]:
     chance, root = drawn_from(f"healthy {seed}"), base / "tree"
     layout = list(LAYOUTS)[seed % len(LAYOUTS)]
     tree = Tree(chance.sample(list(FOREIGN), chance.randint(3, 6)))
-    above = chance.random() < 0.3
-    dump = root / "run" if above else root
+    above = chance.random() < 0.3 and layout not in FOUND_AT_PATH_ONLY
+    dump = root / "run 1" if above else root
     LAYOUTS[layout](dump)
     tree.classes += [layout, *tree.kinds]
     if chance.random() < 0.3:

@@ -213,3 +213,5 @@ LAYOUTS: Final[Mapping[str, Writer]] = {
     "distributed": distributed,
 }
 """What writes a dump of each kind into a directory that is not there yet."""
+FOUND_AT_PATH_ONLY: Final = ("model", "sharded")
+"""Those that nothing tells from other files in a directory below PATH: no name holds a step."""
