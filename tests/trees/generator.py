@@ -11,7 +11,7 @@ from typing import Final
 
 from tests.trees import leaves, stories
 from tests.trees.foreign import FOREIGN, link
-from tests.trees.layouts import FOUND_AT_PATH_ONLY, LAYOUTS
+from tests.trees.layouts import FOUND_AT_PATH_ONLY, LAYOUTS, states
 from tests.trees.leaves import FORMATS, WRAPPINGS, Format
 
 STYLES: Final = ("as its program does", "upper case", "hidden", "no suffix", "another suffix")
@@ -165,6 +165,9 @@ def healthy(seed: int, base: Path) -> tuple[Path, Tree]:
     tree.classes += [layout, *tree.kinds]
     if chance.random() < 0.3:
         tree.classes.append(links(dump, chance))
+    if layout == "ranks" and chance.random() < 0.5:
+        states(chance.choice(sorted(dump.glob("step_*/rank_*"))), 1)
+        tree.classes.append("states")
     foreign(root, chance, tree.kinds)
     tree.lines = listing(root)
     return root, tree

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import logging
+import random
+import sys
+import types
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
+from unittest import mock
 
 import numpy as np
 import numpy.typing as npt
@@ -29,8 +33,8 @@ NAMES: Final = ("embed.weight", "layers.0.fc.weight", "layers.0.fc.bias")
 
 def values(seed: int = 0) -> dict[str, Array]:
     """Healthy weights by name; other ones for another seed."""
-    random = np.random.default_rng(seed)
-    return {name: random.standard_normal((3, 4)).astype(np.float32) for name in NAMES}
+    chance = np.random.default_rng(seed)
+    return {name: chance.standard_normal((3, 4)).astype(np.float32) for name in NAMES}
 
 
 def tensors(seed: int = 0) -> dict[str, torch.Tensor]:
@@ -65,11 +69,11 @@ def msprobe(level: str) -> Writer:
         }[level]
         parents = {"Functional.linear.0.forward": "Module.fc.Linear.forward.0"} if level == "mix" else {}
         for step in STEPS:
-            random = np.random.default_rng(step)
+            chance = np.random.default_rng(step)
             files: dict[str, Array] = {}
 
-            def record(file: str, random: np.random.Generator = random, files: dict[str, Array] = files) -> Any:
-                files[file] = found = random.standard_normal((2, 3)).astype(np.float32)
+            def record(file: str, chance: np.random.Generator = chance, files: dict[str, Array] = files) -> Any:
+                files[file] = found = chance.standard_normal((2, 3)).astype(np.float32)
                 numbers = {
                     "Max": float(found.max()),
                     "Min": float(found.min()),
@@ -132,22 +136,44 @@ def archives(root: Path) -> None:
         write_arrays(root / f"step_{step}", values(step), "archives")
 
 
+class TrainingArguments:
+    """The settings that the Trainer saves: an object of a class that only its library has."""
+
+    __module__ = "transformers.training_args"
+
+    def __init__(self) -> None:
+        self.learning_rate, self.max_grad_norm, self.output_dir = 1e-3, 1.0, "run"
+        self.betas, self.resume_from_checkpoint = (0.9, 0.999), None
+
+
+def states(folder: Path, step: int) -> None:
+    """The state that trainers save beside the weights."""
+    kept = {"python": random.getstate(), "numpy": np.random.get_state(), "cpu": torch.get_rng_state()}  # noqa: NPY002 - that state is saved
+    save(folder / "rng_state.pth", kept)
+    save(
+        folder / "random_states_0.pkl", {"step": step, "random_state": kept["python"], "torch_manual_seed": kept["cpu"]}
+    )
+    save(folder / "scheduler.pt", {"last_epoch": step, "_last_lr": [1e-3], "base_lrs": [1e-3], "_step_count": step + 1})
+    save(folder / "scaler.pt", {"scale": 65536.0, "growth_factor": 2.0, "backoff_factor": 0.5, "_growth_tracker": 7})
+    library = types.ModuleType(TrainingArguments.__module__)
+    library.__dict__["TrainingArguments"] = TrainingArguments
+    with mock.patch.dict(sys.modules, {"transformers": types.ModuleType("transformers"), library.__name__: library}):
+        save(folder / "training_args.bin", TrainingArguments())
+    log = [{"step": at, "loss": 1.0 / at, "grad_norm": 0.5, "learning_rate": 1e-3} for at in range(1, step, 50)]
+    (folder / "trainer_state.json").write_text(json.dumps({"global_step": step, "log_history": log}))
+
+
 def trainer(root: Path) -> None:
-    """Checkpoints of Hugging Face's Trainer, with the state that it saves beside the weights."""
+    """Checkpoints of Hugging Face's Trainer."""
     for step in (100, 200):
-        directory = root / f"checkpoint-{step}"
-        directory.mkdir(parents=True)
-        write_safetensors(directory / "model.safetensors", values(step), {"format": "pt"})
+        folder = root / f"checkpoint-{step}"
+        folder.mkdir(parents=True)
+        write_safetensors(folder / "model.safetensors", values(step), {"format": "pt"})
         state = {at: {"step": torch.tensor(float(step)), "exp_avg": torch.ones(3, 4)} for at in range(len(NAMES))}
         groups = [{"lr": 1e-3, "betas": (0.9, 0.999), "params": list(range(len(NAMES)))}]
-        save(directory / "optimizer.pt", {"state": state, "param_groups": groups})
-        save(directory / "scheduler.pt", {"last_epoch": step, "_last_lr": [1e-3], "base_lrs": [1e-3]})
-        rng = {"python": (3, (1, 2, 3), None), "cpu": torch.get_rng_state(), "numpy": ("MT19937", 1, 2, 0, 0.0)}
-        save(directory / "rng_state.pth", rng)
-        save(directory / "training_args.bin", {"learning_rate": 1e-3, "max_grad_norm": 1.0, "output_dir": "run"})
-        log = [{"step": at, "loss": 1.0 / at, "grad_norm": 0.5, "learning_rate": 1e-3} for at in range(1, step, 50)]
-        (directory / "trainer_state.json").write_text(json.dumps({"global_step": step, "log_history": log}))
-        (directory / "config.json").write_text(json.dumps({"model_type": "gpt2", "n_embd": 4}))
+        save(folder / "optimizer.pt", {"state": state, "param_groups": groups})
+        states(folder, step)
+        (folder / "config.json").write_text(json.dumps({"model_type": "gpt2", "n_embd": 4}))
 
 
 def model(root: Path) -> None:
