@@ -378,6 +378,7 @@ class UnreadablePart:
             which nodes have a name, a category or a type.
         unrecorded: it is no part of a dump but something that a live training ran and nobody judged.
         incomplete: what is there of the step was looked at, but tensors that other steps have are not there.
+        unclaimed: no reader looked at it: a file that holds tensors, or another dump.
     """
 
     where: str
@@ -387,6 +388,7 @@ class UnreadablePart:
     graph: bool = False
     unrecorded: bool = False
     incomplete: bool = False
+    unclaimed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -155,11 +155,11 @@ def _emptied(step: Path) -> None:
 
 ODD: dict[str, tuple[Callable[[Path], object], str]] = {
     "emptied": (_emptied, "3 (no tensor in it)"),
-    "renamed": (_renamed, "3.tmp (tensors in a directory whose name is no number)"),
-    "inside": (_subdirectory, "3/more (tensors in a directory inside a step)"),
+    "renamed": (_renamed, "3.tmp/* ("),
+    "inside": (_subdirectory, "3/more/Tensor.npy (is empty)"),
     "twice": (lambda step: shutil.copytree(step, step.with_name("03")), "03 (the same step as 3)"),
-    "beside": (lambda step: (step.parent / "a.npy").write_bytes(b""), "*.npy (1 file outside a step)"),
-    "above": (lambda step: (step.parents[1] / "a.npy").write_bytes(b""), "*.npy (1 file outside a step)"),
+    "beside": (lambda step: (step.parent / "a.npy").write_bytes(b""), "a.npy (is empty)"),
+    "above": (lambda step: (step.parents[1] / "a.npy").write_bytes(b""), "a.npy (is empty)"),
     "bin": (lambda step: (step / "Relu.Relu-op1.1.2.16").write_bytes(b"1"), "1 tensor cannot be read"),
 }
 """What may hold tensors that nobody looks at, and the words for it."""

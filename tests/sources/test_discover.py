@@ -15,8 +15,8 @@ import pytest
 from tests.sources.writer import DumpWriter, write_dump
 from tui_debugger.errors import NotADumpError
 from tui_debugger.sources import open_source
+from tui_debugger.sources.inventory import RunInventory
 from tui_debugger.sources.mindspore.reader import find_dump
-from tui_debugger.sources.registry import dumps_beside
 
 ROOT = Path(__file__).parents[2]
 
@@ -171,9 +171,7 @@ def test_opening_lists_a_few_directories_and_no_step(dump: Path) -> None:
         assert len(below) <= 8, below
 
 
-def test_what_lies_beside_is_looked_for_later_and_stops_at_the_first_tensor_of_a_step(
-    dump: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_inventory_enters_no_step_that_was_not_listed(dump: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A step may hold very many files."""
     seen: list[str] = []
     scandir = os.scandir
@@ -190,7 +188,7 @@ def test_what_lies_beside_is_looked_for_later_and_stops_at_the_first_tensor_of_a
 
     source = open_source(dump)
     monkeypatch.setattr(os, "scandir", watching)
-    assert dumps_beside(source) == ()
+    assert RunInventory().take(source).parts == ()
     assert len([path for path in seen if path.endswith(("/0/0", "/0/3"))]) <= 2
 
 

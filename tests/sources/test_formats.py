@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -24,9 +25,7 @@ from tui_debugger.sources.registry import (
     Has,
     Order,
     Shows,
-    dumps_beside,
     limits_of,
-    open_source,
     own_reader,
     shows_of,
     word_of,
@@ -119,16 +118,16 @@ class TestPath:
         (other,) = (line for line in said.lines if line.startswith("MindSpore recognises "))
         assert other.endswith("This looks like an msprobe dump; no complete dump of MindSpore's own is here")
 
-    def test_another_dump_beside_the_one_that_opens_is_named(
+    def test_another_dump_beside_the_one_that_opens_is_a_doubt(
         self, capsys: Capsys, mindspore: Path, arrays: Path
     ) -> None:
         notice = f"{arrays} is another dump (tensor files) that is not looked at: name it to open it"
-        for command in ("formats", "check"):
-            assert f"tdbg: {notice}" in run(capsys, command, mindspore.parent).err
-        source = open_source(mindspore.parent)
-        assert notice not in source.info.notices, "opening does not wait for it"
-        assert dumps_beside(source) == (notice,)
-        assert dumps_beside(open_source(mindspore)) == ()
+        assert f"tdbg: {notice}" in run(capsys, "formats", mindspore.parent).err
+        answer = run(capsys, "check", mindspore.parent, "--watch", "TO", "--json")
+        assert answer.code == 2
+        (part,) = answer.json["unreadable"]
+        assert (part["where"], part["unclaimed"]) == (os.path.relpath(arrays, mindspore), True)
+        assert run(capsys, "check", mindspore, "--watch", "TO").code == 0
 
     @pytest.mark.parametrize("kind", WOUNDS)
     @pytest.mark.parametrize("place", ["other", "other/rank_0", "more/other"])
@@ -143,12 +142,8 @@ class TestPath:
         else:
             why = wound(broken, kind)
             expected = [f"{broken} ({why}) cannot be looked at: whether another dump lies there is not known"]
-        answer = run(capsys, "check", mindspore.parent, "--watch", "TO", "--json")
-        assert [notice for notice in answer.json["notices"] if "cannot be looked at" in notice] == expected
-        for command in ("formats", "check"):
-            err = run(capsys, command, mindspore.parent).err
-            assert all(f"tdbg: {notice}" in err for notice in expected)
-        assert dumps_beside(open_source(mindspore)) == ()
+        err = run(capsys, "formats", mindspore.parent).err
+        assert all(f"tdbg: {notice}" in err for notice in expected)
 
     def test_a_directory_that_nobody_reads_is_named_by_its_parts(self, capsys: Capsys, tmp_path: Path) -> None:
         for name in ("a.h5", "b.h5", "c.log", "LICENSE"):

@@ -22,6 +22,7 @@ from tui_debugger.text.numbers import are, plural
 Span = tuple[int, int]
 """First and last number, both included."""
 ADVICE: Final = "see that it may be read and that its copy is complete, or leave it out with --rank and --step"
+UNCLAIMED_ADVICE: Final = "name it as PATH to look at it, or leave it out with --ignore"
 _NAMED: Final = 3
 """The number of parts that a sentence names."""
 
@@ -85,7 +86,8 @@ def parts_text(parts: Sequence[UnreadablePart]) -> str:
 
     Of a live training: ``not recorded by the training: rank 0: modules inside torch.compile (3, first ...)``.
     """
-    listed = [part for part in parts if not part.unrecorded and not part.incomplete]
+    listed = [part for part in parts if not part.unrecorded and not part.incomplete and not part.unclaimed]
+    unclaimed = [part for part in parts if part.unclaimed]
     incomplete = [part for part in parts if part.incomplete]
     lost = [part for part in parts if part.unrecorded]
     texts = []
@@ -93,6 +95,8 @@ def parts_text(parts: Sequence[UnreadablePart]) -> str:
         texts.append(f"{plural(len(listed), 'part')} of the dump cannot be listed: {_named(listed)}")
     if incomplete:
         texts.append(f"{_incomplete(incomplete)}: {_named(incomplete)}")
+    if unclaimed:
+        texts.append(f"{_unclaimed(unclaimed)}: {_named(unclaimed)}")
     if lost:
         texts.append(f"not recorded by the training: {_named(lost)}")
     return "; ".join(texts)
@@ -101,9 +105,20 @@ def parts_text(parts: Sequence[UnreadablePart]) -> str:
 def counted_parts(parts: Sequence[UnreadablePart]) -> list[str]:
     """``1 part of the dump not listed``, ``2 steps are incomplete``; of what a training did not record as well."""
     incomplete = [part for part in parts if part.incomplete]
-    unlisted = len(parts) - len(incomplete)
+    unclaimed = [part for part in parts if part.unclaimed]
+    unlisted = len(parts) - len(incomplete) - len(unclaimed)
     words = [f"{plural(unlisted, 'part')} of the dump not listed"] if unlisted else []
-    return [*words, _incomplete(incomplete)] if incomplete else words
+    words += [_incomplete(incomplete)] if incomplete else []
+    return [*words, _unclaimed(unclaimed)] if unclaimed else words
+
+
+def _unclaimed(parts: Sequence[UnreadablePart]) -> str:
+    return f"{plural(len(parts), 'entry', 'entries')} not looked at"
+
+
+def advice_for(parts: Sequence[UnreadablePart]) -> str:
+    """Returns what to do about some parts."""
+    return UNCLAIMED_ADVICE if parts and all(part.unclaimed for part in parts) else ADVICE
 
 
 def _incomplete(parts: Sequence[UnreadablePart]) -> str:
@@ -113,6 +128,7 @@ def _incomplete(parts: Sequence[UnreadablePart]) -> str:
 def part_words(part: UnreadablePart) -> str:
     """One part with what is the matter: ``cannot be listed: rank_0/Net/0/3 (permission denied)``."""
     what = "not recorded" if part.unrecorded else "incomplete" if part.incomplete else "cannot be listed"
+    what = "not looked at" if part.unclaimed else what
     return f"{what}: {part_text(part)}"
 
 

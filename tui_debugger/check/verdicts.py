@@ -141,6 +141,7 @@ def judge(
             *_nothing(result, tallies, fail_on),
             *([] if allow_unmatched else _unmatched(tallies, rules, result.coverage)),
             *([] if allow_unreadable else _unjudged(result)),
+            *_unclaimed(result),
         )
     if result.cancelled:
         outcome = Outcome.INTERRUPTED
@@ -209,7 +210,7 @@ def _unmatched(tallies: tuple[Tally, ...], rules: Collection[int], coverage: Cov
 
 def _unjudged(result: CheckResult) -> Iterator[Doubt]:
     lost = [part for part in result.coverage.parts if part.unrecorded]
-    parts = [part for part in result.coverage.parts if not part.unrecorded]
+    parts = [part for part in result.coverage.parts if not part.unrecorded and not part.unclaimed]
     if parts:
         yield Doubt("unreadable", parts_text(parts))
     if lost:
@@ -224,6 +225,13 @@ def _unjudged(result: CheckResult) -> Iterator[Doubt]:
             left[_why(errors)] += 1
     for why, count in left.items():
         yield Doubt("uncomparable", f"{plural(count, 'tensor')} could not be compared: {why}")
+
+
+def _unclaimed(result: CheckResult) -> Iterator[Doubt]:
+    """Entries with tensors that no reader looked at: only the user may leave them out, with ``--ignore``."""
+    unclaimed = [part for part in result.coverage.parts if part.unclaimed]
+    if unclaimed:
+        yield Doubt("not looked at", parts_text(unclaimed))
 
 
 def _why(results: list[WatchResult]) -> str:

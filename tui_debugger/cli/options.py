@@ -217,9 +217,11 @@ def add_watchpoints(
             raise _disabled()
         why = "".join(f". {limit}" for limit in session.info.limits[:1])
         if parts := session.unreadable():  # not that there is nothing to watch: it is not known
-            from tui_debugger.check.results import ADVICE, parts_text
+            from tui_debugger.check.results import advice_for, parts_text
 
-            raise TdbgError(f"nothing can be judged: {parts_text(parts)}{why}", where=session.info.path, hint=ADVICE)
+            raise TdbgError(
+                f"nothing can be judged: {parts_text(parts)}{why}", where=session.info.path, hint=advice_for(parts)
+            )
         raise TdbgError(
             f"no watchpoint is recommended for this dump: it has no tensors to watch{why}",
             where=session.info.path,
@@ -583,7 +585,7 @@ def open_session(path: Path, arguments: argparse.Namespace, progress: ProgressFn
     if "no_config" in arguments:
         session.recommended_changes = configured(arguments).recommended
     session.open(progress)
-    session.look_beside()
+    session.take_inventory(progress)
     _refuse_unlisted(session, arguments.rank)
     if arguments.filter is None and arguments.graph is None:
         return session

@@ -362,9 +362,9 @@ class Unseen:
     def print_note(self) -> None:
         """One line on stderr: what, where, what to do."""
         if self.parts:
-            from tui_debugger.check.results import ADVICE, parts_text
+            from tui_debugger.check.results import advice_for, parts_text
 
-            note(f"cannot judge: {parts_text(self.parts)}; {ADVICE}")
+            note(f"cannot judge: {parts_text(self.parts)}; {advice_for(self.parts)}")
 
 
 ALL_SEEN: Final = Unseen()

@@ -55,8 +55,9 @@ from tui_debugger.opener import read_regular
 from tui_debugger.session.following import FileState, Follower, steps_before, turn_spans
 from tui_debugger.session.watchpoints import WatchpointList, WatchpointStore
 from tui_debugger.sources.base import CallArguments, Capability, Changes, ParallelSource, RankPlaces, Source
+from tui_debugger.sources.inventory import Inventory, RunInventory
 from tui_debugger.sources.joined import JoinedSource, open_sources
-from tui_debugger.sources.registry import dumps_beside, limits, open_source, shown_by
+from tui_debugger.sources.registry import limits, open_source, shown_by
 from tui_debugger.stats.kernel import SWITCH
 from tui_debugger.stats.workers import Workers
 from tui_debugger.text.notes import RECOGNISED
@@ -219,7 +220,7 @@ class Session:
         self._checks = self._new_checks(self.watchpoints.snapshot)
         self._selections = Selections()
         self._losses: dict[Pair, tuple[ShownNote, ...]] = {}
-        self._beside: tuple[str, ...] = ()
+        self._inventory = RunInventory()
         wrong = index.note if index is not None else "", switch_of(SWITCH).wrong
         self.settings = tuple(filter(None, wrong))
 
@@ -234,7 +235,7 @@ class Session:
     def info(self) -> RunInfo:
         """Returns what was found, what its layout cannot show, and what went wrong with the workers.
 
-        Other dumps beside it are named once ``look_beside`` has looked for them.
+        What the inventory did not enter is named once it was taken.
         """
         info = self.source.info
         shows = shown_by(self.source)
@@ -253,7 +254,7 @@ class Session:
     def notices(self) -> tuple[str, ...]:
         """``info.notices``, without asking what the layout cannot tell."""
         own = (*self.settings, *filter(None, [self.watchpoints.problem]))
-        return grouped_notices((*own, *self.source.info.notices, *self._beside, *self._workers.notices))
+        return grouped_notices((*own, *self.source.info.notices, *self.inventory.notices, *self._workers.notices))
 
     @property
     def capabilities(self) -> Capability:
@@ -268,9 +269,18 @@ class Session:
             self.source.nodes(ranks[0], progress)
             self.tree(ranks[0])
 
-    def look_beside(self) -> None:
-        """Looks for other dumps beside this one, which the notices name then: apart, for nothing waits for it."""
-        self._beside = dumps_beside(self.source)
+    @property
+    def inventory(self) -> Inventory:
+        """Returns the entries under PATH that no reader claimed, as far as ``take_inventory`` has looked."""
+        return self._inventory.taken
+
+    def take_inventory(self, progress: ProgressFn = no_progress) -> Inventory:
+        """Accounts for every entry under PATH: see ``sources.inventory``. Steps count once they were listed.
+
+        Raises:
+            CancelledError: from ``progress``.
+        """
+        return self._inventory.take(self.source, progress)
 
     def another(self, path: Path) -> Session:
         """Opens another run, to compare with; the caller closes it.
@@ -350,7 +360,8 @@ class Session:
             graph: also files of graphs. They hold no tensor, but a verdict depends on them: an Inf that an operator
                 was told to write is none that it made.
         """
-        parts = [part for part in self.source.unreadable() if self.asked.covers(part) and (graph or not part.graph)]
+        found = (*self.source.unreadable(), *self.take_inventory().parts)
+        parts = [part for part in found if self.asked.covers(part) and (graph or not part.graph)]
         if self._memory.lie:
             parts.append(UnreadablePart("the index", f"{self._memory.lie} is not what it says: emptied, check again"))
         if pairs is None or not parts:
@@ -746,6 +757,7 @@ class Session:
     def refresh(self) -> Changes:
         """Looks for what is new on disk and forgets what it makes stale."""
         changes = self._follower.refresh(self._checks.known_results)
+        self._inventory.forget()
         if changes:
             self._own_cache = StatsCache()
             outdated = {*changes.grown_steps}

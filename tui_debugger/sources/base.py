@@ -8,7 +8,7 @@ from __future__ import annotations
 import gc
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import IntFlag
@@ -509,6 +509,46 @@ def latest(keys: Int64, timestamp: Int64) -> Int64:
     last[:-1] = keys[by[1:]] != keys[by[:-1]]
     kept: Int64 = by[last]
     return kept
+
+
+@dataclass(frozen=True, slots=True)
+class StepFiles:
+    """Entries of one step that the inventory walks.
+
+    Attributes:
+        rank, step: the step; None where the entries belong to several.
+        entries: files and directories. Those that no name in ``claimed`` covers are looked at.
+        claimed: the files that tensors are read from, and the files that the reader itself read.
+    """
+
+    rank: int | None
+    step: int | None
+    entries: Sequence[str]
+    claimed: Collection[str] = ()
+
+
+@runtime_checkable
+class AccountingSource(Protocol):
+    """A source that says which files it claims, for the ``inventory``, which lists every step of any other source."""
+
+    @property
+    def listed(self) -> int:
+        """The number of steps that were listed."""
+
+    def places(self) -> Iterable[tuple[int | None, int | None, str]]:
+        """Yields rank, step and path of every file and directory that belongs to a step, whether it was listed or not.
+
+        A walk from above stops there: ``step_files`` accounts for the entries inside.
+        """
+
+    def step_files(self) -> Iterable[StepFiles]:
+        """Yields the entries of the steps that were listed. Entries of other steps were not asked for."""
+
+
+def claimed_by(table: TensorTable) -> set[str]:
+    """Returns the files that the tensors of a table are read from."""
+    rows = np.flatnonzero((table.flags & int(TensorFlag.STAT_ONLY)) == 0)
+    return {os.fsdecode(path) for path in set(table.specs(rows).paths)}
 
 
 class TensorPlaces:

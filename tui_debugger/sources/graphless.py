@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from pathlib import Path
@@ -43,8 +43,10 @@ from tui_debugger.sources.base import (
     Changes,
     Columns,
     Names,
+    StepFiles,
     TensorPlaces,
     TensorTable,
+    claimed_by,
     file_states,
 )
 from tui_debugger.sources.directories import Layout, U, is_inside
@@ -156,12 +158,14 @@ class ListedStep:
         parts: what could not be looked at.
         state: how the files looked that it was made of, before they were read.
         names: a digest of what was listed; empty where ``state`` shows every change.
+        claimed: files that the listing accounts for, besides those that the tensors of the table are read from.
     """
 
     table: TensorTable
     parts: list[UnreadablePart] = field(default_factory=list)
     state: FileState = ()
     names: bytes = b""
+    claimed: Collection[str] = ()
 
 
 # -- tables of nodes ------------------------------------------------------------------------------------------
@@ -342,8 +346,8 @@ class GraphlessSource(ABC, Generic[U, N]):
         """Returns what people call the layout."""
 
     @abstractmethod
-    def _places(self) -> Iterator[tuple[int, int | None, str]]:
-        """Yields the paths that belong to one rank, and to one step of it or (None) to all."""
+    def places(self) -> Iterator[tuple[int | None, int | None, str]]:
+        """See ``base.AccountingSource``; the step is None where a path belongs to all steps of its rank."""
 
     def _layout_notices(self) -> Iterable[str]:
         """Returns what people have to know of the layout, and of what was listed."""
@@ -392,7 +396,7 @@ class GraphlessSource(ABC, Generic[U, N]):
         if is_inside(root, given):
             return None, None
         inside = [
-            (rank, step) for rank, step, path in self._places() if is_inside(path, given) or is_inside(given, path)
+            (rank, step) for rank, step, path in self.places() if is_inside(path, given) or is_inside(given, path)
         ]
         ranks, steps = {rank for rank, _ in inside}, {step for _, step in inside}
         if len(ranks) != 1:
@@ -431,6 +435,22 @@ class GraphlessSource(ABC, Generic[U, N]):
         with self._lock:
             listed = [part for each in self._listed.values() for part in each.parts]
             return tuple(sorted({*self._layout.parts, *listed}, key=lambda part: (part.where, part.why)))
+
+    @property
+    def listed(self) -> int:
+        """See ``base.AccountingSource``."""
+        return len(self._listed)
+
+    def step_files(self) -> Iterable[StepFiles]:
+        """See ``base.AccountingSource``."""
+        with self._lock:
+            listed = dict(self._listed)
+            places: dict[tuple[int, int], list[str]] = {at: [] for at in listed}
+            for rank, step, path in self.places():
+                if rank is not None and step is not None and (rank, step) in places:
+                    places[rank, step].append(path)
+        for at, each in listed.items():
+            yield StepFiles(*at, places[at], claimed_by(each.table) | set(each.claimed))
 
     def nodes(self, rank: int, progress: ProgressFn = no_progress) -> NodeTable:
         """The nodes of the steps that were listed, at least of the first one that holds any."""

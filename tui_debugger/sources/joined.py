@@ -66,7 +66,7 @@ class JoinedSource:
         Raises:
             TdbgError: two of them have the same rank.
         """
-        self._sources = tuple(sources)
+        self.sources = tuple(sources)
         self._paths = tuple(os.path.abspath(source.info.path) for source in sources)  # noqa: PTH100 - keeps links
         self.hosts = _apart(self._paths)
         self._owner: dict[int, int] = {}
@@ -74,7 +74,7 @@ class JoinedSource:
 
     def _take_in(self) -> None:
         owner: dict[int, int] = {}
-        for number, source in enumerate(self._sources):
+        for number, source in enumerate(self.sources):
             for rank in source.ranks():
                 if rank in owner:
                     one, other = self._paths[owner[rank]], self._paths[number]
@@ -87,7 +87,7 @@ class JoinedSource:
         self._owner = owner
 
     def _of(self, rank: int) -> Source:
-        return self._sources[self._owner.get(rank, 0)]
+        return self.sources[self._owner.get(rank, 0)]
 
     def hosts_of_ranks(self) -> dict[int, str]:
         """By rank the name of the directory that it lies in, apart from what the paths of all share."""
@@ -98,7 +98,7 @@ class JoinedSource:
     @property
     def info(self) -> RunInfo:
         """The facts of the first dump, with what has to be known of all; notices say which ranks lie where."""
-        infos = [source.info for source in self._sources]
+        infos = [source.info for source in self.sources]
         notices = [self._places()]
         for host, info in zip(self.hosts, infos, strict=True):
             notices += [each if all(each in i.notices for i in infos) else f"{host}: {each}" for each in info.notices]
@@ -110,17 +110,17 @@ class JoinedSource:
         for rank, number in sorted(self._owner.items()):
             ranks.setdefault(number, []).append(rank)
         told = [f"{named('rank', of)} in {self.hosts[number]}" for number, of in sorted(ranks.items())]
-        return f"{len(self._sources)} directories are one run: {'; '.join(told)}"
+        return f"{len(self.sources)} directories are one run: {'; '.join(told)}"
 
     @property
     def shows(self) -> Shows:
         """Returns what the first dump can show: the others are of the same recorder."""
-        return next(filter(None, map(shown_by, self._sources)), Shows())
+        return next(filter(None, map(shown_by, self.sources)), Shows())
 
     @property
     def capabilities(self) -> Capability:
         """Returns what any of them can do."""
-        return reduce(or_, (source.capabilities for source in self._sources))
+        return reduce(or_, (source.capabilities for source in self.sources))
 
     @property
     def focus(self) -> tuple[int | None, int | None]:
@@ -153,7 +153,7 @@ class JoinedSource:
         """The unreadable parts of all dumps; paths are relative to the first dump."""
         found = [
             replace(part, where=os.path.relpath(os.path.join(path, part.where), self._paths[0]))  # noqa: PTH118 - text
-            for path, source in zip(self._paths, self._sources, strict=True)
+            for path, source in zip(self._paths, self.sources, strict=True)
             for part in source.unreadable()
         ]
         return tuple(sorted(found, key=lambda part: (part.where, part.why)))
@@ -197,7 +197,7 @@ class JoinedSource:
 
     def written_by(self, spec: ReadSpec) -> Writer | None:
         """Returns what the first one says that knows such names."""
-        return next((found for source in self._sources if (found := source.written_by(spec)) is not None), None)
+        return next((found for source in self.sources if (found := source.written_by(spec)) is not None), None)
 
     # -- a run that grows ------------------------------------------------------------------------------
 
@@ -207,7 +207,7 @@ class JoinedSource:
         Raises:
             TdbgError: a rank appeared that another one has.
         """
-        found = [source.refresh() for source in self._sources]
+        found = [source.refresh() for source in self.sources]
         self._take_in()
         return Changes(
             new_steps=_all(each.new_steps for each in found),
@@ -219,11 +219,11 @@ class JoinedSource:
 
     def watch_paths(self) -> Sequence[Path]:
         """Returns the paths of all dumps."""
-        return [path for source in self._sources for path in source.watch_paths()]
+        return [path for source in self.sources for path in source.watch_paths()]
 
     def close(self) -> None:
         """Closes all of them."""
-        for source in self._sources:
+        for source in self.sources:
             source.close()
 
 

@@ -208,6 +208,8 @@ class DescribedSource(Protocol):
         """Returns what the dump can show and what it cannot."""
 
 
+TENSOR_FILES: Final = "tensor files"
+"""The layout of files that no other layout claims."""
 READERS: Final = (
     "tui_debugger.sources.mindspore.reader:READER",
     "tui_debugger.sources.mindspore.old_tree:READER",
@@ -241,7 +243,7 @@ def open_source(path: Path, store: DiskCache | None = None) -> Source:
     """Opens the run at a path: the dump directory, up to two levels above it, or anything inside it.
 
     Looks at a few directories only; nothing is listed or read before it is asked for. What else lies there is a
-    question for later: see ``dumps_beside``.
+    question for later: see ``inventory``.
 
     Args:
         path: where to look; a tar is read where it lies.
@@ -274,22 +276,12 @@ def _opened(chosen: _Choice, path: Path, store: DiskCache | None, notices: Seque
         ) from error
 
 
-def dumps_beside(source: Source) -> tuple[str, ...]:
-    """Returns what to say of dumps beside the one that is open, and of what may be one and cannot be looked at.
-
-    Asks every reader of this package, so it takes time.
-    """
+def opened_at(source: Source) -> OpenedAt | None:
+    """Returns where ``open_source`` opened a source; None for any other source."""
     opened = _OPENED.get(source)
     if opened is None:
-        return ()
-    chosen, path = opened.chosen, opened.path
-    root, given = os.path.realpath(chosen.found.root), os.path.realpath(path)
-    if given != root and _is_within(given, root):
-        return ()  # inside it: nothing there is another dump, and a step may have very many names
-    search = _Search()
-    for text in READERS:
-        search.ask(own_reader(text), path)
-    return (*_beside(chosen, search.choices), *_closed_beside(given, root))
+        return None
+    return OpenedAt(opened.path, opened.chosen.found.root, opened.chosen.reader.name)
 
 
 def limits(source: Source) -> tuple[str, ...]:
@@ -347,6 +339,21 @@ def known_formats() -> tuple[list[Format], list[str]]:
         except Exception as error:  # noqa: BLE001, PERF203 - see ``_ask_others``
             problems.append(_cannot_be_used(name, error))
     return found, problems
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedAt:
+    """The place where a source was opened.
+
+    Attributes:
+        path: the path that was asked for.
+        root: the directory of the dump.
+        layout: the name of the layout.
+    """
+
+    path: Path
+    root: Path
+    layout: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -429,18 +436,17 @@ class Recogniser:
             except Exception as error:  # noqa: BLE001, PERF203 - see ``_ask_others``
                 self.problems.append(_cannot_be_used(name, error))
 
-    def layout_in(self, directory: Path) -> str:
-        """Returns the name of the layout of the dump in this very directory; empty where there is none."""
+    def layouts_in(self, directory: Path) -> Iterator[str]:
+        """Yields the names of the layouts of dumps in this very directory."""
         for name, reader in list(self._readers.items()):
             try:
                 if _lies_in(reader, directory):
-                    return reader.name
+                    yield reader.name
             except Exception as error:  # noqa: PERF203 - see ``_ask_others``
                 if name in READERS:
                     raise
                 self.problems.append(_cannot_be_used(name, error))
                 del self._readers[name]
-        return ""
 
 
 def _lies_in(reader: Reader, directory: Path) -> bool:

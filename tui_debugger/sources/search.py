@@ -82,7 +82,7 @@ class DumpSearch:
                 continue  # a link led here before
             seen.add((status.st_dev, status.st_ino))
             self.looked += 1
-            if self._recogniser.layout_in(directory):
+            if next(self._recogniser.layouts_in(directory), None) is not None:
                 yield directory
                 continue
             below = self._below(directory)

@@ -260,7 +260,8 @@ class TorchDumpSource(GraphlessSource[tuple[str, ...], _RankNodes]):
     def _layout_notices(self) -> Iterable[str]:
         return (ORIGINS_WITHOUT_EDGES,)
 
-    def _places(self) -> Iterator[tuple[int, int | None, str]]:
+    def places(self) -> Iterator[tuple[int | None, int | None, str]]:
+        """See ``base.AccountingSource``."""
         for rank, steps in self._layout.units.items():
             for step, files in steps.items():
                 yield from ((rank, step, path) for path in self._own(files))

@@ -150,6 +150,7 @@ def part_rows(parts: Iterable[UnreadablePart]) -> list[Row]:
             "graph": part.graph,
             **({"unrecorded": True} if part.unrecorded else {}),
             **({"incomplete": True} if part.incomplete else {}),
+            **({"unclaimed": True} if part.unclaimed else {}),
         }
         for part in parts
     ]

@@ -119,7 +119,7 @@ class Navigator:
         if ranks:
             self.load_nodes()
         work = self._context.work
-        work.run("beside", lambda _: session.look_beside(), lambda _: self._context.update_header())
+        work.run("inventory", session.take_inventory, lambda _: self._context.update_header())
 
     def load_nodes(self) -> None:
         """Reads the nodes of the current rank."""

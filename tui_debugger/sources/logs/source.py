@@ -255,11 +255,13 @@ class LogSource(GraphlessSource[str, _RankNodes]):
     def _ranks_with_edges(self) -> Sequence[int]:
         return self.ranks() if self._kind.edges else ()
 
-    def _places(self) -> Iterator[tuple[int, int | None, str]]:
+    def places(self) -> Iterator[tuple[int | None, int | None, str]]:
+        """See ``base.AccountingSource``."""
         for rank, paths in self._layout.logs.items():
             yield from ((rank, None, path) for path in paths)
-        for rank, steps in self._layout.units.items():
-            yield from ((rank, step, path) for step, path in steps.items())
+        for steps_of_rank in (self._layout.units, self._layout.tensors):
+            for rank, steps in steps_of_rank.items():
+                yield from ((rank, step, path) for step, path in steps.items())
 
     def _new_nodes(self) -> _RankNodes:
         return _RankNodes()

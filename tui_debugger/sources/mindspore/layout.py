@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -19,7 +19,6 @@ from tui_debugger import opener
 from tui_debugger.opener import why_not
 from tui_debugger.sources.directories import MOST_ENTRIES, directories_in, is_directory
 from tui_debugger.sources.registry import Edges, Has, Order, Shows
-from tui_debugger.text.numbers import plural
 
 if TYPE_CHECKING:
     from tui_debugger.model import UnreadablePart
@@ -32,9 +31,6 @@ Stamp = tuple[int, int, int, int]
 """(modification and change time in ns, inode, size): changes when a name appears in a directory or a file grows."""
 
 NEVER: Stamp = (-1, -1, -1, -1)
-_TENSOR: Final = ".npy"
-_OF_DEVICE: Final = re.compile(r"[^.]+\..+(\.\d+){3}", re.DOTALL)
-"""Files that an Ascend device wrote: see ``names.split_device_name``."""
 
 
 @dataclass(frozen=True)
@@ -107,8 +103,6 @@ def read_layout(rank: Path, number: int | None = None, nets: Collection[str] = (
         if _may_be_net(net, nets) and found.directory(net, path):
             inside = found.entries(path, numbers=True)
             numbers = [entry for entry in inside if is_number(entry.name)]
-            if numbers or net.name in nets:
-                found.note_misplaced([entry for entry in inside if not is_digits(entry.name)], path)
             there = [path / entry.name for entry in numbers if found.directory(entry, path / entry.name)]
             graphs += [_read_graph(found, net.name, graph) for graph in there]
     graphs.sort(key=lambda graph: (graph.net, graph.root_graph))
@@ -130,23 +124,9 @@ def stamp(path: Path | str) -> Stamp:
     return (status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_size)
 
 
-def may_hold_tensors(path: Path | bytes) -> bool:
-    """Tells whether a directory outside a dump's layout has what looks like a tensor's file, or cannot be listed."""
-    try:
-        with opener.scandir(os.fsdecode(path)) as entries:
-            return any(_is_tensor(entry.name) or entry.name == "statistic.csv" for entry in entries)
-    except OSError:
-        return True
-
-
-def _is_tensor(name: str) -> bool:
-    return name.endswith(_TENSOR) or _OF_DEVICE.fullmatch(name) is not None
-
-
 def _read_graph(found: _Reader, net: str, path: Path) -> GraphDirectory:
     steps: dict[int, Path] = {}
     constants: Path | None = None
-    misplaced: list[os.DirEntry[str]] = []
     for entry in found.entries(path, numbers=True):
         here = path / entry.name
         if entry.name == "constants":
@@ -159,9 +139,6 @@ def _read_graph(found: _Reader, net: str, path: Path) -> GraphDirectory:
             else:
                 steps[step] = here
                 found.directory(entry, here, step)
-        elif not is_digits(entry.name):
-            misplaced.append(entry)
-    found.note_misplaced(misplaced, path)
     return GraphDirectory(net, int(path.name), path, steps, constants)
 
 
@@ -194,16 +171,6 @@ class _Reader:
         else:
             return True
         return False
-
-    def note_misplaced(self, entries: Sequence[os.DirEntry[str]], path: Path) -> None:
-        """Notes tensors where none should be: it is not known at which step they were written."""
-        loose = [entry.name for entry in entries if _is_tensor(entry.name) and not entry.name.startswith(".")]
-        if loose:
-            why = f"{plural(len(loose), 'file')} outside a step"
-            self._note(path / (f"*{_TENSOR}" if all(name.endswith(_TENSOR) for name in loose) else "*"), why)
-        for entry in entries:
-            if is_directory(entry) and not _is_tensor(entry.name) and may_hold_tensors(path / entry.name):
-                self.miss(path / entry.name, OSError(0, "tensors in a directory whose name is no number"))
 
     def miss(self, path: Path, error: OSError | None, step: int | None = None) -> None:
         """Notes what cannot be looked at."""

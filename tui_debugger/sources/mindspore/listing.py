@@ -24,7 +24,7 @@ from tui_debugger.last_result import LastResult
 from tui_debugger.model import Progress, ProgressFn, ReadSpec, Side
 from tui_debugger.opener import read_lines, why_not
 from tui_debugger.sources.base import Names, States, directory_states, tensor_keys
-from tui_debugger.sources.mindspore.layout import GraphDirectory, may_hold_tensors
+from tui_debugger.sources.mindspore.layout import GraphDirectory
 from tui_debugger.sources.mindspore.names import SUFFIX, KnownNames, Parts, Pattern, split_device_name
 from tui_debugger.sources.mindspore.overflow import is_record
 from tui_debugger.sources.mindspore.run_order import Span, begins, numbered, runs_at, span
@@ -320,6 +320,7 @@ class Part:
             could not be looked at.
         overflows: names of records of overflows.
         damaged: names of files of several tensors whose header cannot be read: each stands for one tensor.
+        others: names of entries that are no part of the layout: the inventory looks at them.
     """
 
     directory: bytes
@@ -333,6 +334,7 @@ class Part:
     missing: tuple[tuple[bytes, str], ...] = ()
     overflows: tuple[bytes, ...] = ()
     damaged: tuple[bytes, ...] = ()
+    others: tuple[bytes, ...] = ()
 
 
 class Listing:
@@ -514,6 +516,7 @@ class _Collector:
         self._missing: list[tuple[bytes, str]] = []
         self._overflows: list[bytes] = []
         self._damaged: list[bytes] = []
+        self._others: list[bytes] = []
         self._of_devices: list[int] = []
         """Rows of tensors in files of several."""
 
@@ -630,6 +633,7 @@ class _Collector:
             (*self._missing, *self._not_understood()),
             tuple(sorted(self._overflows)),
             tuple(self._damaged),
+            tuple(self._others),
         )
 
     def _count_unconverted(self, ending: Int32) -> None:
@@ -696,8 +700,8 @@ class _Collector:
             self._complain("directories where files should be")
             if name.endswith(SUFFIX) or name in _SILENT:
                 self._miss(name, None)
-            elif may_hold_tensors(os.fsencode(self._path) + b"/" + name):
-                self._missing.append((name, "tensors in a directory inside a step"))
+            else:
+                self._others.append(name)
         elif name == STATISTICS.encode():
             try:
                 self._statistics = self._read(self._path / STATISTICS, self._progress)
@@ -710,6 +714,8 @@ class _Collector:
             self._names()
         else:
             self._complain(_kind(name))
+            if not name.endswith(SUFFIX):
+                self._others.append(name)
 
     def _miss(self, name: bytes, error: OSError | None) -> None:
         wanted = "a file" if name in _SILENT else "a tensor file"

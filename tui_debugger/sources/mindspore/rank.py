@@ -12,7 +12,7 @@ import os
 import re
 import threading
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -31,6 +31,7 @@ from tui_debugger.notes import NO_NOTES, NOTES_FILE, RunNotes, read_notes
 from tui_debugger.opener import read_lines, why_not
 from tui_debugger.sources.base import (
     OverflowRecord,
+    StepFiles,
     TensorFlag,
     no_garbage_collection,
     tensor_keys,
@@ -277,6 +278,7 @@ class RankRun:
         self._listings.forget_all()
         self._overflow_parts: dict[int, Sequence[UnreadablePart]] = {}
         self._overflow_looks: dict[int, Stamp] = {}
+        self._overflow_records: dict[int, frozenset[str]] = {}
         self._contents = ContentsOfSteps()
         self._incomplete: dict[int, Sequence[UnreadablePart]] = {}
         self._provisional = False
@@ -336,6 +338,27 @@ class RankRun:
         found = {(part.where, part.why): part for part in (*self._layout.parts, *listed)}
         graphs = {part.where: part for part in (*self._history.parts, *self._graph_parts)}
         return [*found.values(), *(replace(part, rank=self.number) for part in graphs.values())]
+
+    def places(self) -> Iterator[tuple[int | None, str]]:
+        """Yields (step, path) of the directories that hold tensors or records of overflows; step None: constants."""
+        for graph in self._layout.graphs:
+            yield from ((step, os.fspath(path)) for step, path in graph.steps.items())
+            if graph.constants is not None:
+                yield None, os.fspath(graph.constants)
+        if "debug_files" in self._layout.auxiliary:
+            yield from ((step, self._overflow_directory(step)) for step in self._layout.steps)
+
+    @property
+    def listed_steps(self) -> Collection[int]:
+        """The steps that were listed."""
+        return self._listings.steps
+
+    def step_files(self) -> Iterator[StepFiles]:
+        """Yields entries of listed steps that are no part of the layout; records of overflows are claimed."""
+        for path, step in self._listings.others():
+            yield StepFiles(self.number, step, (path,))
+        for step, records in list(self._overflow_records.items()):
+            yield StepFiles(self.number, step, (self._overflow_directory(step),), records)
 
     def steps(self) -> Sequence[int]:
         """Dumped steps in the order of their first runs."""
@@ -440,6 +463,7 @@ class RankRun:
                 self._drop(step)
                 self._listings.forget(step)
                 self._overflow_looks.pop(step, None)
+                self._overflow_records.pop(step, None)
                 self._overflow_parts.pop(step, None)
                 self._contents.forget(step)
             if grown or after != before:
@@ -601,6 +625,8 @@ class RankRun:
         directory = self._overflow_directory(step)
         self._overflow_looks[step] = stamp(directory)
         paths, closed = list_records(directory)
+        if paths:
+            self._overflow_records[step] = frozenset(map(os.fsdecode, paths))
         paths += [part.directory + b"/" + name for part in listing.parts for name in part.overflows]
         files = read_records(paths)
         missing, found = [*closed, *files.missing], dict[int, tuple[OverflowRecord, ...]]()

@@ -26,6 +26,7 @@ from tui_debugger.sources.base import (
     Capability,
     Changes,
     OtherArgument,
+    StepFiles,
     TensorSlot,
     TensorTable,
     Writer,
@@ -256,6 +257,28 @@ class MindSporeSource:
         for rank in ranks:
             parts += rank.unreadable()
         return tuple(sorted(set(parts), key=lambda part: (part.where, part.why)))
+
+    def places(self) -> Iterator[tuple[int | None, int | None, str]]:
+        """See ``base.AccountingSource``. A rank that nobody looked at is one place, and its layout is not read."""
+        with self._lock:
+            ranks = dict(self._ranks)
+        for number, path in self._directories.items():
+            if number in ranks or self._found.by_device:
+                yield from ((number, step, place) for step, place in self._rank(number).places())
+            else:
+                yield number, None, os.fspath(path)
+
+    @property
+    def listed(self) -> int:
+        """See ``base.AccountingSource``."""
+        with self._lock:
+            return sum(len(rank.listed_steps) for rank in self._ranks.values())
+
+    def step_files(self) -> Iterator[StepFiles]:
+        """See ``base.AccountingSource``."""
+        with self._lock:
+            ranks = list(self._ranks.values())
+        return chain.from_iterable(rank.step_files() for rank in ranks)
 
     def nodes(self, rank: int, progress: ProgressFn = no_progress) -> NodeTable:
         """Node table of a rank."""

@@ -18,11 +18,11 @@ import struct
 import threading
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from hashlib import blake2b
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 from weakref import WeakKeyDictionary
@@ -80,11 +80,11 @@ WORTHWHILE: Final = 200
 _KEPT = 4
 """The number of patterns that are kept unpacked: the steps of a run follow one another."""
 
-_VERSION: Final = 4
+_VERSION: Final = 5
 _STAMPS: Final = 3
-_HEAD: Final = struct.Struct(f"<4sB3x16s{4 * _STAMPS}q6q")
-"""Magic, version, key of the pattern, stamps, then entries, files, odd names and their bytes, bytes of complaints, and
-whether there is a ``statistic.csv``."""
+_HEAD: Final = struct.Struct(f"<4sB3x16s{4 * _STAMPS}q7q")
+"""Magic, version, key of the pattern, stamps, then entries, files, odd names and their bytes, bytes of complaints, bytes of
+names of other entries, and whether there is a ``statistic.csv``."""
 _MAGIC: Final = b"tdbL"
 _NAMES_HEAD: Final = struct.Struct("<4sB3x7q")
 """Magic, version, files, and number and bytes of prefixes, devices, endings."""
@@ -171,8 +171,8 @@ class ListingCache:
         stored, counts = tuple(numbers[: 4 * _STAMPS]), numbers[4 * _STAMPS :]
         if (magic, version) != (_MAGIC, _VERSION) or stored != tuple(field for each in stamps for field in each):
             return None
-        entries, files, odd, odd_bytes, complained, recorded = counts
-        sizes = (8 * files, 8 * odd, 8 * odd, odd_bytes, complained)
+        entries, files, odd, odd_bytes, complained, others, recorded = counts
+        sizes = (8 * files, 8 * odd, 8 * odd, odd_bytes, complained, others)
         if min(counts) < 0 or odd > files or files > entries or len(payload) != _HEAD.size + sum(sizes):
             return None
         starts = np.cumsum([_HEAD.size, *sizes]).tolist()
@@ -191,8 +191,12 @@ class ListingCache:
         except OSError:
             return None
         irregular = IrregularNames.sorted(odd_at, Names(names, odd_ends))
-        complaints = _complaints(payload[starts[4] :])
-        return Part(os.fsencode(path), place, unpacked.pattern, timestamp, irregular, statistics, complaints, entries)
+        complaints = _complaints(payload[starts[4] : starts[5]])
+        left = tuple(payload[starts[5] :].split(_BLANK)) if others else ()
+        return Part(
+            *(os.fsencode(path), place, unpacked.pattern, timestamp, irregular, statistics, complaints, entries),
+            others=left,
+        )
 
     def keep(self, path: Path, stamps: tuple[Stamp, ...], part: Part) -> None:
         """Remembers a directory that looked like this before it was listed and still does."""
@@ -206,15 +210,16 @@ class ListingCache:
             if self._store.get(KIND_NAMES, key) is None:
                 self._store.put(KIND_NAMES, key, names)
         odd = list(part.odd.names)
+        others = _BLANK.join(part.others)
         complaints = "\n".join(f"{count} {text}" for text, count in part.complaints.items()).encode()
         head = _HEAD.pack(
             *(_MAGIC, _VERSION, key, *(field for each in stamps for field in each)),
-            *(part.entries, len(part.timestamp), len(odd), sum(map(len, odd)), len(complaints)),
+            *(part.entries, len(part.timestamp), len(odd), sum(map(len, odd)), len(complaints), len(others)),
             part.statistics is not None,
         )
         columns = (part.timestamp, part.odd.at, np.cumsum([len(name) for name in odd]))
         blobs = [column.astype("<i8").tobytes() for column in columns]
-        self._store.put(KIND, self._key(path), b"".join([head, *blobs, *odd, complaints]))
+        self._store.put(KIND, self._key(path), b"".join([head, *blobs, *odd, complaints, others]))
 
     def _key(self, path: Path) -> bytes:
         """Returns the key of a directory, whatever links lead there: steps lie beside each other."""
@@ -373,10 +378,11 @@ class StepListings:
         self._kept: dict[int, Listing] = {}
         self._constants: dict[Path, tuple[Stamps, Part]] = {}
         self._missing: dict[int, tuple[tuple[Path, str, int | None], ...]] = {}
+        self._others: dict[int, tuple[tuple[str, int | None], ...]] = {}
         self.forget_all()
 
     @property
-    def steps(self) -> Iterable[int]:
+    def steps(self) -> Collection[int]:
         """The steps that were listed."""
         return self._states.keys()
 
@@ -399,6 +405,7 @@ class StepListings:
         self._kept.pop(step, None)
         self._states.pop(step, None)
         self._missing.pop(step, None)
+        self._others.pop(step, None)
 
     def forget_all(self) -> None:
         """Makes all steps ones that were never listed."""
@@ -406,6 +413,7 @@ class StepListings:
         self._states.clear()
         self._most_entries = 0
         self._missing.clear()
+        self._others.clear()
         self._constants.clear()  # their numbers are those of the table of known names before
         self.known_names = KnownNames()
         self._remembered = (
@@ -415,6 +423,10 @@ class StepListings:
     def missing(self) -> list[tuple[Path, str, int | None]]:
         """(path, why, step or None for constants) of what could not be looked at in the steps that were listed."""
         return [each for found in list(self._missing.values()) for each in found]
+
+    def others(self) -> Iterator[tuple[str, int | None]]:
+        """Yields paths of entries that are no part of the layout, and their steps; None for constants."""
+        return chain.from_iterable(list(self._others.values()))
 
     def changed(self, step: int, places: Sequence[Place]) -> bool:
         """Tells whether the directories of a listed step look different now."""
@@ -450,6 +462,11 @@ class StepListings:
             (place[1] / os.fsdecode(name), why, None if place[2] else step)
             for place, part in zip(places, parts, strict=True)
             for name, why in part.missing or _nothing(place, part)
+        )
+        self._others[step] = tuple(
+            (os.fsdecode(part.directory + b"/" + name), None if place[2] else step)
+            for place, part in zip(places, parts, strict=True)
+            for name in part.others
         )
         if not self.generation:
             self.generation = _generation(listing)

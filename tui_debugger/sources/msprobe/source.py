@@ -351,7 +351,8 @@ class MsprobeSource(GraphlessSource[str, _RankNodes]):
     def _new_nodes(self) -> _RankNodes:
         return _RankNodes()
 
-    def _places(self) -> Iterator[tuple[int, int | None, str]]:
+    def places(self) -> Iterator[tuple[int | None, int | None, str]]:
+        """See ``base.AccountingSource``."""
         for rank, steps in self._layout.units.items():
             yield from ((rank, step, path) for step, path in steps.items())
 

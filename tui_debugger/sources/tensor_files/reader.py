@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from tui_debugger import opener
 from tui_debugger.sources import directories
 from tui_debugger.sources.directories import MOST_ENTRIES, find_dump, is_directory, names_in, root_of
-from tui_debugger.sources.registry import Recognised, Sureness
+from tui_debugger.sources.registry import TENSOR_FILES, Recognised, Sureness
 from tui_debugger.sources.tensor_files.layout import (
     CONVERTED,
     LEVELS_DEEP,
@@ -40,7 +40,7 @@ _LEVELS_UP: Final = 6
 class TensorFilesReader:
     """Directories of tensor files: see ``registry.Reader``."""
 
-    name = "tensor files"
+    name = TENSOR_FILES
     looked_for = LOOKED_FOR
     shows = SHOWS
 

@@ -365,7 +365,8 @@ class TensorFilesSource(GraphlessSource[list[Unit], _RankNodes]):
     def _new_nodes(self) -> _RankNodes:
         return _RankNodes()
 
-    def _places(self) -> Iterator[tuple[int, int | None, str]]:
+    def places(self) -> Iterator[tuple[int | None, int | None, str]]:
+        """See ``base.AccountingSource``."""
         for rank, steps in self._layout.units.items():
             for step, units in steps.items():
                 yield from ((rank, step, unit.path) for unit in units)
@@ -410,7 +411,7 @@ class TensorFilesSource(GraphlessSource[list[Unit], _RankNodes]):
         by = np.arange(len(of)) if indexed else np.lexsort((rounds, slot, side, order))
         places = TensorPlaces(of[by], side[by], slot[by], flags[by], rounds[by])
         table = StepTable(places, [arrays[at] for at in by.tolist()])
-        return ListedStep(table, lister.parts, lister.state, lister.names())
+        return ListedStep(table, lister.parts, lister.state, lister.names(), lister.claimed)
 
 
 def node_of(scope: Sequence[str], key: str | None = None) -> tuple[str, Side, int]:
@@ -463,6 +464,7 @@ class _Lister:
         parts: what could not be looked at.
         state: what the listing depends on, and how that looked after it.
         indexed: an index of ``tdbg convert`` was there.
+        claimed: parts and indexes of checkpoints: other files stand for them.
     """
 
     def __init__(
@@ -481,6 +483,7 @@ class _Lister:
         self._found: dict[tuple[object, ...], _Found] = {}
         self._state: list[str] = []
         self._visited: set[tuple[int, int]] = set()
+        self.claimed: set[str] = set()
         self._sharded: set[str] = set()
         self._ordered: set[str] = set()
         """Directories that hold the index of a whole checkpoint."""
@@ -602,12 +605,14 @@ class _Lister:
             self._progress(Progress(self._done, 0, f"listing step {self._step}"))
         folder, name = os.path.split(path)
         if name.endswith(PART):
+            self.claimed.add(path)
             if not opener.exists(f"{folder}/{INDEX}"):
                 self._miss(path, "a part of a checkpoint whose index .metadata is missing")
             return
         if is_shard(name):
             above, _, last = folder.rpartition("/")
             whole = last == "sharded" and (above in self._ordered or opener.lexists(f"{above}/{ORDER}"))
+            self.claimed.add(path)
             if whole or folder in self._sharded:
                 return  # the same tensors as those beside it, or as those that were listed with the first shard
             self._sharded.add(folder)

@@ -1,0 +1,393 @@
+"""The inventory of PATH: one walk that accounts for every entry, so that "clean" speaks of everything that lies there.
+
+A source claims the files that its tensors are read from. Every other file is looked at by its content: a file that
+holds tensors is a part that was not looked at, and a doubt. Text, pictures, programs and settings are counted.
+No reader and no list of names decides which files count.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+from tui_debugger import opener
+from tui_debugger.model import Progress, ProgressFn, UnreadablePart, no_progress
+from tui_debugger.opener import why_not
+from tui_debugger.sources.base import AccountingSource, Source, StepFiles, claimed_by
+from tui_debugger.sources.directories import is_directory, is_inside
+from tui_debugger.sources.environments import environment_in
+from tui_debugger.sources.joined import JoinedSource
+from tui_debugger.sources.registry import TENSOR_FILES, Recogniser, opened_at
+from tui_debugger.stats.formats import LOOKED_AT, Holds, LookedAt, format_of_name, looked_at
+
+_MOST_NAMED: Final = 3
+"""Files of one directory that are reported one by one."""
+_MOST_ENTRIES: Final = 2_000_000
+"""Entries that one inventory walks: more lie in no dump, but a link may lead into a file system."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """The entries under PATH that no reader claimed.
+
+    Attributes:
+        parts: files that hold tensors, dumps that are not open, and entries that cannot be looked at.
+        kinds: the number of other entries: ``no tensors``, ``unknown format``, ``no regular file``, ``dangling link``.
+        environments: installed environments, caches and object stores that were not entered, each with its marker.
+    """
+
+    parts: tuple[UnreadablePart, ...] = ()
+    kinds: Mapping[str, int] = field(default_factory=dict)
+    environments: tuple[str, ...] = ()
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """Names what was not entered."""
+        if not self.environments:
+            return ()
+        return (f"not entered: {', '.join(self.environments)} (--no-default-ignore enters them)",)
+
+
+NOTHING: Final = Inventory()
+
+
+class RunInventory:
+    """The inventory of one run. Entries outside of steps are walked once, and entries of a step once it was listed."""
+
+    def __init__(self, *, enter_environments: bool = False) -> None:
+        """``enter_environments``: also walk installed environments, caches and object stores."""
+        self._looks: dict[str, tuple[_State, LookedAt]] = {}
+        self._enter = enter_environments
+        self._lock = threading.Lock()
+        self._listed = -1
+        self._inventory = NOTHING
+
+    @property
+    def taken(self) -> Inventory:
+        """Returns the inventory as it was taken last."""
+        return self._inventory
+
+    def forget(self) -> None:
+        """Has everything walked again: entries may have appeared. A file that did not change is not opened again."""
+        self._listed = -1
+
+    def take(self, source: Source, progress: ProgressFn = no_progress) -> Inventory:
+        """Walks the paths that a source was opened at, unless nothing more was listed since the last time.
+
+        Args:
+            source: an open source; nothing is walked for a source without a path, such as a training.
+            progress: told how far the walk is.
+
+        Raises:
+            CancelledError: from ``progress``.
+        """
+        sources = source.sources if isinstance(source, JoinedSource) else (source,)
+        listed = sum(each.listed if isinstance(each, AccountingSource) else 0 for each in sources)
+        with self._lock:
+            if listed != self._listed:
+                self._inventory = _joined([self._walk(each, progress) for each in sources])
+                self._listed = listed
+            return self._inventory
+
+    def _walk(self, source: Source, progress: ProgressFn) -> tuple[str, Inventory]:
+        opened = opened_at(source)
+        if opened is None:
+            return "", NOTHING
+        root = os.path.abspath(opened.root)  # noqa: PTH100 - keeps links
+        start = _start(os.path.abspath(opened.path), root)  # noqa: PTH100 - as above
+        accounting = source if isinstance(source, AccountingSource) else _EveryStep(source)
+        told = {os.path.normpath(f"{root}/{part.where}") for part in source.unreadable()}
+        places = {os.path.normpath(path): (rank, step) for rank, step, path in accounting.places()}
+        walk = _Walk(root, start, places, told, self._looks, progress=progress, enter=self._enter)
+        walk.outside(opened.layout)
+        for files in accounting.step_files():
+            walk.step(files)
+        return root, walk.result()
+
+
+def _joined(found: Sequence[tuple[str, Inventory]]) -> Inventory:
+    """Returns the inventory of several dumps that are one run; paths are relative to the first dump."""
+    first, inventory = found[0]
+    if len(found) == 1:
+        return inventory
+    kinds: Counter[str] = Counter()
+    for _, each in found:
+        kinds.update(each.kinds)
+    return Inventory(
+        tuple(
+            replace(part, where=os.path.relpath(f"{root}/{part.where}", first))
+            for root, each in found
+            for part in each.parts
+        ),
+        dict(kinds),
+        tuple(name for _, each in found for name in each.environments),
+    )
+
+
+def _start(path: str, root: str) -> str:
+    """Returns a path as it is spelled below the root, where links lead there."""
+    if is_inside(path, root) or is_inside(root, path):
+        return path
+    real, real_root = os.path.realpath(path), os.path.realpath(root)
+    return root + real[len(real_root) :] if is_inside(real, real_root) else path
+
+
+_Place = tuple[int | None, int | None]
+"""Rank and step of an entry; None where it belongs to several, or to none that is known."""
+_NOWHERE: Final[_Place] = (None, None)
+_State = tuple[int, int, int]
+"""Size, time of modification in ns and number of a file."""
+
+
+class _EveryStep:
+    """Accounts for a source that does not do so itself: all of its steps are listed."""
+
+    listed = 0
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+
+    def places(self) -> Iterator[tuple[int | None, int | None, str]]:
+        for rank in self._source.ranks():
+            for step in self._source.steps(rank):
+                yield from ((rank, step, path) for path in claimed_by(self._source.tensors(rank, step)))
+
+    def step_files(self) -> Iterable[StepFiles]:
+        return ()
+
+
+class _Walk:
+    """One walk; ``result`` returns what it found."""
+
+    def __init__(
+        self,
+        root: str,
+        start: str,
+        places: Mapping[str, _Place],
+        told: set[str],
+        looks: dict[str, tuple[_State, LookedAt]],
+        *,
+        progress: ProgressFn,
+        enter: bool,
+    ) -> None:
+        self._root, self._start, self._places, self._told = root, start, places, told
+        self._looks, self._progress, self._enter = looks, progress, enter
+        self._real_start = os.path.realpath(start)
+        self._parts: dict[str, UnreadablePart] = {}
+        self._kinds: Counter[str] = Counter()
+        self._environments: dict[str, str] = {}
+        self._entries = 0
+        self._left_path: set[str] = set()
+        self._recogniser = Recogniser()
+        self._holding: dict[str, tuple[str, _Place]] = {}
+        """Files with tensors that nobody claimed by this path, and what to say of each."""
+
+    def outside(self, layout: str) -> None:
+        """Walks PATH down to the places of steps. An entry belongs to the rank and the step of all places beside it.
+
+        Args:
+            layout: the layout of the open dump. The root may hold a dump of another layout, too.
+        """
+        if not opener.isdir(self._start) or _chain(self._start) & self._places.keys():
+            return
+        if is_inside(self._root, self._start):
+            for other in self._recogniser.layouts_in(Path(self._root)):
+                if other not in (layout, TENSOR_FILES):
+                    self._miss(self._root, f"also a dump of {other}, which is not open", _NOWHERE)
+        above = {self._root: _NOWHERE, **_directories_above(self._places)}
+        self._walk(self._start, _NOWHERE, self._places.keys(), above)
+
+    def step(self, files: StepFiles) -> None:
+        """Walks the entries of one step, as far as they lie under PATH."""
+        place = (files.rank, files.step)
+        above = _directories_above(dict.fromkeys(files.claimed, place))
+        for entry in map(os.path.normpath, files.entries):
+            if is_inside(self._start, entry):
+                entry = self._start  # noqa: PLW2901 - PATH leads into the step
+            elif not is_inside(entry, self._start):
+                continue
+            if opener.isdir(entry):
+                self._walk(entry, place, files.claimed, above or {entry: place})
+            elif entry not in files.claimed and entry not in self._told:
+                self._file(entry, place)
+
+    def result(self) -> Inventory:
+        """Returns the inventory."""
+        if self._holding:
+            claimed = set(_identities(self._places, self._holding))
+            left: dict[str, list[str]] = {}
+            for path in self._holding:
+                if not self._is_counted(path, claimed):
+                    left.setdefault(path.rpartition("/")[0], []).append(path)
+            for directory, paths in left.items():
+                self._miss_files(directory, sorted(paths))
+        parts = tuple(sorted(self._parts.values(), key=lambda part: (part.where, part.why)))
+        environments = tuple(f"{path} ({marker})" for path, marker in sorted(self._environments.items()))
+        return Inventory(parts, dict(sorted(self._kinds.items())), environments)
+
+    def _walk(self, top: str, place: _Place, claimed: Collection[str], above: Mapping[str, _Place]) -> None:
+        """Walks a directory.
+
+        Args:
+            top: the directory.
+            place: the rank and the step of its entries.
+            claimed: paths that are accounted for.
+            above: directories that lead to something claimed, with the place of what else lies in them. Any other
+                directory may be a dump of another recorder.
+        """
+        waiting = [(top, place)]
+        while waiting:
+            path, of = waiting.pop()
+            of = above.get(path, of)
+            try:
+                with opener.scandir(path) as listing:
+                    entries = [entry for entry in listing if entry.path not in claimed]
+            except OSError as error:
+                self._miss(path, why_not(path, error), of)
+                continue
+            self._entries += len(entries)
+            self._progress(Progress(self._entries, 0, "accounting for every file"))
+            if self._entries > _MOST_ENTRIES:
+                self._miss(
+                    path, f"more than {_MOST_ENTRIES:,} entries: the entries from here on were not looked at", of
+                )
+                return
+            entries = [entry for entry in entries if entry.path not in self._told]
+            if not entries:
+                continue
+            if path not in above and (dump := self._dump_in(path)):
+                self._miss(path, dump, of)
+                continue
+            names = [entry.name for entry in entries]
+            environment = None if self._enter or path == self._start else environment_in(path, names)
+            for entry in entries:
+                here = entry.path
+                if not is_directory(entry):
+                    self._file(here, of)
+                elif environment is not None and here not in above and environment.covers(entry.name):
+                    self._environments[os.path.relpath(path, self._root)] = environment.marker
+                elif not entry.is_symlink() or self._leads_elsewhere(here):
+                    waiting.append((here, of))
+
+    def _dump_in(self, path: str) -> str:
+        """Returns what to say of the dump of another recorder in a directory; empty where there is none."""
+        layout = next(self._recogniser.layouts_in(Path(path)), "")
+        return f"another dump ({layout}): not looked at" if layout else ""
+
+    def _leads_elsewhere(self, link: str) -> bool:
+        """Tells whether a link to a directory leads out of PATH; then its target is walked, once."""
+        real = os.path.realpath(link)
+        if any(is_inside(real, seen) or is_inside(seen, real) for seen in (self._real_start, *self._left_path)):
+            return False
+        self._left_path.add(real)
+        return True
+
+    def _file(self, path: str, of: _Place) -> None:
+        """Looks at a file that nobody claimed."""
+        try:
+            look = self._look(path)
+        except opener.NotRegularError:
+            self._kinds["no regular file"] += 1
+        except (OSError, ValueError) as error:
+            if isinstance(error, FileNotFoundError) and format_of_name(path) is None:
+                self._kinds["dangling link"] += 1
+            else:
+                self._miss(path, why_not(path, error if isinstance(error, OSError) else None), of)
+        else:
+            if look.holds in (Holds.NOTHING, Holds.UNKNOWN):
+                self._kinds["no tensors" if look.holds is Holds.NOTHING else "unknown format"] += 1
+            else:
+                self._holding[path] = look.why or f"{look.format}: not looked at", of
+
+    def _look(self, path: str) -> LookedAt:
+        descriptor, status = opener.open_regular(path)
+        try:
+            state, size = (status.st_size, status.st_mtime_ns, status.st_ino), status.st_size
+            known = self._looks.get(path)
+            if known is not None and known[0] == state:
+                return known[1]
+            head = opener.pread(descriptor, min(size, LOOKED_AT), 0)
+            tail = opener.pread(descriptor, LOOKED_AT, size - LOOKED_AT) if size > LOOKED_AT else head
+        finally:
+            opener.close(descriptor)
+        look = looked_at(head, tail, size, path)
+        self._looks[path] = state, look
+        return look
+
+    def _is_counted(self, path: str, claimed: Collection[tuple[int, int]]) -> bool:
+        """Tells whether a file is reached under another name, too, and accounted for there."""
+        if opener.islink(path) and is_inside(os.path.realpath(path), self._real_start):
+            return True
+        if opener.is_mounted(path):
+            return False
+        status = opener.stat(path)
+        return (status.st_dev, status.st_ino) in claimed
+
+    def _miss_files(self, directory: str, paths: Sequence[str]) -> None:
+        """Reports files of one directory; many of them as one entry."""
+        if len(paths) <= _MOST_NAMED:
+            for path in paths:
+                self._miss(path, *self._holding[path])
+            return
+        why, place = self._holding[paths[0]]
+        first = paths[0].rpartition("/")[2]
+        self._miss(f"{directory}/*", f"{len(paths):,} files, first {first}: {why}", place)
+
+    def _miss(self, path: str, why: str, of: _Place) -> None:
+        where = os.path.relpath(path, self._root)
+        self._parts[where] = UnreadablePart(where, why, *of, unclaimed=True)
+
+
+def _chain(path: str) -> set[str]:
+    """Returns a path and every directory above it."""
+    found = {path}
+    while (above := os.path.dirname(path)) not in found:  # noqa: PTH120 - text, for many
+        found.add(above)
+        path = above
+    return found
+
+
+def _directories_above(places: Mapping[str, _Place]) -> dict[str, _Place]:
+    """Returns the directories above some paths, each with the rank and the step that all paths below it share."""
+    below: dict[str, _Place] = {}
+    for path, place in places.items():
+        directory = path.rpartition("/")[0]
+        below[directory] = _shared(below.get(directory, place), place)
+    found: dict[str, _Place] = {}
+    for path, place in below.items():
+        for directory in _chain(path):
+            found[directory] = _shared(found.get(directory, place), place)
+    return found
+
+
+def _shared(one: _Place, other: _Place) -> _Place:
+    return (one[0] if one[0] == other[0] else None, one[1] if one[1] == other[1] else None)
+
+
+def _identities(places: Iterable[str], apart: Collection[str]) -> Iterator[tuple[int, int]]:
+    """Yields device and number of every file in some files and directories, but for those ``apart``.
+
+    Links to files are followed: a link that is claimed stands for its target.
+    """
+    waiting = [place for place in places if not opener.is_mounted(place)]  # mounts do not number their files
+    while waiting:
+        path = waiting.pop()
+        try:
+            status = opener.stat(path)
+            if not opener.isdir(path):
+                yield status.st_dev, status.st_ino
+                continue
+            with opener.scandir(path) as entries:
+                for entry in entries:
+                    directory = is_directory(entry)
+                    if entry.is_symlink() or directory:
+                        waiting += [] if directory and entry.is_symlink() else [entry.path]
+                    elif entry.path not in apart:
+                        yield status.st_dev, entry.inode()
+        except OSError:
+            continue
