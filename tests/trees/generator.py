@@ -112,7 +112,8 @@ def stranger(seed: int, chance: random.Random) -> Stranger:
     """The stranger of a seed: layouts and kinds take turns, the rest is drawn."""
     layout, (name, wrapping) = list(LAYOUTS)[seed % len(LAYOUTS)], KINDS[seed // len(LAYOUTS) % len(KINDS)]
     form = next((form for form in FORMATS if form.name == name), None) or chance.choice(leaves.ALONE)
-    style = chance.choice(("as its program does", "hidden") if form.by_name else STYLES)
+    by_name = form.by_name or wrapping == ".zst"  # Python has nothing that unpacks it
+    style = chance.choice(("as its program does", "hidden") if by_name else STYLES)
     places = PLACES[:2] if layout in FOUND_AT_PATH_ONLY else PLACES
     return Stranger(layout, form, wrapping, style, chance.choice(places))
 

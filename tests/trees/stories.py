@@ -307,7 +307,7 @@ def beside_a_marker(ground: Ground) -> str:
         ]
     )
     put(place / marker, content)
-    form = ground.chance.choice(leaves.FORMATS)
+    form = ground.chance.choice(leaves.ALONE)
     leaves.write(place / (form.stem + form.suffix), form.write())
     return f"{layout}: {form.name} beside {(place / marker).relative_to(ground.root)}"
 
