@@ -27,6 +27,11 @@ def pairs(source: Source) -> Iterator[tuple[int, int, TensorTable]]:
             yield rank, step, source.tensors(rank, step)
 
 
+def asked(source: Source) -> dict[int, list[int]]:
+    """The steps by rank that the opened path asks about."""
+    return {rank: list(source.scope.steps(source, rank)) for rank in source.scope.ranks(source)}
+
+
 def flat(values: Iterable[Argument]) -> Iterator[Argument]:
     """Arguments, those in tuples and dicts one by one."""
     for value in values:
@@ -272,10 +277,11 @@ class SourceConformance:
             fresh.tensors(rank, step, cancel)
         assert len(fresh.tensors(rank, step)) > 0
 
-    def test_focus_points_at_something_that_exists(self, source: Source) -> None:
-        rank, step = source.focus
-        assert rank is None or rank in source.ranks()
-        assert step is None or (rank is not None and step in source.steps(rank))
+    def test_what_is_asked_about_is_there(self, source: Source) -> None:
+        assert asked(source)
+        for rank, steps in asked(source).items():
+            assert rank in source.ranks()
+            assert set(steps) <= set(source.steps(rank))
 
     def test_watch_paths_exist_and_are_few(self, source: Source) -> None:
         for _ in pairs(source):

@@ -33,6 +33,7 @@ from tui_debugger.model import (
 )
 from tui_debugger.notes import NO_NOTES, RunNotes
 from tui_debugger.sources.base import Capability, Changes, Columns, TensorFlag, TensorPlaces, TensorTable, file_states
+from tui_debugger.sources.scope import Scope, whole_run
 from tui_debugger.stats.records import Specs
 
 if TYPE_CHECKING:
@@ -244,9 +245,9 @@ class MemorySource:
         return Capability.GROWS | (Capability.GRAPH if self._graph else Capability.NONE)
 
     @property
-    def focus(self) -> tuple[int | None, int | None]:
-        """Nothing in particular was opened."""
-        return (None, None)
+    def scope(self) -> Scope:
+        """All of it."""
+        return whole_run("memory")
 
     def ranks(self) -> Sequence[int]:
         """Ranks, ascending."""

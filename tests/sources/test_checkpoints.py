@@ -34,7 +34,7 @@ class TestCheckpoints:
             (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": names}))
             state = {0: {"exp_avg": torch.ones(2) * step, "step": torch.tensor(float(step))}}
             torch.save({"state": state, "param_groups": [{"lr": 0.1}]}, folder / "optimizer.pt")
-            torch.save({"python": [1, 2], "numpy": np.random.default_rng(0)}, folder / "rng_state.pth")
+            torch.save({"python": [1, 2], "numpy": np.random.RandomState(0).get_state()}, folder / "rng_state.pth")
             torch.save(object, folder / "training_args.bin")
             torch.save({"last_epoch": step}, folder / "scheduler.pt")
             (folder / "trainer_state.json").write_text('{"global_step": 3, "loss": NaN}')
@@ -132,7 +132,10 @@ class TestCheckpoints:
         }
         assert parts(source) == {}
         torch.save(what, tmp_path / "last.ckpt")  # nothing tells of which step it is
-        assert list(parts(open_source(tmp_path)).values()) == ["outside a step"]
+        source = open_source(tmp_path)
+        assert source.steps(0) == [10, 20, 21]
+        assert parts(source) == {}
+        assert "final: what lies outside of the steps is shown as step 21: last.ckpt" in source.info.notices
 
     @pytest.mark.parametrize("steps", [True, False])
     def test_distributed_checkpoints(self, tmp_path: Path, steps: bool) -> None:

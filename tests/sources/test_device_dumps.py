@@ -25,7 +25,7 @@ from tests.ascend_files import (
     write,
     write_device_dump,
 )
-from tests.sources.conformance import SourceConformance
+from tests.sources.conformance import SourceConformance, asked
 from tests.sources.writer import MLP, Generation, Graph, Node, age, write_dump
 from tui_debugger.cache.store import DiskCache
 from tui_debugger.errors import UnreadableTensorError
@@ -107,7 +107,8 @@ class TestTree:
         write_tree(tmp_path / "dump")
         with closing(open_source(tmp_path / "dump" / inside)) as source:
             assert source.info.path == str(tmp_path / "dump")
-            assert source.focus == (rank, step)
+            steps = list(source.steps(0)) if step is None else [step]
+            assert asked(source) == dict.fromkeys([rank] if rank is not None else source.ranks(), steps)
 
     def test_records_of_overflows_lie_beside_the_tensors(self, tmp_path: Path) -> None:
         leaf = write_tree(tmp_path / "dump", devices=(0,))

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.sources.conformance import asked
 from tests.sources.writer import DumpWriter, write_dump
 from tui_debugger.errors import NotADumpError
 from tui_debugger.sources import open_source
@@ -51,8 +52,8 @@ def test_any_place_inside_leads_to_the_dump(dump: Path, inside: str, rank: int |
 def test_a_tensor_file_leads_to_its_step(dump: Path) -> None:
     file = next((dump / "rank_0/Net/0/3").iterdir())
     source = open_source(file)
-    assert source.focus == (0, 3)
-    assert any(notice.startswith("the path leads into the dump, to rank_0/Net/0/3") for notice in source.info.notices)
+    assert asked(source) == {0: [3]}
+    assert source.scope.text.startswith(f"rank_0/Net/0/3/{file.name} of monday/: give ")
 
 
 def test_one_and_two_levels_above(tmp_path: Path) -> None:

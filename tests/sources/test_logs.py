@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 from tests.linked import linked
+from tests.sources.conformance import asked
 from tests.unreadable import wound
 from tui_debugger.errors import NotADumpError, TdbgError, UnreadableTensorError
 from tui_debugger.graph.table import NodeFlag, NodeTable, real_inputs
@@ -156,10 +157,10 @@ class TestTorchtitan:
     def test_directories_of_steps_are_steps_of_one_run(self, dump: Path, tmp_path: Path) -> None:
         linked(dump / "good", tmp_path / "run/step_2")
         linked(dump / "bad", tmp_path / "run/step_3")
-        for where, focus in (("run", (None, None)), (".", (None, None)), ("run/step_3/numerics", (0, 3))):
+        for where, steps in (("run", [2, 3]), (".", [2, 3]), ("run/step_3/numerics", [3])):
             with closing(open_source(tmp_path / where)) as source:
                 assert source.steps(0) == [2, 3]
-                assert source.focus == focus
+                assert asked(source) == {0: steps}
                 assert stats_of(source, 3, "energy/op_2_log").neg_inf == 1
                 assert stats_of(source, 2, "energy/op_2_log").bad is False
 
@@ -209,7 +210,7 @@ class TestDebugMode:
 
     def test_hashes_are_norms_of_outputs_and_inputs(self, dump: Path) -> None:
         with closing(open_source(dump / "bad/step3.json")) as source:
-            assert source.focus == (0, 3)
+            assert asked(source) == {0: [3]}
             put, taken = (
                 stats_of(source, 3, "TinyLM.energy/abs.0"),
                 stats_of(source, 3, "TinyLM.energy/log.0", Side.INPUT),

@@ -13,7 +13,7 @@ import torch
 
 from tests.cli.running import run
 from tests.linked import linked
-from tests.sources.conformance import SourceConformance
+from tests.sources.conformance import SourceConformance, asked
 from tests.sources.test_sglang import DUMP, expected, is_as_torch_says, values
 from tui_debugger.errors import NotADumpError
 from tui_debugger.model import Category, Side
@@ -57,11 +57,11 @@ class TestValues:
                 node = "Gradients/" + key.replace(".", "/")
             assert is_as_torch_says(values(sources[which], 1, 3, node, side, slot), said), name
 
-    def test_steps_ranks_and_focus(self, root: Path) -> None:
+    def test_steps_ranks_and_what_is_asked(self, root: Path) -> None:
         source = open_source(root / "bad" / "dgrads" / "iter_0000003")
-        assert (list(source.ranks()), list(source.steps(1)), source.focus) == ([0, 1], [2, 3], (None, None))
+        assert (list(source.ranks()), list(source.steps(1)), asked(source)) == ([0, 1], [2, 3], {0: [3], 1: [3]})
         file = open_source(root / "bad" / "activations" / "iter_0000003" / "mp_rank_01.pth")
-        assert file.focus == (1, 3)
+        assert asked(file) == {1: [3]}
         with pytest.raises(NotADumpError, match="Several dumps here: bad, good"):
             open_source(root)
 

@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 from tests.linked import linked
+from tests.sources.conformance import asked
 from tests.sources.test_logs import everything, made_by, mutated, stats_of
 from tui_debugger.errors import NotADumpError, TdbgError
 from tui_debugger.graph.table import NodeFlag
@@ -172,7 +173,7 @@ class TestV2:
         for place in ("v2/rank_1", "v2/rank_1/module_step0-1.csv"):
             with closing(open_source(dump / place)) as source:
                 assert list(source.ranks()) == [0, 1]
-                assert source.focus == (1, None)
+                assert asked(source) == {1: list(source.steps(1))}
 
 
 class TestV1:
@@ -223,7 +224,7 @@ class TestV1:
         with pytest.raises(NotADumpError, match="several runs"):
             open_source(tmp_path / "run")
         with closing(open_source(second)) as source:
-            assert source.focus == (0, None)
+            assert asked(source) == {0: list(source.steps(0))}
 
 
 class TestOtherColumns:

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from tests.cli.running import run
 from tests.opened_files import opened_tensor_files
 from tests.sources.arrays import write_arrays
+from tests.sources.conformance import asked
 from tests.tui.driver import opened
 from tui_debugger.errors import NotADumpError
 from tui_debugger.model import Category, Side
@@ -223,17 +224,17 @@ class TestLayouts:
 
     def test_inside(self, tmp_path: Path) -> None:
         written(tmp_path / "run", "rank_0/step_1/enc/a.npy", "rank_1/step_1/enc/a.npy", "rank_1/step_2/enc/a.npy")
-        for inside, focus in {
-            "": (None, None),
-            "rank_0": (0, 1),
-            "rank_1": (1, None),
-            "rank_1/step_2": (1, 2),
-            "rank_1/step_2/enc": (1, 2),
-            "rank_1/step_2/enc/a.npy": (1, 2),
+        for inside, found in {
+            "": {0: [1], 1: [1, 2]},
+            "rank_0": {0: [1]},
+            "rank_1": {1: [1, 2]},
+            "rank_1/step_2": {1: [2]},
+            "rank_1/step_2/enc": {1: [2]},
+            "rank_1/step_2/enc/a.npy": {1: [2]},
         }.items():
             source = open_source(tmp_path / "run" / inside)
             assert source.info.path == str(tmp_path / "run")
-            assert source.focus == focus
+            assert asked(source) == found
 
     def test_directories_around_a_dump_may_be_called_after_steps(self, tmp_path: Path) -> None:
         root = written(tmp_path / "step_5_experiments/rank_3_try/run", "step_0/net/a.npy")
@@ -326,8 +327,6 @@ class TestDoubts:
     @pytest.mark.parametrize(
         ("file", "where", "why"),
         [
-            ("loose.npy", "loose.npy", "outside a step"),
-            ("net/loose.npz", "net/loose.npz", "outside a step"),
             ("step_0/model.h5", "step_0/model.h5", "a file that cannot be read yet"),
             ("step_0/model.pt", "step_0/model.pt", "is no file that torch.save wrote: it has a damaged pickle"),
             ("step_0/a/b.safetensors", "step_0/a/b.safetensors", "ends inside its header"),

@@ -149,6 +149,7 @@ ON_MAIN_SCREEN: dict[tuple[str, str], Case] = {
     ),
     ("global", "graph_back"): Case(lambda a, b: not a.chips and "graph1" in b.chips, "", MANY),
     ("global", "graph_forward"): Case(lambda a, b: not a.chips and "graph0" in b.chips, "", MANY),
+    ("global", "whole_run"): Case(says("this is the whole run")),
     ("global", "history"): Case(opens("HistoryScreen")),
     ("global", "recheck"): Case(lambda a, b: "not checked yet" in a.header and "◐ step 0 checked" in b.header),
     ("global", "recheck_all"): Case(lambda a, b: "not checked yet" in a.header and "● steps 0–5 checked" in b.header),

@@ -114,6 +114,14 @@ class Plan:
     required: RequiredByStep
 
 
+AskedRows = Callable[[TensorTable], "Mask | None"]
+
+
+def every_row(_: TensorTable) -> Mask | None:
+    """All rows of a table are asked about."""
+    return None
+
+
 class Planner:
     """Decides which files of a step are judged, by which watchpoints.
 
@@ -128,13 +136,18 @@ class Planner:
         watchpoints: Sequence[Watchpoint],
         mask: Callable[[Watchpoint], Mask],
         scope: Callable[[], Mask],
+        asked: AskedRows = every_row,
     ) -> None:
-        """``mask`` gives the node rows a watchpoint selects, ``scope`` the ones that may be looked at."""
+        """``mask`` gives the node rows a watchpoint selects, ``scope`` the ones that may be looked at.
+
+        ``asked`` gives the rows of a table that a path into the run asks about: others are neither judged nor counted.
+        """
         self.flow = flow
         self.initial = [w for w in watchpoints if CONDITIONS[w.condition].initial_only]
         self.regular = [w for w in watchpoints if not CONDITIONS[w.condition].initial_only]
         self._mask = mask
         self._scope = scope
+        self._asked = asked
         self._last: tuple[NodeTable, TensorTable, _Choice, Subjects] | None = None
 
     def plan(self, step: int, required: RequiredByStep | None = None) -> Plan:
@@ -153,13 +166,14 @@ class Planner:
     def _subjects(self, table: TensorTable) -> tuple[_Choice, Subjects]:
         """The subjects of a step; those of the last step again when the same tensors were dumped."""
         nodes = self.flow.nodes
-        if self._last is not None:
+        asked = self._asked(table)
+        if self._last is not None and asked is None:
             of, other, choice, subjects = self._last
             if of is nodes and _same_tensors(table, other):
                 return choice, subjects
         # After the listing: it may have brought nodes that the masks must know.
         choice = _Choice(nodes, self.regular, self.initial, self._mask, self._scope())
-        subjects = choice.subjects(table)
+        subjects = choice.subjects(table, asked)
         self._last = (nodes, table, choice, subjects)
         return choice, subjects
 
@@ -260,9 +274,11 @@ class _Choice:
         self._judges_constants = _stacked(judges_constants, len(nodes))
         self._by_device = np.array([CONDITIONS[w.condition].is_device_overflow for w in regular], np.bool_)
 
-    def subjects(self, table: TensorTable) -> Subjects:
-        """Returns what of a step's files is judged."""
-        row = np.flatnonzero((table.flags & int(TensorFlag.CONSTANT | TensorFlag.UNKNOWN)) == 0)
+    def subjects(self, table: TensorTable, asked: Mask | None = None) -> Subjects:
+        """Returns what of a step's files is judged, of those that are ``asked`` about."""
+        watched = (table.flags & int(TensorFlag.CONSTANT | TensorFlag.UNKNOWN)) == 0
+        row = np.flatnonzero(watched if asked is None else watched & asked)
+        there = len(table) if asked is None else int(asked.sum())
         node, slot = table.node[row].astype(np.int64), table.slot[row].astype(np.int64)
         is_input = table.side[row] == int(Side.INPUT)
         holder, holder_slot = node.copy(), slot.copy()
@@ -285,7 +301,7 @@ class _Choice:
             covering[:, holder] & known,
             covering[:, node],
             self._own_outputs(table, row, node, is_input, holder),
-            len(table) - len(row),
+            there - len(row),
             constants,
         )
 

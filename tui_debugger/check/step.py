@@ -20,7 +20,7 @@ from tui_debugger.check.flow import holds_tensors
 from tui_debugger.check.hits import HitList, StepHits, facts_of, overflow_text, overflowed
 from tui_debugger.check.measure import Measurements
 from tui_debugger.check.origins import find_origins
-from tui_debugger.check.plan import Plan, Planner, RequiredByStep, Subjects
+from tui_debugger.check.plan import AskedRows, Plan, Planner, RequiredByStep, Subjects, every_row
 from tui_debugger.check.progress import scaled
 from tui_debugger.check.provenance import surely_tainted
 from tui_debugger.model import Coverage, NodeKind, ProgressFn, Verdict, Watchpoint, no_progress
@@ -350,11 +350,15 @@ class Checker:
         watchpoints: Sequence[Watchpoint],
         mask: Callable[[Watchpoint], Mask],
         scope: Callable[[], Mask],
+        asked: AskedRows = every_row,
     ) -> None:
-        """``mask`` gives the node rows of this rank that a watchpoint selects, ``scope`` those that may be checked."""
+        """``mask`` gives the node rows of this rank that a watchpoint selects, ``scope`` those that may be checked.
+
+        ``asked``: see ``Planner``.
+        """
         self.measurements = measurements
         self.flow = measurements.flow
-        self.planner = Planner(self.flow, watchpoints, mask, scope)
+        self.planner = Planner(self.flow, watchpoints, mask, scope, asked)
 
     def check(self, step: int, progress: ProgressFn = no_progress) -> PairResult:
         """Checks one step.

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tui_debugger.arrays import Mask
+from tui_debugger.check.flow import Flow
 from tui_debugger.check.measure import Measurements
 from tui_debugger.check.plan import RequiredByStep
 from tui_debugger.check.progress import scaled
@@ -82,9 +83,15 @@ class Sweep:
     """
 
     def __init__(
-        self, opened: Opened, in_scope: Callable[[NodeTable], Mask], pairs: Sequence[Pair], choice: TensorChoice | None
+        self,
+        opened: Opened,
+        in_scope: Callable[[NodeTable], Mask],
+        pairs: Sequence[Pair],
+        choice: TensorChoice | None,
+        asked: Callable[[Flow, int], Mask | None] = lambda *_: None,
     ) -> None:
-        """Made by ``Session.sweep``."""
+        """Made by ``Session.sweep``; ``asked`` gives the rows of a step that may be chosen, None: all of them."""
+        self._asked = asked
         self._opened = opened
         self._in_scope = in_scope
         self._pairs = tuple(pairs)
@@ -135,7 +142,8 @@ class Sweep:
             tell = scaled(progress, number, len(self._pairs))
             measurements = self._opened(rank, step, tell)
             flow = measurements.flow
-            yield measurements, step, self._chosen(flow.nodes, flow.table(step)), tell
+            chosen, asked = self._chosen(flow.nodes, flow.table(step)), self._asked(flow, step)
+            yield measurements, step, chosen if asked is None else chosen[asked[chosen]], tell
 
     def _chosen(self, nodes: NodeTable, table: TensorTable) -> npt.NDArray[np.int64]:
         choice = self._choice

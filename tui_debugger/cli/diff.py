@@ -241,17 +241,14 @@ def _tensor(session: Session, arguments: argparse.Namespace, progress: ProgressF
     from tui_debugger.session.naming import find_in
 
     ranks = chosen(arguments.rank, session.ranks(), "rank")
-    focus = session.source.focus
     if arguments.rank is None:
-        ranks = [focus[0] if focus[0] is not None else ranks[0]] if ranks else []
+        ranks = ranks[:1]
     rank = _one(ranks, "rank")
     for each in session.ranks():  # what of a rank cannot be listed is said, too
         session.nodes(each, progress)
     found = find_in(session, [rank], arguments.node, progress)
     if arguments.step is not None:
         step = _one(chosen(arguments.step, session.steps(rank), "step"), "step")
-    elif focus[1] is not None:
-        step = focus[1]
     else:
         step = _last_step(session, rank, found)
     return _key_at(session, rank, step, found), found
@@ -335,7 +332,8 @@ def _asked_step(session: Session, key: TensorKey, arguments: argparse.Namespace)
     """The step that was asked about: that of the tensor, unless it is an input that another step left."""
     if arguments.step is not None:
         return _one(chosen(arguments.step, session.steps(key.rank), "step"), "step")
-    return key.step if session.source.focus[1] is None else session.source.focus[1]
+    focus = session.focus[1]
+    return key.step if focus is None else focus
 
 
 def _named(texts: list[str]) -> dict[str, str]:

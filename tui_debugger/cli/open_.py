@@ -130,6 +130,7 @@ def run(path: Path | None, arguments: argparse.Namespace, *, remember: bool = Fa
             step=arguments.step,
             config=config,
             against=against,
+            opening=opening,
         )
     finally:
         gc.enable()

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from tui_debugger.cli.output import note, nowhere
+from tui_debugger.cli.output import note, nowhere, say_scope
 from tui_debugger.errors import BadWatchpointError, TdbgError
 from tui_debugger.text.numbers import brief
 
@@ -566,8 +566,10 @@ def chosen(wanted: Sequence[Span] | None, there: Iterable[int], word: str) -> li
     return [number for number in numbers if any(first <= number <= last for first, last in wanted)]
 
 
-def open_session(path: Path, arguments: argparse.Namespace, progress: ProgressFn) -> Session:
+def open_session(path: Path, arguments: argparse.Namespace, progress: ProgressFn, *, is_text: bool = True) -> Session:
     """A session on a path, restricted to the chosen nodes; it is closed when the command ends.
+
+    Of which part of a run it is, is the first line on stdout, where the command writes a text there (``is_text``).
 
     Raises:
         TdbgError: no dump, a graph that is not there, a bad regular expression, or no node left.
@@ -581,6 +583,8 @@ def open_session(path: Path, arguments: argparse.Namespace, progress: ProgressFn
     arguments.at_exit.callback(session.close)
     for wrong in session.settings:
         note(wrong)
+    is_text = is_text and not any(getattr(arguments, name, False) for name in ("json", "csv"))
+    say_scope(session.scope.text, on_stdout=is_text)
     session.asked = Asked(arguments.rank, arguments.step)
     if "no_config" in arguments:
         session.recommended_changes = configured(arguments).recommended

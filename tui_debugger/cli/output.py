@@ -45,7 +45,8 @@ _EVERY = 0.1
 
 def print_json(document: dict[str, Any]) -> None:
     """Writes one document to stdout, all of it: Ctrl-C has nothing to stop any more, unless it is pressed again."""
-    text = document_text(document)
+    parts = {"scope": list(_scopes)} if _scopes else {}
+    text = document_text({**document, **parts})
     pressed = threading.Event()
 
     def stop(_signal: int, _frame: FrameType | None) -> None:
@@ -250,11 +251,24 @@ def on_errors(line: Line, hang: int = len("tdbg: ")) -> Sequence[Line]:
 
 
 _noted: set[str] = set()
+_scopes: dict[str, None] = {}
 
 
 def begin_notes() -> None:
     """A command begins: it has said nothing yet."""
     _noted.clear()
+    _scopes.clear()
+
+
+def say_scope(text: str, *, on_stdout: bool) -> None:
+    """Says of which part of a run a command speaks: first on stdout, or on stderr where stdout takes data."""
+    if not text:
+        return
+    _scopes[text] = None
+    if on_stdout and text not in _noted:
+        _noted.add(text)
+        print_text(clean(text))
+    note(text)
 
 
 @contextmanager

@@ -204,16 +204,11 @@ def _tensor(session: Session, arguments: argparse.Namespace, progress: ProgressF
     """
     from tui_debugger.session.naming import find_in, no_such_tensor
 
-    focus_rank, focus_step = session.source.focus
     ranks = chosen(arguments.rank, session.ranks(), "rank")
-    if arguments.rank is None and focus_rank is not None:
-        ranks = [focus_rank]
     found = find_in(session, ranks, arguments.node, progress)
     rank = min(found.rows)
     asked = chosen(arguments.step, session.steps(rank), "step")
     steps = [step for step in session.steps(rank) if step in asked]
-    if arguments.step is None and focus_step in steps and focus_step is not None:
-        steps = [focus_step]
     there: list[TensorRow] = []
     for step in reversed(steps):
         listed = session.tensor_rows(rank, step, found.rows[rank], found.asked.round)

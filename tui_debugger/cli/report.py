@@ -84,7 +84,7 @@ def _gathered(arguments: argparse.Namespace) -> Material:
 
     given = given_watchpoints(arguments)
     with progress_bar() as bar, interruptible(bar) as progress:
-        session = open_session(arguments.path, arguments, progress)
+        session = open_session(arguments.path, arguments, progress, is_text=arguments.output is not None)
         if arguments.output is not None:  # before the work, not after it
             hint = "choose another name, or --force to replace it"
             checked_target(arguments.output, Path(session.info.path), force=arguments.force, hint=hint)

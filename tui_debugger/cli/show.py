@@ -109,7 +109,7 @@ def _shown(arguments: argparse.Namespace) -> int:
         from tui_debugger.session.naming import find_in
 
         session = open_session(arguments.path, arguments, progress)
-        ranks = _ranks(session, arguments)
+        ranks = chosen(arguments.rank, session.ranks(), "rank")
         found = find_in(session, ranks, arguments.node, progress)
         pairs = _pairs(session, found, arguments)
         one = arguments.step is None or len({step for _, step in pairs}) == 1
@@ -145,26 +145,17 @@ def _take_slot(arguments: argparse.Namespace) -> None:
         arguments.node, arguments.slice = f"{arguments.node}:{arguments.slice.strip()}", None
 
 
-def _ranks(session: Session, arguments: argparse.Namespace) -> list[int]:
-    """The chosen ranks; without --rank the one that the path points into, else all."""
-    focus = session.source.focus[0]
-    if arguments.rank is None and focus is not None:
-        return [focus]
-    return chosen(arguments.rank, session.ranks(), "rank")
-
-
 def _pairs(session: Session, found: Found, arguments: argparse.Namespace) -> list[Pair]:
     """The (rank, step) pairs to look at: the chosen ones; else all for --stat; else the last dumped one.
 
     Raises:
         TdbgError: a step that was not dumped, or nothing was.
     """
-    focus = session.source.focus[1]
     if arguments.step is not None or arguments.stat:
         steps = chosen(arguments.step, (step for rank in found.rows for step in session.steps(rank)), "step")
         pairs = list(session.pairs(found.rows, steps))
     else:
-        last = {rank: _last_step(session, rank, row) if focus is None else focus for rank, row in found.rows.items()}
+        last = {rank: _last_step(session, rank, row) for rank, row in found.rows.items()}
         order = {pair: number for number, pair in enumerate(session.pairs(found.rows))}
         pairs = [(rank, step) for rank, step in last.items() if step is not None]
         pairs.sort(key=lambda pair: order.get(pair, len(order)))

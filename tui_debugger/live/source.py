@@ -20,6 +20,7 @@ from tui_debugger.live.wire import Event, Phase, Stop, Training, Trainings, Unre
 from tui_debugger.model import GraphRun, ProgressFn, ReadSpec, RunInfo, UnreadablePart, no_progress, turns
 from tui_debugger.notes import NO_NOTES, RunNotes
 from tui_debugger.sources.base import Capability, Changes, TensorTable
+from tui_debugger.sources.scope import Scope, whole_run
 from tui_debugger.text.numbers import plural
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ class LiveSource:
                 hint="let TMPDIR name a directory that you may write to",
             ) from error
         self._trainings = trainings
+        self._scope = whole_run(self.spool.path)
         self._ranks: dict[int, LiveRank] = {}
         self._notices: dict[str, None] = {}
         self._unjudged: dict[tuple[int, str], tuple[int, str]] = {}
@@ -184,6 +186,11 @@ class LiveSource:
         """Grows; a graph when any training sent one with edges."""
         graph = any(rank.graph is not None and len(rank.graph.nodes.in_node) for rank in self.all())
         return Capability.GROWS | (Capability.GRAPH if graph else Capability.NONE)
+
+    @property
+    def scope(self) -> Scope:
+        """All of it."""
+        return self._scope
 
     @property
     def focus(self) -> tuple[int | None, int | None]:

@@ -278,6 +278,11 @@ class LiveSession(Session):
     # -- trainings ---------------------------------------------------------------------------------
 
     @property
+    def focus(self) -> tuple[int | None, int | None]:
+        """The place where the first training stands."""
+        return self.live.focus
+
+    @property
     def refusals(self) -> Sequence[str]:
         """The reasons why clients were turned away, the newest last; bounded."""
         return self._trainings.refusals

@@ -58,6 +58,7 @@ from tui_debugger.sources.base import CallArguments, Capability, Changes, Parall
 from tui_debugger.sources.inventory import Inventory, RunInventory
 from tui_debugger.sources.joined import JoinedSource, open_sources
 from tui_debugger.sources.registry import limits, open_source, shown_by
+from tui_debugger.sources.scope import Scope
 from tui_debugger.stats.kernel import SWITCH
 from tui_debugger.stats.workers import Workers
 from tui_debugger.text.notes import RECOGNISED
@@ -71,7 +72,9 @@ _KEPT = 256
 class Selections:
     """Masks over node rows by rank and selection, within a scope. Safe to use from several threads."""
 
-    def __init__(self) -> None:
+    def __init__(self, asked: Callable[[NodeTable], Mask | None]) -> None:
+        """``asked`` gives the nodes that the opened path asks about; None: all of them."""
+        self._asked = asked
         self._lock = threading.Lock()
         self._masks: dict[tuple[int, NodeSelection], tuple[NodeTable, Mask]] = {}
         self._scope: NodeQuery | None = None
@@ -91,14 +94,15 @@ class Selections:
         """The node rows that selections may cover."""
         with self._lock:
             scope, kept = self._scope, self._scopes.get(id(nodes.lineage))
+        asked = self._asked(nodes)
         if scope is None:
-            return np.ones(len(nodes), np.bool_)
+            return np.ones(len(nodes), np.bool_) if asked is None else asked
         if kept is None or kept[0] is not nodes:
             kept = (nodes, match(nodes, scope))
             with self._lock:
                 if self._scope is scope:
                     self._scopes = {**dict(list(self._scopes.items())[-_KEPT:]), id(nodes.lineage): kept}
-        return kept[1]
+        return kept[1] if asked is None else kept[1] & asked
 
     def mask(self, rank: int, nodes: NodeTable, selection: NodeSelection) -> Mask:
         """Node rows that a selection covers within the scope."""
@@ -218,7 +222,7 @@ class Session:
         self._own_cache = StatsCache()
         self._follower = Follower(source, self._cache)
         self._checks = self._new_checks(self.watchpoints.snapshot)
-        self._selections = Selections()
+        self._selections = Selections(lambda nodes: self.scope.nodes(self.source, nodes))
         self._losses: dict[Pair, tuple[ShownNote, ...]] = {}
         self._inventory = RunInventory()
         wrong = index.note if index is not None else "", switch_of(SWITCH).wrong
@@ -253,7 +257,7 @@ class Session:
     @property
     def notices(self) -> tuple[str, ...]:
         """``info.notices``, without asking what the layout cannot tell."""
-        own = (*self.settings, *filter(None, [self.watchpoints.problem]))
+        own = (*filter(None, [self.scope.text]), *self.settings, *filter(None, [self.watchpoints.problem]))
         return grouped_notices((*own, *self.source.info.notices, *self.inventory.notices, *self._workers.notices))
 
     @property
@@ -290,17 +294,35 @@ class Session:
         """
         return open_dump(path, workers=Workers(jobs=1), remember=False)
 
+    @property
+    def scope(self) -> Scope:
+        """The part of the run that the opened path names: ranks, steps and tensors are those of it."""
+        return self.source.scope
+
+    @property
+    def focus(self) -> tuple[int | None, int | None]:
+        """The only rank and the only step that a path into a run names, where a screen begins; None: there are more."""
+        ranks = [] if self.scope.whole else list(self.ranks())
+        if len(ranks) != 1:
+            return None, None
+        steps = self.steps(ranks[0])
+        return ranks[0], steps[0] if len(steps) == 1 else None
+
     def ranks(self) -> Sequence[int]:
         """Ranks, ascending."""
-        return self.source.ranks()
+        return self.scope.ranks(self.source)
 
     def steps(self, rank: int) -> Sequence[int]:
         """Dumped steps of a rank, in the order in which they began to run."""
-        return self.source.steps(rank)
+        return self.scope.steps(self.source, rank)
 
     def history(self, rank: int) -> Sequence[GraphRun]:
         """Run history of a rank, in the order in which its graphs ran."""
-        return self.source.history(rank)
+        runs = self.source.history(rank)
+        if self.scope.whole:
+            return runs
+        steps = set(self.steps(rank))
+        return [run for run in runs if run.step in steps]
 
     def before(self, key: TensorKey) -> TensorKey | None:
         """The tensor that holds the value of before: of the run before, for a shared weight maybe of another graph.
@@ -360,8 +382,8 @@ class Session:
             graph: also files of graphs. They hold no tensor, but a verdict depends on them: an Inf that an operator
                 was told to write is none that it made.
         """
-        found = (*self.source.unreadable(), *self.take_inventory().parts)
-        parts = [part for part in found if self.asked.covers(part) and (graph or not part.graph)]
+        found, scope = (*self.source.unreadable(), *self.take_inventory().parts), self.scope
+        parts = [part for part in found if scope.covers(part) and self.asked.covers(part) and (graph or not part.graph)]
         if self._memory.lie:
             parts.append(UnreadablePart("the index", f"{self._memory.lie} is not what it says: emptied, check again"))
         if pairs is None or not parts:
@@ -557,7 +579,11 @@ class Session:
             measurements.flow.table(step)
             return measurements
 
-        return Sweep(lambda *at: retry_when_renumbered(lambda: opened(*at)), self._selections.in_scope, pairs, choice)
+        def rows(flow: Flow, step: int) -> Mask | None:
+            return self.scope.rows(flow.rank, flow.nodes, flow.table(step))
+
+        in_scope = self._selections.in_scope
+        return Sweep(lambda *at: retry_when_renumbered(lambda: opened(*at)), in_scope, pairs, choice, rows)
 
     def save_npy(self, key: TensorKey, path: Path) -> Path:
         """Writes a tensor as .npy; refuses to overwrite and to write inside the dump.
@@ -705,6 +731,7 @@ class Session:
             watchpoints,
             lambda w: self._selections.selected(rank, measurements.flow.nodes, w.selection),
             lambda: self._selections.in_scope(measurements.flow.nodes),
+            lambda table: self.scope.rows(rank, measurements.flow.nodes, table),
         )
 
     def _look_ahead(self, pair: Pair, progress: ProgressFn) -> None:

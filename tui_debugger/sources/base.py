@@ -30,6 +30,7 @@ from tui_debugger.stats.records import RecordedColumns, Specs
 
 if TYPE_CHECKING:
     from tui_debugger.graph.messages import ParsedGraph
+    from tui_debugger.sources.scope import Scope
 
 MOST_ROUNDS: Final = (1 << 16) - 1
 """The most that the column of rounds holds."""
@@ -333,8 +334,8 @@ class Source(Protocol):
         """The abilities of this source."""
 
     @property
-    def focus(self) -> tuple[int | None, int | None]:
-        """(rank, step) that the opened path points into; None where it does not say. Where a screen may start."""
+    def scope(self) -> Scope:
+        """The part of the run that the opened path names; a run that grows may grow there, too."""
 
     def ranks(self) -> Sequence[int]:
         """Ranks, ascending."""

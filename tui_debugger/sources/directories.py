@@ -45,6 +45,7 @@ class Layout(Generic[U]):
         directories: those in which steps, ranks or files appear.
         notices: what was assumed.
         beside: files seen in a listing that say something of the steps beside them; one that is gone is a doubt.
+        final: the step that stands for what lies outside of all others; None: nothing does.
     """
 
     root: str
@@ -54,6 +55,7 @@ class Layout(Generic[U]):
     directories: list[str] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
     beside: set[str] = field(default_factory=set)
+    final: int | None = None
 
     def sort(self) -> None:
         """Puts ranks and steps in ascending order."""
@@ -133,6 +135,18 @@ def is_directory(entry: os.DirEntry[str]) -> bool:
 def is_inside(path: str, directory: str) -> bool:
     """Tells whether a path is a directory or lies in it, by its text."""
     return path == directory or path.startswith(directory.rstrip("/") + "/")
+
+
+def ways_to(top: str, path: str) -> tuple[str, ...]:
+    """Returns a path as it is written, then once links are followed, if it may lead into a directory; else nothing.
+
+    A link may lead into the run, and the run may be made of links.
+    """
+    real_top, real = os.path.realpath(top), os.path.realpath(path)
+    if is_inside(top, path) or is_inside(real_top, real):
+        return ()
+    resolved = [top + real[len(real_top.rstrip("/")) :]] if is_inside(real, real_top) else []
+    return tuple(dict.fromkeys((path, *resolved)))
 
 
 def directory_of(path: Path) -> Path:

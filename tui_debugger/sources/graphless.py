@@ -49,7 +49,8 @@ from tui_debugger.sources.base import (
     claimed_by,
     file_states,
 )
-from tui_debugger.sources.directories import Layout, U, is_inside
+from tui_debugger.sources.directories import Layout, U
+from tui_debugger.sources.scope import RunPart, Scope, scope_at
 from tui_debugger.stats.records import Specs
 
 if TYPE_CHECKING:
@@ -318,6 +319,7 @@ class GraphlessSource(ABC, Generic[U, N]):
         """
         self._lock = threading.RLock()
         self._root, self._given, self._notices = root, given, tuple(notices)
+        self._scope: tuple[Layout[U], Scope] | None = None
         self._layout = self._find()
         self._nodes: dict[int, N] = {}
         self._listed: dict[tuple[int, int], ListedStep] = {}
@@ -390,18 +392,13 @@ class GraphlessSource(ABC, Generic[U, N]):
         return Capability.GROWS | (Capability.GRAPH if edges else Capability.NONE)
 
     @property
-    def focus(self) -> tuple[int | None, int | None]:
-        """(rank, step) of the file or directory that was opened; None where it holds several."""
-        given, root = (os.path.abspath(path) for path in (self._given, self._root))  # noqa: PTH100 - keeps links
-        if is_inside(root, given):
-            return None, None
-        inside = [
-            (rank, step) for rank, step, path in self.places() if is_inside(path, given) or is_inside(given, path)
-        ]
-        ranks, steps = {rank for rank, _ in inside}, {step for _, step in inside}
-        if len(ranks) != 1:
-            return None, None
-        return ranks.pop(), steps.pop() if len(steps) == 1 else None
+    def scope(self) -> Scope:
+        """The part of the run that the opened path names: the files and directories of steps that lie there."""
+        scope, layout = self._scope, self._layout  # no lock: who lists ranks does not wait for a step that is read
+        if scope is None or scope[0] is not layout:
+            places = ((RunPart(rank or 0, step), path) for rank, step, path in self.places())
+            scope = self._scope = layout, scope_at(self._root, self._given, places)
+        return scope[1]
 
     def ranks(self) -> Sequence[int]:
         """Ranks, ascending; 0 where no name tells one."""
@@ -453,10 +450,10 @@ class GraphlessSource(ABC, Generic[U, N]):
             yield StepFiles(*at, places[at], claimed_by(each.table) | set(each.claimed))
 
     def nodes(self, rank: int, progress: ProgressFn = no_progress) -> NodeTable:
-        """The nodes of the steps that were listed, at least of the first one that holds any."""
+        """The nodes of the steps that were listed, at least of the first one that is asked about and holds any."""
         with self._lock:
             nodes = self._nodes_of(rank)
-            for step in self.steps(rank):
+            for step in dict.fromkeys((*self.scope.steps(self, rank), *self.steps(rank))):
                 if len(nodes.table):
                     break
                 self._step(rank, step, progress)

@@ -26,6 +26,7 @@ from tui_debugger.sources.base import (
     Writer,
 )
 from tui_debugger.sources.registry import Shows, open_source, shown_by
+from tui_debugger.sources.scope import RunPart, Scope
 from tui_debugger.text.numbers import named
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ class JoinedSource:
     def _take_in(self) -> None:
         owner: dict[int, int] = {}
         for number, source in enumerate(self.sources):
-            for rank in source.ranks():
+            for rank in source.scope.ranks(source):
                 if rank in owner:
                     one, other = self._paths[owner[rank]], self._paths[number]
                     raise TdbgError(
@@ -123,9 +124,17 @@ class JoinedSource:
         return reduce(or_, (source.capabilities for source in self.sources))
 
     @property
-    def focus(self) -> tuple[int | None, int | None]:
-        """Several paths point into nothing in particular."""
-        return (None, None)
+    def scope(self) -> Scope:
+        """The parts of the runs that the paths name."""
+        first, *others = (self._scope_of(number) for number in range(len(self.sources)))
+        return first.joined(others)
+
+    def _scope_of(self, number: int) -> Scope:
+        """The scope of one source, with the ranks that are asked about where that is all of it."""
+        source = self.sources[number]
+        if not source.scope.whole or all(each.scope.whole for each in self.sources):
+            return source.scope
+        return replace(source.scope, places=tuple(RunPart(rank) for rank in source.ranks()))
 
     def ranks(self) -> Sequence[int]:
         """Ranks of all, ascending."""
@@ -155,6 +164,7 @@ class JoinedSource:
             replace(part, where=os.path.relpath(os.path.join(path, part.where), self._paths[0]))  # noqa: PTH118 - text
             for path, source in zip(self._paths, self.sources, strict=True)
             for part in source.unreadable()
+            if source.scope.covers(part)
         ]
         return tuple(sorted(found, key=lambda part: (part.where, part.why)))
 

@@ -240,7 +240,7 @@ def find_run(path: Path) -> None:
 
 
 def open_source(path: Path, store: DiskCache | None = None) -> Source:
-    """Opens the run at a path: the dump directory, up to two levels above it, or anything inside it.
+    """Opens the run at a path: the dump directory, up to two levels above it, or anything inside it: see ``scope``.
 
     Looks at a few directories only; nothing is listed or read before it is asked for. What else lies there is a
     question for later: see ``inventory``.
@@ -253,11 +253,17 @@ def open_source(path: Path, store: DiskCache | None = None) -> Source:
         NotADumpError: nothing recognisable, several runs, or a layout that cannot be read.
         TdbgError: the reader of another package failed.
     """
+    from tui_debugger.sources.scope import refusal  # needs NumPy, as every source does
+
     path = reached(path, anew=True)
     chosen, problems = _find(path)
     source = _opened(chosen, path, store, problems)
     with suppress(TypeError):  # a source of another package that cannot be a key
         _OPENED[source] = _Opened(chosen, path)
+    scope = source.scope
+    if scope.places == () and not any(map(scope.covers, source.unreadable())):
+        source.close()
+        raise refusal(scope)
     return source
 
 

@@ -173,6 +173,12 @@ ACTIONS: tuple[Action, ...] = (
         ("rank_forward", ">", "Next rank", "One rank forward."),
         ("graph_back", "{", "Previous graph", "Nodes and hits of one graph back; before the first one come all."),
         ("graph_forward", "}", "Next graph", "Nodes and hits of one graph forward; Clear filter shows all."),
+        (
+            "whole_run",
+            "Z",
+            "Whole run",
+            "Opens all of the run, where the path was a part of it: a checkpoint, a rank, a file.",
+        ),
         ("history", "y", "Run history", "Lists which graphs ran at which step; Enter goes there."),
     ),
     *_of(

@@ -145,7 +145,7 @@ class Commands(Provider):
         return [(action, partial(main.action_act, action.id)) for action in found]
 
 
-class TdbgApp(App[int]):
+class TdbgApp(App[int | Path]):
     """Opens a session in a worker and shows it, or waits for trainings and shows them.
 
     Attributes:
@@ -400,25 +400,31 @@ def run_app(
     config: Config | None = None,
     judged: Callable[[str, Headline], None] | None = None,
     against: Against | None = None,
+    opening: Callable[[Path], OpenSession] | None = None,
 ) -> int:
     """Runs the screen and returns the exit code: 0, or 2 when the run could not be opened or the screen broke.
 
-    The process is the screen's own: its garbage collector is set up for it, see ``freeze_objects``.
+    The process is the screen's own: its garbage collector is set up for it, see ``freeze_objects``. ``opening`` opens
+    the whole run, where a part of it was shown and the user asks for all.
     """
-    app = TdbgApp(
-        open_session,
-        title=title,
-        recommended=recommended,
-        rank=rank,
-        step=step,
-        follow=follow_directory,
-        freeze=freeze_objects,
-        config=config,
-        judged=judged,
-        against=against,
-    )
-    _run(app, config)
-    return _exit_code(app)
+    while True:
+        app = TdbgApp(
+            open_session,
+            title=title,
+            recommended=recommended,
+            rank=rank,
+            step=step,
+            follow=follow_directory,
+            freeze=freeze_objects,
+            config=config,
+            judged=judged,
+            against=against,
+        )
+        _run(app, config)
+        wider = app.return_value
+        if opening is None or not isinstance(wider, Path):
+            return _exit_code(app)
+        open_session, title = opening(wider), str(wider)
 
 
 def _run(app: TdbgApp, config: Config | None) -> None:

@@ -101,6 +101,9 @@ def run_cell(session: Session) -> Text:
     # Before the layout: they are what a narrow terminal must not cut.
     limits = [limit.partition(":")[0] for limit in info.limits]
     text.append("  " + " · ".join(clean(part) for part in (*limits, info.layout, info.device) if part))
+    if not session.scope.whole:
+        text.append("  " + clean(session.scope.name), theme.DOUBT)
+        return text.append(f" (key {key_of('whole_run')}: all)", theme.DIM)
     return text.append("  " + shorten(info.path, 60), theme.DIM)
 
 

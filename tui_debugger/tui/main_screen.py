@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import events
@@ -475,6 +476,7 @@ class MainScreen(DrawnOnce, CachedGround, Screen[None]):
             "redraw": self._redraw,
             "suspend": self._suspend,
             "quit": self._quit,
+            "whole_run": self._whole_run,
         }
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
@@ -536,6 +538,16 @@ class MainScreen(DrawnOnce, CachedGround, Screen[None]):
 
     def _quit(self) -> None:
         self.app.exit()
+
+    def _whole_run(self) -> None:
+        """Leaves with the directory of the run around the path: it is opened instead."""
+        scope = None if self.session is None else self.session.scope
+        if scope is None or scope.whole:
+            self.say("this is the whole run")
+        elif len(scope.paths) > 1:
+            self.say(scope.text, bad=True)
+        else:
+            self.app.exit(Path(scope.root))
 
     def _back(self) -> None:
         """Esc: stops work, else ends a search, else unzooms."""

@@ -104,7 +104,7 @@ class Navigator:
         """The session is there: goes to the first rank and step."""
         state, session = self._context.state, self._session
         ranks = session.ranks()
-        near_rank, near_step = session.source.focus
+        near_rank, near_step = session.focus
         state.rank = first_of(ranks, self._first_rank, near_rank) or 0
         steps = session.steps(state.rank)
         state.step = first_of(steps, self._first_step, near_step)
@@ -340,7 +340,7 @@ class Navigator:
         Where nothing was found, to the first tensor that could not be judged, else to the first node, so that keys have
         a tensor. While a training goes on the cursor stays on the scope, which will stand for the worst below it.
         """
-        if self._first_step is not None or self._first_rank is not None or self._session.source.focus[1] is not None:
+        if self._first_step is not None or self._first_rank is not None or self._session.focus[1] is not None:
             state = self._context.state
             there = result.hits.chosen(result.hits.at(state.rank, state.step) & result.hits.found())
             origins = there.chosen(there.origin)

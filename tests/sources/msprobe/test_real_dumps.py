@@ -17,6 +17,7 @@ import pytest
 from tests.cli.running import run
 from tests.conftest import DATA
 from tests.linked import linked, own
+from tests.sources.conformance import asked
 from tests.tui.driver import opened
 from tui_debugger.graph.categories import weight_gradients
 from tui_debugger.graph.table import NodeFlag, NodeTable, real_inputs
@@ -385,19 +386,20 @@ class TestGrowing:
             assert source.unreadable() == ()
 
 
-class TestFocus:
+class TestScope:
     @pytest.mark.parametrize(
-        ("part", "focus"),
+        ("part", "found"),
         [
-            ("", (None, None)),
-            ("dump", (None, None)),
-            ("dump/step3/rank1", (1, 3)),
-            ("dump/step3/rank1/dump.json", (1, 3)),
+            ("", {0: [0, 1, 2, 3, 4], 1: [0, 1, 2, 3, 4]}),
+            ("dump", {0: [0, 1, 2, 3, 4], 1: [0, 1, 2, 3, 4]}),
+            ("dump/step3", {0: [3], 1: [3]}),
+            ("dump/step3/rank1", {1: [3]}),
+            ("dump/step3/rank1/dump.json", {1: [3]}),
         ],
     )
-    def test_it_is_where_the_path_points(self, dumps: Dumps, part: str, focus: tuple[int | None, int | None]) -> None:
+    def test_it_is_where_the_path_points(self, dumps: Dumps, part: str, found: dict[int, list[int]]) -> None:
         with closing(open_source(dumps("msprobe-mix-2rank-mb-md5") / part)) as source:
-            assert source.focus == focus
+            assert asked(source) == found
             assert list(source.ranks()) == [0, 1]
             assert list(source.steps(0)) == [0, 1, 2, 3, 4]
 

@@ -290,6 +290,12 @@ class RankRun:
         """Net names that have data."""
         return tuple(dict.fromkeys(graph.net for graph in self._layout.graphs))
 
+    def places(self) -> Iterator[tuple[str, int, int | None, str]]:
+        """Yields the net, the root graph, the step and the path of what holds tensors; None: all steps of the graph."""
+        for graph in self._layout.graphs:
+            yield graph.net, graph.root_graph, None, os.fspath(graph.path)
+            yield from ((graph.net, graph.root_graph, step, os.fspath(path)) for step, path in graph.steps.items())
+
     @property
     def generation(self) -> str:
         """MindSpore versions that write such file names; empty when they do not say."""
@@ -339,13 +345,9 @@ class RankRun:
         graphs = {part.where: part for part in (*self._history.parts, *self._graph_parts)}
         return [*found.values(), *(replace(part, rank=self.number) for part in graphs.values())]
 
-    def places(self) -> Iterator[tuple[int | None, str]]:
-        """Yields (step, path) of the directories that hold tensors or records of overflows; step None: constants."""
-        for graph in self._layout.graphs:
-            yield from ((step, os.fspath(path)) for step, path in graph.steps.items())
-            if graph.constants is not None:
-                yield None, os.fspath(graph.constants)
-        if "debug_files" in self._layout.auxiliary:
+    def overflow_places(self) -> Iterator[tuple[int, str]]:
+        """Yields step and path of the directories that records of overflows lie in."""
+        if OVERFLOWS in self._layout.auxiliary:
             yield from ((step, self._overflow_directory(step)) for step in self._layout.steps)
 
     @property

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from tui_debugger import opener
 from tui_debugger.cache.store import DiskCache
@@ -31,13 +31,14 @@ from tui_debugger.sources.base import (
     TensorTable,
     Writer,
 )
-from tui_debugger.sources.mindspore.layout import SHOWS, Found, list_devices, list_ranks
+from tui_debugger.sources.mindspore.layout import SHOWS, Found, is_digits, list_devices, list_ranks
 from tui_debugger.sources.mindspore.names import parse_name, split_device_name, split_prefix
 from tui_debugger.sources.mindspore.nodes import graph_paths, may_have_graph
 from tui_debugger.sources.mindspore.rank import RankRun
 from tui_debugger.sources.mindspore.statistics import read_rows
 from tui_debugger.sources.mindspore.steps import StatisticFiles
 from tui_debugger.sources.registry import Has, Shows
+from tui_debugger.sources.scope import RunPart, Scope, part_of_run, whole_run
 
 OperatorAttributes = Mapping[tuple[str, str], tuple[tuple[str, str], ...]]
 """Names and texts of the attributes of operators, by graph and full name."""
@@ -162,6 +163,10 @@ def _text(value: object) -> str:
     return str(value) if isinstance(value, (str, int, float)) and not isinstance(value, bool) else ""
 
 
+_DEVICE_PARTS: Final = 3
+"""Directories above those of models where devices wrote: ``STEP/TIME/DEVICE``."""
+
+
 class MindSporeSource:
     """See ``base.Source``. A rank is looked at when it is first asked for."""
 
@@ -175,6 +180,7 @@ class MindSporeSource:
         self._list = list_devices if found.by_device else list_ranks
         self._listed = self._list(found.root)
         self._directories = self._listed.directories
+        self._scope: Scope | None = None
         self._metadata = self._read_metadata()
         self._ranks: dict[int, RankRun] = {}
         self._graph_ranks: tuple[int, ...] | None = None
@@ -223,9 +229,35 @@ class MindSporeSource:
         return Capability.GROWS | (Capability.GRAPH if graph else Capability.NONE)
 
     @property
-    def focus(self) -> tuple[int | None, int | None]:
-        """(rank, step) that the opened path points into; None where it does not say."""
-        return self._found.rank, self._found.step
+    def scope(self) -> Scope:
+        """The rank, graph, step or file that the opened path names."""
+        scope = self._scope
+        if scope is None:
+            scope = self._scope = self._find_scope()
+        return scope
+
+    def _find_scope(self) -> Scope:
+        found = self._found
+        if not found.inside:
+            return whole_run(found.given, root=found.root)
+        here, parts = f"{found.root}/{found.inside}", found.inside.split("/")
+        if found.beside:
+            return part_of_run(found.root, here, ())
+        if found.rank is None:  # a step of all devices
+            return part_of_run(found.root, here, [RunPart(rank, found.step) for rank in self._directories])
+        net, *below = [*parts[_DEVICE_PARTS:], ""] if found.by_device else [*parts[1:], ""]
+        held = list(self._rank(found.rank).places())
+        graph = int(below[0]) if below and is_digits(below[0]) else None
+        graphs = {each[1] for each in held if each[0] == net and graph in {None, each[1]}}
+        if not graphs and not found.by_device:  # graphs and metadata are about the whole rank
+            here = f"{found.root}/{parts[0]}"
+        if graphs == {each[1] for each in held} or not graphs:  # of that rank there is nothing else
+            places = [RunPart(found.rank, found.step)]
+        else:
+            places = [RunPart(found.rank, found.step, each) for each in sorted(graphs)]
+        is_inside = graph is not None and len(below) > 3  # graph, step, more, and the empty end
+        alike = [os.fspath(path) for path in self._directories.values()] + [each[3] for each in held]
+        return part_of_run(found.root, here, places, files=is_inside, alike=alike)
 
     def ranks(self) -> Sequence[int]:
         """Ranks, ascending."""
@@ -264,7 +296,9 @@ class MindSporeSource:
             ranks = dict(self._ranks)
         for number, path in self._directories.items():
             if number in ranks or self._found.by_device:
-                yield from ((number, step, place) for step, place in self._rank(number).places())
+                rank = self._rank(number)
+                yield from ((number, step, place) for _, _, step, place in rank.places())
+                yield from ((number, step, place) for step, place in rank.overflow_places())
             else:
                 yield number, None, os.fspath(path)
 
@@ -353,7 +387,7 @@ class MindSporeSource:
     def refresh(self) -> Changes:
         """Looks for new ranks, steps, files and graphs; only ranks that were looked at are looked at again."""
         with self._lock:
-            before, self._graph_ranks, self._may_have_graph = self._directories, None, None
+            before, self._graph_ranks, self._may_have_graph, self._scope = self._directories, None, None, None
             self._listed = self._list(self._found.root)
             self._directories = self._listed.directories
             new_ranks = tuple(number for number in self._directories if number not in before)
@@ -438,8 +472,6 @@ class MindSporeSource:
 
     def _own_notices(self, nets: Sequence[str]) -> list[str]:
         notices = []
-        if self._found.inside:
-            notices.append(f"the path leads into the dump, to {self._found.inside}: the whole dump is opened")
         notices += [
             f"{name} is left out: a rank is called rank_N, so rename it to look at it" for name in self._listed.others
         ]

@@ -83,8 +83,8 @@ _KEPT = 4
 _VERSION: Final = 5
 _STAMPS: Final = 3
 _HEAD: Final = struct.Struct(f"<4sB3x16s{4 * _STAMPS}q7q")
-"""Magic, version, key of the pattern, stamps, then entries, files, odd names and their bytes, bytes of complaints, bytes of
-names of other entries, and whether there is a ``statistic.csv``."""
+"""Magic, version, key of the pattern, stamps, then entries, files, odd names and their bytes, bytes of complaints, bytes
+of names of other entries, and whether there is a ``statistic.csv``."""
 _MAGIC: Final = b"tdbL"
 _NAMES_HEAD: Final = struct.Struct("<4sB3x7q")
 """Magic, version, files, and number and bytes of prefixes, devices, endings."""

@@ -53,12 +53,12 @@ def held_by(path: str) -> list[FileTensor]:
         return list(_indexed(path))
     if is_shard(name):
         return list(_in_pieces(folder))
-    return list(_LISTERS[os.path.splitext(name)[1]](path))  # noqa: PTH122 - text all the way, for many
+    return list(_LISTERS[os.path.splitext(name)[1].lower()](path))  # noqa: PTH122 - text all the way, for many
 
 
 def is_read(path: str) -> bool:
     """Tells whether a file is of a format with names of tensors in it that ``held_by`` lists."""
-    suffix = os.path.splitext(path)[1]  # noqa: PTH122 - as there
+    suffix = os.path.splitext(path)[1].lower()  # noqa: PTH122 - as there
     return suffix in _LISTERS and suffix != ".npy"
 
 
@@ -69,7 +69,7 @@ def is_whole(stem: str) -> bool:
 
 def holds_several(path: str) -> bool:
     """Tells whether a file has a directory of its tensors, which may change while its name stays."""
-    return not path.endswith(".npy")
+    return not path.lower().endswith(".npy")
 
 
 def _array(_: str) -> Iterator[FileTensor]:
@@ -113,5 +113,6 @@ _LISTERS: Final[dict[str, Callable[[str], Iterator[FileTensor]]]] = {
     ".pth": _saved_by_torch,
     ".bin": _saved_by_torch,
     ".ckpt": _saved_by_torch,
+    ".pkl": _saved_by_torch,
     ".safetensors": _safetensors,
 }

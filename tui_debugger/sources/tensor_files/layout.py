@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -19,7 +19,7 @@ from tui_debugger import opener
 from tui_debugger.notes import NOTES_FILE
 from tui_debugger.opener import why_not
 from tui_debugger.sources import directories
-from tui_debugger.sources.directories import directories_in, is_directory, names_in
+from tui_debugger.sources.directories import directories_in, is_directory, is_inside, names_in, ways_to
 from tui_debugger.sources.registry import Edges, Has, Order, Shows
 
 SUFFIXES: Final = (".npy", ".npz", ".pt", ".pth", ".safetensors", ".distcp")
@@ -32,14 +32,14 @@ CONVERTED_NODES: Final = "tdbg-nodes.jsonl"
 """The nodes of a rank that ``tdbg convert`` wrote, beside its steps: see ``converted_nodes``."""
 _SHARD: Final = re.compile(r"shard-\d{1,9}-model-\d{1,9}-of-\d{1,9}\.safetensors")
 _SAVED_BY_TORCH: Final = re.compile(
-    r"(?:pytorch_model|adapter_model|optimizer)(?:[-_]\d{1,5}(?:-of-\d{1,5})?)?\.bin"
-    r"|(?:(?:.{0,200}[-_])?epoch=\d{1,6}(?!\d).{0,200}|last(?:-v\d{1,4})?)\.ckpt"
+    r"(?:(?:pytorch_model|adapter_model|optimizer|scheduler|sampler)(?:[-_]\d{1,5}(?:-of-\d{1,5})?)?\.bin"
+    r"|random_states(?:_\d{1,5})?\.pkl"
+    r"|(?:(?:.{0,200}[-_])?epoch=\d{1,6}(?!\d).{0,200}|last(?:-v\d{1,4})?)\.ckpt)",
+    re.IGNORECASE,
 )
 """Names of files that ``torch.save`` wrote although their suffix does not say so: of trainers, and of Lightning."""
-_BESIDE: Final = re.compile(
-    r"(?:rng_state(?:_\d+)?|random_states(?:_\d+)?|scheduler(?:_\d+)?|scaler|sampler(?:_\d+)?|training_args)\.(?:pth?|pkl|bin)"
-)
-"""Files that trainers save beside the values: states of random numbers, schedules, settings."""
+_BESIDE: Final = re.compile(r"training_args\.bin")
+"""Settings that trainers save beside the values: objects without a tensor."""
 _EDGE: Final = r"(?:^|(?<=[._\- ]))"
 _END: Final = r"(?=$|[._\- ])"
 _STEP: Final = re.compile(
@@ -53,6 +53,7 @@ output of child 2 of child 24 of the model, in round 1 of its loop."""
 NUMBER: Final = re.compile(r"\d{1,9}")
 EPOCH: Final = 1_000_000
 """The number that an epoch adds to the numbers of its steps where they begin anew in every epoch."""
+SNAPSHOTS: Final = "snapshots"
 LEVELS_DEEP: Final = 16
 """The number of directories below each other that are looked into."""
 SHOWS: Final = Shows(
@@ -137,9 +138,7 @@ def natural(name: str) -> list[tuple[int, str]]:
 
 def is_array(name: str) -> bool:
     """Tells whether a file of that name holds arrays."""
-    return (name.endswith(SUFFIXES) and name[0] != "." and not is_beside(name)) or _SAVED_BY_TORCH.fullmatch(
-        name
-    ) is not None
+    return (name.lower().endswith(SUFFIXES) and name[0] != ".") or _SAVED_BY_TORCH.fullmatch(name) is not None
 
 
 def is_shard(name: str) -> bool:
@@ -179,26 +178,37 @@ class _Reader:
         self._found: list[tuple[_Place, int | None, Unit]] = []
         self._loose: list[_Loose] = []
         self._visited: set[tuple[int, int]] = set()
+        self._links: list[tuple[str, _Place, ParsedName]] = []
 
     def read(self) -> Layout:
         self._visit(self._layout.root, _Place(), numbers=True)
+        while self._links:  # last: one that leads to what is there is no second one
+            path, place, says = self._links.pop(0)
+            if says.step is not None or self._identity(path) not in self._visited:
+                self._take_directory(path, place, says)
         layout = self._layout
         stepped = {place.epoch for place, _, _ in self._found}
         ends = [each for each in self._loose if each[0].epoch is not None and each[0].epoch not in stepped]
         others = [each for each in self._loose if each[0].epoch is None or each[0].epoch in stepped]
         self._found += [(place, None, unit) for place, unit in ends]  # an epoch without steps is a step
-        if self._found:
-            for place, unit in others:
-                self._layout.miss(unit.path, "outside a step", place.rank)
-        elif others:
+        if others and not self._found:
             self._found += [(place, 0, unit) for place, unit in others]
+            others = []
             layout.notices.append("no name holds a step, as step_3 does: all arrays count as step 0")
         numbers = self._step_numbers()
         for place, step, unit in self._found:
             steps = layout.units.setdefault(place.rank or 0, {})
             steps.setdefault(numbers[place.epoch, step], []).append(unit)
+        if others:
+            self._take_final(others)
         layout.sort()
         return layout
+
+    def _take_final(self, loose: list[_Loose]) -> None:
+        """Takes in arrays outside of the steps: what trainers save at the end, whichever state that is."""
+        final = self._layout.final = 1 + max(step for steps in self._layout.units.values() for step in steps)
+        for place, unit in loose:
+            self._layout.units.setdefault(place.rank or 0, {}).setdefault(final, []).append(unit)
 
     def _step_numbers(self) -> dict[tuple[int | None, int | None], int]:
         """Returns the step by epoch and number; those of an epoch that counts anew are moved apart."""
@@ -224,10 +234,12 @@ class _Reader:
 
     def _visit(self, path: str, place: _Place, *, numbers: bool) -> None:
         """Takes in one directory; in one with ``numbers`` a bare number is a step, unless others are named."""
-        if opener.exists(f"{path}/{INDEX}") and any(name.endswith(PART) for name in names_in(path)):
+        if _has_index(path):
             self._loose.append((place, Unit(path, place.scope, directory=True)))
             return
         entries = self._entries(path, place)
+        if is_hub_cache(entry.name for entry in entries):
+            entries, place = self._snapshots(path, place), _Place(place.rank, place.epoch, place.scope, place.depth + 1)
         parsed = [parse_name(stem(entry.name)) for entry in entries]
         named = any(each.step is not None for each in parsed)
         for entry, says in zip(entries, parsed, strict=True):
@@ -238,8 +250,15 @@ class _Reader:
                 self._layout.miss(entry.path, "a directory in place of a file", place.rank)
             elif is_array(entry.name):
                 self._take_file(entry.path, place, says)
+            elif directory and entry.is_symlink():
+                self._links.append((entry.path, place, says))
             elif directory:
                 self._take_directory(entry.path, place, says)
+
+    def _snapshots(self, path: str, place: _Place) -> list[os.DirEntry[str]]:
+        """Returns what lies in a cache of the Hugging Face hub: of one snapshot its files, of several these."""
+        snapshots = self._entries(f"{path}/{SNAPSHOTS}", place)
+        return self._entries(snapshots[0].path, place) if len(snapshots) == 1 else snapshots
 
     def _take_file(self, path: str, place: _Place, says: ParsedName) -> None:
         here = place.below(says)
@@ -255,16 +274,35 @@ class _Reader:
             # Numbers directly below a rank or an epoch are steps; elsewhere they are layers.
             self._visit(path, here, numbers=says.tells and not says.rest)
             return
-        ranks = [(name, parsed) for name in subdirectories(path) if (parsed := parse_name(name)).rank is not None]
-        if place.rank is None and says.rank is None and ranks:
-            for name, parsed in sorted(ranks, key=lambda each: natural(each[0])):
-                below = here.below(parsed)
-                self._found.append((below, says.step, Unit(f"{path}/{name}", below.scope, directory=True)))
-            self._layout.directories.append(path)
-            if any(is_array(name) for name in names_in(path)):
-                self._layout.miss(path, "arrays beside the ranks of a step")
-        else:
-            self._found.append((here, says.step, Unit(path, here.scope, directory=True)))
+        self._take_step(path, here, says.step)
+
+    def _take_step(self, path: str, here: _Place, step: int) -> None:
+        """Takes in a directory of a step as a whole; where ranks lie in it, they and everything beside them."""
+        ranks = here.rank is None and any(parse_name(name).rank is not None for name in subdirectories(path))
+        if not ranks:
+            self._visited.add(self._identity(path))
+            self._found.append((here, step, Unit(path, here.scope, directory=True)))
+            return
+        indexed = _has_index(path)
+        if indexed:
+            self._found.append((here, step, Unit(f"{path}/{INDEX}", here.scope, directory=False)))
+        for entry in self._entries(path, here):
+            below = here.below(parse_name(stem(entry.name)))
+            directory = is_directory(entry)
+            if directory and is_array(entry.name):
+                self._layout.miss(entry.path, "a directory in place of a file", below.rank, step)
+            elif directory:
+                self._take_step(entry.path, below, step)
+            elif is_array(entry.name) and not (indexed and entry.name.endswith(PART)):
+                self._found.append((below, step, Unit(entry.path, below.scope, directory=False)))
+
+    def _identity(self, path: str) -> tuple[int, int]:
+        """Returns what tells a directory from others, whichever links lead to it."""
+        try:
+            status = opener.stat(path)
+        except OSError:
+            return -1, -1
+        return status.st_dev, status.st_ino
 
     def _entries(self, path: str, place: _Place) -> list[os.DirEntry[str]]:
         try:
@@ -283,6 +321,54 @@ class _Reader:
         self._layout.directories.append(path)
         self._layout.beside |= {entry.path for entry in found if entry.name in {CONVERTED_NODES, NOTES_FILE}}
         return sorted(found, key=lambda entry: natural(entry.name))
+
+
+def narrowed(layout: Layout, path: Path) -> Layout:
+    """Returns a layout that holds of a step into which a path leads only what lies there.
+
+    Other steps are left: a step is compared with the one before.
+    """
+    for here in ways_to(os.path.abspath(layout.root), os.path.abspath(path)):  # noqa: PTH100 - keeps links
+        found = False
+        for steps in layout.units.values():
+            for step, units in steps.items():
+                if any(is_inside(unit.path, here) or is_inside(here, unit.path) for unit in units):
+                    steps[step] = [part for unit in units for part in _part_of(unit, here)]
+                    found = True
+        if found:
+            break
+    return layout
+
+
+def _part_of(unit: Unit, here: str) -> list[Unit]:
+    """Returns what lies at or below a path of what holds arrays."""
+    if is_inside(unit.path, here):
+        return [unit]
+    if not is_inside(here, unit.path):
+        return []
+    folder, name = os.path.split(here)
+    if opener.exists(f"{unit.path}/{CONVERTED}") or name == INDEX or name.endswith(PART) or is_shard(name):
+        return [unit]  # one of its files says where the tensors of all are
+    scope = (*unit.scope, *filter(None, folder[len(unit.path) + 1 :].split("/")))
+    if opener.isdir(here):
+        return [Unit(here, (*scope, name), directory=True)]
+    return [Unit(here, (*scope, stem(name)), directory=False)] if is_array(name) else []
+
+
+def lone_file(path: Path) -> Layout:
+    """Returns the layout of a file that is asked about, around which no name tells of a step."""
+    layout = Layout(os.fspath(path.parent))
+    layout.units = {0: {0: [Unit(os.fspath(path), (), directory=False)]}}
+    return layout
+
+
+def is_hub_cache(names: Iterable[str]) -> bool:
+    """Tells by the names in a directory whether it is one of the Hugging Face hub's cache: links into ``blobs``."""
+    return {"blobs", SNAPSHOTS} <= set(names)
+
+
+def _has_index(path: str) -> bool:
+    return opener.exists(f"{path}/{INDEX}") and any(name.endswith(PART) for name in names_in(path))
 
 
 def stem(name: str) -> str:

@@ -18,8 +18,10 @@ from tui_debugger.sources.tensor_files.layout import (
     LEVELS_DEEP,
     NUMBER,
     SHOWS,
+    SNAPSHOTS,
     SUFFIXES,
     is_array,
+    is_hub_cache,
     parse_name,
     stem,
     subdirectories,
@@ -63,7 +65,10 @@ class TensorFilesReader:
         """Opens the dump at, around or below a path; listing names costs too little to remember it."""
         from tui_debugger.sources.tensor_files.source import TensorFilesSource  # needs NumPy
 
-        return TensorFilesSource(root_of(self.recognises(path), path), path, notices)
+        found = self.recognises(path)
+        unsure = found is not None and found.sureness is Sureness.POSSIBLE
+        alone = unsure and is_array(path.name) and opener.isfile(path)
+        return TensorFilesSource(root_of(found, path), path, notices, alone=alone)
 
 
 READER: Reader = TensorFilesReader()
@@ -84,7 +89,10 @@ def _around(start: Path) -> Path | None:
 
 def _may_be_dump(start: Path) -> bool:
     """Tells whether there are arrays in a directory that no name gives a step."""
-    return any(is_array(name) for name in names_in(start)) or _has_numbers(start) or _has_named_files(start)
+    names = list(names_in(start))
+    if is_hub_cache(names) and _holds_arrays(start / SNAPSHOTS):
+        return True
+    return any(map(is_array, names)) or _has_numbers(start) or _has_named_files(start)
 
 
 def _is_step(name: str) -> bool:
@@ -98,7 +106,7 @@ def _has_steps(directory: Path) -> bool:
     for name in names_in(directory):
         if not parse_name(stem(name)).tells:
             continue
-        if is_array(name) or (not name.endswith(SUFFIXES) and _holds_arrays(directory / name)):
+        if is_array(name) or (not name.lower().endswith(SUFFIXES) and _holds_arrays(directory / name)):
             return True
     return False
 
@@ -115,7 +123,7 @@ def _has_named_files(directory: Path) -> bool:
 def _has_run(directory: str) -> bool:
     """Tells whether a directory below the given one is a dump: files named after steps in it may be of one tensor."""
     for name in names_in(directory):
-        if name.endswith(".npy") or not parse_name(stem(name)).tells:
+        if name.lower().endswith(".npy") or not parse_name(stem(name)).tells:
             continue
         if is_array(name) or _holds_arrays(f"{directory}/{name}"):
             return True

@@ -66,12 +66,14 @@ from tui_debugger.sources.tensor_files.layout import (
     is_array,
     is_beside,
     is_shard,
+    lone_file,
+    narrowed,
     natural,
     read_layout,
 )
 from tui_debugger.stats.dtypes import has_no_name
 from tui_debugger.stats.npy import SUFFIX as ARCHIVE
-from tui_debugger.text.numbers import plural
+from tui_debugger.text.numbers import first_of, plural
 
 GRAPH: Final = "arrays"
 """The name of the one graph that all nodes are in."""
@@ -86,6 +88,8 @@ ORDER: Final = "model.safetensors.index.json"
 _YOUNG_NS: Final = 5 * 10**9
 """A file that changed more recently than this may change again within one tick of the clock."""
 _PROGRESS_EVERY: Final = 1024
+_TOLD: Final = 3
+"""Files outside of the steps that a notice names."""
 
 _Name = tuple[str, str]
 """Graph and name of a node."""
@@ -221,7 +225,15 @@ class TensorFilesSource(GraphlessSource[list[Unit], _RankNodes]):
 
     graph = GRAPH
 
-    def __init__(self, root: Path, given: Path, notices: Sequence[str] = (), tree: FileTree | None = None) -> None:
+    def __init__(
+        self,
+        root: Path,
+        given: Path,
+        notices: Sequence[str] = (),
+        tree: FileTree | None = None,
+        *,
+        alone: bool = False,
+    ) -> None:
         """Lists the directories above the steps.
 
         Args:
@@ -229,7 +241,9 @@ class TensorFilesSource(GraphlessSource[list[Unit], _RankNodes]):
             given: the path as the user wrote it.
             notices: what people have to know besides.
             tree: how to read names; None where directories, files and keys name nodes.
+            alone: the path is a file, and nothing around it says of which step it is.
         """
+        self._alone = alone
         self._tree = tree
         self._converted: dict[int, ConvertedNodes | None] = {}
         self._noted: dict[int, RunNotes] = {}
@@ -268,7 +282,12 @@ class TensorFilesSource(GraphlessSource[list[Unit], _RankNodes]):
         step: int,
         round: int = 0,  # noqa: A002 - see base.Source
     ) -> tuple[int, int] | None:
-        """The step before: every step is one run, whatever is called a round in it. Converted dumps say it."""
+        """The step before: every step is one run, whatever is called a round in it. Converted dumps say it.
+
+        None before what lies outside of the steps: it may be the last state, which is written twice then, or the best.
+        """
+        if step == self._layout.final:
+            return None
         converted = self._converted_nodes(rank)
         if converted is not None and (root_graph, step, round) in converted.before:
             return converted.before[root_graph, step, round]
@@ -342,8 +361,13 @@ class TensorFilesSource(GraphlessSource[list[Unit], _RankNodes]):
         return next((found for rank in self.ranks() if (found := self._converted_nodes(rank)) is not None), None)
 
     def _layout_notices(self) -> Iterable[str]:
+        final = self._layout.final
+        if final is not None and self.scope.holds(step=final):
+            units = (unit for steps in self._layout.units.values() for unit in steps.get(final, ()))
+            told = first_of([os.path.relpath(unit.path, self._root) for unit in units], _TOLD)
+            yield f"final: what lies outside of the steps is shown as step {final}: {told}"
         converted = self._any_converted()
-        return () if converted is None else converted.notices
+        yield from () if converted is None else converted.notices
 
     def _ranks_with_edges(self) -> Sequence[int]:
         return () if self._any_converted() is None else self.ranks()[:1]
@@ -357,7 +381,10 @@ class TensorFilesSource(GraphlessSource[list[Unit], _RankNodes]):
         return nodes
 
     def _find(self) -> Layout:
-        return read_layout(self._root) if self._tree is None else self._tree.read(self._root)
+        if self._tree is not None:
+            return self._tree.read(self._root)
+        path = Path(os.path.abspath(self._given))  # noqa: PTH100 - keeps links
+        return lone_file(path) if self._alone else narrowed(read_layout(self._root), path)
 
     def _name(self) -> str:
         return "directory of tensor files" if self._tree is None else self._tree.layout

@@ -1,0 +1,277 @@
+"""The part of a run that a path names. PATH asks about what lies at and below it: only that is judged and shown.
+
+What is needed to understand it (the graph, the order of runs, the step before) may be read from the run around it.
+A source says its scope once it is open; whoever lists ranks, steps, tensors or doubts for people asks the scope.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from tui_debugger.arrays import Mask
+from tui_debugger.errors import NotADumpError
+from tui_debugger.graph.table import NodeTable
+from tui_debugger.model import UnreadablePart
+from tui_debugger.sources.directories import is_inside, ways_to
+
+if TYPE_CHECKING:
+    from tui_debugger.sources.base import Source, TensorTable
+
+_SPEAK_OF_ALL: Final = (".json", ".jsonl", ".csv")
+"""Files that recorders write beside tensors, about all of them: such a file stands for its directory."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunPart:
+    """A part of a run: of a rank, and where they are not None of one step and one root graph of it."""
+
+    rank: int
+    step: int | None = None
+    graph: int | None = None
+
+
+@dataclass(frozen=True)
+class Scope:
+    """The part of a run that is asked about.
+
+    Attributes:
+        paths: what was given, absolute; several where several directories are one run. Links are kept.
+        root: the directory of the run, the first one of several.
+        places: the parts of the run that lie there; None: all of it; none at all: nothing of it lies there.
+        files: only tensors in files at or below ``paths`` count: others of the same step lie elsewhere.
+        name: what it is for people: ``checkpoint-6 of run/, one of 5``; empty: the whole.
+    """
+
+    paths: tuple[str, ...]
+    root: str
+    places: tuple[RunPart, ...] | None = None
+    files: bool = False
+    name: str = ""
+
+    @property
+    def text(self) -> str:
+        """What people have to know: ``checkpoint-6 of run/, one of 5: give run/ for all``; empty: it is the whole."""
+        near = os.path.relpath(self.root)
+        return f"{self.name}: give {self.root if near.startswith('..') else near}/ for all" if self.name else ""
+
+    @property
+    def path(self) -> str:
+        """Where a walk over everything that is asked about begins: see ``paths``."""
+        return self.paths[0]
+
+    @property
+    def whole(self) -> bool:
+        """Tells whether the whole run is asked about."""
+        return self.places is None
+
+    @cached_property
+    def _by_rank(self) -> dict[int, tuple[RunPart, ...]]:
+        found: dict[int, list[RunPart]] = {}
+        for place in self.places or ():
+            found.setdefault(place.rank, []).append(place)
+        return {rank: tuple(of) for rank, of in found.items()}
+
+    def ranks(self, source: Source) -> Sequence[int]:
+        """Returns the ranks of the run that are asked about."""
+        there = source.ranks()
+        return there if self.whole else [rank for rank in there if rank in self._by_rank]
+
+    def steps(self, source: Source, rank: int) -> Sequence[int]:
+        """Returns the steps of a rank that are asked about, in the order of the run."""
+        there = source.steps(rank)
+        if self.whole:
+            return there
+        wanted: set[int] = set()
+        for place in self._by_rank.get(rank, ()):
+            if place.step is not None:
+                wanted.add(place.step)
+            elif place.graph is None:
+                return there
+            else:
+                runs = source.history(rank)
+                wanted |= {run.step for run in runs if run.has_data and run.root_graph == place.graph}
+        return [step for step in there if step in wanted]
+
+    def holds(self, rank: int | None = None, step: int | None = None) -> bool:
+        """Tells whether something of a rank and a step may be asked about; None: that is not known."""
+        if self.places is None:
+            return True
+        return any(
+            rank in {None, place.rank} and (None in {step, place.step} or step == place.step) for place in self.places
+        )
+
+    def holds_path(self, path: str) -> bool:
+        """Tells whether a path, absolute or relative to the run, lies at or below what is asked about."""
+        if self.whole:
+            return True
+        path = os.path.normpath(os.path.join(self.root, path))  # noqa: PTH118 - text all the way
+        return any(is_inside(path, each) for each in self._walked)
+
+    @cached_property
+    def _walked(self) -> tuple[str, ...]:
+        """The paths as they were given, and as they are once links are followed."""
+        return tuple(dict.fromkeys((*self.paths, *map(os.path.realpath, self.paths))))
+
+    def covers(self, part: UnreadablePart) -> bool:
+        """Tells whether a part that could not be looked at may hold something of what is asked about.
+
+        What says which nodes there are is needed to understand it, wherever that lies.
+        """
+        if self.whole or part.unrecorded:
+            return True
+        if not self.holds(part.rank, part.step):
+            return False
+        where = os.path.normpath(os.path.join(self.root, part.where))  # noqa: PTH118 - text all the way
+        return part.graph or self.holds_path(where) or any(is_inside(each, where) for each in self._walked)
+
+    def rows(self, rank: int, nodes: NodeTable, table: TensorTable) -> Mask | None:
+        """Returns which rows of a step are asked about; None: all of them."""
+        graphs = self._graphs(rank)
+        if not self.files and graphs is None:
+            return None
+        asked = np.ones(len(table), np.bool_)
+        if graphs is not None:
+            asked &= _in_graphs(nodes, graphs)[table.node]
+        if self.files:
+            asked &= self._in_files(table)
+        return asked
+
+    def nodes(self, source: Source, nodes: NodeTable) -> Mask | None:
+        """Returns which nodes have tensors that are asked about; None: all of them."""
+        if self.places is None or not (self.files or any(place.graph is not None for place in self.places)):
+            return None
+        asked = np.zeros(len(nodes), np.bool_)
+        for rank in self._by_rank:
+            if source.nodes(rank).lineage is not nodes.lineage:
+                continue
+            graphs = self._graphs(rank)
+            if not self.files and graphs is not None:
+                asked |= _in_graphs(nodes, graphs)
+                continue
+            for step in self.steps(source, rank):
+                table = source.tensors(rank, step)
+                rows = self.rows(rank, source.nodes(rank), table)
+                found = table.node if rows is None else table.node[rows]
+                asked[found[found < len(nodes)]] = True
+        return asked
+
+    def _graphs(self, rank: int) -> set[int] | None:
+        places = self._by_rank.get(rank, ())
+        graphs = {place.graph for place in places if place.graph is not None}
+        return graphs if graphs and all(place.graph is not None for place in places) else None
+
+    def _in_files(self, table: TensorTable) -> Mask:
+        """Tensors whose file is asked about; where there is none, those of which statistics are all there is."""
+        from tui_debugger.sources.base import TensorFlag
+
+        statistics = (table.flags & int(TensorFlag.STAT_ONLY)) > 0
+        valued = np.flatnonzero(~statistics)
+        paths = [os.fsdecode(path) for path in table.specs(valued).paths]
+        inside = {path: self.holds_path(path) for path in set(paths)}
+        asked = np.zeros(len(table), np.bool_)
+        asked[valued] = [inside[path] for path in paths]
+        return asked if asked.any() else statistics
+
+    def joined(self, others: Sequence[Scope]) -> Scope:
+        """Returns the scope of several runs that are opened as one; ranks are of one of them each."""
+        every = (self, *others)
+        if all(each.whole for each in every):
+            return whole_run(*(path for each in every for path in each.paths), root=self.root)
+        return Scope(
+            tuple(path for each in every for path in each.paths),
+            self.root,
+            tuple(place for each in every for place in each.places or ()),
+            any(each.files for each in every),
+            "; ".join(each.name for each in every if each.name),
+        )
+
+
+def _in_graphs(nodes: NodeTable, graphs: set[int]) -> Mask:
+    roots = np.array([info.root_id in graphs for info in nodes.graphs], np.bool_)
+    return roots[nodes.graph] if len(roots) else np.zeros(len(nodes), np.bool_)
+
+
+def whole_run(*paths: str | os.PathLike[str], root: str | os.PathLike[str] | None = None) -> Scope:
+    """Returns the scope of a run all of which is asked about."""
+    found = tuple(os.path.abspath(path) for path in paths)  # noqa: PTH100 - keeps links
+    return Scope(found, found[0] if root is None else os.path.abspath(root))  # noqa: PTH100 - as above
+
+
+def scope_at(
+    root: str | os.PathLike[str], given: str | os.PathLike[str], places: Iterable[tuple[RunPart, str]]
+) -> Scope:
+    """Returns the part of a run that a path names.
+
+    Args:
+        root: the directory of the run.
+        given: the path as the user wrote it.
+        places: the parts of the run, each with a file or directory that holds it or something of it.
+    """
+    top, path = (os.path.abspath(each) for each in (root, given))  # noqa: PTH100 - keeps links
+    ways = ways_to(top, path)
+    if not ways:
+        return whole_run(path, root=top)
+    every = [(place, os.path.abspath(of)) for place, of in places]  # noqa: PTH100 - keeps links
+    for here in ways:
+        below = [(place, of) for place, of in every if is_inside(of, here)]
+        around = [(place, of) for place, of in every if of != here and is_inside(here, of)]
+        if below or around:
+            found = {place for place, _ in (*below, *around)}
+            apart = bool(around) or any(place in found and not is_inside(of, here) for place, of in every)
+            return part_of_run(top, here, found, files=apart, alike=[of for _, of in every])
+    return part_of_run(top, path, ())
+
+
+def part_of_run(
+    root: str | os.PathLike[str],
+    path: str,
+    places: Iterable[RunPart],
+    *,
+    files: bool = False,
+    alike: Iterable[str] = (),
+) -> Scope:
+    """Returns the scope of a part of a run.
+
+    Args:
+        root: the directory of the run.
+        path: the part, absolute.
+        places: the ranks, steps and graphs that lie there.
+        files: their tensors lie elsewhere, too: see ``Scope.files``.
+        alike: paths of which people are told how many there are beside this one.
+    """
+    top = os.path.abspath(root)  # noqa: PTH100 - keeps links
+    files = files and not path.endswith(_SPEAK_OF_ALL)
+    return Scope((path,), top, tuple(sorted(places, key=_in_order)), files, _words(top, path, alike))
+
+
+def _in_order(place: RunPart) -> tuple[int, ...]:
+    return place.rank, -1 if place.step is None else place.step, -1 if place.graph is None else place.graph
+
+
+def _words(top: str, path: str, alike: Iterable[str]) -> str:
+    """``checkpoint-6 of run/, one of 5``."""
+    name = os.path.relpath(path, top) if is_inside(path, top) else path
+    depth = name.count("/") + 1
+    beside = {tuple(os.path.relpath(each, top).split("/")[:depth]) for each in alike}
+    beside = {each for each in beside if len(each) == depth and _suffix(each[-1]) == _suffix(name)}
+    number = f", one of {len(beside):,}" if tuple(name.split("/")) in beside and len(beside) > 1 else ""
+    return f"{name} of {os.path.basename(top) or top}/{number}"  # noqa: PTH119 - text
+
+
+def _suffix(name: str) -> str:
+    return os.path.splitext(name)[1]  # noqa: PTH122 - text
+
+
+def refusal(scope: Scope) -> NotADumpError:
+    """Returns the error of a path at which nothing of the run around it lies."""
+    return NotADumpError(
+        "No tensor of the run around it lies here",
+        where=scope.path,
+        hint=f"name {scope.root} for the whole run, or a part of it that holds tensors",
+    )
