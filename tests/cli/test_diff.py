@@ -267,7 +267,7 @@ def test_nothing_and_text(capsys: Capsys, dump: Path, tmp_path: Path) -> None:
 
 def test_a_dump_of_old_names_too(capsys: Capsys, tmp_path: Path) -> None:
     writer = write_dump(tmp_path / "dump")
-    assert diff(capsys, writer.root / "rank_0/Net/0/1", "ReLU-op2").lines[1].startswith("there  step 0")
+    assert diff(capsys, writer.root / "rank_0/Net/0/1", "ReLU-op2").lines[2].startswith("there  step 0")
 
 
 def test_without_values_it_says_that_statistics_are_all_there_is(capsys: Capsys, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from tui_debugger.graph.messages import (
     read_graph,
 )
 from tui_debugger.graph.table import NodeTable
-from tui_debugger.sources.mindspore.nodes import read_order
+from tui_debugger.sources.mindspore.order_files import read_order
 
 DUMPS = ("mindspore-2.0-mlp", "mindspore-2.0-nan", "mindspore-2.10-mlp", "mindspore-2.10-nan")
 OLD_DUMPS = DUMPS[:2]
@@ -34,7 +34,7 @@ def graph_file(root: Path) -> Path:
 def listing(root: Path) -> list[str]:
     """The execution order of a dump."""
     path = root / "rank_0" / "execution_order" / "ms_execution_order_graph_0.csv"
-    return list(read_order(path))
+    return list(read_order(path).names)
 
 
 def real_table(dumps: Callable[[str], Path], name: str) -> NodeTable:

@@ -24,7 +24,7 @@ from tui_debugger.graph.build import (
 )
 from tui_debugger.graph.table import GraphInfo, NodeFlag, NodeTable
 from tui_debugger.model import Category
-from tui_debugger.sources.mindspore.nodes import read_order
+from tui_debugger.sources.mindspore.order_files import read_order
 
 Dumps = Callable[[str], Path]
 Golden = Callable[[str], dict[str, Any]]
@@ -154,7 +154,7 @@ def test_a_listing_may_name_a_node_twice_or_one_that_is_in_no_graph() -> None:
 def test_the_header_of_a_listing_is_no_node(tmp_path: Path) -> None:
     listed = tmp_path / "ms_execution_order_graph_0.csv"
     listed.write_bytes(b"NodeExecutionOrder-FullNameWithScope\nA-op1\r\n\nB-op2,")
-    assert read_order(listed) == ("A-op1", "B-op2")
+    assert read_order(listed).names == ("A-op1", "B-op2")
 
 
 @pytest.mark.parametrize(

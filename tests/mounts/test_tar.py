@@ -148,6 +148,25 @@ def test_a_cut_one_is_refused_wherever_it_ends(capsys: Capsys, tar: Path, end: i
     assert "is cut" in run(capsys, "check", tar).err
 
 
+def test_behind_its_end_are_zeros_only(capsys: Capsys, tar: Path) -> None:
+    whole = tar.read_bytes()
+    tar.write_bytes(whole + bytes(1 << 21))
+    assert run(capsys, "check", tar, "--no-cache").code == 0
+    tar.write_bytes(whole + bytes(1 << 21) + b"x")
+    answer = run(capsys, "check", tar, "--no-cache")
+    assert answer.code == 2
+    assert "end mark" in answer.err
+
+
+def test_a_page_of_zeros_over_a_header_is_no_end(capsys: Capsys, tar: Path) -> None:
+    whole = tar.read_bytes()
+    with tarfile.open(tar) as archive:
+        headers = [info.offset for info in archive]
+    for at in headers:
+        tar.write_bytes(whole[:at] + bytes(512) + whole[at + 512 :])
+        assert run(capsys, "check", tar, "--no-cache").code == 2
+
+
 @pytest.mark.parametrize("at", [0, 124, 148, 156, 600])
 def test_a_damaged_one_is_refused(tar: Path, at: int) -> None:
     content = bytearray(tar.read_bytes())

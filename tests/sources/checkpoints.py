@@ -34,12 +34,23 @@ def cuts_of(shape: Sequence[int], edges: Sequence[Sequence[int]]) -> list[Cut]:
     return [(tuple(first for first, _ in each), tuple(size for _, size in each)) for each in itertools.product(*sides)]
 
 
-def write_checkpoint(folder: Path, values: dict[str, Array], cuts: dict[str, list[Cut]], **odd: Any) -> str:
+def write_checkpoint(
+    folder: Path,
+    values: dict[str, Array],
+    cuts: dict[str, list[Cut]],
+    objects: dict[str, Any] | None = None,
+    **odd: Any,
+) -> str:
     """Writes a distributed checkpoint as several ranks do, with torch's own classes, and returns its index."""
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     files = [io.BytesIO(), io.BytesIO()]
-    described: dict[str, Any] = {"lr": dcp.BytesStorageMetadata()}
+    described: dict[str, Any] = {}
     places: dict[dcp.MetadataIndex, Any] = {}
+    for name, value in ({"lr": 0.1} if objects is None else objects).items():
+        start = files[0].tell()
+        torch.save(value, files[0])
+        described[name] = dcp.BytesStorageMetadata()
+        places[dcp.MetadataIndex(name)] = _StorageInfo("__0_0.distcp", start, files[0].tell() - start)
     for name, array in values.items():
         for number, (offsets, sizes) in enumerate(cuts[name]):
             part = array[tuple(slice(at, at + size) for at, size in zip(offsets, sizes, strict=True))]

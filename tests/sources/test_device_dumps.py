@@ -248,22 +248,38 @@ class TestNotices:
 
 
 class TestDamaged:
-    @pytest.mark.parametrize("content", [b"", b"123", b"\xff" * 50, b"\x00" * 8])
+    @pytest.mark.parametrize(
+        "content",
+        [
+            b"",
+            b"123",
+            b"\xff" * 50,
+            b"\0" * 8,
+            b"\0" * 9000,
+            b"\0" * 8 + b"\x0a\x032.0" + b"\x7f" * 64,
+            b"\x05" + b"\0" * 7 + b"\x0a\x032.0" + b"\x7f" * 64,
+        ],
+        ids=["empty", "short", "ones", "8 zeros", "zeros", "length 0", "no tensor, but bytes"],
+    )
     def test_a_file_without_a_header_is_one_unreadable_tensor(self, tmp_path: Path, content: bytes) -> None:
         dump = write_device_dump(tmp_path, steps=(0,))
         name = dump.file_name("Foo", "Default/Foo-op77", 99)
         write(dump.writer.step(0) / name, content)
         with closing(open_source(tmp_path)) as source:
             row = source.tensors(0, 0).find(source.nodes(0).find("Default_Foo-op77"), Side.OUTPUT, 0)
-            if content == b"\x00" * 8:  # a header of nothing
-                assert row == -1
-                assert any("without any tensor" in each for each in source.info.notices)
-                return
             with pytest.raises(UnreadableTensorError):
                 open_array(source.tensors(0, 0).spec(row))
             write(dump.writer.step(0) / name, file_bytes(outputs=[Written(np.ones(3, np.float32))] * 2))
             assert source.refresh().grown_steps == ((0, 0),)
             assert values_at(source, 0, "Default_Foo-op77", Side.OUTPUT, 1).tolist() == [1, 1, 1]
+
+    def test_an_operator_without_tensors_is_no_doubt(self, tmp_path: Path) -> None:
+        dump = write_device_dump(tmp_path, steps=(0,))
+        write(dump.writer.step(0) / dump.file_name("Foo", "Default/Foo-op77", 99), b"\x05" + b"\0" * 7 + b"\x0a\x032.0")
+        with closing(open_source(tmp_path)) as source:
+            assert source.tensors(0, 0).find(source.nodes(0).find("Default_Foo-op77"), Side.OUTPUT, 0) == -1
+            assert any("without any tensor" in each for each in source.info.notices)
+            assert not source.unreadable()
 
     def test_damaged_files_never_keep_a_step_from_being_listed(self, tmp_path: Path) -> None:
         dump = write_device_dump(tmp_path, steps=(0,))

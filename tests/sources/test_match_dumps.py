@@ -22,7 +22,7 @@ from tui_debugger.graph.messages import ParsedGraph, ParsedNode, read_graph
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.sources.mindspore.match import FileGroup, Match, flatten
 from tui_debugger.sources.mindspore.names import parse_name
-from tui_debugger.sources.mindspore.nodes import read_order
+from tui_debugger.sources.mindspore.order_files import read_order
 
 STEPS = range(6)
 ROUTING = {"Load", "Depend", "UpdateState", "MakeTuple", "TupleGetItem"}
@@ -54,7 +54,7 @@ class Dump:
         rank = path / "rank_0"
         self.graph: ParsedGraph = read_graph(next((rank / "graphs").glob("*.pb")))
         orders = next((rank / "execution_order").glob("ms_execution_order_graph_*.csv"))
-        self.table: NodeTable = build_table([self.graph], {0: read_order(orders)})
+        self.table: NodeTable = build_table([self.graph], {0: read_order(orders).names})
         self._data = next(path for path in rank.glob("*/0") if path.is_dir())
         self.step = cache(self._step)
         self.contents = cache(lambda number: self.step(number).contents())

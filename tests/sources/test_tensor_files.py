@@ -327,7 +327,7 @@ class TestDoubts:
     @pytest.mark.parametrize(
         ("file", "where", "why"),
         [
-            ("step_0/model.h5", "step_0/model.h5", "a file that cannot be read yet"),
+            ("step_0/model.h5", "step_0/model.h5", "is called as HDF5 is, and is none: it is damaged"),
             ("step_0/model.pt", "step_0/model.pt", "is no file that torch.save wrote: it has a damaged pickle"),
             ("step_0/a/b.safetensors", "step_0/a/b.safetensors", "ends inside its header"),
             (

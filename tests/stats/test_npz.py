@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import mmap
+import pickle
 import resource
 import struct
 import warnings
@@ -219,6 +220,93 @@ class TestRefused:
         assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50_000
 
 
+class TestEveryMemberIsAccountedFor:
+    """Also one that numpy would not take for an array by its name."""
+
+    @BOTH
+    def test_an_array_of_another_name_is_read(self, tmp_path: Path, save: Save) -> None:
+        path = with_member(saved(tmp_path, save, x=VALUES), "y.NPY", _npy(VALUES + 1))
+        assert array_keys(str(path)) == ["x", "y.NPY"]
+        assert (open_array(member(path, "y.NPY")) == VALUES + 1).all()
+        assert look(member(path, "y.NPY")).stats == look(member(saved(tmp_path, save, y=VALUES + 1), "y")).stats
+
+    @BOTH
+    @pytest.mark.parametrize("content", [pickle.dumps(VALUES), b"\x89HDF\r\n\x1a\n", b"\x80\4cut"])
+    def test_what_is_not_read_is_unreadable_by_its_name(self, tmp_path: Path, save: Save, content: bytes) -> None:
+        path = with_member(saved(tmp_path, save, x=VALUES), "notes", content)
+        assert array_keys(str(path)) == ["x", "notes"]
+        refused(path, "notes", "pickle|HDF5")
+        assert (open_array(member(path, "x")) == VALUES).all()
+
+    def test_an_archive_in_the_archive(self, tmp_path: Path) -> None:
+        inner = saved(tmp_path, np.savez, z=VALUES).read_bytes()
+        path = with_member(saved(tmp_path, np.savez, x=VALUES), "more.npz", inner)
+        assert array_keys(str(path)) == ["x", "more.npz"]
+        refused(path, "more.npz", "an archive of NumPy")
+
+    @BOTH
+    def test_text_and_settings_say_nothing(self, tmp_path: Path, save: Save) -> None:
+        path = with_member(saved(tmp_path, save, x=VALUES), "README.txt", b"Inf\n")
+        with_member(path, "args.pkl", pickle.dumps({"lr": 0.1}))
+        assert array_keys(str(path)) == ["x"]
+
+    @BOTH
+    def test_bytes_of_no_member(self, tmp_path: Path, save: Save) -> None:
+        hidden = saved(tmp_path, save, h=VALUES).read_bytes()
+        whole = saved(tmp_path, save, x=VALUES)
+        for content in (hidden + whole.read_bytes(), bytes(200) + whole.read_bytes()):
+            whole.write_bytes(content)
+            with pytest.raises(UnreadableTensorError, match="belong to none of its members"):
+                array_keys(str(whole))
+
+    def test_a_member_that_its_directory_lost(self, tmp_path: Path) -> None:
+        path = saved(tmp_path, np.savez, x=VALUES, h=VALUES, y=VALUES)
+        content = path.read_bytes()
+        begin = content.index(b"PK\1\2")
+        first, lost, last = (
+            b"PK\1\2" + each for each in content[begin : content.index(b"PK\5\6")].split(b"PK\1\2")[1:]
+        )
+        for kept in (first + last, first + lost, lost + last):
+            end = struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, 2, 2, len(kept), begin, 0)
+            path.write_bytes(content[:begin] + kept + end)
+            with pytest.raises(UnreadableTensorError, match="belong to none of its members"):
+                array_keys(str(path))
+
+    def test_room_before_values_hides_nothing(self, tmp_path: Path) -> None:
+        path = tmp_path / "x.npz"
+        with zipfile.ZipFile(path, "w") as file:
+            for name in ("d/", "x.npy", f"{'n' * 300}.npy"):
+                info = zipfile.ZipInfo(name)
+                info.extra = struct.pack("<2sH", b"FB", 400) + bytes(400)
+                file.writestr(info, b"" if name == "d/" else _npy(VALUES))
+        assert array_keys(str(path)) == ["x", "n" * 300]
+        assert (open_array(member(path, "x")) == VALUES).all()
+
+
+def with_member(path: Path, name: str, content: bytes) -> Path:
+    with zipfile.ZipFile(path, "a") as file:
+        file.writestr(name, content)
+    return path
+
+
+@pytest.mark.parametrize("kind", ["M8[D]", "m8[s]", ">M8[ns]"])
+def test_dates_that_are_none_count_as_nan(tmp_path: Path, kind: str) -> None:
+    values = np.array([3, "NaT", 5], kind) if "m8" in kind else np.array(["2020-01-02", "NaT", "2020-01-04"], kind)
+    np.save(tmp_path / "x.npy", values)
+    stats = look(tmp_path / "x.npy").stats
+    assert stats is not None
+    assert (stats.count, stats.nan, stats.pos_inf) == (3, 1, 0)
+    assert (stats.minimum, stats.maximum) == (values[0].astype(np.int64), values[2].astype(np.int64))
+    assert open_array(ReadSpec(str(tmp_path / "x.npy"))).dtype == values.dtype
+
+
+def test_a_second_array_in_a_file_of_one(tmp_path: Path) -> None:
+    with (tmp_path / "x.npy").open("wb") as file:
+        np.save(file, VALUES)
+        np.save(file, VALUES * np.nan)
+    assert "behind its values" in look(tmp_path / "x.npy").error
+
+
 @ANY_TEMPORARY_FOLDER
 @given(garbage=st.binary(max_size=400), end=st.booleans())
 def test_any_bytes_are_read_or_refused(tmp_path: Path, garbage: bytes, end: bool) -> None:
@@ -246,7 +334,7 @@ def test_the_quick_way_to_a_directory_tells_what_zipfile_does(tmp_path: Path, ki
     content = path.read_bytes()
     content = with_64_bits(content) if kind == "64 bits" else content
     assert quick(content) == by_zipfile(path, content)
-    assert [each.name for each in quick(content) or ()] == ["x/data.pkl", "x/data/0", "x/version"]
+    assert [each.name for each in (quick(content) or ([], 0))[0]] == ["x/data.pkl", "x/data/0", "x/version"]
     begin = content.index(b"PK\1\2")
     answered = 0
     for at in range(begin, len(content)):
@@ -267,11 +355,11 @@ def with_64_bits(content: bytes) -> bytes:
     return content[:end] + big + struct.pack("<4sLQL", b"PK\6\7", 0, end, 1) + content[end:]
 
 
-def quick(content: bytes) -> list[archive.Member] | None:
+def quick(content: bytes) -> tuple[list[archive.Member], int] | None:
     return archive._plain_directory(content[10:], 10)
 
 
-def by_zipfile(path: Path, content: bytes) -> list[archive.Member] | None:
+def by_zipfile(path: Path, content: bytes) -> tuple[list[archive.Member], int] | None:
     path.write_bytes(content)
     with path.open("rb") as file, contextlib.suppress(zipfile.BadZipFile):
         return archive._any_directory(file.fileno(), (0, len(content)))

@@ -65,11 +65,13 @@ def test_any_grid_of_pieces(tmp_path: Path, shape: list[int], data: st.DataObjec
     is_read(write_shards(tmp_path / "shards", values, cuts), values)
 
 
-def test_names_come_in_the_order_of_the_index_and_objects_are_left_out(tmp_path: Path) -> None:
+def test_names_come_in_the_order_of_the_index_and_objects_stand_apart(tmp_path: Path) -> None:
     values = {"model.w": np.ones((4, 2)), "model.b": np.ones(3), "optim.state.w.exp_avg": np.zeros((4, 2))}
     cuts = {name: cuts_of(array.shape, [[2], []][: array.ndim]) for name, array in values.items()}
     index = write_checkpoint(tmp_path, values, cuts)
-    assert list(read_index(index)) == list(values)
+    found = read_index(index)
+    assert list(found.tensors) == list(values)
+    assert list(found.objects) == ["lr"]
 
 
 def test_statistics_are_those_of_the_whole(tmp_path: Path) -> None:

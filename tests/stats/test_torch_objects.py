@@ -131,12 +131,12 @@ def test_tensors_in_objects_are_read(tmp_path: Path, how: str) -> None:
         *("/out/[0]", "/out/[1]"),
         *("/options/note", "/options/w"),
         *("/layers/[0]", "/layers/[1]/w"),
-        *("/rows/[0]", "/each/a/[0]", "/slots/[1]/weight"),
+        *("/rows/[0]", "/each/a/[0]", "/slots/weight"),
     ]
     is_read(path, tensor, "settings", "weights")
     is_read(path, tensor + 1, "options", "note")
     is_read(path, tensor, "layers", 1, "w")
-    is_read(path, torch.arange(3.0), "slots", 1, "weight")
+    is_read(path, torch.arange(3.0), "slots", "weight")
 
 
 @pytest.mark.parametrize("how", [how for how in FORMATS if "legacy" not in how])  # those keep source code, too
@@ -168,44 +168,39 @@ def test_keys_that_are_no_text(tmp_path: Path) -> None:
     assert open_array(spec(path, "<torch.float32>")).tolist() == [0]
 
 
-def test_two_tensors_at_one_place_are_refused(tmp_path: Path) -> None:
+def test_two_tensors_at_one_place_are_both_there(tmp_path: Path) -> None:
     path = saved(tmp_path, {torch.float32: torch.zeros(1), "<torch.float32>": torch.ones(1)})
-    with pytest.raises(UnreadableTensorError, match="two tensors at one place"):
-        read_tree(str(path))
+    assert places(path) == ["/<torch.float32>", "/<torch.float32> (1)"]
+    is_read(path, torch.ones(1), "<torch.float32> (1)")
 
 
 def test_attributes_and_items_of_one_name_are_both_there(tmp_path: Path) -> None:
     options = Options(w=torch.zeros(1))
     options.w = torch.ones(1)
     path = saved(tmp_path, [options])
-    assert places(path) == ["/[0]/state/w", "/[0]/items/w"]
-    assert [open_array(spec(path, 0, where, "w")).tolist() for where in ("state", "items")] == [[1], [0]]
+    assert places(path) == ["/[0]/w", "/[0]/w (1)"]
+    assert [open_array(spec(path, 0, name)).tolist() for name in ("w", "w (1)")] == [[1], [0]]
 
 
 @pytest.mark.parametrize(
     "name",
     [
-        *(
-            "os system",
-            "posix system",
-            "builtins eval",
-            "__builtin__ eval",
-            "subprocess Popen",
-            "importlib import_module",
-        ),
-        *("torch load", "torch._utils _rebuild_everything", "torch.nn.parameter Nothing", "numpy load"),
-        *("numpy.testing._private.utils runstring", "__torch__.Net Net", "copy_reg _reconstructor"),
+        *("os system", "posix system", "builtins eval", "__builtin__ eval", "subprocess Popen"),
+        *("importlib import_module", "torch load", "torch._utils _rebuild_everything", "numpy load"),
+        "numpy.testing._private.utils runstring",
     ],
 )
 @pytest.mark.parametrize("instruction", [b"c", b"\x93"])
-def test_nothing_is_taken_of_libraries_that_are_known(tmp_path: Path, name: str, instruction: bytes) -> None:
+def test_a_function_that_is_not_known_may_have_made_anything(tmp_path: Path, name: str, instruction: bytes) -> None:
     module, _, word = name.partition(" ")
     named = f"c{module}\n{word}\n".encode() if instruction == b"c" else b""
     parts: list[bytes | int | str] = [named] if named else [module, word, b"\x93"]
     path = saved(tmp_path, [])
-    replace_members(path, {"data.pkl": pickled(*parts, b").")})
-    with pytest.raises(UnreadableTensorError, match=r"refuses|TorchScript"):
-        read_tree(str(path))
+    replace_members(path, {"data.pkl": pickled(*parts, b".")})
+    assert places(path) == []  # nothing was made
+    replace_members(path, {"data.pkl": pickled(*parts, b")R.")})
+    with pytest.raises(UnreadableTensorError, match=r"was made by .*, which is not known"):
+        open_array(spec(path))
 
 
 @pytest.mark.parametrize(
@@ -215,8 +210,6 @@ def test_nothing_is_taken_of_libraries_that_are_known(tmp_path: Path, name: str,
         b"cx\ny\n)\x81(Ne(NNu.",  # a list, then a dictionary
         b"cx\ny\n)\x81Na(NNu.",
         b"cx\ny\nNR.",
-        b"cbuiltins\ngetattr\n(cx\ny\nNtR.",
-        b"cbuiltins\ngetattr\n(cbuiltins\ndict\nX\x03\0\0\0popt\x52.",
         b"}(cx\ny\n)\x81]b" + b"]Nu.",
     ],
 )

@@ -31,7 +31,7 @@ from tui_debugger.tui.widgets.virtual_table import VirtualTable
 class Person:
     """A person in front of any screen of the program."""
 
-    def __init__(self, app: TdbgApp, pilot: Pilot[int]) -> None:
+    def __init__(self, app: TdbgApp, pilot: Pilot[int | Path]) -> None:
         self.app = app
         self.pilot = pilot
 

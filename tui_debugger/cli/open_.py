@@ -243,8 +243,9 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
         "open",
         "open a dump directory in the terminal",
         "Opens a tensor dump. PATH may be the dump directory, one or two levels above it, "
-        "or any directory inside it (rank, net, graph, step). Where several dumps lie below PATH, a page lists them; "
-        "without PATH it lists the dumps that were opened before and those below the working directory.",
+        "or a part of it (a rank, graph, step, checkpoint, file), which is shown alone. Where several dumps lie below "
+        "PATH, a page lists them; without PATH it lists the dumps that were opened before and those below the working "
+        "directory.",
         without_path="a page lists dumps",
         several=True,
     )

@@ -342,7 +342,7 @@ def spec_in(text: str) -> ReadSpec:
     only = held[0].spec if len(held) == 1 else None
     found = keys.get(name) if name else only
     if found is not None:
-        return replace(found, path=path)
+        return replace(found, path=found.path or path)
     names = [clean(each.key or "") for each in held]
     listed = and_more(names, _LISTED)
     what = f"the file has no tensor {clean(name)!r}" if name else "the file holds several tensors"

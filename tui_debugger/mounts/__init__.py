@@ -68,6 +68,8 @@ def _in_tar(path: Path, text: str) -> Path:
                     where=text,
                     hint=f"unpack it: {_COMPRESSED[suffix]} {os.path.basename(place)}",  # noqa: PTH119 - text
                 )
+            if _was_saved_by_torch(place):
+                return path  # checkpoint.pth.tar
             from tui_debugger.mounts.tar import TarMount
 
             known = opener.mount_at(place)
@@ -81,6 +83,20 @@ def _in_tar(path: Path, text: str) -> Path:
         place, _, name = place.rpartition("/")
         inside = f"{name}/{inside}"
     return path
+
+
+def _was_saved_by_torch(path: str) -> bool:
+    """Tells a file of ``torch.save`` (a zip archive, a pickle) that is called like a tar."""
+    try:
+        descriptor, _ = opener.open_regular(path)
+    except OSError:
+        return False
+    try:
+        return opener.pread(descriptor, 4, 0).startswith((b"PK\3\4", b"\x80\2", b"\x80\3", b"\x80\4", b"\x80\5"))
+    except OSError:
+        return False
+    finally:
+        opener.close(descriptor)
 
 
 def _at_url(scheme: str, rest: str, *, anew: bool) -> Path:

@@ -2,7 +2,8 @@
 
 Read as ``tar -x`` would have it: ustar, GNU and pax; of a name that occurs twice the last one counts; links are
 followed within the tar. A tar that nobody who packs a dump would make is refused as a whole, with the member that it is
-refused for: names that lead out, links that lead out or nowhere, one name for a file and a directory, no end.
+refused for: names that lead out, links that lead out or nowhere, one name for a file and a directory, no end, or
+anything but zeros behind that.
 """
 
 from __future__ import annotations
@@ -341,6 +342,22 @@ class Headers:
             yield name, kind, start, size, target
             self._name = self._target = ""
             self._headers = {}
+        self._check_end(at)
+
+    def _check_end(self, at: int) -> None:
+        """Refuses a tar with anything but zeros from its end mark on: a header that was lost looks like one.
+
+        Raises:
+            NotADumpError: there is more.
+            OSError: it cannot be read.
+        """
+        for first in range(at, self._size, _PIECE):
+            if self._bytes(first, min(_PIECE, self._size - first)).strip(b"\0"):
+                raise _refused(
+                    self._path,
+                    f"is damaged at byte {at:,}: there is an end mark, and more behind it",
+                    "copy it again, or unpack it with tar --ignore-zeros and name the directory",
+                )
 
     def _after_map(self, head: bytes, at: int) -> int:
         """Returns where the bytes of a sparse file begin: its header may go on."""

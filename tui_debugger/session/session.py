@@ -31,7 +31,7 @@ from tui_debugger.check.types import CheckResult, Pair, SourceExcerpt, TensorRow
 from tui_debugger.diagnose.loss import recognised_losses
 from tui_debugger.diagnose.origin.search import OriginReport, search, search_step
 from tui_debugger.environment import switch_of
-from tui_debugger.graph.search import NodeQuery, match, select
+from tui_debugger.graph.search import NodeQuery, match
 from tui_debugger.graph.stacks import StackIndex, stack_index
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.graph.tree import Tree, build_tree
@@ -52,6 +52,7 @@ from tui_debugger.model import (
 )
 from tui_debugger.notes import RunNotes, ShownNote
 from tui_debugger.opener import read_regular
+from tui_debugger.session.asked import Selections, asked_nodes, asked_rows
 from tui_debugger.session.following import FileState, Follower, steps_before, turn_spans
 from tui_debugger.session.watchpoints import WatchpointList, WatchpointStore
 from tui_debugger.sources.base import CallArguments, Capability, Changes, ParallelSource, RankPlaces, Source
@@ -64,71 +65,6 @@ from tui_debugger.stats.workers import Workers
 from tui_debugger.text.notes import RECOGNISED
 from tui_debugger.text.numbers import grouped_notices
 from tui_debugger.watch.recommended import NO_CHANGES, RecommendedChanges, recommended
-
-_KEPT = 256
-"""Selections whose nodes are kept: a form asks for another one with every key."""
-
-
-class Selections:
-    """Masks over node rows by rank and selection, within a scope. Safe to use from several threads."""
-
-    def __init__(self, asked: Callable[[NodeTable], Mask | None]) -> None:
-        """``asked`` gives the nodes that the opened path asks about; None: all of them."""
-        self._asked = asked
-        self._lock = threading.Lock()
-        self._masks: dict[tuple[int, NodeSelection], tuple[NodeTable, Mask]] = {}
-        self._scope: NodeQuery | None = None
-        self._scopes: dict[int, tuple[NodeTable, Mask]] = {}
-
-    def restrict(self, scope: NodeQuery | None) -> None:
-        """Lets selections cover nodes of ``scope`` only.
-
-        Raises:
-            BadQueryError: a regular expression that does not compile.
-        """
-        with self._lock:
-            self._scope = scope
-            self._scopes = {}
-
-    def in_scope(self, nodes: NodeTable) -> Mask:
-        """The node rows that selections may cover."""
-        with self._lock:
-            scope, kept = self._scope, self._scopes.get(id(nodes.lineage))
-        asked = self._asked(nodes)
-        if scope is None:
-            return np.ones(len(nodes), np.bool_) if asked is None else asked
-        if kept is None or kept[0] is not nodes:
-            kept = (nodes, match(nodes, scope))
-            with self._lock:
-                if self._scope is scope:
-                    self._scopes = {**dict(list(self._scopes.items())[-_KEPT:]), id(nodes.lineage): kept}
-        return kept[1] if asked is None else kept[1] & asked
-
-    def mask(self, rank: int, nodes: NodeTable, selection: NodeSelection) -> Mask:
-        """Node rows that a selection covers within the scope."""
-        return self.selected(rank, nodes, selection) & self.in_scope(nodes)
-
-    def selected(self, rank: int, nodes: NodeTable, selection: NodeSelection) -> Mask:
-        """Node rows that a selection names, in scope or not."""
-        with self._lock:
-            kept = self._masks.get((rank, selection))
-        if kept is None or kept[0] is not nodes:
-            kept = (nodes, select(nodes, selection))
-            with self._lock:
-                masks = {key: mask for key, mask in self._masks.items() if key[0] != rank or mask[0] is nodes}
-                while len(masks) >= _KEPT:
-                    del masks[next(iter(masks))]
-                masks[rank, selection] = kept
-                self._masks = masks
-        return kept[1]
-
-    def watched(self, rank: int, nodes: NodeTable, watchpoints: Iterable[Watchpoint]) -> Mask:
-        """Node rows that any of the watchpoints covers."""
-        watched = np.zeros(len(nodes), np.bool_)
-        for watchpoint in watchpoints:
-            watched |= self.mask(rank, nodes, watchpoint.selection)
-        return watched
-
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 MAX_BYTES = 4 << 20
@@ -222,7 +158,7 @@ class Session:
         self._own_cache = StatsCache()
         self._follower = Follower(source, self._cache)
         self._checks = self._new_checks(self.watchpoints.snapshot)
-        self._selections = Selections(lambda nodes: self.scope.nodes(self.source, nodes))
+        self._selections = Selections(partial(asked_nodes, source))
         self._losses: dict[Pair, tuple[ShownNote, ...]] = {}
         self._inventory = RunInventory()
         wrong = index.note if index is not None else "", switch_of(SWITCH).wrong
@@ -580,7 +516,7 @@ class Session:
             return measurements
 
         def rows(flow: Flow, step: int) -> Mask | None:
-            return self.scope.rows(flow.rank, flow.nodes, flow.table(step))
+            return asked_rows(self.scope, flow.rank, flow.nodes, flow.table(step))
 
         in_scope = self._selections.in_scope
         return Sweep(lambda *at: retry_when_renumbered(lambda: opened(*at)), in_scope, pairs, choice, rows)
@@ -731,7 +667,7 @@ class Session:
             watchpoints,
             lambda w: self._selections.selected(rank, measurements.flow.nodes, w.selection),
             lambda: self._selections.in_scope(measurements.flow.nodes),
-            lambda table: self.scope.rows(rank, measurements.flow.nodes, table),
+            lambda table: asked_rows(self.scope, rank, measurements.flow.nodes, table),
         )
 
     def _look_ahead(self, pair: Pair, progress: ProgressFn) -> None:

@@ -132,23 +132,6 @@ def is_directory(entry: os.DirEntry[str]) -> bool:
         return False
 
 
-def is_inside(path: str, directory: str) -> bool:
-    """Tells whether a path is a directory or lies in it, by its text."""
-    return path == directory or path.startswith(directory.rstrip("/") + "/")
-
-
-def ways_to(top: str, path: str) -> tuple[str, ...]:
-    """Returns a path as it is written, then once links are followed, if it may lead into a directory; else nothing.
-
-    A link may lead into the run, and the run may be made of links.
-    """
-    real_top, real = os.path.realpath(top), os.path.realpath(path)
-    if is_inside(top, path) or is_inside(real_top, real):
-        return ()
-    resolved = [top + real[len(real_top.rstrip("/")) :]] if is_inside(real, real_top) else []
-    return tuple(dict.fromkeys((path, *resolved)))
-
-
 def directory_of(path: Path) -> Path:
     """Returns the directory that a path is, or that a file lies in; links are kept."""
     start = Path(os.path.abspath(path))  # noqa: PTH100 - keeps links

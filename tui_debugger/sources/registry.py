@@ -19,6 +19,7 @@ from weakref import WeakKeyDictionary
 from tui_debugger import opener
 from tui_debugger.errors import NotADumpError, SeveralDumpsError, TdbgError
 from tui_debugger.mounts import reached
+from tui_debugger.sources.paths import is_inside
 from tui_debugger.text.numbers import plural
 
 if TYPE_CHECKING:
@@ -568,7 +569,7 @@ def _beside(chosen: _Choice, choices: Sequence[_Choice]) -> tuple[str, ...]:
                 continue
             if here == root and each.found.sureness >= chosen.found.sureness:
                 notices.append(f"this looks like {name} as much as like {chosen.reader.name}, which opens it")
-            elif not _is_within(here, root) and not _is_within(root, here):
+            elif not is_inside(here, root) and not is_inside(root, here):
                 named.add(here)
                 notices.append(f"{place} is another dump ({name}) that is not looked at: name it to open it")
     return tuple(notices)
@@ -577,7 +578,7 @@ def _beside(chosen: _Choice, choices: Sequence[_Choice]) -> tuple[str, ...]:
 def _closed_beside(start: str, root: str) -> tuple[str, ...]:
     """Returns a notice for what cannot be looked at below a path, where only the dump at ``root`` was found."""
     closed: list[str] = []
-    waiting, looked = [] if _is_within(start, root) else [(start, 0)], 0
+    waiting, looked = [] if is_inside(start, root) else [(start, 0)], 0
     while waiting and looked < _LOOKED_AT:
         here, depth = waiting.pop(0)
         try:
@@ -588,7 +589,7 @@ def _closed_beside(start: str, root: str) -> tuple[str, ...]:
             continue
         looked += len(entries)
         for entry in entries:
-            if entry.name.startswith(".") or _is_within(entry.path, root):
+            if entry.name.startswith(".") or is_inside(entry.path, root):
                 continue
             if opener.isdir(entry.path):
                 waiting += [(entry.path, depth + 1)] if depth < _LEVELS_BELOW else []
@@ -597,10 +598,6 @@ def _closed_beside(start: str, root: str) -> tuple[str, ...]:
     notices = [f"{each} cannot be looked at: whether another dump lies there is not known" for each in closed]
     more = len(notices) - _SHOWN_CLOSED
     return (*notices[:_SHOWN_CLOSED], *([f"{more:,} more beside the dump cannot be looked at"] if more > 0 else ()))
-
-
-def _is_within(inner: str, outer: str) -> bool:
-    return inner == outer or inner.startswith(outer.rstrip("/") + "/")
 
 
 def _nothing(path: Path, search: _Search) -> NotADumpError:

@@ -10,21 +10,27 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
-import numpy as np
-
-from tui_debugger.arrays import Mask
 from tui_debugger.errors import NotADumpError
-from tui_debugger.graph.table import NodeTable
-from tui_debugger.model import UnreadablePart
-from tui_debugger.sources.directories import is_inside, ways_to
-
-if TYPE_CHECKING:
-    from tui_debugger.sources.base import Source, TensorTable
+from tui_debugger.model import GraphRun, UnreadablePart
+from tui_debugger.sources.paths import is_inside, ways_to
 
 _SPEAK_OF_ALL: Final = (".json", ".jsonl", ".csv")
 """Files that recorders write beside tensors, about all of them: such a file stands for its directory."""
+
+
+class ListedRun(Protocol):
+    """The lists of a source that a scope narrows: see ``base.Source``."""
+
+    def ranks(self) -> Sequence[int]:
+        """Ranks, ascending."""
+
+    def steps(self, rank: int) -> Sequence[int]:
+        """Steps of a rank."""
+
+    def history(self, rank: int) -> Sequence[GraphRun]:
+        """Runs of graphs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,14 +83,14 @@ class Scope:
             found.setdefault(place.rank, []).append(place)
         return {rank: tuple(of) for rank, of in found.items()}
 
-    def ranks(self, source: Source) -> Sequence[int]:
+    def ranks(self, run: ListedRun) -> Sequence[int]:
         """Returns the ranks of the run that are asked about."""
-        there = source.ranks()
+        there = run.ranks()
         return there if self.whole else [rank for rank in there if rank in self._by_rank]
 
-    def steps(self, source: Source, rank: int) -> Sequence[int]:
+    def steps(self, run: ListedRun, rank: int) -> Sequence[int]:
         """Returns the steps of a rank that are asked about, in the order of the run."""
-        there = source.steps(rank)
+        there = run.steps(rank)
         if self.whole:
             return there
         wanted: set[int] = set()
@@ -94,8 +100,8 @@ class Scope:
             elif place.graph is None:
                 return there
             else:
-                runs = source.history(rank)
-                wanted |= {run.step for run in runs if run.has_data and run.root_graph == place.graph}
+                ran = run.history(rank)
+                wanted |= {each.step for each in ran if each.has_data and each.root_graph == place.graph}
         return [step for step in there if step in wanted]
 
     def holds(self, rank: int | None = None, step: int | None = None) -> bool:
@@ -130,53 +136,11 @@ class Scope:
         where = os.path.normpath(os.path.join(self.root, part.where))  # noqa: PTH118 - text all the way
         return part.graph or self.holds_path(where) or any(is_inside(each, where) for each in self._walked)
 
-    def rows(self, rank: int, nodes: NodeTable, table: TensorTable) -> Mask | None:
-        """Returns which rows of a step are asked about; None: all of them."""
-        graphs = self._graphs(rank)
-        if not self.files and graphs is None:
-            return None
-        asked = np.ones(len(table), np.bool_)
-        if graphs is not None:
-            asked &= _in_graphs(nodes, graphs)[table.node]
-        if self.files:
-            asked &= self._in_files(table)
-        return asked
-
-    def nodes(self, source: Source, nodes: NodeTable) -> Mask | None:
-        """Returns which nodes have tensors that are asked about; None: all of them."""
-        if self.places is None or not (self.files or any(place.graph is not None for place in self.places)):
-            return None
-        asked = np.zeros(len(nodes), np.bool_)
-        for rank in self._by_rank:
-            if source.nodes(rank).lineage is not nodes.lineage:
-                continue
-            graphs = self._graphs(rank)
-            if not self.files and graphs is not None:
-                asked |= _in_graphs(nodes, graphs)
-                continue
-            for step in self.steps(source, rank):
-                table = source.tensors(rank, step)
-                rows = self.rows(rank, source.nodes(rank), table)
-                found = table.node if rows is None else table.node[rows]
-                asked[found[found < len(nodes)]] = True
-        return asked
-
-    def _graphs(self, rank: int) -> set[int] | None:
+    def graphs(self, rank: int) -> set[int] | None:
+        """Returns the root graphs of a rank that are asked about; None: all of them."""
         places = self._by_rank.get(rank, ())
         graphs = {place.graph for place in places if place.graph is not None}
         return graphs if graphs and all(place.graph is not None for place in places) else None
-
-    def _in_files(self, table: TensorTable) -> Mask:
-        """Tensors whose file is asked about; where there is none, those of which statistics are all there is."""
-        from tui_debugger.sources.base import TensorFlag
-
-        statistics = (table.flags & int(TensorFlag.STAT_ONLY)) > 0
-        valued = np.flatnonzero(~statistics)
-        paths = [os.fsdecode(path) for path in table.specs(valued).paths]
-        inside = {path: self.holds_path(path) for path in set(paths)}
-        asked = np.zeros(len(table), np.bool_)
-        asked[valued] = [inside[path] for path in paths]
-        return asked if asked.any() else statistics
 
     def joined(self, others: Sequence[Scope]) -> Scope:
         """Returns the scope of several runs that are opened as one; ranks are of one of them each."""
@@ -190,11 +154,6 @@ class Scope:
             any(each.files for each in every),
             "; ".join(each.name for each in every if each.name),
         )
-
-
-def _in_graphs(nodes: NodeTable, graphs: set[int]) -> Mask:
-    roots = np.array([info.root_id in graphs for info in nodes.graphs], np.bool_)
-    return roots[nodes.graph] if len(roots) else np.zeros(len(nodes), np.bool_)
 
 
 def whole_run(*paths: str | os.PathLike[str], root: str | os.PathLike[str] | None = None) -> Scope:

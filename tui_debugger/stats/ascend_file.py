@@ -121,11 +121,13 @@ class DumpHeader:
         tensors: inputs, then outputs.
         op_name: the operator's name as the device has it.
         size: bytes that the file must have.
+        spaces: bytes of the device's own working memory, which may follow.
     """
 
     tensors: tuple[DumpedTensor, ...]
     op_name: str
     size: int
+    spaces: int = 0
 
     @cached_property
     def by_member(self) -> dict[str, DumpedTensor]:
@@ -161,6 +163,8 @@ def _header(descriptor: int, status: os.stat_result) -> DumpHeader:
     if len(head) < _LENGTH:
         raise BadHeaderError("is empty" if not head else "ends inside its header")
     length = int.from_bytes(head[:_LENGTH], "little")
+    if not length:
+        raise BadHeaderError("has no header: zeros, or values that nothing describes")
     if length > MAX_HEADER:
         raise BadHeaderError(f"has a header of {length:,} bytes, which is not plausible")
     if length > status.st_size - _LENGTH:
@@ -170,7 +174,10 @@ def _header(descriptor: int, status: os.stat_result) -> DumpHeader:
         if not piece:
             raise BadHeaderError("ends inside its header")
         head += piece
-    return parse_header(head[_LENGTH : _LENGTH + length])
+    header = parse_header(head[_LENGTH : _LENGTH + length])
+    if not header.tensors and (rest := status.st_size - header.size - header.spaces) > 0:
+        raise BadHeaderError(f"holds {rest:,} bytes, and its header tells of no tensor")
+    return header
 
 
 @lru_cache(maxsize=64)
@@ -181,14 +188,16 @@ def parse_header(message: bytes) -> DumpHeader:
         BadHeaderError: it makes no sense.
     """
     found: dict[int, list[_Tensor]] = {3: [], 4: []}
-    buffers, name = 0, b""
+    buffers, spaces, name = 0, 0, b""
     for number, value in _fields(message):
         if number in found:
             if len(found[number]) == MAX_TENSORS:
                 raise BadHeaderError(f"has more than {MAX_TENSORS:,} tensors on one side")
             found[number].append(_tensor(_bytes(value), number == 3))
         elif number == 5:
-            buffers += next((_number(size) for field, size in _fields(_bytes(value)) if field == 3), 0)
+            buffers += _size_of(value)
+        elif number == 8:
+            spaces += _size_of(value)
         elif number == 6:
             name = _bytes(value)
     tensors: list[DumpedTensor] = []
@@ -197,7 +206,12 @@ def parse_header(message: bytes) -> DumpHeader:
         for slot, each in enumerate(found[number]):
             tensors.append(each.at(side, slot, start))
             start += each.size
-    return DumpHeader(tuple(tensors), name.decode("utf-8", "replace"), start + buffers)
+    return DumpHeader(tuple(tensors), name.decode("utf-8", "replace"), start + buffers, spaces)
+
+
+def _size_of(value: int | bytes) -> int:
+    """Returns the size of a buffer or of working memory."""
+    return next((_number(size) for field, size in _fields(_bytes(value)) if field == 3), 0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,9 +18,10 @@ import re
 import warnings
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import cache
 from typing import Final
 
 LOOKED_AT: Final = 1 << 16
@@ -141,15 +142,21 @@ def looked_at(head: bytes, tail: bytes, size: int, name: str) -> LookedAt:
 
 def format_of_name(name: str) -> FileFormat | None:
     """Returns the row of a file that is called as only files of one format are; None: its name does not tell."""
+    found = _by_suffix().get(name[name.rfind(".") :].lower())
+    if found is not None:
+        return found
     low = name.rpartition("/")[2].lower()
-    return next(
-        (
-            row
-            for row in TABLE
-            if low.endswith(row.suffixes) or (row.named is not None and row.named.fullmatch(low) is not None)
-        ),
-        None,
-    )
+    return next((row for row in TABLE if row.named is not None and row.named.fullmatch(low)), None)
+
+
+@cache
+def _by_suffix() -> dict[str, FileFormat]:
+    return {suffix: row for row in TABLE for suffix in row.suffixes}
+
+
+def may_hold_tensors(name: str) -> bool:
+    """Tells whether a file is called as files of tensors are, and perhaps others, too: its bytes tell."""
+    return name.lower().endswith(_MAY_BE) or format_of_name(name) is not None
 
 
 def _look(ends: Ends) -> LookedAt:
@@ -161,7 +168,7 @@ def _is_missing(ends: Ends) -> LookedAt | None:
     """Tells a file without its content: it is a doubt where its name is that of a file of tensors."""
     if ends.size and not ends.head.startswith(_POINTER):
         return None
-    if format_of_name(ends.name) is None and not ends.name.endswith(_MAY_BE):
+    if not may_hold_tensors(ends.name):
         return NOTHING
     return _doubt("is a pointer of Git LFS: the file itself was not fetched" if ends.size else "is empty")
 
@@ -769,8 +776,3 @@ TABLE: Final[tuple[FileFormat, ...]] = (
     _ASCEND,
 )
 """All formats, in the order in which they are asked: those with a mark first."""
-
-
-def suffixes(rows: Iterable[FileFormat] = TABLE) -> tuple[str, ...]:
-    """Returns the ends of names, in lower case, that files of these formats have."""
-    return tuple(suffix for row in rows for suffix in row.suffixes)

@@ -19,7 +19,7 @@ import threading
 import warnings
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from types import SimpleNamespace, TracebackType
 from typing import Any, Final, Protocol, cast, runtime_checkable
@@ -32,8 +32,9 @@ from tui_debugger.arrays import Array, Int64, UInt8
 from tui_debugger.errors import UnreadableTensorError, reason_of
 from tui_debugger.model import ReadSpec, TensorMeta
 from tui_debugger.opener import NotRegularError, open_regular
-from tui_debugger.stats.archive import FileBytes, MemberFile, open_archive, read_archive
+from tui_debugger.stats.archive import Archive, FileBytes, MemberFile, open_archive, opened
 from tui_debugger.stats.dtypes import DType, declared_view, dtype_of, name_of
+from tui_debugger.stats.formats import LOOKED_AT, Holds, LookedAt, looked_at
 
 SUFFIX: Final = ".npz"
 ARRAY: Final = ".npy"
@@ -44,13 +45,46 @@ _CHECKED_AT_ONCE: Final = 1 << 16
 """Values of float128 whose range is checked together."""
 
 
+def look_at(path: str) -> LookedAt:
+    """Returns what the bytes of a file tell of it.
+
+    Raises:
+        UnreadableTensorError: it is missing, no regular file, or cannot be read.
+    """
+    with opened(path) as (descriptor, status):
+        content, size = FileBytes(descriptor, 0, status.st_size, path), status.st_size
+        head = content.read(0, LOOKED_AT)
+        tail = content.read(size - LOOKED_AT, LOOKED_AT) if size > LOOKED_AT else head
+        return looked_at(head, tail, size, path)
+
+
 def array_keys(path: str) -> list[str]:
     """Returns the keys of the arrays of a .npz archive, in the order in which they were written.
+
+    A member of another name is looked at. One that holds an array has its whole name as its key; so has one that holds
+    tensors in another format, or is damaged: its reading says why it is not read.
 
     Raises:
         UnreadableTensorError: it is missing, no regular file, no archive, or damaged.
     """
-    return [name.removesuffix(ARRAY) for name in read_archive(path).members if name.endswith(ARRAY)]
+    with opened(path) as (descriptor, status):
+        archive = open_archive(descriptor, status, path)
+        return [
+            name.removesuffix(ARRAY)
+            for name in archive.members
+            if name.endswith(ARRAY) or _looked_at(descriptor, archive, name).holds in (Holds.TENSORS, Holds.DOUBT)
+        ]
+
+
+def _looked_at(descriptor: int, archive: Archive, name: str) -> LookedAt:
+    """Returns what a member of an archive holds."""
+    try:
+        member = MemberFile(descriptor, archive, name)
+        head = member.read(0, LOOKED_AT)
+        tail = b"" if member.deflated else member.read(max(member.size - LOOKED_AT, 0), LOOKED_AT)
+    except UnreadableTensorError as error:
+        return LookedAt(Holds.DOUBT, why=error.what)
+    return looked_at(head, head if len(head) == member.size else tail, member.size, name)
 
 
 MAGIC: Final = b"\x93NUMPY"
@@ -316,7 +350,7 @@ May raise UnreadableTensorError, OSError, ValueError.
 class StoredValues:
     """The values of a tensor that lie one after the other: a ``ValueReader``."""
 
-    __slots__ = ("_bytes", "_head", "_spec", "layout", "packed")
+    __slots__ = ("_bytes", "_head", "_spec", "_stored", "layout", "packed")
 
     def __init__(self, content: FileBytes | MemberFile, spec: ReadSpec, *, header: bool = True) -> None:
         """Reads the header, if there is one.
@@ -329,20 +363,29 @@ class StoredValues:
         self.packed = isinstance(content, MemberFile) and content.deflated
         self.layout = self._read_header() if header else _raw_layout(spec)
         _check_size(spec, self.layout, content.size)
+        self._stored = self.layout.dtype
+        if self._stored.kind in "mM":
+            self.layout = replace(self.layout, dtype=np.dtype(np.float64))
 
     @property
     def place(self) -> tuple[int, int] | None:
         """The descriptor and the first byte of the values where a file of the operating system holds them bare."""
         content = self._bytes
-        if isinstance(content, MemberFile) or content.descriptor < 0:
+        if isinstance(content, MemberFile) or content.descriptor < 0 or self._stored != self.layout.dtype:
             return None
         return content.descriptor, content.start + self.layout.offset
 
     def read_into(self, start: int, target: Array) -> None:
-        """See ``ValueReader``."""
+        """See ``ValueReader``. Dates are read as numbers of their unit, and NaT as NaN."""
+        self._read_stored(start, target)
+        if self._stored.kind in "mM":
+            dates = target.view(self._stored)
+            target[:] = np.where(np.isnat(dates), np.nan, dates.astype(np.int64))
+
+    def _read_stored(self, start: int, target: Array) -> None:
         if isinstance(self._bytes, MemberFile):
             self._bytes.check()
-        first, nbytes = self.layout.offset + start * self.layout.dtype.itemsize, target.nbytes
+        first, nbytes = self.layout.offset + start * self._stored.itemsize, target.nbytes
         if first + nbytes <= len(self._head) and not self.packed:  # unpacking the last byte compares the checksum
             target.view(np.uint8)[:] = np.frombuffer(self._head, np.uint8, nbytes, first)
         else:
@@ -354,10 +397,10 @@ class StoredValues:
         layout = self.layout
         if layout.nbytes > _IN_MEMORY:
             return self._mapped()
-        flat = np.empty(layout.count, layout.dtype)
-        piece = max(_READ_AT_ONCE // max(layout.dtype.itemsize, 1), 1)
+        flat = np.empty(layout.count, self._stored)
+        piece = max(_READ_AT_ONCE // max(self._stored.itemsize, 1), 1)
         for start in range(0, layout.count, piece):
-            self.read_into(start, flat[start : start + piece])
+            self._read_stored(start, flat[start : start + piece])
         return flat.reshape(layout.shape, order="F" if layout.fortran else "C")
 
     def lazy_array(self) -> Array:
@@ -369,7 +412,7 @@ class StoredValues:
         if isinstance(self._bytes, MemberFile):
             self._bytes.check()
         mapped, start = self._bytes.mapped()
-        flat = np.frombuffer(mapped, layout.dtype, layout.count, start + layout.offset)
+        flat = np.frombuffer(mapped, self._stored, layout.count, start + layout.offset)
         _check_range(self._spec, flat)
         return flat.reshape(layout.shape, order="F" if layout.fortran else "C")
 
@@ -387,7 +430,12 @@ class StoredValues:
 
 
 def _open_npy(descriptor: int, status: os.stat_result, spec: ReadSpec) -> StoredValues:
-    return StoredValues(FileBytes(descriptor, 0, status.st_size, spec.path), spec)
+    values = StoredValues(FileBytes(descriptor, 0, status.st_size, spec.path), spec)
+    more = status.st_size - values.layout.offset - values.layout.nbytes
+    if more > 0:
+        what = f"has {more:,} bytes behind its values"
+        raise _unreadable(spec, what, "a second array that was saved into the same file, or the file is damaged")
+    return values
 
 
 def _open_raw(descriptor: int, status: os.stat_result, spec: ReadSpec) -> StoredValues:
@@ -400,13 +448,19 @@ def _open_raw(descriptor: int, status: os.stat_result, spec: ReadSpec) -> Stored
 
 
 def is_whole_file(spec: ReadSpec) -> bool:
-    """Tells whether values are a file of raw bytes, from its beginning to its end."""
-    return spec.format == "raw" and not spec.offset
+    """Tells whether values reach to the end of their file: nothing may be behind them."""
+    return spec.format == "npy" or (spec.format == "raw" and not spec.offset)
 
 
 def _open_member(descriptor: int, status: os.stat_result, spec: ReadSpec) -> StoredValues:
     archive = open_archive(descriptor, status, spec.path)
-    member = MemberFile(descriptor, archive, spec.member + ARRAY, f"{spec.path}:{spec.member}")
+    name = spec.member + ARRAY
+    if name not in archive.members and spec.member in archive.members:
+        name = spec.member
+        found = _looked_at(descriptor, archive, name)
+        if found.reader != "npy":
+            raise _unreadable(spec, found.why or f"is {found.format}, which is not read in an archive")
+    member = MemberFile(descriptor, archive, name, f"{spec.path}:{spec.member}")
     values = StoredValues(member, spec)
     if member.size > values.layout.offset + values.layout.nbytes:
         raise _unreadable(spec, "has bytes behind its values: it is damaged")  # no checksum would be compared

@@ -1,9 +1,9 @@
 """Reads pickles as data: nothing that one names is imported, made or called.
 
-A pickle is a program for a small machine with a stack. This is that machine without its power: a class or a function is
-a name that the caller knows, takes as it is (``Foreign`` stands for what it makes), or refuses. A call becomes what the
-caller's table makes of its arguments, an object of a class a stand-in. What is left are dictionaries, lists, tuples,
-numbers and text.
+A pickle is a program for a small machine with a stack. This is that machine without its power. A class or a function is
+a name. What one of them makes is what the caller's table makes of the arguments, or an ``Instance``: a stand-in that
+keeps the name, the arguments, and everything that is put into the object later. Beside these there are dictionaries,
+lists, tuples, numbers and text.
 
 A hostile pickle can ask for a lot with few bytes, so everything that grows is counted: instructions, objects, what is
 remembered. Nesting costs no recursion here, and is not followed by anything that would recurse: keys of dictionaries,
@@ -15,7 +15,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 MAX_OPERATIONS: Final = 1 << 24
 """Instructions of a pickle: those of some 400,000 tensors, or five seconds of work."""
@@ -27,13 +27,13 @@ _LONGEST_NAME: Final = 1 << 10
 _LONGEST_SHOWN: Final = 100
 _KEY_DEPTH: Final = 4
 _KEY_LENGTH: Final = 64
-_PLAIN_VALUES: Final = (str, int, float, bool, complex, bytes, type(None), list, tuple)
-"""What has no attributes. That which dictionaries and tensors have does not matter here."""
+_PLAIN_VALUES: Final = (str, int, float, bool, complex, bytes, type(None), tuple)
+"""What has no attributes."""
 _PLAIN_KEYS: Final = (str, float, bool, bytes, type(None))
 
 
 class PickleError(ValueError):
-    """Something in a pickle that is damaged, or that a file of tensors never needs."""
+    """Something in a pickle that is damaged, too much, or not known."""
 
 
 class PickleEndsError(PickleError):
@@ -47,7 +47,7 @@ class Global:
     Attributes:
         name: with its module.
         call: makes what stands for its result or its instance; None: a constant, which is not called.
-        foreign: nothing is known of it; what it makes is ``Foreign``.
+        foreign: no table knows it; what it makes is an ``Instance``.
     """
 
     name: str
@@ -60,33 +60,34 @@ class Instance:
     """Stands for an object.
 
     Attributes:
-        kind: name of its class.
-        arguments: what it was made of.
-        state: what was set then: usually its attributes by name.
-    """
-
-    kind: str
-    arguments: tuple[Any, ...]
-    state: Any = None
-
-
-@dataclass(slots=True, eq=False)
-class Foreign:
-    """Stands for an object of which nothing is known but what the file says.
-
-    Attributes:
         kind: name of its class, or of the function that made it.
         arguments: what it was made of.
-        called: a call made it of its arguments; otherwise its class only keeps them, as a named tuple does.
+        called: a call made the object of its arguments, and how is not known; otherwise the object keeps them, as a
+            named tuple does.
         state: what was set then: usually its attributes by name.
         items: what was put into it, where its class is a dictionary or a list; None: nothing.
     """
 
     kind: str
     arguments: tuple[Any, ...]
-    called: bool
+    called: bool = False
     state: Any = None
     items: dict[Any, Any] | list[Any] | None = None
+
+
+class Loaded(NamedTuple):
+    """All that a pickle holds.
+
+    Attributes:
+        value: the object that was pickled.
+        end: where the pickle ends.
+        states: the attributes of dictionaries, lists and whatever else has no room for them: each object with what was
+            set, by the object's ``id``.
+    """
+
+    value: Any
+    end: int
+    states: Mapping[int, tuple[Any, Any]]
 
 
 Names = Callable[[str], Global | None]
@@ -110,8 +111,8 @@ class _Maker:
         return Instance(self.kind, arguments)
 
 
-def load(data: bytes, names: Names, persistent: Persistent, start: int = 0) -> tuple[Any, int]:
-    """Returns what a pickle holds, and where it ends.
+def load(data: bytes, names: Names, persistent: Persistent, start: int = 0) -> Loaded:
+    """Returns what a pickle holds.
 
     Args:
         data: bytes with the pickle in them.
@@ -125,7 +126,7 @@ def load(data: bytes, names: Names, persistent: Persistent, start: int = 0) -> t
     """
     machine = _Machine(data, names, persistent, start)
     try:
-        return machine.run(), machine.at
+        return Loaded(machine.run(), machine.at, machine.states)
     except (IndexError, KeyError, struct.error, AttributeError, TypeError, OverflowError, RecursionError) as error:
         raise PickleError("has a damaged pickle") from error
 
@@ -144,16 +145,16 @@ def load_plain(data: bytes, names: Names) -> Any:
     Raises:
         PickleError: see ``load``.
     """
-    value, end = load(data, names, _nothing_outside)
-    if end != len(data):
+    loaded = load(data, names, _nothing_outside)
+    if loaded.end != len(data):
         raise PickleError("has bytes behind its pickle")
-    return value
+    return loaded.value
 
 
 class _Machine:
     """The state of the machine."""
 
-    __slots__ = ("_data", "_free", "_marks", "_memo", "_names", "_persistent", "_stack", "at")
+    __slots__ = ("_data", "_free", "_marks", "_memo", "_names", "_persistent", "_stack", "at", "states")
 
     def __init__(self, data: bytes, names: Names, persistent: Persistent, start: int) -> None:
         self._data, self._names, self._persistent, self.at = data, names, persistent, start
@@ -161,6 +162,7 @@ class _Machine:
         self._marks: list[int] = []
         self._memo: dict[int, Any] = {}
         self._free = MAX_OBJECTS
+        self.states: dict[int, tuple[Any, Any]] = {}
 
     def run(self) -> Any:
         data, end, operations = self._data, len(self._data), _OPERATIONS
@@ -173,7 +175,7 @@ class _Machine:
                 return self._stack.pop()
             operation = operations.get(code)
             if operation is None:
-                what = f"has the instruction {chr(code)!r} in its pickle: a tensor file never needs it"
+                what = f"has the instruction {chr(code)!r} in its pickle, which is not known here"
                 raise PickleError(_NEVER.get(code, what))
             operation(self)
         raise PickleError(f"has a pickle of more than {MAX_OPERATIONS:,} instructions")
@@ -188,7 +190,11 @@ class _Machine:
         return self._data[start : self.at]
 
     def _number(self, count: int) -> int:
-        return int.from_bytes(self._take(count), "little")
+        start = self.at
+        end = self.at = start + count
+        if end > len(self._data):
+            raise PickleEndsError("ends in the middle of its pickle")
+        return self._data[start] if count == 1 else int.from_bytes(self._data[start:end], "little")
 
     def _line(self) -> str:
         end = self._data.find(b"\n", self.at, self.at + _LONGEST_NAME)
@@ -230,14 +236,20 @@ class _Machine:
     def duplicate(self) -> None:
         self._stack.append(self._stack[-1])
 
-    def remember(self, place: int) -> None:
+    def remember(self, width: int) -> None:
+        self._remember(self._number(width))
+
+    def remember_next(self) -> None:
+        self._remember(len(self._memo))
+
+    def _remember(self, place: int) -> None:
         self._free -= 1
         if self._free < 0:
             raise PickleError(f"remembers more than {MAX_OBJECTS:,} objects in its pickle")
         self._memo[place] = self._stack[-1]
 
-    def recall(self, place: int) -> None:
-        self._stack.append(self._memo[place])
+    def recall(self, width: int) -> None:
+        self._stack.append(self._memo[self._number(width)])
 
     # -- plain values ------------------------------------------------------------------------------
 
@@ -316,7 +328,7 @@ class _Machine:
 
     def _extend(self, items: list[Any]) -> None:
         target = self._stack[-1]
-        if type(target) is Foreign:
+        if type(target) is Instance:
             target.items = [] if target.items is None else target.items
             target = target.items
         if type(target) is not list:
@@ -325,7 +337,7 @@ class _Machine:
 
     def _put(self, items: list[Any]) -> None:
         target = self._stack[-1]
-        if type(target) is Foreign:
+        if type(target) is Instance:
             target.items = {} if target.items is None else target.items
             target = target.items
         if type(target) is not dict or len(items) % 2:
@@ -358,13 +370,24 @@ class _Machine:
     def call(self, new: bool) -> None:
         """Calls a function, or makes a ``new`` object of a class without calling more than ``__new__``."""
         arguments, called = self._stack.pop(), self._stack.pop()
-        if type(called) is not Global or type(arguments) is not tuple:
+        self._call(called, arguments, new)
+
+    def call_with_names(self) -> None:
+        """Makes a new object of a class with arguments that have names."""
+        named, arguments, called = self._stack.pop(), self._stack.pop(), self._stack.pop()
+        self._call(called, (*arguments, named) if named else arguments, new=True)
+
+    def _call(self, called: Any, arguments: Any, new: bool) -> None:
+        if type(arguments) is not tuple or type(called) not in (Global, Instance):
             raise PickleError("has a damaged pickle: it calls something that is no function")
+        if type(called) is Instance:  # a method of an object, a function with some of its arguments
+            self._made(Instance(called.kind, (called, *arguments), called=True))
+            return
         if called.foreign:
-            self._made(Foreign(called.name, arguments, called=not new))
+            self._made(Instance(called.name, arguments, called=not new))
             return
         if called.call is None:
-            raise PickleError(f"refuses to call {called.name}: a tensor file never needs it")
+            raise PickleError(f"has a damaged pickle: it calls {called.name}, which is no function")
         try:
             result = called.call(*arguments)
         except (TypeError, ValueError, IndexError, KeyError, AttributeError, OverflowError) as error:
@@ -375,12 +398,13 @@ class _Machine:
 
     def build(self) -> None:
         state, target = self._stack.pop(), self._stack[-1]
-        if type(target) is Global:
-            raise PickleError(f"refuses to change {target.name}: a tensor file never needs it")
-        if type(target) in (Instance, Foreign):
-            target.state = state
-        elif type(target) in _PLAIN_VALUES:
+        if type(target) is Instance:
+            target.state = state if target.state is None else [target.state, state]
+        elif type(target) in _PLAIN_VALUES or type(target) is Global:
             raise PickleError("has a damaged pickle: it sets the state of something that has none")
+        else:
+            before = self.states.get(id(target))
+            self.states[id(target)] = target, state if before is None else [before[1], state]
 
     def outside(self) -> None:
         self._made(self._persistent(self._stack.pop()))
@@ -391,7 +415,7 @@ def refuses(name: str) -> PickleError:
     shown = shown_name(name)
     if name.startswith("__torch__."):
         return PickleError(f"is a TorchScript program ({shown}), no file of tensors")
-    return PickleError(f"refuses {shown}: a tensor file never needs it")
+    return PickleError(f"names {shown} where no class and no function belongs")
 
 
 def shown_name(name: str) -> str:
@@ -416,7 +440,7 @@ def _check_key(key: Any, depth: int) -> None:
         for part in key if good else ():
             _check_key(part, depth - 1)
     else:
-        good = kind in _PLAIN_KEYS or kind in (Global, Instance, Foreign)
+        good = kind in _PLAIN_KEYS or kind.__hash__ is object.__hash__
     if not good:
         raise PickleError("has a dictionary with a key that is no plain value")
 
@@ -429,14 +453,6 @@ def _with(operation: Callable[[_Machine, Any], None], value: Any) -> _Operation:
     return lambda machine: operation(machine, value)
 
 
-def _remember(width: int) -> _Operation:
-    return lambda machine: machine.remember(machine._number(width))  # noqa: SLF001 - of this file
-
-
-def _recall(width: int) -> _Operation:
-    return lambda machine: machine.recall(machine._number(width))  # noqa: SLF001 - of this file
-
-
 _OPERATIONS: Final[dict[int, _Operation]] = {
     ord(code): operation
     for code, operation in (
@@ -446,11 +462,11 @@ _OPERATIONS: Final[dict[int, _Operation]] = {
         ("0", _Machine.pop),
         ("1", _Machine.pop_mark),
         ("2", _Machine.duplicate),
-        ("q", _remember(1)),
-        ("r", _remember(4)),
-        ("\x94", lambda machine: machine.remember(len(machine._memo))),  # noqa: SLF001 - of this file
-        ("h", _recall(1)),
-        ("j", _recall(4)),
+        ("q", _with(_Machine.remember, 1)),
+        ("r", _with(_Machine.remember, 4)),
+        ("\x94", _Machine.remember_next),
+        ("h", _with(_Machine.recall, 1)),
+        ("j", _with(_Machine.recall, 4)),
         ("N", _with(_Machine.push, None)),
         ("\x88", _with(_Machine.push, True)),
         ("\x89", _with(_Machine.push, False)),
@@ -478,7 +494,7 @@ _OPERATIONS: Final[dict[int, _Operation]] = {
         ("\x87", _with(_Machine.short_tuple, 3)),
         ("t", _Machine.tuple_of),
         ("l", _Machine.list_of),
-        ("\x91", _Machine.list_of),  # a frozen set
+        ("\x91", _Machine.tuple_of),  # a frozen set
         ("d", _Machine.dict_of),
         ("a", _Machine.append),
         ("e", _Machine.extend),
@@ -489,19 +505,17 @@ _OPERATIONS: Final[dict[int, _Operation]] = {
         ("\x93", _Machine.name_on_stack),
         ("R", _with(_Machine.call, False)),
         ("\x81", _with(_Machine.call, True)),
+        ("\x92", _Machine.call_with_names),
         ("b", _Machine.build),
         ("Q", _Machine.outside),
     )
 }
 """By the byte of an instruction what it does. Sets are lists: nothing in them is hashed."""
-_EXTENSION: Final = "refuses the extension registry in its pickle: a tensor file never needs it"
+_EXTENSION: Final = "names a class by its number in the registry of the program that wrote it, which is not known here"
 _NEVER: Final = {
     0x82: _EXTENSION,
     0x83: _EXTENSION,
     0x84: _EXTENSION,
-    ord("P"): "names something outside of its pickle by text: a tensor file never does",
-    ord("i"): "refuses to make objects in its pickle: a tensor file never needs it",
-    ord("o"): "refuses to make objects in its pickle: a tensor file never needs it",
-    0x92: "refuses to make objects in its pickle: a tensor file never needs it",
+    ord("P"): "names something outside of its pickle by text, as no file of torch.save does",
 }
-"""The messages for instructions that are refused."""
+"""The messages for instructions that are not followed."""

@@ -73,11 +73,31 @@ class Sharded:
 
 # -- an index and files of torch -------------------------------------------------------------------
 
-_indexes: dict[tuple[str, State], dict[str, Sharded]] = {}
+PART: Final = ".distcp"
+"""The end of the names of the files of a distributed checkpoint."""
 
 
-def read_index(path: str) -> dict[str, Sharded]:
-    """Returns the tensors of a distributed checkpoint by name, in the order of its index; the last ones are kept.
+@dataclass(frozen=True, slots=True)
+class Index:
+    """The index of a distributed checkpoint.
+
+    Attributes:
+        tensors: by name, in its order.
+        objects: where each object of Python was saved, by name: a file of ``torch.save`` within another; or why nothing
+            tells where.
+        stretches: first bytes and ends of all that was written to each file, by its name.
+    """
+
+    tensors: dict[str, Sharded]
+    objects: dict[str, ReadSpec | str]
+    stretches: dict[str, list[tuple[int, int]]]
+
+
+_indexes: dict[tuple[str, State], Index] = {}
+
+
+def read_index(path: str) -> Index:
+    """Returns what the index of a distributed checkpoint says; the last ones are kept.
 
     Raises:
         UnreadableTensorError: the index is missing, damaged, or names what no checkpoint needs.
@@ -89,27 +109,71 @@ def read_index(path: str) -> dict[str, Sharded]:
     if key not in _indexes:
         found = read_objects(path)
         try:
-            tensors = _tensors_of(found, os.path.dirname(path))  # noqa: PTH120 - as above
+            index = _index_of(found, os.path.dirname(path))  # noqa: PTH120 - as above
         except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
             raise unreadable(path, "is no index of a distributed checkpoint, or a damaged one") from error
         while len(_indexes) >= _KEPT:
             _indexes.pop(next(iter(_indexes)), None)
-        _indexes[key] = tensors
+        _indexes[key] = index
     return _indexes[key]
+
+
+def not_indexed(path: str) -> list[tuple[str, str]]:
+    """Returns the files of a distributed checkpoint that its index does not account for, with the reason.
+
+    Args:
+        path: the index.
+
+    Raises:
+        UnreadableTensorError: see ``read_index``.
+        OSError: the directory cannot be listed.
+    """
+    folder, found = os.path.dirname(path), list[tuple[str, str]]()  # noqa: PTH120 - as above
+    stretches = read_index(path).stretches
+    there = {name for name in opener.listdir(folder) if name.endswith(PART)}
+    for name in sorted(there | stretches.keys()):
+        if name not in there:
+            why = "a part of the checkpoint that is missing"
+        elif name not in stretches:
+            why = "a part that the index of the checkpoint does not name"
+        else:
+            spare = _spare(stretches[name], opener.stat(f"{folder}/{name}").st_size)
+            why = f"has {spare:,} bytes that the index of the checkpoint does not name" if spare else ""
+        if why:
+            found.append((f"{folder}/{name}", why))
+    return found
+
+
+def _spare(stretches: list[tuple[int, int]], size: int) -> int:
+    """Returns the number of bytes of a file that are in no stretch."""
+    spare = at = 0
+    for first, end in sorted(stretches):
+        spare += max(min(first, size) - at, 0)
+        at = max(at, end)
+    return spare + max(size - at, 0)
 
 
 def open_indexed(_: int, __: os.stat_result, spec: ReadSpec) -> ShardedValues:
     """Returns the reader of a tensor of a distributed checkpoint: see ``npy.FORMATS``. Its file is the index."""
-    return _opened(read_index(spec.path), spec)
+    index = read_index(spec.path)
+    problem = index.objects.get(spec.member)
+    if isinstance(problem, str):
+        raise unreadable(f"{spec.path}:{spec.member}", problem)
+    return _opened(index.tensors, spec)
 
 
-def _tensors_of(index: Any, folder: str) -> dict[str, Sharded]:
+def _index_of(index: Any, folder: str) -> Index:
     state = index.state
     stored = {_place(key): info.state for key, info in state["storage_data"].items()}
-    found = {}
+    tensors: dict[str, Sharded] = {}
+    objects: dict[str, ReadSpec | str] = {}
     for name, described in state["state_dict_metadata"].items():
-        if type(name) is not str or not described.kind.endswith(".TensorStorageMetadata"):
-            continue  # a number, a list: an object of Python
+        if type(name) is not str:
+            raise ValueError("no name")
+        if not described.kind.endswith(".TensorStorageMetadata"):
+            info = stored.get((name, None))
+            objects[name] = _unusable(info) or _window(folder, info)
+            continue
         facts = described.state
         chunks = [(_sizes(chunk.state["offsets"]), _sizes(chunk.state["sizes"])) for chunk in facts["chunks"]]
         infos = [stored.get((name, offsets)) for offsets, _ in chunks]
@@ -123,7 +187,16 @@ def _tensors_of(index: Any, folder: str) -> dict[str, Sharded]:
                 if math.prod(chunk[1])
             )
         )
-        found[name] = _put_together(_type_of(facts["properties"]), _sizes(facts["size"]), pieces, problem)
+        tensors[name] = _put_together(_type_of(facts["properties"]), _sizes(facts["size"]), pieces, problem)
+    return Index(tensors, objects, _stretches(stored.values()))
+
+
+def _stretches(infos: Iterable[Any]) -> dict[str, list[tuple[int, int]]]:
+    found: dict[str, list[tuple[int, int]]] = {}
+    for info in infos:
+        if not _unusable(info):
+            first, length = info["offset"], info["length"]
+            found.setdefault(info["relative_path"], []).append((first, first + length))
     return found
 
 

@@ -6,18 +6,19 @@ say that its values are to be conjugated or negated. Sizes and strides are check
 the file, before anything is read; then values are read where they lie. A tensor that repeats its elements over and over
 is never laid out.
 
-Tensors are found by their place in the tree of dictionaries and lists that was saved. As ``ReadSpec.member`` a place is
-written as a JSON pointer is: ``/optimizer/state/[0]/exp_avg``. In ``[...]`` stands what is no text: the number of an
-item of a list, a number that is a key. A tensor that was saved by itself is at ``""``.
+Tensors are found by their place in what was saved: see ``saved_objects``. As ``ReadSpec.member`` a place is written as
+a JSON pointer is: ``/optimizer/state/[0]/exp_avg``. In ``[...]`` stands what is no text: the number of an item of a
+list, a number that is a key. A tensor that was saved by itself is at ``""``.
 
-Not checked are the checksums of archives: torch itself does not, and has an option to write none.
+Of the checksums of an archive that of the pickle is checked, and that of a storage with a whole page of zeros in it: so
+a file looks of which the system lost a page. torch checks none, and has an option to write none.
 """
 
 from __future__ import annotations
 
 import ast
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
@@ -26,6 +27,7 @@ import ml_dtypes
 import numpy as np
 
 from tui_debugger.arrays import Array
+from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.model import ReadSpec
 from tui_debugger.stats.archive import (
     Archive,
@@ -39,38 +41,31 @@ from tui_debugger.stats.archive import (
     temporary_array,
     unreadable,
 )
-from tui_debugger.stats.dtypes import DType, dtype_of
-from tui_debugger.stats.npy import WHOLE_FILE, boxes, checked_layout
+from tui_debugger.stats.dtypes import DType, dtype_of, name_of
+from tui_debugger.stats.npy import WHOLE_FILE, ValueReader, boxes, checked_layout
 from tui_debugger.stats.restricted_pickle import (
-    Foreign,
     Global,
-    Instance,
     PickleEndsError,
     PickleError,
     load,
     load_plain,
     no_names,
-    shown_name,
 )
+from tui_debugger.stats.saved_objects import Path, SavedTensors, saved_tensors, storage_without_tensor
 from tui_debugger.stats.torch_pickle import (
-    ARRAY,
     COMPLEX32,
     FLOAT4,
     SIZES,
     StorageRef,
     TensorRef,
-    array_of,
     end_of,
     global_of,
+    not_read,
     storage_of,
 )
 
 MAX_PICKLE: Final = 1 << 27
 """Bytes of the longest pickle of a file, without its values: that of a million tensors."""
-MAX_TENSORS: Final = 1 << 18
-"""Tensors of a file."""
-MAX_DEPTH: Final = 64
-"""Dictionaries and lists within each other, down to a tensor."""
 MAX_MEMBER: Final = 1 << 12
 """Characters of the place of a tensor."""
 _KEPT: Final = 32
@@ -89,33 +84,35 @@ _SHORT_PICKLE: Final = 1 << 12
 _POINTER: Final = b"version https://git-lfs"
 _NOT_FINISHED: Final = "the file was probably never written to the end"
 
-Path = tuple[Any, ...]
-"""The keys of dictionaries and the numbers of items of lists that lead to a tensor."""
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tree:
     """All that was saved in one file.
 
     Attributes:
-        value: dictionaries, lists, tuples, text, numbers, ``TensorRef``, and stand-ins for a few other objects.
-        tensors: its tensors with their places, in the order of the file.
+        value: dictionaries, lists, tuples, text, numbers, ``TensorRef``, and stand-ins for other objects.
+        tensors: its tensors with their places, in the order of the file; also what cannot be understood: its
+            ``problem`` says why.
         members: the same by the text of their places.
+        apart: places of numbers that are not finite and no findings (settings), and how many of them are there.
         window: what of the file it is.
         folder: the directory of the archive that everything is in.
         storages: the bytes of each storage in a file of before PyTorch 1.6, by key; None in an archive.
         big_endian: the first byte of each element is the highest.
         archive: what holds the storages otherwise.
+        settings: which of the tensors are single numbers in settings.
     """
 
     value: Any
     tensors: list[tuple[Path, TensorRef]]
     members: Mapping[str, TensorRef]
+    apart: Sequence[tuple[Path, int]]
     window: Window
     folder: str = ""
     storages: Mapping[str, Window] | None = None
     big_endian: bool = False
     archive: Archive | None = None
+    settings: Sequence[int] = ()
 
 
 def read_tree(path: str, window: Window | None = None) -> Tree:
@@ -126,8 +123,7 @@ def read_tree(path: str, window: Window | None = None) -> Tree:
         window: first byte and number of bytes of what is looked at; None: the whole file.
 
     Raises:
-        UnreadableTensorError: it is missing, damaged, no file of torch, too much, or names anything that no file of
-            tensors needs.
+        UnreadableTensorError: it is missing, damaged, no file of torch, or too much.
     """
     with opened(path) as (descriptor, status):
         return _tree(descriptor, status, path, window or (0, status.st_size))
@@ -206,6 +202,7 @@ def _tree(descriptor: int, status: os.stat_result, path: str, window: Window) ->
         try:
             zipped = content.read(0, 2) == b"PK"
             found = _zipped_tree(descriptor, status, path, window) if zipped else _legacy_tree(content, window)
+            found = _without_settings(found, (descriptor, status, path))
         except PickleError as error:
             raise unreadable(path, str(error)) from error
         while len(_trees) >= _KEPT:
@@ -229,15 +226,85 @@ def _zipped_tree(descriptor: int, status: os.stat_result, path: str, window: Win
     pickled = MemberFile(descriptor, archive, f"{folder}/data.pkl")
     if pickled.size > MAX_PICKLE:
         raise unreadable(path, f"has a pickle of {pickled.size:,} bytes: that is not plausible")
+    if archive.members[f"{folder}/data.pkl"].checksum:
+        pickled.check()
     data = pickled.read(0, pickled.size)
-    found = _loaded(data) if len(data) <= _SHORT_PICKLE else _found_in(load(data, global_of, storage_of)[0])
-    return Tree(*found, window, folder, big_endian=order == b"big", archive=archive)
+    value, found, members = _loaded(data) if len(data) <= _SHORT_PICKLE else _load_all(data)
+    expected = {f"{folder}/data/{key}" for key in found.storages}.union(f"{folder}/{name}" for name in _BESIDE)
+    left = []
+    for name in sorted(archive.members.keys() - expected):
+        kind, _, key = name.removeprefix(f"{folder}/").partition("/")
+        if kind == "data" and (size := archive.members[name].size):
+            left.append(storage_without_tensor(key, size))
+        elif kind not in ("data", _OF_TORCH):
+            left.append(((f"<{name}>",), not_read("is a part of the archive that torch.save does not write")))
+    listed, members = _with(found.tensors, members, left)
+    big = order == b"big"
+    return Tree(value, listed, members, found.apart, window, folder, None, big, archive, found.settings)
 
 
-@lru_cache(_KEPT_PICKLES)
-def _loaded(data: bytes) -> _Found:
-    """Returns what a short pickle holds: thousands of files of one tensor have the same one."""
-    return _found_in(load(data, global_of, storage_of)[0])
+_BESIDE: Final = ("data.pkl", "byteorder", "version", ".format_version", ".storage_alignment")
+_OF_TORCH: Final = ".data"
+"""Members of an archive of torch that hold no numbers."""
+
+_Open = tuple[int, os.stat_result, str]
+"""Descriptor, state and path of an open file."""
+_Members = Mapping[str, TensorRef]
+_Listed = list[tuple[Path, TensorRef]]
+
+
+def _load_all(data: bytes) -> tuple[Any, SavedTensors, _Members]:
+    """Returns what the pickle of an archive holds: its value, the tensors in it, and these by their names."""
+    loaded = load(data, global_of, storage_of)
+    found = saved_tensors(loaded)
+    return loaded.value, found, _named(found.tensors)
+
+
+_loaded = lru_cache(_KEPT_PICKLES)(_load_all)
+"""The same, kept: thousands of files of one tensor have the same pickle."""
+
+
+def _named(listed: _Listed) -> _Members:
+    """Returns tensors by the text of their places; where two have one place, the later one gets another name."""
+    members = {member_of(place): ref for place, ref in listed}
+    if len(members) < len(listed):
+        members.clear()
+        for number, (place, ref) in enumerate(listed):
+            if member_of(place) in members:
+                place = (*place[:-1], f"{place[-1] if place else ''} ({number})")  # noqa: PLW2901 - the same tensor
+                listed[number] = place, ref
+            members[member_of(place)] = ref
+    if any(len(member) > MAX_MEMBER for member in members):
+        raise PickleError(f"has a tensor with a name of more than {MAX_MEMBER:,} characters")
+    return members
+
+
+def _with(listed: _Listed, members: _Members, left: _Listed) -> tuple[_Listed, _Members]:
+    """Adds what belongs to no tensor."""
+    return ([*listed, *left], {**members, **_named(left)}) if left else (listed, members)
+
+
+def _without_settings(tree: Tree, file: _Open) -> Tree:
+    """Takes single numbers of settings that are not finite out of the tensors: they are no findings."""
+    apart = []
+    for number in tree.settings:
+        ref = tree.tensors[number][1]
+        if not ref.problem and ref.dtype in _MAY_BE_INFINITE:
+            try:
+                value = _values(tree, ref, file, file[2]).array()
+            except (UnreadableTensorError, OSError, ValueError):
+                continue  # whoever reads the tensor is told
+            if not np.isfinite(value.astype(np.complex128 if value.dtype.kind == "c" else np.float64)).all():
+                apart.append(number)
+    if not apart:
+        return tree
+    out = set(apart)
+    listed = [each for number, each in enumerate(tree.tensors) if number not in out]
+    more = [(tree.tensors[number][0], 1) for number in apart]
+    return replace(tree, tensors=listed, members=_named(listed), apart=[*tree.apart, *more])
+
+
+_MAY_BE_INFINITE: Final = frozenset(name for name in SIZES if "float" in name or "complex" in name)
 
 
 def _legacy_tree(content: FileBytes, window: Window) -> Tree:
@@ -259,30 +326,33 @@ def _legacy_tree(content: FileBytes, window: Window) -> Tree:
 def _legacy_tree_in(data: bytes, content: FileBytes, window: Window) -> Tree:
     refs: dict[str, StorageRef] = {}
 
-    def storage(name: Any) -> StorageRef:
+    def storage(name: Any) -> StorageRef | Global:
         ref = storage_of(name)
-        refs.setdefault(ref.key, ref)
+        if type(ref) is StorageRef:
+            refs.setdefault(ref.key, ref)
         return ref
 
     if data.startswith(_POINTER):
         raise PickleError("is a pointer of Git LFS: the file itself was not fetched")
     try:
-        magic, at = load(data, no_names, storage)
+        magic, at, _ = load(data, no_names, storage)
     except PickleError as error:
-        if isinstance(error, PickleEndsError) or str(error).startswith("refuses"):
+        if isinstance(error, PickleEndsError):
             raise
         raise PickleError(f"is no file that torch.save wrote: it {error}") from error
     if magic != _MAGIC:
         raise PickleError("is no file that torch.save wrote: it does not begin as one does")
-    version, at = load(data, no_names, storage, at)
+    version, at, _ = load(data, no_names, storage, at)
     if version != _VERSION:
         raise PickleError(f"is of version {version!r:.20}, and {_VERSION} is known")
-    _, at = load(data, no_names, storage, at)  # about the machine; values have the lowest byte first on all of them
-    value, at = load(data, global_of, storage, at)
-    keys, at = load(data, no_names, storage, at)
+    _, at, _ = load(data, no_names, storage, at)  # about the machine; all of them put the lowest byte first
+    loaded = load(data, global_of, storage, at)
+    keys, at, _ = load(data, no_names, storage, loaded.end)
     if type(keys) is not list:
         raise PickleError("has no list of storages")
+    found = saved_tensors(loaded)
     storages: dict[str, Window] = {}
+    left = []
     for key in keys:
         ref = refs.get(key) if type(key) is str else None
         stated = content.read(at, _COUNT)
@@ -290,177 +360,47 @@ def _legacy_tree_in(data: bytes, content: FileBytes, window: Window) -> Tree:
             break  # nothing tells where the others are
         size = int.from_bytes(stated, "little") * (SIZES[ref.dtype] if ref.dtype else 1)
         storages[key] = (content.start + at + _COUNT, min(size, max(content.size - at - _COUNT, 0)))
+        if ref.key not in found.storages and size:
+            left.append(storage_without_tensor(ref.key, size))
         at += _COUNT + size
-    return Tree(*_found_in(value), window, storages=storages)
-
-
-_Found = tuple[Any, list[tuple[Path, TensorRef]], Mapping[str, TensorRef]]
-"""``value``, ``tensors`` and ``members`` of a tree."""
-
-
-def _found_in(value: Any) -> _Found:
-    found = list(_walk(value))
-    members = {member_of(place): ref for place, ref in found}
-    if len(members) < len(found):
-        raise PickleError("has two tensors at one place")
-    if any(len(member) > MAX_MEMBER for member in members):
-        raise PickleError(f"has a tensor with a name of more than {MAX_MEMBER:,} characters")
-    return value, found, members
-
-
-@dataclass(slots=True)
-class _Frame:
-    """A dictionary or list on the way to what is looked at.
-
-    Attributes:
-        container: it.
-        children: what in it is left to look at.
-        place: its own.
-        before: number of tensors that were found before it.
-        maker: who made something else of what is in it; empty: nobody, it is as it was saved.
-    """
-
-    container: int
-    children: Iterator[tuple[Any, Any]]
-    place: Path
-    before: int
-    maker: str
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Given:
-    """The arguments of a call."""
-
-    maker: str
-    arguments: tuple[Any, ...]
-
-
-_CONTAINERS: Final = (dict, list, tuple, Instance, Foreign, _Given)
-
-
-def _walk(root: Any) -> Iterator[tuple[Path, TensorRef]]:
-    """Yields all tensors of what was saved, with their places.
-
-    What is in the tree several times is looked at each time, unless there is no tensor in it; not within itself.
-    """
-    if type(root) is TensorRef:
-        yield (), root
-        return
-    known: dict[int, list[tuple[Any, Any]]] = {}
-    without, around = set[int](), set[int]()
-    found = steps = 0
-
-    def frame(container: Any, place: Path, maker: str) -> _Frame:
-        if len(place) > MAX_DEPTH:
-            raise PickleError(f"nests deeper than {MAX_DEPTH} dictionaries and lists")
-        if id(container) not in known:
-            known[id(container)] = list(_children(container))
-        around.add(id(container))
-        maker = container.maker if type(container) is _Given else maker
-        return _Frame(id(container), iter(known[id(container)]), place, found, maker)
-
-    frames = [frame(root, (), "")]
-    while frames:
-        top = frames[-1]
-        steps += 1
-        for key, child in top.children:
-            if type(child) is TensorRef:
-                found += 1
-                yield (*top.place, key), _as_made(child, top.maker)
-            elif id(child) not in without and id(child) not in around:
-                frames.append(frame(child, (*top.place, key), top.maker))
-                break
-        else:
-            frames.pop()
-            around.discard(top.container)
-            if top.before == found:
-                without.add(top.container)
-        if found > MAX_TENSORS or steps > 4 * MAX_TENSORS:
-            raise PickleError(f"holds more than {MAX_TENSORS:,} tensors")
-
-
-def _as_made(ref: TensorRef, maker: str) -> TensorRef:
-    """Returns a tensor, or the same with a problem where somebody unknown made something else of it."""
-    if not maker or ref.problem:
-        return ref
-    return replace(ref, problem=f"went into {shown_name(maker)}, which is not known: what that made is not read")
-
-
-def _children(container: Any) -> Iterator[tuple[Any, Any]]:
-    """Yields the tensors in a container and the containers, with their keys."""
-    if type(container) is Foreign:
-        items = _attributes(container)
-    elif type(container) is _Given:
-        items = list(enumerate(container.arguments))
-    else:
-        items = _items(container.state if type(container) is Instance else container)
-    for key, value in items:
-        if type(value) is Instance and value.kind == ARRAY:
-            if (found := array_of(value)) is not None:
-                yield _plain(key), found
-        elif type(value) is TensorRef or type(value) in _CONTAINERS:
-            yield _plain(key), value
-
-
-def _items(container: Any) -> list[tuple[Any, Any]]:
-    if type(container) is dict:
-        return list(container.items())
-    return list(enumerate(container)) if type(container) in (list, tuple) else []
-
-
-def _attributes(found: Foreign) -> list[tuple[Any, Any]]:
-    """Returns what is in an object: its attributes, and what is in it as a dictionary or a list.
-
-    Parameters, buffers and modules of a module are attributes of it, as they are to who uses it.
-    """
-    state = _items(found.state)
-    if type(found.state) is dict and "_parameters" in found.state:
-        parts = [found.state.get(name) for name in _OF_A_MODULE]
-        state = [(key, value) for key, value in state if key not in _OF_A_MODULE]
-        state += [item for part in parts for item in _items(part)]
-    made_of = _Given(found.kind, found.arguments) if found.called else found.arguments
-    arguments = [("arguments", made_of)] if found.called else _items(made_of)
-    items = [*arguments, *state, *_items(found.items)]
-    if len({_plain(key) for key, _ in items}) == len(items):
-        return items
-    return [("arguments", made_of), ("state", found.state), ("items", found.items)]
-
-
-def _plain(key: Any) -> Any:
-    """Returns a key as a place can hold it."""
-    if type(key) is Global:
-        return f"<{shown_name(key.name)}>"
-    if type(key) in (Instance, Foreign):
-        arguments = ", ".join(str(each) for each in key.arguments if type(each) in (str, int, float, bool))
-        return f"<{shown_name(f'{key.kind}({arguments})')}>"
-    return key
-
-
-_OF_A_MODULE: Final = ("_parameters", "_buffers", "_modules")
-"""See ``torch.nn.Module.__init__``."""
+    if at < content.size:
+        what = f"are {content.size - at:,} bytes behind all storages that the file names: they are not read"
+        left.append((("<end of the file>",), not_read(what)))
+    listed, members = _with(found.tensors, _named(found.tensors), left)
+    return Tree(loaded.value, listed, members, found.apart, window, storages=storages, settings=found.settings)
 
 
 # -- values ----------------------------------------------------------------------------------------
 
 
-def open_value(descriptor: int, status: os.stat_result, spec: ReadSpec) -> TorchValues:
+def open_value(descriptor: int, status: os.stat_result, spec: ReadSpec) -> ValueReader:
     """Returns the reader of one tensor: see ``npy.FORMATS``.
 
     Raises:
         UnreadableTensorError: the file or the tensor is damaged, refused, or not there.
     """
     where = f"{spec.path}:{spec.member}" if spec.member else spec.path
-    window = (spec.offset, spec.length or status.st_size - spec.offset)
-    tree = _tree(descriptor, status, spec.path, window)
+    tree = _tree(descriptor, status, spec.path, (spec.offset, spec.length or status.st_size - spec.offset))
     ref = tree.members.get(spec.member)
     if ref is None:
         raise unreadable(where, "is not in the file", "the file was written anew: look again")
+    return _values(tree, ref, (descriptor, status, spec.path), where)
+
+
+def _values(tree: Tree, ref: TensorRef, file: _Open, where: str) -> ValueReader:
+    """Returns the reader of one tensor of an open file.
+
+    Raises:
+        UnreadableTensorError: the file or the tensor is damaged, or it cannot be understood.
+    """
+    if ref.values is not None and not ref.problem:
+        return PickledValues(ref.values, where)
     if ref.problem or ref.storage is None:
         raise unreadable(where, ref.problem or "has no values")
-    storage = ref.storage
+    storage, (descriptor, status, path) = ref.storage, file
     content: FileBytes | MemberFile
     if tree.storages is None:
-        archive = tree.archive or open_archive(descriptor, status, spec.path, window)
+        archive = tree.archive or open_archive(descriptor, status, path, tree.window)
         name = f"{tree.folder}/data/{storage.key}"
         if name not in archive.members:
             raise unreadable(where, f"has no storage {storage.key!r:.40} in its file: it is damaged")
@@ -473,6 +413,36 @@ def open_value(descriptor: int, status: os.stat_result, spec: ReadSpec) -> Torch
         what = f"has a storage of {content.size:,} bytes in place of {storage.nbytes or 0:,}: it is damaged"
         raise unreadable(where, what, _NOT_FINISHED)
     return TorchValues(ref, content, tree.big_endian, where)
+
+
+class PickledValues:
+    """Values that lie in a pickle: see ``npy.ValueReader``."""
+
+    __slots__ = ("_values", "layout", "packed")
+
+    def __init__(self, values: Array, where: str) -> None:
+        """Takes values of any order.
+
+        Raises:
+            UnreadableTensorError: their shape cannot be represented.
+        """
+        native = values.astype(values.dtype.newbyteorder("="), copy=False)
+        layout = checked_layout(native.dtype, name_of(native.dtype), native.shape)
+        if isinstance(layout, str):
+            raise unreadable(where, layout)
+        self.layout, self.packed, self._values = layout, False, np.ascontiguousarray(native).reshape(native.shape)
+
+    def read_into(self, start: int, target: Array) -> None:
+        """See ``npy.ValueReader``."""
+        target[:] = self._values.reshape(-1)[start : start + len(target)]
+
+    def array(self) -> Array:
+        """See ``npy.ValueReader``."""
+        found: Array = self._values.copy()
+        return found
+
+    def close(self) -> None:
+        """Nothing is kept open."""
 
 
 _PACKED: Final = 2

@@ -1,34 +1,30 @@
 """The names that the pickle of a torch file may hold. Tensors become descriptions, without their values.
 
-Names of Python's own library, of torch and of NumPy are known, or refused. Those of other libraries and of the user's
-own program are taken as they are: a checkpoint has its settings beside its tensors, and a model that was saved whole
-has its classes.
+The functions that make tensors, storages, arrays and the containers of Python are known. Every other class or function
+is taken as it is: a checkpoint has its settings beside its tensors, and a model that was saved whole has its classes.
+``is_not_known`` tells which of them may hide something.
 
 A tensor is a view of a storage: an offset, sizes, strides, perhaps the bits that say that its values are to be
 conjugated or negated. It is checked here against what is stated of its storage. What is known and cannot be read, such
-as a sparse tensor, says so by itself; the others of its file are read.
+as a quantized tensor, says so by itself; the others of its file are read.
 """
 
 from __future__ import annotations
 
 import math
-import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from tui_debugger.stats.dtypes import dtype_of
-from tui_debugger.stats.restricted_pickle import Global, Instance, PickleError, refuses, stand_ins
+from tui_debugger.arrays import Array
+from tui_debugger.stats.dtypes import dtype_of, name_of
+from tui_debugger.stats.pickled_arrays import ARRAY, ELEMENT_TYPE, FUNCTIONS
+from tui_debugger.stats.restricted_pickle import Global, Instance, PickleError, stand_ins
 
 MAX_REPEATED: Final = 1 << 32
 """Elements of a tensor that has far more of them than its storage: measuring so many takes some seconds."""
 _REPEATED: Final = 1000
-ARRAY: Final = "numpy.ndarray"
-"""The kind of what stands for an array of NumPy, such as the state of its random numbers in a checkpoint."""
-_NUMPY_DTYPE: Final = "numpy.dtype"
-_NUMPY_SCALAR: Final = "numpy.generic"
-_ARRAY_TYPE: Final = re.compile(r"([fc])(\d{1,2})")
 _OTHERS: Final = 3
 _LONG: Final = 80
 
@@ -64,6 +60,8 @@ class TensorRef:
         neg: its values are those of the storage, negated.
         requires_grad: as it was saved.
         problem: why it cannot be read; empty: as far as is known it can.
+        values: its values where the pickle itself holds them; None: its storage does.
+        attributes: what was set of it besides, usually attributes by name; None: nothing.
     """
 
     dtype: str
@@ -75,6 +73,18 @@ class TensorRef:
     neg: bool = False
     requires_grad: bool = False
     problem: str = ""
+    values: Array | None = None
+    attributes: Any = None
+
+
+def in_pickle(values: Array) -> TensorRef:
+    """Returns the description of values that lie in a pickle."""
+    return TensorRef(name_of(values.dtype), values.shape, values=values)
+
+
+def not_read(problem: str) -> TensorRef:
+    """Returns what stands at the place of an object that cannot be understood."""
+    return TensorRef("", (), problem=problem)
 
 
 _STORED: Final = {
@@ -117,9 +127,11 @@ _READ: Final = (
     *("bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu"),
     *("complex64", "complex128", COMPLEX32, FLOAT4),
 )
-_NOT_READ: Final = (
-    *("bits8", "bits16", "bits1x8", "bits2x4", "bits4x2", "qint8", "qint32", "quint8", "quint4x2", "quint2x4"),
-    *(f"{sign}int{bits}" for sign in ("", "u") for bits in range(1, 8)),
+_NOT_READ: Final = frozenset(
+    (
+        *("bits8", "bits16", "bits1x8", "bits2x4", "bits4x2", "qint8", "qint32", "quint8", "quint4x2", "quint2x4"),
+        *(f"{sign}int{bits}" for sign in ("", "u") for bits in range(1, 8)),
+    )
 )
 """Element types that are known by name only."""
 SIZES: Final = {"qint8": 1, "quint8": 1, "qint32": 4, COMPLEX32: 4, FLOAT4: 1} | {
@@ -171,7 +183,7 @@ def _problem(ref: TensorRef) -> str:
         return f"has elements of type {ref.dtype or '(none)'}, which are not read; its shape is {_shown(shape)}"
     if len(shape) != len(stride):
         return f"has {len(shape)} sizes and {len(stride)} strides: it is damaged"
-    if any(n < 0 for n in shape) or any(n < 0 for n in stride) or ref.offset < 0:
+    if min(shape, default=0) < 0 or min(stride, default=0) < 0 or ref.offset < 0:
         what = f"shape {_shown(shape)}, strides {_shown(stride)}, offset {ref.offset}"
         return f"has a negative size, stride or offset: {what}"
     end = end_of(ref) * SIZES[ref.dtype]
@@ -200,25 +212,49 @@ def _without_values(what: str, dtype: Any, size: Any) -> TensorRef:
     return TensorRef(dtype, shape, problem=f"{what}; its shape is {_shown(shape)}")
 
 
+def whole_storage(storage: StorageRef) -> TensorRef:
+    """Returns a storage as a tensor of all its elements."""
+    if storage.dtype not in SIZES or storage.nbytes is None:
+        return replace(not_read("is a storage without an element type: its numbers are not read"), storage=storage)
+    count = storage.nbytes // SIZES[storage.dtype]
+    ref = TensorRef(storage.dtype, (count,), (1,), 0, storage)
+    return replace(ref, problem=_problem(ref))
+
+
 def _meta_tensor(dtype: Any, size: Any, *_: Any) -> TensorRef:
     return _without_values("was on the device meta, which has no values", _dtype(dtype), size)
 
 
-def _sparse_tensor(layout: Any, data: Any) -> TensorRef:
-    sizes = [part for part in data if type(part) is tuple]
-    types = [part.dtype for part in data if type(part) is TensorRef]
+_SPARSE: Final[dict[str, tuple[str, ...]]] = {
+    "sparse_coo": ("indices", "values"),
+    "sparse_csr": ("crow_indices", "col_indices", "values"),
+    "sparse_csc": ("ccol_indices", "row_indices", "values"),
+    "sparse_bsr": ("crow_indices", "col_indices", "values"),
+    "sparse_bsc": ("ccol_indices", "row_indices", "values"),
+}
+"""The tensors that a sparse one is made of, by its layout."""
+
+
+def _sparse_tensor(layout: Any, data: Any) -> Instance:
+    """See ``torch._utils._rebuild_sparse_tensor``: what it is made of has all its numbers."""
     name = str(layout).removeprefix("torch.")
-    return _without_values(f"is sparse ({name}): only dense tensors are read", types[-1] if types else "", sizes[0])
+    parts = _SPARSE.get(name)
+    if parts is None or type(data) is not tuple or any(type(part) is not TensorRef for part in data[: len(parts)]):
+        raise PickleError("has a damaged pickle: a sparse tensor in it is made of no tensors")
+    return Instance(f"torch.{name}", (), state=dict(zip(parts, data, strict=False)))
 
 
-def _quantized_tensor(storage: Any, _: Any, size: Any, *others: Any) -> TensorRef:
-    if type(storage) is not StorageRef or not others:
+def _quantized_tensor(storage: Any, _: Any, size: Any, __: Any, parameters: Any = None, *___: Any) -> TensorRef:
+    if type(storage) is not StorageRef:
         raise PickleError("has a damaged pickle: a tensor in it has no storage")
-    return _without_values(f"is quantized ({storage.dtype}): its numbers are not read", storage.dtype, size)
+    what = f"is quantized ({storage.dtype}): its numbers are not read"
+    found = _without_values(what, storage.dtype, size)
+    return replace(found, storage=storage, attributes=[*parameters] if type(parameters) is tuple else None)
 
 
-def _nested_tensor(buffer: Any, *_: Any) -> TensorRef:
-    return _without_values("is nested: only dense tensors are read", buffer.dtype, ())
+def _nested_tensor(buffer: Any, *parts: Any) -> Instance:
+    """See ``torch._utils._rebuild_nested_tensor``: one tensor has all numbers, the others say whose they are."""
+    return Instance("torch.nested", (), state={"values": buffer, "layout": list(parts)})
 
 
 def _wrapped_tensor(kind: Any, dtype: Any, size: Any, *_: Any) -> TensorRef:
@@ -235,42 +271,53 @@ def _moved_tensor(data: Any, dtype: Any, *_: Any) -> TensorRef:
     )
 
 
-def array_of(found: Instance) -> TensorRef | None:
-    """Returns an array of NumPy, whose values lie in the pickle itself; None of whole numbers, as states of random are.
-
-    Raises:
-        PickleError: it is none.
-    """
-    try:
-        _, shape, kind, _, _ = found.state
-        words = kind.arguments[0]
-        plain = _ARRAY_TYPE.fullmatch(words) if kind.kind == _NUMPY_DTYPE else None
-    except (TypeError, ValueError, IndexError, AttributeError) as error:
-        raise PickleError("has a damaged pickle: an array in it has no shape or no type") from error
-    if plain is None:
-        return None
-    dtype = f"{'complex' if plain[1] == 'c' else 'float'}{8 * int(plain[2])}"
-    return _without_values("is an array of NumPy within a pickle: its values are not read", dtype, shape)
-
-
-def _parameter(data: Any, requires_grad: Any, *_: Any) -> TensorRef:
+def _parameter(data: Any, requires_grad: Any, _: Any = None, state: Any = None) -> TensorRef | Instance:
+    if type(data) is Instance:
+        return Instance("torch.nn.parameter.Parameter", (data,), state=state)
     if type(data) is not TensorRef:
         raise PickleError("has a damaged pickle: a parameter in it is no tensor")
-    return replace(data, requires_grad=bool(requires_grad))
+    return replace(data, requires_grad=bool(requires_grad), attributes=_both(data.attributes, state))
 
 
-def _of_class(function: Any, _: Any, arguments: Any, *__: Any) -> TensorRef:
-    """See ``torch._tensor._rebuild_from_type_v2``: a tensor with attributes, which do not matter here."""
-    if type(function) is not Global or function.name not in _TENSORS or function.call is None:
-        raise PickleError("has a damaged pickle: it makes a tensor with a function that makes none")
-    found: TensorRef = function.call(*arguments)
-    return found
+def _of_class(function: Any, _: Any, arguments: Any, state: Any = None, *__: Any) -> TensorRef | Instance:
+    """See ``torch._tensor._rebuild_from_type_v2``: a tensor of any class, with attributes."""
+    if type(function) is not Global or type(arguments) is not tuple:
+        raise PickleError("has a damaged pickle: it makes a tensor with something that is no function")
+    if function.name not in _TENSORS or function.call is None:
+        return Instance(function.name, arguments, called=True, state=state)
+    found = function.call(*arguments)
+    if type(found) is not TensorRef:
+        return Instance(function.name, (found,), state=state)
+    local, others = _local_part(state)
+    if local is None or found.storage is not None:
+        return replace(found, attributes=_both(found.attributes, state))
+    return replace(local, requires_grad=found.requires_grad, attributes=_both(local.attributes, others))
 
 
-def _dictionary(items: Any = ()) -> dict[Any, Any]:
-    if items != ():
-        raise PickleError("has a dictionary that is not filled key by key")
-    return {}
+def _both(first: Any, second: Any) -> Any:
+    """Returns the attributes that were set in two places."""
+    return [first, second] if first and second else first or second or None
+
+
+_LOCAL: Final = "_local_tensor"
+
+
+def _local_part(state: Any) -> tuple[TensorRef | None, list[dict[Any, Any]]]:
+    """Returns the part of a DTensor that its rank has, and its other attributes: mesh and placements are among them."""
+    attributes = [part for part in (state if type(state) is tuple else (state,)) if type(part) is dict]
+    local = next((part[_LOCAL] for part in attributes if type(part.get(_LOCAL)) is TensorRef), None)
+    others = [{key: value for key, value in part.items() if key != _LOCAL} for part in attributes]
+    return local, [part for part in others if part]
+
+
+def _dictionary(*items: Any) -> dict[Any, Any] | Instance:
+    """See ``collections.OrderedDict``: filled later, or made of pairs, as Python 2 wrote it."""
+    if not items or not items[0]:
+        return {}
+    pairs = items[0]
+    if type(pairs) is not list or any(len(pair) != 2 or type(pair[0]) is not str for pair in pairs):
+        return Instance("collections.OrderedDict", items)
+    return {key: value for key, value in pairs}  # noqa: C416 - a pair may be a list
 
 
 def _counter(items: Any = None) -> dict[Any, Any]:
@@ -279,25 +326,39 @@ def _counter(items: Any = None) -> dict[Any, Any]:
     return items or {}
 
 
-def _items(values: Any = ()) -> list[Any]:
-    if type(values) not in (list, tuple):
-        raise PickleError("has a set in its pickle that is made of no list")
-    return list(values)
+def _items(values: Any = ()) -> list[Any] | Instance:
+    return list(values) if type(values) in (list, tuple) else Instance("builtins.set", (values,))
 
 
-def _default_dictionary(_: Any = None, items: Any = ()) -> dict[Any, Any]:
-    return _dictionary(items)
+def _frozen(values: Any = ()) -> tuple[Any, ...] | Instance:
+    return tuple(values) if type(values) in (list, tuple) else Instance("builtins.frozenset", (values,))
 
 
-def _queue(values: Any = (), _: Any = None) -> list[Any]:
+def _default_dictionary(_: Any = None, *items: Any) -> dict[Any, Any] | Instance:
+    return _dictionary(*items)
+
+
+def _queue(values: Any = (), _: Any = None) -> list[Any] | Instance:
     return _items(values)
 
 
-def _attribute(owner: Any, name: Any) -> Global:
-    """See ``getattr``: how members of enumerations and methods of classes are named."""
-    if type(owner) is not Global or not owner.foreign or type(name) is not str:
-        raise refuses("builtins.getattr")
-    return Global(f"{owner.name}.{name}", foreign=True)
+def _attribute(owner: Any, name: Any) -> Global | Instance:
+    """See ``getattr``: how members of enumerations and methods are named."""
+    if type(owner) is Global and type(name) is str:
+        return Global(f"{owner.name}.{name}", foreign=True)
+    return Instance("builtins.getattr", (owner, name))
+
+
+def _reconstructed(kind: Any, base: Any = None, content: Any = None) -> Instance:
+    """See ``copyreg._reconstructor``: how objects are made in the first two protocols."""
+    if type(kind) is not Global:
+        raise PickleError("has a damaged pickle: it makes an object of something that is no class")
+    return Instance(kind.name, () if content is None else (base, content))
+
+
+def _new_object(kind: Any, *arguments: Any) -> Instance:
+    """See ``copyreg.__newobj__``."""
+    return Instance(_reconstructed(kind).kind, arguments)
 
 
 def _size(values: Any = ()) -> tuple[int, ...]:
@@ -317,7 +378,7 @@ def _octets(content: Any = b"", encoding: Any = "latin1") -> bytes:
     return content.encode("latin1")
 
 
-_TENSORS: Final[dict[str, Callable[..., TensorRef]]] = {
+_TENSORS: Final[dict[str, Callable[..., TensorRef | Instance]]] = {
     "torch._utils._rebuild_tensor": _tensor,
     "torch._utils._rebuild_tensor_v2": _tensor,
     "torch._utils._rebuild_tensor_v3": _typed_tensor,
@@ -340,7 +401,10 @@ _CALLS: Final[dict[str, Callable[..., Any]]] = {
     "collections.deque": _queue,
     "builtins.getattr": _attribute,
     "builtins.set": _items,
-    "builtins.frozenset": _items,
+    "builtins.frozenset": _frozen,
+    "copyreg._reconstructor": _reconstructed,
+    "copyreg.__newobj__": _new_object,
+    "copyreg.__newobj_ex__": _new_object,
     "builtins.bytearray": _octets,
     "builtins.complex": complex,
     "_codecs.encode": _octets,
@@ -366,8 +430,6 @@ _CONSTANTS: Final = (
     *("torch.per_tensor_affine", "torch.per_tensor_symmetric", "torch.per_channel_affine"),
     *("torch.per_channel_symmetric", "torch.per_channel_affine_float_qparams"),
     *("torch.strided", "torch.contiguous_format", "torch.preserve_format", "torch.channels_last"),
-    *(f"builtins.{name}" for name in ("bool", "bytes", "dict", "float", "int", "list", "long", "object")),
-    *(f"builtins.{name}" for name in ("str", "tuple", "unicode")),  # this one and long: of Python 2, and protocol 2
 )
 _DISTRIBUTED: Final = "torch.distributed.checkpoint."
 STAND_INS: Final = (
@@ -385,6 +447,9 @@ STAND_INS: Final = (
         for name in ("PosixPath", "PurePosixPath", "WindowsPath", "PureWindowsPath")
     ),
     *(f"datetime.{name}" for name in ("date", "datetime", "time", "timedelta", "timezone")),
+    *("builtins.range", "builtins.xrange", "builtins.slice", "re._compile", "logging.getLogger"),
+    *("fractions.Fraction", "operator.attrgetter", "operator.itemgetter", "operator.methodcaller"),
+    *("zoneinfo.ZoneInfo._unpickle", "torch._C.Generator", "pathlib.Path", "pathlib.PurePath"),
     *("argparse.Namespace", "types.SimpleNamespace", "functools.partial", "uuid.UUID", "decimal.Decimal"),
     "torch_npu.npu._format.Format",
 )
@@ -392,34 +457,56 @@ STAND_INS: Final = (
 GLOBALS: Final[dict[str, Global]] = {
     **{name: Global(name, call) for name, call in _CALLS.items()},
     **{name: Global(name) for name in (*_CONSTANTS, *_STORAGES)},
-    **stand_ins((*STAND_INS, _NUMPY_DTYPE)),
-    **{
-        f"numpy.{core}.multiarray.{name}": made
-        for core in ("core", "_core")
-        for name, made in (
-            ("_reconstruct", stand_ins((ARRAY,))[ARRAY]),
-            ("scalar", stand_ins((_NUMPY_SCALAR,))[_NUMPY_SCALAR]),
-        )
-    },
-    ARRAY: Global(ARRAY),
+    **stand_ins((*STAND_INS, ELEMENT_TYPE)),
+    **{name: stand_ins((kind,))[kind] for name, kind in FUNCTIONS.items()},
+    ARRAY: Global(ARRAY, foreign=True),
 }
 """The known classes and functions, by their names in a pickle."""
-_OURS: Final = sys.stdlib_module_names | {"numpy", "torch", "__torch__", "__builtin__", "copy_reg", "commands"}
-"""Modules of which nothing is taken that is not known."""
-_OF_MODELS: Final = ("torch.nn.modules.", "torch.nn.functional.", "torch._C._nn.")
-"""Classes and functions of torch that a model holds which was saved whole."""
+_OURS: Final = sys.stdlib_module_names | {"numpy", "torch"}
+_OF_MODELS: Final = ("torch.nn.modules.", "torch.nn.functional.", "torch._C._nn.", "numpy.random._pickle.")
+"""Functions of torch that a model holds which was saved whole, and what makes NumPy's generators of random numbers."""
+_PROGRAMS: Final = frozenset({"os", "posix", "nt", "subprocess", "pty", "multiprocessing", "socket", "ctypes", "runpy"})
+"""Modules of which no object is a value."""
+_RENAMED: Final = {"copy_reg": "copyreg", "commands": "subprocess", "exceptions": "builtins"}
+"""Modules of Python 2 that protocol 2 names."""
 
 
 def global_of(name: str) -> Global | None:
-    """Returns the class or function that a pickle names; None where it is refused."""
-    found = GLOBALS.get(name)
-    if found is None and (name.partition(".")[0] not in _OURS or name.startswith(_OF_MODELS)):
-        found = Global(name, foreign=True)
-    return found
+    """Returns the class or function that a pickle names; None where the file is a program of TorchScript."""
+    module, _, rest = name.partition(".")
+    if module == "__torch__":
+        return None
+    name = f"{_RENAMED[module]}.{rest}" if module in _RENAMED else name
+    return GLOBALS.get(name) or Global(name, foreign=True)
 
 
-def storage_of(name: Any) -> StorageRef:
-    """Returns the storage that a pickle names: ("storage", class, key, device, number of elements)."""
+def is_not_known(kind: str) -> bool:
+    """Tells whether a call may give an object that has more in it than the arguments: a function of a library.
+
+    A class keeps its arguments, or says otherwise in its state. A function of Python, torch or NumPy that no table
+    knows may do anything.
+    """
+    module, _, _ = kind.partition(".")
+    if module not in _OURS or kind.startswith(_OF_MODELS):
+        return False
+    name = kind.rpartition(".")[2].lstrip("_")
+    return module in _PROGRAMS or (name[:1].islower() and kind not in _TYPES_OF_PYTHON)
+
+
+_TYPES_OF_PYTHON: Final = frozenset(
+    f"builtins.{name}"
+    for name in ("bool", "bytes", "dict", "float", "int", "list", "long", "object", "str", "tuple", "unicode", "iter")
+)
+"""Their names are small, and what is made of them has nothing but their arguments in it."""
+
+
+def storage_of(name: Any) -> StorageRef | Global:
+    """Returns the storage that a pickle names: ("storage", class, key, device, number of elements).
+
+    Files of before PyTorch 1.6 name classes of models in the same way, with their source code.
+    """
+    if type(name) is tuple and name[:1] == ("module",) and len(name) == 4 and type(name[1]) is Global:
+        return name[1]
     if type(name) is not tuple or len(name) not in (5, 6) or name[0] != "storage":
         raise PickleError("names something outside of its pickle that is no storage")
     _, kind, key, location, count = name[:5]

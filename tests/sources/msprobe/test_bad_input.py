@@ -119,12 +119,14 @@ def test_what_cannot_be_read_is_a_doubt(dumps: Dumps, tmp_path: Path, capsys: py
     assert "incomplete, or damaged" in answer.out
 
 
-def test_a_lost_file_is_one_unreadable_tensor(dumps: Dumps, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_of_a_lost_file_the_statistics_are_judged(
+    dumps: Dumps, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = linked(dumps("msprobe-mix"), tmp_path / "whole") / "good"
     next(path.glob("step1/*/dump_tensor_data/Functional.gelu.0.forward.output.0.pt")).unlink()
     answer = run(capsys, "check", path, "--watch", "TO")
     assert answer.code == 2
-    assert "1 unreadable" in answer.out
+    assert "1 file with values gone" in answer.out
 
 
 def test_without_any_values_there_are_the_statistics(

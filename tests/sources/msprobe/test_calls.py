@@ -206,6 +206,39 @@ class TestRecorded:
         stats = self.stats(tmp_path, Max=math.nan, Min=math.nan, Mean=math.nan, Norm=math.nan)
         assert (stats.nan, stats.minimum, stats.maximum, stats.mean, stats.norm) == (1, None, None, None, None)
 
+    @pytest.mark.parametrize(
+        ("mean", "norm"), [(math.nan, math.nan), (math.nan, 3.0), (1.0, math.nan), (math.nan, None), (None, math.nan)]
+    )
+    def test_a_mean_or_norm_tells_of_nan_that_the_extremes_passed_over(
+        self, tmp_path: Path, mean: float | None, norm: float | None
+    ) -> None:
+        """Those of MindSpore do."""
+        stats = self.stats(tmp_path, Max=2.0, Min=-1.0, Mean=mean, Norm=norm)
+        assert (stats.nan, stats.minimum, stats.maximum) == (1, -1.0, 2.0)
+        assert self.stats(tmp_path / "twin", Max=2.0, Min=-1.0, Mean=1.0, Norm=3.0).nan == 0
+
+    @pytest.mark.parametrize(
+        "record",
+        [
+            {"Max": 3e38, "Min": -3e38, "Mean": math.nan, "Norm": math.inf},  # both sums overflowed
+            {"Max": 3e38, "Min": 1.0, "Mean": math.inf, "Norm": math.inf},
+            {"Max": 6e4, "Min": 0.0, "Mean": 1.0, "Norm": math.inf},
+            {"Max": 2, "Min": 1, "Mean": None, "Norm": None},
+        ],
+    )
+    def test_an_overflow_of_mean_and_norm_is_no_nan(self, tmp_path: Path, record: dict[str, float]) -> None:
+        stats = self.stats(tmp_path, **record)
+        assert (stats.nan, stats.pos_inf, stats.neg_inf) == (0, 0, 0)
+
+    @pytest.mark.parametrize("extremes", [None, math.nan])
+    def test_an_empty_tensor_holds_no_nan(self, tmp_path: Path, extremes: float | None) -> None:
+        stats = self.stats(tmp_path, shape=[0, 4], Max=extremes, Min=extremes, Mean=math.nan, Norm=0.0)
+        assert (stats.count, stats.nan) == (0, 0)
+
+    @pytest.mark.parametrize("said", ["?", [1], None, {}])
+    def test_an_extreme_that_is_no_number_tells_nothing(self, tmp_path: Path, said: object) -> None:
+        assert self.stats(tmp_path, Max=said) is None
+
     def test_infinities_show_in_the_extremes(self, tmp_path: Path) -> None:
         stats = self.stats(tmp_path, Max=math.inf, Min=-math.inf, Mean=math.nan, Norm=math.inf)
         assert (stats.nan, stats.pos_inf, stats.neg_inf) == (0, 1, 1)
@@ -368,7 +401,7 @@ class TestHostile:
         assert len(source.tensors(0, 0)) == 0
         assert len(source.tensors(0, 1)) == 1
         (part,) = source.unreadable()
-        assert (part.where, part.rank, part.step) == ("step0/rank0", 0, 0)
+        assert (part.where, part.rank, part.step, part.graph) == ("step0/rank0/dump.json", 0, 0, False)
         assert why in part.why
 
     def test_a_huge_dump_json_is_not_read(self, tmp_path: Path) -> None:

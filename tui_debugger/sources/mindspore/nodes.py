@@ -43,13 +43,14 @@ from tui_debugger.graph.messages import ParsedGraph, read_graph
 from tui_debugger.graph.table import CONSTANT, PARAMETER, NodeFlag, NodeTable
 from tui_debugger.last_result import LastResult
 from tui_debugger.model import Progress, ProgressFn, UnreadablePart, no_progress
-from tui_debugger.opener import read_lines, why_not
+from tui_debugger.opener import why_not
 from tui_debugger.sources.base import latest, tensor_keys
 from tui_debugger.sources.mindspore.assign import WHOLE, Digest
 from tui_debugger.sources.mindspore.layout import NEVER, Stamp, stamp
 from tui_debugger.sources.mindspore.listing import Files, Listing
 from tui_debugger.sources.mindspore.match import NOWHERE, FileGroup, Match, Reading, match_names
 from tui_debugger.sources.mindspore.names import Prefix, split_prefix
+from tui_debugger.sources.mindspore.order_files import read_order
 from tui_debugger.stats.npy import open_array
 
 
@@ -347,7 +348,6 @@ DIRECTORY = "graphs"
 FILE = re.compile(r"ms_output_trace_code_graph_(\d{1,9})\.pb")
 ORDER_DIRECTORY = "execution_order"
 ORDER_FILE = re.compile(r"ms_execution_order_graph_(\d{1,9})\.csv")
-_ORDER_HEADER = "NodeExecutionOrder"
 
 Signature = tuple[tuple[str, Stamp], ...]
 """(name, how it looks) of every graph file: changes when one arrives, is rewritten, or may be read now."""
@@ -423,14 +423,16 @@ def read_graphs(rank: Path, progress: ProgressFn = no_progress, seen: Collection
             parts.append(part)
     orders: dict[int | str, tuple[str, ...]] = {}
     for path in _numbered(rank / ORDER_DIRECTORY, ORDER_FILE):
+        where = f"{rank.name}/{ORDER_DIRECTORY}/{path.name}"
         try:
-            names = read_order(path)
-        except OSError as error:  # noqa: PERF203 - each file by itself
-            where = f"{rank.name}/{ORDER_DIRECTORY}/{path.name}"
+            order = read_order(path)
+        except OSError as error:
             notices.append(f"{where} cannot be read")
             parts.append(UnreadablePart(where, why_not(path, error, wanted="a file"), graph=True))
-        else:
-            orders[_number(path, ORDER_FILE)] = names
+            continue
+        orders[_number(path, ORDER_FILE)] = order.names
+        if order.damage:
+            parts.append(UnreadablePart(where, order.damage, graph=True))
     refused = unreadable_directories(rank, seen)
     notices += [f"{part.where} cannot be read: {part.why}" for part in refused]
     if graphs and not any(orders.values()) and not refused and not parts:
@@ -455,16 +457,6 @@ def unreadable_directories(rank: Path, seen: Collection[str] = ()) -> list[Unrea
             if not isinstance(error, FileNotFoundError) or name in listed:
                 parts.append(UnreadablePart(f"{rank.name}/{name}", why_not(path, error), graph=True))
     return parts
-
-
-def read_order(path: Path) -> tuple[str, ...]:
-    """Returns the full names of an execution-order file, without its header and blanks.
-
-    Raises:
-        OSError: it cannot be read.
-    """
-    names = [line.decode("utf-8", "replace").strip().rstrip(",") for line in read_lines(path)]
-    return tuple([name for name in names if name and not name.startswith(_ORDER_HEADER)])
 
 
 def _numbered(directory: Path, pattern: re.Pattern[str]) -> list[Path]:

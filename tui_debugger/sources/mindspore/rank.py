@@ -28,7 +28,7 @@ from tui_debugger.graph.build import directory_names
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import GraphRun, ProgressFn, Side, UnreadablePart, no_progress, turns
 from tui_debugger.notes import NO_NOTES, NOTES_FILE, RunNotes, read_notes
-from tui_debugger.opener import read_lines, why_not
+from tui_debugger.opener import why_not
 from tui_debugger.sources.base import (
     OverflowRecord,
     StepFiles,
@@ -60,6 +60,7 @@ from tui_debugger.sources.mindspore.nodes import (
     read_graphs,
     unreadable_directories,
 )
+from tui_debugger.sources.mindspore.order_files import read_steps
 from tui_debugger.sources.mindspore.overflow import DIRECTORY as OVERFLOWS
 from tui_debugger.sources.mindspore.overflow import list_records, read_records
 from tui_debugger.sources.mindspore.run_order import RunOrder
@@ -101,18 +102,17 @@ def read_history(rank: Path) -> History:
     for root, path in _files(rank):
         name = f"{rank.name}/{ORDER_DIRECTORY}/{path.name}"
         try:
-            lines = list(read_lines(path))
+            ran = read_steps(path)
         except OSError as error:
             notices.append(f"{name} cannot be read")
             parts.append(UnreadablePart(name, why_not(path, error, wanted="a file"), graph=True))
             continue
-        values = [line.strip().rstrip(b",") for line in lines]
-        good = [int(value) for value in values if value.isdigit() and len(value) <= 9]
-        broken = sum(1 for value in values if value) - len(good)
-        if broken:
-            notices.append(f"{name}: {broken} broken lines ignored")
-        if good:
-            steps[root] = tuple(good)
+        if ran.broken:
+            notices.append(f"{name}: {ran.broken} broken lines ignored")
+        if ran.damage:
+            parts.append(UnreadablePart(name, ran.damage, graph=True))
+        if ran.steps:
+            steps[root] = ran.steps
     return History(steps, tuple(notices), tuple(parts))
 
 
@@ -345,8 +345,12 @@ class RankRun:
         graphs = {part.where: part for part in (*self._history.parts, *self._graph_parts)}
         return [*found.values(), *(replace(part, rank=self.number) for part in graphs.values())]
 
-    def overflow_places(self) -> Iterator[tuple[int, str]]:
-        """Yields step and path of the directories that records of overflows lie in."""
+    def step_directories(self) -> Iterator[tuple[int | None, str]]:
+        """Yields step and path of the directories of tensors and of records of overflows; step None: constants."""
+        for graph in self._layout.graphs:
+            yield from ((step, os.fspath(path)) for step, path in graph.steps.items())
+            if graph.constants is not None:
+                yield None, os.fspath(graph.constants)
         if OVERFLOWS in self._layout.auxiliary:
             yield from ((step, self._overflow_directory(step)) for step in self._layout.steps)
 

@@ -296,9 +296,7 @@ class MindSporeSource:
             ranks = dict(self._ranks)
         for number, path in self._directories.items():
             if number in ranks or self._found.by_device:
-                rank = self._rank(number)
-                yield from ((number, step, place) for _, _, step, place in rank.places())
-                yield from ((number, step, place) for step, place in rank.overflow_places())
+                yield from ((number, *place) for place in self._rank(number).step_directories())
             else:
                 yield number, None, os.fspath(path)
 

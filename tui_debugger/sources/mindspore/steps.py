@@ -83,7 +83,7 @@ _KEPT = 4
 _VERSION: Final = 5
 _STAMPS: Final = 3
 _HEAD: Final = struct.Struct(f"<4sB3x16s{4 * _STAMPS}q7q")
-"""Magic, version, key of the pattern, stamps, then entries, files, odd names and their bytes, bytes of complaints, bytes
+"""Magic, version, key of the pattern, stamps, then entries, files, odd names and their bytes, bytes of complaints and
 of names of other entries, and whether there is a ``statistic.csv``."""
 _MAGIC: Final = b"tdbL"
 _NAMES_HEAD: Final = struct.Struct("<4sB3x7q")

@@ -9,7 +9,6 @@ micro-batches from other calls: there a node is called as the dump calls it, ``T
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from array import array
@@ -20,18 +19,18 @@ from typing import Any, Final
 
 import numpy as np
 
-from tui_debugger import opener
 from tui_debugger.arrays import Float64, Int32, Int64, Mask
 from tui_debugger.graph.build import MAX_SLOTS
 from tui_debugger.graph.categories import BACKWARD, PARAMETER_GRADIENTS
-from tui_debugger.graph.stacks import is_framework
 from tui_debugger.graph.table import PARAMETER
 from tui_debugger.model import BIAS, Frame, Side
-from tui_debugger.opener import GRAPH_LIMIT, read_regular, why_not
 from tui_debugger.sources.base import ZEROS_DIGEST, Argument, CallArguments, Names, OtherArgument, TensorSlot
 from tui_debugger.sources.msprobe.call_names import MOST_MODULES, PARAMETERS_GRAD, RECOMPUTED, Call, CallNames, NodeInfo
-from tui_debugger.sources.msprobe.layout import CALLS, SAVED, TENSORS
+from tui_debugger.sources.msprobe.files import BadCallsError, StepFiles, read_files
+from tui_debugger.sources.msprobe.layout import CALLS, TENSORS
+from tui_debugger.sources.msprobe.unnamed import calls_of_files
 from tui_debugger.stats.dtypes import canonical_name
+from tui_debugger.text.numbers import plural
 
 GRADIENTS: Final = "Gradients/"
 """Scope of what backward passes make."""
@@ -53,10 +52,6 @@ _GRADIENT: Final = "_grad"
 """Ends the name of the gradient of what the program saved."""
 
 
-class BadCallsError(Exception):
-    """The calls of a step cannot be read; the text says why."""
-
-
 @dataclass(slots=True)
 class StepCalls:
     """The calls of one rank in one step.
@@ -72,7 +67,7 @@ class StepCalls:
         module: of each call whether it is a module's.
         call_node: the node of each call.
         largest, smallest, mean, norm: as recorded; NaN where they were not, or are NaN.
-        nan: of which tensors an extreme was NaN.
+        nan: which tensors hold NaN, as their statistics tell.
         known: of which tensors there are statistics.
         dtypes, shapes: distinct ones; ``dtype`` and ``shape`` index into them, -1 where there is none.
         hashes: digest of the elements of each, as recorded; None without any.
@@ -146,32 +141,12 @@ def read_calls(directory: str) -> StepCalls:
     Raises:
         BadCallsError: they cannot be read.
     """
-    step = StepCalls()
-    construct: dict[str, Any] = {}
-    listed = _listed(directory)
-    step.tensors_listed = TENSORS in listed
-    if CALLS in listed:
-        # The small files first: what was parsed of stacks is gone before the calls need memory.
-        _read_stacks(_beside(directory, "stack.json", step, listed), step)
-        construct = _beside(directory, "construct.json", step, listed)
-    recorded = _load(directory, CALLS) if CALLS in listed else None
-    saved = _load(directory, SAVED) if SAVED in listed else None
-    if recorded is None and saved is None:
-        raise BadCallsError(f"no {CALLS}")
-    for top in (recorded, saved):
-        if top is not None:
-            step.task, step.level, step.framework = (_text(top.get(key)) for key in ("task", "level", "framework"))
-            if not isinstance(top.get("data"), dict):
-                raise BadCallsError("no calls in it: it holds no object named data")
-    data: dict[str, Any] = recorded["data"] if recorded is not None else {}
-    if not data and construct:
-        data = {key: {} for key in construct}  # task structure: calls without tensors
-    builder = _Builder(step)
-    builder.take_calls(data, construct)
-    if saved is not None:
-        builder.take_saved(saved["data"])
+    files = read_files(directory)
+    builder = _built(files)
     builder.finish()
-    return step
+    if files.values is not None and files.values != (named := builder.files_named()):
+        _tell_the_difference(files.values, named, builder.step)
+    return builder.step
 
 
 def read_entries(directory: str, known: Collection[str] = ()) -> dict[tuple[int, int], dict[str, Any]]:
@@ -186,68 +161,55 @@ def read_entries(directory: str, known: Collection[str] = ()) -> dict[tuple[int,
     Raises:
         BadCallsError: they cannot be read, or not as ``read_calls`` did.
     """
-    listed = _listed(directory)
-    data = _load(directory, CALLS).get("data") if CALLS in listed else None
-    if not isinstance(data, dict):
-        return {}
-    again = StepCalls()
-    construct = _beside(directory, "construct.json", again, listed)
-    for name, why in again.problems:
+    files = read_files(directory)
+    for name, why in files.problems:
         if name not in known:
             raise BadCallsError(why)
-    builder = _Builder(StepCalls())
-    builder.take_calls(data, construct)
-    return builder.entries
+    return _built(files).entries
 
 
-def _listed(directory: str) -> frozenset[str]:
-    """The names in the directory of a step and rank: a few files, and that of the tensors.
-
-    Raises:
-        BadCallsError: it cannot be listed.
-    """
-    try:
-        return frozenset(opener.listdir(directory))
-    except OSError as error:
-        raise BadCallsError(why_not(directory, error)) from error
-
-
-def _load(directory: str, name: str) -> dict[str, Any]:
-    """Returns the object in a file that is listed.
-
-    Raises:
-        BadCallsError: it cannot be read.
-    """
-    path = f"{directory}/{name}"
-    try:
-        found: object = json.loads(read_regular(path, GRAPH_LIMIT))
-    except OSError as error:
-        raise BadCallsError(f"{name}: {why_not(path, error, wanted='a file')}") from error
-    except UnicodeDecodeError as error:
-        raise BadCallsError(f"{name} is no text") from error
-    except json.JSONDecodeError as error:
-        why = f"{name} is no JSON (line {error.lineno}, column {error.colno}): incomplete, or damaged"
-        raise BadCallsError(why) from error
-    except ValueError as error:  # a number of too many digits
-        raise BadCallsError(f"{name} is no JSON of a recorder: {error}") from error
-    except RecursionError as error:
-        raise BadCallsError(f"{name} is nested too deeply") from error
-    if not isinstance(found, dict):
-        raise BadCallsError(f"{name} holds no object")
-    return found
+def _built(files: StepFiles) -> _Builder:
+    """Takes in the calls of a step, and those of the files with values that have no entry."""
+    builder = _Builder(_new_step(files))
+    builder.take_calls(files.data, files.construct)
+    builder.take_saved(files.saved)
+    unnamed = (files.values or frozenset()).difference(builder.files_named())
+    if not unnamed:
+        return builder
+    more = calls_of_files(files.directory, unnamed, files.data, files.construct)
+    builder = _Builder(_new_step(files))
+    builder.take_calls({**files.data, **more}, files.construct)
+    builder.take_saved(files.saved)
+    builder.step.notices.append(
+        f"{CALLS} does not name all files in {TENSORS}, as if the recorder was killed: the names of the others tell "
+        "which tensors they hold"
+    )
+    return builder
 
 
-def _beside(directory: str, name: str, step: StepCalls, listed: Collection[str]) -> dict[str, Any]:
-    """A file without which there is less to be known; what is wrong with it is kept."""
-    try:
-        return _load(directory, name) if name in listed else {}
-    except BadCallsError as error:
-        step.problems.append((name, str(error)))
-        return {}
+def _new_step(files: StepFiles) -> StepCalls:
+    return StepCalls(
+        files.task,
+        files.level,
+        files.framework,
+        tensors_listed=files.tensors_listed,
+        stacks=files.stacks,
+        stack_of=files.stack_of,
+        problems=list(files.problems),
+    )
 
 
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""
+def _tell_the_difference(values: Collection[str], named: Collection[object], step: StepCalls) -> None:
+    """Notes which files with values have no place in a step, and which of those that it names are gone."""
+    if left := len(set(values).difference(named)):
+        step.problems.append((TENSORS, f"no place among the calls for {plural(left, 'file')} with values"))
+    gone = {name.encode("utf-8", "replace") for name in set(named).difference(values) if isinstance(name, str)}
+    lost = np.array([name in gone for name in step.files], np.bool_) if gone else np.zeros(0, np.bool_)
+    if len(lost) and (lost := lost & step.known).any():
+        step.has_file &= ~lost
+        files = plural(int(lost.sum()), "file")
+        why = f"{files} with values gone that {CALLS} names: the statistics that it recorded are judged"
+        step.problems.append((TENSORS, why))
 
 
 # -- calls ------------------------------------------------------------------------------------------------
@@ -277,7 +239,7 @@ class _Builder:
     """Takes in calls, and makes columns of them."""
 
     def __init__(self, step: StepCalls) -> None:
-        self._step = step
+        self.step = step
         self._rows: dict[str, int] = {}
         self._tensors = _Tensors()
         self._parameters: dict[str, dict[str, Any]] = {}
@@ -294,7 +256,7 @@ class _Builder:
             known = names.calls.get(key)
             module = False
             if type(entry) is not dict:
-                self._step.problems.append((CALLS, f"{key[:80]} is no call"))
+                self.step.problems.append((CALLS, f"{key[:80]} is no call"))
                 node = -1
             elif known is None:
                 node = self._node(NodeInfo(key, key.replace(".", "/", 1), "Call", key))
@@ -321,7 +283,8 @@ class _Builder:
             used = take(entry.get("input_args"), node, Side.INPUT, call.round, place)
             named, own = entry.get("input_kwargs"), entry.get("parameters")
             if named:
-                used = take(named, node, Side.INPUT, call.round, place, used)
+                values = list(named.values()) if isinstance(named, dict) else named
+                used = take(values, node, Side.INPUT, call.round, place, used)
             if own:
                 self._take_parameters(own, call, used, place)
         take(entry.get("output"), node, Side.OUTPUT, call.round, place)
@@ -353,25 +316,29 @@ class _Builder:
             self._parent.append(-1)
             self._first.append(place)
 
+    def files_named(self) -> set[object]:
+        """Returns the names of the files of all tensors that were taken in."""
+        return self._tensors.files_named()
+
     def finish(self) -> None:
         """Sets the columns. Parameters come after everything else."""
         for name, record in self._parameters.items():
             self._tensors.take(record, self._rows[name], Side.OUTPUT, 0, -1)
-        step = self._step
+        step = self.step
         step.calls = len(self._call_node)
         step.call_node, step.parent = np.array(self._call_node, np.int32), np.array(self._parent, np.int32)
         step.first, step.module = np.array(self._first, np.int32), np.array(self._module, np.bool_)
         self._tensors.fill(step)
 
     def _node(self, info: NodeInfo) -> int:
-        row = self._rows.setdefault(info.name, len(self._step.nodes))
-        if row == len(self._step.nodes):
-            self._step.nodes.append(info)
+        row = self._rows.setdefault(info.name, len(self.step.nodes))
+        if row == len(self.step.nodes):
+            self.step.nodes.append(info)
         return row
 
     def _backward(self, names: CallNames, call: Call) -> int:
         if call.backward < 0:
-            ahead = self._step.nodes[call.node] if call.node >= 0 else names.node(call)
+            ahead = self.step.nodes[call.node] if call.node >= 0 else names.node(call)
             forward = call.node if call.node >= 0 else self._rows.get(ahead.name, -1)
             name = path = GRADIENTS + ahead.name.removeprefix(RECOMPUTED)
             if ahead.path != ahead.name:
@@ -390,7 +357,7 @@ class _Builder:
                 node = self._node(NodeInfo(full, full.replace(".", "/"), PARAMETER))
                 if (link := (call.node, slot, node)) not in self._linked:
                     self._linked.add(link)
-                    self._step.links.append(link)
+                    self.step.links.append(link)
 
     def _take_gradients(
         self, entry: dict[str, Any], names: CallNames, call: Call, at: tuple[int, Sequence[object], int]
@@ -415,7 +382,7 @@ class _Builder:
                 used = self._tensors.take(each, node, Side.INPUT, number, place, used)
             self._tensors.take(record, node, Side.OUTPUT, number, place)
             if number == 1:
-                self._step.summed.append(node)
+                self.step.summed.append(node)
 
     def _nest(self, data: Mapping[str, Any], construct: Mapping[str, Any]) -> None:
         """Finds out for every call which recorded module call is around it, and which call is the first inside it."""
@@ -513,6 +480,10 @@ class _Tensors:
                 slot += 1
         return slot
 
+    def files_named(self) -> set[object]:
+        """Returns the names of the files of all tensors."""
+        return {name for record in self._records if type(name := record.get("data_name")) is str}
+
     def fill(self, step: StepCalls) -> None:
         """Sets the columns of a step."""
         records = self._records
@@ -533,10 +504,10 @@ class _Tensors:
         step.scalars = self._scalars
         columns = _columns_of(records)
         scalars = _fill_scalars(columns) if any(columns["md5"]) else 0
-        _fill_statistics([columns[name] for name in _STATISTICS], step)
-        step.digests_alone = bool(any(columns["md5"])) and int(step.known.sum()) == scalars
         step.dtypes, step.dtype = _distinct(columns["dtype"], _dtype_name)
         step.shapes, step.shape = _distinct_shapes(columns["shape"])
+        _fill_statistics([columns[name] for name in _STATISTICS], step)
+        step.digests_alone = bool(any(columns["md5"])) and int(step.known.sum()) == scalars
         hashes = columns["md5"]
         if any(hashes):
             step.hashes = np.array([_digest(each) for each in hashes], np.int64)
@@ -592,35 +563,55 @@ def _fill_scalars(columns: dict[str, list[Any]]) -> int:
 
 
 def _fill_statistics(said: Sequence[Sequence[object]], step: StepCalls) -> None:
+    """Sets the statistics of a step, whose shapes are set.
+
+    PyTorch makes all four NaN where there is one NaN. The extremes of MindSpore pass NaN over: there the mean and the
+    norm tell. A mean is NaN, too, where infinities of both signs met, be they elements or sums that overflowed.
+    """
     columns, missing = [], []
     for values in said:
-        column = _numbers(values)
+        column, absent = _numbers(values)
         columns.append(column)
-        missing.append(np.array([each is None for each in values], np.bool_) if np.isnan(column).any() else None)
-    step.largest, step.smallest, step.mean, step.norm = columns
-    none = [np.zeros(len(step.node), np.bool_) if each is None else each for each in missing]
-    nans = [np.isnan(column) & ~absent for column, absent in zip(columns, none, strict=True)]
-    # A mean can be NaN because +Inf met -Inf: it speaks only where the extremes were not recorded.
-    step.nan = nans[0] | nans[1] | (none[0] & none[1] & (nans[2] | nans[3]))
-    step.known = ~(none[0] & none[1] & none[2] & none[3])
+        missing.append(absent)
+    step.largest, step.smallest, step.mean, step.norm = largest, smallest, _, norm = columns
+    no_largest, no_smallest = missing[:2]
+    nan_largest, nan_smallest, nan_mean, nan_norm = (
+        np.isnan(column) & ~absent for column, absent in zip(columns, missing, strict=True)
+    )
+    infinities = (largest == np.inf) & (smallest == -np.inf)
+    overflowed = (norm == np.inf) & (largest > 0) & (smallest < 0)
+    finite = ~(np.isinf(largest) | np.isinf(smallest))
+    nan = nan_largest | nan_smallest | (nan_norm & finite) | (nan_mean & ~infinities & ~overflowed)
+    step.nan = nan & (step.sizes() != 0)
+    # One extreme alone tells nothing of the other end, and a mean that is not finite nothing of the elements.
+    alone = no_largest & no_smallest & (np.isfinite(step.mean) | np.isfinite(norm))
+    step.known = step.nan | ~(no_largest | no_smallest) | alone
 
 
-def _numbers(values: Sequence[object]) -> Float64:
-    """A column of numbers, NaN for None and for what is none."""
+def _numbers(values: Sequence[object]) -> tuple[Float64, Mask]:
+    """A column of numbers, NaN where there is none, and where there is none."""
     try:
         found = np.array(values, np.float64)
     except (TypeError, ValueError, OverflowError):
-        found = np.array([_number_or_nan(each) for each in values], np.float64)
-    return found if found.ndim == 1 else np.full(len(values), np.nan)
+        found = np.zeros(0)
+    if found.shape == (len(values),):
+        absent = np.zeros(len(values), np.bool_)
+        if np.isnan(found).any():
+            absent = np.array([each is None for each in values], np.bool_)
+        return found, absent
+    numbers = [_number(each) for each in values]
+    absent = np.array([each is None for each in numbers], np.bool_)
+    return np.array([math.nan if each is None else each for each in numbers], np.float64), absent
 
 
-def _number_or_nan(value: object) -> float:
-    if not isinstance(value, (int, float)):
-        return math.nan
+def _number(value: object) -> float | None:
+    """The number in a cell; None where it holds none."""
     try:
-        return float(value)
+        return float(value) if isinstance(value, (int, float, str)) else None
+    except ValueError:
+        return None
     except OverflowError:
-        return math.inf if value > 0 else -math.inf
+        return math.inf if isinstance(value, int) and value > 0 else -math.inf
 
 
 def _distinct(values: Sequence[object], name: Callable[[object], str]) -> tuple[tuple[str, ...], Int32]:
@@ -681,42 +672,6 @@ def _file_names(values: Sequence[object], step: StepCalls) -> list[bytes]:
     if refused:
         step.problems.append((CALLS, f"{refused:,} names of files lead elsewhere"))
     return names
-
-
-# -- stacks -----------------------------------------------------------------------------------------------
-
-_FRAME: Final = re.compile(
-    r"\s*File (?P<path>.+?), line (?P<line>\d{1,9}), in (?P<function>.*?),?\s*\n(?P<code>.*)", re.DOTALL
-)
-
-
-def _read_stacks(groups: Mapping[str, Any], step: StepCalls) -> None:
-    """Takes in ``stack.json``: groups of calls that share a stack."""
-    frames_of: dict[str, Frame | None] = {}
-    for group in groups.values():
-        if not (isinstance(group, list) and len(group) == 2 and all(isinstance(each, list) for each in group)):
-            continue
-        calls, lines = group
-        frames = []
-        for line in lines:
-            if not isinstance(line, str):
-                continue
-            if line not in frames_of:
-                frames_of[line] = _frame(line)
-            frame = frames_of[line]
-            if frame is not None:
-                frames.append(frame)
-        if frames:
-            step.stack_of.update(dict.fromkeys((key for key in calls if isinstance(key, str)), len(step.stacks)))
-            step.stacks.append(tuple(frames))
-
-
-def _frame(text: str) -> Frame | None:
-    found = _FRAME.match(text)
-    if found is None:
-        return None
-    line, path = int(found["line"]), found["path"]
-    return Frame(path=path, line=line, code=found["code"].strip(), end_line=line, framework=is_framework(path))
 
 
 # -- arguments ---------------------------------------------------------------------------------------------

@@ -41,12 +41,19 @@ def read_layout(root: Path) -> Layout[str]:
         step, path = int(match[1]), f"{layout.root}/{name}"
         for each in layout.names(path, step=step):
             if (match := _RANK.fullmatch(each)) is not None:
-                layout.units.setdefault(int(match[1] or 0), {})[step] = f"{path}/{each}"
+                _place(layout, layout.units, int(match[1] or 0), step, f"{path}/{each}")
             elif (match := _PROCESS.fullmatch(each)) is not None:
-                processes.setdefault(step, {})[int(match[1])] = f"{path}/{each}"
+                _place(layout, processes, step, int(match[1]), f"{path}/{each}")
     _add_processes(layout, processes)
     layout.sort()
     return layout
+
+
+def _place(layout: Layout[str], places: dict[int, dict[int, str]], one: int, other: int, path: str) -> None:
+    """Notes where a step of a rank lies; a second place (``rank_0`` beside ``rank0``) is not looked at."""
+    first = places.setdefault(one, {}).setdefault(other, path)
+    if first != path:
+        layout.miss(path, f"the same step and rank as {os.path.relpath(first, layout.root)}: give one of them alone")
 
 
 def _add_processes(layout: Layout[str], processes: dict[int, dict[int, str]]) -> None:
@@ -87,7 +94,7 @@ def _is_step(directory: str) -> bool:
 def _holds_calls(directory: str) -> bool:
     """Tells whether msprobe's files lie here: one of those that come beside it says that it is not any dump.json."""
     there = {CALLS, SAVED, "stack.json", "construct.json", TENSORS}.intersection(names_in(directory))
-    return SAVED in there or (CALLS in there and (len(there) > 1 or _is_named(directory)))
+    return bool(there & {SAVED, TENSORS}) or (CALLS in there and (len(there) > 1 or _is_named(directory)))
 
 
 def _is_named(directory: str) -> bool:

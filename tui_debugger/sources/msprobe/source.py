@@ -39,12 +39,12 @@ from tui_debugger.sources.graphless import (
 from tui_debugger.sources.msprobe.calls import (
     SAVED_TYPE,
     SCALAR,
-    BadCallsError,
     StepArguments,
     StepCalls,
     read_calls,
 )
 from tui_debugger.sources.msprobe.edges import differ, infer_edges, infer_producers, written_in
+from tui_debugger.sources.msprobe.files import BadCallsError
 from tui_debugger.sources.msprobe.layout import CALLS, READER, SAVED, TENSORS, read_layout
 from tui_debugger.sources.registry import Has, Shows
 from tui_debugger.stats.records import ROW, RecordedColumns, Specs, State
@@ -121,7 +121,7 @@ class StepTable(StatisticsTable):
     def recorded(self, index: int) -> TensorStats | None:
         """The statistics of ``dump.json``: extremes, mean and norm; what they leave open is 0 or None.
 
-        One NaN makes all of them NaN, so a NaN or Inf among the extremes counts as one such element.
+        They tell that there are NaN and Inf, not how many: each counts as one such element.
         """
         count = int(self._sizes[index])
         if not self._known[index] or count < 0:
@@ -411,7 +411,7 @@ class MsprobeSource(GraphlessSource[str, _RankNodes]):
 
     def _read_calls(self, rank: int, step: int, nodes: _RankNodes) -> ListedStep:
         directory = self._layout.units[rank][step]
-        names = (CALLS, SAVED, "construct.json", "stack.json")
+        names = (CALLS, SAVED, "construct.json", "stack.json", TENSORS)
         state = state_of_files(f"{directory}/{name}" for name in names)
         parts: list[UnreadablePart] = []
         where = os.path.relpath(directory, self._root)
@@ -421,12 +421,13 @@ class MsprobeSource(GraphlessSource[str, _RankNodes]):
             parts.append(UnreadablePart(where, str(error), rank, step))
             calls = StepCalls()
         for name, why in calls.problems:
-            parts.append(UnreadablePart(f"{where}/{name}", why, rank, step, graph=name not in {CALLS, SAVED}))
+            parts.append(UnreadablePart(f"{where}/{name}", why, rank, step, graph=name not in {CALLS, SAVED, TENSORS}))
         if not len(calls) and not parts:
             parts.append(UnreadablePart(where, "no tensor in it", rank, step))
         if calls.has_file.any() and not calls.tensors_listed:
             calls.has_file[:] = False
             self._found_notices[f"no {TENSORS}: of tensors there are only the statistics of {CALLS}"] = None
+        self._found_notices |= dict.fromkeys(calls.notices)
         self._tell(calls)
         rows = self._rows[rank, step] = nodes.add(calls)
         return ListedStep(StepTable(_places(calls, rows), calls, directory, state), parts, state)

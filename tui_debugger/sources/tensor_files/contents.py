@@ -8,12 +8,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
+from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.model import ReadSpec
-from tui_debugger.sources.tensor_files.layout import INDEX, is_shard
-from tui_debugger.stats.npy import array_keys
+from tui_debugger.sources.tensor_files.layout import INDEX, is_array, is_shard
+from tui_debugger.stats.formats import Holds, format_of_name, may_hold_tensors
+from tui_debugger.stats.npy import array_keys, look_at
 from tui_debugger.stats.safetensors import read_header
 
 _WHOLE: Final = re.compile(
@@ -30,7 +32,7 @@ class FileTensor:
 
     Attributes:
         place: the keys that lead to it; empty: the file holds nothing else.
-        spec: how it is read, without the path.
+        spec: how it is read, without the path; with one where it is in another file than was asked about.
     """
 
     place: tuple[str, ...]
@@ -43,7 +45,7 @@ class FileTensor:
 
 
 def held_by(path: str) -> list[FileTensor]:
-    """Returns the tensors of a file, in its order.
+    """Returns the tensors of a file, in its order. Where its name does not tell the format, or a wrong one, bytes do.
 
     Raises:
         UnreadableTensorError: the file cannot be read.
@@ -53,13 +55,39 @@ def held_by(path: str) -> list[FileTensor]:
         return list(_indexed(path))
     if is_shard(name):
         return list(_in_pieces(folder))
-    return list(_LISTERS[os.path.splitext(name)[1].lower()](path))  # noqa: PTH122 - text all the way, for many
+    by_name = _lister_of(name)
+    if by_name is None:
+        return _held_by_its_bytes(path)
+    try:
+        return list(by_name(path))
+    except UnreadableTensorError:
+        found = look_at(path)
+        if found.holds is not Holds.TENSORS or _LISTERS.get(found.reader) is by_name:
+            raise
+        return _held_by_its_bytes(path)
+
+
+def _held_by_its_bytes(path: str) -> list[FileTensor]:
+    """Returns the tensors of a file of any name; none where it is of another kind, or of none that is known."""
+    found = look_at(path)
+    if found.reader in _LISTERS:
+        return list(_LISTERS[found.reader](path))
+    if found.holds in (Holds.TENSORS, Holds.DOUBT):
+        raise UnreadableTensorError(found.why or f"is {found.format}, which is not read yet", where=path)
+    return []
+
+
+def _lister_of(name: str) -> _List | None:
+    """Returns what lists the tensors of a file that is called so; None: its name does not tell."""
+    called = format_of_name(name)
+    if called is not None:
+        return _LISTERS.get(called.reader)
+    return _saved_by_torch if is_array(name) else None
 
 
 def is_read(path: str) -> bool:
-    """Tells whether a file is of a format with names of tensors in it that ``held_by`` lists."""
-    suffix = os.path.splitext(path)[1].lower()  # noqa: PTH122 - as there
-    return suffix in _LISTERS and suffix != ".npy"
+    """Tells whether a file may be of a format with names of tensors in it that ``held_by`` lists."""
+    return may_hold_tensors(path) and _lister_of(os.path.basename(path)) is not _array  # noqa: PTH119 - as there
 
 
 def is_whole(stem: str) -> bool:
@@ -95,9 +123,22 @@ def _safetensors(path: str) -> Iterator[FileTensor]:
 
 def _indexed(path: str) -> Iterator[FileTensor]:
     from tui_debugger.stats.sharded import read_index  # not where there are none
+    from tui_debugger.stats.torch_file import member_of, read_tree, tensors
 
-    for name in read_index(path):
+    index = read_index(path)
+    for name in index.tensors:
         yield FileTensor((name,), ReadSpec("", "dcp", member=name))
+    for name, where in index.objects.items():
+        if isinstance(where, str):  # the reading of a tensor of that name says so
+            yield FileTensor((name,), ReadSpec("", "dcp", member=name))
+            continue
+        try:
+            found = tensors(read_tree(where.path, (where.offset, where.length)))
+        except UnreadableTensorError:
+            yield FileTensor((name,), where)
+            continue
+        for place, _ in found:
+            yield FileTensor((name, *map(str, place)), replace(where, member=member_of(place)))
 
 
 def _in_pieces(folder: str) -> Iterator[FileTensor]:
@@ -106,13 +147,11 @@ def _in_pieces(folder: str) -> Iterator[FileTensor]:
     yield from (FileTensor((name,), ReadSpec("", "shards", member=name)) for name in read_shards(folder))
 
 
-_LISTERS: Final[dict[str, Callable[[str], Iterator[FileTensor]]]] = {
-    ".npy": _array,
-    ".npz": _archive,
-    ".pt": _saved_by_torch,
-    ".pth": _saved_by_torch,
-    ".bin": _saved_by_torch,
-    ".ckpt": _saved_by_torch,
-    ".pkl": _saved_by_torch,
-    ".safetensors": _safetensors,
+_List = Callable[[str], Iterator[FileTensor]]
+_LISTERS: Final[dict[str, _List]] = {
+    "npy": _array,
+    "npz": _archive,
+    "pt": _saved_by_torch,
+    "safetensors": _safetensors,
 }
+"""By the name of the format in ``npy.FORMATS``."""

@@ -16,11 +16,14 @@ from pathlib import Path
 from typing import Final
 
 from tui_debugger import opener
+from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.notes import NOTES_FILE
 from tui_debugger.opener import why_not
 from tui_debugger.sources import directories
-from tui_debugger.sources.directories import directories_in, is_directory, is_inside, names_in, ways_to
+from tui_debugger.sources.directories import directories_in, is_directory, names_in
+from tui_debugger.sources.paths import is_inside, ways_to
 from tui_debugger.sources.registry import Edges, Has, Order, Shows
+from tui_debugger.stats.formats import may_hold_tensors
 
 SUFFIXES: Final = (".npy", ".npz", ".pt", ".pth", ".safetensors", ".distcp")
 INDEX: Final = ".metadata"
@@ -30,6 +33,8 @@ CONVERTED: Final = "tdbg-index.csv"
 """The index of a step that ``tdbg convert`` wrote: see ``converted``."""
 CONVERTED_NODES: Final = "tdbg-nodes.jsonl"
 """The nodes of a rank that ``tdbg convert`` wrote, beside its steps: see ``converted_nodes``."""
+INDEXES: Final = (".safetensors.index.json", ".bin.index.json")
+"""The ends of the names of files that say which file each tensor of a model is in."""
 _SHARD: Final = re.compile(r"shard-\d{1,9}-model-\d{1,9}-of-\d{1,9}\.safetensors")
 _SAVED_BY_TORCH: Final = re.compile(
     r"(?:(?:pytorch_model|adapter_model|optimizer|scheduler|sampler)(?:[-_]\d{1,5}(?:-of-\d{1,5})?)?\.bin"
@@ -139,6 +144,11 @@ def natural(name: str) -> list[tuple[int, str]]:
 def is_array(name: str) -> bool:
     """Tells whether a file of that name holds arrays."""
     return (name.lower().endswith(SUFFIXES) and name[0] != ".") or _SAVED_BY_TORCH.fullmatch(name) is not None
+
+
+def holds_arrays(path: str) -> bool:
+    """Tells whether a file that was named, or that lies beside ranks, is read."""
+    return is_array(os.path.basename(path))  # noqa: PTH119 - text all the way, for many
 
 
 def is_shard(name: str) -> bool:
@@ -254,6 +264,8 @@ class _Reader:
                 self._links.append((entry.path, place, says))
             elif directory:
                 self._take_directory(entry.path, place, says)
+            elif may_hold_tensors(entry.name) and not is_beside(entry.name) and _is_read(entry.path):
+                self._take_file(entry.path, place, says)
 
     def _snapshots(self, path: str, place: _Place) -> list[os.DirEntry[str]]:
         """Returns what lies in a cache of the Hugging Face hub: of one snapshot its files, of several these."""
@@ -293,7 +305,7 @@ class _Reader:
                 self._layout.miss(entry.path, "a directory in place of a file", below.rank, step)
             elif directory:
                 self._take_step(entry.path, below, step)
-            elif is_array(entry.name) and not (indexed and entry.name.endswith(PART)):
+            elif holds_arrays(entry.path) and not (indexed and entry.name.endswith(PART)):
                 self._found.append((below, step, Unit(entry.path, below.scope, directory=False)))
 
     def _identity(self, path: str) -> tuple[int, int]:
@@ -319,7 +331,9 @@ class _Reader:
             self._layout.miss(path, why_not(path, error), place.rank)
             return []
         self._layout.directories.append(path)
-        self._layout.beside |= {entry.path for entry in found if entry.name in {CONVERTED_NODES, NOTES_FILE}}
+        self._layout.beside |= {
+            entry.path for entry in found if entry.name in {CONVERTED_NODES, NOTES_FILE} or entry.name.endswith(INDEXES)
+        }
         return sorted(found, key=lambda entry: natural(entry.name))
 
 
@@ -352,7 +366,7 @@ def _part_of(unit: Unit, here: str) -> list[Unit]:
     scope = (*unit.scope, *filter(None, folder[len(unit.path) + 1 :].split("/")))
     if opener.isdir(here):
         return [Unit(here, (*scope, name), directory=True)]
-    return [Unit(here, (*scope, stem(name)), directory=False)] if is_array(name) else []
+    return [Unit(here, (*scope, stem(name)), directory=False)] if holds_arrays(here) else []
 
 
 def lone_file(path: Path) -> Layout:
@@ -369,6 +383,16 @@ def is_hub_cache(names: Iterable[str]) -> bool:
 
 def _has_index(path: str) -> bool:
     return opener.exists(f"{path}/{INDEX}") and any(name.endswith(PART) for name in names_in(path))
+
+
+def _is_read(path: str) -> bool:
+    """Tells by the bytes of a file, whose name does not, whether it is read."""
+    from tui_debugger.stats.npy import look_at  # needs NumPy
+
+    try:
+        return look_at(path).reader != ""
+    except UnreadableTensorError:
+        return False
 
 
 def stem(name: str) -> str:

@@ -20,6 +20,7 @@ from tui_debugger.sources.tensor_files.layout import (
     SHOWS,
     SNAPSHOTS,
     SUFFIXES,
+    holds_arrays,
     is_array,
     is_hub_cache,
     parse_name,
@@ -67,7 +68,7 @@ class TensorFilesReader:
 
         found = self.recognises(path)
         unsure = found is not None and found.sureness is Sureness.POSSIBLE
-        alone = unsure and is_array(path.name) and opener.isfile(path)
+        alone = unsure and opener.isfile(path) and holds_arrays(os.fspath(path))
         return TensorFilesSource(root_of(found, path), path, notices, alone=alone)
 
 

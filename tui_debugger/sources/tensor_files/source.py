@@ -59,6 +59,7 @@ from tui_debugger.sources.tensor_files.converted import read_index as read_index
 from tui_debugger.sources.tensor_files.converted_nodes import ConvertedNodes, path_of, read_nodes
 from tui_debugger.sources.tensor_files.layout import (
     INDEX,
+    INDEXES,
     PART,
     SHOWS,
     Layout,
@@ -72,7 +73,10 @@ from tui_debugger.sources.tensor_files.layout import (
     read_layout,
 )
 from tui_debugger.stats.dtypes import has_no_name
+from tui_debugger.stats.formats import Holds, may_hold_tensors
 from tui_debugger.stats.npy import SUFFIX as ARCHIVE
+from tui_debugger.stats.npy import look_at
+from tui_debugger.stats.sharded import not_indexed
 from tui_debugger.text.numbers import first_of, plural
 
 GRAPH: Final = "arrays"
@@ -81,10 +85,13 @@ _SIDES: Final = {"in": Side.INPUT, "input": Side.INPUT, "out": Side.OUTPUT, "out
 _SLOT: Final = re.compile(r"(?:(.*)[./:])?(input|in|output|out)s?[._:](\d{1,4})", re.DOTALL)
 _POSITION: Final = re.compile(r"arr_(\d{1,4})")
 _GRADIENT: Final = re.compile(r"(?:^|[./_])(?:grads?|gradients?)(?:[./_]|$)", re.IGNORECASE)
-_UNREAD: Final = (".bin", ".h5", ".hdf5", ".ckpt", ".pkl", ".pickle")
-"""Files that hold tensors, and are not read."""
 ORDER: Final = "model.safetensors.index.json"
-"""Says which file each tensor of a model is in."""
+"""The index of a whole model, beside which its pieces may lie once more."""
+_ONE_OF: Final = re.compile(r"(.+[-_.])(\d{1,6})([-_]of[-_])(\d{1,6})(\.[\w.]+)")
+"""The name of one file of a model in several: ``model-00001-of-00002.safetensors``."""
+_NAMED_AT_MOST: Final = 20
+"""Missing files that are named one by one."""
+_MISSING: Final = "a file of the model that is missing"
 _YOUNG_NS: Final = 5 * 10**9
 """A file that changed more recently than this may change again within one tick of the clock."""
 _PROGRESS_EVERY: Final = 1024
@@ -384,7 +391,14 @@ class TensorFilesSource(GraphlessSource[list[Unit], _RankNodes]):
         if self._tree is not None:
             return self._tree.read(self._root)
         path = Path(os.path.abspath(self._given))  # noqa: PTH100 - keeps links
-        return lone_file(path) if self._alone else narrowed(read_layout(self._root), path)
+        if self._alone:
+            return lone_file(path)
+        layout = narrowed(read_layout(self._root), path)
+        for index in sorted(path for path in layout.beside if path.endswith(INDEXES)):
+            folder, files = os.path.dirname(index), _indexed_files(index)  # noqa: PTH120 - text all the way
+            if files is None or (files and not any(opener.lexists(f"{folder}/{name}") for name in files)):
+                layout.miss(index, "cannot be read" if files is None else "names files of a model, and none is there")
+        return layout
 
     def _name(self) -> str:
         return "directory of tensor files" if self._tree is None else self._tree.layout
@@ -418,7 +432,9 @@ class TensorFilesSource(GraphlessSource[list[Unit], _RankNodes]):
             CancelledError: from ``progress``.
         """
         lister = _Lister(self._root, rank, step, progress, self._tree.parse if self._tree is not None else None)
-        for unit in self._layout.units[rank][step]:
+        units = self._layout.units[rank][step]
+        lister.take_indexes(units, [path for path in self._layout.beside if path.endswith(INDEXES)])
+        for unit in units:
             lister.add(unit, indexed=path_of(unit.path) in self._layout.beside)
         lister.end()
         return lister
@@ -514,11 +530,23 @@ class _Lister:
         self._sharded: set[str] = set()
         self._ordered: set[str] = set()
         """Directories that hold the index of a whole checkpoint."""
+        self._expected: dict[str, set[str]] = {}
+        """Files that an index names, with the tensors that it says are in them."""
+        self._together: dict[str, set[str]] = {}
+        """Directories, and names of files in them that may be some of several of one model."""
         self.indexed = False
         self._order: dict[str, int] = {}
         self._done = 0
         self._first = ""
         progress(Progress(0, 0, f"listing step {step}"))
+
+    def take_indexes(self, units: Sequence[Unit], indexes: Iterable[str]) -> None:
+        """Reads the indexes of models whose files are units of the step by themselves."""
+        files = {unit.path for unit in units if not unit.directory}
+        for index in indexes:
+            folder, name = os.path.split(index)
+            if any(f"{folder}/{file}" in files for file in _indexed_files(index) or ()):
+                self._read_order(folder, name)
 
     def add(self, unit: Unit, *, indexed: bool) -> None:
         """Takes in what holds arrays of the step; ``indexed``: ``tdbg convert`` wrote it, with an index."""
@@ -530,6 +558,8 @@ class _Lister:
 
     def end(self) -> None:
         """Puts what was found in order."""
+        for folder, names in self._together.items():
+            self._find_missing(folder, names)
         # Looked at after the listing: what changed in between is so young that it is listed once more.
         self.state = state_of_files(self._state)
         self.arrays = sorted(self._found.values(), key=lambda each: self._order.get(each.spec.member, len(self._order)))
@@ -574,28 +604,28 @@ class _Lister:
 
     def _any(self, path: str, scope: tuple[str, ...], found: list[os.DirEntry[str]]) -> None:
         """Takes in a directory of any program: arrays below each other, and what its files are called."""
-        self._read_order(path, {entry.name for entry in found})
         for entry in found:
-            if entry.name == INDEX and self._has_parts(found):
+            if entry.name.endswith(INDEXES):
+                self._read_order(path, entry.name)
+        for entry in found:
+            if entry.name == INDEX and (self._has_parts(found) or self._is_index(entry.path)):
                 self._file(entry.path, scope)
             if entry.name.startswith("."):
                 continue
             directory = is_directory(entry)
             if is_array(entry.name) and directory:
                 self._miss(entry.path, "a directory in place of a file")
-            elif is_array(entry.name):
-                self._file(entry.path, (*scope, os.path.splitext(entry.name)[0]))  # noqa: PTH122 - see above
             elif directory:
                 self._directory(entry.path, (*scope, entry.name))
-            elif entry.name.endswith(_UNREAD) and not is_beside(entry.name):
-                self._miss(entry.path, "a file that cannot be read yet")
+            elif is_array(entry.name) or (may_hold_tensors(entry.name) and not is_beside(entry.name)):
+                self._file(entry.path, (*scope, _stem(entry.name)))
             elif entry.is_symlink() and not opener.exists(entry.path):
                 self._miss(entry.path, why_not(entry.path))
 
     def _named(self, entry: os.DirEntry[str], says: NamedFile | None) -> None:
         """Takes a file whose name says everything."""
         if says is None:
-            if entry.name.endswith(_UNREAD) or is_directory(entry):
+            if may_hold_tensors(entry.name) or is_directory(entry):
                 self._miss(entry.path, "no tensor's name")
             return
         at = says.node, says.side, says.slot
@@ -646,6 +676,7 @@ class _Lister:
             scope = scope[:-1]
         if holds_several(path):
             self._state.append(path)
+            self._together.setdefault(folder, set()).add(name)
         try:
             found = held_by(path)
         except UnreadableTensorError as error:
@@ -655,8 +686,20 @@ class _Lister:
             scope = scope[:-1]
         for held in found:
             self._take(path, scope, held)
+        self._account(path, found)
+
+    def _account(self, path: str, found: Sequence[FileTensor]) -> None:
+        """Finds out what a file should hold besides, or the files beside it should."""
         if not found and path.endswith(ARCHIVE):
             self._miss(path, "no array in it")
+        for lacking in sorted(self._expected.get(path, set()) - {held.key for held in found}):
+            self._miss(f"{path}:{lacking}", "a tensor of the model that its file lacks")
+        folder, name = os.path.split(path)
+        if name == INDEX:
+            try:
+                self.parts += [self._part(*each) for each in not_indexed(path)]
+            except OSError as error:
+                self._miss(folder, why_not(folder, error))
 
     def _take(self, path: str, scope: tuple[str, ...], held: FileTensor) -> None:
         at = node_of(scope, held.key)
@@ -665,24 +708,75 @@ class _Lister:
             where = path if held.key is None else f"{path}:{held.key}"
             self._miss(where, f"the same tensor as one in {first}")
         else:
-            self._found[at] = _Found(*at, path, held.spec)
+            self._found[at] = _Found(*at, held.spec.path or path, replace(held.spec, path=""))
 
     def _has_parts(self, found: list[os.DirEntry[str]]) -> bool:
         return any(entry.name.endswith(PART) for entry in found)
 
-    def _read_order(self, path: str, names: set[str]) -> None:
-        """Reads which file each tensor of a model is in: shards that are missing, and the order of the model."""
-        if ORDER not in names:
-            return
+    def _is_index(self, path: str) -> bool:
+        """Tells whether a file without the files of a checkpoint beside it is the index of one: they are missing."""
         try:
-            files = json.loads(read_regular(f"{path}/{ORDER}", GRAPH_LIMIT))["weight_map"]
-            wanted = {name for name in files.values() if isinstance(name, str)}
-            self._order |= {name: number for number, name in enumerate(files, len(self._order))}
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            self._miss(f"{path}/{ORDER}", "cannot be read: whether all files of the model are there is not known")
+            return look_at(path).holds is Holds.TENSORS
+        except UnreadableTensorError as error:
+            self._miss(path, error.what)
+            return False
+
+    def _read_order(self, folder: str, name: str) -> None:
+        """Reads which file each tensor of a model is in: what should be there, and the order of the model."""
+        files = _weight_map(f"{folder}/{name}")
+        if files is None:
+            self._miss(f"{folder}/{name}", "cannot be read: whether all files of the model are there is not known")
             return
-        for name in sorted(wanted - names):
-            self._miss(f"{path}/{name}", "a file of the model that is missing")
+        self._order |= {tensor: number for number, tensor in enumerate(files, len(self._order))}
+        for tensor, file in files.items():
+            self._expected.setdefault(f"{folder}/{file}", set()).add(tensor)
+        for file in sorted(set(files.values())):
+            if not opener.lexists(f"{folder}/{file}"):
+                self._miss(f"{folder}/{file}", _MISSING)
+
+    def _find_missing(self, folder: str, names: set[str]) -> None:
+        """Finds out by the names of files of a model in several which of them are missing, or are too many."""
+        groups: dict[tuple[str, str, str, str], set[str]] = {}
+        for name in names:
+            if (says := _ONE_OF.fullmatch(name)) is not None and not is_shard(name):
+                groups.setdefault((says[1], says[3], says[4], says[5]), set()).add(says[2])
+        for (start, of, count, suffix), there in groups.items():
+            first = min(map(int, there), default=0) > 0
+            known = {f"{folder}/{start}{number}{of}{count}{suffix}" for number in there}
+            if (named := known & self._expected.keys()) and named != known:
+                for path in sorted(known - named):
+                    self._miss(path, "a file of the model that its index does not name")
+            width = len(next(iter(there)))
+            wanted = (f"{number:0{width}}" for number in range(int(first), int(count) + int(first)))
+            gone = [f"{folder}/{start}{number}{of}{count}{suffix}" for number in wanted if number not in there]
+            gone = [path for path in gone if path not in self._expected]
+            for path in gone[:_NAMED_AT_MOST]:
+                self._miss(path, _MISSING)
+            if len(gone) > _NAMED_AT_MOST:
+                self._miss(f"{folder}/{start}*{suffix}", f"{len(gone):,} files of the model are missing")
 
     def _miss(self, path: str, why: str) -> None:
-        self.parts.append(UnreadablePart(os.path.relpath(path, self._root), why, self._rank, self._step))
+        self.parts.append(self._part(path, why))
+
+    def _part(self, path: str, why: str) -> UnreadablePart:
+        return UnreadablePart(os.path.relpath(path, self._root), why, self._rank, self._step)
+
+
+def _stem(name: str) -> str:
+    """Returns the name of a file without its suffixes."""
+    return os.path.splitext(name.removesuffix(".tar"))[0]  # noqa: PTH122 - text all the way, for many
+
+
+def _weight_map(path: str) -> dict[str, str] | None:
+    """Returns the tensors of a model by an index of its files, with the name of the file of each; None: it is none."""
+    try:
+        files = json.loads(read_regular(path, GRAPH_LIMIT))["weight_map"]
+        return {str(tensor): file for tensor, file in files.items() if isinstance(file, str)}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+
+
+def _indexed_files(path: str) -> set[str] | None:
+    """Returns the names of the files that an index names; None: it cannot be read."""
+    files = _weight_map(path)
+    return None if files is None else set(files.values())

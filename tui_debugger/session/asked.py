@@ -1,0 +1,130 @@
+"""What of a run is asked about: nodes that watchpoints select, in what was restricted; rows of the path's scope."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterable
+
+import numpy as np
+
+from tui_debugger.arrays import Mask
+from tui_debugger.graph.search import NodeQuery, match, select
+from tui_debugger.graph.table import NodeTable
+from tui_debugger.model import NodeSelection, Watchpoint
+from tui_debugger.sources.base import Source, TensorFlag, TensorTable
+from tui_debugger.sources.scope import Scope
+
+_KEPT = 256
+"""Selections whose nodes are kept: a form asks for another one with every key."""
+
+
+class Selections:
+    """Masks over node rows by rank and selection, within a scope. Safe to use from several threads."""
+
+    def __init__(self, asked: Callable[[NodeTable], Mask | None]) -> None:
+        """``asked`` gives the nodes that the opened path asks about; None: all of them."""
+        self._asked = asked
+        self._lock = threading.Lock()
+        self._masks: dict[tuple[int, NodeSelection], tuple[NodeTable, Mask]] = {}
+        self._scope: NodeQuery | None = None
+        self._scopes: dict[int, tuple[NodeTable, Mask]] = {}
+
+    def restrict(self, scope: NodeQuery | None) -> None:
+        """Lets selections cover nodes of ``scope`` only.
+
+        Raises:
+            BadQueryError: a regular expression that does not compile.
+        """
+        with self._lock:
+            self._scope = scope
+            self._scopes = {}
+
+    def in_scope(self, nodes: NodeTable) -> Mask:
+        """The node rows that selections may cover."""
+        with self._lock:
+            scope, kept = self._scope, self._scopes.get(id(nodes.lineage))
+        asked = self._asked(nodes)
+        if scope is None:
+            return np.ones(len(nodes), np.bool_) if asked is None else asked
+        if kept is None or kept[0] is not nodes:
+            kept = (nodes, match(nodes, scope))
+            with self._lock:
+                if self._scope is scope:
+                    self._scopes = {**dict(list(self._scopes.items())[-_KEPT:]), id(nodes.lineage): kept}
+        return kept[1] if asked is None else kept[1] & asked
+
+    def mask(self, rank: int, nodes: NodeTable, selection: NodeSelection) -> Mask:
+        """Node rows that a selection covers within the scope."""
+        return self.selected(rank, nodes, selection) & self.in_scope(nodes)
+
+    def selected(self, rank: int, nodes: NodeTable, selection: NodeSelection) -> Mask:
+        """Node rows that a selection names, in scope or not."""
+        with self._lock:
+            kept = self._masks.get((rank, selection))
+        if kept is None or kept[0] is not nodes:
+            kept = (nodes, select(nodes, selection))
+            with self._lock:
+                masks = {key: mask for key, mask in self._masks.items() if key[0] != rank or mask[0] is nodes}
+                while len(masks) >= _KEPT:
+                    del masks[next(iter(masks))]
+                masks[rank, selection] = kept
+                self._masks = masks
+        return kept[1]
+
+    def watched(self, rank: int, nodes: NodeTable, watchpoints: Iterable[Watchpoint]) -> Mask:
+        """Node rows that any of the watchpoints covers."""
+        watched = np.zeros(len(nodes), np.bool_)
+        for watchpoint in watchpoints:
+            watched |= self.mask(rank, nodes, watchpoint.selection)
+        return watched
+
+
+def asked_rows(scope: Scope, rank: int, nodes: NodeTable, table: TensorTable) -> Mask | None:
+    """Returns which rows of a step the opened path asks about; None: all of them."""
+    graphs = scope.graphs(rank)
+    if not scope.files and graphs is None:
+        return None
+    asked = np.ones(len(table), np.bool_)
+    if graphs is not None:
+        asked &= _in_graphs(nodes, graphs)[table.node]
+    if scope.files:
+        asked &= _in_files(scope, table)
+    return asked
+
+
+def asked_nodes(source: Source, nodes: NodeTable) -> Mask | None:
+    """Returns which nodes have tensors that the opened path asks about; None: all of them."""
+    scope = source.scope
+    if not (scope.files or any(place.graph is not None for place in scope.places or ())):
+        return None
+    asked = np.zeros(len(nodes), np.bool_)
+    for rank in scope.ranks(source):
+        if source.nodes(rank).lineage is not nodes.lineage:
+            continue
+        graphs = scope.graphs(rank)
+        if not scope.files and graphs is not None:
+            asked |= _in_graphs(nodes, graphs)
+            continue
+        for step in scope.steps(source, rank):
+            table = source.tensors(rank, step)
+            rows = asked_rows(scope, rank, source.nodes(rank), table)
+            found = table.node if rows is None else table.node[rows]
+            asked[found[found < len(nodes)]] = True
+    return asked
+
+
+def _in_graphs(nodes: NodeTable, graphs: set[int]) -> Mask:
+    roots = np.array([info.root_id in graphs for info in nodes.graphs], np.bool_)
+    return roots[nodes.graph] if len(roots) else np.zeros(len(nodes), np.bool_)
+
+
+def _in_files(scope: Scope, table: TensorTable) -> Mask:
+    """Tensors whose file is asked about; where there is none, those of which statistics are all there is."""
+    statistics: Mask = (table.flags & int(TensorFlag.STAT_ONLY)) > 0
+    valued = np.flatnonzero(~statistics)
+    paths = [os.fsdecode(path) for path in table.specs(valued).paths]
+    inside = {path: scope.holds_path(path) for path in set(paths)}
+    asked = np.zeros(len(table), np.bool_)
+    asked[valued] = [inside[path] for path in paths]
+    return asked if asked.any() else statistics

@@ -1,0 +1,216 @@
+"""The files of one rank in one step: their JSON, as far as it can be read, and which files with values there are.
+
+A recorder that is killed may leave a ``dump.json`` that ends in the middle: the calls in front of the end count.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from tui_debugger import opener
+from tui_debugger.graph.stacks import is_framework
+from tui_debugger.model import Frame
+from tui_debugger.opener import GRAPH_LIMIT, read_regular, why_not
+from tui_debugger.sources.msprobe.layout import CALLS, SAVED, TENSORS
+
+_VALUES: Final = (".pt", ".npy")
+_HEAD: Final = re.compile(r'"(task|level|framework)"\s*:\s*"([a-zA-Z0-9_]{1,40})"')
+_DATA: Final = re.compile(r'"data"\s*:\s*\{')
+_KEY: Final = re.compile(r'[\s,]*("(?:[^"\\]|\\.)*")\s*:\s*')
+
+
+class BadCallsError(Exception):
+    """The calls of a step cannot be read; the text says why."""
+
+
+class _DamagedError(BadCallsError):
+    """A file is no JSON.
+
+    Attributes:
+        whole: the calls in front of the damage.
+    """
+
+    def __init__(self, why: str, whole: dict[str, Any]) -> None:
+        super().__init__(why)
+        self.whole = whole
+
+
+@dataclass(slots=True)
+class StepFiles:
+    """What the files of a step hold.
+
+    Attributes:
+        directory: of the step and rank.
+        task, level, framework: as the recorder says.
+        data, saved: the calls, and what the program saved by name.
+        construct: the call around each call.
+        stacks, stack_of: frames of calls, innermost first; number of the stack by call.
+        tensors_listed: there is a directory of values.
+        values: the names of the files in it; None where it cannot be listed.
+        problems: (file, why) of what cannot be read.
+    """
+
+    directory: str
+    task: str = ""
+    level: str = ""
+    framework: str = ""
+    data: dict[str, Any] = field(default_factory=dict)
+    saved: dict[str, Any] = field(default_factory=dict)
+    construct: dict[str, Any] = field(default_factory=dict)
+    stacks: list[tuple[Frame, ...]] = field(default_factory=list)
+    stack_of: dict[str, int] = field(default_factory=dict)
+    tensors_listed: bool = False
+    values: frozenset[str] | None = None
+    problems: list[tuple[str, str]] = field(default_factory=list)
+
+
+def read_files(directory: str) -> StepFiles:
+    """Reads the files of a step and rank but for the values.
+
+    Raises:
+        BadCallsError: the directory cannot be listed, or holds neither calls nor values.
+    """
+    listed = _names_in(directory)
+    files = StepFiles(directory, tensors_listed=TENSORS in listed)
+    # The small files first: what was parsed of stacks is gone before the calls need memory.
+    _read_stacks(_beside("stack.json", files, listed), files)
+    files.construct = _beside("construct.json", files, listed)
+    if files.tensors_listed:
+        try:
+            files.values = frozenset(name for name in _names_in(f"{directory}/{TENSORS}") if name.endswith(_VALUES))
+        except BadCallsError as error:
+            files.problems.append((TENSORS, str(error)))
+    if not listed.intersection((CALLS, SAVED)):
+        if not files.values:
+            raise BadCallsError(f"no {CALLS}")
+        files.problems.append((CALLS, f"no {CALLS}: only the names of files in {TENSORS} tell what they hold"))
+    files.data = _calls_in(CALLS, files, listed)
+    files.saved = _calls_in(SAVED, files, listed)
+    if CALLS in listed and not (files.data or files.values or files.problems):
+        files.data = {key: {} for key in files.construct}  # task structure: calls without tensors
+    return files
+
+
+def _names_in(directory: str) -> frozenset[str]:
+    try:
+        return frozenset(opener.listdir(directory))
+    except OSError as error:
+        raise BadCallsError(why_not(directory, error)) from error
+
+
+def _beside(name: str, files: StepFiles, listed: Collection[str]) -> dict[str, Any]:
+    """A file without which there is less to be known; what is wrong with it is kept."""
+    try:
+        return _load(files.directory, name) if name in listed else {}
+    except BadCallsError as error:
+        files.problems.append((name, str(error)))
+        return {}
+
+
+def _calls_in(name: str, files: StepFiles, listed: Collection[str]) -> dict[str, Any]:
+    """Returns the calls in a file that may be there; of a damaged one those in front of the damage."""
+    if name not in listed:
+        return {}
+    try:
+        top = _load(files.directory, name)
+    except _DamagedError as error:
+        top = error.whole
+        files.problems.append((name, f"{error}; {len(top['data']):,} calls stand in front of that"))
+    except BadCallsError as error:
+        files.problems.append((name, str(error)))
+        return {}
+    files.task, files.level, files.framework = (_text(top.get(key)) for key in ("task", "level", "framework"))
+    data = top.get("data")
+    if isinstance(data, dict):
+        return data
+    files.problems.append((name, "no calls in it: it holds no object named data"))
+    return {}
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _load(directory: str, name: str) -> dict[str, Any]:
+    """Returns the object in a file that is listed.
+
+    Raises:
+        _DamagedError: it is no JSON.
+        BadCallsError: it cannot be read.
+    """
+    path = f"{directory}/{name}"
+    try:
+        raw = read_regular(path, GRAPH_LIMIT)
+    except OSError as error:
+        raise BadCallsError(f"{name}: {why_not(path, error, wanted='a file')}") from error
+    try:
+        found: object = json.loads(raw)
+    except UnicodeDecodeError as error:
+        raise _DamagedError(f"{name} is no text", _whole_calls(raw)) from error
+    except json.JSONDecodeError as error:
+        why = f"{name} is no JSON (line {error.lineno}, column {error.colno}): incomplete, or damaged"
+        raise _DamagedError(why, _whole_calls(raw)) from error
+    except ValueError as error:  # a number of too many digits
+        raise BadCallsError(f"{name} is no JSON of a recorder: {error}") from error
+    except RecursionError as error:
+        raise BadCallsError(f"{name} is nested too deeply") from error
+    if not isinstance(found, dict):
+        raise BadCallsError(f"{name} holds no object")
+    return found
+
+
+def _whole_calls(raw: bytes) -> dict[str, Any]:
+    """Returns the head of a file of calls and the calls in front of what is no JSON."""
+    text = bytes(raw).decode("utf-8", "replace")
+    begin = _DATA.search(text)
+    if begin is None:
+        return {"data": {}}
+    decoder, data, at = json.JSONDecoder(), dict[str, Any](), begin.end()
+    while (key := _KEY.match(text, at)) is not None:
+        try:
+            name: str = json.loads(key[1])
+            value, at = decoder.raw_decode(text, key.end())
+        except (ValueError, RecursionError):
+            break
+        data[name] = value
+    return {**dict(_HEAD.findall(text, 0, begin.start())), "data": data}
+
+
+# -- stacks -----------------------------------------------------------------------------------------------
+
+_FRAME: Final = re.compile(
+    r"\s*File (?P<path>.+?), line (?P<line>\d{1,9}), in (?P<function>.*?),?\s*\n(?P<code>.*)", re.DOTALL
+)
+
+
+def _read_stacks(groups: Mapping[str, Any], files: StepFiles) -> None:
+    """Takes in ``stack.json``: groups of calls that share a stack."""
+    frames_of: dict[str, Frame | None] = {}
+    for group in groups.values():
+        if not (isinstance(group, list) and len(group) == 2 and all(isinstance(each, list) for each in group)):
+            continue
+        calls, lines = group
+        frames = []
+        for line in lines:
+            if not isinstance(line, str):
+                continue
+            if line not in frames_of:
+                frames_of[line] = _frame(line)
+            frame = frames_of[line]
+            if frame is not None:
+                frames.append(frame)
+        if frames:
+            files.stack_of.update(dict.fromkeys((key for key in calls if isinstance(key, str)), len(files.stacks)))
+            files.stacks.append(tuple(frames))
+
+
+def _frame(text: str) -> Frame | None:
+    found = _FRAME.match(text)
+    if found is None:
+        return None
+    line, path = int(found["line"]), found["path"]
+    return Frame(path=path, line=line, code=found["code"].strip(), end_line=line, framework=is_framework(path))

@@ -1,0 +1,118 @@
+"""Tensors that no JSON names: a recorder that is killed leaves files that it did not write down yet.
+
+The name of such a file tells the call, the direction and the slot of its tensor:
+``Functional.gelu.0.forward.output.0.pt``, ``Module.fc.Linear.forward.0.parameters.weight.npy``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Final
+
+from tui_debugger import opener
+from tui_debugger.graph.build import MAX_SLOTS
+from tui_debugger.sources.msprobe.layout import TENSORS
+
+_OF_CALL: Final = re.compile(r"(.+?\.(?:forward|backward)(?:\.\d{1,9})?)\.(input|output|parameters)\.(.+)")
+_OF_GRADIENT: Final = re.compile(r"(.+?\.parameters_grad\.\d{1,9})\.(.+)")
+_UNKNOWN: Final[Mapping[str, Any]] = {"type": ""}
+"""Stands for an argument without a file: it is not known what it was."""
+Tree = dict[str, Any]
+"""Records, and more of these, by what stands between the dots of names."""
+
+
+def calls_of_files(
+    directory: str, names: Iterable[str], known: Collection[str], order: Collection[str]
+) -> dict[str, Any]:
+    """Returns the calls that files with values are of, as ``dump.json`` would have them.
+
+    A file whose name tells no call, or an argument of a call that is known already, is a call of its own.
+
+    Args:
+        directory: of the step and rank.
+        names: of the files.
+        known: the calls that have an entry.
+        order: the calls in the order in which they ran, as far as it is known; of others the times of files tell it.
+    """
+    calls: dict[str, dict[str, Tree]] = {}
+    alone: dict[str, Any] = {}
+    files: dict[str, str] = {}
+    for name in sorted(names):
+        record = {"type": "", "dtype": "", "shape": None, "data_name": name}
+        stem = name.rpartition(".")[0]
+        call, side, place = _place_of(stem)
+        if call and call not in known and _put(calls.setdefault(call, {}).setdefault(side, {}), place, record):
+            files.setdefault(call, name)
+        else:
+            key = stem if stem not in known and stem not in calls and stem not in alone else name
+            alone[key] = record
+            files[key] = name
+    entries = {call: _entry(call, sides) for call, sides in calls.items() if any(sides.values())} | alone
+    places = {key: at for at, key in enumerate(order)}
+    later = len(places)
+    when = {key: _written(f"{directory}/{TENSORS}/{files[key]}") for key in entries if key not in places}
+    by = sorted(entries, key=lambda key: (places.get(key, later), when.get(key, 0)))
+    return {key: entries[key] for key in by}
+
+
+def _place_of(stem: str) -> tuple[str, str, list[str]]:
+    """Returns call, side and place of a tensor; no call where its name does not tell."""
+    found = _OF_CALL.fullmatch(stem)
+    if found is not None:
+        place = [found[3]] if found[2] == "parameters" else found[3].split(".")
+        return found[1], found[2], place
+    found = _OF_GRADIENT.fullmatch(stem)
+    return (found[1], "gradients", [found[2]]) if found is not None else ("", "", [])
+
+
+def _put(tree: Tree, place: list[str], record: Mapping[str, Any]) -> bool:
+    """Puts a record into a tree; tells whether its place was free."""
+    *around, last = place
+    for part in around:
+        tree = tree.setdefault(part, {})
+        if _is_record(tree):
+            return False
+    if last in tree:
+        return False
+    tree[last] = record
+    return True
+
+
+def _is_record(tree: Mapping[str, Any]) -> bool:
+    return tree.get("shape", "") is None
+
+
+def _written(path: str) -> int:
+    try:
+        return opener.stat(path).st_mtime_ns
+    except (OSError, ValueError):
+        return 0
+
+
+def _entry(call: str, sides: Mapping[str, Tree]) -> dict[str, Any]:
+    if "gradients" in sides:
+        return {name: [record] for name, record in sides["gradients"].items()}
+    output = _listed(sides.get("output", {}))
+    positional, named = _arguments(sides.get("input", {}))
+    if ".backward" in call:
+        return {"input": [*positional, *named.values()], "output": output}
+    entry = {"input_args": positional, "input_kwargs": named, "output": output}
+    return entry | {"parameters": sides["parameters"]} if "parameters" in sides else entry
+
+
+def _arguments(tree: Tree) -> tuple[list[Any], dict[str, Any]]:
+    """Returns the arguments by position, and those by name."""
+    numbers = {int(part): part for part in tree if part.isdecimal() and len(part) < 6 and int(part) < MAX_SLOTS}
+    positional = [
+        _listed(tree[numbers[at]]) if at in numbers else _UNKNOWN for at in range(max(numbers, default=-1) + 1)
+    ]
+    numbered = set(numbers.values())
+    return positional, {part: _listed(each) for part, each in tree.items() if part not in numbered}
+
+
+def _listed(tree: Tree) -> Any:
+    if _is_record(tree):
+        return tree
+    positional, named = _arguments(tree)
+    return [*positional, *named.values()]

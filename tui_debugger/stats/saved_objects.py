@@ -1,0 +1,431 @@
+"""Finds all tensors in the objects that a pickle holds, wherever they are.
+
+A tensor is a tensor of torch, a storage, an array of NumPy, and a number that is not finite; numbers that are not
+finite in a list of numbers are one tensor, that list. They are in dictionaries, lists, objects, and in attributes of
+any of these. Each has a place: the keys, names of attributes and numbers of items that lead there.
+
+What cannot be understood is found as well, at its place, as a tensor that says why it cannot be read. So is every
+storage of the file that nothing found refers to: nothing of a file disappears.
+
+Numbers that are not finite are no findings in settings (``max_grad_norm=inf``), and infinite ones only where their name
+says that they are values (``loss``). They are counted apart.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Any, Final
+
+import numpy as np
+
+from tui_debugger.arrays import Array
+from tui_debugger.stats.pickled_arrays import KINDS, SCALAR, array_in
+from tui_debugger.stats.restricted_pickle import Global, Instance, Loaded, PickleError, shown_name
+from tui_debugger.stats.torch_pickle import StorageRef, TensorRef, in_pickle, is_not_known, not_read, whole_storage
+
+MAX_TENSORS: Final = 1 << 18
+"""Tensors of a file."""
+MAX_DEPTH: Final = 64
+"""Dictionaries and lists within each other, down to a tensor."""
+
+Path = tuple[Any, ...]
+"""The keys of dictionaries and the numbers of items of lists that lead to a tensor."""
+
+
+@dataclass(slots=True)
+class SavedTensors:
+    """What was found in a pickle.
+
+    Attributes:
+        tensors: all tensors with their places, in the order of the pickle. Two may have one place: keys can be alike.
+        apart: numbers that are not finite, and are no findings: their places, and how many are there.
+        settings: which of the tensors are single numbers in settings: whether they are finite, is read later.
+        storages: keys of all storages that a tensor refers to.
+    """
+
+    tensors: list[tuple[Path, TensorRef]] = field(default_factory=list)
+    apart: list[tuple[Path, int]] = field(default_factory=list)
+    settings: list[int] = field(default_factory=list)
+    storages: set[str] = field(default_factory=set)
+
+
+def saved_tensors(loaded: Loaded) -> SavedTensors:
+    """Returns all tensors of what was saved.
+
+    Raises:
+        PickleError: there are too many.
+    """
+    walk = _Walk(loaded.states)
+    walk.run(loaded.value)
+    return walk.found
+
+
+def storage_without_tensor(key: str, size: int | None) -> tuple[Path, TensorRef]:
+    """Returns what stands for a storage that no tensor of its file refers to."""
+    bytes_ = "some" if size is None else f"{size:,}"
+    return (f"<storage {key}>",), not_read(f"is a storage that no tensor refers to: its {bytes_} bytes are not read")
+
+
+# -- the walk --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Given:
+    """The arguments of a call that nobody knows."""
+
+    maker: str
+    arguments: list[tuple[Any, Any]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Numbers:
+    """Numbers, some of which are not finite."""
+
+    values: Array
+
+
+@dataclass(slots=True)
+class _Frame:
+    """An object on the way to what is looked at.
+
+    Attributes:
+        container: its ``id``.
+        children: what in it is left to look at.
+        place: its own.
+        before: number of things that were found before it.
+        maker: who made something else of what is in it; empty: nobody, it is as it was saved.
+        module: it belongs to a module of torch.
+        settings: it belongs to settings.
+    """
+
+    container: int
+    children: Iterator[tuple[Any, Any]]
+    place: Path
+    before: int
+    maker: str
+    module: bool
+    settings: bool
+
+
+class _Here:
+    """The key of what stands for the object itself."""
+
+
+_HERE: Final = _Here()
+_MESH: Final = "torch.distributed.device_mesh.DeviceMesh"
+
+
+class _Walk:
+    """Goes through all objects once for every place where they are, unless nothing is in them; not within itself."""
+
+    def __init__(self, states: Mapping[int, tuple[Any, Any]]) -> None:
+        self.found = SavedTensors()
+        self._states = states
+        self._known: dict[int, tuple[Any, list[tuple[Any, Any]]]] = {}
+        self._without, self._around, self._of_modules = set[int](), set[int](), set[int]()
+        self._bare: list[tuple[Path, StorageRef]] = []
+        self._count = 0
+
+    def run(self, root: Any) -> None:
+        """Looks at everything."""
+        frames = [_Frame(0, iter(list(_looked_at([(_HERE, root)]))), (), 0, "", module=False, settings=False)]
+        steps = 0
+        while frames:
+            top = frames[-1]
+            steps += 1
+            for key, child in top.children:
+                if (inside := self._take(top, key, child)) is not None:
+                    frames.append(inside)
+                    break
+            else:
+                frames.pop()
+                self._around.discard(top.container)
+                if top.before == self._count:
+                    self._without.add(top.container)
+            if self._count > MAX_TENSORS or steps > 4 * MAX_TENSORS:
+                raise PickleError(f"holds more than {MAX_TENSORS:,} tensors")
+        for place, storage in self._bare:
+            if storage.dtype or storage.key not in self.found.storages:
+                self._add(place, whole_storage(storage))
+
+    def _take(self, top: _Frame, key: Any, child: Any) -> _Frame | None:
+        """Takes in a tensor, or returns the frame of what has others in it."""
+        place = top.place if key is _HERE else (*top.place, key)
+        kind = type(child)
+        if kind is TensorRef:
+            if top.module:
+                if id(child) in self._of_modules:
+                    return None
+                self._of_modules.add(id(child))
+            if not child.shape and (top.settings or _of_settings(key)):
+                self.found.settings.append(len(self.found.tensors))
+            self._add(place, _as_made(child, top.maker))
+            if child.attributes is None and id(child) not in self._states:
+                return None
+        elif kind is StorageRef:
+            self._count += 1
+            self._bare.append((place, child))
+            return None
+        elif kind is _Numbers:
+            self._take_numbers(top, place, child.values)
+            return None
+        if id(child) in self._without or id(child) in self._around:
+            return None
+        return self._frame(top, place, key, child)
+
+    def _frame(self, top: _Frame, place: Path, key: Any, child: Any) -> _Frame | None:
+        if len(place) > MAX_DEPTH:
+            self._add(place, not_read(f"nests deeper than {MAX_DEPTH} dictionaries and lists"))
+            return None
+        kind = type(child)
+        if kind is Instance and child.kind == _MESH:
+            self._take_mesh(child)
+            return None
+        found = self._known.get(id(child))
+        if found is None:
+            found = self._known[id(child)] = child, list(self._children(child))
+        self._around.add(id(child))
+        maker = child.maker if kind is _Given else top.maker
+        module = top.module or (kind is Instance and type(child.state) is dict and _PARAMETERS in child.state)
+        settings = top.settings or _of_settings(key)
+        settings = settings or (kind is Instance and _SETTINGS_CLASS.search(child.kind) is not None)
+        return _Frame(id(child), iter(found[1]), place, self._count, maker, module, settings)
+
+    def _take_mesh(self, mesh: Instance) -> None:
+        """Counts the storages of a mesh of devices as seen: they hold the numbers of the ranks."""
+        for _, value in _state_items(mesh.state):
+            if type(value) is TensorRef and value.storage is not None:
+                self.found.storages.add(value.storage.key)
+            elif type(value) is Instance and value.kind == _MESH and value is not mesh:
+                self._take_mesh(value)
+
+    def _add(self, place: Path, ref: TensorRef) -> None:
+        self._count += 1
+        self.found.tensors.append((place, ref))
+        if ref.storage is not None:
+            self.found.storages.add(ref.storage.key)
+
+    def _take_numbers(self, top: _Frame, place: Path, values: Array) -> None:
+        name = next((key for key in reversed(place) if type(key) is str), "")
+        settings = top.settings or _of_settings(name)
+        judged = np.isnan(values).any() or (_VALUE.search(name) is not None and _BOUND.search(name) is None)
+        if judged and not settings:
+            self._add(place, in_pickle(values))
+        else:
+            self._count += 1
+            self.found.apart.append((place, int((~np.isfinite(values)).sum())))
+
+    def _children(self, container: Any) -> Iterator[tuple[Any, Any]]:
+        """Yields what is in a container and has to be looked at, with keys."""
+        kind = type(container)
+        if kind is TensorRef:
+            items = _state_items(container.attributes)
+        elif kind is _Given:
+            items = container.arguments
+        elif kind is Instance:
+            items = _parts(container)
+        else:
+            items = _items(container)
+        if id(container) in self._states:
+            items = [*items, *_state_items(self._states[id(container)][1])]
+        yield from _looked_at(items)
+
+
+def _as_made(ref: TensorRef, maker: str) -> TensorRef:
+    """Returns a tensor, or the same with a problem where somebody unknown may have made other numbers of its bits."""
+    if not maker or ref.problem or ref.dtype not in _PACKED_BITS:
+        return ref
+    return replace(ref, problem=f"went into {shown_name(maker)}, which is not known: what that made is not read")
+
+
+_PACKED_BITS: Final = frozenset({"int8", "uint8", "int16", "uint16", "int32", "uint32"})
+"""Types of elements that numbers of other types are packed into."""
+
+
+# -- what is in an object --------------------------------------------------------------------------
+
+
+def _looked_at(items: list[tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
+    """Yields what may hold tensors, with plain keys."""
+    for number, (key, value) in enumerate(items):
+        kind, at = type(value), key
+        if type(key) is not str and type(key) is not int:
+            at = _plain(key, number)
+            if type(key) is TensorRef:
+                yield f"{at} itself", key
+        if kind is TensorRef or kind is dict or kind is StorageRef or kind is _Given:
+            yield at, value
+        elif kind is float or kind is complex:
+            if value - value != 0:
+                yield at, _Numbers(np.array(value))
+        elif kind is list or kind is tuple:
+            numbers = _numbers_in(value)
+            yield at, value if numbers is None else numbers
+        elif kind is np.ndarray:
+            yield at, in_pickle(value)
+        elif kind is Instance:
+            yield from _understood(at, value)
+
+
+def _plain(key: Any, number: int) -> Any:
+    """Returns a key as a place can hold it."""
+    kind = type(key)
+    if kind is Global:
+        return f"<{shown_name(key.name)}>"
+    if kind is Instance:
+        arguments = ", ".join(str(each) for each in key.arguments if type(each) in (str, int, float, bool))
+        return f"<{shown_name(f'{key.kind}({arguments})')}>"
+    if kind is tuple and any(type(part) not in _PLAIN_PARTS for part in key):
+        return f"<key {number}>"
+    return f"<key {number}>" if kind in (TensorRef, StorageRef) else key
+
+
+_PLAIN_PARTS: Final = (str, int, float, bool, bytes, type(None))
+
+
+def _understood(key: Any, found: Instance) -> Iterator[tuple[Any, Any]]:
+    """Yields what is in an array or a number; an object of any other kind is looked at when its turn comes."""
+    if found.kind in KINDS:
+        try:
+            value = array_in(found)
+        except PickleError as error:
+            yield key, not_read(str(error))
+            return
+        if type(value) is np.ndarray and not value.shape:
+            if not np.isfinite(value):
+                yield key, _Numbers(value)
+                return
+            if found.kind == SCALAR:
+                return
+        yield from _looked_at([(key, value)])
+    elif found.kind == _DECIMAL and found.arguments and str(found.arguments[0]).lower().lstrip("-+s") in _NOT_FINITE:
+        yield key, _Numbers(np.array(float(str(found.arguments[0]).lower().replace("snan", "nan"))))
+    else:
+        yield key, found
+
+
+_DECIMAL: Final = "decimal.Decimal"
+_NOT_FINITE: Final = ("nan", "inf", "infinity")
+
+
+def _numbers_in(values: list[Any] | tuple[Any, ...]) -> _Numbers | None:
+    """Returns the items of a list where all are numbers, and not all of them finite."""
+    odd = False
+    for value in values:
+        kind = type(value)
+        if kind is float:
+            odd = odd or value - value != 0
+        elif kind is not int and kind is not bool:
+            return None
+    return _Numbers(np.array([_as_float(value) for value in values])) if odd else None
+
+
+def _as_float(value: float) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.copysign(sys.float_info.max, value)
+
+
+def _items(container: Any) -> list[tuple[Any, Any]]:
+    if type(container) is dict:
+        return list(container.items())
+    return list(enumerate(container)) if type(container) in (list, tuple) else []
+
+
+def _state_items(state: Any) -> list[tuple[Any, Any]]:
+    """Returns attributes with their names: from a dictionary, or from one and a second for what has slots."""
+    if type(state) is tuple and len(state) == 2 and type(state[0]) in (dict, type(None)) and type(state[1]) is dict:
+        return [*_state_items(state[0]), *_items(state[1])]
+    if type(state) is dict and _PARAMETERS in state:
+        # Parameters, buffers and modules of a module are attributes of it, as they are to who uses it.
+        parts = [item for name in _OF_A_MODULE for item in _items(state.get(name))]
+        return [*parts, *((key, value) for key, value in state.items() if key not in _OF_A_MODULE)]
+    if state is None or type(state) in (dict, list, tuple):
+        return _items(state)
+    return [("state", state)]
+
+
+def _parts(found: Instance) -> list[tuple[Any, Any]]:
+    """Returns what is in an object: its attributes, what was put into it, and what it was made of, each thing once."""
+    items = _items(found.items)
+    put = {(key, id(value)) for key, value in items}
+    state = [(key, value) for key, value in _state_items(found.state) if (key, id(value)) not in put]
+    held = {id(value) for _, value in (*items, *state) if type(value) in _SHARED}
+    made_of = [(key, value) for key, value in enumerate(found.arguments) if id(value) not in held]
+    problem = _problem_of(found, made_of)
+    given = [("arguments", _Given(found.kind, made_of))] if found.called and made_of else made_of
+    return [*([(_HERE, not_read(problem))] if problem else []), *state, *items, *given]
+
+
+_SHARED: Final = (TensorRef, StorageRef, dict, list, tuple, Instance)
+
+
+def _problem_of(found: Instance, made_of: list[tuple[Any, Any]]) -> str:
+    """Returns why numbers may be in an object that nothing here finds; empty: there can be none."""
+    name = shown_name(found.kind)
+    if found.called and is_not_known(found.kind):
+        return f"was made by {name}, which is not known: what that makes is not read"
+    if found.kind.startswith(_CODE):
+        return ""
+    if found.called and _has_bytes([value for _, value in made_of], _DEPTH_OF_BYTES):
+        return f"was made by {name} of bytes, which are not read"
+    if type(found.state) is not dict and _has_bytes(found.state, _DEPTH_OF_BYTES):
+        return f"is a {name} that was made of bytes, which are not read"
+    return ""
+
+
+_CODE: Final = ("types.CodeType", "cloudpickle.")
+"""Makers of functions."""
+_DEPTH_OF_BYTES: Final = 3
+
+
+def _has_bytes(value: Any, depth: int) -> bool:
+    """Tells whether there are bytes that may be numbers: no text."""
+    if type(value) is bytes:
+        try:
+            return b"\0" in value or not value.decode("utf-8").isascii()
+        except UnicodeDecodeError:
+            return True
+    return depth > 0 and type(value) in (list, tuple) and any(_has_bytes(part, depth - 1) for part in value)
+
+
+_PARAMETERS: Final = "_parameters"
+_OF_A_MODULE: Final = (_PARAMETERS, "_buffers", "_modules")
+"""See ``torch.nn.Module.__init__``."""
+
+
+# -- names of numbers ------------------------------------------------------------------------------
+
+
+@lru_cache(1024)
+def _of_settings(key: Any) -> bool:
+    """Tells whether a key says that settings follow."""
+    return type(key) is str and _SETTINGS.search(key) is not None
+
+
+_SETTINGS: Final = re.compile(
+    r"sched|callback|early_?stop|hparam|hyper_?param|config|setting|param_groups"
+    r"|(?:^|[./_])(?:args?|arguments|cfg|options|defaults|kwargs)(?:$|[./_])",
+    re.IGNORECASE,
+)
+"""Keys of settings, and of the states of what decides by limits."""
+_SETTINGS_CLASS: Final = re.compile(
+    r"(?:Namespace|Config|Configuration|Args|Arguments|Settings|Options|Param(?:eter)?s|Scheduler|LR|Callback"
+    r"|EarlyStopping|ReduceLROnPlateau|ModelCheckpoint)$"
+)
+"""Classes of the same."""
+_VALUE: Final = re.compile(
+    r"loss|norm|scale|grad|metric|perplex|ppl|acc(?:uracy)?(?:$|_)|score|error|entropy|reward|logit|(?:^|_)kl(?:$|_)",
+    re.IGNORECASE,
+)
+"""Names of what a program computes: an infinite one is a finding."""
+_BOUND: Final = re.compile(
+    r"(?:^|_)(?:best|worst|min|max|lowest|highest|limit|clip|thresh\w*|bound|target|patience)", re.IGNORECASE
+)
+"""Names of bounds of that, which may be infinite."""
