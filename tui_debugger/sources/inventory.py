@@ -19,9 +19,10 @@ from tui_debugger import opener
 from tui_debugger.model import Progress, ProgressFn, UnreadablePart, no_progress
 from tui_debugger.opener import why_not
 from tui_debugger.sources.base import AccountingSource, Source, StepFiles, claimed_by
-from tui_debugger.sources.directories import is_directory, is_inside
+from tui_debugger.sources.directories import is_directory
 from tui_debugger.sources.environments import environment_in
 from tui_debugger.sources.joined import JoinedSource
+from tui_debugger.sources.paths import is_inside
 from tui_debugger.sources.registry import TENSOR_FILES, Recogniser, opened_at
 from tui_debugger.stats.formats import LOOKED_AT, Holds, LookedAt, format_of_name, looked_at
 
@@ -384,10 +385,12 @@ def _identities(places: Iterable[str], apart: Collection[str]) -> Iterator[tuple
                 continue
             with opener.scandir(path) as entries:
                 for entry in entries:
+                    if entry.path in apart:
+                        continue
                     directory = is_directory(entry)
                     if entry.is_symlink() or directory:
                         waiting += [] if directory and entry.is_symlink() else [entry.path]
-                    elif entry.path not in apart:
+                    else:
                         yield status.st_dev, entry.inode()
         except OSError:
             continue
