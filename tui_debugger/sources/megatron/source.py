@@ -32,7 +32,7 @@ from tui_debugger.sources.torch_dumps import (
     parameter,
     weight_gradient,
 )
-from tui_debugger.stats.torch_file import Path as Place
+from tui_debugger.stats.saved_objects import Path as Place
 from tui_debugger.stats.torch_file import member_of, read_tree
 from tui_debugger.text.numbers import first_of
 
