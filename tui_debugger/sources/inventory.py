@@ -7,6 +7,7 @@ No reader and no list of names decides which files count.
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 from collections import Counter
@@ -297,6 +298,8 @@ class _Walk:
         except (OSError, ValueError) as error:
             if isinstance(error, FileNotFoundError) and format_of_name(path) is None:
                 self._kinds["dangling link"] += 1
+            elif isinstance(error, OSError) and error.errno == errno.ENXIO:  # a socket
+                self._kinds["no regular file"] += 1
             else:
                 self._miss(path, why_not(path, error if isinstance(error, OSError) else None), of)
         else:
