@@ -52,7 +52,7 @@ def poison(path: Path) -> bool:
         array(path, found)
         return True
     if path.suffix in {".pt", ".pth"}:
-        content = torch.load(path, weights_only=True)
+        content = torch.load(path, weights_only=False)
         first = next(_floats(content), None)
         if first is None:
             return False
