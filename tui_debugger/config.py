@@ -102,6 +102,7 @@ class Config:
         keys: keys by the id of their action, as Textual spells them.
         columns: statistics by the name of their table, both of ``tables``; defaults are left out.
         recommended: what differs from the recommended watchpoints; None for nothing.
+        ignore: globs of files and directories that no command looks at.
         lines: where each setting stands, by ``theme``, ``keys.recheck``.
     """
 
@@ -112,6 +113,7 @@ class Config:
     keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     columns: Mapping[str, tuple[Field, ...]] = field(default_factory=dict)
     recommended: RecommendedChanges | None = None
+    ignore: tuple[str, ...] = ()
     lines: Mapping[str, int] = field(default_factory=dict)
 
     def where(self, name: str) -> str:
@@ -205,6 +207,7 @@ class _Reader:
             "keys": self._keys,
             "columns": self._columns,
             "recommended": self._recommended,
+            "ignore": self._ignore,
         }
         for name in self._document:
             if name not in parts:
@@ -227,6 +230,11 @@ class _Reader:
         if not isinstance(value, bool):
             raise self._wrong("mouse is neither true nor false", "mouse")
         return value
+
+    def _ignore(self, value: Any) -> tuple[str, ...]:
+        if not isinstance(value, list) or not all(isinstance(glob, str) and glob for glob in value):
+            raise self._wrong("ignore is no list of globs", "ignore", "write ignore = ['*.bak', 'old/*.pt']")
+        return tuple(value)
 
     def _table(self, value: Any, name: str) -> Mapping[str, Any]:
         if not isinstance(value, dict):

@@ -20,7 +20,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from itertools import count
-from pathlib import Path
+from pathlib import Path, PurePath
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, AnyStr, Final, Generic, Protocol, TypeVar, cast
 
@@ -214,6 +214,30 @@ def _found(path: AnyPath | int) -> tuple[Mount, str] | None:
     return None
 
 
+_globs: Final[list[str]] = []
+_hidden: Final[set[str]] = set()
+
+
+def hide(globs: Iterable[str]) -> None:
+    """Leaves entries out of every listing from now on, by the user's own word. ``PurePath.match`` matches the globs."""
+    _globs[:] = globs
+    _hidden.clear()
+
+
+def hidden_entries() -> list[str]:
+    """Returns the paths that were left out of listings so far."""
+    return sorted(_hidden)
+
+
+def is_hidden(path: str) -> bool:
+    """Tells whether a path, or a directory above it, is left out; a relative path is best, since PATH itself counts."""
+    return bool(_globs) and any(_matches(each) for each in (PurePath(path), *PurePath(path).parents))
+
+
+def _matches(path: PurePath) -> bool:
+    return any(path.match(glob) for glob in _globs)
+
+
 def stat(path: AnyPath) -> os.stat_result:
     """Returns what lies at a path; links are followed.
 
@@ -226,11 +250,15 @@ def stat(path: AnyPath) -> os.stat_result:
 
 
 def scandir(path: AnyStr | os.PathLike[AnyStr]) -> AbstractContextManager[Iterator[os.DirEntry[AnyStr]]]:
-    """Lists a directory, as ``os.scandir`` does.
+    """Lists a directory, as ``os.scandir`` does, without what ``hide`` leaves out.
 
     Raises:
         OSError: it cannot be listed.
     """
+    return _Shown(_listed(path)) if _globs else _listed(path)
+
+
+def _listed(path: AnyStr | os.PathLike[AnyStr]) -> AbstractContextManager[Iterator[os.DirEntry[AnyStr]]]:
     if _mounts:
         given = os.fspath(path)
         if (found := _found(given)) is not None:
@@ -251,7 +279,7 @@ def listdir(path: AnyStr | os.PathLike[AnyStr]) -> list[AnyStr]:
     Raises:
         OSError: it cannot be listed.
     """
-    if not _mounts:
+    if not _mounts and not _globs:
         return os.listdir(path)  # noqa: PTH208 - names are wanted
     with scandir(path) as entries:
         return [entry.name for entry in entries]
@@ -354,6 +382,30 @@ class _Listing(Generic[AnyStr]):
 
     def close(self) -> None:
         self._listing.close()
+
+
+class _Shown(Generic[AnyStr]):
+    """The entries of a listing that ``hide`` does not leave out."""
+
+    def __init__(self, listing: AbstractContextManager[Iterator[os.DirEntry[AnyStr]]]) -> None:
+        self._listing: AbstractContextManager[Iterator[os.DirEntry[AnyStr]]] = listing
+
+    def __enter__(self) -> Iterator[os.DirEntry[AnyStr]]:
+        return self._shown(self._listing.__enter__())
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._listing.__exit__(kind, error, trace)
+
+    @staticmethod
+    def _shown(entries: Iterator[os.DirEntry[AnyStr]]) -> Iterator[os.DirEntry[AnyStr]]:
+        for entry in entries:
+            path = os.fsdecode(entry.path)
+            if _matches(PurePath(path)):
+                _hidden.add(path)
+            else:
+                yield entry
 
 
 class _Scan:

@@ -203,6 +203,7 @@ def _check(arguments: argparse.Namespace) -> Report:
         fail_on=tuple(sorted(fail_on, key=lambda condition: CONDITIONS[condition].abbr)),
         disabled=sum(not watchpoint.enabled for watchpoint in given),
         notices=session.info.notices,
+        inventory=session.inventory,
         limits=session.info.limits,
         graphs=several_graphs(session),
         notes={pair: notes for pair in result.pairs if (notes := session.notes_at(*pair))},

@@ -24,6 +24,7 @@ from tui_debugger.check.verdicts import (
 from tui_debugger.cli.output import meaning_of, note, print_above, print_exit, print_json, print_table, print_text
 from tui_debugger.model import Hit, Verdict
 from tui_debugger.notes import ShownNote
+from tui_debugger.sources.inventory import Inventory
 from tui_debugger.text.clean import clean
 from tui_debugger.text.hits import hit_text, said_words, watch_line
 from tui_debugger.text.notes import notes_row, notes_text
@@ -61,6 +62,7 @@ class Report:
         fail_on: ids of the conditions that count; empty: all.
         disabled: watchpoints of files that were left out.
         notices: what is missing or odd in the dump.
+        inventory: the entries under PATH that no reader claimed.
         limits: what no verdict on it can tell.
         graphs: whether there are several, so that a name alone may mean two nodes.
         notes: the scalars of the steps that have any, recognised ones included.
@@ -75,6 +77,7 @@ class Report:
     fail_on: tuple[str, ...]
     disabled: int
     notices: tuple[str, ...]
+    inventory: Inventory
     limits: tuple[str, ...] = ()
     graphs: bool = False
     notes: Mapping[Pair, tuple[ShownNote, ...]] = field(default_factory=dict)
@@ -129,6 +132,11 @@ def document(report: Report) -> dict[str, Any]:
         "seconds": round(result.seconds, 3),
         "cancelled": result.cancelled,
         "notices": list(report.notices),
+        "inventory": {
+            "kinds": dict(report.inventory.kinds),
+            "not_entered": list(report.inventory.environments),
+            "ignored": list(report.inventory.ignored),
+        },
         "limits": list(report.limits),
         "version": __version__,
     }

@@ -119,6 +119,7 @@ def settings(config: Config, arguments: argparse.Namespace) -> Iterator[Setting]
 
     yield Setting("theme", config.theme, source("theme", chosen=arguments.theme is not None))
     yield Setting("mouse", config.mouse, source("mouse", chosen=arguments.mouse is not None))
+    yield Setting("ignore", list(config.ignore), source("ignore"))
     for table in tables():
         given = "file" if table in config.columns else "default"
         yield Setting(f"columns.{table}", column_names(config.table(table)), given)
@@ -183,7 +184,8 @@ def example() -> str:
 
     lines = ["# The configuration of tdbg. `tdbg config` checks it, `tdbg help configuration` explains it.", ""]
     lines += [f"# {name}: {help_text}" for name, help_text in THEMES.items()]
-    lines += ['#theme = "dark"', "", "# false leaves the mouse to the terminal's own selection", "#mouse = true", ""]
+    lines += ['#theme = "dark"', "", "# files and directories that no command looks at", "#ignore = ['*.bak']", ""]
+    lines += ["# false leaves the mouse to the terminal's own selection", "#mouse = true", ""]
     lines += ["# The statistics that tables show, in their order.", "[columns]"]
     for name, table in tables().items():
         lines += [f"# {table.help}; there are {', '.join(table.known)}"]

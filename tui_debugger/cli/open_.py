@@ -16,12 +16,13 @@ from tui_debugger.cli.options import (
     add_command,
     add_comparison,
     add_config,
-    add_memory,
+    add_opening,
     add_watches,
     add_work,
     at_least_zero,
     given_path,
     given_watchpoints,
+    hide_ignored,
     screen_config,
     workers_of,
     working_directory,
@@ -54,7 +55,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="do not restore or keep watchpoints for this dump, nor remember that it was opened",
     )
-    add_memory(parser)
+    add_opening(parser)
     add_work(parser)
 
 
@@ -109,6 +110,7 @@ def run(path: Path | None, arguments: argparse.Namespace, *, remember: bool = Fa
             terminal.
     """
     config = screen_config(arguments)
+    hide_ignored(arguments, config)
     watches = given_watchpoints(arguments)
     more: Sequence[Path] = getattr(arguments, "more", ())
     there = _the_one_dump(path, more)
@@ -217,6 +219,7 @@ def opener(
             keep_watchpoints=not arguments.no_state,
             source_map=arguments.source_map,
             more=getattr(arguments, "more", ()),
+            enter_environments=getattr(arguments, "no_default_ignore", False),
         )
         session.recommended_changes = config.recommended
         session.open(progress)

@@ -109,7 +109,6 @@ def add_recommended(
 ) -> None:
     """``--recommended``, of the commands that judge."""
     parser.add_argument("--recommended", action="store_true", help=says)
-    add_config(parser)
 
 
 def add_judging(parser: argparse._ActionsContainer) -> None:
@@ -498,14 +497,34 @@ def add_where(
     where.add_argument("--filter", metavar="REGEX", help="only nodes whose name matches")
     where.add_argument("--graph", metavar="NAME", help="only nodes of this graph, by name or number")
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout instead of a table")
-    add_memory(parser)
+    add_opening(parser)
+    add_config(parser)
 
 
-def add_memory(parser: argparse.ArgumentParser) -> None:
-    """``--no-cache``, of every command that opens a dump."""
+def add_opening(parser: argparse.ArgumentParser) -> None:
+    """The options of every command that opens a dump: its index, and what under PATH does not count."""
     parser.add_argument(
         "--no-cache", action="store_true", help="neither use nor fill the index of statistics (see tdbg cache)"
     )
+    parser.add_argument(
+        "--ignore",
+        action="append",
+        default=[],
+        metavar="GLOB",
+        help="leave out files and directories such as '*.bak' or 'old/*.pt'; the verdict says so (may be repeated)",
+    )
+    parser.add_argument(
+        "--no-default-ignore",
+        action="store_true",
+        help="also look into installed environments, caches and the stores of version control",
+    )
+
+
+def hide_ignored(arguments: argparse.Namespace, config: Config) -> None:
+    """Leaves out what the command line or the configuration ignores."""
+    from tui_debugger import opener
+
+    opener.hide((*config.ignore, *getattr(arguments, "ignore", ())))
 
 
 def add_work(parser: argparse.ArgumentParser) -> None:
@@ -578,16 +597,22 @@ def open_session(path: Path, arguments: argparse.Namespace, progress: ProgressFn
     from tui_debugger.graph.search import NodeQuery
     from tui_debugger.session.session import open_dump
 
-    more = getattr(arguments, "more", ())
-    session = open_dump(path, workers=workers_of(arguments), remember=not arguments.no_cache, more=more)
+    config = configured(arguments)
+    hide_ignored(arguments, config)
+    session = open_dump(
+        path,
+        workers=workers_of(arguments),
+        remember=not arguments.no_cache,
+        more=getattr(arguments, "more", ()),
+        enter_environments=arguments.no_default_ignore,
+    )
     arguments.at_exit.callback(session.close)
     for wrong in session.settings:
         note(wrong)
     is_text = is_text and not any(getattr(arguments, name, False) for name in ("json", "csv"))
     say_scope(session.scope.text, on_stdout=is_text)
     session.asked = Asked(arguments.rank, arguments.step)
-    if "no_config" in arguments:
-        session.recommended_changes = configured(arguments).recommended
+    session.recommended_changes = config.recommended
     session.open(progress)
     session.take_inventory(progress)
     _refuse_unlisted(session, arguments.rank)

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 from tui_debugger.cli.options import (
     add_choice,
     add_command,
-    add_config,
     add_where,
     add_work,
     choice_of,
@@ -94,7 +93,6 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     add_where(parser)
     add_work(parser)
     add_choice(parser)
-    add_config(parser)
     parser.add_argument("--csv", action="store_true", help="CSV with every digit on stdout, written row by row")
     parser.add_argument("--sort", choices=SORTABLE, metavar="FIELD", help=f"greatest first, by {', '.join(SORTABLE)}")
     parser.add_argument("--reverse", action="store_true", help="with --sort: smallest first")

@@ -51,7 +51,7 @@ from tui_debugger.model import (
     turns,
 )
 from tui_debugger.notes import RunNotes, ShownNote
-from tui_debugger.opener import read_regular
+from tui_debugger.opener import is_hidden, read_regular
 from tui_debugger.session.asked import Selections, asked_nodes, asked_rows
 from tui_debugger.session.following import FileState, Follower, steps_before, turn_spans
 from tui_debugger.session.watchpoints import WatchpointList, WatchpointStore
@@ -135,6 +135,7 @@ class Session:
         source_map: Sequence[tuple[str, str]] = (),
         workers: Workers | None = None,
         index: DiskCache | None = None,
+        enter_environments: bool = False,
     ) -> None:
         """Cheap: nothing is read before it is asked for.
 
@@ -144,6 +145,7 @@ class Session:
             source_map: (OLD, NEW) prefixes of source paths, tried in order.
             workers: where tensors are measured, ``close`` closes them; None measures in the calling thread.
             index: remembers what was measured for later sessions, ``close`` closes it; None remembers nothing.
+            enter_environments: the inventory also walks installed environments, caches and object stores.
         """
         self.source = source
         self.asked = Asked()
@@ -160,7 +162,7 @@ class Session:
         self._checks = self._new_checks(self.watchpoints.snapshot)
         self._selections = Selections(partial(asked_nodes, source))
         self._losses: dict[Pair, tuple[ShownNote, ...]] = {}
-        self._inventory = RunInventory()
+        self._inventory = RunInventory(enter_environments=enter_environments)
         wrong = index.note if index is not None else "", switch_of(SWITCH).wrong
         self.settings = tuple(filter(None, wrong))
 
@@ -319,6 +321,7 @@ class Session:
                 was told to write is none that it made.
         """
         found, scope = (*self.source.unreadable(), *self.take_inventory().parts), self.scope
+        found = tuple(part for part in found if not is_hidden(part.where))
         parts = [part for part in found if scope.covers(part) and self.asked.covers(part) and (graph or not part.graph)]
         if self._memory.lie:
             parts.append(UnreadablePart("the index", f"{self._memory.lie} is not what it says: emptied, check again"))
@@ -745,6 +748,7 @@ def open_dump(
     keep_watchpoints: bool = False,
     source_map: Sequence[tuple[str, str]] = (),
     more: Sequence[Path] = (),
+    enter_environments: bool = False,
 ) -> Session:
     """A session on the dump at a path, which the caller closes.
 
@@ -755,6 +759,7 @@ def open_dump(
         keep_watchpoints: restore the watchpoints of the last session with this dump, and keep those of this one.
         source_map: see ``Session``.
         more: directories with further ranks of the same run.
+        enter_environments: see ``Session``.
 
     Raises:
         TdbgError: two of the directories have the same rank.
@@ -763,4 +768,11 @@ def open_dump(
     index = default_store(path) if remember else None
     source = open_sources((path, *more), index) if more else open_source(path, index)
     store = WatchpointStore(source.info.path) if keep_watchpoints else None
-    return Session(source, store=store, source_map=source_map, workers=workers or Workers(), index=index)
+    return Session(
+        source,
+        store=store,
+        source_map=source_map,
+        workers=workers or Workers(),
+        index=index,
+        enter_environments=enter_environments,
+    )

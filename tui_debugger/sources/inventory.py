@@ -26,6 +26,7 @@ from tui_debugger.sources.joined import JoinedSource
 from tui_debugger.sources.paths import is_inside
 from tui_debugger.sources.registry import TENSOR_FILES, Recogniser, opened_at
 from tui_debugger.stats.formats import LOOKED_AT, Holds, LookedAt, format_of_name, looked_at
+from tui_debugger.text.numbers import and_more, plural
 
 _MOST_NAMED: Final = 3
 """Files of one directory that are reported one by one."""
@@ -41,18 +42,24 @@ class Inventory:
         parts: files that hold tensors, dumps that are not open, and entries that cannot be looked at.
         kinds: the number of other entries: ``no tensors``, ``unknown format``, ``no regular file``, ``dangling link``.
         environments: installed environments, caches and object stores that were not entered, each with its marker.
+        ignored: entries that the user left out.
     """
 
     parts: tuple[UnreadablePart, ...] = ()
     kinds: Mapping[str, int] = field(default_factory=dict)
     environments: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """Names what was not entered."""
-        if not self.environments:
-            return ()
-        return (f"not entered: {', '.join(self.environments)} (--no-default-ignore enters them)",)
+        """Names what was not entered, and what the user left out."""
+        found = []
+        if self.environments:
+            found.append(f"not entered: {and_more(self.environments, _MOST_NAMED)} (--no-default-ignore enters them)")
+        if self.ignored:
+            number = plural(len(self.ignored), "entry", "entries")
+            found.append(f"ignored, by --ignore or the configuration: {number}: {and_more(self.ignored, _MOST_NAMED)}")
+        return tuple(found)
 
 
 NOTHING: Final = Inventory()
@@ -230,7 +237,8 @@ class _Walk:
                 self._miss_files(directory, sorted(paths))
         parts = tuple(sorted(self._parts.values(), key=lambda part: (part.where, part.why)))
         environments = tuple(f"{path} ({marker})" for path, marker in sorted(self._environments.items()))
-        return Inventory(parts, dict(sorted(self._kinds.items())), environments)
+        ignored = tuple(os.path.relpath(path, self._root) for path in opener.hidden_entries())
+        return Inventory(parts, dict(sorted(self._kinds.items())), environments, ignored)
 
     def _walk(self, top: str, place: _Place, claimed: Collection[str], above: Mapping[str, _Place]) -> None:
         """Walks a directory.
