@@ -141,6 +141,8 @@ def directory_of(path: Path) -> Path:
 def dumps_below(start: Path, holds: Callable[[str], bool], names: Callable[[str], Iterable[str]]) -> list[Path]:
     """Returns the dumps one or two levels below a directory, not looking inside one that was found.
 
+    A link to one of them (``latest``) is no second dump.
+
     Args:
         start: the directory.
         holds: tells whether a dump lies in a directory.
@@ -156,6 +158,9 @@ def dumps_below(start: Path, holds: Callable[[str], bool], names: Callable[[str]
         children = list(islice(names(here), budget))
         budget -= len(children)
         found += [start / name / child for child in children if holds(f"{here}/{child}")]
+    if len(found) > 1:
+        real = {os.path.realpath(path) for path in found if not opener.islink(path)}
+        found = [path for path in found if not opener.islink(path) or os.path.realpath(path) not in real]
     return sorted(found)
 
 

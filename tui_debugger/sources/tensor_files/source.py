@@ -42,6 +42,7 @@ from tui_debugger.notes import NO_NOTES, NOTES_FILE, RunNotes, read_notes
 from tui_debugger.opener import GRAPH_LIMIT, read_regular, why_not
 from tui_debugger.sources.base import TensorFlag, TensorPlaces
 from tui_debugger.sources.directories import is_directory
+from tui_debugger.sources.environments import environment_in
 from tui_debugger.sources.graphless import (
     ROOT,
     FilesTable,
@@ -100,6 +101,10 @@ _TOLD: Final = 3
 
 _Name = tuple[str, str]
 """Graph and name of a node."""
+
+
+RAW: Final = ".bin"
+"""The end of the name of a file without a mark: where names say everything, only its name tells what it holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -613,6 +618,7 @@ class _Lister:
         for entry in found:
             if entry.name.endswith(INDEXES):
                 self._read_order(path, entry.name)
+        environment = None if path == str(self._root) else environment_in(path, [entry.name for entry in found])
         for entry in found:
             if entry.name == INDEX and (self._has_parts(found) or self._is_index(entry.path)):
                 self._file(entry.path, scope)
@@ -622,7 +628,8 @@ class _Lister:
             if is_array(entry.name) and directory:
                 self._miss(entry.path, "a directory in place of a file")
             elif directory:
-                self._directory(entry.path, (*scope, entry.name))
+                if environment is None or not environment.covers(entry.name):  # the inventory says so
+                    self._directory(entry.path, (*scope, entry.name))
             elif is_array(entry.name) or (may_hold_tensors(entry.name) and not is_beside(entry.name)):
                 self._file(entry.path, (*scope, _stem(entry.name)))
             elif entry.is_symlink() and not opener.exists(entry.path):
@@ -631,7 +638,7 @@ class _Lister:
     def _named(self, entry: os.DirEntry[str], says: NamedFile | None) -> None:
         """Takes a file whose name says everything."""
         if says is None:
-            if may_hold_tensors(entry.name) or is_directory(entry):
+            if entry.name.endswith(RAW) and not is_directory(entry):
                 self._miss(entry.path, "no tensor's name")
             return
         at = says.node, says.side, says.slot
