@@ -26,7 +26,7 @@ from tui_debugger.sources.base import (
     Capability,
     Changes,
     OtherArgument,
-    StepFiles,
+    StepEntries,
     TensorSlot,
     TensorTable,
     Writer,
@@ -306,11 +306,11 @@ class MindSporeSource:
         with self._lock:
             return sum(len(rank.listed_steps) for rank in self._ranks.values())
 
-    def step_files(self) -> Iterator[StepFiles]:
+    def step_entries(self) -> Iterator[StepEntries]:
         """See ``base.AccountingSource``."""
         with self._lock:
             ranks = list(self._ranks.values())
-        return chain.from_iterable(rank.step_files() for rank in ranks)
+        return chain.from_iterable(rank.step_entries() for rank in ranks)
 
     def nodes(self, rank: int, progress: ProgressFn = no_progress) -> NodeTable:
         """Node table of a rank."""
