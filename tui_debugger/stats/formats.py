@@ -468,24 +468,29 @@ def fields_of(message: bytes, size: int) -> Iterator[tuple[int, int | bytes]]:
     """
     at = 0
     while at < len(message):
-        key, at = _varint(message, at)
+        key, at = varint(message, at)
         number, kind = key >> 3, key & 7
         if not 0 < number < 1 << 29 or kind not in (0, 1, 2, 5):
             raise ValueError("no field")
         if kind == 0:
-            value, at = _varint(message, at)
+            value, at = varint(message, at)
             yield number, value
             continue
         length = {1: 8, 5: 4}.get(kind, 0)
         if kind == 2:
-            length, at = _varint(message, at)
+            length, at = varint(message, at)
         if at + length > size:
             raise ValueError("more bytes than there are")
         yield number, message[at : at + length]
         at += length
 
 
-def _varint(message: bytes, at: int) -> tuple[int, int]:
+def varint(message: bytes, at: int) -> tuple[int, int]:
+    """Returns a number of a protobuf message, and where it ends.
+
+    Raises:
+        ValueError: the message ends in it, or no number is so long.
+    """
     value = 0
     for shift in range(0, 70, 7):
         if at >= len(message):
@@ -494,7 +499,7 @@ def _varint(message: bytes, at: int) -> tuple[int, int]:
         at += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
-            return value, at
+            return value & 0xFFFFFFFFFFFFFFFF, at
     raise ValueError("no number")
 
 
