@@ -42,6 +42,7 @@ from tui_debugger.notes import NO_NOTES, NOTES_FILE, RunNotes, read_notes
 from tui_debugger.opener import GRAPH_LIMIT, read_regular, why_not
 from tui_debugger.sources.base import TensorFlag, TensorPlaces
 from tui_debugger.sources.directories import is_directory
+from tui_debugger.sources.environments import environment_in
 from tui_debugger.sources.graphless import (
     ROOT,
     FilesTable,
@@ -52,7 +53,7 @@ from tui_debugger.sources.graphless import (
     state_of_files,
 )
 from tui_debugger.sources.registry import Has, Order, Shows
-from tui_debugger.sources.tensor_files.contents import FileTensor, held_by, holds_several, is_whole
+from tui_debugger.sources.tensor_files.contents import FileTensor, held_by, holds_several, is_whole, numbers_apart
 from tui_debugger.sources.tensor_files.converted import NAME as INDEX_OF_STEP
 from tui_debugger.sources.tensor_files.converted import IndexedTensor, is_index
 from tui_debugger.sources.tensor_files.converted import read_index as read_indexed
@@ -100,6 +101,10 @@ _TOLD: Final = 3
 
 _Name = tuple[str, str]
 """Graph and name of a node."""
+
+
+RAW: Final = ".bin"
+"""The end of the name of a file without a mark: where names say everything, only its name tells what it holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,6 +261,7 @@ class TensorFilesSource(GraphlessSource[list[Unit], _RankNodes]):
         self._noted: dict[int, RunNotes] = {}
         self._broken: set[UnreadablePart] = set()
         self._indexed: bool | None = None
+        self._apart: dict[tuple[int, int], list[str]] = {}
         super().__init__(root, given, notices)
 
     @property
@@ -373,6 +379,8 @@ class TensorFilesSource(GraphlessSource[list[Unit], _RankNodes]):
             units = (unit for steps in self._layout.units.values() for unit in steps.get(final, ()))
             told = first_of([os.path.relpath(unit.path, self._root) for unit in units], _TOLD)
             yield f"final: what lies outside of the steps is shown as step {final}: {told}"
+        if apart := list(dict.fromkeys(place for each in self._apart.values() for place in each)):
+            yield f"settings: {plural(len(apart), 'number')} not finite, no finding there: {first_of(apart, _TOLD)}"
         converted = self._any_converted()
         yield from () if converted is None else converted.notices
 
@@ -442,6 +450,7 @@ class TensorFilesSource(GraphlessSource[list[Unit], _RankNodes]):
     def _read(self, rank: int, step: int, nodes: _RankNodes, progress: ProgressFn) -> ListedStep:
         lister = self._list(rank, step, progress)
         self._indexed = bool(self._indexed) or lister.indexed
+        self._apart[rank, step] = lister.apart
         arrays = lister.arrays
         of = nodes.add(arrays)
         side = np.array([int(each.side) for each in arrays], np.uint8)
@@ -507,6 +516,7 @@ class _Lister:
         parts: what could not be looked at.
         state: what the listing depends on, and how that looked after it.
         indexed: an index of ``tdbg convert`` was there.
+        apart: places of numbers that are not finite, and are no findings.
         claimed: parts and indexes of checkpoints: other files stand for them.
     """
 
@@ -535,6 +545,7 @@ class _Lister:
         self._together: dict[str, set[str]] = {}
         """Directories, and names of files in them that may be some of several of one model."""
         self.indexed = False
+        self.apart: list[str] = []
         self._order: dict[str, int] = {}
         self._done = 0
         self._first = ""
@@ -607,6 +618,7 @@ class _Lister:
         for entry in found:
             if entry.name.endswith(INDEXES):
                 self._read_order(path, entry.name)
+        environment = None if path == str(self._root) else environment_in(path, [entry.name for entry in found])
         for entry in found:
             if entry.name == INDEX and (self._has_parts(found) or self._is_index(entry.path)):
                 self._file(entry.path, scope)
@@ -616,7 +628,8 @@ class _Lister:
             if is_array(entry.name) and directory:
                 self._miss(entry.path, "a directory in place of a file")
             elif directory:
-                self._directory(entry.path, (*scope, entry.name))
+                if environment is None or not environment.covers(entry.name):  # the inventory says so
+                    self._directory(entry.path, (*scope, entry.name))
             elif is_array(entry.name) or (may_hold_tensors(entry.name) and not is_beside(entry.name)):
                 self._file(entry.path, (*scope, _stem(entry.name)))
             elif entry.is_symlink() and not opener.exists(entry.path):
@@ -625,7 +638,7 @@ class _Lister:
     def _named(self, entry: os.DirEntry[str], says: NamedFile | None) -> None:
         """Takes a file whose name says everything."""
         if says is None:
-            if may_hold_tensors(entry.name) or is_directory(entry):
+            if entry.name.endswith(RAW) and not is_directory(entry):
                 self._miss(entry.path, "no tensor's name")
             return
         at = says.node, says.side, says.slot
@@ -686,6 +699,7 @@ class _Lister:
             scope = scope[:-1]
         for held in found:
             self._take(path, scope, held)
+        self.apart += numbers_apart(path)
         self._account(path, found)
 
     def _account(self, path: str, found: Sequence[FileTensor]) -> None:
@@ -704,6 +718,8 @@ class _Lister:
     def _take(self, path: str, scope: tuple[str, ...], held: FileTensor) -> None:
         at = node_of(scope, held.key)
         if at in self._found:
+            if _is_one_file(path, self._found[at].path):
+                return
             first = os.path.relpath(self._found[at].path, self._root)
             where = path if held.key is None else f"{path}:{held.key}"
             self._miss(where, f"the same tensor as one in {first}")
@@ -780,3 +796,12 @@ def _indexed_files(path: str) -> set[str] | None:
     """Returns the names of the files that an index names; None: it cannot be read."""
     files = _weight_map(path)
     return None if files is None else set(files.values())
+
+
+def _is_one_file(one: str, other: str) -> bool:
+    """Tells whether two paths are links to one file."""
+    try:
+        first, second = opener.stat(one), opener.stat(other)
+    except OSError:
+        return False
+    return one != other and (first.st_dev, first.st_ino) == (second.st_dev, second.st_ino)
