@@ -315,7 +315,12 @@ def _look_into_archive(ends: Ends) -> LookedAt | None:
     listed = _members(ends)
     if listed is None and not ends.head.startswith(b"PK\3\4"):
         return None
-    names = [*_first_names(ends.head)] if listed is None else [info.filename for info in listed[0]]
+    if listed is None:
+        names = list(_first_names(ends.head))
+    else:
+        names = [
+            info.filename for info in listed[0] if info.file_size >= _LEAST_SAVED or not info.filename.endswith(".pth")
+        ]
     held = next((row for name in names if (row := format_of_name(name)) is not None), None)
     if held is not None:
         return LookedAt(Holds.TENSORS, f"{held.name} in a zip archive")
@@ -327,6 +332,8 @@ def _look_into_archive(ends: Ends) -> LookedAt | None:
     return _doubt(f"is a zip archive with {inner[:80]!r} in it, which was not looked at")
 
 
+_LEAST_SAVED: Final = 256
+"""torch.save writes more bytes; a wheel has files of Python's paths, which end in .pth, too."""
 _OFFICE: Final = "[Content_Types].xml"
 """A member of each document of an office program; the others are nobody else's."""
 
