@@ -700,7 +700,8 @@ class _Lister:
         for held in found:
             self._take(path, scope, held)
         self.apart += numbers_apart(path)
-        self._account(path, found)
+        if holds_several(path):
+            self._account(path, found)
 
     def _account(self, path: str, found: Sequence[FileTensor]) -> None:
         """Finds out what a file should hold besides, or the files beside it should."""
@@ -724,7 +725,8 @@ class _Lister:
             where = path if held.key is None else f"{path}:{held.key}"
             self._miss(where, f"the same tensor as one in {first}")
         else:
-            self._found[at] = _Found(*at, held.spec.path or path, replace(held.spec, path=""))
+            where, spec = held.spec.path, held.spec
+            self._found[at] = _Found(*at, where, replace(spec, path="")) if where else _Found(*at, path, spec)
 
     def _has_parts(self, found: list[os.DirEntry[str]]) -> bool:
         return any(entry.name.endswith(PART) for entry in found)
