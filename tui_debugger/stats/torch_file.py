@@ -26,7 +26,7 @@ from typing import Any, Final
 import ml_dtypes
 import numpy as np
 
-from tui_debugger.arrays import Array
+from tui_debugger.arrays import Array, UInt8
 from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.model import ReadSpec
 from tui_debugger.stats.archive import (
@@ -493,7 +493,7 @@ class TorchValues:
         plain = self.layout.dtype == self._stored
         stored = target if plain else np.empty(end - first, self._stored)
         if self._contiguous:
-            self._content.read_into((self._ref.offset + first) * self._stored.itemsize, stored.view(np.uint8))
+            self._read((self._ref.offset + first) * self._stored.itemsize, stored.view(np.uint8))
         else:
             view, done = self._view(self._stored_base(), self._stored), 0
             for box in boxes(self._ref.shape, first, len(stored)):
@@ -524,6 +524,12 @@ class TorchValues:
         """Lets go of the map of the storage; arrays that were handed out keep it."""
         self._base = None
 
+    def _read(self, first: int, target: UInt8) -> None:
+        """Fills an array with bytes of the storage, none of which the file lost."""
+        self._content.read_into(first, target)
+        if isinstance(self._content, MemberFile):
+            self._content.check_zeros(first, target)
+
     def _stored_base(self) -> Array:
         """Returns the elements of the storage from the first to the last that belongs to the tensor, mapped if many."""
         if self._base is None:
@@ -531,10 +537,12 @@ class TorchValues:
             first, count = self._ref.offset, max(end_of(self._ref) - self._ref.offset, 0)
             if count * size <= WHOLE_FILE:
                 self._base = np.empty(count, self._stored)
-                self._content.read_into(first * size, self._base.view(np.uint8))
+                self._read(first * size, self._base.view(np.uint8))
             else:
                 mapped, begin = self._content.mapped()
                 self._base = np.frombuffer(mapped, self._stored, count, begin + first * size)
+                if isinstance(self._content, MemberFile):
+                    self._content.check_zeros(first * size, self._base.view(np.uint8))
         return self._base
 
     def _view(self, base: Array, dtype: DType) -> Array:
