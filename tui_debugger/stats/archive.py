@@ -209,7 +209,7 @@ class FileBytes:
         """
         try:
             done = 0
-            if len(target) <= _FEW:
+            if len(target) <= _FEW or self._held:
                 found = self.read(first, len(target))
                 done = len(found)
                 target[:done] = np.frombuffer(found, np.uint8)
