@@ -52,6 +52,11 @@ def write_arrays(step: Path, values: Mapping[str, Any], form: str = "npy") -> No
 
 def write_safetensors(path: Path, values: Mapping[str, Any], notes: Mapping[str, str] | None = None) -> None:
     """Writes a .safetensors file."""
+    path.write_bytes(safetensors_bytes(values, notes))
+
+
+def safetensors_bytes(values: Mapping[str, Any], notes: Mapping[str, str] | None = None) -> bytes:
+    """Returns the content of a .safetensors file."""
     header: dict[str, Any] = {"__metadata__": dict(notes)} if notes is not None else {}
     at = 0
     for name, value in values.items():
@@ -60,4 +65,4 @@ def write_safetensors(path: Path, values: Mapping[str, Any], notes: Mapping[str,
         at += array.nbytes
     text = json.dumps(header).encode()
     content = b"".join(np.asarray(value).tobytes() for value in values.values())
-    path.write_bytes(len(text).to_bytes(8, "little") + text + content)
+    return len(text).to_bytes(8, "little") + text + content

@@ -141,6 +141,8 @@ def directory_of(path: Path) -> Path:
 def dumps_below(start: Path, holds: Callable[[str], bool], names: Callable[[str], Iterable[str]]) -> list[Path]:
     """Returns the dumps one or two levels below a directory, not looking inside one that was found.
 
+    A link to one of them (``latest``) is no second dump.
+
     Args:
         start: the directory.
         holds: tells whether a dump lies in a directory.
@@ -156,6 +158,9 @@ def dumps_below(start: Path, holds: Callable[[str], bool], names: Callable[[str]
         children = list(islice(names(here), budget))
         budget -= len(children)
         found += [start / name / child for child in children if holds(f"{here}/{child}")]
+    if len(found) > 1:
+        real = {os.path.realpath(path) for path in found if not opener.islink(path)}
+        found = [path for path in found if not opener.islink(path) or os.path.realpath(path) not in real]
     return sorted(found)
 
 
@@ -165,7 +170,7 @@ def find_dump(
     holds: Callable[[str], bool],
     names: Callable[[str], Iterable[str]] = directories_in,
 ) -> Recognised | None:
-    """Returns the dump at, around or below a path, with a refusal where there are several.
+    """Returns the dump at or around a path, or below a directory, with a refusal where there are several.
 
     Args:
         path: where to look.
@@ -177,7 +182,7 @@ def find_dump(
     root = around(start)
     if root is not None:
         return Recognised(root, Sureness.SURE)
-    below = dumps_below(start, holds, names)
+    below = dumps_below(start, holds, names) if opener.isdir(path) else []  # a file is asked about alone
     if len(below) > 1:
         return Recognised(start, Sureness.SURE, SeveralDumpsError(start, below))
     return Recognised(below[0], Sureness.SURE) if below else None

@@ -7,6 +7,7 @@ No reader and no list of names decides which files count.
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 from collections import Counter
@@ -305,6 +306,8 @@ class _Walk:
         except (OSError, ValueError) as error:
             if isinstance(error, FileNotFoundError) and format_of_name(path) is None:
                 self._kinds["dangling link"] += 1
+            elif isinstance(error, OSError) and error.errno == errno.ENXIO:  # a socket
+                self._kinds["no regular file"] += 1
             else:
                 self._miss(path, why_not(path, error if isinstance(error, OSError) else None), of)
         else:
@@ -393,10 +396,12 @@ def _identities(places: Iterable[str], apart: Collection[str]) -> Iterator[tuple
                 continue
             with opener.scandir(path) as entries:
                 for entry in entries:
+                    if entry.path in apart:
+                        continue
                     directory = is_directory(entry)
                     if entry.is_symlink() or directory:
                         waiting += [] if directory and entry.is_symlink() else [entry.path]
-                    elif entry.path not in apart:
+                    else:
                         yield status.st_dev, entry.inode()
         except OSError:
             continue

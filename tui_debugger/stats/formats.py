@@ -426,7 +426,13 @@ def _looks_like_safetensors(ends: Ends) -> LookedAt | None:
     length = int.from_bytes(ends.head[:8], "little")
     if not 2 <= length <= 100_000_000 or not re.match(rb"\{\s*[\"}]", ends.head[8:40]):
         return None
-    return _SAFETENSORS.found if ends.head[8 : 8 + length].strip() != b"{}" else NOTHING
+    if ends.head[8 : 8 + length].strip() == b"{}":
+        return NOTHING
+    return _SAFETENSORS.found if _IN_SAFETENSORS.search(ends.head) else None  # a MindRecord begins like that, too
+
+
+_IN_SAFETENSORS: Final = re.compile(rb'"(?:__metadata__|dtype|data_offsets)"')
+"""A key of the header, of which the first stands in the first bytes."""
 
 
 def _looks_like_hdf5(ends: Ends) -> LookedAt | None:
@@ -597,6 +603,7 @@ _COMPRESSED: Final[tuple[tuple[str, bytes, _Unpack | None], ...]] = (
     ("zlib", b"\x78\x9c", _inflate),
     ("zlib", b"\x78\xda", _inflate),
     ("zstd", b"\x28\xb5\x2f\xfd", None),
+    *(("zstd", bytes([first]) + b"\x2a\x4d\x18", None) for first in range(0x50, 0x60)),  # of pzstd: a frame to skip
     ("lz4", b"\x04\x22\x4d\x18", None),
     ("7z", b"7z\xbc\xaf\x27\x1c", None),
     ("rar", b"Rar!\x1a\x07", None),
@@ -696,12 +703,12 @@ _MARKS: Final[tuple[tuple[int, bytes], ...]] = (
         for mark in (b"\x7fELF", b"MZ", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe", b"\0asm", b"!<arch>\n", b"#!")
     ),
     *((0, mark) for mark in (b"SQLite format 3\0", b"PAR1", b"ARROW1", b"ORC", b"Obj\1")),
-    *((0, mark) for mark in (b"PACK\0", b"DIRC\0", b"\xfftOc", b":W&B")),
+    *((0, mark) for mark in (b"PACK\0", b"DIRC\0", b"\xfftOc", b":W&B", b"\0\5\x16\7")),
     *((0, mark) for mark in (b"\xff\xfe", b"\xfe\xff", b"\xef\xbb\xbf")),
     (4, b"ftyp"),
     (2, b"\r\n\0\0"),
 )
-"""Pictures, papers, sounds, fonts, programs, tables, what version control and loggers write, other alphabets."""
+"""Pictures, papers, sounds, fonts, programs, tables, what version control, loggers and macOS write, other alphabets."""
 _EVENTS: Final = b"brain.Event:"
 
 
@@ -742,7 +749,12 @@ _ONNX: Final = FileFormat(
     "ONNX", "", (".onnx",), named=re.compile(r".+\.onnx(?:_data|\.data)"), decides=_looks_like_onnx
 )
 _MINDSPORE: Final = FileFormat("a checkpoint of MindSpore", decides=_looks_like_mindspore)
-_ASCEND: Final = FileFormat("a file of an Ascend device", "ascend", decides=_looks_like_ascend)
+_ASCEND: Final = FileFormat(
+    "a file of an Ascend device",
+    "ascend",
+    named=re.compile(r"[^.]+\.[^.]+\.\d+\.\d+\.\d{13,}"),
+    decides=_looks_like_ascend,
+)
 _ZARR: Final = FileFormat("an array of zarr", named=re.compile(r"\.zarray"), decides=_looks_like_zarr)
 _TENSORFLOW: Final = FileFormat(
     "a checkpoint of TensorFlow",

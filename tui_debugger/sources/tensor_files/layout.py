@@ -21,6 +21,7 @@ from tui_debugger.notes import NOTES_FILE
 from tui_debugger.opener import why_not
 from tui_debugger.sources import directories
 from tui_debugger.sources.directories import directories_in, is_directory, names_in
+from tui_debugger.sources.environments import environment_in
 from tui_debugger.sources.paths import is_inside, ways_to
 from tui_debugger.sources.registry import Edges, Has, Order, Shows
 from tui_debugger.stats.formats import may_hold_tensors
@@ -250,6 +251,7 @@ class _Reader:
         entries = self._entries(path, place)
         if is_hub_cache(entry.name for entry in entries):
             entries, place = self._snapshots(path, place), _Place(place.rank, place.epoch, place.scope, place.depth + 1)
+        environment = None if path == self._layout.root else environment_in(path, [entry.name for entry in entries])
         parsed = [parse_name(stem(entry.name)) for entry in entries]
         named = any(each.step is not None for each in parsed)
         for entry, says in zip(entries, parsed, strict=True):
@@ -260,6 +262,8 @@ class _Reader:
                 self._layout.miss(entry.path, "a directory in place of a file", place.rank)
             elif is_array(entry.name):
                 self._take_file(entry.path, place, says)
+            elif directory and environment is not None and environment.covers(entry.name) and not says.tells:
+                continue  # the inventory says so
             elif directory and entry.is_symlink():
                 self._links.append((entry.path, place, says))
             elif directory:
@@ -361,6 +365,8 @@ def _part_of(unit: Unit, here: str) -> list[Unit]:
     if not is_inside(here, unit.path):
         return []
     folder, name = os.path.split(here)
+    if name.endswith(INDEXES):
+        return _part_of(unit, folder)
     if opener.exists(f"{unit.path}/{CONVERTED}") or name == INDEX or name.endswith(PART) or is_shard(name):
         return [unit]  # one of its files says where the tensors of all are
     scope = (*unit.scope, *filter(None, folder[len(unit.path) + 1 :].split("/")))

@@ -42,6 +42,7 @@ from tui_debugger.notes import NO_NOTES, NOTES_FILE, RunNotes, read_notes
 from tui_debugger.opener import GRAPH_LIMIT, read_regular, why_not
 from tui_debugger.sources.base import TensorFlag, TensorPlaces
 from tui_debugger.sources.directories import is_directory
+from tui_debugger.sources.environments import environment_in
 from tui_debugger.sources.graphless import (
     ROOT,
     FilesTable,
@@ -100,6 +101,10 @@ _TOLD: Final = 3
 
 _Name = tuple[str, str]
 """Graph and name of a node."""
+
+
+RAW: Final = ".bin"
+"""The end of the name of a file without a mark: where names say everything, only its name tells what it holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -613,6 +618,7 @@ class _Lister:
         for entry in found:
             if entry.name.endswith(INDEXES):
                 self._read_order(path, entry.name)
+        environment = None if path == str(self._root) else environment_in(path, [entry.name for entry in found])
         for entry in found:
             if entry.name == INDEX and (self._has_parts(found) or self._is_index(entry.path)):
                 self._file(entry.path, scope)
@@ -622,7 +628,8 @@ class _Lister:
             if is_array(entry.name) and directory:
                 self._miss(entry.path, "a directory in place of a file")
             elif directory:
-                self._directory(entry.path, (*scope, entry.name))
+                if environment is None or not environment.covers(entry.name):  # the inventory says so
+                    self._directory(entry.path, (*scope, entry.name))
             elif is_array(entry.name) or (may_hold_tensors(entry.name) and not is_beside(entry.name)):
                 self._file(entry.path, (*scope, _stem(entry.name)))
             elif entry.is_symlink() and not opener.exists(entry.path):
@@ -631,7 +638,7 @@ class _Lister:
     def _named(self, entry: os.DirEntry[str], says: NamedFile | None) -> None:
         """Takes a file whose name says everything."""
         if says is None:
-            if may_hold_tensors(entry.name) or is_directory(entry):
+            if entry.name.endswith(RAW) and not is_directory(entry):
                 self._miss(entry.path, "no tensor's name")
             return
         at = says.node, says.side, says.slot
@@ -713,6 +720,8 @@ class _Lister:
     def _take(self, path: str, scope: tuple[str, ...], held: FileTensor) -> None:
         at = node_of(scope, held.key)
         if at in self._found:
+            if _is_one_file(path, self._found[at].path):
+                return
             first = os.path.relpath(self._found[at].path, self._root)
             where = path if held.key is None else f"{path}:{held.key}"
             self._miss(where, f"the same tensor as one in {first}")
@@ -789,3 +798,12 @@ def _indexed_files(path: str) -> set[str] | None:
     """Returns the names of the files that an index names; None: it cannot be read."""
     files = _weight_map(path)
     return None if files is None else set(files.values())
+
+
+def _is_one_file(one: str, other: str) -> bool:
+    """Tells whether two paths are links to one file."""
+    try:
+        first, second = opener.stat(one), opener.stat(other)
+    except OSError:
+        return False
+    return one != other and (first.st_dev, first.st_ino) == (second.st_dev, second.st_ino)
