@@ -517,7 +517,7 @@ class _Lister:
         state: what the listing depends on, and how that looked after it.
         indexed: an index of ``tdbg convert`` was there.
         apart: places of numbers that are not finite, and are no findings.
-        claimed: parts and indexes of checkpoints: other files stand for them.
+        claimed: parts and indexes of checkpoints, for which other files stand, and files without a tensor.
     """
 
     def __init__(
@@ -700,6 +700,8 @@ class _Lister:
         for held in found:
             self._take(path, scope, held)
         self.apart += numbers_apart(path)
+        if not found:
+            self.claimed.add(path)  # all of it was looked at, and there is no tensor
         if holds_several(path):
             self._account(path, found)
 
