@@ -417,9 +417,6 @@ class MindSporeSource:
         notices = []
         if self._found.inside:
             notices.append(f"the path leads into the dump, to {self._found.inside}: the whole dump is opened")
-        notices += [
-            f"{name} is left out: a rank is called rank_N, so rename it to look at it" for name in self._listed.others
-        ]
         expected = self._metadata.ranks
         if expected > len(self._directories):
             notices.append(f"the training had {expected} ranks, {len(self._directories)} are here")
