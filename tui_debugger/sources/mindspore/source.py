@@ -470,9 +470,6 @@ class MindSporeSource:
 
     def _own_notices(self, nets: Sequence[str]) -> list[str]:
         notices = []
-        notices += [
-            f"{name} is left out: a rank is called rank_N, so rename it to look at it" for name in self._listed.others
-        ]
         expected = self._metadata.ranks
         if expected > len(self._directories):
             notices.append(f"the training had {expected} ranks, {len(self._directories)} are here")
