@@ -192,6 +192,9 @@ class _Walk:
         self._environments: dict[str, str] = {}
         self._entries = 0
         self._left_path: set[str] = set()
+        self._links: list[tuple[str, _Place]] = []
+        """Links to directories that are walked by another path, unless they were not entered there."""
+        self._not_entered: set[str] = set()
         self._recogniser = Recogniser()
         self._holding: dict[str, tuple[str, _Place]] = {}
         """Files with tensors that nobody claimed by this path, and what to say of each."""
@@ -227,11 +230,16 @@ class _Walk:
 
     def result(self) -> Inventory:
         """Returns the inventory."""
+        for link, of in self._links:  # into directories that were not entered
+            real = os.path.realpath(link)
+            if any(is_inside(real, closed) for closed in self._not_entered) and real not in self._left_path:
+                self._left_path.add(real)
+                self._walk(link, of, (), {})
         if self._holding:
-            claimed = set(_identities(self._places, self._holding))
+            counted = set(_identities(self._places, self._holding))
             left: dict[str, list[str]] = {}
-            for path in self._holding:
-                if not self._is_counted(path, claimed):
+            for path in sorted(self._holding, key=opener.islink):  # a file before the links to it
+                if not self._is_counted(path, counted):
                     left.setdefault(path.rpartition("/")[0], []).append(path)
             for directory, paths in left.items():
                 self._miss_files(directory, sorted(paths))
@@ -281,8 +289,11 @@ class _Walk:
                     self._file(here, of)
                 elif environment is not None and here not in above and environment.covers(entry.name):
                     self._environments[os.path.relpath(path, self._root)] = environment.marker
+                    self._not_entered.add(os.path.realpath(here))
                 elif not entry.is_symlink() or self._leads_elsewhere(here):
                     waiting.append((here, of))
+                else:
+                    self._links.append((here, of))
 
     def _dump_in(self, path: str) -> str:
         """Returns what to say of the dump of another recorder in a directory; empty where there is none."""
@@ -331,14 +342,16 @@ class _Walk:
         self._looks[path] = state, look
         return look
 
-    def _is_counted(self, path: str, claimed: Collection[tuple[int, int]]) -> bool:
-        """Tells whether a file is reached under another name, too, and accounted for there."""
-        if opener.islink(path) and is_inside(os.path.realpath(path), self._real_start):
-            return True
+    def _is_counted(self, path: str, counted: set[tuple[int, int]]) -> bool:
+        """Tells whether a file is reached under another name, too, and accounted for there; from now on it is."""
         if opener.is_mounted(path):
-            return False
+            return opener.islink(path) and is_inside(os.path.realpath(path), self._real_start)
         status = opener.stat(path)
-        return (status.st_dev, status.st_ino) in claimed
+        identity = (status.st_dev, status.st_ino)
+        if identity in counted:
+            return True
+        counted.add(identity)
+        return False
 
     def _miss_files(self, directory: str, paths: Sequence[str]) -> None:
         """Reports files of one directory; many of them as one entry."""
