@@ -59,6 +59,17 @@ class TestFile:
         assert run(capsys, "report", tmp_path / "one.npz", "--watch", "TO", "--no-cache").code == 0
         assert "2" in run(capsys, "show", tmp_path / "one.npz", "x").out
 
+    @pytest.mark.parametrize("runs", [["run"], ["run", "another"]])
+    def test_dumps_below_its_directory_are_not_asked_about(
+        self, tmp_path: Path, capsys: Capsys, runs: list[str]
+    ) -> None:
+        write(tmp_path, {f"{run}/step_{step}/a.npy": FINE for run in runs for step in (1, 2)})
+        write_dump(tmp_path / "dump", steps=(0,))
+        write(tmp_path, {"good.npz": FINE, "bad.npz": NAN})
+        (tmp_path / "notes.txt").write_text("")
+        names = ("good.npz", "bad.npz", "notes.txt")
+        assert [check(capsys, tmp_path / name).code for name in names] == [0, 1, 2]
+
     def test_a_broken_file_beside_it_is_no_doubt(self, tmp_path: Path, capsys: Capsys) -> None:
         write(tmp_path, {"step_1/good.npy": FINE, "step_1/model.safetensors": FINE})
         (tmp_path / "step_1/broken.npz").write_bytes(b"PK")
@@ -81,6 +92,14 @@ class TestFile:
         answer = check(capsys, tmp_path / name)
         assert answer.code == 2
         assert check(capsys, tmp_path).code == 0
+
+
+def test_models_without_a_name_in_common_are_not_the_same(tmp_path: Path, capsys: Capsys) -> None:
+    for name, tensors in (("one", "enc.a"), ("two", "head.proj"), ("three", "model.enc.a")):
+        (tmp_path / name).mkdir()
+        write_safetensors(tmp_path / name / MODEL, {f"{tensors}.{each}": FINE for each in ("weight", "bias")})
+    assert run(capsys, "diff", tmp_path / "one", tmp_path / "two").code == 2
+    assert run(capsys, "diff", tmp_path / "one", tmp_path / "three").code == 0
 
 
 class TestCheckpoints:
@@ -143,6 +162,13 @@ class TestCheckpoints:
         assert answer.code == 0
         assert [each["step"] for each in run(capsys, "steps", root, "--json").json["runs"]] == [4, 6, 8, 9]
         assert check(capsys, root / "latest").code == 0
+
+    def test_a_file_with_two_names_is_one_file(self, root: Path, capsys: Capsys) -> None:
+        os.link(root / "checkpoint-4" / MODEL, root / "checkpoint-4/consolidated.safetensors")
+        (root / "checkpoint-6/weights.safetensors").symlink_to(MODEL)
+        assert [check(capsys, root / f"checkpoint-{step}").code for step in (4, 6)] == [0, 0]
+        write(root, {"checkpoint-6/consolidated.safetensors": FINE})  # another one: which of them counts?
+        assert check(capsys, root / "checkpoint-6").code == 2
 
     def test_a_cache_of_the_hub_opens_its_snapshot(self, tmp_path: Path, capsys: Capsys) -> None:
         for name, values in (("good", FINE), ("bad", NAN)):
@@ -222,6 +248,12 @@ class TestDump:
         assert run(capsys, "diff", root / "rank_0", root / "rank_1").code == 1
         assert run(capsys, "diff", root / "rank_0/Net/0/2", root / "rank_1/Net/0/3").code == 0
         assert run(capsys, "diff", root / "rank_1/Net/1/2", root / "rank_1/Net/1/3").code == 1
+
+    def test_a_tensor_is_compared_with_the_step_before(self, root: Path, capsys: Capsys) -> None:
+        path = root / "rank_1/Net/1/3"
+        assert run(capsys, "diff", path, "Add-op1").code == 0
+        assert run(capsys, "diff", path, "Mul-op1").code == 1
+        assert run(capsys, "diff", path, "Mul-op1", "--with", "rank=0").code == 1
 
     def test_what_is_closed_elsewhere_is_no_doubt_here(self, root: Path, capsys: Capsys) -> None:
         closed = root / "rank_1/Net/0/9"

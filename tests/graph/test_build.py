@@ -153,8 +153,19 @@ def test_a_listing_may_name_a_node_twice_or_one_that_is_in_no_graph() -> None:
 
 def test_the_header_of_a_listing_is_no_node(tmp_path: Path) -> None:
     listed = tmp_path / "ms_execution_order_graph_0.csv"
-    listed.write_bytes(b"NodeExecutionOrder-FullNameWithScope\nA-op1\r\n\nB-op2,")
-    assert read_order(listed).names == ("A-op1", "B-op2")
+    listed.write_bytes(b"NodeExecutionOrder-FullNameWithScope\nA-op1\r\n\nB-op2,\n")
+    assert read_order(listed) == (("A-op1", "B-op2"), "")
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"\0" * 99, b"NodeExecutionOrder\nA-op1\nB-o", b"A-op1\nB\0-op2\n", b"\xff\n"]
+)
+def test_a_damaged_listing_is_told(tmp_path: Path, content: bytes) -> None:
+    listed = tmp_path / "ms_execution_order_graph_0.csv"
+    listed.write_bytes(content)
+    order = read_order(listed)
+    assert order.damage
+    assert set(order.names) <= {"A-op1"}
 
 
 @pytest.mark.parametrize(

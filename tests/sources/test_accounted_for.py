@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import pickle
 import shutil
 from collections.abc import Callable
@@ -136,7 +137,8 @@ class TestDistributedCheckpoints:
         assert checked(capsys, root) == 1
 
     def test_an_object_that_is_not_understood(self, tmp_path: Path, capsys: Capsys) -> None:
-        root = self.checkpoint(tmp_path / "run", state=[torch.ones(2), print])
+        made = type("Made", (), {"__reduce__": lambda _: (os.getcwd, ())})()
+        root = self.checkpoint(tmp_path / "run", state=[torch.ones(2), made])
         assert checked(capsys, root) == 2
 
     def test_a_part_that_the_index_does_not_name(self, tmp_path: Path, capsys: Capsys) -> None:
@@ -248,3 +250,61 @@ def test_what_is_not_read_is_said_and_what_is_something_else_is_not(
     (tmp_path / "step_1" / name).write_bytes(content)
     assert checked(capsys, tmp_path) == code
     assert bool(parts(open_source(tmp_path))) == bool(code)
+
+
+DENSE = np.random.default_rng(0).normal(size=2500)
+PAGE = 4096
+DAMAGED = {
+    "x.npy": npy,
+    "x.npz": lambda array: npz(x=array, y=array),
+    "x.pt": lambda array: saved({"x": torch.from_numpy(array), "y": torch.from_numpy(array + 1)}),
+    "mm_projector.bin": lambda array: saved({"x": torch.from_numpy(array)}),
+    "old.pth": lambda array: saved({"x": torch.from_numpy(array)}, _use_new_zipfile_serialization=False),
+    "x.safetensors": safetensors,
+}
+"""Files of more than four pages."""
+WITHOUT_CHECKSUMS = ("x.npy", "x.safetensors", "old.pth")
+"""Nothing tells zeros that are values from a page of them that was lost: only the first page can be told."""
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_a_damaged_file_is_never_clean(tmp_path: Path, capsys: Capsys, name: str) -> None:
+    whole = DAMAGED[name](DENSE)
+    path = tmp_path / "step_1" / name
+    write(tmp_path / "step_1/model.safetensors", {"w": ONES})
+    path.write_bytes(whole)
+    assert checked(capsys, tmp_path) == 0
+    for content in (b"", bytes(len(whole)), whole[: len(whole) // 2], whole[:-1], whole[:PAGE]):
+        path.write_bytes(content)
+        assert checked(capsys, tmp_path) == 2, len(content)
+    pages = range(-(-len(whole) // PAGE))
+    for page in pages[:1] if name in WITHOUT_CHECKSUMS else pages:
+        zeros = whole[: page * PAGE] + bytes(min(PAGE, len(whole) - page * PAGE)) + whole[(page + 1) * PAGE :]
+        path.write_bytes(zeros)
+        assert checked(capsys, tmp_path) == 2, page
+
+
+def test_a_damaged_distributed_checkpoint_is_never_clean(tmp_path: Path, capsys: Capsys) -> None:
+    values = {"w": DENSE.reshape(50, 50), "b": DENSE[:9]}
+    write_checkpoint(tmp_path / "step_1", values, {"w": cuts_of((50, 50), [[20], []]), "b": cuts_of((9,), [[]])})
+    assert checked(capsys, tmp_path) == 0
+    for path in sorted((tmp_path / "step_1").iterdir()):
+        whole = path.read_bytes()
+        pages = [
+            whole[: page * PAGE] + bytes(min(PAGE, len(whole) - page * PAGE)) + whole[(page + 1) * PAGE :]
+            for page in range(-(-len(whole) // PAGE))
+        ]
+        for content in (b"", bytes(len(whole)), whole[: len(whole) // 2], *pages):
+            path.write_bytes(content)
+            assert checked(capsys, tmp_path) == 2, (path.name, len(content))
+        path.write_bytes(whole)
+
+
+def test_checksums_that_torch_was_told_not_to_write(tmp_path: Path, capsys: Capsys) -> None:
+    wanted = torch.serialization.get_crc32_options()
+    try:
+        torch.serialization.set_crc32_options(False)
+        write(tmp_path / "step_1/x.pt", {"x": np.zeros(5000)})
+    finally:
+        torch.serialization.set_crc32_options(wanted)
+    assert checked(capsys, tmp_path) == 0

@@ -301,6 +301,17 @@ class TestDebugMode:
         with pytest.raises(NotADumpError):
             open_source(tmp_path)
 
+    @pytest.mark.parametrize("name", ["step4.json", "step_5/log.json"])
+    def test_a_log_of_zeros_beside_a_good_one_is_a_doubt(self, dump: Path, tmp_path: Path, name: str) -> None:
+        shutil.copy(dump / "good/step3.json", tmp_path)
+        file = tmp_path / name
+        file.parent.mkdir(exist_ok=True)
+        for content, doubts in ((b'{"lr": 1}', 0), (b"", 1), (bytes(5000), 1)):
+            file.write_bytes(content)
+            with closing(open_source(tmp_path)) as source:
+                source.tensors(0, 3)
+                assert len(source.unreadable()) == doubts
+
     def test_a_cut_log_is_a_part_that_cannot_be_read(self, dump: Path, tmp_path: Path) -> None:
         text = (dump / "good/step3.json").read_text()
         (tmp_path / "step3.json").write_text(text[:5000])

@@ -367,7 +367,9 @@ class TestBadFiles:
         path = tmp_path / "run/rank_0/module_step2-3.csv"
         text = path.read_text()
         path.unlink()
-        path.write_text(text + "-1,x,energy.input.0,forward,1,2,3,4,0\n" + text.splitlines()[1].replace("61.0", "6q"))
+        path.write_text(
+            text + "-1,x,energy.input.0,forward,1,2,3,4,0\n" + text.splitlines()[1].replace("61.0", "6q") + "\n"
+        )
         (tmp_path / "run/rank_0/cc_step2-3.csv").unlink()
         os.mkfifo(tmp_path / "run/rank_0/cc_step2-3.csv")
         with closing(open_source(tmp_path / "run")) as source:

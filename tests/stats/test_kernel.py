@@ -235,6 +235,7 @@ COVERED = {
         "kernel_attention",
         "kernel_files",
         "kernel_shapes",
+        "kernel_checksum",
     ),
     "users": ("side_by_side", "compare", "heat", "distribution", "precision", "ascend_file"),
 }

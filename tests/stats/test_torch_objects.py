@@ -153,10 +153,10 @@ def test_what_a_call_made_of_tensors_is_not_known(tmp_path: Path) -> None:
     packed = Packed()
     packed.data, packed.scale = torch.ones(4, dtype=torch.uint8), torch.ones(1)
     path = saved(tmp_path, {"high": torch.ones(3), "packed": packed})
-    assert places(path) == ["/high", "/packed/arguments/[0]", "/packed/arguments/[1]"]
+    assert places(path) == ["/high", "/packed/made_of/[0]", "/packed/made_of/[1]"]
     is_read(path, torch.ones(3), "high")
     with pytest.raises(UnreadableTensorError, match=r"went into tests\.stats\..*decoded, which is not known"):
-        open_array(spec(path, "packed", "arguments", 0))
+        open_array(spec(path, "packed", "made_of", 0))
 
 
 def test_keys_that_are_no_text(tmp_path: Path) -> None:

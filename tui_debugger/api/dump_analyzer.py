@@ -230,7 +230,7 @@ class DumpAnalyzer:
     not be installed. What was read is kept until ``close()``; a ``with`` statement closes, too.
 
     Args:
-        dump_dir: the dump directory, up to two levels above it, or anything inside it.
+        dump_dir: the dump directory, up to two levels above it, or a part of it: a rank, a step, a file.
         mem_limit: None, or 2048 to 2147483647 (MB). Accepted for compatibility: tensors are read in pieces, so that
             no tensor is too large.
 

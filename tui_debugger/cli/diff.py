@@ -223,8 +223,11 @@ def _compared(arguments: argparse.Namespace) -> Answer:
         tolerance: Tolerance = Tolerance(arguments.rtol, arguments.atol, arguments.tolerance)
         differences, hint = couple.compare(tolerance, arguments.top, progress)
         graphs = several_graphs(session)
-        missing = unseen(session, from_on(session, [(key.rank, key.step)]), graph=False)
-    return Answer(couple, differences, hint, arguments.by, graphs, _of_rank(missing, key.rank))
+        missing = _of_rank(unseen(session, from_on(session, [(key.rank, key.step)]), graph=False), key.rank)
+        if other.path and other.key is not None:
+            there = comparer.run_of(other, progress).unreadable([(other.key.rank, other.key.step)], graph=False)
+            missing = Unseen((*missing.parts, *there))
+    return Answer(couple, differences, hint, arguments.by, graphs, missing)
 
 
 def _of_rank(missing: Unseen, rank: int) -> Unseen:
@@ -315,15 +318,15 @@ def _other(  # noqa: PLR0917 - the tensor, the run that it is of, and what was a
         return ComparedTensor(path=file)
     run = comparer.run_of(ComparedTensor(key, file or ""), progress)
     rank = _whole(named["rank"], "rank") if "rank" in named else key.rank
-    if rank not in run.ranks():
-        there = ", ".join(map(str, run.ranks()))
+    if rank not in run.around.ranks():
+        there = ", ".join(map(str, run.around.ranks()))
         raise TdbgError(f"rank {rank} is not in this dump", where=f"--with rank={rank}", hint=f"there is rank {there}")
     if "tensor" in named:
         found = find_in(run, [rank], named["tensor"], progress)
     if "step" not in named and "tensor" not in named:
         return ComparedTensor(replace(key, rank=rank), file or "")
     step = _whole(named["step"], "step") if "step" in named else _asked_step(session, key, arguments)
-    if step not in run.steps(rank) or run.nodes(rank).find(found.node, found.graph) < 0:
+    if step not in run.around.steps(rank) or run.nodes(rank).find(found.node, found.graph) < 0:
         return ComparedTensor(replace(key.at_step(step), rank=rank), file or "")  # which says what is missing
     return ComparedTensor(_key_at(run, rank, step, found), file or "")
 

@@ -361,7 +361,7 @@ class _Audit:
         return self.run.nodes(rank).memo(_inner_scopes)
 
     def _is_first(self, rank: int, step: int) -> bool:
-        steps = self.run.steps(rank)
+        steps = self.run.around.steps(rank)
         return bool(steps) and steps[0] == step
 
     def _find(self, pair: Pair, at: int, item: Item, kind: str, output: OutputCheck) -> None:

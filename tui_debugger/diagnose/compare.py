@@ -210,10 +210,10 @@ class Comparer:
         if side.key is None:
             return _of_file(side)
         run = self.run_of(side, progress)
-        if side.key.rank in run.ranks() and side.key.step in run.steps(side.key.rank):
+        if side.key.rank in run.around.ranks() and side.key.step in run.around.steps(side.key.rank):
             run.flow(side.key.rank, progress).table(side.key.step)  # which may have nodes that no step before has
         key = _known_as(run, side.key)
-        if side.path and key.rank in run.ranks() and not _has_node(run, key):
+        if side.path and key.rank in run.around.ranks() and not _has_node(run, key):
             raise UnreadableTensorError(
                 "the other run has no such node", where=side.text(), hint="name the tensor that it has instead"
             )
@@ -225,7 +225,7 @@ class Comparer:
         return Opened(replace(side, key=key), array, meta, spec)
 
     def _missing(self, run: Run, key: TensorKey) -> UnreadableTensorError:
-        steps = run.steps(key.rank) if key.rank in run.ranks() else ()
+        steps = run.around.steps(key.rank) if key.rank in run.around.ranks() else ()
         what = f"this tensor has no values at step {step_text(key.step)}"
         if not steps:
             what = f"rank {key.rank} is not in this dump"
@@ -265,7 +265,7 @@ class DifferentShapesError(TdbgError):
 
 def has_values(run: Run, key: TensorKey) -> bool:
     """Tells whether values of a tensor can be had: from a file, or from a training that holds them."""
-    if key.rank not in run.ranks() or key.step not in run.steps(key.rank):
+    if key.rank not in run.around.ranks() or key.step not in run.around.steps(key.rank):
         return False
     return run.row_of(key).has_value
 
@@ -286,23 +286,23 @@ def steps_with(run: Run, key: TensorKey) -> list[int]:
     """Other steps at which a tensor has values, among those around its own."""
     if not _has_node(run, key):
         return []
-    steps = sorted(run.steps(key.rank), key=lambda step: abs(step - key.step))[:NEAREST]
+    steps = sorted(run.around.steps(key.rank), key=lambda step: abs(step - key.step))[:NEAREST]
     return [step for step in sorted({*steps} - {key.step}) if has_values(run, replace(key, step=step))]
 
 
 def ranks_with(run: Run, key: TensorKey) -> list[int]:
     """Other ranks in which a tensor has values at its step."""
-    others = [replace(key, rank=rank) for rank in run.ranks() if rank != key.rank][:NEAREST]
+    others = [replace(key, rank=rank) for rank in run.around.ranks() if rank != key.rank][:NEAREST]
     return [other.rank for other in others if _has_node(run, other) and has_values(run, other)]
 
 
 def _has_node(run: Run, key: TensorKey) -> bool:
-    return key.rank in run.ranks() and run.nodes(key.rank).find(key.node, key.graph) >= 0
+    return key.rank in run.around.ranks() and run.nodes(key.rank).find(key.node, key.graph) >= 0
 
 
 def _known_as(run: Run, key: TensorKey) -> TensorKey:
     """The tensor as a run calls it: graphs of other runs and ranks may have other numbers."""
-    if key.rank not in run.ranks():
+    if key.rank not in run.around.ranks():
         return key
     nodes = run.nodes(key.rank)
     if nodes.find(key.node, key.graph) >= 0:

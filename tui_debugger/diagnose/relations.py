@@ -246,7 +246,7 @@ class _RelationsBuilder:
         after: tuple[int, int] | None = self.here
         if self._is_updated(row):
             after, tie = self._next_run(), Tie.WEIGHT
-        run = after if after is not None else (max(self.session.steps(key.rank), default=key.step) + 1, 0)
+        run = after if after is not None else (max(self.session.around.steps(key.rank), default=key.step) + 1, 0)
         found: dict[int, list[int]] = {}
         for consumer, slot in real_consumers(self.flow.nodes, row, key.slot):
             found.setdefault(consumer, []).append(slot)

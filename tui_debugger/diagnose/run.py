@@ -29,6 +29,7 @@ from tui_debugger.model import (
 )
 from tui_debugger.notes import RunNotes, ShownNote
 from tui_debugger.sources.base import CallArguments, RankPlaces
+from tui_debugger.sources.scope import ListedRun
 from tui_debugger.stats.workers import Workers
 
 
@@ -79,6 +80,11 @@ class Run(Protocol):
     def close(self) -> None: ...
 
     def another(self, path: Path) -> Run: ...
+
+    @property
+    def around(self) -> ListedRun:
+        """The whole run, where ``ranks`` and ``steps`` are those of the part that is asked about."""
+        ...
 
     def ranks(self) -> Sequence[int]: ...
 

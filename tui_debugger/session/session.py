@@ -59,7 +59,7 @@ from tui_debugger.sources.base import CallArguments, Capability, Changes, Parall
 from tui_debugger.sources.inventory import Inventory, RunInventory
 from tui_debugger.sources.joined import JoinedSource, open_sources
 from tui_debugger.sources.registry import limits, open_source, shown_by
-from tui_debugger.sources.scope import Scope
+from tui_debugger.sources.scope import ListedRun, Scope
 from tui_debugger.stats.kernel import SWITCH
 from tui_debugger.stats.workers import Workers
 from tui_debugger.text.notes import RECOGNISED
@@ -236,6 +236,11 @@ class Session:
     def scope(self) -> Scope:
         """The part of the run that the opened path names: ranks, steps and tensors are those of it."""
         return self.source.scope
+
+    @property
+    def around(self) -> ListedRun:
+        """The whole run: what is needed to understand the part of it that is asked about may lie anywhere in it."""
+        return self.source
 
     @property
     def focus(self) -> tuple[int | None, int | None]:

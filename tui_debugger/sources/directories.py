@@ -170,7 +170,7 @@ def find_dump(
     holds: Callable[[str], bool],
     names: Callable[[str], Iterable[str]] = directories_in,
 ) -> Recognised | None:
-    """Returns the dump at, around or below a path, with a refusal where there are several.
+    """Returns the dump at or around a path, or below a directory, with a refusal where there are several.
 
     Args:
         path: where to look.
@@ -182,7 +182,7 @@ def find_dump(
     root = around(start)
     if root is not None:
         return Recognised(root, Sureness.SURE)
-    below = dumps_below(start, holds, names)
+    below = dumps_below(start, holds, names) if opener.isdir(path) else []  # a file is asked about alone
     if len(below) > 1:
         return Recognised(start, Sureness.SURE, SeveralDumpsError(start, below))
     return Recognised(below[0], Sureness.SURE) if below else None

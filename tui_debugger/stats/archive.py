@@ -29,6 +29,7 @@ from tui_debugger.arrays import Array, UInt8
 from tui_debugger.errors import UnreadableTensorError, reason_of
 from tui_debugger.opener import open_regular
 from tui_debugger.stats.dtypes import DType
+from tui_debugger.stats.kernel.checksum import crc32
 
 MAX_DIRECTORY: Final = 1 << 24
 """Longest directory of an archive, in bytes: that of more than 100,000 members."""
@@ -308,15 +309,18 @@ class MemberFile:
             file.flush()
             return mmap.mmap(file.fileno(), self.size, access=mmap.ACCESS_READ), 0
 
-    def check(self) -> None:
+    def check(self, *, may_lack: bool = False) -> None:
         """Compares a stored member with its checksum, once for every state of the archive.
 
         A deflated one is compared when its last byte is unpacked.
 
+        Args:
+            may_lack: a checksum of 0 is none: PyTorch can be told to work none out.
+
         Raises:
             UnreadableTensorError: it differs.
         """
-        if self.deflated:
+        if self.deflated or (may_lack and not self._member.checksum):
             return
         good = _checked.get(self._key)
         if good is None:
@@ -324,7 +328,7 @@ class MemberFile:
             for start in range(0, self.size, _PIECE):
                 part = piece[: min(_PIECE, self.size - start)]
                 self._bytes.read_into(start, part)
-                total = zlib.crc32(part.data, total)
+                total = crc32(part, total)
             good = total == self._member.checksum
             if len(_checked) >= _KEPT_CHECKS:
                 _checked.clear()

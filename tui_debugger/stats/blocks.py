@@ -135,6 +135,11 @@ class Accumulator:
         self.ranges: dict[Bounds, int] = dict.fromkeys(ranges, 0)
         self._others: dict[str, Sums] = _IDENTITIES.copy()
 
+    @property
+    def zeros(self) -> int:
+        """The number of elements that are 0."""
+        return self.finite - self.negative - self.positive
+
     def add(self, elements: Array) -> None:
         """Adds a 1-D array of a numeric type, of any length."""
         bounds = tuple(self.ranges)
@@ -181,7 +186,7 @@ class Accumulator:
         """Returns the statistics of ``fields.FAST``."""
         finite = self.finite
         counts = (self.count, self.nan, self.pos_inf, self.neg_inf)
-        signs = (finite - self.negative - self.positive, self.negative, self.positive)
+        signs = (self.zeros, self.negative, self.positive)
         if not finite:
             return (*counts, *signs, math.nan, math.nan, math.nan, math.nan, math.nan, 0.0)
         reals = (self._minimum, self._maximum, self._mean, self._abs_mean, self._deviations / finite, self._squares)

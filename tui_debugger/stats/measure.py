@@ -497,6 +497,7 @@ class _Batch:
         self, row: int, file: TensorFile, sides: PairReader, state: FileState, into: Bytes | None = None
     ) -> None:
         sums, answer = sides.measure(file, into)
+        file.check(sums.stats.zeros)
         put_file(self.records, row, State.MEASURED, file.layout, state)
         put_stats(self.records, row, sums)
         put_compared(self.records, row, answer)

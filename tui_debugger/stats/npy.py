@@ -103,6 +103,8 @@ _IN_MEMORY: Final = 1 << 28
 """Bytes that ``open_array`` reads into memory; longer files are mapped."""
 _READ_AT_ONCE: Final = 1 << 22
 """Bytes that ``open_array`` asks for at once."""
+_LOST: Final = 512
+"""Bytes of a page that was lost which lie in one tensor at least: else the header before it was lost, too."""
 _HEADER_KEYS: Final = {"descr", "fortran_order", "shape"}
 
 
@@ -168,6 +170,14 @@ class ConvertingReader(Protocol):
 
     def lazy_array(self) -> Array:
         """Returns all values; those of a long tensor as a ``FileArray``, which stays valid when the file is closed."""
+
+
+@runtime_checkable
+class CheckedReader(Protocol):
+    """A ``ValueReader`` of values whose file states a checksum that reading them does not compare."""
+
+    def check(self, zeros: int) -> None:
+        """Compares it: see ``TensorFile.check``."""
 
 
 class ElementReader(Protocol):
@@ -567,6 +577,19 @@ class TensorFile:
         target = np.empty(count, dtype) if buffer is None else buffer[: count * dtype.itemsize].view(dtype)
         self._values.read_into(start, target)
         return target
+
+    def check(self, zeros: int) -> None:
+        """Compares the values with the checksum that their file may state, where a page of it may have been lost.
+
+        Args:
+            zeros: the number of zeros that were read of it.
+
+        Raises:
+            UnreadableTensorError: it differs.
+        """
+        size = self.layout.dtype.itemsize
+        if zeros * size >= min(_LOST, max(self.layout.nbytes // 2, 1)) and isinstance(self._values, CheckedReader):
+            self._values.check(zeros)
 
     @property
     def place(self) -> tuple[int, int] | None:

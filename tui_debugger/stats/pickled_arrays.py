@@ -91,7 +91,8 @@ def _sizes(shape: Any) -> tuple[int, ...]:
 def _dtype_in(found: Any, depth: int) -> DType:
     if type(found) is not Instance or found.kind != ELEMENT_TYPE or not depth:
         raise PickleError("is an array of NumPy without an element type: it is damaged")
-    words, state = found.arguments[0], found.state or (3, "=", None, None, None)
+    words: Any = found.arguments[0]
+    state: Any = found.state or (3, "=", None, None, None)
     if type(words) is Global:  # a type that a library adds to those of NumPy
         added = dtype_of(words.name.removeprefix("ml_dtypes.")) if words.name.startswith("ml_dtypes.") else None
         if added is None:
@@ -101,7 +102,9 @@ def _dtype_in(found: Any, depth: int) -> DType:
     if names:
         types = [_dtype_in(fields[name][0], depth - 1) for name in names]
         offsets = [fields[name][1] for name in names]
-        return np.dtype({"names": list(names), "formats": types, "offsets": offsets, "itemsize": state[5]})
+        fields_of: Any = {"names": list(names), "formats": types, "offsets": offsets, "itemsize": state[5]}
+        structured: DType = np.dtype(fields_of)
+        return structured
     if part:
         return np.dtype((_dtype_in(part[0], depth - 1), _sizes(part[1] if type(part[1]) is tuple else (part[1],))))
     match = _WORDS.fullmatch(words)

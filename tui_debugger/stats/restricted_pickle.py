@@ -440,7 +440,8 @@ def _check_key(key: Any, depth: int) -> None:
         for part in key if good else ():
             _check_key(part, depth - 1)
     else:
-        good = kind in _PLAIN_KEYS or kind.__hash__ is object.__hash__
+        by_identity: Any = kind.__hash__
+        good = kind in _PLAIN_KEYS or by_identity is object.__hash__
     if not good:
         raise PickleError("has a dictionary with a key that is no plain value")
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Final
@@ -26,7 +26,16 @@ import numpy as np
 from tui_debugger.arrays import Array
 from tui_debugger.stats.pickled_arrays import KINDS, SCALAR, array_in
 from tui_debugger.stats.restricted_pickle import Global, Instance, Loaded, PickleError, shown_name
-from tui_debugger.stats.torch_pickle import StorageRef, TensorRef, in_pickle, is_not_known, not_read, whole_storage
+from tui_debugger.stats.torch_pickle import (
+    OF_GENERATORS,
+    StorageRef,
+    TensorRef,
+    in_pickle,
+    is_function,
+    is_not_known,
+    not_read,
+    whole_storage,
+)
 
 MAX_TENSORS: Final = 1 << 18
 """Tensors of a file."""
@@ -98,7 +107,8 @@ class _Frame:
         children: what in it is left to look at.
         place: its own.
         before: number of things that were found before it.
-        maker: who made something else of what is in it; empty: nobody, it is as it was saved.
+        maker: who made something else of what is in it; empty: nobody, it is as it was saved. ``OF_GENERATORS``: a
+            generator of random numbers.
         module: it belongs to a module of torch.
         settings: it belongs to settings.
     """
@@ -158,10 +168,8 @@ class _Walk:
         place = top.place if key is _HERE else (*top.place, key)
         kind = type(child)
         if kind is TensorRef:
-            if top.module:
-                if id(child) in self._of_modules:
-                    return None
-                self._of_modules.add(id(child))
+            if self._is_known(top, child):
+                return None
             if not child.shape and (top.settings or _of_settings(key)):
                 self.found.settings.append(len(self.found.tensors))
             self._add(place, _as_made(child, top.maker))
@@ -178,6 +186,15 @@ class _Walk:
             return None
         return self._frame(top, place, key, child)
 
+    def _is_known(self, top: _Frame, ref: TensorRef) -> bool:
+        """Tells whether a tensor of a module was found before, or is the state of random numbers."""
+        if top.maker is OF_GENERATORS:
+            return ref.values is not None and ref.values.dtype.kind in "iu"
+        known = top.module and id(ref) in self._of_modules
+        if top.module:
+            self._of_modules.add(id(ref))
+        return known
+
     def _frame(self, top: _Frame, place: Path, key: Any, child: Any) -> _Frame | None:
         if len(place) > MAX_DEPTH:
             self._add(place, not_read(f"nests deeper than {MAX_DEPTH} dictionaries and lists"))
@@ -191,6 +208,8 @@ class _Walk:
             found = self._known[id(child)] = child, list(self._children(child))
         self._around.add(id(child))
         maker = child.maker if kind is _Given else top.maker
+        if _is_generator(child):
+            maker = OF_GENERATORS
         module = top.module or (kind is Instance and type(child.state) is dict and _PARAMETERS in child.state)
         settings = top.settings or _of_settings(key)
         settings = settings or (kind is Instance and _SETTINGS_CLASS.search(child.kind) is not None)
@@ -198,7 +217,7 @@ class _Walk:
 
     def _take_mesh(self, mesh: Instance) -> None:
         """Counts the storages of a mesh of devices as seen: they hold the numbers of the ranks."""
-        for _, value in _state_items(mesh.state):
+        for _, value in _state_items(mesh.state, self._states):
             if type(value) is TensorRef and value.storage is not None:
                 self.found.storages.add(value.storage.key)
             elif type(value) is Instance and value.kind == _MESH and value is not mesh:
@@ -224,21 +243,31 @@ class _Walk:
         """Yields what is in a container and has to be looked at, with keys."""
         kind = type(container)
         if kind is TensorRef:
-            items = _state_items(container.attributes)
+            items = _state_items(container.attributes, self._states)
         elif kind is _Given:
             items = container.arguments
         elif kind is Instance:
-            items = _parts(container)
+            items = _parts(container, self._states)
         else:
             items = _items(container)
         if id(container) in self._states:
-            items = [*items, *_state_items(self._states[id(container)][1])]
+            items = [*items, *_state_items(self._states[id(container)][1], self._states)]
         yield from _looked_at(items)
+
+
+def _is_generator(value: Any) -> bool:
+    """Tells whether an object is a generator of random numbers of NumPy, or the state of one."""
+    kind = type(value)
+    if kind is tuple:
+        return len(value) > 1 and value[0] == "MT19937"
+    if kind is dict:
+        return type(value.get("bit_generator")) is str
+    return kind is Instance and value.kind.startswith(OF_GENERATORS)
 
 
 def _as_made(ref: TensorRef, maker: str) -> TensorRef:
     """Returns a tensor, or the same with a problem where somebody unknown may have made other numbers of its bits."""
-    if not maker or ref.problem or ref.dtype not in _PACKED_BITS:
+    if not maker or maker is OF_GENERATORS or ref.problem or ref.dtype not in _PACKED_BITS:
         return ref
     return replace(ref, problem=f"went into {shown_name(maker)}, which is not known: what that made is not read")
 
@@ -338,28 +367,37 @@ def _items(container: Any) -> list[tuple[Any, Any]]:
     return list(enumerate(container)) if type(container) in (list, tuple) else []
 
 
-def _state_items(state: Any) -> list[tuple[Any, Any]]:
-    """Returns attributes with their names: from a dictionary, or from one and a second for what has slots."""
+def _state_items(state: Any, attributed: Container[int]) -> list[tuple[Any, Any]]:
+    """Returns attributes with their names: from a dictionary, or from one and a second for what has slots.
+
+    Args:
+        state: what was set.
+        attributed: objects by their ``id`` that have attributes themselves: these are looked at as a whole.
+    """
+    if id(state) in attributed:
+        return [("state", state)]
     if type(state) is tuple and len(state) == 2 and type(state[0]) in (dict, type(None)) and type(state[1]) is dict:
-        return [*_state_items(state[0]), *_items(state[1])]
+        return [*_state_items(state[0], attributed), *_state_items(state[1], attributed)]
     if type(state) is dict and _PARAMETERS in state:
         # Parameters, buffers and modules of a module are attributes of it, as they are to who uses it.
-        parts = [item for name in _OF_A_MODULE for item in _items(state.get(name))]
+        parts = [item for name in _OF_A_MODULE for item in _state_items(state.get(name), attributed)]
         return [*parts, *((key, value) for key, value in state.items() if key not in _OF_A_MODULE)]
     if state is None or type(state) in (dict, list, tuple):
         return _items(state)
     return [("state", state)]
 
 
-def _parts(found: Instance) -> list[tuple[Any, Any]]:
+def _parts(found: Instance, attributed: Container[int]) -> list[tuple[Any, Any]]:
     """Returns what is in an object: its attributes, what was put into it, and what it was made of, each thing once."""
     items = _items(found.items)
     put = {(key, id(value)) for key, value in items}
-    state = [(key, value) for key, value in _state_items(found.state) if (key, id(value)) not in put]
+    state = [(key, value) for key, value in _state_items(found.state, attributed) if (key, id(value)) not in put]
     held = {id(value) for _, value in (*items, *state) if type(value) in _SHARED}
     made_of = [(key, value) for key, value in enumerate(found.arguments) if id(value) not in held]
     problem = _problem_of(found, made_of)
-    given = [("arguments", _Given(found.kind, made_of))] if found.called and made_of else made_of
+    given = (
+        [("made_of", _Given(found.kind, made_of))] if found.called and is_function(found.kind) and made_of else made_of
+    )
     return [*([(_HERE, not_read(problem))] if problem else []), *state, *items, *given]
 
 
@@ -416,7 +454,7 @@ _SETTINGS: Final = re.compile(
 )
 """Keys of settings, and of the states of what decides by limits."""
 _SETTINGS_CLASS: Final = re.compile(
-    r"(?:Namespace|Config|Configuration|Args|Arguments|Settings|Options|Param(?:eter)?s|Scheduler|LR|Callback"
+    r"(?:Config|Configuration|Args|Arguments|Settings|Options|Param(?:eter)?s|Scheduler|LR|Callback"
     r"|EarlyStopping|ReduceLROnPlateau|ModelCheckpoint)$"
 )
 """Classes of the same."""

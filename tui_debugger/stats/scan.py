@@ -84,7 +84,9 @@ def measure_file_span(
         with TensorFile(spec) as file, np.errstate(all="ignore"):
             if span[1] > file.layout.count or not is_numeric(file.layout.dtype):
                 return None
-            return SpanResult(file.layout, state, *sides.measure(file))
+            sums, answer = sides.measure(file)
+            file.check(sums.stats.zeros)
+            return SpanResult(file.layout, state, sums, answer)
     except (UnreadableTensorError, MemoryError):
         return None
 

@@ -386,6 +386,12 @@ class ShardedValues:
             whole[there] = self._piece(number)[here]
         return whole
 
+    def check(self, zeros: int) -> None:
+        """See ``npy.CheckedReader``."""
+        for piece in self._tensor.pieces:
+            with TensorFile(piece.spec) as file:
+                file.check(zeros)
+
     def close(self) -> None:
         """Lets go of the pieces."""
         self._arrays.clear()

@@ -10,8 +10,8 @@ Tensors are found by their place in what was saved: see ``saved_objects``. As ``
 a JSON pointer is: ``/optimizer/state/[0]/exp_avg``. In ``[...]`` stands what is no text: the number of an item of a
 list, a number that is a key. A tensor that was saved by itself is at ``""``.
 
-Of the checksums of an archive that of the pickle is checked, and that of a storage with a whole page of zeros in it: so
-a file looks of which the system lost a page. torch checks none, and has an option to write none.
+Of the checksums of an archive that of the pickle is checked, and that of a storage with as many zeros in it as the page
+has that a system may lose. torch checks none, and has an option to write none.
 """
 
 from __future__ import annotations
@@ -226,8 +226,7 @@ def _zipped_tree(descriptor: int, status: os.stat_result, path: str, window: Win
     pickled = MemberFile(descriptor, archive, f"{folder}/data.pkl")
     if pickled.size > MAX_PICKLE:
         raise unreadable(path, f"has a pickle of {pickled.size:,} bytes: that is not plausible")
-    if archive.members[f"{folder}/data.pkl"].checksum:
-        pickled.check()
+    pickled.check(may_lack=True)
     data = pickled.read(0, pickled.size)
     value, found, members = _loaded(data) if len(data) <= _SHORT_PICKLE else _load_all(data)
     expected = {f"{folder}/data/{key}" for key in found.storages}.union(f"{folder}/{name}" for name in _BESIDE)
@@ -519,6 +518,11 @@ class TorchValues:
             piece = self._decode(np.array(base[first : first + _PIECE])).reshape(-1)
             decoded[first * self._each :][: len(piece)] = piece
         return self._view(decoded.reshape(-1, self._each), layout.dtype)
+
+    def check(self, _: int) -> None:
+        """See ``npy.CheckedReader``."""
+        if isinstance(self._content, MemberFile):
+            self._content.check(may_lack=True)
 
     def close(self) -> None:
         """Lets go of the map of the storage; arrays that were handed out keep it."""

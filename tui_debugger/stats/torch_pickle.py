@@ -463,8 +463,10 @@ GLOBALS: Final[dict[str, Global]] = {
 }
 """The known classes and functions, by their names in a pickle."""
 _OURS: Final = sys.stdlib_module_names | {"numpy", "torch"}
-_OF_MODELS: Final = ("torch.nn.modules.", "torch.nn.functional.", "torch._C._nn.", "numpy.random._pickle.")
-"""Functions of torch that a model holds which was saved whole, and what makes NumPy's generators of random numbers."""
+_OF_MODELS: Final = ("torch.nn.modules.", "torch.nn.functional.", "torch._C._nn.")
+"""Functions of torch that a model holds which was saved whole."""
+OF_GENERATORS: Final = "numpy.random."
+"""What makes NumPy's generators of random numbers, of whole numbers."""
 _PROGRAMS: Final = frozenset({"os", "posix", "nt", "subprocess", "pty", "multiprocessing", "socket", "ctypes", "runpy"})
 """Modules of which no object is a value."""
 _RENAMED: Final = {"copy_reg": "copyreg", "commands": "subprocess", "exceptions": "builtins"}
@@ -480,17 +482,21 @@ def global_of(name: str) -> Global | None:
     return GLOBALS.get(name) or Global(name, foreign=True)
 
 
-def is_not_known(kind: str) -> bool:
-    """Tells whether a call may give an object that has more in it than the arguments: a function of a library.
+def is_function(kind: str) -> bool:
+    """Tells whether a call may have made other numbers of its arguments: the name is that of no class.
 
-    A class keeps its arguments, or says otherwise in its state. A function of Python, torch or NumPy that no table
-    knows may do anything.
+    A class keeps its arguments, or says otherwise in its state.
     """
+    name = kind.rpartition(".")[2].lstrip("_")
+    return name[:1].islower() and kind not in _TYPES_OF_PYTHON and not kind.startswith(OF_GENERATORS)
+
+
+def is_not_known(kind: str) -> bool:
+    """Tells whether a call may have made anything: a function of Python, torch or NumPy that no table knows."""
     module, _, _ = kind.partition(".")
     if module not in _OURS or kind.startswith(_OF_MODELS):
         return False
-    name = kind.rpartition(".")[2].lstrip("_")
-    return module in _PROGRAMS or (name[:1].islower() and kind not in _TYPES_OF_PYTHON)
+    return module in _PROGRAMS or is_function(kind)
 
 
 _TYPES_OF_PYTHON: Final = frozenset(

@@ -440,7 +440,8 @@ class Tracer:
         provenance, nodes = examined.provenance, self._rank(ref.rank).flow.nodes
         if provenance.node < 0 or provenance.parameter >= 0 or not exchanges(nodes.op_type(provenance.node)):
             return None
-        ranks = [rank for rank in self._session.ranks() if ref.step in self._session.steps(rank)]
+        around = self._session.around  # what other ranks put in counts, whatever was asked about
+        ranks = [rank for rank in around.ranks() if ref.step in around.steps(rank)]
         return exchanged(ref, provenance.node, ranks, self._rank)
 
     def _by_rank(self, bad_inputs: list[BadInput]) -> list[BadInput]:

@@ -10,11 +10,12 @@ from typing import Final
 import numpy as np
 
 from tui_debugger.check.contents import BY_WORDS, KnownBy
+from tui_debugger.check.results import parts_text
 from tui_debugger.check.types import CheckResult, Pair
 from tui_debugger.check.verdicts import Judgement, Outcome
 from tui_debugger.diagnose.ranks.replicas import KIND_WORDS, KINDS_WORDS, Difference, NotReduced, Replicas
 from tui_debugger.diagnose.run import Run
-from tui_debugger.model import PARAMETERS, Hit, ProgressFn, Side, TensorKey, Verdict, no_progress
+from tui_debugger.model import PARAMETERS, Hit, ProgressFn, Side, TensorKey, UnreadablePart, Verdict, no_progress
 from tui_debugger.text.clean import clean
 from tui_debugger.text.hits import contents, said_words
 from tui_debugger.text.numbers import are, named, plural
@@ -46,12 +47,14 @@ class Against:
         first: by rank the first tensor that differs; None: none of the compared ones.
         compared: how many tensors of each rank were compared, up to that.
         missing: ranks that the other run does not have.
+        parts: the parts of the other run that could not be looked at.
     """
 
     path: str
     first: dict[int, Other | None]
     compared: dict[int, int]
     missing: tuple[int, ...] = ()
+    parts: tuple[UnreadablePart, ...] = ()
 
 
 def compare_with(run: Run, other: Run, path: str, pairs: Sequence[Pair], progress: ProgressFn = no_progress) -> Against:
@@ -70,7 +73,8 @@ def compare_with(run: Run, other: Run, path: str, pairs: Sequence[Pair], progres
         first[rank] = found
         compared[rank] = compared.get(rank, 0) + count
     missing = sorted({rank for rank, _ in pairs} - there)
-    return Against(path, first, compared, tuple(missing))
+    parts = other.unreadable([pair for pair in pairs if pair[0] in there])
+    return Against(path, first, compared, tuple(missing), parts)
 
 
 _TOGETHER: Final = 64
@@ -186,6 +190,8 @@ def rank_report(
         doubts.append(f"{plural(len(replicas.unknown), 'tensor')} could not be compared, first {_place(key)}: {why}")
     if against is not None and against.missing:
         doubts.append(f"{named('rank', against.missing)}: not in {against.path}")
+    if against is not None and against.parts:
+        doubts.append(f"{against.path}: {parts_text(against.parts)}")
     if against is not None and not sum(against.compared.values()):
         doubts.append(f"no tensor could be compared with {against.path}")
     if judgement.outcome is Outcome.INTERRUPTED:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
@@ -13,6 +14,7 @@ from tui_debugger.diagnose.ranks.layout import ParallelLayout, recorded_layout
 from tui_debugger.diagnose.run import Run
 from tui_debugger.diagnose.runs.distance import ComparedBy, Distance
 from tui_debugger.diagnose.runs.judge import Earlier, StepJudge
+from tui_debugger.diagnose.runs.matching import Rule
 from tui_debugger.diagnose.runs.results import Finding, Judged, Judgement, Kind, Options, Place, RunsReport, StepReport
 from tui_debugger.diagnose.runs.step import Noise, RunTensors
 from tui_debugger.errors import TdbgError
@@ -22,6 +24,7 @@ from tui_debugger.text.numbers import named, plural
 Group = tuple[tuple[int, ...], tuple[int, ...]]
 """Ranks of both runs that are compared with each other: several of one run hold parts of the same tensors."""
 
+_WORDS: Final = re.compile(r"[./]")
 _MOST_DOUBTS: Final = 1000
 """Doubts that are kept."""
 
@@ -431,11 +434,25 @@ class _Comparison:
             for match in step.doubtful:
                 name = self.runs[0].nodes(step.place.rank_a).names[match.a]
                 self.doubts.append(f"{where}: {name} may be another node of the second run")
+        if self._strangers():
+            self.doubts.insert(0, "no name is in both runs: what was paired is a guess; --map-name pairs names")
         if not any(count for how, count in self._compared() if how is not ComparedBy.NOT):
             self.doubts.insert(0, "no tensor of both runs could be compared")
         for run in self.runs:
             self.doubts += [f"{part.where} ({part.why})" for part in run.unreadable()]
         del self.doubts[_MOST_DOUBTS:]
+
+    def _strangers(self) -> bool:
+        """Tells whether nodes were paired by place or by a last word such as ``weight``, and no edge speaks for it."""
+        pairs = [(step, judged.match) for step in self.steps for judged in step.judged]
+        for step, match in pairs:
+            tables = [run.nodes(step.place[side]) for side, run in enumerate(self.runs)]
+            names = [_WORDS.split(nodes.names[row]) for nodes, row in zip(tables, (match.a, match.b), strict=True)]
+            ends = {tuple(words[-2:]) for words in names}
+            alike = match.rule is Rule.SUFFIX and (len(ends) == 1 or min(map(len, names)) == 1)
+            if alike or match.rule not in {Rule.SUFFIX, Rule.ALIGNED} or any(len(nodes.in_node) for nodes in tables):
+                return False
+        return bool(pairs)
 
     def _doubt_mates(self, files: tuple[RunTensors, RunTensors]) -> None:
         """Says what only ranks hold that are not the first of their group: it was not looked at."""

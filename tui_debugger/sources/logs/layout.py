@@ -52,6 +52,8 @@ class Kind:
         logs: returns the names of the logs in a directory.
         folder: the directory that logs lie in, below that of the run; empty: in that itself.
         rank_of: finds the rank in a name; None: as names of directories tell it.
+        damaged: returns the names in a directory of what should be logs, and is damaged so that it is known by its name
+            only; given whether the directory is that of a step.
         whole: a log is that of a rank with all its steps, not of one step.
         edges: it tells what feeds what.
         ranks: returns the logs of each rank of the run in a directory, and what people have to know; given the one log
@@ -66,6 +68,7 @@ class Kind:
     shows: Shows
     folder: str = ""
     rank_of: re.Pattern[str] | None = None
+    damaged: Callable[[str, bool], list[str]] | None = None
     whole: bool = False
     edges: bool = True
     ranks: Callable[[str, str], tuple[dict[int, list[str]], list[str]]] | None = None
@@ -121,6 +124,8 @@ def read_layout(kind: Kind, root: str, only: str = "") -> Layout:
         directory, names = kind.held(path)
         if names:
             layout.directories.append(directory)
+        for name in kind.damaged(directory, number is not None) if kind.damaged is not None and not only else ():
+            layout.miss(f"{directory}/{name}", "empty, or no JSON", step=number)
         for name in names:
             file, says = f"{directory}/{name}", parse_name(name.rpartition(".")[0])
             if only and os.path.realpath(file) != os.path.realpath(only):

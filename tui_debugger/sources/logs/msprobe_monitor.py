@@ -17,9 +17,9 @@ from typing import Final
 from tui_debugger.errors import reason_of
 from tui_debugger.graph.table import PARAMETER
 from tui_debugger.model import Side
-from tui_debugger.opener import read_lines
 from tui_debugger.sources.logs.entries import Entry, LoggedStep, Numbers, Operation, number_rounds, scope, shape_of
 from tui_debugger.sources.logs.layout import MONITOR_FILE
+from tui_debugger.sources.text_lines import text_lines
 from tui_debugger.text.numbers import plural
 
 INFERRED: Final = (
@@ -262,10 +262,12 @@ def _read_file(path: str, name: str, rows: dict[int, list[Row]]) -> int:
     said = match[1] if match is not None else ""
     header: list[str] | None = None
     strange = 0
-    for raw in read_lines(path):
+    for text, whole in text_lines(path):
         try:
-            words = next(csv.reader([raw.decode("utf-8", "replace")]), [])
+            words = next(csv.reader([text]), []) if whole else None
         except csv.Error:
+            words = None
+        if words is None:
             strange += 1
             continue
         if header is None:
@@ -285,7 +287,7 @@ def _read_file(path: str, name: str, rows: dict[int, list[Row]]) -> int:
         if row is not None:
             rows.setdefault(int(step), []).append(row)
     if header is None:
-        raise ValueError("empty")
+        raise ValueError("its first line is cut, or zeros" if strange else "empty")
     return strange
 
 

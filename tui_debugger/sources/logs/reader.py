@@ -55,12 +55,23 @@ def _debug_mode_logs(directory: str) -> list[str]:
 
 
 def _is_debug_mode(path: str) -> bool:
+    return _DEBUG_MODE.match(_head(path)) is not None
+
+
+def _damaged_logs(directory: str, of_step: bool) -> list[str]:
+    """Returns the names of files that are no JSON, and that their names, or that of their directory, say to be logs."""
+    names = (name for name in names_in(directory) if name.endswith(".json"))
+    mine = (name for name in names if of_step or is_step(name.removesuffix(".json")))
+    return sorted(name for name in mine if not _head(f"{directory}/{name}").lstrip().startswith((b"{", b"[")))
+
+
+def _head(path: str) -> bytes:
     try:
         descriptor, _ = open_regular(path)
         with opener.stream(descriptor) as file:
-            return _DEBUG_MODE.match(file.read(_HEAD_BYTES)) is not None
+            return file.read(_HEAD_BYTES)
     except (OSError, ValueError):
-        return False
+        return b""
 
 
 TORCHTITAN: Final = Kind(
@@ -107,6 +118,7 @@ DEBUG_MODE: Final = Kind(
         tensors_advice="DebugMode: log_tensor_hashes(hash_inputs=True) around the whole step",
         limits=("L1 norms: they tell of NaN, Inf and the mean magnitude, and of nothing else",),
     ),
+    damaged=_damaged_logs,
 )
 TE_LOGS: Final = Kind(
     "Transformer Engine statistics log",

@@ -17,6 +17,7 @@ from tui_debugger.graph.table import PARAMETER
 from tui_debugger.model import Side
 from tui_debugger.opener import read_lines, why_not
 from tui_debugger.sources.logs.entries import Entry, LoggedStep, Numbers, Operation, scope
+from tui_debugger.sources.text_lines import text_lines
 from tui_debugger.text.numbers import plural
 
 NOTICES: Final = (
@@ -28,7 +29,7 @@ _LINE: Final = re.compile(
     r".{0,80}? - INFO - (\S.*)_(activation|gradient|weight|output|wgrad|dgrad)_(\S+)\s+"
     r"iteration=(\d{1,12})\s+value=(nan|[+-]?inf|[+-]?\d{1,40}\.\d{4})"
 )
-_RAN: Final = re.compile(rb"LAYER=(\S+): (?:fprop|dgrad|wgrad)")
+_RAN: Final = re.compile(r"LAYER=(\S+): (?:fprop|dgrad|wgrad)")
 _NUMBERS: Final = {
     "min": "minimum",
     "max": "maximum",
@@ -69,12 +70,10 @@ def read(paths: list[str], messages: str = "", tensors: dict[int, str] | None = 
             layers[layer] = None
             lines.setdefault(int(iteration), {}).setdefault((layer, tensor), {})[statistic] = value
     problems = [f"{plural(foreign, 'line')} without a statistic: the step is not known"] if foreign else []
-    ran: list[str] = []
-    try:
-        ran = _ran(messages) if messages else []
-    except OSError as error:
+    ran, damage = _ran(messages) if messages else ([], "")
+    if damage:
         name = os.path.relpath(messages, os.path.commonpath([messages, *paths]))
-        problems.append(f"{name}: {why_not(messages, error, wanted='a file')}: the order of layers is not known")
+        problems.append(f"{name}: {damage}: the order of layers is not known")
     order = [*(layer for layer in ran if layer in layers), *(layer for layer in layers if layer not in ran)]
     steps = {}
     for number in sorted({*lines, *(tensors or ())}):
@@ -83,18 +82,19 @@ def read(paths: list[str], messages: str = "", tensors: dict[int, str] | None = 
     return steps
 
 
-def _ran(messages: str) -> list[str]:
-    """The layers in the order in which they ran, as messages tell.
-
-    Raises:
-        OSError: the log cannot be read.
-    """
+def _ran(messages: str) -> tuple[list[str], str]:
+    """Returns the layers in the order in which they ran, as messages tell, and what is wrong with these."""
     ran: dict[str, None] = {}
-    for line in islice(read_lines(messages, cut=True), _MOST_MESSAGES):
-        match = _RAN.search(line)
-        if match is not None:
-            ran[match[1].decode("utf-8", "replace")] = None
-    return list(ran)
+    lines = broken = 0
+    try:
+        for text, whole in islice(text_lines(messages, cut=True), _MOST_MESSAGES):
+            lines, broken = lines + 1, broken + (not whole)
+            match = _RAN.search(text)
+            if match is not None and whole:
+                ran[match[1]] = None
+    except OSError as error:
+        return [], why_not(messages, error, wanted="a file")
+    return list(ran), plural(broken, "broken line") if broken else "" if lines else "empty"
 
 
 def _step(numbers: dict[tuple[str, str], dict[str, str]], order: list[str], directory: str) -> LoggedStep:

@@ -34,7 +34,7 @@ from tui_debugger.sources.torch_dumps import (
 )
 from tui_debugger.stats.saved_objects import Path as Place
 from tui_debugger.stats.torch_file import member_of, read_tree
-from tui_debugger.text.numbers import first_of
+from tui_debugger.text.numbers import first_of, plural
 
 _SIDED: Final = re.compile(r"(input|output)(\d{1,4})")
 _FIRST_CHUNK: Final = "model_chunk0"
@@ -154,7 +154,11 @@ class MegatronSource(TorchDumpSource):
                 layout.miss(f"{path}/{name}", why_not(f"{path}/{name}", error))
                 continue
             notes = self._notes.get(int(match[1])) or RunNotes()
-            notes.add(note for line in lines if (note := _tokens_of(line)) is not None)
+            told = [_tokens_of(line) for line in lines if line.strip()]
+            notes.add(note for note in told if note is not None)
+            if not told or None in told:
+                why = f"{plural(told.count(None), 'line')} that tell of no tokens" if told else "empty"
+                layout.miss(f"{path}/{name}", why)
             found[int(match[1])] = notes
         left = sorted(set(found).difference(layout.units))
         if left:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from tui_debugger.opener import read_lines
+from tui_debugger.sources.text_lines import text_lines
 from tui_debugger.text.numbers import plural
 
 HEADER: Final = "NodeExecutionOrder"
@@ -48,11 +48,10 @@ def read_order(path: Path) -> OperatorOrder:
     Raises:
         OSError: it cannot be read.
     """
-    lines = list(read_lines(path, ends=True))
-    texts = [line.decode("utf-8", "replace").strip().rstrip(",") for line in lines]
-    readable = [text for text in texts if text.isprintable() and "\N{REPLACEMENT CHARACTER}" not in text]
-    names = tuple([text for text in readable if text and not text.startswith(HEADER)])
-    return OperatorOrder(names, _damage(lines, len(texts) - len(readable)))
+    lines = list(text_lines(path))
+    texts = [text.strip().rstrip(",") for text, whole in lines if whole]
+    names = tuple([text for text in texts if text and not text.startswith(HEADER)])
+    return OperatorOrder(names, _damage(len(lines), len(lines) - len(texts)))
 
 
 def read_steps(path: Path) -> StepsThatRan:
@@ -61,15 +60,17 @@ def read_steps(path: Path) -> StepsThatRan:
     Raises:
         OSError: it cannot be read.
     """
-    lines = list(read_lines(path, ends=True))
-    texts = [text for line in lines if (text := line.strip().rstrip(b","))]
-    good = tuple([int(text) for text in texts if text.isdigit() and len(text) <= _STEP_DIGITS])
-    broken = len(texts) - len(good)
-    return StepsThatRan(good, broken, _damage(lines, broken))
+    lines = [(text.strip().rstrip(","), whole) for text, whole in text_lines(path)]
+    steps = tuple([int(text) for text, _ in lines if _is_step(text)])
+    broken = sum(1 for text, _ in lines if text and not _is_step(text))
+    return StepsThatRan(
+        steps, broken, _damage(len(lines), sum(not whole or not _is_step(text) for text, whole in lines if text))
+    )
 
 
-def _damage(lines: list[bytes], broken: int) -> str:
-    if not lines:
-        return "empty"
-    found = [plural(broken, "broken line")] if broken else []
-    return ", ".join(found if lines[-1].endswith(b"\n") else [*found, "the last line is cut"])
+def _is_step(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= _STEP_DIGITS
+
+
+def _damage(lines: int, broken: int) -> str:
+    return plural(broken, "broken line") if broken else "" if lines else "empty"

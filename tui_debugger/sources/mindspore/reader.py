@@ -68,9 +68,10 @@ def _find(path: Path) -> Found | Recognised | None:
         if found is not None:
             return found
     start = next(iter(starts))
-    if not opener.isdir(start):
+    is_file = not opener.isdir(start)  # it is asked about alone
+    if is_file:
         start = start.parent
-    below = _below(start)
+    below = [] if is_file else _below(start)
     if len(below) == 1:
         return Found(below[0], path)
     if below:

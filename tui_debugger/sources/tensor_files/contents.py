@@ -67,6 +67,18 @@ def held_by(path: str) -> list[FileTensor]:
         return _held_by_its_bytes(path)
 
 
+def numbers_apart(path: str) -> list[str]:
+    """Returns the places of numbers in a file that are not finite, and no tensors: settings, such as limits."""
+    if _lister_of(os.path.basename(path)) is not _saved_by_torch:  # noqa: PTH119 - text all the way
+        return []
+    from tui_debugger.stats.torch_file import read_tree  # not where there are none
+
+    try:
+        return ["/".join(map(str, place)) for place, _ in read_tree(path).apart]
+    except UnreadableTensorError:
+        return []  # who lists the file is told
+
+
 def _held_by_its_bytes(path: str) -> list[FileTensor]:
     """Returns the tensors of a file of any name; none where it is of another kind, or of none that is known."""
     found = look_at(path)

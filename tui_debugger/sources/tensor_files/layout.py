@@ -365,6 +365,8 @@ def _part_of(unit: Unit, here: str) -> list[Unit]:
     if not is_inside(here, unit.path):
         return []
     folder, name = os.path.split(here)
+    if name.endswith(INDEXES):
+        return _part_of(unit, folder)
     if opener.exists(f"{unit.path}/{CONVERTED}") or name == INDEX or name.endswith(PART) or is_shard(name):
         return [unit]  # one of its files says where the tensors of all are
     scope = (*unit.scope, *filter(None, folder[len(unit.path) + 1 :].split("/")))

@@ -53,7 +53,7 @@ from tui_debugger.sources.graphless import (
     state_of_files,
 )
 from tui_debugger.sources.registry import Has, Order, Shows
-from tui_debugger.sources.tensor_files.contents import FileTensor, held_by, holds_several, is_whole
+from tui_debugger.sources.tensor_files.contents import FileTensor, held_by, holds_several, is_whole, numbers_apart
 from tui_debugger.sources.tensor_files.converted import NAME as INDEX_OF_STEP
 from tui_debugger.sources.tensor_files.converted import IndexedTensor, is_index
 from tui_debugger.sources.tensor_files.converted import read_index as read_indexed
@@ -261,6 +261,7 @@ class TensorFilesSource(GraphlessSource[list[Unit], _RankNodes]):
         self._noted: dict[int, RunNotes] = {}
         self._broken: set[UnreadablePart] = set()
         self._indexed: bool | None = None
+        self._apart: dict[tuple[int, int], list[str]] = {}
         super().__init__(root, given, notices)
 
     @property
@@ -378,6 +379,8 @@ class TensorFilesSource(GraphlessSource[list[Unit], _RankNodes]):
             units = (unit for steps in self._layout.units.values() for unit in steps.get(final, ()))
             told = first_of([os.path.relpath(unit.path, self._root) for unit in units], _TOLD)
             yield f"final: what lies outside of the steps is shown as step {final}: {told}"
+        if apart := list(dict.fromkeys(place for each in self._apart.values() for place in each)):
+            yield f"settings: {plural(len(apart), 'number')} not finite, no finding there: {first_of(apart, _TOLD)}"
         converted = self._any_converted()
         yield from () if converted is None else converted.notices
 
@@ -447,6 +450,7 @@ class TensorFilesSource(GraphlessSource[list[Unit], _RankNodes]):
     def _read(self, rank: int, step: int, nodes: _RankNodes, progress: ProgressFn) -> ListedStep:
         lister = self._list(rank, step, progress)
         self._indexed = bool(self._indexed) or lister.indexed
+        self._apart[rank, step] = lister.apart
         arrays = lister.arrays
         of = nodes.add(arrays)
         side = np.array([int(each.side) for each in arrays], np.uint8)
@@ -512,6 +516,7 @@ class _Lister:
         parts: what could not be looked at.
         state: what the listing depends on, and how that looked after it.
         indexed: an index of ``tdbg convert`` was there.
+        apart: places of numbers that are not finite, and are no findings.
         claimed: parts and indexes of checkpoints: other files stand for them.
     """
 
@@ -540,6 +545,7 @@ class _Lister:
         self._together: dict[str, set[str]] = {}
         """Directories, and names of files in them that may be some of several of one model."""
         self.indexed = False
+        self.apart: list[str] = []
         self._order: dict[str, int] = {}
         self._done = 0
         self._first = ""
@@ -693,6 +699,7 @@ class _Lister:
             scope = scope[:-1]
         for held in found:
             self._take(path, scope, held)
+        self.apart += numbers_apart(path)
         self._account(path, found)
 
     def _account(self, path: str, found: Sequence[FileTensor]) -> None:
@@ -711,6 +718,8 @@ class _Lister:
     def _take(self, path: str, scope: tuple[str, ...], held: FileTensor) -> None:
         at = node_of(scope, held.key)
         if at in self._found:
+            if _is_one_file(path, self._found[at].path):
+                return
             first = os.path.relpath(self._found[at].path, self._root)
             where = path if held.key is None else f"{path}:{held.key}"
             self._miss(where, f"the same tensor as one in {first}")
@@ -787,3 +796,12 @@ def _indexed_files(path: str) -> set[str] | None:
     """Returns the names of the files that an index names; None: it cannot be read."""
     files = _weight_map(path)
     return None if files is None else set(files.values())
+
+
+def _is_one_file(one: str, other: str) -> bool:
+    """Tells whether two paths are links to one file."""
+    try:
+        first, second = opener.stat(one), opener.stat(other)
+    except OSError:
+        return False
+    return one != other and (first.st_dev, first.st_ino) == (second.st_dev, second.st_ino)

@@ -1,0 +1,28 @@
+"""CRC-32 of many bytes, several times as fast as ``zlib``: the call of ``checksum.c``."""
+
+from __future__ import annotations
+
+import zlib
+from typing import Final
+
+import numpy as np
+
+from tui_debugger.arrays import UInt8
+from tui_debugger.stats.kernel import address, available, checked, function
+
+_FEW: Final = 1 << 12
+"""Bytes for which a call costs more than it saves."""
+
+
+def crc32(data: UInt8, start: int = 0) -> int:
+    """Returns what ``zlib.crc32`` returns.
+
+    Args:
+        data: contiguous bytes.
+        start: the checksum of those before.
+    """
+    if len(data) >= _FEW and available():
+        total = np.array([start], np.uint32)
+        if not checked(int(function("checksum", "pqp")(address(data), len(data), address(total)))):
+            return int(total[0])
+    return zlib.crc32(data.data, start)
