@@ -205,7 +205,10 @@ class _Walk:
         Args:
             layout: the layout of the open dump. The root may hold a dump of another layout, too.
         """
-        if not opener.isdir(self._start) or _chain(self._start) & self._places.keys():
+        if _chain(self._start) & self._places.keys():
+            return
+        if not opener.isdir(self._start):
+            self._file(self._start, _NOWHERE)
             return
         if is_inside(self._root, self._start):
             for other in self._recogniser.layouts_in(Path(self._root)):
