@@ -199,6 +199,9 @@ class _Walk:
         self._environments: dict[str, str] = {}
         self._entries = 0
         self._left_path: set[str] = set()
+        self._links: list[tuple[str, _Place]] = []
+        """Links to directories that are walked by another path, unless they were not entered there."""
+        self._not_entered: set[str] = set()
         self._recogniser = Recogniser()
         self._holding: dict[str, tuple[str, _Place]] = {}
         """Files with tensors that nobody claimed by this path, and what to say of each."""
@@ -212,7 +215,10 @@ class _Walk:
             progress: told how far the walk is.
         """
         self._told, self._progress = told, progress
-        if not opener.isdir(self._start) or _chain(self._start) & self._places.keys():
+        if _chain(self._start) & self._places.keys():
+            return
+        if not opener.isdir(self._start):
+            self._file(self._start, _NOWHERE)
             return
         if is_inside(self._root, self._start):
             for other in self._recogniser.layouts_in(Path(self._root)):
@@ -242,6 +248,11 @@ class _Walk:
 
     def result(self) -> Inventory:
         """Returns the inventory."""
+        for link, of in self._links:  # into directories that were not entered
+            real = os.path.realpath(link)
+            if any(is_inside(real, closed) for closed in self._not_entered) and real not in self._left_path:
+                self._left_path.add(real)
+                self._walk(link, of, (), {})
         parts = sorted((*self._missed, *self._held()), key=lambda part: (part.where, part.why))
         environments = tuple(f"{path} ({marker})" for path, marker in sorted(self._environments.items()))
         ignored = tuple(os.path.relpath(path, self._root) for path in opener.hidden_entries())
@@ -251,10 +262,10 @@ class _Walk:
         """Yields the files with tensors that are claimed under no name; many files of one directory as one part."""
         if not self._holding:
             return
-        claimed = set(_identities(self._places, self._holding))
+        counted = set(_identities(self._places, self._holding))
         left: dict[str, list[str]] = {}
-        for path in sorted(self._holding):
-            if not self._is_counted(path, claimed):
+        for path in sorted(self._holding, key=lambda path: (opener.islink(path), path)):  # a file before links to it
+            if not self._is_counted(path, counted):
                 left.setdefault(path.rpartition("/")[0], []).append(path)
         for directory, paths in left.items():
             if len(paths) <= _MOST_NAMED:
@@ -305,8 +316,11 @@ class _Walk:
                     self._file(here, of)
                 elif environment is not None and here not in above and environment.covers(entry.name):
                     self._environments[os.path.relpath(path, self._root)] = environment.marker
+                    self._not_entered.add(os.path.realpath(here))
                 elif not entry.is_symlink() or self._leads_elsewhere(here):
                     waiting.append((here, of))
+                else:
+                    self._links.append((here, of))
 
     def _dump_in(self, path: str) -> str:
         """Returns what to say of the dump of another recorder in a directory; empty where there is none."""
@@ -355,14 +369,16 @@ class _Walk:
         self._looks[path] = state, look
         return look
 
-    def _is_counted(self, path: str, claimed: Collection[tuple[int, int]]) -> bool:
-        """Tells whether a file is reached under another name, too, and accounted for there."""
-        if opener.islink(path) and is_inside(os.path.realpath(path), self._real_start):
-            return True
+    def _is_counted(self, path: str, counted: set[tuple[int, int]]) -> bool:
+        """Tells whether a file is reached under another name, too, and accounted for there; from now on it is."""
         if opener.is_mounted(path):
-            return False
+            return opener.islink(path) and is_inside(os.path.realpath(path), self._real_start)
         status = opener.stat(path)
-        return (status.st_dev, status.st_ino) in claimed
+        identity = (status.st_dev, status.st_ino)
+        if identity in counted:
+            return True
+        counted.add(identity)
+        return False
 
     def _miss(self, path: str, why: str, of: _Place) -> None:
         self._missed.append(self._part(path, why, of))

@@ -13,6 +13,7 @@ from __future__ import annotations
 import bz2
 import io
 import lzma
+import math
 import pickletools
 import re
 import warnings
@@ -343,7 +344,7 @@ _OFFICE: Final = "[Content_Types].xml"
 _TORCH_MAGIC: Final = 0x1950A86A20F9469CFC6C
 _BUILDERS: Final = re.compile(
     r"(?:torch|torch_npu|numpy|jax|jaxlib|tensorflow|keras|flax|mindspore|paddle|cupy|mxnet|chainer|oneflow|tinygrad|mlx"
-    r"|joblib|scipy|pandas|ml_dtypes|sklearn|xgboost|lightgbm)\..*"
+    r"|array|joblib|scipy|pandas|ml_dtypes|sklearn|xgboost|lightgbm)\..*"
 )
 """The libraries whose objects hold arrays."""
 _SETTINGS: Final = re.compile(
@@ -417,6 +418,9 @@ class _Names:
             return _makes_arrays(".".join(self._texts[-2:]))
         elif code in ("PERSID", "BINPERSID"):
             return True  # a storage that lies outside of the pickle
+        elif code in ("FLOAT", "BINFLOAT"):
+            self._last = ""
+            return isinstance(argument, float) and math.isnan(argument)
         else:
             self._last = ""
         return False
