@@ -8,7 +8,8 @@ What cannot be understood is found as well, at its place, as a tensor that says 
 storage of the file that nothing found refers to: nothing of a file disappears.
 
 Numbers that are not finite are no findings in settings (``max_grad_norm=inf``), and infinite ones only where their name
-says that they are values (``loss``). They are counted apart.
+says that they are values (``loss``). They are counted apart. So are norms of gradients in the log of a training that
+ends with a finite one: loss scaling left those steps out. The numbers of one name in a log are one tensor.
 """
 
 from __future__ import annotations
@@ -222,7 +223,7 @@ class _Walk:
             return None
         found = self._known.get(id(child))
         if found is None:
-            found = self._known[id(child)] = child, list(self._children(child))
+            found = self._known[id(child)] = child, list(self._children(child, is_log=key == LOG))
         self._around.add(id(child))
         maker = child.maker if kind is _Given else top.maker
         if _is_generator(child):
@@ -250,13 +251,14 @@ class _Walk:
         name = next((key for key in reversed(place) if type(key) is str), "")
         settings = top.settings or _of_settings(name)
         judged = np.isnan(values).any() or (_VALUE.search(name) is not None and _BOUND.search(name) is None)
-        if judged and not settings:
+        scaled = LOG in place[:-1] and _NORM_OF_GRADIENTS.search(name) is not None and np.isfinite(values.flat[-1])
+        if judged and not settings and not scaled:
             self._add(place, in_pickle(values))
         else:
             self._count += 1
             self.found.apart.append((place, int((~np.isfinite(values)).sum())))
 
-    def _children(self, container: Any) -> Iterator[tuple[Any, Any]]:
+    def _children(self, container: Any, *, is_log: bool) -> Iterator[tuple[Any, Any]]:
         """Yields what is in a container and has to be looked at, with keys."""
         kind = type(container)
         if kind is TensorRef:
@@ -266,7 +268,7 @@ class _Walk:
         elif kind is Instance:
             items = _parts(container, self._states)
         else:
-            items = _items(container)
+            items = _columns(container, self._states) if is_log and kind is list else _items(container)
         if id(container) in self._states:
             items = [*items, *_state_items(self._states[id(container)][1], self._states)]
         yield from _looked_at(items)
@@ -387,6 +389,25 @@ def _items(container: Any) -> list[tuple[Any, Any]]:
     return list(enumerate(container)) if type(container) in (list, tuple) else []
 
 
+def _columns(log: list[Any], attributed: Container[int]) -> list[tuple[Any, Any]]:
+    """Returns the numbers of a log by name, in the order of its entries, and whatever else is in an entry."""
+    columns: dict[str, list[Any]] = {}
+    rest: list[tuple[Any, Any]] = []
+    for at, entry in enumerate(log):
+        if type(entry) is not dict or id(entry) in attributed:
+            rest.append((at, entry))
+            continue
+        other = {}
+        for name, value in entry.items():
+            if type(name) is str and type(value) in (int, float, bool):
+                columns.setdefault(name, []).append(value)
+            else:
+                other[name] = value
+        if other:
+            rest.append((at, other))
+    return [*columns.items(), *rest]
+
+
 def _state_items(state: Any, attributed: Container[int]) -> list[tuple[Any, Any]]:
     """Returns attributes with their names: from a dictionary, or from one and a second for what has slots.
 
@@ -480,6 +501,9 @@ _SETTINGS_CLASS: Final = re.compile(
     r"|EarlyStopping|ReduceLROnPlateau|ModelCheckpoint)$"
 )
 """Classes of the same."""
+LOG: Final = "log_history"
+"""The key of the log of a training: an entry for each step that was logged."""
+_NORM_OF_GRADIENTS: Final = re.compile(r"grad\w*norm|gnorm", re.IGNORECASE)
 _VALUE: Final = re.compile(
     r"loss|norm|scale|grad|metric|perplex|ppl|acc(?:uracy)?(?:$|_)|score|error|entropy|reward|logit|(?:^|_)kl(?:$|_)",
     re.IGNORECASE,
