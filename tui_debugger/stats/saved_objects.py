@@ -15,16 +15,21 @@ ends with a finite one: loss scaling left those steps out. The numbers of one na
 from __future__ import annotations
 
 import math
-import re
 import sys
 from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
 
 from tui_debugger.arrays import Array
+from tui_debugger.stats.names_of_numbers import (
+    LOG,
+    is_class_of_settings,
+    is_norm_of_gradients,
+    is_of_settings,
+    is_value,
+)
 from tui_debugger.stats.pickled_arrays import KINDS, SCALAR, array_in
 from tui_debugger.stats.restricted_pickle import Global, Instance, Loaded, PickleError, shown_name
 from tui_debugger.stats.torch_pickle import (
@@ -182,7 +187,7 @@ class _Walk:
         if kind is TensorRef:
             if self._is_known(top, child):
                 return None
-            if not child.shape and (top.settings or _of_settings(key)):
+            if not child.shape and (top.settings or is_of_settings(key)):
                 self.found.settings.append(len(self.found.tensors))
             self._add(place, _as_made(child, top.maker))
             if child.attributes is None and id(child) not in self._states:
@@ -229,8 +234,8 @@ class _Walk:
         if _is_generator(child):
             maker = OF_GENERATORS
         module = top.module or (kind is Instance and type(child.state) is dict and _PARAMETERS in child.state)
-        settings = top.settings or _of_settings(key)
-        settings = settings or (kind is Instance and _SETTINGS_CLASS.search(child.kind) is not None)
+        settings = top.settings or is_of_settings(key)
+        settings = settings or (kind is Instance and is_class_of_settings(child.kind))
         return _Frame(id(child), iter(found[1]), place, self._count, maker, module, settings)
 
     def _take_mesh(self, mesh: Instance) -> None:
@@ -249,9 +254,9 @@ class _Walk:
 
     def _take_numbers(self, top: _Frame, place: Path, values: Array) -> None:
         name = next((key for key in reversed(place) if type(key) is str), "")
-        settings = top.settings or _of_settings(name)
-        judged = np.isnan(values).any() or (_VALUE.search(name) is not None and _BOUND.search(name) is None)
-        scaled = LOG in place[:-1] and _NORM_OF_GRADIENTS.search(name) is not None and np.isfinite(values.flat[-1])
+        settings = top.settings or is_of_settings(name)
+        judged = np.isnan(values).any() or is_value(name)
+        scaled = LOG in place[:-1] and is_norm_of_gradients(name) and np.isfinite(values.flat[-1])
         if judged and not settings and not scaled:
             self._add(place, in_pickle(values))
         else:
@@ -479,37 +484,3 @@ def _has_bytes(value: Any, depth: int) -> bool:
 _PARAMETERS: Final = "_parameters"
 _OF_A_MODULE: Final = (_PARAMETERS, "_buffers", "_modules")
 """See ``torch.nn.Module.__init__``."""
-
-
-# -- names of numbers ------------------------------------------------------------------------------
-
-
-@lru_cache(1024)
-def _of_settings(key: Any) -> bool:
-    """Tells whether a key says that settings follow."""
-    return type(key) is str and _SETTINGS.search(key) is not None
-
-
-_SETTINGS: Final = re.compile(
-    r"sched|callback|early_?stop|hparam|hyper_?param|config|setting|param_groups"
-    r"|(?:^|[./_])(?:args?|arguments|cfg|options|defaults|kwargs)(?:$|[./_])",
-    re.IGNORECASE,
-)
-"""Keys of settings, and of the states of what decides by limits."""
-_SETTINGS_CLASS: Final = re.compile(
-    r"(?:Config|Configuration|Args|Arguments|Settings|Options|Param(?:eter)?s|Scheduler|LR|Callback"
-    r"|EarlyStopping|ReduceLROnPlateau|ModelCheckpoint)$"
-)
-"""Classes of the same."""
-LOG: Final = "log_history"
-"""The key of the log of a training: an entry for each step that was logged."""
-_NORM_OF_GRADIENTS: Final = re.compile(r"grad\w*norm|gnorm", re.IGNORECASE)
-_VALUE: Final = re.compile(
-    r"loss|norm|scale|grad|metric|perplex|ppl|acc(?:uracy)?(?:$|_)|score|error|entropy|reward|logit|(?:^|_)kl(?:$|_)",
-    re.IGNORECASE,
-)
-"""Names of what a program computes: an infinite one is a finding."""
-_BOUND: Final = re.compile(
-    r"(?:^|_)(?:best|worst|min|max|lowest|highest|limit|clip|thresh\w*|bound|target|patience)", re.IGNORECASE
-)
-"""Names of bounds of that, which may be infinite."""

@@ -492,7 +492,7 @@ class TensorFilesSource(GraphlessSource[list[Unit], _RankNodes]):
         if self.scope.whole and rank == self.ranks()[0] and step == self.steps(rank)[-1]:
             for path in self._logs_beside():
                 lister.add_log(path)
-        lister.end()
+        lister.end(final=step == self._layout.final)
         return lister
 
     def _read(self, rank: int, step: int, nodes: _RankNodes, progress: ProgressFn) -> ListedStep:
@@ -620,14 +620,14 @@ class _Lister:
         """Takes in the log of a training that lies outside of the step."""
         self._file(path, tuple(os.path.splitext(os.path.relpath(path, self._root))[0].split("/")))  # noqa: PTH122 - text
 
-    def end(self) -> None:
-        """Puts what was found in order."""
+    def end(self, *, final: bool) -> None:
+        """Puts what was found in order; ``final``: it is no step, and settings may be all that there is."""
         for folder, names in self._together.items():
             self._find_missing(folder, names)
         # Looked at after the listing: what changed in between is so young that it is listed once more.
         self.state = state_of_files(self._state)
         self.arrays = sorted(self._found.values(), key=lambda each: self._order.get(each.spec.member, len(self._order)))
-        if not self.arrays and not self.parts:
+        if not self.arrays and not self.parts and not final:
             self._miss(self._first or str(self._root), f"no array in step {self._step}")
 
     def names(self) -> bytes:
