@@ -8,21 +8,20 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from tui_debugger.model import ReadSpec
-from tui_debugger.notes import Notes, limited
 from tui_debugger.stats.archive import FileBytes, State, opened, state_of, unreadable
+from tui_debugger.stats.names_of_numbers import LOG
 from tui_debugger.stats.restricted_pickle import Loaded, PickleError
-from tui_debugger.stats.saved_objects import LOG, Path, saved_tensors
+from tui_debugger.stats.saved_objects import Path, saved_tensors
 from tui_debugger.stats.torch_file import PickledValues, member_of
 from tui_debugger.stats.torch_pickle import TensorRef
 
 _LONGEST: Final = 1 << 27
 _KEPT: Final = 4
-_STEP: Final = "step"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,13 +39,6 @@ class TrainingLog:
     tensors: Sequence[tuple[Path, TensorRef]]
     members: Mapping[str, TensorRef]
     apart: Sequence[tuple[Path, int]]
-
-    def notes(self) -> Iterator[tuple[int, Notes]]:
-        """Yields what was logged of each step; see ``notes.RunNotes``."""
-        for entry in self.entries:
-            step = entry.get(_STEP) if type(entry) is dict else None
-            if type(step) is int and 0 <= step < 1 << 63:
-                yield step, limited((name, value) for name, value in entry.items() if name != _STEP)
 
 
 def read_log(path: str) -> TrainingLog:

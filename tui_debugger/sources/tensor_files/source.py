@@ -371,15 +371,9 @@ class TensorFilesSource(GraphlessSource[list[Unit], _RankNodes]):
         found = [*(path for path in logs if opener.lexists(path)), *self._logs_beside()]
         if not found:
             return NO_NOTES
-        from tui_debugger.stats.training_log import read_log  # not where there are none
+        from tui_debugger.sources.tensor_files.training_notes import read_notes_of_logs  # not where there are none
 
-        notes = RunNotes()
-        for path in found:
-            try:
-                notes.add(read_log(path).notes())
-            except UnreadableTensorError:  # noqa: PERF203 - of a few files
-                continue  # the listing of its step says so
-        return notes
+        return read_notes_of_logs(found)
 
     def _logs_beside(self) -> list[str]:
         """Returns the logs of trainings that lie outside of the directories of steps."""
@@ -421,11 +415,11 @@ class TensorFilesSource(GraphlessSource[list[Unit], _RankNodes]):
             yield f"settings and logs: {plural(len(apart), 'number')} not finite, no finding there: {told}"
         converted = self._any_converted()
         yield from () if converted is None else converted.notices
-        for rank, notes in self._noted.items() if converted is None else ():
-            for name in notes.curves():
-                steps, values = notes.curve(name)
-                if bad := np.array(steps)[~np.isfinite(values)].tolist():
-                    yield f"log of rank {rank}: {name} is not finite at step {first_of(list(map(str, bad)), _TOLD)}"
+        if converted is None and any(self._noted.values()):
+            from tui_debugger.sources.tensor_files.training_notes import notices_of  # as above
+
+            for rank, notes in self._noted.items():
+                yield from notices_of(rank, notes)
 
     def _ranks_with_edges(self) -> Sequence[int]:
         return () if self._any_converted() is None else self.ranks()[:1]
