@@ -402,9 +402,10 @@ class TensorFilesSource(GraphlessSource[list[Unit], _RankNodes]):
         if self._alone:
             return lone_file(path)
         layout = narrowed(read_layout(self._root), path)
-        for index in sorted(path for path in layout.beside if path.endswith(INDEXES)):
+        indexes = sorted(path for path in layout.beside if path.endswith(INDEXES))
+        for index in _without_other_forms(indexes):
             folder, files = os.path.dirname(index), _indexed_files(index)  # noqa: PTH120 - text all the way
-            if files is None or (files and not any(opener.lexists(f"{folder}/{name}") for name in files)):
+            if files is None or (files and not _any_there(folder, files)):
                 layout.miss(index, "cannot be read" if files is None else "names files of a model, and none is there")
         return layout
 
@@ -615,9 +616,8 @@ class _Lister:
 
     def _any(self, path: str, scope: tuple[str, ...], found: list[os.DirEntry[str]]) -> None:
         """Takes in a directory of any program: arrays below each other, and what its files are called."""
-        for entry in found:
-            if entry.name.endswith(INDEXES):
-                self._read_order(path, entry.name)
+        for index in _without_other_forms([entry.path for entry in found if entry.name.endswith(INDEXES)]):
+            self._read_order(path, os.path.basename(index))  # noqa: PTH119 - text all the way
         environment = None if path == str(self._root) else environment_in(path, [entry.name for entry in found])
         for entry in found:
             if entry.name == INDEX and (self._has_parts(found) or self._is_index(entry.path)):
@@ -796,6 +796,31 @@ def _indexed_files(path: str) -> set[str] | None:
     """Returns the names of the files that an index names; None: it cannot be read."""
     files = _weight_map(path)
     return None if files is None else set(files.values())
+
+
+def _any_there(folder: str, files: Iterable[str]) -> bool:
+    return any(opener.lexists(f"{folder}/{name}") for name in files)
+
+
+def _without_other_forms(indexes: Sequence[str]) -> list[str]:
+    """Returns the indexes of models without those of forms that were not fetched.
+
+    A model often comes in several forms (``.safetensors`` and ``.bin``), each with an index, and all indexes are
+    fetched with the files of one form. An index none of whose files is there says nothing where the other indexes of
+    its directory name all of its tensors, and have files there.
+    """
+    if len(indexes) < 2:
+        return list(indexes)
+    fetched: dict[str, set[str]] = {}
+    absent: dict[str, dict[str, str]] = {}
+    for index in indexes:
+        folder, files = os.path.dirname(index), _weight_map(index) or {}  # noqa: PTH120 - text all the way
+        if _any_there(folder, files.values()):
+            fetched.setdefault(folder, set()).update(files)
+        elif files:
+            absent[index] = files
+    others = {index for index, files in absent.items() if files.keys() <= fetched.get(os.path.dirname(index), set())}  # noqa: PTH120 - text all the way
+    return [index for index in indexes if index not in others]
 
 
 def _is_one_file(one: str, other: str) -> bool:
