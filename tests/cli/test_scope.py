@@ -50,6 +50,11 @@ class TestFile:
         assert run(capsys, "diff", tmp_path / "good.npz", tmp_path / "bad.npz").code == 1
         assert check(capsys, tmp_path).code == 1
 
+    def test_a_file_that_its_bytes_tell(self, tmp_path: Path, capsys: Capsys) -> None:
+        write(tmp_path, {"good.bin": FINE, "bad.bin": NAN, "run/step_1/a.npy": FINE, "run/step_1/bad.bin": NAN})
+        names = ("good.bin", "bad.bin", "run/step_1/a.npy", "run/step_1/bad.bin")
+        assert [check(capsys, tmp_path / name).code for name in names] == [0, 1, 0, 1]
+
     def test_every_command_speaks_of_it_alone(self, tmp_path: Path, capsys: Capsys) -> None:
         write(tmp_path, {"one.npz": FINE, "two.npz": NAN})
         assert len(run(capsys, "stat", tmp_path / "one.npz", "--json", "--no-cache").json["tensors"]) == 1
@@ -196,6 +201,7 @@ class TestCheckpoints:
         "rank3/x.npy",
         "x.npy",
         "x.NPZ",
+        "x.bin",
     ],
 )
 @pytest.mark.parametrize("bad", [False, True])

@@ -206,15 +206,24 @@ def test_a_rank_twice_or_of_too_many_digits_is_a_doubt(copy: Callable[[str], Pat
 
 def test_ranks_that_are_not_looked_at_are_told(copy: Callable[[str], Path]) -> None:
     root = copy(ONE)
-    shutil.copytree(root / "rank_0", root / "rank_1_copy", copy_function=os.link)
     (root / "rank_2" / "graphs").mkdir(parents=True)
     table = {"server_list": [{"device": [{"rank_id": str(rank)} for rank in range(8)]}]}
     (root / "rank_0" / ".dump_metadata" / "hccl.json").write_text(json.dumps(table))
     code, found = document("check", root)
     assert code == 0
-    assert "rank_1_copy is left out: a rank is called rank_N, so rename it to look at it" in found["notices"]
     assert "rank_2: no tensors are dumped (yet)" in found["notices"]
     assert "the training had 8 ranks, 2 are here" in found["notices"]
+
+
+@pytest.mark.parametrize("name", ["rank_1_copy", "rank1", "Rank_1", "RANK_1"])
+def test_a_rank_that_is_called_otherwise_is_a_doubt(copy: Callable[[str], Path], name: str) -> None:
+    root = copy(ONE)
+    (root / "ranking").mkdir()  # no rank lies in it
+    assert document("check", root)[0] == 0
+    shutil.copytree(root / "rank_0", root / name, copy_function=os.link)
+    code, found = document("check", root)
+    assert code == 2
+    assert "a rank is called rank_N" in found["reasons"][0]["text"]
 
 
 def test_a_step_that_ran_and_was_not_dumped_is_no_doubt(copy: Callable[[str], Path]) -> None:

@@ -144,3 +144,14 @@ def test_what_is_not_understood_is_said_and_nothing_is_called_clean(
     assert "Default--x.bin" in capsys.readouterr().out
     write_tensor(directory, "Default/y-op1", np.array([np.nan], np.float32))
     assert main(["check", str(tmp_path), "--watch", "TO", "--no-cache"]) == 1
+
+
+@pytest.mark.parametrize("place", ["Net/Iteration_1", "Net/iteration1", "Net/device_0/old"])
+def test_tensors_in_a_directory_that_is_no_iteration_are_a_doubt(tmp_path: Path, place: str) -> None:
+    good = tmp_path / ("Net/device_0/iteration_0" if "device" in place else "Net/iteration_0")
+    write_iteration(good)
+    (tmp_path / place).mkdir()
+    (tmp_path / place / "notes.txt").write_text("nothing")
+    assert main(["check", str(tmp_path), "--watch", "TO", "--no-cache"]) == 0
+    write_tensor(tmp_path / place, "x", np.array([np.nan]))
+    assert main(["check", str(tmp_path), "--watch", "TO", "--no-cache"]) == 2

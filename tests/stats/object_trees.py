@@ -7,7 +7,9 @@ import datetime as dt
 import decimal
 import enum
 import functools
+import io
 import math
+import pickle
 import random
 import re
 import uuid
@@ -132,6 +134,13 @@ def optimizer(value: float) -> torch.optim.Optimizer:
     return made
 
 
+def file_of(what: Any, *, new: bool = True) -> io.BytesIO:
+    """Returns what torch.save writes, in memory."""
+    file = io.BytesIO()
+    torch.save(what, file, _use_new_zipfile_serialization=new)
+    return file
+
+
 LEAVES: dict[str, Callable[[float], Any]] = {
     "tensor": lambda value: torch.tensor([1.0, value]),
     "number of torch": torch.tensor,
@@ -166,6 +175,9 @@ LEAVES: dict[str, Callable[[float], Any]] = {
     "number": float,
     "complex number": lambda value: complex(value, 1),
     "numbers": lambda value: [1.0, 2, value],
+    "file in memory": lambda value: file_of({"scale": torch.tensor([[1.0, value]]).T}),
+    "bytes of a file": lambda value: file_of([torch.tensor([value]).bfloat16()], new=False).getvalue(),
+    "bytes of a pickle": lambda value: pickle.dumps({"x": torch.tensor([value])}),
     "decimal": lambda value: decimal.Decimal(str(value)),
 }
 """What holds a number."""

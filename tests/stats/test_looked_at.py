@@ -201,6 +201,7 @@ HARMLESS: dict[str, tuple[str, Callable[[Path], bytes]]] = {
     "text in zstd": ("trace.json.zst", lambda _: b"\x28\xb5\x2f\xfd" + bytes(40)),
     "texts in a tar in xz": ("code.tar.xz", lambda _: lzma.compress(tar_of(a__py=b"x = 1\n", b__md=b"text\n"))),
     "texts in a zip archive": ("code.zip", lambda _: zip_of(a__py=b"x = 1\n", b__md=b"text\n")),
+    "a wheel of Python": ("x.whl", lambda _: zip_of(**{"x__pth": b"import x", "x/__init____py": b""})),
     "a document of an office program": (
         "plan.xlsx",
         lambda _: zip_of(**{"[Content_Types]__xml": b"<x/>", "printerSettings1__bin": b"\0\1\2"}),

@@ -58,7 +58,7 @@ def test_no_nan_is_clean(tmp_path: Path, seeds: range) -> None:
     for seed in seeds:
         chance = random.Random(seed)  # noqa: S311 - no secret
         what, kind = object_trees.tree(chance, object_trees.NAN)
-        assert judged(saved(tmp_path, what, FORMATS[seed % len(FORMATS)])), f"seed {seed}: {kind} in {what}"
+        assert judged(saved(tmp_path, what, FORMATS[seed % len(FORMATS)])), f"seed {seed}: {kind}"
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -66,9 +66,9 @@ def test_no_nan_is_clean(tmp_path: Path, seeds: range) -> None:
 def test_healthy_objects_are_clean(tmp_path: Path, seeds: range) -> None:
     for seed in seeds:
         chance = random.Random(seed)  # noqa: S311 - no secret
-        what, _ = object_trees.tree(chance, 0.25)
+        what, kind = object_trees.tree(chance, 0.25)
         found = judged(saved(tmp_path, what, FORMATS[seed % len(FORMATS)]))
-        assert found == {}, f"seed {seed}: {what}"
+        assert found == {}, f"seed {seed}: {kind}"
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import enum
+import math
+import struct
 import sys
 from argparse import Namespace
 from collections import OrderedDict, defaultdict, deque, namedtuple
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import partial
@@ -262,3 +265,97 @@ def test_an_ordered_dictionary_of_a_class_of_its_own(tmp_path: Path) -> None:
         del sys.modules["library"], sys.modules["library.outputs"]
     assert places(path) == ["/w"]
     is_read(path, torch.ones(2), "w")
+
+
+@pytest.fixture
+def fake_group() -> Iterator[None]:
+    """Lets this process believe that it is the first one of two."""
+    distributed = pytest.importorskip("torch.distributed")
+    fake = pytest.importorskip("torch.testing._internal.distributed.fake_pg")
+    distributed.init_process_group("fake", rank=0, world_size=2, store=fake.FakeStore())
+    yield
+    distributed.destroy_process_group()
+
+
+@pytest.mark.usefixtures("fake_group")
+@pytest.mark.parametrize("bad", [False, True])
+def test_the_local_part_of_a_dtensor_is_read(tmp_path: Path, bad: bool) -> None:
+    """As FSDP2 writes ``model_world_size_2_rank_0.pt``."""
+    distributed = pytest.importorskip("torch.distributed.tensor")
+    mesh = torch.distributed.init_device_mesh("cpu", (2,), mesh_dim_names=("fsdp",))
+    whole = torch.arange(6.0).reshape(2, 3)
+    whole[0, 1] = math.nan if bad else 1
+    part = distributed.DTensor.from_local(whole[:1], mesh, [distributed.Shard(0)])
+    path = saved(tmp_path, {"w": part, "p": torch.nn.Parameter(part), "range": range(3)})
+    assert places(path) == ["/w", "/p"]
+    is_read(path, whole[:1], "w")
+    is_read(path, whole[:1], "p")
+
+
+def test_a_storage_that_no_tensor_refers_to_is_named(tmp_path: Path) -> None:
+    path = saved(tmp_path, {"w": torch.ones(2)})
+    replace_members(path, {"data/7": b"1234"})
+    assert places(path) == ["/w", "/<storage 7>"]
+    with pytest.raises(UnreadableTensorError, match="a storage that no tensor refers to: its 4 bytes"):
+        open_array(spec(path, "<storage 7>"))
+
+
+def test_bytes_behind_the_storages_are_named(tmp_path: Path) -> None:
+    path = saved(tmp_path, {"w": torch.ones(2)}, "legacy")
+    with path.open("ab") as file:
+        torch.save(torch.ones(1), file, _use_new_zipfile_serialization=False)  # torch.load never reads it
+    is_read(path, torch.ones(2), "w")
+    with pytest.raises(UnreadableTensorError, match="bytes behind all storages"):
+        open_array(spec(path, "<end of the file>"))
+
+
+def test_a_storage_without_a_type_is_a_doubt_unless_a_tensor_shows_it(tmp_path: Path) -> None:
+    tensor = torch.ones(2)
+    path = saved(tmp_path, {"storage": tensor.untyped_storage()})
+    with pytest.raises(UnreadableTensorError, match="a storage without an element type"):
+        open_array(spec(path, "storage"))
+    octets = torch.ones(2, dtype=torch.uint8)
+    assert places(saved(tmp_path, {"storage": octets.untyped_storage(), "w": octets})) == ["/w"]
+
+
+def test_what_a_class_makes_of_bytes_is_not_known(tmp_path: Path) -> None:
+    class Opaque:
+        def __init__(self, content: bytes) -> None:
+            self.content = content
+
+        def __getstate__(self) -> bytes:
+            return self.content
+
+    Opaque.__qualname__ = "Opaque"
+    sys.modules[__name__].Opaque = Opaque  # type: ignore[attr-defined]  # pickle looks for it there
+    path = saved(tmp_path, {"x": Opaque(struct.pack("<f", math.nan))})
+    with pytest.raises(UnreadableTensorError, match="made of bytes, which are not read"):
+        open_array(spec(path, "x"))
+    assert places(saved(tmp_path, {"x": Opaque(b'{"text": 1}')})) == []
+
+
+@pytest.mark.parametrize(
+    ("what", "found"),
+    [
+        ({"loss": math.nan}, ["/loss"]),
+        ({"loss": math.inf}, ["/loss"]),
+        ({"loss": 1.0}, []),
+        ({"losses": [1.0, math.inf]}, ["/losses"]),
+        ({"steps": [1.0, math.inf]}, []),
+        ({"x": math.nan}, ["/x"]),
+        ({"x": math.inf}, []),
+        ({"best_loss": math.inf}, []),
+        ({"args": {"loss": math.nan}}, []),
+        ({"hparams": {"max_grad_norm": math.inf}}, []),
+        ({"lr_schedulers": [{"best": math.nan}]}, []),
+        ({"callbacks": {"EarlyStopping": {"best_score": torch.tensor(math.inf)}}}, []),
+        ({"best_score": torch.tensor(math.inf)}, ["/best_score"]),
+        ({"config": {"weights": torch.tensor([math.nan])}}, ["/config/weights"]),
+        (math.nan, [""]),
+    ],
+)
+def test_which_numbers_are_judged(tmp_path: Path, what: Any, found: list[str]) -> None:
+    """NaN outside of settings, Inf where its name is that of a value; all others are counted apart."""
+    tree = read_tree(str(saved(tmp_path, what)))
+    assert list(tree.members) == found
+    assert len(tree.apart) == (0 if found or what == {"loss": 1.0} else 1)

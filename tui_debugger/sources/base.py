@@ -8,7 +8,7 @@ from __future__ import annotations
 import gc
 import os
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import IntFlag
@@ -513,19 +513,19 @@ def latest(keys: Int64, timestamp: Int64) -> Int64:
 
 
 @dataclass(frozen=True, slots=True)
-class StepFiles:
+class StepEntries:
     """Entries of one step that the inventory walks.
 
     Attributes:
         rank, step: the step; None where the entries belong to several.
-        entries: files and directories. Those that no name in ``claimed`` covers are looked at.
-        claimed: the files that tensors are read from, and the files that the reader itself read.
+        entries: files and directories. Those that are not ``claimed`` are looked at.
+        claimed: returns the files that tensors are read from, and the files that the reader itself read.
     """
 
     rank: int | None
     step: int | None
     entries: Sequence[str]
-    claimed: Collection[str] = ()
+    claimed: Callable[[], Collection[str]] = frozenset
 
 
 @runtime_checkable
@@ -539,10 +539,10 @@ class AccountingSource(Protocol):
     def places(self) -> Iterable[tuple[int | None, int | None, str]]:
         """Yields rank, step and path of every file and directory that belongs to a step, whether it was listed or not.
 
-        A walk from above stops there: ``step_files`` accounts for the entries inside.
+        A walk from above stops there: ``step_entries`` accounts for the entries inside.
         """
 
-    def step_files(self) -> Iterable[StepFiles]:
+    def step_entries(self) -> Iterable[StepEntries]:
         """Yields the entries of the steps that were listed. Entries of other steps were not asked for."""
 
 

@@ -90,7 +90,7 @@ class Layout(Generic[U]):
             rank: the rank that they belong to.
         """
         found = []
-        for name in sorted(filter(named, names_in(path))):
+        for name in sorted(filter(named, names_in(path, None))):
             try:
                 with opener.scandir(f"{path}/{name}"):
                     found.append(name)
@@ -102,22 +102,27 @@ class Layout(Generic[U]):
 # -- looking ------------------------------------------------------------------------------------------------
 
 
-def names_in(directory: str | Path) -> Iterator[str]:
-    """Yields names in a directory, hidden ones left out; of very many the first ones, of what is none nothing."""
+def names_in(directory: str | Path, most: int | None = MOST_ENTRIES) -> Iterator[str]:
+    """Yields names in a directory, hidden ones left out; of what is none nothing.
+
+    Args:
+        directory: where to look.
+        most: of so many entries the first ones, which is enough to recognise a dump; None: all of them.
+    """
     try:
         with opener.scandir(directory) as entries:
-            for entry in islice(entries, MOST_ENTRIES):
+            for entry in islice(entries, most):
                 if not entry.name.startswith("."):
                     yield entry.name
     except OSError:
         return
 
 
-def directories_in(directory: str | Path) -> Iterator[str]:
+def directories_in(directory: str | Path, most: int | None = MOST_ENTRIES) -> Iterator[str]:
     """Yields the names of directories in a directory, likewise."""
     try:
         with opener.scandir(directory) as entries:
-            for entry in islice(entries, MOST_ENTRIES):
+            for entry in islice(entries, most):
                 if not entry.name.startswith((".", "__")) and is_directory(entry):
                     yield entry.name
     except OSError:

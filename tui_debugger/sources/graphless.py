@@ -11,6 +11,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
@@ -43,7 +44,7 @@ from tui_debugger.sources.base import (
     Changes,
     Columns,
     Names,
-    StepFiles,
+    StepEntries,
     TensorPlaces,
     TensorTable,
     claimed_by,
@@ -300,6 +301,10 @@ N = TypeVar("N", bound=RankNodes)
 # -- the source -----------------------------------------------------------------------------------------------
 
 
+def _claimed(listed: ListedStep) -> set[str]:
+    return claimed_by(listed.table) | set(listed.claimed)
+
+
 class GraphlessSource(ABC, Generic[U, N]):
     """See ``base.Source``. Steps are listed when they are asked for, and nodes are those of the steps listed so far.
 
@@ -438,7 +443,7 @@ class GraphlessSource(ABC, Generic[U, N]):
         """See ``base.AccountingSource``."""
         return len(self._listed)
 
-    def step_files(self) -> Iterable[StepFiles]:
+    def step_entries(self) -> Iterable[StepEntries]:
         """See ``base.AccountingSource``."""
         with self._lock:
             listed = dict(self._listed)
@@ -447,7 +452,7 @@ class GraphlessSource(ABC, Generic[U, N]):
                 if rank is not None and step is not None and (rank, step) in places:
                     places[rank, step].append(path)
         for at, each in listed.items():
-            yield StepFiles(*at, places[at], claimed_by(each.table) | set(each.claimed))
+            yield StepEntries(*at, places[at], partial(_claimed, each))
 
     def nodes(self, rank: int, progress: ProgressFn = no_progress) -> NodeTable:
         """The nodes of the steps that were listed, at least of the first one that is asked about and holds any."""

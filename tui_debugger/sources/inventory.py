@@ -19,7 +19,7 @@ from typing import Final
 from tui_debugger import opener
 from tui_debugger.model import Progress, ProgressFn, UnreadablePart, no_progress
 from tui_debugger.opener import why_not
-from tui_debugger.sources.base import AccountingSource, Source, StepFiles, claimed_by
+from tui_debugger.sources.base import AccountingSource, Source, StepEntries, claimed_by
 from tui_debugger.sources.directories import is_directory
 from tui_debugger.sources.environments import environment_in
 from tui_debugger.sources.joined import JoinedSource
@@ -73,6 +73,7 @@ class RunInventory:
         self._looks: dict[str, tuple[_State, LookedAt]] = {}
         self._enter = enter_environments
         self._lock = threading.Lock()
+        self._walks: dict[Source, _Walk] = {}
         self._listed = -1
         self._inventory = NOTHING
 
@@ -83,7 +84,9 @@ class RunInventory:
 
     def forget(self) -> None:
         """Has everything walked again: entries may have appeared. A file that did not change is not opened again."""
-        self._listed = -1
+        with self._lock:
+            self._walks.clear()
+            self._listed = -1
 
     def take(self, source: Source, progress: ProgressFn = no_progress) -> Inventory:
         """Walks the paths that a source was opened at, unless nothing more was listed since the last time.
@@ -108,14 +111,17 @@ class RunInventory:
         if opened is None:
             return "", NOTHING
         root = os.path.abspath(opened.root)  # noqa: PTH100 - keeps links
-        start = _start(os.path.abspath(opened.path), root)  # noqa: PTH100 - as above
         accounting = source if isinstance(source, AccountingSource) else _EveryStep(source)
         told = {os.path.normpath(f"{root}/{part.where}") for part in source.unreadable()}
-        places = {os.path.normpath(path): (rank, step) for rank, step, path in accounting.places()}
-        walk = _Walk(root, start, places, told, self._looks, progress=progress, enter=self._enter)
-        walk.outside(opened.layout)
-        for files in accounting.step_files():
-            walk.step(files)
+        walk = self._walks.get(source)
+        if walk is None:
+            start = _start(os.path.abspath(opened.path), root)  # noqa: PTH100 - as above
+            places = {os.path.normpath(path): (rank, step) for rank, step, path in accounting.places()}
+            walk = _Walk(root, start, places, self._looks, enter=self._enter)
+            walk.outside(opened.layout, told, progress)
+            self._walks[source] = walk
+        for files in accounting.step_entries():
+            walk.step(files, told, progress)
         return root, walk.result()
 
 
@@ -166,7 +172,7 @@ class _EveryStep:
             for step in self._source.steps(rank):
                 yield from ((rank, step, path) for path in claimed_by(self._source.tensors(rank, step)))
 
-    def step_files(self) -> Iterable[StepFiles]:
+    def step_entries(self) -> Iterable[StepEntries]:
         return ()
 
 
@@ -178,16 +184,17 @@ class _Walk:
         root: str,
         start: str,
         places: Mapping[str, _Place],
-        told: set[str],
         looks: dict[str, tuple[_State, LookedAt]],
         *,
-        progress: ProgressFn,
         enter: bool,
     ) -> None:
-        self._root, self._start, self._places, self._told = root, start, places, told
-        self._looks, self._progress, self._enter = looks, progress, enter
+        self._root, self._start, self._places = root, start, places
+        self._looks, self._enter = looks, enter
+        self._told: Collection[str] = ()
+        self._progress: ProgressFn = no_progress
+        self._done: set[tuple[_Place, tuple[str, ...]]] = set()
         self._real_start = os.path.realpath(start)
-        self._parts: dict[str, UnreadablePart] = {}
+        self._missed: list[UnreadablePart] = []
         self._kinds: Counter[str] = Counter()
         self._environments: dict[str, str] = {}
         self._entries = 0
@@ -199,12 +206,15 @@ class _Walk:
         self._holding: dict[str, tuple[str, _Place]] = {}
         """Files with tensors that nobody claimed by this path, and what to say of each."""
 
-    def outside(self, layout: str) -> None:
+    def outside(self, layout: str, told: Collection[str], progress: ProgressFn) -> None:
         """Walks PATH down to the places of steps. An entry belongs to the rank and the step of all places beside it.
 
         Args:
             layout: the layout of the open dump. The root may hold a dump of another layout, too.
+            told: paths that the source itself reports.
+            progress: told how far the walk is.
         """
+        self._told, self._progress = told, progress
         if _chain(self._start) & self._places.keys():
             return
         if not opener.isdir(self._start):
@@ -217,19 +227,24 @@ class _Walk:
         above = {self._root: _NOWHERE, **_directories_above(self._places)}
         self._walk(self._start, _NOWHERE, self._places.keys(), above)
 
-    def step(self, files: StepFiles) -> None:
-        """Walks the entries of one step, as far as they lie under PATH."""
+    def step(self, files: StepEntries, told: Collection[str], progress: ProgressFn) -> None:
+        """Walks the entries of one step once, as far as they lie under PATH."""
         place = (files.rank, files.step)
-        above = _directories_above(dict.fromkeys(files.claimed, place))
+        if (place, tuple(files.entries)) in self._done:
+            return
+        self._told, self._progress = told, progress
+        claimed = files.claimed()
+        above = _directories_above(dict.fromkeys(claimed, place))
         for entry in map(os.path.normpath, files.entries):
             if is_inside(self._start, entry):
                 entry = self._start  # noqa: PLW2901 - PATH leads into the step
             elif not is_inside(entry, self._start):
                 continue
             if opener.isdir(entry):
-                self._walk(entry, place, files.claimed, above or {entry: place})
-            elif entry not in files.claimed and entry not in self._told:
+                self._walk(entry, place, claimed, above or {entry: place})
+            elif entry not in claimed and entry not in self._told:
                 self._file(entry, place)
+        self._done.add((place, tuple(files.entries)))
 
     def result(self) -> Inventory:
         """Returns the inventory."""
@@ -238,18 +253,27 @@ class _Walk:
             if any(is_inside(real, closed) for closed in self._not_entered) and real not in self._left_path:
                 self._left_path.add(real)
                 self._walk(link, of, (), {})
-        if self._holding:
-            counted = set(_identities(self._places, self._holding))
-            left: dict[str, list[str]] = {}
-            for path in sorted(self._holding, key=opener.islink):  # a file before the links to it
-                if not self._is_counted(path, counted):
-                    left.setdefault(path.rpartition("/")[0], []).append(path)
-            for directory, paths in left.items():
-                self._miss_files(directory, sorted(paths))
-        parts = tuple(sorted(self._parts.values(), key=lambda part: (part.where, part.why)))
+        parts = sorted((*self._missed, *self._held()), key=lambda part: (part.where, part.why))
         environments = tuple(f"{path} ({marker})" for path, marker in sorted(self._environments.items()))
         ignored = tuple(os.path.relpath(path, self._root) for path in opener.hidden_entries())
-        return Inventory(parts, dict(sorted(self._kinds.items())), environments, ignored)
+        return Inventory(tuple(dict.fromkeys(parts)), dict(sorted(self._kinds.items())), environments, ignored)
+
+    def _held(self) -> Iterator[UnreadablePart]:
+        """Yields the files with tensors that are claimed under no name; many files of one directory as one part."""
+        if not self._holding:
+            return
+        counted = set(_identities(self._places, self._holding))
+        left: dict[str, list[str]] = {}
+        for path in sorted(self._holding, key=lambda path: (opener.islink(path), path)):  # a file before links to it
+            if not self._is_counted(path, counted):
+                left.setdefault(path.rpartition("/")[0], []).append(path)
+        for directory, paths in left.items():
+            if len(paths) <= _MOST_NAMED:
+                yield from (self._part(path, *self._holding[path]) for path in paths)
+            else:
+                why, place = self._holding[paths[0]]
+                first = paths[0].rpartition("/")[2]
+                yield self._part(f"{directory}/*", f"{len(paths):,} files, first {first}: {why}", place)
 
     def _walk(self, top: str, place: _Place, claimed: Collection[str], above: Mapping[str, _Place]) -> None:
         """Walks a directory.
@@ -356,19 +380,11 @@ class _Walk:
         counted.add(identity)
         return False
 
-    def _miss_files(self, directory: str, paths: Sequence[str]) -> None:
-        """Reports files of one directory; many of them as one entry."""
-        if len(paths) <= _MOST_NAMED:
-            for path in paths:
-                self._miss(path, *self._holding[path])
-            return
-        why, place = self._holding[paths[0]]
-        first = paths[0].rpartition("/")[2]
-        self._miss(f"{directory}/*", f"{len(paths):,} files, first {first}: {why}", place)
-
     def _miss(self, path: str, why: str, of: _Place) -> None:
-        where = os.path.relpath(path, self._root)
-        self._parts[where] = UnreadablePart(where, why, *of, unclaimed=True)
+        self._missed.append(self._part(path, why, of))
+
+    def _part(self, path: str, why: str, of: _Place) -> UnreadablePart:
+        return UnreadablePart(os.path.relpath(path, self._root), why, *of, unclaimed=True)
 
 
 def _chain(path: str) -> set[str]:

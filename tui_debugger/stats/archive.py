@@ -46,6 +46,8 @@ _ENCRYPTED: Final = 1
 _KEPT: Final = 32
 """The number of directories of archives that are kept: the tensors of one archive are read one after the other."""
 _KEPT_CHECKS: Final = 4096
+_PAGE: Final = 1 << 12
+"""Bytes that a file system writes, and loses, together."""
 _FEW: Final = 1 << 16
 """Bytes up to which a copy costs less than a stream to read them into place."""
 _SMALL: Final = 1 << 14
@@ -208,7 +210,7 @@ class FileBytes:
         """
         try:
             done = 0
-            if len(target) <= _FEW:
+            if len(target) <= _FEW or self._held:
                 found = self.read(first, len(target))
                 done = len(found)
                 target[:done] = np.frombuffer(found, np.uint8)
@@ -335,6 +337,25 @@ class MemberFile:
             _checked[self._key] = good
         if not good:
             raise self._differs()
+
+    def check_zeros(self, first: int, found: UInt8) -> None:
+        """Compares a stored member with its checksum where a page of its file has zeros only: it may have been lost.
+
+        Args:
+            first: the place of the first byte that was read.
+            found: all bytes that were read.
+
+        Raises:
+            UnreadableTensorError: the checksum differs. An archive may have none (0).
+        """
+        if self.deflated or not self._member.checksum or not len(found):
+            return
+        head = min(-(self._bytes.start + first) % _PAGE, len(found))
+        count = (len(found) - head) // _PAGE
+        pages, tail = found[head:][: count * _PAGE].reshape(count, _PAGE), found[head + count * _PAGE :]
+        zero = pages[pages[:, 0] == 0]
+        if any(len(part) and not part.any() for part in (found[:head], tail)) or not zero.any(axis=1).all():
+            self.check()
 
     def _data_start(self, descriptor: int, archive: Archive) -> int:
         """Returns where its bytes begin: what its directory says of the length of a local header is not so."""

@@ -31,6 +31,7 @@ from tui_debugger.stats import kernel
 from tui_debugger.stats.archive import FileBytes, unreadable
 from tui_debugger.stats.device_order import CONVERTED, DeviceOrder, Shape, SharedBytes, device_order, unconverted_order
 from tui_debugger.stats.dtypes import DType, dtype_of
+from tui_debugger.stats.formats import fields_of, varint
 from tui_debugger.stats.kernel.elements import copy_elements
 from tui_debugger.stats.npy import WHOLE_FILE, FileArray, Layout, StoredValues, ValueReader
 
@@ -273,10 +274,7 @@ def _shape(message: bytes) -> Shape:
         if isinstance(value, int):
             dims.append(value)
         else:
-            at = 0
-            while at < len(value):
-                dim, at = _varint(value, at)
-                dims.append(dim)
+            dims += _packed(value)
         if len(dims) > MAX_RANK:
             raise BadHeaderError(f"has a shape of more than {MAX_RANK} dimensions")
     if math.prod(n for n in dims if n) >= 1 << 60:
@@ -284,41 +282,22 @@ def _shape(message: bytes) -> Shape:
     return tuple(dims)
 
 
+def _packed(value: bytes) -> Iterator[int]:
+    at = 0
+    while at < len(value):
+        try:
+            number, at = varint(value, at)
+        except ValueError:
+            raise BadHeaderError("has a damaged header") from None
+        yield number
+
+
 def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Yields (number, value) of the fields of a message; values of fixed width as their bytes."""
-    at, end = 0, len(message)
-    while at < end:
-        key, at = _varint(message, at)
-        number, kind = key >> 3, key & 7
-        if not 0 < number < 1 << 29:
-            raise BadHeaderError("has a damaged header")
-        if kind == 0:
-            value, at = _varint(message, at)
-            yield number, value
-            continue
-        if kind == 2:
-            length, at = _varint(message, at)
-        elif kind in (1, 5):
-            length = 8 if kind == 1 else 4
-        else:
-            raise BadHeaderError("has a damaged header")
-        if length > end - at:
-            raise BadHeaderError("has a damaged header")
-        yield number, message[at : at + length]
-        at += length
-
-
-def _varint(message: bytes, at: int) -> tuple[int, int]:
-    value = 0
-    for shift in range(0, 70, 7):
-        if at >= len(message):
-            break
-        byte = message[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value & 0xFFFFFFFFFFFFFFFF, at
-    raise BadHeaderError("has a damaged header")
+    """Yields number and value of the fields of a message; values of fixed width as their bytes."""
+    try:
+        yield from fields_of(message, len(message))
+    except ValueError:
+        raise BadHeaderError("has a damaged header") from None
 
 
 def _number(value: int | bytes) -> int:

@@ -316,7 +316,12 @@ def _look_into_archive(ends: Ends) -> LookedAt | None:
     listed = _members(ends)
     if listed is None and not ends.head.startswith(b"PK\3\4"):
         return None
-    names = [*_first_names(ends.head)] if listed is None else [info.filename for info in listed[0]]
+    if listed is None:
+        names = list(_first_names(ends.head))
+    else:
+        names = [
+            info.filename for info in listed[0] if info.file_size >= _LEAST_SAVED or not info.filename.endswith(".pth")
+        ]
     held = next((row for name in names if (row := format_of_name(name)) is not None), None)
     if held is not None:
         return LookedAt(Holds.TENSORS, f"{held.name} in a zip archive")
@@ -328,6 +333,8 @@ def _look_into_archive(ends: Ends) -> LookedAt | None:
     return _doubt(f"is a zip archive with {inner[:80]!r} in it, which was not looked at")
 
 
+_LEAST_SAVED: Final = 256
+"""torch.save writes more bytes; a wheel has files of Python's paths, which end in .pth, too."""
 _OFFICE: Final = "[Content_Types].xml"
 """A member of each document of an office program; the others are nobody else's."""
 
@@ -478,24 +485,29 @@ def fields_of(message: bytes, size: int) -> Iterator[tuple[int, int | bytes]]:
     """
     at = 0
     while at < len(message):
-        key, at = _varint(message, at)
+        key, at = varint(message, at)
         number, kind = key >> 3, key & 7
         if not 0 < number < 1 << 29 or kind not in (0, 1, 2, 5):
             raise ValueError("no field")
         if kind == 0:
-            value, at = _varint(message, at)
+            value, at = varint(message, at)
             yield number, value
             continue
         length = {1: 8, 5: 4}.get(kind, 0)
         if kind == 2:
-            length, at = _varint(message, at)
+            length, at = varint(message, at)
         if at + length > size:
             raise ValueError("more bytes than there are")
         yield number, message[at : at + length]
         at += length
 
 
-def _varint(message: bytes, at: int) -> tuple[int, int]:
+def varint(message: bytes, at: int) -> tuple[int, int]:
+    """Returns a number of a protobuf message, and where it ends.
+
+    Raises:
+        ValueError: the message ends in it, or no number is so long.
+    """
     value = 0
     for shift in range(0, 70, 7):
         if at >= len(message):
@@ -504,7 +516,7 @@ def _varint(message: bytes, at: int) -> tuple[int, int]:
         at += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
-            return value, at
+            return value & 0xFFFFFFFFFFFFFFFF, at
     raise ValueError("no number")
 
 

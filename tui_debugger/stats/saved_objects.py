@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 import re
 import sys
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Final
@@ -63,13 +63,23 @@ class SavedTensors:
     storages: set[str] = field(default_factory=set)
 
 
-def saved_tensors(loaded: Loaded) -> SavedTensors:
+Inside = Callable[[bytes], list[tuple[Path, TensorRef]]]
+"""Returns the tensors of a file that lies in a pickle as bytes, or what says why they are not read."""
+MARKS: Final = (b"PK\3\4", b"\x93NUMPY", *(b"\x80" + bytes([protocol]) for protocol in range(2, 6)))
+"""First bytes of files that hold tensors: archives, arrays of NumPy, pickles."""
+
+
+def saved_tensors(loaded: Loaded, inside: Inside) -> SavedTensors:
     """Returns all tensors of what was saved.
+
+    Args:
+        loaded: the pickle.
+        inside: looks into bytes that begin with one of ``MARKS``.
 
     Raises:
         PickleError: there are too many.
     """
-    walk = _Walk(loaded.states)
+    walk = _Walk(loaded.states, inside)
     walk.run(loaded.value)
     return walk.found
 
@@ -133,9 +143,10 @@ _MESH: Final = "torch.distributed.device_mesh.DeviceMesh"
 class _Walk:
     """Goes through all objects once for every place where they are, unless nothing is in them; not within itself."""
 
-    def __init__(self, states: Mapping[int, tuple[Any, Any]]) -> None:
+    def __init__(self, states: Mapping[int, tuple[Any, Any]], inside: Inside) -> None:
         self.found = SavedTensors()
-        self._states = states
+        self._states, self._inside = states, inside
+        self._files: dict[int, list[tuple[Path, TensorRef]]] = {}
         self._known: dict[int, tuple[Any, list[tuple[Any, Any]]]] = {}
         self._without, self._around, self._of_modules = set[int](), set[int](), set[int]()
         self._bare: list[tuple[Path, StorageRef]] = []
@@ -179,8 +190,14 @@ class _Walk:
             self._count += 1
             self._bare.append((place, child))
             return None
-        elif kind is _Numbers:
-            self._take_numbers(top, place, child.values)
+        elif kind is _Numbers or kind is bytes:
+            if kind is _Numbers:
+                self._take_numbers(top, place, child.values)
+            else:
+                if id(child) not in self._files:
+                    self._files[id(child)] = self._inside(child)
+                for below, ref in self._files[id(child)]:
+                    self._add((*place, *below), ref)
             return None
         if id(child) in self._without or id(child) in self._around:
             return None
@@ -226,7 +243,7 @@ class _Walk:
     def _add(self, place: Path, ref: TensorRef) -> None:
         self._count += 1
         self.found.tensors.append((place, ref))
-        if ref.storage is not None:
+        if ref.storage is not None and ref.storage.content is None:
             self.found.storages.add(ref.storage.key)
 
     def _take_numbers(self, top: _Frame, place: Path, values: Array) -> None:
@@ -297,6 +314,9 @@ def _looked_at(items: list[tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
             yield at, value if numbers is None else numbers
         elif kind is np.ndarray:
             yield at, in_pickle(value)
+        elif kind is bytes:
+            if value.startswith(MARKS):
+                yield at, value
         elif kind is Instance:
             yield from _understood(at, value)
 
@@ -426,6 +446,8 @@ _DEPTH_OF_BYTES: Final = 3
 def _has_bytes(value: Any, depth: int) -> bool:
     """Tells whether there are bytes that may be numbers: no text."""
     if type(value) is bytes:
+        if value.startswith(MARKS):
+            return False  # these are looked at
         try:
             return b"\0" in value or not value.decode("utf-8").isascii()
         except UnicodeDecodeError:

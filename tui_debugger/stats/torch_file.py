@@ -17,7 +17,10 @@ has that a system may lose. torch checks none, and has an option to write none.
 from __future__ import annotations
 
 import ast
+import io
 import os
+import zipfile
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -26,10 +29,11 @@ from typing import Any, Final
 import ml_dtypes
 import numpy as np
 
-from tui_debugger.arrays import Array
+from tui_debugger.arrays import Array, UInt8
 from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.model import ReadSpec
 from tui_debugger.stats.archive import (
+    MOST_PACKED,
     Archive,
     FileBytes,
     MemberFile,
@@ -60,6 +64,7 @@ from tui_debugger.stats.torch_pickle import (
     TensorRef,
     end_of,
     global_of,
+    in_pickle,
     not_read,
     storage_of,
 )
@@ -255,7 +260,7 @@ _Listed = list[tuple[Path, TensorRef]]
 def _load_all(data: bytes) -> tuple[Any, SavedTensors, _Members]:
     """Returns what the pickle of an archive holds: its value, the tensors in it, and these by their names."""
     loaded = load(data, global_of, storage_of)
-    found = saved_tensors(loaded)
+    found = saved_tensors(loaded, _inside)
     return loaded.value, found, _named(found.tensors)
 
 
@@ -301,6 +306,75 @@ def _without_settings(tree: Tree, file: _Open) -> Tree:
     listed = [each for number, each in enumerate(tree.tensors) if number not in out]
     more = [(tree.tensors[number][0], 1) for number in apart]
     return replace(tree, tensors=listed, members=_named(listed), apart=[*tree.apart, *more])
+
+
+# -- files within a pickle -------------------------------------------------------------------------
+
+
+def _inside(content: bytes) -> _Listed:
+    """Returns the tensors of a file that lies in a pickle as bytes, as states of quantized layers do.
+
+    Their values are read at once. What cannot be read says so.
+    """
+    try:
+        if content.startswith(b"PK"):
+            return _inside_archive(content)
+        if content.startswith(_LEGACY):
+            held = FileBytes(-1, 0, len(content), "", content)
+            tree = _legacy_tree_in(content, held, (0, len(content)))
+            places = tree.storages or {}
+            parts = {key: content[first : first + size] for key, (first, size) in places.items()}
+            return [(place, _read_inside(ref, parts, big_endian=False)) for place, ref in tree.tensors]
+        if not content.startswith(b"\x80"):
+            raise PickleError("is of another format than torch.save writes")
+        loaded = load(content, global_of, _refuse_storages)
+        if loaded.end != len(content):
+            raise PickleError("has bytes behind its pickle")
+        return [
+            (place, _read_inside(ref, {}, big_endian=False)) for place, ref in saved_tensors(loaded, _inside).tensors
+        ]
+    except (PickleError, UnreadableTensorError, zipfile.BadZipFile, OSError, ValueError, KeyError) as error:
+        why = error.what if isinstance(error, UnreadableTensorError) else str(error)
+        return [((), not_read(f"is a file within the pickle, or looks like one: it {why}"))]
+    except (RecursionError, NotImplementedError, RuntimeError, EOFError, zlib.error):
+        return [((), not_read("is a file within the pickle, or looks like one, and cannot be read"))]
+
+
+_LEGACY: Final = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
+"""The first pickle of a file of before PyTorch 1.6."""
+
+
+def _refuse_storages(_: Any) -> Any:
+    raise PickleError("names something outside of its pickle")
+
+
+def _inside_archive(content: bytes) -> _Listed:
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        members = {info.filename.partition("/")[2]: info for info in archive.infolist()}
+        if "data.pkl" not in members:
+            raise PickleError("is a zip archive, but none that torch.save wrote")
+        if sum(info.file_size for info in members.values()) > max(WHOLE_FILE, MOST_PACKED * len(content)):
+            raise PickleError("would unpack to far more than it has bytes")
+        parts = {name.removeprefix("data/"): archive.read(info) for name, info in members.items()}
+    found = saved_tensors(load(parts["data.pkl"], global_of, storage_of), _inside)
+    left = [
+        storage_without_tensor(key, len(part))
+        for key, part in parts.items()
+        if f"data/{key}" in members and key not in found.storages and part
+    ]
+    big = parts.get("byteorder") == b"big"
+    return [*((place, _read_inside(ref, parts, big_endian=big)) for place, ref in found.tensors), *left]
+
+
+def _read_inside(ref: TensorRef, parts: Mapping[str, bytes], *, big_endian: bool) -> TensorRef:
+    """Returns a tensor of a file within a pickle with its values."""
+    if ref.problem or ref.values is not None or ref.storage is None:
+        return ref
+    part = parts.get(ref.storage.key) if ref.storage.content is None else ref.storage.content
+    if part is None or len(part) != ref.storage.nbytes:
+        return not_read("has no storage, or one of another size than stated: it is damaged")
+    content = FileBytes(-1, 0, len(part), "", part)
+    return in_pickle(TorchValues(ref, content, big_endian, "").array())
 
 
 _MAY_BE_INFINITE: Final = frozenset(name for name in SIZES if "float" in name or "complex" in name)
@@ -349,7 +423,7 @@ def _legacy_tree_in(data: bytes, content: FileBytes, window: Window) -> Tree:
     keys, at, _ = load(data, no_names, storage, loaded.end)
     if type(keys) is not list:
         raise PickleError("has no list of storages")
-    found = saved_tensors(loaded)
+    found = saved_tensors(loaded, _inside)
     storages: dict[str, Window] = {}
     left = []
     for key in keys:
@@ -398,7 +472,9 @@ def _values(tree: Tree, ref: TensorRef, file: _Open, where: str) -> ValueReader:
         raise unreadable(where, ref.problem or "has no values")
     storage, (descriptor, status, path) = ref.storage, file
     content: FileBytes | MemberFile
-    if tree.storages is None:
+    if storage.content is not None:
+        content = FileBytes(-1, 0, len(storage.content), where, storage.content)
+    elif tree.storages is None:
         archive = tree.archive or open_archive(descriptor, status, path, tree.window)
         name = f"{tree.folder}/data/{storage.key}"
         if name not in archive.members:
@@ -492,7 +568,7 @@ class TorchValues:
         plain = self.layout.dtype == self._stored
         stored = target if plain else np.empty(end - first, self._stored)
         if self._contiguous:
-            self._content.read_into((self._ref.offset + first) * self._stored.itemsize, stored.view(np.uint8))
+            self._read((self._ref.offset + first) * self._stored.itemsize, stored.view(np.uint8))
         else:
             view, done = self._view(self._stored_base(), self._stored), 0
             for box in boxes(self._ref.shape, first, len(stored)):
@@ -528,6 +604,12 @@ class TorchValues:
         """Lets go of the map of the storage; arrays that were handed out keep it."""
         self._base = None
 
+    def _read(self, first: int, target: UInt8) -> None:
+        """Fills an array with bytes of the storage, none of which the file lost."""
+        self._content.read_into(first, target)
+        if isinstance(self._content, MemberFile):
+            self._content.check_zeros(first, target)
+
     def _stored_base(self) -> Array:
         """Returns the elements of the storage from the first to the last that belongs to the tensor, mapped if many."""
         if self._base is None:
@@ -535,10 +617,12 @@ class TorchValues:
             first, count = self._ref.offset, max(end_of(self._ref) - self._ref.offset, 0)
             if count * size <= WHOLE_FILE:
                 self._base = np.empty(count, self._stored)
-                self._content.read_into(first * size, self._base.view(np.uint8))
+                self._read(first * size, self._base.view(np.uint8))
             else:
                 mapped, begin = self._content.mapped()
                 self._base = np.frombuffer(mapped, self._stored, count, begin + first * size)
+                if isinstance(self._content, MemberFile):
+                    self._content.check_zeros(first * size, self._base.view(np.uint8))
         return self._base
 
     def _view(self, base: Array, dtype: DType) -> Array:

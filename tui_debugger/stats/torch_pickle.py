@@ -15,12 +15,13 @@ import math
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, Final
 
 from tui_debugger.arrays import Array
 from tui_debugger.stats.dtypes import dtype_of, name_of
 from tui_debugger.stats.pickled_arrays import ARRAY, ELEMENT_TYPE, FUNCTIONS
-from tui_debugger.stats.restricted_pickle import Global, Instance, PickleError, stand_ins
+from tui_debugger.stats.restricted_pickle import Global, Instance, PickleError, load, no_names, stand_ins
 
 MAX_REPEATED: Final = 1 << 32
 """Elements of a tensor that has far more of them than its storage: measuring so many takes some seconds."""
@@ -38,12 +39,14 @@ class StorageRef:
         key: its name in the file.
         location: the device that it was on.
         nbytes: number of its bytes, as stated; None where the size of its elements is not known.
+        content: its bytes where the pickle itself holds them; None: the file does.
     """
 
     dtype: str
     key: str
     location: str
     nbytes: int | None
+    content: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -271,6 +274,23 @@ def _moved_tensor(data: Any, dtype: Any, *_: Any) -> TensorRef:
     )
 
 
+@lru_cache(16)
+def _saved_storage(content: Any) -> StorageRef | Instance:
+    """See ``torch.storage._load_from_bytes``: a file of before PyTorch 1.6 with one storage."""
+    at = 0
+    for _ in range(3):  # what says that it is such a file, its version, the machine
+        at = load(content, no_names, storage_of, at).end
+    stored = load(content, global_of, storage_of, at)
+    end = load(content, no_names, storage_of, stored.end).end  # the list of storages
+    if type(stored.value) is not StorageRef:
+        return Instance("torch.storage._load_from_bytes", (content,))
+    return replace(stored.value, content=content[end + _COUNT :])
+
+
+_COUNT: Final = 8
+"""Bytes that state the number of elements before those of a storage."""
+
+
 def _parameter(data: Any, requires_grad: Any, _: Any = None, state: Any = None) -> TensorRef | Instance:
     if type(data) is Instance:
         return Instance("torch.nn.parameter.Parameter", (data,), state=state)
@@ -402,6 +422,7 @@ _CALLS: Final[dict[str, Callable[..., Any]]] = {
     "builtins.getattr": _attribute,
     "builtins.set": _items,
     "builtins.frozenset": _frozen,
+    "torch.storage._load_from_bytes": _saved_storage,
     "copyreg._reconstructor": _reconstructed,
     "copyreg.__newobj__": _new_object,
     "copyreg.__newobj_ex__": _new_object,
@@ -449,7 +470,12 @@ STAND_INS: Final = (
     *(f"datetime.{name}" for name in ("date", "datetime", "time", "timedelta", "timezone")),
     *("builtins.range", "builtins.xrange", "builtins.slice", "re._compile", "logging.getLogger"),
     *("fractions.Fraction", "operator.attrgetter", "operator.itemgetter", "operator.methodcaller"),
-    *("zoneinfo.ZoneInfo._unpickle", "torch._C.Generator", "pathlib.Path", "pathlib.PurePath"),
+    *(
+        "zoneinfo.ZoneInfo._unpickle",
+        "torch._C.Generator",
+        "pathlib.Path",
+        "pathlib.PurePath",
+    ),
     *("argparse.Namespace", "types.SimpleNamespace", "functools.partial", "uuid.UUID", "decimal.Decimal"),
     "torch_npu.npu._format.Format",
 )

@@ -171,10 +171,26 @@ class TestValuesThatAreGone:
         assert (answer.code, answer.json["coverage"]["unreadable"]) == (2, 1)
 
 
-@pytest.mark.parametrize("name", ["rank_0", "rank00"])
-def test_a_second_directory_of_a_rank_is_a_doubt(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
+@pytest.mark.parametrize("unit", ["rank_0", "rank00", "Rank1", "rank-1", "rank0.bak"])
+def test_a_directory_that_is_no_rank_of_its_own_is_a_doubt(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], unit: str
+) -> None:
     calls = {"Torch.f.0.forward": forward([tensor(1)], [tensor(2)])}
     write(tmp_path, calls)
     assert run(capsys, "check", tmp_path, "--watch", "TO").code == 0
-    write(tmp_path, calls, unit=name)
+    write(tmp_path, calls, unit=unit)
+    assert run(capsys, "check", tmp_path, "--watch", "TO").code == 2
+
+
+@pytest.mark.parametrize("place", ["Step1", "step-1", "old/step0", "old"])
+def test_calls_in_a_directory_that_is_no_step_are_a_doubt(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], place: str
+) -> None:
+    calls = {"Torch.f.0.forward": forward([tensor(1)], [tensor(2)])}
+    write(tmp_path, calls)
+    (tmp_path / place).mkdir(parents=True)
+    (tmp_path / place / "notes.txt").write_text("nothing")
+    assert run(capsys, "check", tmp_path / "step0", "--watch", "TO").code == 0
+    assert run(capsys, "check", tmp_path, "--watch", "TO").code == 0
+    (write(tmp_path / "other", calls)).rename(tmp_path / place / "rank0")
     assert run(capsys, "check", tmp_path, "--watch", "TO").code == 2

@@ -11,7 +11,7 @@ from typing import Final
 
 from tui_debugger.errors import NotADumpError
 from tui_debugger.sources import directories
-from tui_debugger.sources.directories import directories_in, names_in
+from tui_debugger.sources.directories import MOST_ENTRIES, directories_in, names_in
 from tui_debugger.sources.registry import Shows
 from tui_debugger.sources.tensor_files.layout import parse_name
 
@@ -82,16 +82,18 @@ class Kind:
             found = self.logs(directory)
         return directory, found
 
-    def steps(self, directory: str) -> Iterator[tuple[int, str]]:
-        """Directories that are called after a step, with the step."""
+    def steps(self, directory: str, most: int | None = None) -> Iterator[tuple[int, str]]:
+        """Directories that are called after a step, with the step; ``most``: see ``directories.names_in``."""
         if not self.whole:
-            for name in directories_in(directory):
+            for name in directories_in(directory, most):
                 if is_step(name):
                     yield parse_name(name).step or 0, f"{directory}/{name}"
 
     def is_run(self, directory: str) -> bool:
         """Tells whether logs of a run lie here, or below directories called after steps."""
-        return bool(self.held(directory)[1]) or any(self.held(path)[1] for _, path in self.steps(directory))
+        return bool(self.held(directory)[1]) or any(
+            self.held(path)[1] for _, path in self.steps(directory, MOST_ENTRIES)
+        )
 
 
 def is_step(name: str) -> bool:
@@ -157,7 +159,9 @@ def _whole(kind: Kind, layout: Layout) -> Layout:
         if match is not None:
             layout.logs.setdefault(int(match[1]), []).append(f"{directory}/{name}")
     layout.logs = dict(sorted(layout.logs.items()))
-    found = {int(match[1]): name for name in names_in(f"{root}/{_TE_MESSAGES}") if (match := TE_NAME.fullmatch(name))}
+    found = {
+        int(match[1]): name for name in names_in(f"{root}/{_TE_MESSAGES}", None) if (match := TE_NAME.fullmatch(name))
+    }
     for rank in layout.logs:
         name = found.get(rank, found[min(found)] if found else "")
         if name:

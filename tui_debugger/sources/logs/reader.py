@@ -60,7 +60,7 @@ def _is_debug_mode(path: str) -> bool:
 
 def _damaged_logs(directory: str, of_step: bool) -> list[str]:
     """Returns the names of files that are no JSON, and that their names, or that of their directory, say to be logs."""
-    names = (name for name in names_in(directory) if name.endswith(".json"))
+    names = (name for name in names_in(directory, None) if name.endswith(".json"))
     mine = (name for name in names if of_step or is_step(name.removesuffix(".json")))
     return sorted(name for name in mine if not _head(f"{directory}/{name}").lstrip().startswith((b"{", b"[")))
 
@@ -178,7 +178,7 @@ def _monitor_ranks(root: str, only: str) -> tuple[dict[int, list[str]], list[str
             )
         files = [
             (match[1], int(match[2]), each)
-            for each in names_in(f"{root}/{name}")
+            for each in names_in(f"{root}/{name}", None)
             if (match := MONITOR_FILE.fullmatch(each)) is not None
         ]
         found[rank] = [f"{root}/{name}/{file}" for _, _, file in sorted(files)]

@@ -259,14 +259,12 @@ class Ranks:
     Attributes:
         directories: by number, ascending.
         nets: names of the directories in them that may be nets.
-        parts: what looks like a rank and cannot be listed.
-        others: names of directories that hold tensors as a rank does, and are called otherwise.
+        parts: what looks like a rank, and cannot be listed or is called otherwise.
     """
 
     directories: dict[int, Path]
     nets: frozenset[str]
     parts: tuple[UnreadablePart, ...]
-    others: tuple[str, ...] = ()
 
 
 def list_ranks(root: Path) -> Ranks:
@@ -290,6 +288,8 @@ def list_ranks(root: Path) -> Ranks:
         if match is None:
             if _TOO_LONG.fullmatch(name):
                 miss(root / name, OSError(0, "a number of more than 9 digits"))
+            elif _NEARLY.match(name) and is_rank(root / name):
+                miss(root / name, OSError(0, "left out: a rank is called rank_N, so rename it to look at it"))
             continue
         number, path = int(match[1]), root / name
         try:
@@ -308,8 +308,7 @@ def list_ranks(root: Path) -> Ranks:
         for number, path in sorted(found.items())
         if number in sure or holds[number] & nets or any(_holds_numbers(path / name) for name in holds[number])
     }
-    others = [name for name in names if _NEARLY.match(name) and not _TOO_LONG.fullmatch(name) and is_rank(root / name)]
-    return Ranks(kept, frozenset(nets), tuple(parts), tuple(others))
+    return Ranks(kept, frozenset(nets), tuple(parts))
 
 
 def _is_visible(name: str) -> bool:

@@ -75,6 +75,8 @@ def read_layout(root: Path) -> Layout:
         for name in found:
             match, path = _ITERATION.fullmatch(name), directory / name
             if match is None:
+                if not (_DEVICE.fullmatch(name) and directory == root) and _holds_tensors(path):
+                    miss(path, "tensors in a directory that is no iteration_N", rank if directory != root else None)
                 continue
             steps = layout.units.setdefault(rank, {})
             if int(match[1]) in steps:

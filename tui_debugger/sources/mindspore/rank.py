@@ -31,7 +31,7 @@ from tui_debugger.notes import NO_NOTES, NOTES_FILE, RunNotes, read_notes
 from tui_debugger.opener import why_not
 from tui_debugger.sources.base import (
     OverflowRecord,
-    StepFiles,
+    StepEntries,
     TensorFlag,
     no_garbage_collection,
     tensor_keys,
@@ -359,12 +359,12 @@ class RankRun:
         """The steps that were listed."""
         return self._listings.steps
 
-    def step_files(self) -> Iterator[StepFiles]:
+    def step_entries(self) -> Iterator[StepEntries]:
         """Yields entries of listed steps that are no part of the layout; records of overflows are claimed."""
         for path, step in self._listings.others():
-            yield StepFiles(self.number, step, (path,))
+            yield StepEntries(self.number, step, (path,))
         for step, records in list(self._overflow_records.items()):
-            yield StepFiles(self.number, step, (self._overflow_directory(step),), records)
+            yield StepEntries(self.number, step, (self._overflow_directory(step),), records.copy)
 
     def steps(self) -> Sequence[int]:
         """Dumped steps in the order of their first runs."""

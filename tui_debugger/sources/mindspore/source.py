@@ -26,7 +26,7 @@ from tui_debugger.sources.base import (
     Capability,
     Changes,
     OtherArgument,
-    StepFiles,
+    StepEntries,
     TensorSlot,
     TensorTable,
     Writer,
@@ -306,11 +306,11 @@ class MindSporeSource:
         with self._lock:
             return sum(len(rank.listed_steps) for rank in self._ranks.values())
 
-    def step_files(self) -> Iterator[StepFiles]:
+    def step_entries(self) -> Iterator[StepEntries]:
         """See ``base.AccountingSource``."""
         with self._lock:
             ranks = list(self._ranks.values())
-        return chain.from_iterable(rank.step_files() for rank in ranks)
+        return chain.from_iterable(rank.step_entries() for rank in ranks)
 
     def nodes(self, rank: int, progress: ProgressFn = no_progress) -> NodeTable:
         """Node table of a rank."""
@@ -470,9 +470,6 @@ class MindSporeSource:
 
     def _own_notices(self, nets: Sequence[str]) -> list[str]:
         notices = []
-        notices += [
-            f"{name} is left out: a rank is called rank_N, so rename it to look at it" for name in self._listed.others
-        ]
         expected = self._metadata.ranks
         if expected > len(self._directories):
             notices.append(f"the training had {expected} ranks, {len(self._directories)} are here")

@@ -35,15 +35,19 @@ def read_layout(root: Path) -> Layout[str]:
         return layout
     processes: dict[int, dict[int, str]] = {}
     for name in layout.names(layout.root):
-        match = _STEP.fullmatch(name)
+        match, path = _STEP.fullmatch(name), f"{layout.root}/{name}"
         if match is None:
+            if _is_step(path) or _has_steps(path):
+                layout.miss(path, "calls that msprobe recorded, in no directory called stepN: open it by itself")
             continue
-        step, path = int(match[1]), f"{layout.root}/{name}"
+        step = int(match[1])
         for each in layout.names(path, step=step):
             if (match := _RANK.fullmatch(each)) is not None:
                 _place(layout, layout.units, int(match[1] or 0), step, f"{path}/{each}")
             elif (match := _PROCESS.fullmatch(each)) is not None:
                 _place(layout, processes, step, int(match[1]), f"{path}/{each}")
+            elif _holds_calls(f"{path}/{each}"):
+                layout.miss(f"{path}/{each}", "calls that msprobe recorded, in no directory called rankN", step=step)
     _add_processes(layout, processes)
     layout.sort()
     return layout

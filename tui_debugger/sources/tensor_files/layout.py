@@ -148,8 +148,9 @@ def is_array(name: str) -> bool:
 
 
 def holds_arrays(path: str) -> bool:
-    """Tells whether a file that was named, or that lies beside ranks, is read."""
-    return is_array(os.path.basename(path))  # noqa: PTH119 - text all the way, for many
+    """Tells whether a file is read: by its name, else by its bytes."""
+    name = os.path.basename(path)  # noqa: PTH119 - text all the way, for many
+    return is_array(name) or (may_hold_tensors(name) and not is_beside(name) and _is_read(path))
 
 
 def is_shard(name: str) -> bool:
@@ -268,7 +269,7 @@ class _Reader:
                 self._links.append((entry.path, place, says))
             elif directory:
                 self._take_directory(entry.path, place, says)
-            elif may_hold_tensors(entry.name) and not is_beside(entry.name) and _is_read(entry.path):
+            elif holds_arrays(entry.path):
                 self._take_file(entry.path, place, says)
 
     def _snapshots(self, path: str, place: _Place) -> list[os.DirEntry[str]]:
@@ -372,7 +373,8 @@ def _part_of(unit: Unit, here: str) -> list[Unit]:
     scope = (*unit.scope, *filter(None, folder[len(unit.path) + 1 :].split("/")))
     if opener.isdir(here):
         return [Unit(here, (*scope, name), directory=True)]
-    return [Unit(here, (*scope, stem(name)), directory=False)] if holds_arrays(here) else []
+    bare = os.path.splitext(name.removesuffix(".tar"))[0]  # noqa: PTH122 - text all the way, for many
+    return [Unit(here, (*scope, bare), directory=False)] if holds_arrays(here) else []
 
 
 def lone_file(path: Path) -> Layout:

@@ -52,7 +52,9 @@ class TensorFilesReader:
         found = find_dump(path, _around, _has_run, subdirectories)
         if found is not None:
             found = replace(found, sureness=Sureness.LIKELY)
-        elif _may_be_dump(start := directories.directory_of(path)):
+        elif _may_be_dump(start := directories.directory_of(path)) or (
+            opener.isfile(path) and holds_arrays(os.fspath(path))
+        ):
             found = Recognised(start, Sureness.POSSIBLE)
         else:
             return None

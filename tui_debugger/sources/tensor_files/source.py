@@ -518,7 +518,7 @@ class _Lister:
         state: what the listing depends on, and how that looked after it.
         indexed: an index of ``tdbg convert`` was there.
         apart: places of numbers that are not finite, and are no findings.
-        claimed: parts and indexes of checkpoints: other files stand for them.
+        claimed: parts and indexes of checkpoints, for which other files stand, and files without a tensor.
     """
 
     def __init__(
@@ -700,7 +700,10 @@ class _Lister:
         for held in found:
             self._take(path, scope, held)
         self.apart += numbers_apart(path)
-        self._account(path, found)
+        if not found:
+            self.claimed.add(path)  # all of it was looked at, and there is no tensor
+        if holds_several(path):
+            self._account(path, found)
 
     def _account(self, path: str, found: Sequence[FileTensor]) -> None:
         """Finds out what a file should hold besides, or the files beside it should."""
@@ -724,7 +727,8 @@ class _Lister:
             where = path if held.key is None else f"{path}:{held.key}"
             self._miss(where, f"the same tensor as one in {first}")
         else:
-            self._found[at] = _Found(*at, held.spec.path or path, replace(held.spec, path=""))
+            where, spec = held.spec.path, held.spec
+            self._found[at] = _Found(*at, where, replace(spec, path="")) if where else _Found(*at, path, spec)
 
     def _has_parts(self, found: list[os.DirEntry[str]]) -> bool:
         return any(entry.name.endswith(PART) for entry in found)
