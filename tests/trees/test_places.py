@@ -144,6 +144,16 @@ class TestLinks:
         assert run(capsys, "check", tmp_path / "run", "--watch", "TO", "--no-cache").code == 0
 
 
+@pytest.mark.parametrize("place", ["rank_0", "rank_1", "rank_1/graphs", "rank_1/Net/0", "rank_1/Net/0/grads"])
+def test_entries_of_every_rank_are_accounted_for(
+    place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Ranks are looked at one after the other: until then each is claimed as a whole."""
+    LAYOUTS["mindspore 2.10"](tmp_path)
+    put(tmp_path / place / "x.gguf", leaves.gguf())
+    assert run(capsys, "check", tmp_path, "--watch", "TO", "--no-cache").code == 2
+
+
 @pytest.mark.parametrize("place", ["rank_0/graphs", "rank_0/Net/0/grads", "rank_0/optimizer"])
 def test_a_file_in_a_dump_that_is_no_part_of_it_is_the_question(
     place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
