@@ -85,6 +85,8 @@ GRAPH: Final = "arrays"
 _SIDES: Final = {"in": Side.INPUT, "input": Side.INPUT, "out": Side.OUTPUT, "output": Side.OUTPUT}
 _SLOT: Final = re.compile(r"(?:(.*)[./:])?(input|in|output|out)s?[._:](\d{1,4})", re.DOTALL)
 _POSITION: Final = re.compile(r"arr_(\d{1,4})")
+_PIECE: Final = re.compile(r"[-_.]\d.*")
+"""The number of a file among those of a model."""
 _GRADIENT: Final = re.compile(r"(?:^|[./_])(?:grads?|gradients?)(?:[./_]|$)", re.IGNORECASE)
 ORDER: Final = "model.safetensors.index.json"
 """The index of a whole model, beside which its pieces may lie once more."""
@@ -545,6 +547,8 @@ class _Lister:
         """Files that an index names, with the tensors that it says are in them."""
         self._together: dict[str, set[str]] = {}
         """Directories, and names of files in them that may be some of several of one model."""
+        self._forms: dict[tuple[str, ...], str] = {}
+        """By scope, what the files of the model there are called, without the number of each."""
         self.indexed = False
         self.apart: list[str] = []
         self._order: dict[str, int] = {}
@@ -696,7 +700,7 @@ class _Lister:
             self._miss(path, error.what)
             return
         if found and found[0].place and scope and is_whole(scope[-1]):
-            scope = scope[:-1]
+            scope = self._scope_of_model(scope[:-1], _PIECE.sub("", scope[-1]), found)
         for held in found:
             self._take(path, scope, held)
         self.apart += numbers_apart(path)
@@ -704,6 +708,16 @@ class _Lister:
             self.claimed.add(path)  # all of it was looked at, and there is no tensor
         if holds_several(path):
             self._account(path, found)
+
+    def _scope_of_model(self, scope: tuple[str, ...], form: str, found: Sequence[FileTensor]) -> tuple[str, ...]:
+        """Returns the scope of the tensors of a model: its form is one where another form holds the same names.
+
+        People keep ``pytorch_model.bin`` beside ``model.safetensors``: both are looked at.
+        """
+        first = self._forms.setdefault(scope, form)
+        if form != first and any(node_of(scope, held.key) in self._found for held in found):
+            return (*scope, form)
+        return scope
 
     def _account(self, path: str, found: Sequence[FileTensor]) -> None:
         """Finds out what a file should hold besides, or the files beside it should."""
