@@ -309,7 +309,7 @@ class _Walk:
                 with opener.scandir(path) as listing:
                     entries = [entry for entry in listing if entry.path not in claimed]
             except OSError as error:
-                self._miss(path, why_not(path, error), of)
+                self._refused(path, why_not(path, error), of)
                 continue
             self._entries += len(entries)
             self._progress(Progress(self._entries, 0, "accounting for every file"))
@@ -363,7 +363,7 @@ class _Walk:
             elif isinstance(error, OSError) and error.errno == errno.ENXIO:  # a socket
                 self._kinds["no regular file"] += 1
             else:
-                self._miss(path, why_not(path, error if isinstance(error, OSError) else None), of)
+                self._refused(path, why_not(path, error if isinstance(error, OSError) else None), of)
         else:
             if look.holds in (Holds.NOTHING, Holds.UNKNOWN):
                 self._kinds["no tensors" if look.holds is Holds.NOTHING else "unknown format"] += 1
@@ -398,6 +398,10 @@ class _Walk:
 
     def _miss(self, path: str, why: str, of: _Place) -> None:
         self._missed.append(self._part(path, why, of))
+
+    def _refused(self, path: str, why: str, of: _Place) -> None:
+        """Reports an entry that the system does not let anybody look at."""
+        self._missed.append(UnreadablePart(os.path.relpath(path, self._root), why, *of))
 
     def _part(self, path: str, why: str, of: _Place) -> UnreadablePart:
         return UnreadablePart(os.path.relpath(path, self._root), why, *of, unclaimed=True)
