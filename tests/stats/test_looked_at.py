@@ -312,3 +312,26 @@ def test_no_bytes_make_it_fail_or_run_long() -> None:
 def test_no_more_is_unpacked_than_is_looked_at() -> None:
     for packed in (gzip.compress(bytes(1 << 26)), lzma.compress(bytes(1 << 26)), zip_of(data__pkl=bytes(1 << 20))):
         assert look(packed, "x").holds in {Holds.UNKNOWN, Holds.DOUBT}
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, lzma.compress, bz2.compress], ids=["gzip", "xz", "bzip2"])
+def test_every_part_of_a_compressed_file_counts(pack: Callable[[bytes], bytes]) -> None:
+    assert look(pack(b"a log\n") + pack(npy_file()), "x.gz").holds is Holds.TENSORS
+    assert look(pack(b"a log\n") + pack(b"more of it\n"), "x.gz").holds is Holds.NOTHING
+
+
+def test_the_older_form_of_xz_is_unpacked_too() -> None:
+    assert look(lzma.compress(npy_file(), lzma.FORMAT_ALONE), "x.lzma").holds is Holds.TENSORS
+    assert look(lzma.compress(b"words\n" * 99, lzma.FORMAT_ALONE), "x.lzma").holds is Holds.NOTHING
+
+
+def test_a_member_of_a_zip_archive_without_a_suffix_is_looked_at() -> None:
+    def archive(content: bytes) -> bytes:
+        file = io.BytesIO()
+        with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as zipped:
+            zipped.writestr("folder/LICENSE", "words")
+            zipped.writestr("folder/data", content)
+        return file.getvalue()
+
+    assert look(archive(npy_file()), "x.zip").holds is Holds.TENSORS
+    assert look(archive(b"words"), "x.zip").holds is Holds.NOTHING
