@@ -14,7 +14,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeGuard
 
 from tui_debugger.stats.restricted_pickle import Instance
 
@@ -82,14 +82,12 @@ def part_of(spec: Any) -> TensorPart | None:
 
 def _axes(known: Mapping[Any, Any], dimensions: int) -> list[_Axis] | None:
     """Returns the axes of a mesh that have several ranks; None where they cannot be understood."""
-    mesh, placements = _attributes(known.get("mesh")), known.get("placements")
-    sizes, places = _sizes(mesh), mesh.get("_coordinate_on_dim")
-    if not _are_integers(sizes) or not _are_integers(places) or type(placements) not in (list, tuple):
+    mesh, placements = _attributes(known.get("mesh")), _items(known.get("placements"))
+    sizes, places = _sizes(mesh), _items(mesh.get("_coordinate_on_dim"))
+    if not _are_integers(sizes) or not _are_integers(places) or not len(sizes) == len(places) == len(placements):
         return None
-    if not len(sizes) == len(places) == len(placements):
-        return None
-    names = mesh.get("_mesh_dim_names") or mesh.get("mesh_dim_names")
-    names = names if type(names) in (list, tuple) and len(names) == len(sizes) else [None] * len(sizes)
+    names = _items(mesh.get("_mesh_dim_names") or mesh.get("mesh_dim_names"))
+    names = names if len(names) == len(sizes) else [None] * len(sizes)
     orders = _orders(known.get("shard_order"))
     found = []
     for number, (name, at, size, placement) in enumerate(zip(names, places, sizes, placements, strict=True)):
@@ -115,10 +113,10 @@ def _sizes(mesh: Mapping[Any, Any]) -> Any:
     if "_layout" not in mesh:
         return getattr(mesh.get("mesh"), "shape", None)
     layout = _attributes(mesh["_layout"])
-    if (axes := layout.get("axes")) is not None:
-        return [_count(_attributes(axis).get("shape")) for axis in axes] if type(axes) in (list, tuple) else None
+    if "axes" in layout:
+        return [_count(_attributes(axis).get("shape")) for axis in _items(layout["axes"])]
     shape = layout.get("shape")
-    return [_count(each) for each in shape] if type(shape) in (list, tuple) else [shape]
+    return [_count(each) for each in _items(shape)] or [shape]
 
 
 def _count(shape: Any) -> Any:
@@ -128,9 +126,10 @@ def _count(shape: Any) -> Any:
 def _orders(entries: Any) -> dict[tuple[int, int], int]:
     """Returns which axis of the mesh divides a dimension first, where that is said: numbers by dimension and axis."""
     found: dict[tuple[int, int], int] = {}
-    for entry in entries if type(entries) in (list, tuple) else ():
-        if type(entry) is Instance and len(entry.arguments) == 2 and _are_integers(entry.arguments[1]):
-            found.update(((entry.arguments[0], axis), order) for order, axis in enumerate(entry.arguments[1]))
+    for entry in _items(entries):
+        dimension, axes = entry.arguments if type(entry) is Instance and len(entry.arguments) == 2 else (None, ())
+        if type(dimension) is int and _are_integers(axes):
+            found.update(((dimension, axis), order) for order, axis in enumerate(axes))
     return found
 
 
@@ -171,5 +170,9 @@ def _attributes(found: Any) -> Mapping[Any, Any]:
     return {name: value for part in parts if type(part) is dict for name, value in part.items()}
 
 
-def _are_integers(values: Any) -> bool:
+def _items(found: Any) -> Sequence[Any]:
+    return found if type(found) is list or type(found) is tuple else ()
+
+
+def _are_integers(values: Any) -> TypeGuard[Sequence[int]]:
     return type(values) in (list, tuple) and all(type(value) is int for value in values)

@@ -64,6 +64,7 @@ EPOCH: Final = 1_000_000
 """The number that an epoch adds to the numbers of its steps where they begin anew in every epoch."""
 SNAPSHOTS: Final = "snapshots"
 _FEW: Final = 8
+_FIRST: Final = 64
 _NAMED_AT_MOST: Final = 20
 """Missing files that are named one by one."""
 LEVELS_DEEP: Final = 16
@@ -320,8 +321,7 @@ class _Reader:
 
     def _take_step(self, path: str, here: _Place, step: int) -> None:
         """Takes in a directory of a step as a whole; where ranks lie in it, they and everything beside them."""
-        ranks = any(parse_name(name).rank is not None for name in subdirectories(path)) or _has_shares(path)
-        if here.rank is not None or not ranks:
+        if here.rank is not None or not _holds_ranks(path):
             self._visited.add(self._identity(path))
             self._found.append((here, step, Unit(path, here.scope, directory=True)))
             return
@@ -419,11 +419,27 @@ def _has_index(path: str) -> bool:
     return opener.exists(f"{path}/{INDEX}") and any(name.endswith(PART) for name in names_in(path))
 
 
-def _has_shares(directory: str) -> bool:
-    """Tells whether ranks wrote a file each into a directory, or into one of the few in it, such as ``actor``."""
-    below = list(islice(subdirectories(directory), _FEW + 1))
-    places = [directory, *(f"{directory}/{name}" for name in below if len(below) <= _FEW)]
-    return any(_SHARE.search(name) is not None and is_array(name) for place in places for name in names_in(place))
+def _holds_ranks(directory: str) -> bool:
+    """Tells whether ranks have a directory each in a directory, or a file each; also in ``actor``, one of few in it."""
+    below = []
+    try:
+        with opener.scandir(directory) as entries:
+            for entry in islice(entries, directories.MOST_ENTRIES):
+                if entry.name.startswith((".", "__")):
+                    continue
+                if _is_share(entry.name):
+                    return True
+                if is_directory(entry) and not is_array(entry.name):
+                    if parse_name(entry.name).rank is not None:
+                        return True
+                    below.append(entry.path)
+    except OSError:
+        return False
+    return len(below) <= _FEW and any(_is_share(name) for path in below for name in names_in(path, _FIRST))
+
+
+def _is_share(name: str) -> bool:
+    return _SHARE.search(name) is not None and is_array(name)
 
 
 def _is_read(path: str) -> bool:
