@@ -115,7 +115,11 @@ def test_steps_of_a_trainer_have_the_files_of_ranks_below_them(tmp_path: Path, c
     assert bad_tensors(answer) == [(20, 1, "actor.fc.weight")]
     assert run(capsys, "check", tmp_path / "global_step_10").code == 0
     files[0].unlink()
-    assert run(capsys, "check", tmp_path / "global_step_20", "--rank", "0").code == 2
+    actor = run(capsys, "check", files[1].parent, "--json")
+    assert bad_tensors(actor) == [(20, 1, "actor.fc.weight")]
+    missing = run(capsys, "check", files[1].parent, "--filter", "odd", "--watch", "TO")
+    assert (missing.code, files[0].name in missing.out) == (2, True)
+    assert run(capsys, "check", tmp_path, "--step", "10", "--watch", "TO").code == 0
     shutil.rmtree(tmp_path / "global_step_20")
     assert run(capsys, "check", tmp_path).code == 0
 

@@ -4,7 +4,7 @@ A DTensor has a mesh, an arrangement of the ranks along axes, and for each axis 
 shards of a dimension, copies, or terms of a sum. FSDP2 and tensor-parallel layers of PyTorch make such tensors, and a
 file of ``torch.save`` then has the part of its rank (``model_world_size_2_rank_0.pt``).
 
-Axes are called ``mesh.fsdp`` after their names in the mesh, or ``mesh.0``. A program may choose any name: ``dp`` does
+An axis has "mesh." before its name in the mesh, or before its number there. A program may choose any name: "dp" does
 not promise here that ranks hold the same weights.
 """
 

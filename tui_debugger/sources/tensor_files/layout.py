@@ -63,7 +63,7 @@ NUMBER: Final = re.compile(r"\d{1,9}")
 EPOCH: Final = 1_000_000
 """The number that an epoch adds to the numbers of its steps where they begin anew in every epoch."""
 SNAPSHOTS: Final = "snapshots"
-_FEW: Final = 8
+_FEW: Final = 4
 _FIRST: Final = 64
 _NAMED_AT_MOST: Final = 20
 """Missing files that are named one by one."""
@@ -198,8 +198,8 @@ class _Reader:
         self._loose: list[_Loose] = []
         self._visited: set[tuple[int, int]] = set()
         self._links: list[tuple[str, _Place, ParsedName]] = []
-        self._shares: dict[tuple[str, str, int, str], set[int]] = {}
-        """The ranks that wrote a file each: by directory, start of its name, how many they are, and end of its name."""
+        self._shares: dict[tuple[str, str, int, int | None], set[int]] = {}
+        """The ranks that wrote a file each: by its path before and after their number, how many they are, and step."""
 
     def read(self) -> Layout:
         self._visit(self._layout.root, _Place(), numbers=True)
@@ -222,24 +222,25 @@ class _Reader:
             steps.setdefault(numbers[place.epoch, step], []).append(unit)
         if others:
             self._take_final(others)
-        for (folder, start, count, end), ranks in self._shares.items():
-            self._find_missing(f"{folder}/{start}", count, end, ranks)
+        self._find_missing()
         layout.sort()
         return layout
 
-    def _note_share(self, path: str) -> None:
+    def _note_share(self, path: str, place: _Place, step: int | None) -> None:
         folder, name = os.path.split(path)
         if (match := _SHARE.search(name)) is not None:
-            start, end = name[: match.start(2)], name[match.end() :]
-            self._shares.setdefault((folder, start, int(match[1]), end), set()).add(int(match[2]))
+            start, end = f"{folder}/{name[: match.start(2)]}", name[match.end() :]
+            own = step if place.epoch is None else None  # the steps of epochs may get other numbers
+            self._shares.setdefault((start, end, int(match[1]), own), set()).add(int(match[2]))
 
-    def _find_missing(self, start: str, count: int, end: str, there: set[int]) -> None:
+    def _find_missing(self) -> None:
         """Names the files of ranks that are not there."""
-        gone = count - sum(rank < count for rank in there)
-        for rank in islice((rank for rank in range(count) if rank not in there), _NAMED_AT_MOST):
-            self._layout.miss(f"{start}{rank}{end}", "the file of a rank that is missing")
-        if gone > _NAMED_AT_MOST:
-            self._layout.miss(f"{start}*{end}", f"the files of {gone:,} ranks are missing")
+        for (start, end, count, step), there in self._shares.items():
+            gone = count - sum(rank < count for rank in there)
+            for rank in islice((rank for rank in range(count) if rank not in there), _NAMED_AT_MOST):
+                self._layout.miss(f"{start}{rank}{end}", "the file of a rank that is missing", step=step)
+            if gone > _NAMED_AT_MOST:
+                self._layout.miss(f"{start}*{end}", f"the files of {gone:,} ranks are missing", step=step)
 
     def _take_final(self, loose: list[_Loose]) -> None:
         """Takes in arrays outside of the steps: what trainers save at the end, whichever state that is."""
@@ -304,7 +305,7 @@ class _Reader:
 
     def _take_file(self, path: str, place: _Place, says: ParsedName) -> None:
         here = place.below(says)
-        self._note_share(path)
+        self._note_share(path, here, says.step)
         unit = Unit(path, here.scope, directory=False)
         if says.step is None:
             self._loose.append((here, unit))
@@ -336,7 +337,7 @@ class _Reader:
             elif directory:
                 self._take_step(entry.path, below, step)
             elif holds_arrays(entry.path) and not (indexed and entry.name.endswith(PART)):
-                self._note_share(entry.path)
+                self._note_share(entry.path, below, step)
                 self._found.append((below, step, Unit(entry.path, below.scope, directory=False)))
 
     def _identity(self, path: str) -> tuple[int, int]:
@@ -427,7 +428,7 @@ def _holds_ranks(directory: str) -> bool:
             for entry in islice(entries, directories.MOST_ENTRIES):
                 if entry.name.startswith((".", "__")):
                     continue
-                if _is_share(entry.name):
+                if is_share(entry.name):
                     return True
                 if is_directory(entry) and not is_array(entry.name):
                     if parse_name(entry.name).rank is not None:
@@ -435,10 +436,11 @@ def _holds_ranks(directory: str) -> bool:
                     below.append(entry.path)
     except OSError:
         return False
-    return len(below) <= _FEW and any(_is_share(name) for path in below for name in names_in(path, _FIRST))
+    return len(below) <= _FEW and any(is_share(name) for path in below for name in names_in(path, _FIRST))
 
 
-def _is_share(name: str) -> bool:
+def is_share(name: str) -> bool:
+    """Tells whether a file of that name is one of several that ranks wrote, one each."""
     return _SHARE.search(name) is not None and is_array(name)
 
 
