@@ -107,7 +107,7 @@ def test_meshes_of_earlier_versions(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert found.places == LAST
 
 
-@pytest.mark.parametrize("places", [None, (0,), (0, 7), ("0", "1")])
+@pytest.mark.parametrize("places", [None, (0,), (0, 7), ("0", "1"), (0, -1), (0, 10**30)])
 def test_a_mesh_without_the_place_of_the_rank_says_that_there_are_parts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, places: Any
 ) -> None:

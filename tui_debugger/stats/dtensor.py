@@ -20,6 +20,7 @@ from tui_debugger.stats.restricted_pickle import Instance
 
 SPEC: Final = "_spec"
 """The attribute of a DTensor that says what part it is."""
+_MOST: Final = 1 << 62
 _NAME: Final = re.compile(r"[\w.-]{1,40}", re.ASCII)
 
 
@@ -175,4 +176,5 @@ def _items(found: Any) -> Sequence[Any]:
 
 
 def _are_integers(values: Any) -> TypeGuard[Sequence[int]]:
-    return type(values) in (list, tuple) and all(type(value) is int for value in values)
+    """Tells whether there are sizes, or numbers of ranks."""
+    return type(values) in (list, tuple) and all(type(value) is int and 0 <= value < _MOST for value in values)
