@@ -19,6 +19,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from tui_debugger.arrays import Array
+from tui_debugger.stats.dtensor import SPEC, TensorPart, part_of
 from tui_debugger.stats.dtypes import dtype_of, name_of
 from tui_debugger.stats.pickled_arrays import ARRAY, ELEMENT_TYPE, FUNCTIONS
 from tui_debugger.stats.restricted_pickle import Global, Instance, PickleError, load, no_names, stand_ins
@@ -65,6 +66,7 @@ class TensorRef:
         problem: why it cannot be read; empty: as far as is known it can.
         values: its values where the pickle itself holds them; None: its storage does.
         attributes: what was set of it besides, usually attributes by name; None: nothing.
+        part: which part of a larger tensor it is; None: it is whole.
     """
 
     dtype: str
@@ -78,6 +80,7 @@ class TensorRef:
     problem: str = ""
     values: Array | None = None
     attributes: Any = None
+    part: TensorPart | None = None
 
 
 def in_pickle(values: Array) -> TensorRef:
@@ -311,7 +314,9 @@ def _of_class(function: Any, _: Any, arguments: Any, state: Any = None, *__: Any
     local, others = _local_part(state)
     if local is None or found.storage is not None:
         return replace(found, attributes=_both(found.attributes, state))
-    return replace(local, requires_grad=found.requires_grad, attributes=_both(local.attributes, others))
+    part = part_of(next((each[SPEC] for each in others if SPEC in each), None))
+    attributes = _both(local.attributes, others)
+    return replace(local, requires_grad=found.requires_grad, attributes=attributes, part=part)
 
 
 def _both(first: Any, second: Any) -> Any:

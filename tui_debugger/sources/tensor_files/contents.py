@@ -14,6 +14,7 @@ from typing import Final
 from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.model import ReadSpec
 from tui_debugger.sources.tensor_files.layout import INDEX, LOG_OF_TRAINER, is_array, is_shard
+from tui_debugger.stats.dtensor import TensorPart
 from tui_debugger.stats.formats import Holds, format_of_name, may_hold_tensors
 from tui_debugger.stats.npy import array_keys, look_at
 from tui_debugger.stats.safetensors import read_header
@@ -36,10 +37,12 @@ class FileTensor:
     Attributes:
         place: the keys that lead to it; empty: the file holds nothing else.
         spec: how it is read, without the path; with one where it is in another file than was asked about.
+        part: which part of a larger tensor it is; None: it is whole, or nothing tells.
     """
 
     place: tuple[str, ...]
     spec: ReadSpec
+    part: TensorPart | None = None
 
     @property
     def key(self) -> str | None:
@@ -134,8 +137,8 @@ def _archive(path: str) -> Iterator[FileTensor]:
 def _saved_by_torch(path: str) -> Iterator[FileTensor]:
     from tui_debugger.stats.torch_file import member_of, read_tree, tensors  # not where there are none
 
-    for place, _ in tensors(read_tree(path)):
-        yield FileTensor(tuple(str(key) for key in place), ReadSpec("", "pt", member=member_of(place)))
+    for place, ref in tensors(read_tree(path)):
+        yield FileTensor(tuple(str(key) for key in place), ReadSpec("", "pt", member=member_of(place)), ref.part)
 
 
 def _logged(path: str) -> Iterator[FileTensor]:

@@ -2,8 +2,8 @@
 
 Names only, nothing is read. ``step_3``, ``step3``, ``global_step_3``, ``iter_3``, ``checkpoint-3`` and ``epoch_3`` name
 a step, alone or as a part of a name (``grads_step_3.npz``); a bare number does directly below the dump, a rank or an
-epoch. ``rank0`` and ``rank_0`` name a rank. What TensorRT-LLM's debug hook calls a file names a step and modules. All
-other parts of a path are the scope of a node.
+epoch. ``rank0`` and ``rank_0`` name a rank, ``model_world_size_2_rank_0`` one of two that each wrote a file. What
+TensorRT-LLM's debug hook calls a file names a step and modules. All other parts of a path are the scope of a node.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -57,6 +58,8 @@ _STEP: Final = re.compile(
 )
 _EPOCH: Final = re.compile(rf"{_EDGE}epoch[_\-=]?(\d{{1,6}}){_END}", re.IGNORECASE)
 _RANK: Final = re.compile(rf"{_EDGE}rank[_\-=]?(\d{{1,9}}){_END}", re.IGNORECASE)
+_SHARE: Final = re.compile(rf"{_EDGE}world_size[_\-=]?(\d{{1,9}})[._\- ]rank[_\-=]?(\d{{1,9}}){_END}", re.IGNORECASE)
+"""The end of the names of files of which each rank of FSDP writes one: how many there are, and the rank."""
 _TRT_LLM: Final = re.compile(r"(\d{1,9})\.([A-Za-z_]\w*(?:-\d+\.[A-Za-z_]\w*)*)-((?:in|out)put(?:\..+)?)")
 """A file of TensorRT-LLM's debug hook: ``1.LlamaModel-24.LlamaDecoderLayer-2.Linear-output.0.pt`` is the first
 output of child 2 of child 24 of the model, in round 1 of its loop."""
@@ -64,6 +67,10 @@ NUMBER: Final = re.compile(r"\d{1,9}")
 EPOCH: Final = 1_000_000
 """The number that an epoch adds to the numbers of its steps where they begin anew in every epoch."""
 SNAPSHOTS: Final = "snapshots"
+_FEW: Final = 4
+_FIRST: Final = 64
+_NAMED_AT_MOST: Final = 20
+"""Missing files that are named one by one."""
 LEVELS_DEEP: Final = 16
 """The number of directories below each other that are looked into."""
 SHOWS: Final = Shows(
@@ -111,11 +118,11 @@ def parse_name(name: str) -> ParsedName:
     if (match := _MODEL_PARALLEL.fullmatch(name)) is not None:
         return ParsedName("consolidated", rank=int(match[1]))
     found: dict[str, int] = {}
-    for what, pattern in (("step", _STEP), ("epoch", _EPOCH), ("rank", _RANK)):
+    for what, pattern in (("step", _STEP), ("epoch", _EPOCH), ("share", _SHARE), ("rank", _RANK)):
         match = pattern.search(name)
         if match is None or (what == "rank" and match.start() and not found):
             continue  # low_rank_8 is no rank
-        found[what] = int(match[1])
+        found["rank" if what == "share" else what] = int(match[match.re.groups])
         name = (name[: match.start()].rstrip("._- ") + "." + name[match.end() :].lstrip("._- ")).strip(".")
     return ParsedName(name, found.get("rank"), found.get("step"), found.get("epoch"))
 
@@ -197,6 +204,8 @@ class _Reader:
         self._loose: list[_Loose] = []
         self._visited: set[tuple[int, int]] = set()
         self._links: list[tuple[str, _Place, ParsedName]] = []
+        self._shares: dict[tuple[str, str, int, int | None], set[int]] = {}
+        """The ranks that wrote a file each: by its path before and after their number, how many they are, and step."""
 
     def read(self) -> Layout:
         self._visit(self._layout.root, _Place(), numbers=True)
@@ -219,8 +228,25 @@ class _Reader:
             steps.setdefault(numbers[place.epoch, step], []).append(unit)
         if others:
             self._take_final(others)
+        self._find_missing()
         layout.sort()
         return layout
+
+    def _note_share(self, path: str, place: _Place, step: int | None) -> None:
+        folder, name = os.path.split(path)
+        if (match := _SHARE.search(name)) is not None:
+            start, end = f"{folder}/{name[: match.start(2)]}", name[match.end() :]
+            own = step if place.epoch is None else None  # the steps of epochs may get other numbers
+            self._shares.setdefault((start, end, int(match[1]), own), set()).add(int(match[2]))
+
+    def _find_missing(self) -> None:
+        """Names the files of ranks that are not there."""
+        for (start, end, count, step), there in self._shares.items():
+            gone = count - sum(rank < count for rank in there)
+            for rank in islice((rank for rank in range(count) if rank not in there), _NAMED_AT_MOST):
+                self._layout.miss(f"{start}{rank}{end}", "the file of a rank that is missing", step=step)
+            if gone > _NAMED_AT_MOST:
+                self._layout.miss(f"{start}*{end}", f"the files of {gone:,} ranks are missing", step=step)
 
     def _take_final(self, loose: list[_Loose]) -> None:
         """Takes in arrays outside of the steps: what trainers save at the end, whichever state that is."""
@@ -285,6 +311,7 @@ class _Reader:
 
     def _take_file(self, path: str, place: _Place, says: ParsedName) -> None:
         here = place.below(says)
+        self._note_share(path, here, says.step)
         unit = Unit(path, here.scope, directory=False)
         if says.step is None:
             self._loose.append((here, unit))
@@ -301,8 +328,7 @@ class _Reader:
 
     def _take_step(self, path: str, here: _Place, step: int) -> None:
         """Takes in a directory of a step as a whole; where ranks lie in it, they and everything beside them."""
-        ranks = here.rank is None and any(parse_name(name).rank is not None for name in subdirectories(path))
-        if not ranks:
+        if here.rank is not None or not _holds_ranks(path):
             self._visited.add(self._identity(path))
             self._found.append((here, step, Unit(path, here.scope, directory=True)))
             return
@@ -317,6 +343,7 @@ class _Reader:
             elif directory:
                 self._take_step(entry.path, below, step)
             elif holds_arrays(entry.path) and not (indexed and entry.name.endswith(PART)):
+                self._note_share(entry.path, below, step)
                 self._found.append((below, step, Unit(entry.path, below.scope, directory=False)))
 
     def _identity(self, path: str) -> tuple[int, int]:
@@ -396,6 +423,30 @@ def is_hub_cache(names: Iterable[str]) -> bool:
 
 def _has_index(path: str) -> bool:
     return opener.exists(f"{path}/{INDEX}") and any(name.endswith(PART) for name in names_in(path))
+
+
+def _holds_ranks(directory: str) -> bool:
+    """Tells whether ranks have a directory each in a directory, or a file each; also in ``actor``, one of few in it."""
+    below = []
+    try:
+        with opener.scandir(directory) as entries:
+            for entry in islice(entries, directories.MOST_ENTRIES):
+                if entry.name.startswith((".", "__")):
+                    continue
+                if is_share(entry.name):
+                    return True
+                if is_directory(entry) and not is_array(entry.name):
+                    if parse_name(entry.name).rank is not None:
+                        return True
+                    below.append(entry.path)
+    except OSError:
+        return False
+    return len(below) <= _FEW and any(is_share(name) for path in below for name in names_in(path, _FIRST))
+
+
+def is_share(name: str) -> bool:
+    """Tells whether a file of that name is one of several that ranks wrote, one each."""
+    return _SHARE.search(name) is not None and is_array(name)
 
 
 def _is_read(path: str) -> bool:

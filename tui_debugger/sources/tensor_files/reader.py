@@ -20,6 +20,7 @@ from tui_debugger.sources.tensor_files.layout import (
     SUFFIXES,
     holds_arrays,
     is_array,
+    is_share,
     parse_name,
     stem,
     subdirectories,
@@ -76,8 +77,12 @@ READER: Reader = TensorFilesReader()
 
 
 def _around(start: Path) -> Path | None:
-    """Returns the dump that a directory is, or lies in: above the topmost directory that is named after a step."""
-    if not _is_step(start.name) and _has_steps(start):
+    """Returns the dump that a directory is, or lies in: above the topmost directory that is named after a step.
+
+    Where files say nothing but their rank, the step is that of a directory above, if one is named after a step.
+    """
+    own = not _is_step(start.name) and _has_steps(start)
+    if own and not any(map(is_share, names_in(start))):
         return start
     for place in (start, *list(start.parents)[:_LEVELS_UP]):
         if not _is_step(place.name) or not _holds_arrays(place):
@@ -85,7 +90,7 @@ def _around(start: Path) -> Path | None:
         while _is_step(place.parent.name):
             place = place.parent  # noqa: PLW2901 - the walk goes on from here
         return place.parent
-    return None
+    return start if own else None
 
 
 def _may_be_dump(start: Path) -> bool:

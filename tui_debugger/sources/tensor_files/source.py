@@ -9,6 +9,7 @@ own node. Files that hold a model, whole or in parts (``model-00001-of-00002.saf
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import time
@@ -40,7 +41,7 @@ from tui_debugger.model import (
 )
 from tui_debugger.notes import NO_NOTES, NOTES_FILE, RunNotes, read_notes
 from tui_debugger.opener import GRAPH_LIMIT, read_regular, why_not
-from tui_debugger.sources.base import TensorFlag, TensorPlaces
+from tui_debugger.sources.base import RankPlaces, TensorFlag, TensorPlaces
 from tui_debugger.sources.directories import is_directory
 from tui_debugger.sources.environments import environment_in
 from tui_debugger.sources.graphless import (
@@ -81,6 +82,7 @@ from tui_debugger.sources.tensor_files.layout import (
     natural,
     read_layout,
 )
+from tui_debugger.stats.dtensor import TensorPart
 from tui_debugger.stats.dtypes import has_no_name
 from tui_debugger.stats.formats import Holds, may_hold_tensors
 from tui_debugger.stats.npy import SUFFIX as ARCHIVE
@@ -157,7 +159,7 @@ class FileTree:
 class _Found:
     """One array: its node's name, its side and slot, its file, how it is read from that, its operator's type.
 
-    ``row`` is what an index of ``tdbg convert`` says of it.
+    ``row`` is what an index of ``tdbg convert`` says of it, ``part`` which part of a larger tensor it is.
     """
 
     node: str
@@ -167,6 +169,7 @@ class _Found:
     spec: ReadSpec
     op_type: str = ""
     row: IndexedTensor | None = None
+    part: TensorPart | None = None
 
     @property
     def name(self) -> _Name:
@@ -233,6 +236,9 @@ class _RankNodes(RankNodes):
             self.table, numbers = append_nodes(self.table, fresh.values())
             self.rows.update(zip(fresh, numbers.tolist(), strict=True))
             self._categorise({self.rows[name]: first[name].row for name in fresh})
+        placed = {self.rows[each.name]: each.part.text for each in arrays if each.part is not None}
+        if placed.items() - self.table.placements.items():
+            self.table = replace(self.table, placements={**self.table.placements, **placed})
         return np.array([self.rows[each.name] for each in arrays], np.int32)
 
     def _categorise(self, fresh: Mapping[int, IndexedTensor | None]) -> None:
@@ -274,6 +280,7 @@ class TensorFilesSource(GraphlessSource[list[Unit], _RankNodes]):
         self._broken: set[UnreadablePart] = set()
         self._indexed: bool | None = None
         self._apart: dict[tuple[int, int], list[str]] = {}
+        self._meshes: dict[int, dict[str, set[tuple[int, int]]]] = {}
         super().__init__(root, given, notices)
 
     @property
@@ -296,6 +303,17 @@ class TensorFilesSource(GraphlessSource[list[Unit], _RankNodes]):
             statistics=Has.SOME,
             values=Has.SOME if valued else Has.NO,
         )
+
+    def parallel_places(self, rank: int) -> tuple[RankPlaces, str]:
+        """The place of a rank in the meshes of its tensors, unless ranks share the work in ways these do not say."""
+        with self._lock:
+            self.nodes(rank)  # looks into the files of a step
+            meshes = self._meshes.get(rank, {})
+            found = {axis: next(iter(places)) for axis, places in meshes.items()}
+            known = all(len(places) == 1 for places in meshes.values())
+            if not found or not known or math.prod(size for _, size in found.values()) != len(self.ranks()):
+                return {}, ""
+            return found, "meshes of DTensors"
 
     def _first_units(self) -> Sequence[Unit]:
         return next((units for steps in self._layout.units.values() for units in steps.values()), [])
@@ -497,6 +515,9 @@ class TensorFilesSource(GraphlessSource[list[Unit], _RankNodes]):
         self._indexed = bool(self._indexed) or lister.indexed
         self._apart[rank, step] = lister.apart
         arrays = lister.arrays
+        for part in dict.fromkeys(each.part for each in arrays if each.part is not None):
+            for axis, place in part.places:
+                self._meshes.setdefault(rank, {}).setdefault(axis, set()).add(place)
         of = nodes.add(arrays)
         side = np.array([int(each.side) for each in arrays], np.uint8)
         slot = np.array([each.slot for each in arrays], np.int16)
@@ -789,7 +810,7 @@ class _Lister:
             self._miss(where, f"the same tensor as one in {first}")
         else:
             where, spec = held.spec.path, held.spec
-            self._found[at] = _Found(*at, where, replace(spec, path="")) if where else _Found(*at, path, spec)
+            self._found[at] = _Found(*at, where or path, replace(spec, path=""), part=held.part)
 
     def _has_parts(self, found: list[os.DirEntry[str]]) -> bool:
         return any(entry.name.endswith(PART) for entry in found)
