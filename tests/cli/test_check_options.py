@@ -178,7 +178,8 @@ def test_every_option_is_in_the_help(capsys: Capsys, monkeypatch: pytest.MonkeyP
     assert options == {
         *("-h", "--help", "--watch", "--watch-file", "--recommended", "--fail-on", "--allow-unreadable"),
         *("--allow-unmatched", "--limit", "--rank", "--step", "--filter", "--graph", "--json"),
-        *("--jobs", "--executor", "--no-cache", "--no-config", "--shard", "--part"),
+        *("--jobs", "--executor", "--no-cache", "--no-config", "--shard", "--part", "--ignore"),
+        "--no-default-ignore",
     }
     for action in parser_of("check")._actions:
         assert action.help

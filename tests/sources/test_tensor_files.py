@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tests.cli.running import run
 from tests.opened_files import opened_tensor_files
-from tests.sources.arrays import write_arrays
+from tests.sources.arrays import write_arrays, write_safetensors
 from tests.sources.conformance import asked
 from tests.tui.driver import opened
 from tui_debugger.errors import NotADumpError
@@ -253,7 +253,7 @@ class TestLayouts:
         [
             [],
             ["README.md", "step_1/log.txt", "rank_0/step_1/events.out"],
-            ["src/a.py", "data/train.npy"],
+            ["src/a.py", "data/train.txt"],
             ["3/notes.txt"],
             ["step_1/.hidden.npy"],
         ],
@@ -464,3 +464,32 @@ async def test_the_screen(tmp_path: Path) -> None:
     async with opened(tmp_path) as driver:
         await driver.until(lambda: "act" in driver.text)
         assert driver.session.info.layout == "directory of tensor files"
+
+
+class TestModels:
+    """Directories of models as people keep them, without a step in their names."""
+
+    @pytest.mark.parametrize(
+        "files",
+        [
+            ["unet/diffusion_pytorch_model.safetensors", "vae/diffusion_pytorch_model.safetensors"],
+            ["weights/best.safetensors"],
+            ["model.safetensors", "pytorch_model-00001-of-00001.safetensors"],
+        ],
+        ids=["pipeline", "weights", "two forms"],
+    )
+    @pytest.mark.parametrize("bad", [0, -1])
+    def test_each_file_is_looked_at(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str], files: list[str], bad: int
+    ) -> None:
+        for number, name in enumerate(files):
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            value = np.nan if number == bad % len(files) else 1.0
+            write_safetensors(tmp_path / name, {"w.weight": np.full(3, value, np.float32)})
+        answer = run(capsys, "check", tmp_path, "--watch", "TO", "--no-cache")
+        assert (answer.code, "NaN in 1 tensor" in answer.out) == (1, True)
+
+    def test_the_parts_of_tensor_parallel_ranks_are_ranks(self, tmp_path: Path) -> None:
+        for rank in (0, 1):
+            write_safetensors(tmp_path / f"consolidated.{rank:02}.safetensors", {"w": np.ones(3, np.float32)})
+        assert open_source(tmp_path).ranks() == [0, 1]

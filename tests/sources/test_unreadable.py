@@ -163,7 +163,7 @@ def test_a_step_that_vanished_before_it_was_listed_until_somebody_looks_again(tm
 def test_what_heals_is_no_part_any_more(tmp_path: Path) -> None:
     writer = DumpWriter(dump(tmp_path), Generation.V2_10)
     names = ("rank_0/Net/0/1", "rank_1/Net")
-    kept = {name: (tmp_path / name).rename(tmp_path / name.replace("/", "-")) for name in names}
+    kept = {name: (tmp_path / name).rename(tmp_path / f"kept-{name.replace('/', '-')}") for name in names}
     for name in names:
         (tmp_path / name).symlink_to("nowhere")
     source = open_source(writer.root)

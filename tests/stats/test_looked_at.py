@@ -150,6 +150,7 @@ def test_a_file_of_tensors_is_told_by_its_bytes(kind: str, tmp_path: Path) -> No
         ("model.onnx.data", BAD.tobytes(), "ONNX"),
         ("__0_0.distcp", BAD.tobytes(), "a part of a distributed checkpoint"),
         ("model.pt.zst", b"\x28\xb5\x2f\xfd" + bytes(40), "a file of torch.save, compressed (zstd)"),
+        ("model.pt.zst", b"\x50\x2a\x4d\x18\4\0\0\0" + bytes(40), "a file of torch.save, compressed (zstd)"),
         ("x.NPY.lz4", b"\x04\x22\x4d\x18" + bytes(40), "an array of NumPy, compressed (lz4)"),
     ],
 )
@@ -206,6 +207,7 @@ HARMLESS: dict[str, tuple[str, Callable[[Path], bytes]]] = {
         lambda _: zip_of(**{"[Content_Types]__xml": b"<x/>", "printerSettings1__bin": b"\0\1\2"}),
     ),
     "a file of safetensors without tensors": ("x", lambda _: (2).to_bytes(8, "little") + b"{}"),
+    "what macOS keeps of a file": ("._x.npy", lambda _: b"\0\5\x16\7\0\2\0\0Mac OS X        " + bytes(99)),
     "a pointer to a picture": ("loss.png", lambda _: b"version https://git-lfs.github.com/spec/v1\n"),
 }
 
@@ -214,6 +216,21 @@ HARMLESS: dict[str, tuple[str, Callable[[Path], bytes]]] = {
 def test_what_is_plainly_something_else_is_no_doubt(kind: str, tmp_path: Path) -> None:
     name, make = HARMLESS[kind]
     assert look(make(tmp_path), name).holds is Holds.NOTHING
+
+
+def test_a_file_of_a_device_goes_by_its_name_too() -> None:
+    assert look(bytes(40), "Add.Default_Add-op1.7.2.1700000000000500").reader == "ascend"
+
+
+@pytest.mark.parametrize("protocol", [0, 2, 5])
+def test_a_nan_among_numbers_is_something(protocol: int) -> None:
+    assert look(pickle.dumps({"loss": float("nan")}, protocol), "x").holds is Holds.TENSORS
+    assert look(pickle.dumps({"max_grad_norm": float("inf")}, protocol), "x").holds is Holds.NOTHING
+
+
+def test_a_mindrecord_is_no_file_of_safetensors() -> None:
+    header = b'{"header_size": 16777216, "schema": {"x": {"type": "float32", "shape": [2]}}}'
+    assert look(len(header).to_bytes(8, "little") + header, "train.mindrecord").holds is Holds.UNKNOWN
 
 
 @pytest.mark.parametrize("name", ["train.bin", "tokens", "x.dat", "sentencepiece.model", "0.0"])
@@ -295,3 +312,26 @@ def test_no_bytes_make_it_fail_or_run_long() -> None:
 def test_no_more_is_unpacked_than_is_looked_at() -> None:
     for packed in (gzip.compress(bytes(1 << 26)), lzma.compress(bytes(1 << 26)), zip_of(data__pkl=bytes(1 << 20))):
         assert look(packed, "x").holds in {Holds.UNKNOWN, Holds.DOUBT}
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, lzma.compress, bz2.compress], ids=["gzip", "xz", "bzip2"])
+def test_every_part_of_a_compressed_file_counts(pack: Callable[[bytes], bytes]) -> None:
+    assert look(pack(b"a log\n") + pack(npy_file()), "x.gz").holds is Holds.TENSORS
+    assert look(pack(b"a log\n") + pack(b"more of it\n"), "x.gz").holds is Holds.NOTHING
+
+
+def test_the_older_form_of_xz_is_unpacked_too() -> None:
+    assert look(lzma.compress(npy_file(), lzma.FORMAT_ALONE), "x.lzma").holds is Holds.TENSORS
+    assert look(lzma.compress(b"words\n" * 99, lzma.FORMAT_ALONE), "x.lzma").holds is Holds.NOTHING
+
+
+def test_a_member_of_a_zip_archive_without_a_suffix_is_looked_at() -> None:
+    def archive(content: bytes) -> bytes:
+        file = io.BytesIO()
+        with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as zipped:
+            zipped.writestr("folder/LICENSE", "words")
+            zipped.writestr("folder/data", content)
+        return file.getvalue()
+
+    assert look(archive(npy_file()), "x.zip").holds is Holds.TENSORS
+    assert look(archive(b"words"), "x.zip").holds is Holds.NOTHING

@@ -26,7 +26,7 @@ BLOCKS: Final = 79
 HEALTHY_BLOCKS: Final = 8
 
 
-@pytest.mark.parametrize("block", thorough.few(range(BLOCKS), 4))
+@pytest.mark.parametrize("block", thorough.few(range(BLOCKS), 3))
 def test_a_bad_tensor_is_never_passed_over(block: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     passed_over = []
     for seed in generator.BAD[block::BLOCKS]:

@@ -57,7 +57,15 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     )
     parser.add_argument("dump", nargs="?", type=given_path, metavar="DUMP", help="with verify: where the dump is")
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout instead of a table")
-    whole = {"rank": None, "step": None, "filter": None, "graph": None, "jobs": None, "executor": None}
+    whole: dict[str, object] = {
+        "rank": None,
+        "step": None,
+        "filter": None,
+        "graph": None,
+        "jobs": None,
+        "executor": None,
+    }
+    whole |= {"no_config": False, "ignore": (), "no_default_ignore": False}
     parser.set_defaults(run=_run, path=None, no_cache=False, **whole)
 
 

@@ -120,6 +120,8 @@ class RunInventory:
             walk = _Walk(root, start, places, self._looks, enter=self._enter)
             walk.outside(opened.layout, told, progress)
             self._walks[source] = walk
+        elif walk.whole:
+            walk.opened({os.path.normpath(path): (rank, step) for rank, step, path in accounting.places()}, told)
         for files in accounting.step_entries():
             walk.step(files, told, progress)
         return root, walk.result()
@@ -189,6 +191,8 @@ class _Walk:
         enter: bool,
     ) -> None:
         self._root, self._start, self._places = root, start, places
+        self.whole = _whole_ranks(places)
+        """The directories of ranks that nobody had looked at: what lies in them was claimed as a whole."""
         self._looks, self._enter = looks, enter
         self._told: Collection[str] = ()
         self._progress: ProgressFn = no_progress
@@ -226,6 +230,18 @@ class _Walk:
                     self._miss(self._root, f"also a dump of {other}, which is not open", _NOWHERE)
         above = {self._root: _NOWHERE, **_directories_above(self._places)}
         self._walk(self._start, _NOWHERE, self._places.keys(), above)
+
+    def opened(self, places: Mapping[str, _Place], told: Collection[str]) -> None:
+        """Walks the ranks that were looked at since the last time, down to the places of their steps."""
+        self._told = told
+        fresh = {path: place for path, place in self.whole.items() if path not in places}
+        if not fresh:
+            return
+        self._places, self.whole = places, _whole_ranks(places)
+        above = _directories_above(places)
+        for path, place in fresh.items():
+            if is_inside(path, self._start):
+                self._walk(path, place, places.keys(), {path: place, **above})
 
     def step(self, files: StepEntries, told: Collection[str], progress: ProgressFn) -> None:
         """Walks the entries of one step once, as far as they lie under PATH."""
@@ -293,7 +309,7 @@ class _Walk:
                 with opener.scandir(path) as listing:
                     entries = [entry for entry in listing if entry.path not in claimed]
             except OSError as error:
-                self._miss(path, why_not(path, error), of)
+                self._refused(path, why_not(path, error), of)
                 continue
             self._entries += len(entries)
             self._progress(Progress(self._entries, 0, "accounting for every file"))
@@ -347,7 +363,7 @@ class _Walk:
             elif isinstance(error, OSError) and error.errno == errno.ENXIO:  # a socket
                 self._kinds["no regular file"] += 1
             else:
-                self._miss(path, why_not(path, error if isinstance(error, OSError) else None), of)
+                self._refused(path, why_not(path, error if isinstance(error, OSError) else None), of)
         else:
             if look.holds in (Holds.NOTHING, Holds.UNKNOWN):
                 self._kinds["no tensors" if look.holds is Holds.NOTHING else "unknown format"] += 1
@@ -383,8 +399,17 @@ class _Walk:
     def _miss(self, path: str, why: str, of: _Place) -> None:
         self._missed.append(self._part(path, why, of))
 
+    def _refused(self, path: str, why: str, of: _Place) -> None:
+        """Reports an entry that the system does not let anybody look at."""
+        self._missed.append(UnreadablePart(os.path.relpath(path, self._root), why, *of))
+
     def _part(self, path: str, why: str, of: _Place) -> UnreadablePart:
         return UnreadablePart(os.path.relpath(path, self._root), why, *of, unclaimed=True)
+
+
+def _whole_ranks(places: Mapping[str, _Place]) -> dict[str, _Place]:
+    listed = {rank for rank, step in places.values() if step is not None}
+    return {path: (rank, step) for path, (rank, step) in places.items() if rank is not None and rank not in listed}
 
 
 def _chain(path: str) -> set[str]:

@@ -19,11 +19,11 @@ import re
 import warnings
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from functools import cache
-from typing import Final
+from functools import cache, partial
+from typing import Final, Protocol
 
 LOOKED_AT: Final = 1 << 16
 """Bytes of each end of a file that are looked at."""
@@ -329,8 +329,24 @@ def _look_into_archive(ends: Ends) -> LookedAt | None:
         return _doubt("is a zip archive whose directory is damaged, or too long to be looked at")
     inner = next((name for name in names if name.lower().endswith(_PACKED)), None)
     if inner is None or _OFFICE in names:
-        return NOTHING
+        return _look_at_nameless(*listed, ends.depth) or NOTHING
     return _doubt(f"is a zip archive with {inner[:80]!r} in it, which was not looked at")
+
+
+def _look_at_nameless(infos: Sequence[zipfile.ZipInfo], archive: zipfile.ZipFile, depth: int) -> LookedAt | None:
+    """Looks at members without a suffix, as far as their bytes are known; None: none of them holds tensors."""
+    nameless = [info for info in infos if info.file_size and "." not in info.filename.rpartition("/")[2]]
+    for info in nameless[:_MOST_PARTS] if depth < _DEEP else ():
+        try:
+            with archive.open(info) as member:
+                head = member.read(LOOKED_AT)
+        except (zipfile.BadZipFile, NotImplementedError, RuntimeError, OSError, ValueError, EOFError, zlib.error):
+            continue
+        tail = head if len(head) == info.file_size else b""
+        answer = _look(Ends(head, tail, info.file_size, info.filename.rpartition("/")[2].lower(), depth + 1))
+        if answer.holds is Holds.TENSORS:
+            return LookedAt(Holds.TENSORS, f"{answer.format} in a zip archive")
+    return None
 
 
 _LEAST_SAVED: Final = 256
@@ -589,35 +605,25 @@ def _looks_like_index_of_tensorflow(ends: Ends) -> LookedAt | None:
 # -- packed files ----------------------------------------------------------------------------------
 
 
-def _gunzip(packed: bytes) -> tuple[bytes, bool]:
-    unpacker = zlib.decompressobj(31)
-    return unpacker.decompress(packed, LOOKED_AT), unpacker.eof
+class _Unpacker(Protocol):
+    """A decompressor of the standard library."""
+
+    @property
+    def eof(self) -> bool: ...
+
+    @property
+    def unused_data(self) -> bytes: ...
+
+    def decompress(self, data: bytes, max_length: int, /) -> bytes: ...
 
 
-def _inflate(packed: bytes) -> tuple[bytes, bool]:
-    unpacker = zlib.decompressobj()
-    return unpacker.decompress(packed, LOOKED_AT), unpacker.eof
-
-
-def _unxz(packed: bytes) -> tuple[bytes, bool]:
-    unpacker = lzma.LZMADecompressor()
-    return unpacker.decompress(packed, LOOKED_AT), unpacker.eof
-
-
-def _unbzip2(packed: bytes) -> tuple[bytes, bool]:
-    unpacker = bz2.BZ2Decompressor()
-    return unpacker.decompress(packed, LOOKED_AT), unpacker.eof
-
-
-_Unpack = Callable[[bytes], tuple[bytes, bool]]
-_COMPRESSED: Final[tuple[tuple[str, bytes, _Unpack | None], ...]] = (
-    ("gzip", b"\x1f\x8b", _gunzip),
-    ("xz", b"\xfd7zXZ\0", _unxz),
-    ("bzip2", b"BZh", _unbzip2),
-    ("zlib", b"\x78\x01", _inflate),
-    ("zlib", b"\x78\x5e", _inflate),
-    ("zlib", b"\x78\x9c", _inflate),
-    ("zlib", b"\x78\xda", _inflate),
+_COMPRESSED: Final[tuple[tuple[str, bytes, Callable[[], _Unpacker] | None], ...]] = (
+    ("gzip", b"\x1f\x8b", partial(zlib.decompressobj, 31)),
+    ("xz", b"\xfd7zXZ\0", lzma.LZMADecompressor),
+    ("lzma", b"\x5d\0\0", lzma.LZMADecompressor),
+    ("bzip2", b"BZh", bz2.BZ2Decompressor),
+    *(("zlib", bytes([0x78, level]), zlib.decompressobj) for level in (0x01, 0x5E, 0x9C, 0xDA)),
+    ("compress", b"\x1f\x9d", None),
     ("zstd", b"\x28\xb5\x2f\xfd", None),
     *(("zstd", bytes([first]) + b"\x2a\x4d\x18", None) for first in range(0x50, 0x60)),  # of pzstd: a frame to skip
     ("lz4", b"\x04\x22\x4d\x18", None),
@@ -642,31 +648,48 @@ _TEXTS: Final = (
 )
 
 
+_WITHOUT_MARK: Final = ("zlib", "lzma")
+"""Ways of compression whose first bytes other files have, too."""
+
+
 def _look_into_compressed(ends: Ends) -> LookedAt | None:
-    """Unpacks the first bytes of a compressed file, and looks at these."""
-    found = next(((way, unpack) for way, mark, unpack in _COMPRESSED if ends.head.startswith(mark)), None)
+    """Unpacks the first bytes of a compressed file, and looks at these; and at each of several parts in one file."""
+    found = next(((way, unpacker) for way, mark, unpacker in _COMPRESSED if ends.head.startswith(mark)), None)
     if found is None:
         return None
-    way, unpack = found
-    inner = ends.name.removesuffix(f".{ends.name.rpartition('.')[2]}")
-    try:
-        head, ended = unpack(ends.head) if unpack is not None else (b"", False)
-    except (zlib.error, lzma.LZMAError, OSError, EOFError, ValueError):
-        return _doubt(f"is compressed ({way}) and damaged") if way != "zlib" else None
+    way, unpacker = found
     if ends.depth >= _DEEP:
         return _doubt("has files in files: they were not looked at")
-    if head or ended:
-        size = len(head) if ended and len(head) < LOOKED_AT else 1 << 62
-        answer = _look(Ends(head, head if size == len(head) else b"", size, inner, ends.depth + 1))
-    else:
+    inner = ends.name.removesuffix(f".{ends.name.rpartition('.')[2]}")
+    if unpacker is None:
         row = format_of_name(inner)
-        said = row.found if row is not None else NOTHING if inner.endswith(_TEXTS) else None
-        answer = said or _doubt(f"is compressed ({way}): its content was not looked at")
+        answer = row.found if row is not None else NOTHING if inner.endswith(_TEXTS) else None
+        answer = answer or _doubt(f"is compressed ({way}): its content was not looked at")
+    else:
+        try:
+            answer = _look_at_parts(ends, inner, unpacker)
+        except (zlib.error, lzma.LZMAError, OSError, EOFError, ValueError):
+            answer = _doubt(f"is compressed ({way}) and damaged")
     if answer.holds is Holds.TENSORS:
         return LookedAt(Holds.TENSORS, f"{answer.format}, compressed ({way})")
-    return answer if way != "zlib" or answer.holds is not Holds.DOUBT else None
+    return answer if way not in _WITHOUT_MARK or answer.holds is not Holds.DOUBT else None
 
 
+def _look_at_parts(ends: Ends, inner: str, unpacker: Callable[[], _Unpacker]) -> LookedAt:
+    """Looks at the parts of a compressed file that lie in its first bytes, until one holds tensors."""
+    packed = ends.head
+    for _ in range(_MOST_PARTS):
+        unpack = unpacker()
+        head = unpack.decompress(packed, LOOKED_AT)
+        size = len(head) if unpack.eof and len(head) < LOOKED_AT else 1 << 62
+        answer = _look(Ends(head, head if size == len(head) else b"", size, inner, ends.depth + 1))
+        packed = unpack.unused_data.lstrip(b"\0")
+        if answer.holds in (Holds.TENSORS, Holds.DOUBT) or not packed:
+            return answer
+    return _doubt(f"has more than {_MOST_PARTS} parts: the others were not looked at")
+
+
+_MOST_PARTS: Final = 64
 _BLOCK: Final = 512
 _TAR: Final = b"ustar"
 _TAR_AT: Final = 257

@@ -439,10 +439,16 @@ class StoredValues:
         return _npy_layout(self._head[start : start + length], start, self._head[6] >= 3, spec)
 
 
+_PADDING: Final = 1 << 16
+"""Zeros behind an array that no other array can be."""
+
+
 def _open_npy(descriptor: int, status: os.stat_result, spec: ReadSpec) -> StoredValues:
-    values = StoredValues(FileBytes(descriptor, 0, status.st_size, spec.path), spec)
-    more = status.st_size - values.layout.offset - values.layout.nbytes
-    if more > 0:
+    content = FileBytes(descriptor, 0, status.st_size, spec.path)
+    values = StoredValues(content, spec)
+    end = values.layout.offset + values.layout.nbytes
+    more = status.st_size - end
+    if more > _PADDING or (more > 0 and content.read(end, more).strip(b"\0")):
         what = f"has {more:,} bytes behind its values"
         raise _unreadable(spec, what, "a second array that was saved into the same file, or the file is damaged")
     return values

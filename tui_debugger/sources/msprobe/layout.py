@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from tui_debugger.sources.directories import Layout, NamesReader, directories_in, names_in
+from tui_debugger.sources.paths import leads_back
 from tui_debugger.sources.registry import Edges, Has, Order, Shows
 from tui_debugger.text.numbers import first_of
 
@@ -37,7 +38,7 @@ def read_layout(root: Path) -> Layout[str]:
     for name in layout.names(layout.root):
         match, path = _STEP.fullmatch(name), f"{layout.root}/{name}"
         if match is None:
-            if _is_step(path) or _has_steps(path):
+            if (_is_step(path) or _has_steps(path)) and not leads_back(path, layout.root):
                 layout.miss(path, "calls that msprobe recorded, in no directory called stepN: open it by itself")
             continue
         step = int(match[1])
@@ -46,7 +47,7 @@ def read_layout(root: Path) -> Layout[str]:
                 _place(layout, layout.units, int(match[1] or 0), step, f"{path}/{each}")
             elif (match := _PROCESS.fullmatch(each)) is not None:
                 _place(layout, processes, step, int(match[1]), f"{path}/{each}")
-            elif _holds_calls(f"{path}/{each}"):
+            elif _holds_calls(f"{path}/{each}") and not leads_back(f"{path}/{each}", layout.root):
                 layout.miss(f"{path}/{each}", "calls that msprobe recorded, in no directory called rankN", step=step)
     _add_processes(layout, processes)
     layout.sort()

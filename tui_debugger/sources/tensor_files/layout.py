@@ -47,6 +47,8 @@ _SAVED_BY_TORCH: Final = re.compile(
 """Names of files that ``torch.save`` wrote although their suffix does not say so: of trainers, and of Lightning."""
 _BESIDE: Final = re.compile(r"training_args\.bin")
 """Settings that trainers save beside the values: objects without a tensor."""
+_MODEL_PARALLEL: Final = re.compile(r"consolidated\.(\d\d)")
+"""The part of one tensor-parallel rank, as Meta writes models."""
 _EDGE: Final = r"(?:^|(?<=[._\- ]))"
 _END: Final = r"(?=$|[._\- ])"
 _STEP: Final = re.compile(
@@ -111,6 +113,8 @@ def parse_name(name: str) -> ParsedName:
     """Returns what a name says; the first of several steps (or ranks) in one name counts."""
     if (match := _TRT_LLM.fullmatch(name)) is not None:
         return ParsedName("/".join((*match[2].split("-"), match[3])), step=int(match[1]))
+    if (match := _MODEL_PARALLEL.fullmatch(name)) is not None:
+        return ParsedName("consolidated", rank=int(match[1]))
     found: dict[str, int] = {}
     for what, pattern in (("step", _STEP), ("epoch", _EPOCH), ("share", _SHARE), ("rank", _RANK)):
         match = pattern.search(name)

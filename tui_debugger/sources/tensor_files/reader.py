@@ -16,18 +16,16 @@ from tui_debugger.sources.registry import TENSOR_FILES, Recognised, Sureness
 from tui_debugger.sources.tensor_files.layout import (
     CONVERTED,
     LEVELS_DEEP,
-    NUMBER,
     SHOWS,
-    SNAPSHOTS,
     SUFFIXES,
     holds_arrays,
     is_array,
-    is_hub_cache,
     is_share,
     parse_name,
     stem,
     subdirectories,
 )
+from tui_debugger.stats.formats import may_hold_tensors
 
 if TYPE_CHECKING:
     from tui_debugger.cache.store import DiskCache
@@ -98,9 +96,9 @@ def _around(start: Path) -> Path | None:
 def _may_be_dump(start: Path) -> bool:
     """Tells whether there are arrays in a directory that no name gives a step."""
     names = list(names_in(start))
-    if is_hub_cache(names) and _holds_arrays(start / SNAPSHOTS):
+    if any(map(is_array, names)) or _holds_arrays(start):
         return True
-    return any(map(is_array, names)) or _has_numbers(start) or _has_named_files(start)
+    return any(may_hold_tensors(name) and holds_arrays(f"{start}/{name}") for name in names)
 
 
 def _is_step(name: str) -> bool:
@@ -117,15 +115,6 @@ def _has_steps(directory: Path) -> bool:
         if is_array(name) or (not name.lower().endswith(SUFFIXES) and _holds_arrays(directory / name)):
             return True
     return False
-
-
-def _has_numbers(directory: Path) -> bool:
-    return any(NUMBER.fullmatch(name) and _holds_arrays(directory / name) for name in names_in(directory))
-
-
-def _has_named_files(directory: Path) -> bool:
-    """Tells whether files further below are named after steps: a directory for each tensor."""
-    return any(parse_name(stem(name)).step is not None for name in _arrays(directory))
 
 
 def _has_run(directory: str) -> bool:

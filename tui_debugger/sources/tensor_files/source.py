@@ -87,6 +87,8 @@ GRAPH: Final = "arrays"
 _SIDES: Final = {"in": Side.INPUT, "input": Side.INPUT, "out": Side.OUTPUT, "output": Side.OUTPUT}
 _SLOT: Final = re.compile(r"(?:(.*)[./:])?(input|in|output|out)s?[._:](\d{1,4})", re.DOTALL)
 _POSITION: Final = re.compile(r"arr_(\d{1,4})")
+_PIECE: Final = re.compile(r"[-_.]\d.*")
+"""The number of a file among those of a model."""
 _GRADIENT: Final = re.compile(r"(?:^|[./_])(?:grads?|gradients?)(?:[./_]|$)", re.IGNORECASE)
 ORDER: Final = "model.safetensors.index.json"
 """The index of a whole model, beside which its pieces may lie once more."""
@@ -420,9 +422,10 @@ class TensorFilesSource(GraphlessSource[list[Unit], _RankNodes]):
         if self._alone:
             return lone_file(path)
         layout = narrowed(read_layout(self._root), path)
-        for index in sorted(path for path in layout.beside if path.endswith(INDEXES)):
+        indexes = sorted(path for path in layout.beside if path.endswith(INDEXES))
+        for index in _without_other_forms(indexes):
             folder, files = os.path.dirname(index), _indexed_files(index)  # noqa: PTH120 - text all the way
-            if files is None or (files and not any(opener.lexists(f"{folder}/{name}") for name in files)):
+            if files is None or (files and not _any_there(folder, files)):
                 layout.miss(index, "cannot be read" if files is None else "names files of a model, and none is there")
         return layout
 
@@ -565,6 +568,8 @@ class _Lister:
         """Files that an index names, with the tensors that it says are in them."""
         self._together: dict[str, set[str]] = {}
         """Directories, and names of files in them that may be some of several of one model."""
+        self._forms: dict[tuple[str, ...], str] = {}
+        """By scope, what the files of the model there are called, without the number of each."""
         self.indexed = False
         self.apart: list[str] = []
         self._order: dict[str, int] = {}
@@ -636,9 +641,8 @@ class _Lister:
 
     def _any(self, path: str, scope: tuple[str, ...], found: list[os.DirEntry[str]]) -> None:
         """Takes in a directory of any program: arrays below each other, and what its files are called."""
-        for entry in found:
-            if entry.name.endswith(INDEXES):
-                self._read_order(path, entry.name)
+        for index in _without_other_forms([entry.path for entry in found if entry.name.endswith(INDEXES)]):
+            self._read_order(path, os.path.basename(index))  # noqa: PTH119 - text all the way
         environment = None if path == str(self._root) else environment_in(path, [entry.name for entry in found])
         for entry in found:
             if entry.name == INDEX and (self._has_parts(found) or self._is_index(entry.path)):
@@ -717,7 +721,7 @@ class _Lister:
             self._miss(path, error.what)
             return
         if found and found[0].place and scope and is_whole(scope[-1]):
-            scope = scope[:-1]
+            scope = self._scope_of_model(scope[:-1], _PIECE.sub("", scope[-1]), found)
         for held in found:
             self._take(path, scope, held)
         self.apart += numbers_apart(path)
@@ -725,6 +729,16 @@ class _Lister:
             self.claimed.add(path)  # all of it was looked at, and there is no tensor
         if holds_several(path):
             self._account(path, found)
+
+    def _scope_of_model(self, scope: tuple[str, ...], form: str, found: Sequence[FileTensor]) -> tuple[str, ...]:
+        """Returns the scope of the tensors of a model: its form is one where another form holds the same names.
+
+        People keep ``pytorch_model.bin`` beside ``model.safetensors``: both are looked at.
+        """
+        first = self._forms.setdefault(scope, form)
+        if form != first and any(node_of(scope, held.key) in self._found for held in found):
+            return (*scope, form)
+        return scope
 
     def _account(self, path: str, found: Sequence[FileTensor]) -> None:
         """Finds out what a file should hold besides, or the files beside it should."""
@@ -821,6 +835,31 @@ def _indexed_files(path: str) -> set[str] | None:
     """Returns the names of the files that an index names; None: it cannot be read."""
     files = _weight_map(path)
     return None if files is None else set(files.values())
+
+
+def _any_there(folder: str, files: Iterable[str]) -> bool:
+    return any(opener.lexists(f"{folder}/{name}") for name in files)
+
+
+def _without_other_forms(indexes: Sequence[str]) -> list[str]:
+    """Returns the indexes of models without those of forms that were not fetched.
+
+    A model often comes in several forms (``.safetensors`` and ``.bin``), each with an index, and all indexes are
+    fetched with the files of one form. An index none of whose files is there says nothing where the other indexes of
+    its directory name all of its tensors, and have files there.
+    """
+    if len(indexes) < 2:
+        return list(indexes)
+    fetched: dict[str, set[str]] = {}
+    absent: dict[str, dict[str, str]] = {}
+    for index in indexes:
+        folder, files = os.path.dirname(index), _weight_map(index) or {}  # noqa: PTH120 - text all the way
+        if _any_there(folder, files.values()):
+            fetched.setdefault(folder, set()).update(files)
+        elif files:
+            absent[index] = files
+    others = {index for index, files in absent.items() if files.keys() <= fetched.get(os.path.dirname(index), set())}  # noqa: PTH120 - text all the way
+    return [index for index in indexes if index not in others]
 
 
 def _is_one_file(one: str, other: str) -> bool:
