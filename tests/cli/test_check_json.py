@@ -32,6 +32,7 @@ KEYS = [
         "seconds",
         "cancelled",
         "notices",
+        "inventory",
         "limits",
         "version",
     ),

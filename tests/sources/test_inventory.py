@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
+import pickle
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import numpy as np
 import pytest
 
 from tests.cli.running import run
+from tests.sources.writer import write_dump
 from tui_debugger import opener
 from tui_debugger.model import UnreadablePart
 from tui_debugger.session.session import Session, open_dump
@@ -182,3 +185,19 @@ def test_what_appears_later_is_found_by_a_refresh(dump: Path) -> None:
 def test_a_pipe_is_never_opened_and_no_doubt(dump: Path) -> None:
     os.mkfifo(dump / "x.h5")
     assert wheres(dump) == []
+
+
+@pytest.mark.parametrize("where", [".", "Net", "Net/0", "graphs", "execution_order", "Net/0/1"])
+@pytest.mark.parametrize("rank", [0, 1])
+def test_the_directory_of_every_rank_is_walked(tmp_path: Path, capsys: Capsys, rank: int, where: str) -> None:
+    write_dump(tmp_path, steps=(0, 1), ranks=(0, 1))
+    file = tmp_path / f"rank_{rank}" / where / "other.pkl"
+    file.write_bytes(pickle.dumps({"loss": 1.0}))
+    assert run(capsys, "check", tmp_path, "--watch", "TO").code == 0
+    file.write_bytes(pickle.dumps({"loss": math.nan}))
+    answer = run(capsys, "check", tmp_path, "--watch", "TO", "--json")
+    assert [(part["rank"], part["where"]) for part in answer.json["unreadable"]] == [
+        (rank, str(file.relative_to(tmp_path)))
+    ]
+    assert answer.code == 2
+    assert run(capsys, "check", tmp_path, "--watch", "TO", "--rank", str(1 - rank)).code == 0

@@ -297,11 +297,15 @@ class TestListing:
         found = {(hit["node"], hit["step"]) for hit in answer.json["hits"] if hit["verdict"] == "finding"}
         assert found == {("fc.weight", 4), ("fc.weight", 5)}
 
-    def test_files_that_say_no_step_are_told(self, tmp_path: Path) -> None:
+    def test_files_that_say_no_step_are_told_if_they_hold_tensors(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
         torch.save({"value": torch.ones(2)}, tmp_path / "step=0___rank=0___name=x.pt")
+        torch.save({"lr": 0.1}, tmp_path / "model.pt")
+        assert run(capsys, "check", tmp_path, "--watch", "TO").code == 0
         torch.save(torch.ones(2), tmp_path / "model.pt")
-        (part,) = open_source(tmp_path).unreadable()
-        assert (part.where, part.why) == ("model.pt", "its name does not say of which step and tensor it is")
+        answer = run(capsys, "check", tmp_path, "--watch", "TO", "--json")
+        assert (answer.code, [part["where"] for part in answer.json["unreadable"]]) == (2, ["model.pt"])
 
     def test_several_dumps_are_named(self, root: Path, tmp_path: Path) -> None:
         for name in ("one", "two"):

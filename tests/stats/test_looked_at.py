@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 import lzma
+import math
 import pickle
 import sqlite3
 import struct
@@ -191,6 +192,7 @@ HARMLESS: dict[str, tuple[str, Callable[[Path], bytes]]] = {
     "a database": ("runs.db", database),
     "events": ("events.out.tfevents.1", lambda _: EVENTS),
     "settings in a pickle": ("args.pkl", lambda _: pickle.dumps(SETTINGS)),
+    "an infinite setting in a pickle": ("args.pkl", lambda _: pickle.dumps({"max_grad_norm": math.inf, "x": 0.1})),
     "settings in a pickle of text": ("args", lambda _: pickle.dumps({"lr": 0.1, "n": [1, 2]}, 0)),
     "settings that torch saved": ("training_args.bin", lambda _: torch_file({"lr": 0.1, "name": "adam"})),
     "settings that torch saved before 1.6": (
@@ -237,6 +239,12 @@ def test_a_mindrecord_is_no_file_of_safetensors() -> None:
 def test_bytes_without_a_mark_are_not_known(name: str) -> None:
     content = np.random.default_rng(1).bytes(3 * LOOKED_AT)
     assert look(b"\x05" + content, name).holds is Holds.UNKNOWN
+
+
+@pytest.mark.parametrize("values", [{"x": math.nan}, [math.nan], {"loss": math.inf}, {"losses": [0.1, -math.inf]}])
+@pytest.mark.parametrize("protocol", range(6))
+def test_a_pickle_of_numbers_that_are_findings_is_one_of_tensors(values: object, protocol: int) -> None:
+    assert look(pickle.dumps(values, protocol), "state.pkl").holds is Holds.TENSORS
 
 
 # -- doubts ----------------------------------------------------------------------------------------

@@ -352,10 +352,18 @@ def test_what_a_class_makes_of_bytes_is_not_known(tmp_path: Path) -> None:
         ({"best_score": torch.tensor(math.inf)}, ["/best_score"]),
         ({"config": {"weights": torch.tensor([math.nan])}}, ["/config/weights"]),
         (math.nan, [""]),
+        ({"log_history": [{"loss": 1.0}, {"loss": math.nan}, {"loss": 0.5}]}, ["/log_history/loss"]),
+        ({"log_history": [{"grad_norm": math.nan}, {"grad_norm": math.inf}, {"grad_norm": 1.0}]}, []),
+        ({"log_history": [{"grad_norm": 1.0}, {"grad_norm": math.inf}, {"loss": 1.0}]}, ["/log_history/grad_norm"]),
+        ({"log_history": [{"grad_norm": {"layer": math.nan}}]}, ["/log_history/[0]/grad_norm/layer"]),
+        ({"norms": [{"grad_norm": math.nan}, {"grad_norm": 1.0}]}, ["/norms/[0]/grad_norm"]),
     ],
 )
 def test_which_numbers_are_judged(tmp_path: Path, what: Any, found: list[str]) -> None:
-    """NaN outside of settings, Inf where its name is that of a value; all others are counted apart."""
+    """NaN outside of settings, Inf where its name is that of a value; all others are counted apart.
+
+    In a log the numbers of one name are one tensor. Norms of gradients are no finding where finite ones follow them.
+    """
     tree = read_tree(str(saved(tmp_path, what)))
     assert list(tree.members) == found
     assert len(tree.apart) == (0 if found or what == {"loss": 1.0} else 1)

@@ -48,12 +48,17 @@ async def test_an_mlp_run_names_the_unchanged_weights_and_the_dead_relu(open_scr
         assert "moment" not in hits
 
 
-async def test_another_dump_beside_the_one_that_is_open_is_noticed_without_delaying_it(tmp_path: Path) -> None:
+async def test_another_dump_beside_the_one_that_is_open_is_a_doubt(tmp_path: Path) -> None:
     write_dump(tmp_path / "first", steps=(0,))
+    async with opened(tmp_path) as screen:
+        assert "Clean:" in screen.main.header.plain
+        assert "● step 0 checked" in screen.main.header.plain
     write_arrays(tmp_path / "second/step_0", {"a": np.ones(3)})
     async with opened(tmp_path) as screen:
-        assert any(f"{tmp_path / 'second'} is another dump" in notice for notice in screen.session.info.notices)
-        assert "notice" in screen.main.header.plain
+        header = screen.main.header.plain
+        assert "Cannot judge: 1 entry not looked at: ../second (another dump" in header
+        assert "◐ step 0 checked, except what was not looked at" in header
+        assert "· 1 entry not looked at" in header.splitlines()[-1]
 
 
 async def test_the_first_frame_comes_before_the_run_is_open() -> None:

@@ -517,7 +517,8 @@ class StepEntries:
     """Entries of one step that the inventory walks.
 
     Attributes:
-        rank, step: the step; None where the entries belong to several.
+        rank, step: the step; None where the entries belong to several, such as the directory of a rank, which was one
+            place until somebody looked at that rank.
         entries: files and directories. Those that are not ``claimed`` are looked at.
         claimed: returns the files that tensors are read from, and the files that the reader itself read.
     """

@@ -252,6 +252,8 @@ class _Walk:
         claimed = files.claimed()
         above = _directories_above(dict.fromkeys(claimed, place))
         for entry in map(os.path.normpath, files.entries):
+            if files.step is None and entry not in self._places:
+                continue  # it was walked with what lies outside of steps
             if is_inside(self._start, entry):
                 entry = self._start  # noqa: PLW2901 - PATH leads into the step
             elif not is_inside(entry, self._start):

@@ -25,6 +25,8 @@ from enum import Enum
 from functools import cache, partial
 from typing import Final, Protocol
 
+from tui_debugger.stats.names_of_numbers import is_value
+
 LOOKED_AT: Final = 1 << 16
 """Bytes of each end of a file that are looked at."""
 _DEEP: Final = 3
@@ -436,7 +438,8 @@ class _Names:
             return True  # a storage that lies outside of the pickle
         elif code in ("FLOAT", "BINFLOAT"):
             self._last = ""
-            return isinstance(argument, float) and math.isnan(argument)
+            name = self._texts[-1] if self._texts else ""
+            return isinstance(argument, float) and (math.isnan(argument) or (math.isinf(argument) and is_value(name)))
         else:
             self._last = ""
         return False

@@ -8,22 +8,28 @@ What cannot be understood is found as well, at its place, as a tensor that says 
 storage of the file that nothing found refers to: nothing of a file disappears.
 
 Numbers that are not finite are no findings in settings (``max_grad_norm=inf``), and infinite ones only where their name
-says that they are values (``loss``). They are counted apart.
+says that they are values (``loss``). They are counted apart. So are norms of gradients in the log of a training that
+ends with a finite one: loss scaling left those steps out. The numbers of one name in a log are one tensor.
 """
 
 from __future__ import annotations
 
 import math
-import re
 import sys
 from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
 
 from tui_debugger.arrays import Array
+from tui_debugger.stats.names_of_numbers import (
+    LOG,
+    is_class_of_settings,
+    is_norm_of_gradients,
+    is_of_settings,
+    is_value,
+)
 from tui_debugger.stats.pickled_arrays import KINDS, SCALAR, array_in
 from tui_debugger.stats.restricted_pickle import Global, Instance, Loaded, PickleError, shown_name
 from tui_debugger.stats.torch_pickle import (
@@ -181,7 +187,7 @@ class _Walk:
         if kind is TensorRef:
             if self._is_known(top, child):
                 return None
-            if not child.shape and (top.settings or _of_settings(key)):
+            if not child.shape and (top.settings or is_of_settings(key)):
                 self.found.settings.append(len(self.found.tensors))
             self._add(place, _as_made(child, top.maker))
             if child.attributes is None and id(child) not in self._states:
@@ -222,14 +228,14 @@ class _Walk:
             return None
         found = self._known.get(id(child))
         if found is None:
-            found = self._known[id(child)] = child, list(self._children(child))
+            found = self._known[id(child)] = child, list(self._children(child, is_log=key == LOG))
         self._around.add(id(child))
         maker = child.maker if kind is _Given else top.maker
         if _is_generator(child):
             maker = OF_GENERATORS
         module = top.module or (kind is Instance and type(child.state) is dict and _PARAMETERS in child.state)
-        settings = top.settings or _of_settings(key)
-        settings = settings or (kind is Instance and _SETTINGS_CLASS.search(child.kind) is not None)
+        settings = top.settings or is_of_settings(key)
+        settings = settings or (kind is Instance and is_class_of_settings(child.kind))
         return _Frame(id(child), iter(found[1]), place, self._count, maker, module, settings)
 
     def _take_mesh(self, mesh: Instance) -> None:
@@ -248,15 +254,16 @@ class _Walk:
 
     def _take_numbers(self, top: _Frame, place: Path, values: Array) -> None:
         name = next((key for key in reversed(place) if type(key) is str), "")
-        settings = top.settings or _of_settings(name)
-        judged = np.isnan(values).any() or (_VALUE.search(name) is not None and _BOUND.search(name) is None)
-        if judged and not settings:
+        settings = top.settings or is_of_settings(name)
+        judged = np.isnan(values).any() or is_value(name)
+        scaled = LOG in place[:-1] and is_norm_of_gradients(name) and np.isfinite(values.flat[-1])
+        if judged and not settings and not scaled:
             self._add(place, in_pickle(values))
         else:
             self._count += 1
             self.found.apart.append((place, int((~np.isfinite(values)).sum())))
 
-    def _children(self, container: Any) -> Iterator[tuple[Any, Any]]:
+    def _children(self, container: Any, *, is_log: bool) -> Iterator[tuple[Any, Any]]:
         """Yields what is in a container and has to be looked at, with keys."""
         kind = type(container)
         if kind is TensorRef:
@@ -266,7 +273,7 @@ class _Walk:
         elif kind is Instance:
             items = _parts(container, self._states)
         else:
-            items = _items(container)
+            items = _columns(container, self._states) if is_log and kind is list else _items(container)
         if id(container) in self._states:
             items = [*items, *_state_items(self._states[id(container)][1], self._states)]
         yield from _looked_at(items)
@@ -387,6 +394,25 @@ def _items(container: Any) -> list[tuple[Any, Any]]:
     return list(enumerate(container)) if type(container) in (list, tuple) else []
 
 
+def _columns(log: list[Any], attributed: Container[int]) -> list[tuple[Any, Any]]:
+    """Returns the numbers of a log by name, in the order of its entries, and whatever else is in an entry."""
+    columns: dict[str, list[Any]] = {}
+    rest: list[tuple[Any, Any]] = []
+    for at, entry in enumerate(log):
+        if type(entry) is not dict or id(entry) in attributed:
+            rest.append((at, entry))
+            continue
+        other = {}
+        for name, value in entry.items():
+            if type(name) is str and type(value) in (int, float, bool):
+                columns.setdefault(name, []).append(value)
+            else:
+                other[name] = value
+        if other:
+            rest.append((at, other))
+    return [*columns.items(), *rest]
+
+
 def _state_items(state: Any, attributed: Container[int]) -> list[tuple[Any, Any]]:
     """Returns attributes with their names: from a dictionary, or from one and a second for what has slots.
 
@@ -458,34 +484,3 @@ def _has_bytes(value: Any, depth: int) -> bool:
 _PARAMETERS: Final = "_parameters"
 _OF_A_MODULE: Final = (_PARAMETERS, "_buffers", "_modules")
 """See ``torch.nn.Module.__init__``."""
-
-
-# -- names of numbers ------------------------------------------------------------------------------
-
-
-@lru_cache(1024)
-def _of_settings(key: Any) -> bool:
-    """Tells whether a key says that settings follow."""
-    return type(key) is str and _SETTINGS.search(key) is not None
-
-
-_SETTINGS: Final = re.compile(
-    r"sched|callback|early_?stop|hparam|hyper_?param|config|setting|param_groups"
-    r"|(?:^|[./_])(?:args?|arguments|cfg|options|defaults|kwargs)(?:$|[./_])",
-    re.IGNORECASE,
-)
-"""Keys of settings, and of the states of what decides by limits."""
-_SETTINGS_CLASS: Final = re.compile(
-    r"(?:Config|Configuration|Args|Arguments|Settings|Options|Param(?:eter)?s|Scheduler|LR|Callback"
-    r"|EarlyStopping|ReduceLROnPlateau|ModelCheckpoint)$"
-)
-"""Classes of the same."""
-_VALUE: Final = re.compile(
-    r"loss|norm|scale|grad|metric|perplex|ppl|acc(?:uracy)?(?:$|_)|score|error|entropy|reward|logit|(?:^|_)kl(?:$|_)",
-    re.IGNORECASE,
-)
-"""Names of what a program computes: an infinite one is a finding."""
-_BOUND: Final = re.compile(
-    r"(?:^|_)(?:best|worst|min|max|lowest|highest|limit|clip|thresh\w*|bound|target|patience)", re.IGNORECASE
-)
-"""Names of bounds of that, which may be infinite."""

@@ -69,6 +69,8 @@ from tui_debugger.stats.torch_pickle import (
     storage_of,
 )
 
+ONLY: Final = "*"
+"""As ``ReadSpec.member``: the only tensor of a file that nobody looked into, as others of its name hold one."""
 MAX_PICKLE: Final = 1 << 27
 """Bytes of the longest pickle of a file, without its values: that of a million tensors."""
 MAX_MEMBER: Final = 1 << 12
@@ -452,9 +454,12 @@ def open_value(descriptor: int, status: os.stat_result, spec: ReadSpec) -> Value
     Raises:
         UnreadableTensorError: the file or the tensor is damaged, refused, or not there.
     """
-    where = f"{spec.path}:{spec.member}" if spec.member else spec.path
+    is_named = spec.member not in ("", ONLY)
+    where = f"{spec.path}:{spec.member}" if is_named else spec.path
     tree = _tree(descriptor, status, spec.path, (spec.offset, spec.length or status.st_size - spec.offset))
-    ref = tree.members.get(spec.member)
+    if spec.member == ONLY and len(tree.members) != 1:
+        raise unreadable(where, f"holds {len(tree.members):,} tensors, and others of its name one")
+    ref = tree.members.get(next(iter(tree.members)) if spec.member == ONLY else spec.member)
     if ref is None:
         raise unreadable(where, "is not in the file", "the file was written anew: look again")
     return _values(tree, ref, (descriptor, status, spec.path), where)

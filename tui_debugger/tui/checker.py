@@ -534,6 +534,7 @@ class Checker:
             parts = result.coverage.parts
             lost, incomplete = all(part.unrecorded for part in parts), all(part.incomplete for part in parts)
             rest = "was not recorded" if lost else "is not there" if incomplete else "cannot be listed"
+            rest = "was not looked at" if all(part.unclaimed for part in parts) else rest
             return "◐", f"{_checked_text(result)} checked, except what {rest}", theme.DOUBT
         steps = self._context.state.unchecked
         if steps and self._live is None:

@@ -162,7 +162,10 @@ def coverage_text(session: Session, state: ScreenState) -> Text:
                 text.append(f" · {plural(lost, 'thing')} not recorded", theme.DOUBT)
             if incomplete:
                 text.append(f" · {plural(incomplete, 'step')} incomplete", theme.DOUBT)
-            if unlisted := len(cover.parts) - lost - incomplete:
+            unclaimed = sum(part.unclaimed for part in cover.parts)
+            if unclaimed:
+                text.append(f" · {plural(unclaimed, 'entry', 'entries')} not looked at", theme.DOUBT)
+            if unlisted := len(cover.parts) - lost - incomplete - unclaimed:
                 text.append(f" · {plural(unlisted, 'part')} not listed", theme.DOUBT)
     notices = len(session.notices)
     if notices:

@@ -354,13 +354,20 @@ class RankRun:
         if OVERFLOWS in self._layout.auxiliary:
             yield from ((step, self._overflow_directory(step)) for step in self._layout.steps)
 
+    def _step_paths(self) -> set[str]:
+        return {os.path.normpath(path) for _, path in self.step_directories()}
+
     @property
     def listed_steps(self) -> Collection[int]:
         """The steps that were listed."""
         return self._listings.steps
 
     def step_entries(self) -> Iterator[StepEntries]:
-        """Yields entries of listed steps that are no part of the layout; records of overflows are claimed."""
+        """Yields entries of listed steps that are no part of the layout; records of overflows are claimed.
+
+        The first is the directory of the rank, without its steps.
+        """
+        yield StepEntries(self.number, None, (os.fspath(self._layout.path),), self._step_paths)
         for path, step in self._listings.others():
             yield StepEntries(self.number, step, (path,))
         for step, records in list(self._overflow_records.items()):

@@ -18,7 +18,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -40,7 +40,7 @@ from tui_debugger.sources.torch_dumps import (
     parameter,
     weight_gradient,
 )
-from tui_debugger.stats.torch_file import Tree, member_of, read_tree
+from tui_debugger.stats.torch_file import ONLY, Tree, member_of, read_tree
 from tui_debugger.text.numbers import first_of
 
 _GRADIENT: Final = "grad__"
@@ -136,9 +136,7 @@ class DumperSource(TorchDumpSource):
             tags = read_tags(name[: -len(SUFFIX)]) if is_tagged(name) else {}
             step = next((_number(tags[tag]) for tag in STEP_TAGS if tag in tags), None)
             rank = _number(tags.get("rank", "0"))
-            if step is None or rank is None or not tags.get("name"):
-                layout.miss(f"{root}/{name}", "its name does not say of which step and tensor it is")
-            else:
+            if step is not None and rank is not None and tags.get("name"):  # the inventory looks at any other file
                 found.setdefault(rank, {}).setdefault(step, []).append(f"{root}/{name}")
                 what = tags["name"].removeprefix(_GRADIENT)
                 if what.startswith(_PARAMETER):
@@ -224,7 +222,7 @@ class DumperSource(TorchDumpSource):
         name = (_GRADIENT if tags.gradient else "") + tags.name
         saved = self._saved.get((rank, name))
         if saved is not None and len(saved.members) == 1:
-            return saved
+            return replace(saved, members=(ONLY,))
         first, saved = saved is None, self._open(rank, tags.path)
         if first or len(saved.members) == 1:
             self._saved.setdefault((rank, name), saved)

@@ -13,7 +13,7 @@ from typing import Final
 
 from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.model import ReadSpec
-from tui_debugger.sources.tensor_files.layout import INDEX, is_array, is_shard
+from tui_debugger.sources.tensor_files.layout import INDEX, LOG_OF_TRAINER, is_array, is_shard
 from tui_debugger.stats.dtensor import TensorPart
 from tui_debugger.stats.formats import Holds, format_of_name, may_hold_tensors
 from tui_debugger.stats.npy import array_keys, look_at
@@ -25,6 +25,9 @@ _WHOLE: Final = re.compile(
     re.IGNORECASE,
 )
 """Names of files that hold the model, or a part of it that was cut as was convenient: no part of a tensor's name."""
+
+LOG_FORMAT: Final = "log"
+"""The name in ``npy.FORMATS`` of numbers of a training's log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,14 +75,19 @@ def held_by(path: str) -> list[FileTensor]:
 
 def numbers_apart(path: str) -> list[str]:
     """Returns the places of numbers in a file that are not finite, and no tensors: settings, such as limits."""
-    if _lister_of(os.path.basename(path)) is not _saved_by_torch:  # noqa: PTH119 - text all the way
-        return []
-    from tui_debugger.stats.torch_file import read_tree  # not where there are none
-
+    lister = _lister_of(os.path.basename(path))  # noqa: PTH119 - text all the way
     try:
-        return ["/".join(map(str, place)) for place, _ in read_tree(path).apart]
+        if lister is _saved_by_torch:
+            from tui_debugger.stats.torch_file import read_tree  # not where there are none
+
+            return ["/".join(map(str, place)) for place, _ in read_tree(path).apart]
+        if lister is _logged:
+            from tui_debugger.stats.training_log import read_log  # as above
+
+            return ["/".join(map(str, place)) for place, _ in read_log(path).apart]
     except UnreadableTensorError:
-        return []  # who lists the file is told
+        pass  # who lists the file is told
+    return []
 
 
 def _held_by_its_bytes(path: str) -> list[FileTensor]:
@@ -94,6 +102,8 @@ def _held_by_its_bytes(path: str) -> list[FileTensor]:
 
 def _lister_of(name: str) -> _List | None:
     """Returns what lists the tensors of a file that is called so; None: its name does not tell."""
+    if name == LOG_OF_TRAINER:
+        return _logged
     called = format_of_name(name)
     if called is not None:
         return _LISTERS.get(called.reader)
@@ -129,6 +139,14 @@ def _saved_by_torch(path: str) -> Iterator[FileTensor]:
 
     for place, ref in tensors(read_tree(path)):
         yield FileTensor(tuple(str(key) for key in place), ReadSpec("", "pt", member=member_of(place)), ref.part)
+
+
+def _logged(path: str) -> Iterator[FileTensor]:
+    from tui_debugger.stats.torch_file import member_of  # not where there are none
+    from tui_debugger.stats.training_log import read_log
+
+    for place, _ in read_log(path).tensors:
+        yield FileTensor(tuple(str(key) for key in place), ReadSpec("", LOG_FORMAT, member=member_of(place)))
 
 
 def _safetensors(path: str) -> Iterator[FileTensor]:

@@ -35,6 +35,8 @@ CONVERTED: Final = "tdbg-index.csv"
 """The index of a step that ``tdbg convert`` wrote: see ``converted``."""
 CONVERTED_NODES: Final = "tdbg-nodes.jsonl"
 """The nodes of a rank that ``tdbg convert`` wrote, beside its steps: see ``converted_nodes``."""
+LOG_OF_TRAINER: Final = "trainer_state.json"
+"""The log of Hugging Face's Trainer, beside each checkpoint and beside the model: see ``stats.training_log``."""
 INDEXES: Final = (".safetensors.index.json", ".bin.index.json")
 """The ends of the names of files that say which file each tensor of a model is in."""
 _SHARD: Final = re.compile(r"shard-\d{1,9}-model-\d{1,9}-of-\d{1,9}\.safetensors")
@@ -367,9 +369,8 @@ class _Reader:
             self._layout.miss(path, why_not(path, error), place.rank)
             return []
         self._layout.directories.append(path)
-        self._layout.beside |= {
-            entry.path for entry in found if entry.name in {CONVERTED_NODES, NOTES_FILE} or entry.name.endswith(INDEXES)
-        }
+        beside = {CONVERTED_NODES, NOTES_FILE, LOG_OF_TRAINER}
+        self._layout.beside |= {entry.path for entry in found if entry.name in beside or entry.name.endswith(INDEXES)}
         return sorted(found, key=lambda entry: natural(entry.name))
 
 

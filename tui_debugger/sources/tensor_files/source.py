@@ -54,7 +54,14 @@ from tui_debugger.sources.graphless import (
     state_of_files,
 )
 from tui_debugger.sources.registry import Has, Order, Shows
-from tui_debugger.sources.tensor_files.contents import FileTensor, held_by, holds_several, is_whole, numbers_apart
+from tui_debugger.sources.tensor_files.contents import (
+    LOG_FORMAT,
+    FileTensor,
+    held_by,
+    holds_several,
+    is_whole,
+    numbers_apart,
+)
 from tui_debugger.sources.tensor_files.converted import NAME as INDEX_OF_STEP
 from tui_debugger.sources.tensor_files.converted import IndexedTensor, is_index
 from tui_debugger.sources.tensor_files.converted import read_index as read_indexed
@@ -62,6 +69,7 @@ from tui_debugger.sources.tensor_files.converted_nodes import ConvertedNodes, pa
 from tui_debugger.sources.tensor_files.layout import (
     INDEX,
     INDEXES,
+    LOG_OF_TRAINER,
     PART,
     SHOWS,
     Layout,
@@ -100,6 +108,8 @@ _MISSING: Final = "a file of the model that is missing"
 _YOUNG_NS: Final = 5 * 10**9
 """A file that changed more recently than this may change again within one tick of the clock."""
 _PROGRESS_EVERY: Final = 1024
+_NEWEST: Final = 2
+"""Checkpoints whose logs are read for the notes: a training that was killed left the last one without."""
 _TOLD: Final = 3
 """Files outside of the steps that a notice names."""
 
@@ -352,21 +362,42 @@ class TensorFilesSource(GraphlessSource[list[Unit], _RankNodes]):
             return tuple(sorted({*super().unreadable(), *self._broken}, key=lambda part: (part.where, part.why)))
 
     def notes(self, rank: int) -> RunNotes:
-        """The notes of a converted dump; others have none."""
+        """The notes of a converted dump, or what Hugging Face's Trainer logged; others have none."""
         with self._lock:
             if rank not in self._noted:
                 self._noted[rank] = NO_NOTES
-                path = os.path.join(os.path.dirname(self._first_path(rank)), NOTES_FILE)  # noqa: PTH118, PTH120 - text
-                listed = path in self._layout.beside
-                if self._converted_nodes(rank) is not None and (listed or opener.lexists(path)):
-                    try:
-                        self._noted[rank], wrong = read_notes(Path(path))
-                        why = f"{plural(wrong, 'line')} without a note" if wrong else ""
-                    except OSError as error:
-                        why = why_not(path, error)
-                    if why:
-                        self._broken.add(UnreadablePart(os.path.relpath(path, self._root), why, rank))
+                is_converted = self._converted_nodes(rank) is not None
+                self._noted[rank] = self._converted_notes(rank) if is_converted else self._logged_notes(rank)
             return self._noted[rank]
+
+    def _converted_notes(self, rank: int) -> RunNotes:
+        path, notes = os.path.join(os.path.dirname(self._first_path(rank)), NOTES_FILE), NO_NOTES  # noqa: PTH118, PTH120 - text
+        if path in self._layout.beside or opener.lexists(path):
+            try:
+                notes, wrong = read_notes(Path(path))
+                why = f"{plural(wrong, 'line')} without a note" if wrong else ""
+            except OSError as error:
+                why = why_not(path, error)
+            if why:
+                self._broken.add(UnreadablePart(os.path.relpath(path, self._root), why, rank))
+        return notes
+
+    def _logged_notes(self, rank: int) -> RunNotes:
+        """Returns the log beside the newest checkpoints, and beside the final state: each holds all steps before."""
+        if self._tree is not None:
+            return NO_NOTES
+        steps = [units for units in self._layout.units.get(rank, {}).values() if any(unit.directory for unit in units)]
+        logs = [f"{unit.path}/{LOG_OF_TRAINER}" for units in steps[-_NEWEST:] for unit in units if unit.directory]
+        found = [*(path for path in logs if opener.lexists(path)), *self._logs_beside()]
+        if not found:
+            return NO_NOTES
+        from tui_debugger.sources.tensor_files.training_notes import read_notes_of_logs  # not where there are none
+
+        return read_notes_of_logs(found)
+
+    def _logs_beside(self) -> list[str]:
+        """Returns the logs of trainings that lie outside of the directories of steps."""
+        return sorted(path for path in self._layout.beside if path.endswith(f"/{LOG_OF_TRAINER}"))
 
     def _first_path(self, rank: int) -> str:
         """The directory of the first step of a rank; empty where there is none."""
@@ -400,9 +431,15 @@ class TensorFilesSource(GraphlessSource[list[Unit], _RankNodes]):
             told = first_of([os.path.relpath(unit.path, self._root) for unit in units], _TOLD)
             yield f"final: what lies outside of the steps is shown as step {final}: {told}"
         if apart := list(dict.fromkeys(place for each in self._apart.values() for place in each)):
-            yield f"settings: {plural(len(apart), 'number')} not finite, no finding there: {first_of(apart, _TOLD)}"
+            told = first_of(apart, _TOLD)
+            yield f"settings and logs: {plural(len(apart), 'number')} not finite, no finding there: {told}"
         converted = self._any_converted()
         yield from () if converted is None else converted.notices
+        if converted is None and any(self._noted.values()):
+            from tui_debugger.sources.tensor_files.training_notes import notices_of  # as above
+
+            for rank, notes in self._noted.items():
+                yield from notices_of(rank, notes)
 
     def _ranks_with_edges(self) -> Sequence[int]:
         return () if self._any_converted() is None else self.ranks()[:1]
@@ -410,12 +447,14 @@ class TensorFilesSource(GraphlessSource[list[Unit], _RankNodes]):
     def _nodes_of(self, rank: int) -> _RankNodes:
         fresh = rank not in self._nodes
         nodes = super()._nodes_of(rank)
-        if fresh and (converted := self._converted_nodes(rank)) is not None:
-            nodes.take(converted.nodes)
+        if fresh:
+            if (converted := self._converted_nodes(rank)) is not None:
+                nodes.take(converted.nodes)
             self.notes(rank)  # here, where one may wait for it
         return nodes
 
     def _find(self) -> Layout:
+        self._noted = {rank: notes for rank, notes in self._noted.items() if self._converted.get(rank) is not None}
         if self._tree is not None:
             return self._tree.read(self._root)
         path = Path(os.path.abspath(self._given))  # noqa: PTH100 - keeps links
@@ -465,7 +504,10 @@ class TensorFilesSource(GraphlessSource[list[Unit], _RankNodes]):
         lister.take_indexes(units, [path for path in self._layout.beside if path.endswith(INDEXES)])
         for unit in units:
             lister.add(unit, indexed=path_of(unit.path) in self._layout.beside)
-        lister.end()
+        if self.scope.whole and rank == self.ranks()[0] and step == self.steps(rank)[-1]:
+            for path in self._logs_beside():
+                lister.add_log(path)
+        lister.end(final=step == self._layout.final)
         return lister
 
     def _read(self, rank: int, step: int, nodes: _RankNodes, progress: ProgressFn) -> ListedStep:
@@ -484,7 +526,8 @@ class TensorFilesSource(GraphlessSource[list[Unit], _RankNodes]):
         # An index stands in the order in which tensors were made; names have no other order than their own.
         indexed = bool(arrays) and all(each.row is not None for each in arrays)
         order = nodes.table.order[of] if len(of) else of
-        by = np.arange(len(of)) if indexed else np.lexsort((rounds, slot, side, order))
+        logged = np.array([each.spec.format == LOG_FORMAT for each in arrays], np.bool_)  # last: what came of the rest
+        by = np.arange(len(of)) if indexed else np.lexsort((rounds, slot, side, order, logged))
         places = TensorPlaces(of[by], side[by], slot[by], flags[by], rounds[by])
         table = StepTable(places, [arrays[at] for at in by.tolist()])
         return ListedStep(table, lister.parts, lister.state, lister.names(), lister.claimed)
@@ -593,14 +636,18 @@ class _Lister:
         else:
             self._file(unit.path, unit.scope)
 
-    def end(self) -> None:
-        """Puts what was found in order."""
+    def add_log(self, path: str) -> None:
+        """Takes in the log of a training that lies outside of the step."""
+        self._file(path, tuple(os.path.splitext(os.path.relpath(path, self._root))[0].split("/")))  # noqa: PTH122 - text
+
+    def end(self, *, final: bool) -> None:
+        """Puts what was found in order; ``final``: it is no step, and settings may be all that there is."""
         for folder, names in self._together.items():
             self._find_missing(folder, names)
         # Looked at after the listing: what changed in between is so young that it is listed once more.
         self.state = state_of_files(self._state)
         self.arrays = sorted(self._found.values(), key=lambda each: self._order.get(each.spec.member, len(self._order)))
-        if not self.arrays and not self.parts:
+        if not self.arrays and not self.parts and not final:
             self._miss(self._first or str(self._root), f"no array in step {self._step}")
 
     def names(self) -> bytes:
@@ -655,7 +702,7 @@ class _Lister:
             elif directory:
                 if environment is None or not environment.covers(entry.name):  # the inventory says so
                     self._directory(entry.path, (*scope, entry.name))
-            elif is_array(entry.name) or (may_hold_tensors(entry.name) and not is_beside(entry.name)):
+            elif _is_looked_into(entry.name):
                 self._file(entry.path, (*scope, _stem(entry.name)))
             elif entry.is_symlink() and not opener.exists(entry.path):
                 self._miss(entry.path, why_not(entry.path))
@@ -815,6 +862,11 @@ class _Lister:
 
     def _part(self, path: str, why: str) -> UnreadablePart:
         return UnreadablePart(os.path.relpath(path, self._root), why, self._rank, self._step)
+
+
+def _is_looked_into(name: str) -> bool:
+    """Tells whether a file in the directory of a step may hold something that is judged."""
+    return is_array(name) or name == LOG_OF_TRAINER or (may_hold_tensors(name) and not is_beside(name))
 
 
 def _stem(name: str) -> str:

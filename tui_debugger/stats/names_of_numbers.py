@@ -1,0 +1,54 @@
+"""The names of numbers in saved objects: which are settings, which are values, and which of these may be infinite."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Any, Final
+
+LOG: Final = "log_history"
+"""The key of the log of a training: an entry for each step that was logged."""
+
+
+@lru_cache(1024)
+def is_of_settings(key: Any) -> bool:
+    """Tells whether a key says that settings follow."""
+    return type(key) is str and _SETTINGS.search(key) is not None
+
+
+def is_class_of_settings(name: str) -> bool:
+    """Tells whether a class holds settings, or the state of what decides by limits."""
+    return _SETTINGS_CLASS.search(name) is not None
+
+
+def is_value(name: str) -> bool:
+    """Tells whether a number of that name was computed: an infinite one is a finding. Bounds of it are none."""
+    return _VALUE.search(name) is not None and _BOUND.search(name) is None
+
+
+def is_norm_of_gradients(name: str) -> bool:
+    """Tells whether a number of that name is the norm of gradients: loss scaling leaves out steps where it is bad."""
+    return _NORM_OF_GRADIENTS.search(name) is not None
+
+
+_SETTINGS: Final = re.compile(
+    r"sched|callback|early_?stop|hparam|hyper_?param|config|setting|param_groups"
+    r"|(?:^|[./_])(?:args?|arguments|cfg|options|defaults|kwargs)(?:$|[./_])",
+    re.IGNORECASE,
+)
+"""Keys of settings, and of the states of what decides by limits."""
+_SETTINGS_CLASS: Final = re.compile(
+    r"(?:Config|Configuration|Args|Arguments|Settings|Options|Param(?:eter)?s|Scheduler|LR|Callback"
+    r"|EarlyStopping|ReduceLROnPlateau|ModelCheckpoint)$"
+)
+"""Classes of the same."""
+_NORM_OF_GRADIENTS: Final = re.compile(r"grad\w*norm|gnorm", re.IGNORECASE)
+_VALUE: Final = re.compile(
+    r"loss|norm|scale|grad|metric|perplex|ppl|acc(?:uracy)?(?:$|_)|score|error|entropy|reward|logit|(?:^|_)kl(?:$|_)",
+    re.IGNORECASE,
+)
+"""Names of what a program computes: an infinite one is a finding."""
+_BOUND: Final = re.compile(
+    r"(?:^|_)(?:best|worst|min|max|lowest|highest|limit|clip|thresh\w*|bound|target|patience)", re.IGNORECASE
+)
+"""Names of bounds of that, which may be infinite."""

@@ -1,0 +1,101 @@
+"""Reads the log that Hugging Face's Trainer saves beside its checkpoints: ``log_history`` in ``trainer_state.json``.
+
+Its numbers are judged as those of a pickle are (see ``saved_objects``): the numbers of one name are one tensor, if they
+are not all finite. Everything else in the file is settings.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tui_debugger.model import ReadSpec
+from tui_debugger.stats.archive import FileBytes, State, opened, state_of, unreadable
+from tui_debugger.stats.names_of_numbers import LOG
+from tui_debugger.stats.restricted_pickle import Loaded, PickleError
+from tui_debugger.stats.saved_objects import Path, saved_tensors
+from tui_debugger.stats.torch_file import PickledValues, member_of
+from tui_debugger.stats.torch_pickle import TensorRef
+
+_LONGEST: Final = 1 << 27
+_KEPT: Final = 4
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TrainingLog:
+    """The log of a training.
+
+    Attributes:
+        entries: what was logged, one for each time.
+        tensors: numbers of one name that are not all finite, with their places.
+        members: the same by the text of their places.
+        apart: places of numbers that are not finite and no findings, and how many of them are there.
+    """
+
+    entries: Sequence[Any]
+    tensors: Sequence[tuple[Path, TensorRef]]
+    members: Mapping[str, TensorRef]
+    apart: Sequence[tuple[Path, int]]
+
+
+def read_log(path: str) -> TrainingLog:
+    """Returns the log in a file; it is empty where the file has none.
+
+    Raises:
+        UnreadableTensorError: the file is missing, damaged or too long.
+    """
+    with opened(path) as (descriptor, status):
+        return _known(descriptor, status, path)
+
+
+def open_value(descriptor: int, status: os.stat_result, spec: ReadSpec) -> PickledValues:
+    """Returns the reader of the numbers of one name: see ``npy.FORMATS``.
+
+    Raises:
+        UnreadableTensorError: the file is damaged, or does not hold them.
+    """
+    where = f"{spec.path}:{spec.member}"
+    ref = _known(descriptor, status, spec.path).members.get(spec.member)
+    if ref is None or ref.values is None:
+        why, hint = (
+            ("is not in the file", "the file was written anew: look again") if ref is None else (ref.problem, "")
+        )
+        raise unreadable(where, why, hint)
+    return PickledValues(ref.values, where)
+
+
+_logs: dict[tuple[str, State], TrainingLog] = {}
+
+
+def _known(descriptor: int, status: os.stat_result, path: str) -> TrainingLog:
+    key = (path, state_of(status))
+    found = _logs.get(key)
+    if found is None:
+        found = _read(descriptor, status.st_size, path)
+        while len(_logs) >= _KEPT:
+            _logs.pop(next(iter(_logs)), None)
+        _logs[key] = found
+    return found
+
+
+def _read(descriptor: int, size: int, path: str) -> TrainingLog:
+    if size > _LONGEST:
+        raise unreadable(path, f"has {size:,} bytes: that is not plausible")
+    try:
+        state = json.loads(FileBytes(descriptor, 0, size, path).read(0, size))
+        entries = state.get(LOG, []) if type(state) is dict else None
+        if type(entries) is not list:
+            raise unreadable(path, "is no state of the Trainer: it has no log")
+        found = saved_tensors(Loaded({LOG: entries}, 0, {}), _nothing_inside)
+    except (ValueError, RecursionError) as error:
+        if isinstance(error, PickleError):
+            raise unreadable(path, str(error)) from error
+        raise unreadable(path, "is empty" if not size else "is no JSON: it is damaged or cut off") from error
+    return TrainingLog(entries, found.tensors, {member_of(place): ref for place, ref in found.tensors}, found.apart)
+
+
+def _nothing_inside(_: bytes) -> list[tuple[Path, TensorRef]]:
+    return []
