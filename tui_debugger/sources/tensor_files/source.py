@@ -780,7 +780,7 @@ class _Lister:
     def _scope_of_model(self, scope: tuple[str, ...], form: str, found: Sequence[FileTensor]) -> tuple[str, ...]:
         """Returns the scope of the tensors of a model: its form is one where another form holds the same names.
 
-        People keep ``pytorch_model.bin`` beside ``model.safetensors``: both are looked at.
+        People keep a file of torch.save beside one of safetensors: both are looked at.
         """
         first = self._forms.setdefault(scope, form)
         if form != first and any(node_of(scope, held.key) in self._found for held in found):
