@@ -131,11 +131,17 @@ class TestLinks:
         (dump / "up").symlink_to(dump.parent)
         assert wheres(dump) == []
 
-    def test_a_link_that_leads_nowhere_is_a_doubt_where_its_name_says_tensors(self, dump: Path) -> None:
-        (dump / "debug.log").symlink_to(dump / "gone")
+    @pytest.mark.parametrize("name", ["debug.log", ".#train.py", "SingletonLock", "step_1/notes.txt"])
+    def test_a_link_that_leads_nowhere_is_no_doubt_where_its_name_is_of_something_else(
+        self, dump: Path, name: str
+    ) -> None:
+        (dump / name).symlink_to(dump / "gone")
         assert wheres(dump) == []
-        (dump / "x.h5").symlink_to(dump / "gone")
-        assert wheres(dump) == ["x.h5"]
+
+    @pytest.mark.parametrize("name", ["x.h5", "step_3", "pretrained", "weights.2", "m.pth.tar"])
+    def test_a_link_that_leads_nowhere_is_a_doubt_where_tensors_may_have_been(self, dump: Path, name: str) -> None:
+        (dump / name).symlink_to(dump / "gone")
+        assert wheres(dump) == [name]
 
 
 class TestEnvironments:

@@ -25,8 +25,8 @@ from tui_debugger.sources.environments import environment_in
 from tui_debugger.sources.joined import JoinedSource
 from tui_debugger.sources.paths import is_inside
 from tui_debugger.sources.registry import TENSOR_FILES, Recogniser, opened_at
-from tui_debugger.stats.formats import LOOKED_AT, Holds, LookedAt, format_of_name, looked_at
-from tui_debugger.text.numbers import and_more, plural
+from tui_debugger.stats.formats import LOOKED_AT, Holds, LookedAt, looked_at, may_hold_tensors
+from tui_debugger.text.numbers import and_more, are, plural
 
 _MOST_NAMED: Final = 3
 """Files of one directory that are reported one by one."""
@@ -41,12 +41,14 @@ class Inventory:
     Attributes:
         parts: files that hold tensors, dumps that are not open, and entries that cannot be looked at.
         kinds: the number of other entries: ``no tensors``, ``unknown format``, ``no regular file``, ``dangling link``.
+        unknown: binary files of no known format.
         environments: installed environments, caches and object stores that were not entered, each with its marker.
         ignored: entries that the user left out.
     """
 
     parts: tuple[UnreadablePart, ...] = ()
     kinds: Mapping[str, int] = field(default_factory=dict)
+    unknown: tuple[str, ...] = ()
     environments: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
 
@@ -54,6 +56,9 @@ class Inventory:
     def notices(self) -> tuple[str, ...]:
         """Names what was not entered, and what the user left out."""
         found = []
+        if self.unknown:
+            number, are_ = plural(len(self.unknown), "binary file"), are(len(self.unknown))
+            found.append(f"{number} {are_} of no known format and not looked at: {and_more(self.unknown, _MOST_NAMED)}")
         if self.environments:
             found.append(f"not entered: {and_more(self.environments, _MOST_NAMED)} (--no-default-ignore enters them)")
         if self.ignored:
@@ -142,6 +147,7 @@ def _joined(found: Sequence[tuple[str, Inventory]]) -> Inventory:
             for part in each.parts
         ),
         dict(kinds),
+        tuple(name for _, each in found for name in each.unknown),
         tuple(name for _, each in found for name in each.environments),
     )
 
@@ -200,6 +206,7 @@ class _Walk:
         self._real_start = os.path.realpath(start)
         self._missed: list[UnreadablePart] = []
         self._kinds: Counter[str] = Counter()
+        self._unknown: list[str] = []
         self._environments: dict[str, str] = {}
         self._entries = 0
         self._left_path: set[str] = set()
@@ -274,7 +281,8 @@ class _Walk:
         parts = sorted((*self._missed, *self._held()), key=lambda part: (part.where, part.why))
         environments = tuple(f"{path} ({marker})" for path, marker in sorted(self._environments.items()))
         ignored = tuple(os.path.relpath(path, self._root) for path in opener.hidden_entries())
-        return Inventory(tuple(dict.fromkeys(parts)), dict(sorted(self._kinds.items())), environments, ignored)
+        kinds, unknown = dict(sorted(self._kinds.items())), tuple(sorted(self._unknown))
+        return Inventory(tuple(dict.fromkeys(parts)), kinds, unknown, environments, ignored)
 
     def _held(self) -> Iterator[UnreadablePart]:
         """Yields the files with tensors that are claimed under no name; many files of one directory as one part."""
@@ -360,15 +368,19 @@ class _Walk:
         except opener.NotRegularError:
             self._kinds["no regular file"] += 1
         except (OSError, ValueError) as error:
-            if isinstance(error, FileNotFoundError) and format_of_name(path) is None:
+            if isinstance(error, FileNotFoundError) and not _may_be_tensors(path):
                 self._kinds["dangling link"] += 1
             elif isinstance(error, OSError) and error.errno == errno.ENXIO:  # a socket
                 self._kinds["no regular file"] += 1
             else:
-                self._refused(path, why_not(path, error if isinstance(error, OSError) else None), of)
+                said = why_not(path, error if isinstance(error, OSError) else None, wanted="a file")
+                self._refused(path, said, of)
         else:
-            if look.holds in (Holds.NOTHING, Holds.UNKNOWN):
-                self._kinds["no tensors" if look.holds is Holds.NOTHING else "unknown format"] += 1
+            if look.holds is Holds.NOTHING:
+                self._kinds["no tensors"] += 1
+            elif look.holds is Holds.UNKNOWN:
+                self._kinds["unknown format"] += 1
+                self._unknown.append(os.path.relpath(path, self._root))
             else:
                 self._holding[path] = look.why or f"{look.format}: not looked at", of
 
@@ -407,6 +419,14 @@ class _Walk:
 
     def _part(self, path: str, why: str, of: _Place) -> UnreadablePart:
         return UnreadablePart(os.path.relpath(path, self._root), why, *of, unclaimed=True)
+
+
+def _may_be_tensors(link: str) -> bool:
+    """Tells by the name of a link that leads nowhere whether tensors may have lain there, or a directory of them."""
+    name = link.rpartition("/")[2]
+    suffix = name.rpartition(".")[2] if "." in name else ""
+    is_lock = name.startswith(".") or name.lower().endswith("lock")  # of an editor, or of a program that runs
+    return not is_lock and (not suffix.isalpha() or may_hold_tensors(name))
 
 
 def _whole_ranks(places: Mapping[str, _Place]) -> dict[str, _Place]:
