@@ -16,6 +16,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install tui_debugger[torch-tests]")
@@ -351,6 +352,22 @@ def test_what_a_class_makes_of_bytes_is_not_known(tmp_path: Path) -> None:
         ({"callbacks": {"EarlyStopping": {"best_score": torch.tensor(math.inf)}}}, []),
         ({"best_score": torch.tensor(math.inf)}, ["/best_score"]),
         ({"config": {"weights": torch.tensor([math.nan])}}, ["/config/weights"]),
+        (
+            {"callbacks": {"EarlyStopping": {"best_score": torch.tensor(math.nan)}}},
+            ["/callbacks/EarlyStopping/best_score"],
+        ),
+        ({"noise_scheduler.sigma": torch.tensor(math.nan)}, ["/noise_scheduler.sigma"]),
+        ({"noise_scheduler.sigma": math.nan}, ["/noise_scheduler.sigma"]),
+        ({"scheduler.gamma": torch.tensor(math.inf)}, ["/scheduler.gamma"]),
+        ({"model.config.scale": torch.tensor(math.inf)}, ["/model.config.scale"]),
+        ({"config.temperature": np.array(math.nan)}, ["/config.temperature"]),
+        ({"args.scale": torch.tensor(math.nan)}, ["/args.scale"]),
+        ({"config.temperature": np.float32(math.nan)}, []),
+        ({"args.max_loss": math.inf}, []),
+        ({"lr_scheduler_state_dict": {"best": math.nan}}, []),
+        ({"training_config": {"loss_limit": math.inf}}, []),
+        ({"param_groups": [{"lr": torch.tensor(math.nan)}]}, ["/param_groups/[0]/lr"]),
+        ({"param_groups": [{"lr": math.nan}]}, []),
         (math.nan, [""]),
         ({"log_history": [{"loss": 1.0}, {"loss": math.nan}, {"loss": 0.5}]}, ["/log_history/loss"]),
         ({"log_history": [{"grad_norm": math.nan}, {"grad_norm": math.inf}, {"grad_norm": 1.0}]}, []),
@@ -367,3 +384,19 @@ def test_which_numbers_are_judged(tmp_path: Path, what: Any, found: list[str]) -
     tree = read_tree(str(saved(tmp_path, what)))
     assert list(tree.members) == found
     assert len(tree.apart) == (0 if found or what == {"loss": 1.0} else 1)
+
+
+class NoiseScheduler(torch.nn.Module):  # type: ignore[misc] - torch has no types here
+    """A part of a model that is called as settings are."""
+
+    def __init__(self, sigma: float) -> None:
+        super().__init__()
+        self.register_buffer("sigma", torch.tensor(sigma))
+
+
+@pytest.mark.parametrize("sigma", [1.0, math.nan, math.inf])
+def test_what_a_module_has_is_no_setting(tmp_path: Path, sigma: float) -> None:
+    model = torch.nn.ModuleDict({"scheduler": NoiseScheduler(sigma)})
+    tree = read_tree(str(saved(tmp_path, {"config": model})))
+    assert list(tree.members) == ["/config/scheduler/sigma"]
+    assert not tree.apart

@@ -107,7 +107,7 @@ class Tree:
         storages: the bytes of each storage in a file of before PyTorch 1.6, by key; None in an archive.
         big_endian: the first byte of each element is the highest.
         archive: what holds the storages otherwise.
-        settings: which of the tensors are single numbers in settings.
+        settings: which of the tensors are single numbers within settings.
     """
 
     value: Any
@@ -291,7 +291,7 @@ def _with(listed: _Listed, members: _Members, left: _Listed) -> tuple[_Listed, _
 
 
 def _without_settings(tree: Tree, file: _Open) -> Tree:
-    """Takes single numbers of settings that are not finite out of the tensors: they are no findings."""
+    """Takes single infinite numbers within settings out of the tensors: they are no findings. NaN is one."""
     apart = []
     for number in tree.settings:
         ref = tree.tensors[number][1]
@@ -300,7 +300,8 @@ def _without_settings(tree: Tree, file: _Open) -> Tree:
                 value = _values(tree, ref, file, file[2]).array()
             except (UnreadableTensorError, OSError, ValueError):
                 continue  # whoever reads the tensor is told
-            if not np.isfinite(value.astype(np.complex128 if value.dtype.kind == "c" else np.float64)).all():
+            wide = value.astype(np.complex128 if value.dtype.kind == "c" else np.float64)
+            if np.isinf(wide).all() and not np.isnan(wide).any():
                 apart.append(number)
     if not apart:
         return tree
