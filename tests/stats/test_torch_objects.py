@@ -14,7 +14,7 @@ from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -400,3 +400,22 @@ def test_what_a_module_has_is_no_setting(tmp_path: Path, sigma: float) -> None:
     tree = read_tree(str(saved(tmp_path, {"config": model})))
     assert list(tree.members) == ["/config/scheduler/sigma"]
     assert not tree.apart
+
+
+@EVERY_FORMAT
+@pytest.mark.parametrize("shape", [(0,), (0, 4), (4, 0)])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_an_empty_array_is_whole(tmp_path: Path, how: str, shape: tuple[int, ...], order: Literal["C", "F"]) -> None:
+    path = saved(tmp_path, {"boxes": np.zeros(shape, np.float32, order)}, how)
+    assert open_array(spec(path, "boxes")).shape == shape
+
+
+@pytest.mark.parametrize("bad", [False, True])
+@pytest.mark.parametrize("function", [lambda x: torch.max(x, dim=0), lambda x: x.topk(2), torch.svd])
+def test_the_results_of_a_function_of_torch_are_all_read(tmp_path: Path, function: Any, bad: bool) -> None:
+    results = function(torch.rand(4, 4))
+    if bad:
+        results[0].fill_(math.nan)
+    path = saved(tmp_path, {"found": results})
+    assert places(path) == [f"/found/[{number}]" for number in range(len(results))]
+    is_read(path, results[0], "found", 0)
