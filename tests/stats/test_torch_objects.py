@@ -419,3 +419,13 @@ def test_the_results_of_a_function_of_torch_are_all_read(tmp_path: Path, functio
     path = saved(tmp_path, {"found": results})
     assert places(path) == [f"/found/[{number}]" for number in range(len(results))]
     is_read(path, results[0], "found", 0)
+
+
+def test_bytes_behind_the_archive_are_a_doubt(tmp_path: Path) -> None:
+    path = saved(tmp_path, {"w": torch.ones(3)}, "zip")
+    content = path.read_bytes()
+    path.write_bytes(content + bytes(4096))
+    assert places(path) == ["/w"]
+    path.write_bytes(content + struct.pack("<200f", *[math.nan] * 200))
+    with pytest.raises(UnreadableTensorError, match="800 bytes that belong to none of its members"):
+        read_tree(str(path))
