@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import enum
+import io
 import math
+import pickle
 import struct
 import sys
 from argparse import Namespace
@@ -429,3 +431,22 @@ def test_bytes_behind_the_archive_are_a_doubt(tmp_path: Path) -> None:
     path.write_bytes(content + struct.pack("<200f", *[math.nan] * 200))
     with pytest.raises(UnreadableTensorError, match="800 bytes that belong to none of its members"):
         read_tree(str(path))
+
+
+@EVERY_FORMAT
+@pytest.mark.parametrize("writer", [pickle.dump, torch.save])
+def test_a_file_in_a_tensor_of_bytes_is_read(tmp_path: Path, how: str, writer: Any) -> None:
+    scales = torch.tensor([1.0, math.nan])
+    writer({"scale_fwd": scales, "recipe": "delayed"}, file := io.BytesIO())
+    state = torch.frombuffer(bytearray(file.getvalue()), dtype=torch.uint8)
+    path = saved(tmp_path, {"attn._extra_state": state, "w": torch.ones(3)}, how)
+    assert places(path) == ["/attn._extra_state", "/w", "/attn._extra_state/scale_fwd"]
+    is_read(path, scales, "attn._extra_state", "scale_fwd")
+
+
+@pytest.mark.parametrize("start", [b"PK\3\4", b"\x80\4", b"\x93NUMPY", b""])
+def test_bytes_that_only_begin_as_a_file_are_a_tensor(tmp_path: Path, start: bytes) -> None:
+    content = torch.frombuffer(bytearray(start + bytes(range(200))), dtype=torch.uint8)
+    path = saved(tmp_path, {"picture": content})
+    assert places(path) == ["/picture"]
+    is_read(path, content, "picture")
