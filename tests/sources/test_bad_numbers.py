@@ -58,3 +58,21 @@ class TestInFilesOfRecorders:
         assert code(capsys, tmp_path / "run") == 1
         torch.save({"value": torch.ones(2, 3), "meta": value}, path)
         assert code(capsys, tmp_path / "run") in {1, 2}
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("distutils-precedence.pth", b"import os; enabled = True\n"),
+        ("editable.pth", b"/home/someone/src\n"),
+        ("locale.pt", '{"hello": "ol\u00e1"}'.encode()),
+        ("long.pt", b"some words\n" * 20_000),
+    ],
+)
+def test_text_that_is_called_as_files_of_torch_are(tmp_path: Path, capsys: Capsys, name: str, content: bytes) -> None:
+    torch.save({"w": torch.ones(3)}, tmp_path / "w.pt")
+    (tmp_path / name).write_bytes(content)
+    assert code(capsys, tmp_path) == 0
+    for damaged in (content + b"\0\1", b"\x80\2" + content):
+        (tmp_path / name).write_bytes(damaged)
+        assert code(capsys, tmp_path) == 2

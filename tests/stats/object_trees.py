@@ -203,7 +203,10 @@ SETTINGS: tuple[Callable[[], Any], ...] = (
     lambda: random.Random(1).getstate(),  # noqa: S311 - no secret
     torch.get_rng_state,
     torch.Generator,
-    lambda: {"scheduler": {"best": float("inf"), "last_epoch": 3}, "early_stopping": {"best_score": torch.tensor(NAN)}},
+    lambda: {
+        "scheduler": {"best": float("inf"), "last_epoch": 3},
+        "early_stopping": {"best_score": torch.tensor(float("inf"))},
+    },
     lambda: {"best_loss": float("inf"), "loss": 0.5, "epoch": 3},
     lambda: {"config": {"limit": float("nan")}, "param_groups": [{"lr": float("inf"), "params": [0, 1]}]},
     lambda: collections.Counter("abc"),

@@ -259,6 +259,22 @@ class TestEveryMemberIsAccountedFor:
             with pytest.raises(UnreadableTensorError, match="belong to none of its members"):
                 array_keys(str(whole))
 
+    @BOTH
+    def test_bytes_behind_the_archive(self, tmp_path: Path, save: Save) -> None:
+        whole = saved(tmp_path, save, x=VALUES)
+        content = whole.read_bytes()
+        for behind in (_npy(VALUES), np.full(200, np.nan, np.float32).tobytes(), bytes(9000) + b"\1"):
+            whole.write_bytes(content + behind)
+            with pytest.raises(UnreadableTensorError, match="belong to none of its members"):
+                array_keys(str(whole))
+            whole.write_bytes(content[:-2] + struct.pack("<H", len(behind)) + behind)  # as a comment
+            with pytest.raises(UnreadableTensorError, match="belong to none of its members"):
+                array_keys(str(whole))
+        words = "saved on a Monday, zum Gl\u00fcck".encode()
+        for healthy in (content + bytes(9000), content[:-2] + struct.pack("<H", len(words)) + words + bytes(3)):
+            whole.write_bytes(healthy)
+            assert array_keys(str(whole)) == ["x"]
+
     def test_a_member_that_its_directory_lost(self, tmp_path: Path) -> None:
         path = saved(tmp_path, np.savez, x=VALUES, h=VALUES, y=VALUES)
         content = path.read_bytes()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import enum
+import io
 import math
+import pickle
 import struct
 import sys
 from argparse import Namespace
@@ -14,8 +16,9 @@ from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Literal
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install tui_debugger[torch-tests]")
@@ -351,6 +354,22 @@ def test_what_a_class_makes_of_bytes_is_not_known(tmp_path: Path) -> None:
         ({"callbacks": {"EarlyStopping": {"best_score": torch.tensor(math.inf)}}}, []),
         ({"best_score": torch.tensor(math.inf)}, ["/best_score"]),
         ({"config": {"weights": torch.tensor([math.nan])}}, ["/config/weights"]),
+        (
+            {"callbacks": {"EarlyStopping": {"best_score": torch.tensor(math.nan)}}},
+            ["/callbacks/EarlyStopping/best_score"],
+        ),
+        ({"noise_scheduler.sigma": torch.tensor(math.nan)}, ["/noise_scheduler.sigma"]),
+        ({"noise_scheduler.sigma": math.nan}, ["/noise_scheduler.sigma"]),
+        ({"scheduler.gamma": torch.tensor(math.inf)}, ["/scheduler.gamma"]),
+        ({"model.config.scale": torch.tensor(math.inf)}, ["/model.config.scale"]),
+        ({"config.temperature": np.array(math.nan)}, ["/config.temperature"]),
+        ({"args.scale": torch.tensor(math.nan)}, ["/args.scale"]),
+        ({"config.temperature": np.float32(math.nan)}, []),
+        ({"args.max_loss": math.inf}, []),
+        ({"lr_scheduler_state_dict": {"best": math.nan}}, []),
+        ({"training_config": {"loss_limit": math.inf}}, []),
+        ({"param_groups": [{"lr": torch.tensor(math.nan)}]}, ["/param_groups/[0]/lr"]),
+        ({"param_groups": [{"lr": math.nan}]}, []),
         (math.nan, [""]),
         ({"log_history": [{"loss": 1.0}, {"loss": math.nan}, {"loss": 0.5}]}, ["/log_history/loss"]),
         ({"log_history": [{"grad_norm": math.nan}, {"grad_norm": math.inf}, {"grad_norm": 1.0}]}, []),
@@ -367,3 +386,67 @@ def test_which_numbers_are_judged(tmp_path: Path, what: Any, found: list[str]) -
     tree = read_tree(str(saved(tmp_path, what)))
     assert list(tree.members) == found
     assert len(tree.apart) == (0 if found or what == {"loss": 1.0} else 1)
+
+
+class NoiseScheduler(torch.nn.Module):  # type: ignore[misc] - torch has no types here
+    """A part of a model that is called as settings are."""
+
+    def __init__(self, sigma: float) -> None:
+        super().__init__()
+        self.register_buffer("sigma", torch.tensor(sigma))
+
+
+@pytest.mark.parametrize("sigma", [1.0, math.nan, math.inf])
+def test_what_a_module_has_is_no_setting(tmp_path: Path, sigma: float) -> None:
+    model = torch.nn.ModuleDict({"scheduler": NoiseScheduler(sigma)})
+    tree = read_tree(str(saved(tmp_path, {"config": model})))
+    assert list(tree.members) == ["/config/scheduler/sigma"]
+    assert not tree.apart
+
+
+@EVERY_FORMAT
+@pytest.mark.parametrize("shape", [(0,), (0, 4), (4, 0)])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_an_empty_array_is_whole(tmp_path: Path, how: str, shape: tuple[int, ...], order: Literal["C", "F"]) -> None:
+    path = saved(tmp_path, {"boxes": np.zeros(shape, np.float32, order)}, how)
+    assert open_array(spec(path, "boxes")).shape == shape
+
+
+@pytest.mark.parametrize("bad", [False, True])
+@pytest.mark.parametrize("function", [lambda x: torch.max(x, dim=0), lambda x: x.topk(2), torch.svd])
+def test_the_results_of_a_function_of_torch_are_all_read(tmp_path: Path, function: Any, bad: bool) -> None:
+    results = function(torch.rand(4, 4))
+    if bad:
+        results[0].fill_(math.nan)
+    path = saved(tmp_path, {"found": results})
+    assert places(path) == [f"/found/[{number}]" for number in range(len(results))]
+    is_read(path, results[0], "found", 0)
+
+
+def test_bytes_behind_the_archive_are_a_doubt(tmp_path: Path) -> None:
+    path = saved(tmp_path, {"w": torch.ones(3)}, "zip")
+    content = path.read_bytes()
+    path.write_bytes(content + bytes(4096))
+    assert places(path) == ["/w"]
+    path.write_bytes(content + struct.pack("<200f", *[math.nan] * 200))
+    with pytest.raises(UnreadableTensorError, match="800 bytes that belong to none of its members"):
+        read_tree(str(path))
+
+
+@EVERY_FORMAT
+@pytest.mark.parametrize("writer", [pickle.dump, torch.save])
+def test_a_file_in_a_tensor_of_bytes_is_read(tmp_path: Path, how: str, writer: Any) -> None:
+    scales = torch.tensor([1.0, math.nan])
+    writer({"scale_fwd": scales, "recipe": "delayed"}, file := io.BytesIO())
+    state = torch.frombuffer(bytearray(file.getvalue()), dtype=torch.uint8)
+    path = saved(tmp_path, {"attn._extra_state": state, "w": torch.ones(3)}, how)
+    assert places(path) == ["/attn._extra_state", "/w", "/attn._extra_state/scale_fwd"]
+    is_read(path, scales, "attn._extra_state", "scale_fwd")
+
+
+@pytest.mark.parametrize("start", [b"PK\3\4", b"\x80\4", b"\x93NUMPY", b""])
+def test_bytes_that_only_begin_as_a_file_are_a_tensor(tmp_path: Path, start: bytes) -> None:
+    content = torch.frombuffer(bytearray(start + bytes(range(200))), dtype=torch.uint8)
+    path = saved(tmp_path, {"picture": content})
+    assert places(path) == ["/picture"]
+    is_read(path, content, "picture")

@@ -457,6 +457,7 @@ def _read(descriptor: int, path: str, window: Window) -> tuple[dict[str, Member]
         listed, start = _plain_directory(tail, window[1] - count) or _any_directory(descriptor, window)
         listed = _without_overlaps(listed, window[1])
         hidden = 0 if any(member.problem for member in listed) else _hidden(descriptor, window[0], listed, start)
+        hidden += _behind(descriptor, window, tail)
     except (zipfile.BadZipFile, NotImplementedError, OSError, ValueError, EOFError, struct.error) as error:
         what = (
             "is no zip archive"
@@ -507,6 +508,36 @@ def _hidden(descriptor: int, origin: int, listed: list[Member], start: int) -> i
         if member is not None and header + _LOCAL.size + member.packed >= end:
             end, last = header + _LOCAL.size + member.packed, member
     return hidden
+
+
+def _behind(descriptor: int, window: Window, tail: bytes) -> int:
+    """Returns the number of bytes behind the end of an archive, without its comment and what only pads it.
+
+    Args:
+        descriptor: the file.
+        window: what of it is the archive.
+        tail: its last bytes.
+    """
+    if tail.startswith(b"PK\5\6", max(len(tail) - _END.size, 0)) and tail.endswith(b"\0\0"):
+        return 0
+    if len(tail) < window[1]:
+        count = min(_END.size + _LONGEST_COMMENT, window[1])
+        tail = opener.pread(descriptor, count, sum(window) - count)
+    end = tail.rfind(b"PK\5\6")
+    rest = tail[end + _END.size :]
+    length = _END.unpack_from(tail, end)[-1] if 0 <= end <= len(tail) - _END.size else 0
+    behind = rest[length:].rstrip(b"\0")
+    return len(behind) + (0 if _is_text(rest[:length]) else length)
+
+
+def _is_text(comment: bytes) -> bool:
+    try:
+        return "\0" not in comment.rstrip(b"\0").decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+
+
+_LONGEST_COMMENT: Final = (1 << 16) - 1
 
 
 def _in_order(one: Member, other: Member) -> bool:

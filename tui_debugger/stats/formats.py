@@ -55,7 +55,7 @@ class LookedAt:
         holds: whether it holds tensors.
         format: the name of a row of ``TABLE``, perhaps with what it is packed in; empty where it holds none.
         reader: the name in ``npy.FORMATS`` of what reads it; empty: such files are not read.
-        why: of a doubt.
+        why: of a doubt, and of ``TEXT``.
     """
 
     holds: Holds
@@ -65,6 +65,8 @@ class LookedAt:
 
 
 NOTHING: Final = LookedAt(Holds.NOTHING)
+TEXT: Final = LookedAt(Holds.NOTHING, why="is text")
+"""The answer for text that is called as files of torch are: paths of Python packages (``.pth``), words (``.pt``)."""
 UNKNOWN: Final = LookedAt(Holds.UNKNOWN)
 
 
@@ -180,6 +182,8 @@ def _is_something_else(ends: Ends) -> LookedAt:
     called = format_of_name(ends.name)
     if _is_marked(ends):
         return NOTHING
+    if called is _TORCH and _is_text(ends.head) and _is_text(ends.tail):
+        return TEXT
     if called is not None:
         return _doubt(f"is called as {called.name} is, and is none: it is damaged")
     if ends.name.endswith(_MAY_BE) and not ends.head[:_PAGE].strip(b"\0"):

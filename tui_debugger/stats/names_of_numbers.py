@@ -12,8 +12,11 @@ LOG: Final = "log_history"
 
 @lru_cache(1024)
 def is_of_settings(key: Any) -> bool:
-    """Tells whether a key says that settings follow."""
-    return type(key) is str and _SETTINGS.search(key) is not None
+    """Tells whether a key, or a part of it between dots or slashes, is a word for settings.
+
+    A word that only occurs in a part is none: ``noise_scheduler.sigma`` is a tensor of a model.
+    """
+    return type(key) is str and any(_SETTINGS.fullmatch(part) is not None for part in _PARTS.split(key))
 
 
 def is_class_of_settings(name: str) -> bool:
@@ -32,11 +35,13 @@ def is_norm_of_gradients(name: str) -> bool:
 
 
 _SETTINGS: Final = re.compile(
-    r"sched|callback|early_?stop|hparam|hyper_?param|config|setting|param_groups"
-    r"|(?:^|[./_])(?:args?|arguments|cfg|options|defaults|kwargs)(?:$|[./_])",
+    r"(?:(?:(?:lr|learning_rate|opt|optim|optimizer)_?)?sched(?:uler)?s?|param_groups"
+    r"|\w*?callbacks?|\w*?early_?stop(?:ping|per)?|\w*?(?:hparam|hyper_?param(?:eter)?|config|setting)s?"
+    r"|(?:\w+_)?(?:args?|arguments|cfg|options|defaults|kwargs))(?:_(?:states?|state_dicts?|dict|name|type))?",
     re.IGNORECASE,
 )
 """Keys of settings, and of the states of what decides by limits."""
+_PARTS: Final = re.compile(r"[./]")
 _SETTINGS_CLASS: Final = re.compile(
     r"(?:Config|Configuration|Args|Arguments|Settings|Options|Param(?:eter)?s|Scheduler|LR|Callback"
     r"|EarlyStopping|ReduceLROnPlateau|ModelCheckpoint)$"

@@ -10,6 +10,9 @@ storage of the file that nothing found refers to: nothing of a file disappears.
 Numbers that are not finite are no findings in settings (``max_grad_norm=inf``), and infinite ones only where their name
 says that they are values (``loss``). They are counted apart. So are norms of gradients in the log of a training that
 ends with a finite one: loss scaling left those steps out. The numbers of one name in a log are one tensor.
+
+A tensor or an array is no such number, whatever its name and shape. Only a single infinite value within settings is
+counted apart as well: the best score so far. A module within settings has tensors of a model.
 """
 
 from __future__ import annotations
@@ -59,7 +62,7 @@ class SavedTensors:
     Attributes:
         tensors: all tensors with their places, in the order of the pickle. Two may have one place: keys can be alike.
         apart: numbers that are not finite, and are no findings: their places, and how many are there.
-        settings: which of the tensors are single numbers in settings: whether they are finite, is read later.
+        settings: which of the tensors are single numbers within settings: whether they are infinite, is read later.
         storages: keys of all storages that a tensor refers to.
     """
 
@@ -187,7 +190,7 @@ class _Walk:
         if kind is TensorRef:
             if self._is_known(top, child):
                 return None
-            if not child.shape and (top.settings or is_of_settings(key)):
+            if not child.shape and top.settings:
                 self.found.settings.append(len(self.found.tensors))
             self._add(place, _as_made(child, top.maker))
             if child.attributes is None and id(child) not in self._states:
@@ -233,10 +236,11 @@ class _Walk:
         maker = child.maker if kind is _Given else top.maker
         if _is_generator(child):
             maker = OF_GENERATORS
-        module = top.module or (kind is Instance and type(child.state) is dict and _PARAMETERS in child.state)
+        is_module = kind is Instance and type(child.state) is dict and _PARAMETERS in child.state
         settings = top.settings or is_of_settings(key)
         settings = settings or (kind is Instance and is_class_of_settings(child.kind))
-        return _Frame(id(child), iter(found[1]), place, self._count, maker, module, settings)
+        settings = settings and not is_module
+        return _Frame(id(child), iter(found[1]), place, self._count, maker, top.module or is_module, settings)
 
     def _take_mesh(self, mesh: Instance) -> None:
         """Counts the storages of a mesh of devices as seen: they hold the numbers of the ranks."""
@@ -352,12 +356,10 @@ def _understood(key: Any, found: Instance) -> Iterator[tuple[Any, Any]]:
         except PickleError as error:
             yield key, not_read(str(error))
             return
-        if type(value) is np.ndarray and not value.shape:
+        if found.kind == SCALAR and type(value) is np.ndarray and not value.shape:
             if not np.isfinite(value):
                 yield key, _Numbers(value)
-                return
-            if found.kind == SCALAR:
-                return
+            return
         yield from _looked_at([(key, value)])
     elif found.kind == _DECIMAL and found.arguments and str(found.arguments[0]).lower().lstrip("-+s") in _NOT_FINITE:
         yield key, _Numbers(np.array(float(str(found.arguments[0]).lower().replace("snan", "nan"))))

@@ -55,7 +55,7 @@ from tui_debugger.stats.restricted_pickle import (
     load_plain,
     no_names,
 )
-from tui_debugger.stats.saved_objects import Path, SavedTensors, saved_tensors, storage_without_tensor
+from tui_debugger.stats.saved_objects import MARKS, Path, SavedTensors, saved_tensors, storage_without_tensor
 from tui_debugger.stats.torch_pickle import (
     COMPLEX32,
     FLOAT4,
@@ -80,6 +80,8 @@ _KEPT: Final = 32
 _KEPT_PICKLES: Final = 256
 """Short pickles that are kept with what they hold: one for each shape and type in a dump of many small files."""
 _FIRST_PICKLE: Final = 1 << 16
+_LEAST_FILE: Final = 64
+"""Bytes of the shortest file with a tensor in it."""
 _MAGIC: Final = 0x1950A86A20F9469CFC6C
 _VERSION: Final = 1001
 _COUNT: Final = 8
@@ -107,7 +109,7 @@ class Tree:
         storages: the bytes of each storage in a file of before PyTorch 1.6, by key; None in an archive.
         big_endian: the first byte of each element is the highest.
         archive: what holds the storages otherwise.
-        settings: which of the tensors are single numbers in settings.
+        settings: which of the tensors are single numbers within settings.
     """
 
     value: Any
@@ -210,6 +212,7 @@ def _tree(descriptor: int, status: os.stat_result, path: str, window: Window) ->
             zipped = content.read(0, 2) == b"PK"
             found = _zipped_tree(descriptor, status, path, window) if zipped else _legacy_tree(content, window)
             found = _without_settings(found, (descriptor, status, path))
+            found = _with_files_in_tensors(found, (descriptor, status, path))
         except PickleError as error:
             raise unreadable(path, str(error)) from error
         while len(_trees) >= _KEPT:
@@ -291,7 +294,7 @@ def _with(listed: _Listed, members: _Members, left: _Listed) -> tuple[_Listed, _
 
 
 def _without_settings(tree: Tree, file: _Open) -> Tree:
-    """Takes single numbers of settings that are not finite out of the tensors: they are no findings."""
+    """Takes single infinite numbers within settings out of the tensors: they are no findings. NaN is one."""
     apart = []
     for number in tree.settings:
         ref = tree.tensors[number][1]
@@ -300,7 +303,8 @@ def _without_settings(tree: Tree, file: _Open) -> Tree:
                 value = _values(tree, ref, file, file[2]).array()
             except (UnreadableTensorError, OSError, ValueError):
                 continue  # whoever reads the tensor is told
-            if not np.isfinite(value.astype(np.complex128 if value.dtype.kind == "c" else np.float64)).all():
+            wide = value.astype(np.complex128 if value.dtype.kind == "c" else np.float64)
+            if np.isinf(wide).all() and not np.isnan(wide).any():
                 apart.append(number)
     if not apart:
         return tree
@@ -308,6 +312,31 @@ def _without_settings(tree: Tree, file: _Open) -> Tree:
     listed = [each for number, each in enumerate(tree.tensors) if number not in out]
     more = [(tree.tensors[number][0], 1) for number in apart]
     return replace(tree, tensors=listed, members=_named(listed), apart=[*tree.apart, *more])
+
+
+def _with_files_in_tensors(tree: Tree, file: _Open) -> Tree:
+    """Adds the tensors of files that lie in a tensor of bytes, as the state of a layer of TransformerEngine does.
+
+    Bytes that only begin as such a file are a tensor and nothing else.
+    """
+    more: _Listed = []
+    for place, ref in tree.tensors:
+        if ref.dtype != "uint8" or len(ref.shape) != 1 or ref.problem or not _LEAST_FILE <= ref.shape[0] <= WHOLE_FILE:
+            continue
+        try:
+            reader = _values(tree, ref, file, file[2])
+            head = np.empty(_LEAST_FILE, np.uint8)
+            reader.read_into(0, head)
+            content = reader.array().tobytes() if head.tobytes().startswith(MARKS) else b""
+        except (UnreadableTensorError, OSError, ValueError):
+            continue  # whoever reads the tensor is told
+        if content:
+            below = _inside(content)
+            more += [((*place, *rest), held) for rest, held in below if rest or not held.problem]
+    if not more:
+        return tree
+    listed, members = _with(tree.tensors, tree.members, more)
+    return replace(tree, tensors=listed, members=members)
 
 
 # -- files within a pickle -------------------------------------------------------------------------

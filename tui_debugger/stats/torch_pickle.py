@@ -403,6 +403,20 @@ def _octets(content: Any = b"", encoding: Any = "latin1") -> bytes:
     return content.encode("latin1")
 
 
+def _no_bytes(*arguments: Any) -> bytes | Instance:
+    """See ``bytes``: how pickles of protocol 2 hold none, as of an empty array."""
+    return Instance("builtins.bytes", arguments, called=True) if arguments else b""
+
+
+def _results(kind: str) -> Callable[..., tuple[Any, ...] | Instance]:
+    """Returns what makes the results of a function of torch that has several: a tuple with names."""
+
+    def make(values: Any = (), others: Any = None) -> tuple[Any, ...] | Instance:
+        return values if type(values) is tuple and not others else Instance(kind, (values, others), called=True)
+
+    return make
+
+
 _TENSORS: Final[dict[str, Callable[..., TensorRef | Instance]]] = {
     "torch._utils._rebuild_tensor": _tensor,
     "torch._utils._rebuild_tensor_v2": _tensor,
@@ -432,6 +446,7 @@ _CALLS: Final[dict[str, Callable[..., Any]]] = {
     "copyreg.__newobj__": _new_object,
     "copyreg.__newobj_ex__": _new_object,
     "builtins.bytearray": _octets,
+    "builtins.bytes": _no_bytes,
     "builtins.complex": complex,
     "_codecs.encode": _octets,
     "torch.Size": _size,
@@ -498,6 +513,7 @@ _OF_MODELS: Final = ("torch.nn.modules.", "torch.nn.functional.", "torch._C._nn.
 """Functions of torch that a model holds which was saved whole."""
 OF_GENERATORS: Final = "numpy.random."
 """What makes NumPy's generators of random numbers, of whole numbers."""
+_RESULTS: Final = "torch.return_types."
 _PROGRAMS: Final = frozenset({"os", "posix", "nt", "subprocess", "pty", "multiprocessing", "socket", "ctypes", "runpy"})
 """Modules of which no object is a value."""
 _RENAMED: Final = {"copy_reg": "copyreg", "commands": "subprocess", "exceptions": "builtins"}
@@ -510,6 +526,8 @@ def global_of(name: str) -> Global | None:
     if module == "__torch__":
         return None
     name = f"{_RENAMED[module]}.{rest}" if module in _RENAMED else name
+    if name.startswith(_RESULTS):
+        return Global(name, _results(name))
     return GLOBALS.get(name) or Global(name, foreign=True)
 
 

@@ -15,7 +15,7 @@ from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.model import ReadSpec
 from tui_debugger.sources.tensor_files.layout import INDEX, LOG_OF_TRAINER, is_array, is_shard
 from tui_debugger.stats.dtensor import TensorPart
-from tui_debugger.stats.formats import Holds, format_of_name, may_hold_tensors
+from tui_debugger.stats.formats import TEXT, Holds, format_of_name, may_hold_tensors
 from tui_debugger.stats.npy import array_keys, look_at
 from tui_debugger.stats.safetensors import read_header
 
@@ -68,6 +68,8 @@ def held_by(path: str) -> list[FileTensor]:
         return list(by_name(path))
     except UnreadableTensorError:
         found = look_at(path)
+        if found == TEXT:
+            return []
         if found.holds is not Holds.TENSORS or _LISTERS.get(found.reader) is by_name:
             raise
         return _held_by_its_bytes(path)
