@@ -13,6 +13,7 @@ import threading
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -383,7 +384,7 @@ class _Walk:
             tail = opener.pread(descriptor, LOOKED_AT, size - LOOKED_AT) if size > LOOKED_AT else head
         finally:
             opener.close(descriptor)
-        look = looked_at(head, tail, size, path)
+        look = looked_at(head, tail, size, path, partial(_first_bytes_beside, path))
         self._looks[path] = state, look
         return look
 
@@ -407,6 +408,18 @@ class _Walk:
 
     def _part(self, path: str, why: str, of: _Place) -> UnreadablePart:
         return UnreadablePart(os.path.relpath(path, self._root), why, *of, unclaimed=True)
+
+
+def _first_bytes_beside(path: str, other: str) -> bytes | None:
+    directory, _, name = path.rpartition("/")
+    try:
+        descriptor, _ = opener.open_regular(f"{directory}/{other.replace('*', name.rpartition('.')[0])}")
+    except (OSError, ValueError):
+        return None
+    try:
+        return opener.pread(descriptor, LOOKED_AT, 0)
+    finally:
+        opener.close(descriptor)
 
 
 def _whole_ranks(places: Mapping[str, _Place]) -> dict[str, _Place]:
