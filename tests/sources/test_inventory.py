@@ -205,6 +205,16 @@ def test_what_appears_later_is_found_by_a_refresh(dump: Path) -> None:
     session.close()
 
 
+def test_a_file_that_tells_of_another_may_come_later(dump: Path) -> None:
+    (dump / "x.bin").write_bytes(np.array([1, np.nan], np.float32).tobytes())
+    session = open_dump(dump, remember=False)
+    assert parts_of(session) == ()
+    (dump / "x.json").write_text('{"dtype": "float32", "shape": [2]}')
+    session.refresh()
+    assert [part.where for part in parts_of(session)] == ["x.bin"]
+    session.close()
+
+
 def test_a_pipe_is_never_opened_and_no_doubt(dump: Path) -> None:
     os.mkfifo(dump / "x.h5")
     assert wheres(dump) == []
