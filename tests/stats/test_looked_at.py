@@ -207,7 +207,13 @@ def test_bytes_that_a_file_beside_them_describes_are_tensors(
     assert with_beside(other) is Holds.UNKNOWN
     assert with_beside(None) is Holds.UNKNOWN
     assert with_beside(content, b"nothing but words\n") is Holds.NOTHING
-    assert with_beside(content, b"\x7fELF\2\1\1" + bytes(40)) is Holds.NOTHING
+
+
+@pytest.mark.parametrize("first", [256, 65536])
+def test_numbers_that_begin_as_a_font_or_a_picture_does(first: int) -> None:
+    content = struct.pack("<ii", first, 256) + bytes(40)
+    assert look(content, "x.fbin").holds is Holds.TENSORS
+    assert look(content, "x.ttf").holds is Holds.NOTHING
 
 
 def test_whoever_reads_a_format_is_in_the_table_of_readers() -> None:

@@ -116,7 +116,7 @@ class FileFormat:
             something else is damaged.
         marks: bytes that tell such a file, each with its place.
         named: names, in lower case, that tell such a file where no bytes do.
-        unmarked: such names that others have, too: text, and what has a mark, is no such file.
+        unmarked: such names that text has, too, which is no such file.
         companion: the path of a file that must lie beside an unmarked file, as of ``Beside``, and what it must hold.
         decides: looks into it; None: it is no such file.
     """
@@ -221,11 +221,11 @@ def _is_something_else(ends: Ends) -> LookedAt:
     unfinished = _unfinished(ends.name)
     if unfinished is not None and not (is_text and ends.size and ends.name.startswith(".")):
         return _doubt(f"is an unfinished file: {unfinished.name}")
-    if _is_marked(ends):
-        return NOTHING
     unmarked = next((row for row in TABLE if row.is_unmarked(ends)), None) if not is_text else None
     if unmarked is not None:
         return unmarked.found
+    if _is_marked(ends):
+        return NOTHING
     called = _by_suffix().get(ends.name[ends.name.rfind(".") :])
     if called is not None:
         return _doubt(f"is called as {called.name} is, and is none: it is damaged")
