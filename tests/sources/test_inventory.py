@@ -112,6 +112,29 @@ def test_what_is_ignored_is_not_judged_either(capsys: Capsys, dump: Path, shown:
     assert run(capsys, *check, "--ignore", "rank_0/bad.npy").code == 0
 
 
+@pytest.mark.parametrize("where", ["x.bin", "step_1/x.dat", "step_1/rank_0/x.v2.raw"])
+def test_raw_values_are_known_by_the_file_beside_them(capsys: Capsys, dump: Path, where: str) -> None:
+    (dump / where).write_bytes(np.array([1, np.nan], np.float32).tobytes())
+    check = ("check", dump, "--watch", "TO", "--json", "--no-cache")
+    for about, code in (('{"version": 1}', 0), ('{"dtype": "float32", "shape": [2]}', 2)):
+        (dump / where).with_suffix(".json").write_text(about)
+        answer = run(capsys, *check)
+        assert answer.code == code
+        assert [part["where"] for part in answer.json["unreadable"]] == [where] * (code == 2)
+
+
+@pytest.mark.parametrize(
+    "name", ["optimizer.pt.tmp", ".optimizer.pt.AbCdEf", "m.safetensors.crdownload", "yolo.weights"]
+)
+def test_files_that_only_their_names_tell(capsys: Capsys, dump: Path, name: str) -> None:
+    (dump / name).write_bytes(bytes(9000))
+    (dump / "train.log.tmp").write_text("step 1\n")
+    (dump / "note.weights").write_text("nothing but words\n")
+    answer = run(capsys, "check", dump, "--watch", "TO", "--json", "--no-cache")
+    assert answer.code == 2
+    assert [part["where"] for part in answer.json["unreadable"]] == [name]
+
+
 class TestLinks:
     """A file that is reached twice is one file."""
 
@@ -185,6 +208,16 @@ def test_what_appears_later_is_found_by_a_refresh(dump: Path) -> None:
     (dump / "x.h5").write_bytes(HDF5)
     session.refresh()
     assert [part.where for part in parts_of(session)] == ["x.h5"]
+    session.close()
+
+
+def test_a_file_that_tells_of_another_may_come_later(dump: Path) -> None:
+    (dump / "x.bin").write_bytes(np.array([1, np.nan], np.float32).tobytes())
+    session = open_dump(dump, remember=False)
+    assert parts_of(session) == ()
+    (dump / "x.json").write_text('{"dtype": "float32", "shape": [2]}')
+    session.refresh()
+    assert [part.where for part in parts_of(session)] == ["x.bin"]
     session.close()
 
 

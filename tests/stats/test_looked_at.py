@@ -121,6 +121,10 @@ FOUND: dict[str, tuple[str, Callable[[Path], bytes]]] = {
         lambda _: ascend_files.file_bytes(outputs=[ascend_files.Written(np.ones((2, 3), np.float32))]),
     ),
     "OCDBT": ("an OCDBT store (orbax)", lambda _: b"\x0c\xdb\x3a\x2a" + bytes(40)),
+    "FAISS": ("an index of FAISS", lambda _: b"IxFI" + struct.pack("<iq", 128, 2) + bytes(40)),
+    "FAISS with lists": ("an index of FAISS", lambda _: b"IwPQ" + struct.pack("<iq", 1024, 2) + bytes(40)),
+    "ExecuTorch": ("a program of ExecuTorch", lambda _: b"\x1c\0\0\0ET12" + bytes(16)),
+    "TensorRT": ("an engine of TensorRT", lambda _: b"ftrt" + bytes(40)),
     "torch in gzip": ("a file of torch.save, compressed (gzip)", lambda _: gzip.compress(torch_file())),
     "npy in xz": ("an array of NumPy, compressed (xz)", lambda _: lzma.compress(npy_file())),
     "npy in bzip2": ("an array of NumPy, compressed (bzip2)", lambda _: bz2.compress(npy_file())),
@@ -160,6 +164,58 @@ def test_formats_without_a_mark_go_by_their_names(name: str, content: bytes, exp
     assert look(content, "x").holds is not Holds.TENSORS
 
 
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("group1-shard1of1.bin", "weights of TensorFlow.js"),
+        ("group1-shard2of3", "weights of TensorFlow.js"),
+        ("model.engine", "an engine of TensorRT"),
+        ("model.PLAN", "an engine of TensorRT"),
+        ("inference.pdiparams", "parameters of PaddlePaddle"),
+        ("net.caffemodel", "a model of Caffe"),
+        ("net.mlmodel", "a model of Core ML"),
+        ("yolo.weights", "raw values"),
+        *((f"grads.{end}", "raw values") for end in ("f16", "bf16", "f32", "float32", "memmap", "mmap", "fbin")),
+    ],
+)
+def test_bytes_without_a_mark_go_by_their_names_unless_they_are_text(name: str, expected: str) -> None:
+    assert look(BAD.tobytes(), name) == LookedAt(Holds.TENSORS, expected)
+    assert look(BAD.tobytes(), f"{name}x").holds is Holds.UNKNOWN
+    if expected != "weights of TensorFlow.js":
+        assert look(b"nothing but words\n", name).holds is Holds.NOTHING
+
+
+@pytest.mark.parametrize(
+    ("name", "beside", "content", "other"),
+    [
+        ("net.bin", "*.param", b"7767517\n3 3\n", b"[params]\nlr = 1\n"),
+        ("net.bin", "*.xml", b'<?xml version="1.0"?>\n<net name="x" version="11">', b"<config/>"),
+        ("x.bin", "*.json", b'{"shape": [2], "dtype": "float32"}', b'{"version": "1.0", "vocab": {}}'),
+        ("x.dat", "*.json", b'{"dtype": "float32",\n "shape": [2]}', b'{"dtype": "float32"}'),
+        ("x.raw", "*.json", b'{"dtype": "float32", "shape": [2]}', b"[]"),
+        ("weight.bin", "../model.mlmodel", b"\x08\x07", None),
+        ("weight.bin", "../model.mil", b"program(1.0)", None),
+    ],
+)
+def test_bytes_that_a_file_beside_them_describes_are_tensors(
+    name: str, beside: str, content: bytes, other: bytes | None
+) -> None:
+    def with_beside(bytes_beside: bytes | None, head: bytes = BAD.tobytes()) -> Holds:
+        return looked_at(head, head, len(head), name, {beside: bytes_beside}.get).holds
+
+    assert with_beside(content) is Holds.TENSORS
+    assert with_beside(other) is Holds.UNKNOWN
+    assert with_beside(None) is Holds.UNKNOWN
+    assert with_beside(content, b"nothing but words\n") is Holds.NOTHING
+
+
+@pytest.mark.parametrize("first", [256, 65536])
+def test_numbers_that_begin_as_a_font_or_a_picture_does(first: int) -> None:
+    content = struct.pack("<ii", first, 256) + bytes(40)
+    assert look(content, "x.fbin").holds is Holds.TENSORS
+    assert look(content, "x.ttf").holds is Holds.NOTHING
+
+
 def test_whoever_reads_a_format_is_in_the_table_of_readers() -> None:
     assert {row.reader for row in TABLE} - {""} <= set(npy.FORMATS)
     assert look(npz_file(), "best.bin").reader == "npz"
@@ -176,6 +232,7 @@ def database(tmp_path: Path) -> bytes:
     return (tmp_path / "x.db").read_bytes()
 
 
+POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 9000\n"
 SETTINGS = {"lr": 0.1, "betas": (0.9, 0.999), "dtype": np.dtype("f4"), "type": np.float32, "backend": "torch", "n": 3}
 EVENTS = struct.pack("<QI", 24, 1) + b"\x09" + bytes(8) + b"\x1a\x0dbrain.Event:2" + bytes(4)
 HARMLESS: dict[str, tuple[str, Callable[[Path], bytes]]] = {
@@ -210,6 +267,14 @@ HARMLESS: dict[str, tuple[str, Callable[[Path], bytes]]] = {
     ),
     "a file of safetensors without tensors": ("x", lambda _: (2).to_bytes(8, "little") + b"{}"),
     "what macOS keeps of a file": ("._x.npy", lambda _: b"\0\5\x16\7\0\2\0\0Mac OS X        " + bytes(99)),
+    "text about Iwate": ("notes", lambda _: b"IwatePrefecture\n"),
+    "unfinished text": ("train.log.tmp", lambda _: b"step 1\n"),
+    "an unfinished file without content": ("train.log.tmp", lambda _: b""),
+    "the sum of a hidden file": (".model.pt.sha256", lambda _: b"8d969eef  model.pt\n"),
+    "text in framed snappy": ("train.log.sz", lambda _: b"\xff\x06\0\0sNaPpY" + bytes(40)),
+    "a pointer to text": ("README.md", lambda _: POINTER),
+    "a pointer to a film": ("run.mp4", lambda _: POINTER),
+    "a pointer to an empty file": ("weights", lambda _: POINTER.replace(b"size 9", b"size 0")),
     "a pointer to a picture": ("loss.png", lambda _: b"version https://git-lfs.github.com/spec/v1\n"),
 }
 
@@ -259,6 +324,15 @@ DOUBTFUL: dict[str, tuple[str, bytes]] = {
     "text in a file of tensors": ("model.onnx", b"<html>404</html>\n"),
     "a pointer to a file of tensors": ("model.gguf", b"version https://git-lfs.github.com/spec/v1\n"),
     "a pointer to one that may be": ("pytorch_model.bin", b"version https://git-lfs.github.com/spec/v1\n"),
+    "a pointer under any name": ("weights", POINTER),
+    "a copy that has no bytes yet": ("optimizer.pt.tmp", b""),
+    "a copy of zeros": ("optimizer.pt.tmp", bytes(9000)),
+    "a copy that goes on": ("optimizer.pt.part", b"\x05\x93" * 99),
+    "a copy by rsync": (".optimizer.pt.AbCdEf", bytes(9000)),
+    "a copy by rsync without bytes": (".optimizer.pt.AbCdEf", b""),
+    "a download": ("m.safetensors.crdownload", bytes(9000)),
+    "a page instead of a download": ("m.safetensors.part", b"<html>404</html>\n"),
+    "framed snappy with any name": ("x", b"\xff\x06\0\0sNaPpY" + bytes(40)),
     "a long pickle": ("memory.pickle", LONG_SETTINGS),
     "a pickle that is cut": ("x", pickle.dumps({"lr": 0.1, "names": list("abcdefgh")})[:-9]),
     "bytes behind a pickle": ("x", pickle.dumps({"lr": 0.1}) + b"\x17" * 40),

@@ -13,6 +13,7 @@ import threading
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -75,7 +76,7 @@ class RunInventory:
 
     def __init__(self, *, enter_environments: bool = False) -> None:
         """``enter_environments``: also walk installed environments, caches and object stores."""
-        self._looks: dict[str, tuple[_State, LookedAt]] = {}
+        self._looks: dict[str, _Known] = {}
         self._enter = enter_environments
         self._lock = threading.Lock()
         self._walks: dict[Source, _Walk] = {}
@@ -167,6 +168,15 @@ _State = tuple[int, int, int]
 """Size, time of modification in ns and number of a file."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """The answer for a file, while that is as it was and no file appears that may tell its content."""
+
+    state: _State
+    look: LookedAt
+    missing: Sequence[str]
+
+
 class _EveryStep:
     """Accounts for a source that does not do so itself: all of its steps are listed."""
 
@@ -192,7 +202,7 @@ class _Walk:
         root: str,
         start: str,
         places: Mapping[str, _Place],
-        looks: dict[str, tuple[_State, LookedAt]],
+        looks: dict[str, _Known],
         *,
         enter: bool,
     ) -> None:
@@ -389,14 +399,15 @@ class _Walk:
         try:
             state, size = (status.st_size, status.st_mtime_ns, status.st_ino), status.st_size
             known = self._looks.get(path)
-            if known is not None and known[0] == state:
-                return known[1]
+            if known is not None and known.state == state and not any(map(opener.exists, known.missing)):
+                return known.look
             head = opener.pread(descriptor, min(size, LOOKED_AT), 0)
             tail = opener.pread(descriptor, LOOKED_AT, size - LOOKED_AT) if size > LOOKED_AT else head
         finally:
             opener.close(descriptor)
-        look = looked_at(head, tail, size, path)
-        self._looks[path] = state, look
+        missing: list[str] = []
+        look = looked_at(head, tail, size, path, partial(_first_bytes_beside, path, missing))
+        self._looks[path] = _Known(state, look, missing)
         return look
 
     def _is_counted(self, path: str, counted: set[tuple[int, int]]) -> bool:
@@ -427,6 +438,25 @@ def _may_be_tensors(link: str) -> bool:
     suffix = name.rpartition(".")[2] if "." in name else ""
     is_lock = name.startswith(".") or name.lower().endswith("lock")  # of an editor, or of a program that runs
     return not is_lock and (not suffix.isalpha() or may_hold_tensors(name))
+
+
+def _first_bytes_beside(path: str, missing: list[str], other: str) -> bytes | None:
+    """Returns the first bytes of a file beside a file; adds it to ``missing`` where it does not exist."""
+    directory, _, name = path.rpartition("/")
+    beside = f"{directory}/{other.replace('*', name.rpartition('.')[0])}"
+    try:
+        descriptor, _ = opener.open_regular(beside)
+    except FileNotFoundError:
+        missing.append(beside)
+        return None
+    except (OSError, ValueError):
+        return None
+    try:
+        return opener.pread(descriptor, LOOKED_AT, 0)
+    except (OSError, ValueError):
+        return None
+    finally:
+        opener.close(descriptor)
 
 
 def _whole_ranks(places: Mapping[str, _Place]) -> dict[str, _Place]:

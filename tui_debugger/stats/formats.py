@@ -74,6 +74,13 @@ def _doubt(why: str) -> LookedAt:
     return LookedAt(Holds.DOUBT, why=why)
 
 
+Beside = Callable[[str], bytes | None]
+"""Returns the first bytes of a file by its path from the directory of another file; None: there is no such file.
+
+A ``*`` in the path stands for the name of that other file without its suffix.
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Ends:
     """What is known of a file.
@@ -84,6 +91,7 @@ class Ends:
         size: the number of all its bytes; of a compressed file that was not unpacked to its end, too large a number.
         name: its name without directories, in lower case.
         depth: the number of files that it lies in.
+        beside: returns the first bytes of a file beside it.
     """
 
     head: bytes
@@ -91,6 +99,7 @@ class Ends:
     size: int
     name: str
     depth: int = 0
+    beside: Beside = lambda _: None
 
     @property
     def is_whole(self) -> bool:
@@ -109,6 +118,8 @@ class FileFormat:
             something else is damaged.
         marks: bytes that tell such a file, each with its place.
         named: names, in lower case, that tell such a file where no bytes do.
+        unmarked: such names that text has, too, which is no such file.
+        companion: the path of a file that must lie beside an unmarked file, as of ``Beside``, and what it must hold.
         decides: looks into it; None: it is no such file.
     """
 
@@ -117,6 +128,8 @@ class FileFormat:
     suffixes: tuple[str, ...] = ()
     marks: tuple[tuple[int, bytes], ...] = ()
     named: re.Pattern[str] | None = None
+    unmarked: re.Pattern[str] | None = None
+    companion: tuple[str, re.Pattern[bytes]] | None = None
     decides: Callable[[Ends], LookedAt | None] | None = None
 
     @property
@@ -132,8 +145,23 @@ class FileFormat:
             return self.found
         return self.decides(ends) if self.decides is not None else None
 
+    def is_called(self, name: str) -> bool:
+        """Tells whether a name, in lower case, is one that only files of this format have, or text."""
+        patterns = (self.named, self.unmarked if self.companion is None else None)
+        return any(pattern is not None and pattern.fullmatch(name) for pattern in patterns)
 
-def looked_at(head: bytes, tail: bytes, size: int, name: str) -> LookedAt:
+    def is_unmarked(self, ends: Ends) -> bool:
+        """Tells whether the name of a file, and the file beside it, say that its bytes without a mark are tensors."""
+        if self.unmarked is None or not self.unmarked.fullmatch(ends.name):
+            return False
+        if self.companion is None:
+            return True
+        path, holds = self.companion
+        beside = ends.beside(path)
+        return beside is not None and holds.search(beside) is not None
+
+
+def looked_at(head: bytes, tail: bytes, size: int, name: str, beside: Beside = lambda _: None) -> LookedAt:
     """Returns whether a file holds tensors.
 
     Args:
@@ -141,8 +169,9 @@ def looked_at(head: bytes, tail: bytes, size: int, name: str) -> LookedAt:
         tail: its last ones, likewise.
         size: the number of all its bytes.
         name: its name; directories before it do not matter.
+        beside: returns the first bytes of the files beside it.
     """
-    return _look(Ends(head, tail, size, name.rpartition("/")[2].lower()))
+    return _look(Ends(head, tail, size, name.rpartition("/")[2].lower(), beside=beside))
 
 
 def format_of_name(name: str) -> FileFormat | None:
@@ -151,7 +180,7 @@ def format_of_name(name: str) -> FileFormat | None:
     if found is not None:
         return found
     low = name.rpartition("/")[2].lower()
-    return next((row for row in TABLE if row.named is not None and row.named.fullmatch(low)), None)
+    return next((row for row in TABLE if row.is_called(low)), None)
 
 
 @cache
@@ -171,28 +200,59 @@ def _look(ends: Ends) -> LookedAt:
 
 def _is_missing(ends: Ends) -> LookedAt | None:
     """Tells a file without its content: it is a doubt where its name is that of a file of tensors."""
-    if ends.size and not ends.head.startswith(_POINTER):
+    if not ends.size:
+        if _unfinished(ends.name) is not None:
+            return None
+        return _doubt("is empty") if may_hold_tensors(ends.name) else NOTHING
+    if not ends.head.startswith(_POINTER):
         return None
-    if not may_hold_tensors(ends.name):
+    plain = ends.name.endswith(_TEXTS) or _SEEN_OR_HEARD.fullmatch(ends.name) or not _SIZE.search(ends.head)
+    if plain and not may_hold_tensors(ends.name):
         return NOTHING
-    return _doubt("is a pointer of Git LFS: the file itself was not fetched" if ends.size else "is empty")
+    return _doubt("is a pointer of Git LFS: the file itself was not fetched")
+
+
+def _unfinished(name: str) -> FileFormat | None:
+    """Returns the format that an unfinished download or copy will have; None: its name does not tell."""
+    found = _UNFINISHED.fullmatch(name)
+    return format_of_name(found[1] or found[2]) if found is not None else None
+
+
+_PATHS: Final = ".pth"
+"""The end of the names of files with paths of Python's packages, too."""
 
 
 def _is_something_else(ends: Ends) -> LookedAt:
-    called = format_of_name(ends.name)
+    is_text = _is_text(ends.head)
+    unfinished = _unfinished(ends.name)
+    if unfinished is not None and not (is_text and ends.size and ends.name.startswith(".")):
+        return _doubt(f"is an unfinished file: {unfinished.name}")
+    unmarked = next((row for row in TABLE if row.is_unmarked(ends)), None) if not is_text else None
+    if unmarked is not None:
+        return unmarked.found
     if _is_marked(ends):
         return NOTHING
-    if called is _TORCH and _is_text(ends.head) and _is_text(ends.tail):
+    if is_text and ends.name.endswith(_PATHS) and _is_text(ends.tail):
         return TEXT
-    if called is not None:
-        return _doubt(f"is called as {called.name} is, and is none: it is damaged")
+    called = _by_suffix().get(ends.name[ends.name.rfind(".") :])
+    why = f"is called as {called.name} is, and is none: it is damaged" if called is not None else ""
     if ends.name.endswith(_MAY_BE) and not ends.head[:_PAGE].strip(b"\0"):
-        return _doubt("begins with zeros: it is damaged")
-    return NOTHING if _is_text(ends.head) else UNKNOWN
+        why = why or "begins with zeros: it is damaged"
+    return _doubt(why) if why else NOTHING if is_text else UNKNOWN
 
 
+_UNFINISHED: Final = re.compile(
+    r"(.+)\.(?:tmp|temp|part|partial|incomplete|crdownload|download|aria2)|\.(.+)\.[a-z0-9]{6}"
+)
+"""Names of unfinished downloads and copies; the last is of rsync."""
 _PAGE: Final = 4096
 _POINTER: Final = b"version https://git-lfs"
+_SIZE: Final = re.compile(rb"\nsize [1-9]")
+_SEEN_OR_HEARD: Final = re.compile(
+    r".+\.(?:png|jpe?g|gif|bmp|svg|webp|tiff?|ico|psd|pdf|ps|mp[34]|wav|flac|ogg|webm|avi|mov|mkv|[to]tf|woff2?|ipynb"
+    r"|parquet|arrow|docx|pptx|xlsx|exe|dll|so|jar|whl)"
+)
+"""Names of pictures, papers, sounds, fonts, tables and programs."""
 _MAY_BE: Final = (
     ".bin",
     ".data",
@@ -609,6 +669,14 @@ def _looks_like_index_of_tensorflow(ends: Ends) -> LookedAt | None:
     return _TENSORFLOW.found if table else None
 
 
+_FAISS_HEAD: Final = re.compile(rb"I[xwHBm][A-Za-z0-9]{2}..[\0-\x0f]\0", re.DOTALL)
+"""Four letters of a kind of index, and the length of its vectors."""
+
+
+def _looks_like_faiss(ends: Ends) -> LookedAt | None:
+    return _FAISS.found if _FAISS_HEAD.match(ends.head) else None
+
+
 # -- packed files ----------------------------------------------------------------------------------
 
 
@@ -634,6 +702,7 @@ _COMPRESSED: Final[tuple[tuple[str, bytes, Callable[[], _Unpacker] | None], ...]
     ("zstd", b"\x28\xb5\x2f\xfd", None),
     *(("zstd", bytes([first]) + b"\x2a\x4d\x18", None) for first in range(0x50, 0x60)),  # of pzstd: a frame to skip
     ("lz4", b"\x04\x22\x4d\x18", None),
+    ("snappy", b"\xff\x06\0\0sNaPpY", None),
     ("7z", b"7z\xbc\xaf\x27\x1c", None),
     ("rar", b"Rar!\x1a\x07", None),
 )
@@ -807,6 +876,9 @@ _TENSORFLOW: Final = FileFormat(
     named=re.compile(r".+\.data-\d{5}-of-\d{5}"),
     decides=_looks_like_index_of_tensorflow,
 )
+_FAISS: Final = FileFormat("an index of FAISS", suffixes=(".faiss",), decides=_looks_like_faiss)
+_ANY: Final = re.compile(b"")
+_RAW: Final = "raw values"
 
 TABLE: Final[tuple[FileFormat, ...]] = (
     _NPY,
@@ -832,5 +904,26 @@ TABLE: Final[tuple[FileFormat, ...]] = (
     _ONNX,
     _MINDSPORE,
     _ASCEND,
+    _FAISS,
+    FileFormat("a program of ExecuTorch", "", (".pte",), ((4, b"ET12"),)),
+    FileFormat(
+        "an engine of TensorRT",
+        marks=((0, b"ftrt"), (0, b"ptrt")),
+        unmarked=re.compile(r".+\.(?:engine|plan|trt)"),
+    ),
+    FileFormat("weights of TensorFlow.js", named=re.compile(r"group\d+-shard\d+of\d+(?:\.bin)?")),
+    FileFormat("parameters of PaddlePaddle", unmarked=re.compile(r".+\.pdi?params")),
+    FileFormat("a model of Caffe", unmarked=re.compile(r".+\.caffemodel")),
+    FileFormat("a model of Core ML", unmarked=re.compile(r".+\.mlmodel")),
+    FileFormat("weights of Core ML", unmarked=re.compile(r"weight\.bin"), companion=("../model.mlmodel", _ANY)),
+    FileFormat("weights of Core ML", unmarked=re.compile(r"weight\.bin"), companion=("../model.mil", _ANY)),
+    FileFormat("weights of ncnn", unmarked=re.compile(r".+\.bin"), companion=("*.param", re.compile(rb"^7767517\s"))),
+    FileFormat("weights of OpenVINO", unmarked=re.compile(r".+\.bin"), companion=("*.xml", re.compile(rb"<net\s"))),
+    FileFormat(_RAW, unmarked=re.compile(r".+\.(?:b?f16|f32|f64|b?float16|float32|float64|memmap|mmap|fbin|weights)")),
+    FileFormat(
+        _RAW,
+        unmarked=re.compile(r".+\.(?:dat|bin|raw)"),
+        companion=("*.json", re.compile(rb'(?=.*"dtype")(?=.*"shape")', re.DOTALL)),
+    ),
 )
 """All formats, in the order in which they are asked: those with a mark first."""

@@ -346,7 +346,8 @@ class RankRun:
         return [*found.values(), *(replace(part, rank=self.number) for part in graphs.values())]
 
     def step_directories(self) -> Iterator[tuple[int | None, str]]:
-        """Yields step and path of the directories of tensors and of records of overflows; step None: constants."""
+        """Yields step and path of directories of tensors and of records of overflows; step None: constants, graphs."""
+        yield from ((None, os.fspath(path)) for path in graph_paths(self.path))
         for graph in self._layout.graphs:
             yield from ((step, os.fspath(path)) for step, path in graph.steps.items())
             if graph.constants is not None:
