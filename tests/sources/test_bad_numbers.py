@@ -65,14 +65,21 @@ class TestInFilesOfRecorders:
     [
         ("distutils-precedence.pth", b"import os; enabled = True\n"),
         ("editable.pth", b"/home/someone/src\n"),
-        ("locale.pt", '{"hello": "ol\u00e1"}'.encode()),
-        ("long.pt", b"some words\n" * 20_000),
+        ("long.pth", b"some words\n" * 20_000),
     ],
 )
-def test_text_that_is_called_as_files_of_torch_are(tmp_path: Path, capsys: Capsys, name: str, content: bytes) -> None:
+def test_paths_of_packages_are_called_as_files_of_torch_are(
+    tmp_path: Path, capsys: Capsys, name: str, content: bytes
+) -> None:
     torch.save({"w": torch.ones(3)}, tmp_path / "w.pt")
     (tmp_path / name).write_bytes(content)
     assert code(capsys, tmp_path) == 0
     for damaged in (content + b"\0\1", b"\x80\2" + content):
         (tmp_path / name).write_bytes(damaged)
         assert code(capsys, tmp_path) == 2
+
+
+def test_a_page_that_was_fetched_in_place_of_a_file_is_a_doubt(tmp_path: Path, capsys: Capsys) -> None:
+    torch.save({"w": torch.ones(3)}, tmp_path / "w.pt")
+    (tmp_path / "model.pt").write_text("<html><body>404 Not Found</body></html>")
+    assert code(capsys, tmp_path) == 2

@@ -14,7 +14,7 @@ LOG: Final = "log_history"
 def is_of_settings(key: Any) -> bool:
     """Tells whether a key, or a part of it between dots or slashes, is a word for settings.
 
-    A word that only occurs in a part is none: ``noise_scheduler.sigma`` is a tensor of a model.
+    A word that only occurs in a part is none: sigma of a noise_scheduler is a tensor of a model.
     """
     return type(key) is str and any(_SETTINGS.fullmatch(part) is not None for part in _PARTS.split(key))
 
