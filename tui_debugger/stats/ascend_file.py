@@ -31,9 +31,9 @@ from tui_debugger.stats import kernel
 from tui_debugger.stats.archive import FileBytes, unreadable
 from tui_debugger.stats.device_order import CONVERTED, DeviceOrder, Shape, SharedBytes, device_order, unconverted_order
 from tui_debugger.stats.dtypes import DType, dtype_of
-from tui_debugger.stats.formats import fields_of, varint
 from tui_debugger.stats.kernel.elements import copy_elements
 from tui_debugger.stats.npy import WHOLE_FILE, FileArray, Layout, StoredValues, ValueReader
+from tui_debugger.stats.protobuf_fields import fields_of, varint
 
 MAX_HEADER: Final = 1 << 24
 """Longest header accepted: that of 100,000 tensors."""

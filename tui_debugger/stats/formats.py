@@ -26,6 +26,8 @@ from functools import cache, partial
 from typing import Final, Protocol
 
 from tui_debugger.stats.names_of_numbers import is_value
+from tui_debugger.stats.plain_files import is_marked, is_text
+from tui_debugger.stats.protobuf_fields import first_fields
 
 LOOKED_AT: Final = 1 << 16
 """Bytes of each end of a file that are looked at."""
@@ -223,22 +225,22 @@ _PATHS: Final = ".pth"
 
 
 def _is_something_else(ends: Ends) -> LookedAt:
-    is_text = _is_text(ends.head)
+    text = is_text(ends.head)
     unfinished = _unfinished(ends.name)
-    if unfinished is not None and not (is_text and ends.size and ends.name.startswith(".")):
+    if unfinished is not None and not (text and ends.size and ends.name.startswith(".")):
         return _doubt(f"is an unfinished file: {unfinished.name}")
-    unmarked = next((row for row in TABLE if row.is_unmarked(ends)), None) if not is_text else None
+    unmarked = next((row for row in TABLE if row.is_unmarked(ends)), None) if not text else None
     if unmarked is not None:
         return unmarked.found
-    if _is_marked(ends):
+    if is_marked(ends.head):
         return NOTHING
-    if is_text and ends.name.endswith(_PATHS) and _is_text(ends.tail):
+    if text and ends.name.endswith(_PATHS) and is_text(ends.tail):
         return TEXT
     called = _by_suffix().get(ends.name[ends.name.rfind(".") :])
     why = f"is called as {called.name} is, and is none: it is damaged" if called is not None else ""
     if ends.name.endswith(_MAY_BE) and not ends.head[:_PAGE].strip(b"\0"):
         why = why or "begins with zeros: it is damaged"
-    return _doubt(why) if why else NOTHING if is_text else UNKNOWN
+    return _doubt(why) if why else NOTHING if text else UNKNOWN
 
 
 _UNFINISHED: Final = re.compile(
@@ -560,67 +562,11 @@ def _looks_like_msgpack(ends: Ends) -> LookedAt | None:
     return None
 
 
-def fields_of(message: bytes, size: int) -> Iterator[tuple[int, int | bytes]]:
-    """Yields number and value of the fields of a protobuf message of which the first bytes are known.
-
-    A value that reaches beyond these comes as far as it is known, and ends the message. What is no message, or states
-    more bytes than there are (``size``), raises ValueError.
-    """
-    at = 0
-    while at < len(message):
-        key, at = varint(message, at)
-        number, kind = key >> 3, key & 7
-        if not 0 < number < 1 << 29 or kind not in (0, 1, 2, 5):
-            raise ValueError("no field")
-        if kind == 0:
-            value, at = varint(message, at)
-            yield number, value
-            continue
-        length = {1: 8, 5: 4}.get(kind, 0)
-        if kind == 2:
-            length, at = varint(message, at)
-        if at + length > size:
-            raise ValueError("more bytes than there are")
-        yield number, message[at : at + length]
-        at += length
-
-
-def varint(message: bytes, at: int) -> tuple[int, int]:
-    """Returns a number of a protobuf message, and where it ends.
-
-    Raises:
-        ValueError: the message ends in it, or no number is so long.
-    """
-    value = 0
-    for shift in range(0, 70, 7):
-        if at >= len(message):
-            break
-        byte = message[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value & 0xFFFFFFFFFFFFFFFF, at
-    raise ValueError("no number")
-
-
-def _fields(message: bytes, size: int, most: int = 64) -> list[tuple[int, int | bytes]]:
-    """Returns the first fields of a message; none where it is no message."""
-    found: list[tuple[int, int | bytes]] = []
-    try:
-        for field in fields_of(message, size):
-            found.append(field)
-            if len(found) == most:
-                break
-    except ValueError:
-        return found if size > len(message) and len(found) > 1 else []
-    return found
-
-
 def _looks_like_onnx(ends: Ends) -> LookedAt | None:
     """Tells a ``ModelProto``: the version of its format, perhaps who made it, and a graph (field 7)."""
     if ends.head[:1] != b"\x08":
         return None
-    fields = _fields(ends.head, ends.size)
+    fields = first_fields(ends.head, ends.size)
     texts = {2, 3, 4, 6, 7, 8, 14, 20, 25}
     good = all(isinstance(value, bytes) if number in texts else number in (1, 5) for number, value in fields)
     return _ONNX.found if good and any(number == 7 for number, _ in fields) else None
@@ -633,11 +579,11 @@ def _looks_like_mindspore(ends: Ends) -> LookedAt | None:
     """Tells a ``Checkpoint``: values, each with a tag and a tensor whose type is a word."""
     if ends.head[:1] != b"\n":
         return None
-    value = next((value for number, value in _fields(ends.head, ends.size, 1) if number == 1), None)
-    inside = _fields(value, ends.size, 2) if isinstance(value, bytes) else []
+    value = next((value for number, value in first_fields(ends.head, ends.size, 1) if number == 1), None)
+    inside = first_fields(value, ends.size, 2) if isinstance(value, bytes) else []
     if [number for number, _ in inside] != [1, 2] or not isinstance(inside[1][1], bytes):
         return None
-    types = [each for number, each in _fields(inside[1][1], ends.size, 40) if number == 2]
+    types = [each for number, each in first_fields(inside[1][1], ends.size, 40) if number == 2]
     good = any(isinstance(each, bytes) and _MINDSPORE_TYPES.fullmatch(each) for each in types)
     return _MINDSPORE.found if good else None
 
@@ -647,11 +593,11 @@ def _looks_like_ascend(ends: Ends) -> LookedAt | None:
     length = int.from_bytes(ends.head[:8], "little")
     if not _LEAST_HEADER <= length <= 1 << 24 or length + 8 > ends.size:
         return None
-    fields = _fields(ends.head[8 : 8 + length], length)
+    fields = first_fields(ends.head[8 : 8 + length], length)
     texts = {1, 3, 4, 5, 6, 7, 8, 9, 10}
     good = all(isinstance(value, bytes) if number in texts else number == 2 for number, value in fields)
     tensors = [value for number, value in fields if number in (3, 4) and isinstance(value, bytes)]
-    said = {number for value in tensors for number, _ in _fields(value, len(value))}
+    said = {number for value in tensors for number, _ in first_fields(value, len(value))}
     return _ASCEND.found if good and said & {1, 2, 3} else None
 
 
@@ -799,50 +745,6 @@ def _look_into_tar(ends: Ends) -> LookedAt | None:
                 return replace(answer, why=f"is a tar with {name[:80]!r} in it, which {answer.why}")
         at += _BLOCK + -(-size // _BLOCK) * _BLOCK
     return _doubt("is a tar: not all of what is in it was looked at")
-
-
-# -- what holds no tensors -------------------------------------------------------------------------
-
-_MARKS: Final[tuple[tuple[int, bytes], ...]] = (
-    *(
-        (0, mark)
-        for mark in (b"\x89PNG\r\n", b"\xff\xd8\xff", b"GIF8", b"BM", b"II*\0", b"MM\0*", b"RIFF", b"\0\0\1\0")
-    ),
-    *(
-        (0, mark)
-        for mark in (b"%PDF", b"%!PS", b"OggS", b"fLaC", b"ID3", b"\x1aE\xdf\xa3", b"{\\rtf", b"\xd0\xcf\x11\xe0")
-    ),
-    *((0, mark) for mark in (b"\0\1\0\0\0", b"OTTO", b"ttcf", b"wOFF", b"wOF2")),
-    *(
-        (0, mark)
-        for mark in (b"\x7fELF", b"MZ", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe", b"\0asm", b"!<arch>\n", b"#!")
-    ),
-    *((0, mark) for mark in (b"SQLite format 3\0", b"PAR1", b"ARROW1", b"ORC", b"Obj\1")),
-    *((0, mark) for mark in (b"PACK\0", b"DIRC\0", b"\xfftOc", b":W&B", b"\0\5\x16\7")),
-    *((0, mark) for mark in (b"\xff\xfe", b"\xfe\xff", b"\xef\xbb\xbf")),
-    (4, b"ftyp"),
-    (2, b"\r\n\0\0"),
-)
-"""Pictures, papers, sounds, fonts, programs, tables, what version control, loggers and macOS write, other alphabets."""
-_EVENTS: Final = b"brain.Event:"
-
-
-def _is_marked(ends: Ends) -> bool:
-    """Tells whether a file is plainly something else."""
-    return any(ends.head.startswith(mark, place) for place, mark in _MARKS) or _EVENTS in ends.head[:64]
-
-
-_CONTROL: Final = bytes(code for code in range(32) if code not in b"\t\n\r\f\b\x1b")
-
-
-def _is_text(head: bytes) -> bool:
-    if len(head.translate(None, _CONTROL)) < len(head):
-        return False
-    try:
-        head[:-4].decode("utf-8") if len(head) >= LOOKED_AT else head.decode("utf-8")
-    except UnicodeDecodeError as error:
-        return error.start > len(head) - 8
-    return True
 
 
 # -- the table -------------------------------------------------------------------------------------
