@@ -255,7 +255,7 @@ def scandir(path: AnyStr | os.PathLike[AnyStr]) -> AbstractContextManager[Iterat
     Raises:
         OSError: it cannot be listed.
     """
-    return _Shown(_listed(path)) if _globs else _listed(path)
+    return _VisibleEntries(_listed(path)) if _globs else _listed(path)
 
 
 def _listed(path: AnyStr | os.PathLike[AnyStr]) -> AbstractContextManager[Iterator[os.DirEntry[AnyStr]]]:
@@ -384,7 +384,7 @@ class _Listing(Generic[AnyStr]):
         self._listing.close()
 
 
-class _Shown(Generic[AnyStr]):
+class _VisibleEntries(Generic[AnyStr]):
     """The entries of a listing that ``hide`` does not leave out."""
 
     def __init__(self, listing: AbstractContextManager[Iterator[os.DirEntry[AnyStr]]]) -> None:

@@ -35,7 +35,7 @@ class Environment:
 
 
 @dataclass(frozen=True, slots=True)
-class _Rule:
+class _Marker:
     """Names that must all be there, and a test of the first one's content."""
 
     names: frozenset[str]
@@ -44,17 +44,17 @@ class _Rule:
 
 
 _RULES: Final = (
-    _Rule(frozenset({"pyvenv.cfg"}), Environment("pyvenv.cfg", _VENV_CHILDREN), lambda text: b"home" in text),
-    _Rule(frozenset({"CACHEDIR.TAG"}), Environment("CACHEDIR.TAG"), lambda text: text.startswith(_CACHE_SIGNATURE)),
-    _Rule(
+    _Marker(frozenset({"pyvenv.cfg"}), Environment("pyvenv.cfg", _VENV_CHILDREN), lambda text: b"home" in text),
+    _Marker(frozenset({"CACHEDIR.TAG"}), Environment("CACHEDIR.TAG"), lambda text: text.startswith(_CACHE_SIGNATURE)),
+    _Marker(
         frozenset({"HEAD", "objects", "refs"}),
         Environment("git"),
         lambda text: text.startswith(b"ref:") or len(text) == 41,
     ),
-    _Rule(frozenset({"conda-meta", "lib"}), Environment("conda-meta")),
-    _Rule(frozenset({".package-lock.json"}), Environment("node_modules/.package-lock.json")),
-    _Rule(frozenset({"store", "requires", "dirstate"}), Environment("hg")),
-    _Rule(frozenset({"wc.db", "pristine"}), Environment("svn")),
+    _Marker(frozenset({"conda-meta", "lib"}), Environment("conda-meta")),
+    _Marker(frozenset({".package-lock.json"}), Environment("node_modules/.package-lock.json")),
+    _Marker(frozenset({"store", "requires", "dirstate"}), Environment("hg")),
+    _Marker(frozenset({"wc.db", "pristine"}), Environment("svn")),
 )
 _INSTALLED: Final = (".dist-info", ".egg-info")
 """The names of directories that pip writes beside the packages that it installs."""

@@ -79,7 +79,7 @@ class RunInventory:
         self._looks: dict[str, _Known] = {}
         self._enter = enter_environments
         self._lock = threading.Lock()
-        self._walks: dict[Source, _Walk] = {}
+        self._walks: dict[Source, _InventoryWalk] = {}
         self._listed = -1
         self._inventory = NOTHING
 
@@ -123,7 +123,7 @@ class RunInventory:
         if walk is None:
             start = _start(os.path.abspath(opened.path), root)  # noqa: PTH100 - as above
             places = {os.path.normpath(path): (rank, step) for rank, step, path in accounting.places()}
-            walk = _Walk(root, start, places, self._looks, enter=self._enter)
+            walk = _InventoryWalk(root, start, places, self._looks, enter=self._enter)
             walk.outside(opened.layout, told, progress)
             self._walks[source] = walk
         elif walk.whole:
@@ -194,7 +194,7 @@ class _EveryStep:
         return ()
 
 
-class _Walk:
+class _InventoryWalk:
     """One walk; ``result`` returns what it found."""
 
     def __init__(

@@ -41,7 +41,7 @@ class TensorPart:
 _NOT_KNOWN: Final = TensorPart("part of a larger tensor; which one is not known")
 
 
-class _Axis(NamedTuple):
+class _MeshAxis(NamedTuple):
     """An axis of the mesh with several ranks, and what a rank has along it; ``order`` is that of sharding."""
 
     name: str
@@ -81,7 +81,7 @@ def part_of(spec: Any) -> TensorPart | None:
     return TensorPart(text, tuple((axis.name, (axis.at, axis.size)) for axis in axes))
 
 
-def _axes(known: Mapping[Any, Any], dimensions: int) -> list[_Axis] | None:
+def _axes(known: Mapping[Any, Any], dimensions: int) -> list[_MeshAxis] | None:
     """Returns the axes of a mesh that have several ranks; None where they cannot be understood."""
     mesh, placements = _attributes(known.get("mesh")), _items(known.get("placements"))
     sizes, places = _sizes(mesh), _items(mesh.get("_coordinate_on_dim"))
@@ -105,7 +105,7 @@ def _axes(known: Mapping[Any, Any], dimensions: int) -> list[_Axis] | None:
         called = name if type(name) is str and _NAME.fullmatch(name) else str(number)
         order = orders.get((dimension, number), number)
         if size > 1:
-            found.append(_Axis(f"mesh.{called}", at, size, kind, dimension, strides, order))
+            found.append(_MeshAxis(f"mesh.{called}", at, size, kind, dimension, strides, order))
     return found if len({axis.name for axis in found}) == len(found) else None
 
 
@@ -134,7 +134,7 @@ def _orders(entries: Any) -> dict[tuple[int, int], int]:
     return found
 
 
-def _words(axis: _Axis) -> str:
+def _words(axis: _MeshAxis) -> str:
     if axis.kind == _COPY:
         return f"copy {axis.at} of {axis.size}"
     if axis.kind in _SHARDS:
@@ -142,7 +142,7 @@ def _words(axis: _Axis) -> str:
     return f"part {axis.at} of {axis.size} of a sum"
 
 
-def _dims(axes: Sequence[_Axis], dimensions: int) -> str:
+def _dims(axes: Sequence[_MeshAxis], dimensions: int) -> str:
     """Returns how the dimensions are divided, the outermost axis first; empty where that cannot be said."""
     texts = []
     for dimension in range(dimensions):
@@ -160,7 +160,7 @@ def _dims(axes: Sequence[_Axis], dimensions: int) -> str:
     return " ".join([*texts, *(["#", *copies] if copies else [])]) if texts else ""
 
 
-def _order(axis: _Axis) -> int:
+def _order(axis: _MeshAxis) -> int:
     return axis.order
 
 

@@ -447,7 +447,7 @@ def _looks_like_pickle(ends: Ends) -> LookedAt | None:
     if not binary and data[:1] not in _TEXT_PICKLES:
         return None
     while at < len(data) and (not at or data[at : at + 1] == b"\x80"):
-        stream, names = io.BytesIO(data[at:]), _Names()
+        stream, names = io.BytesIO(data[at:]), _PickledNames()
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # about odd text in it
@@ -475,7 +475,7 @@ _TEXT_PICKLES: Final = frozenset(bytes([code]) for code in b"(]})lcdIFSVULN")
 """The first bytes of pickles of the first two protocols that hold more than a number."""
 
 
-class _Names:
+class _PickledNames:
     """Finds the classes and functions that a pickle names, with as much of its stack as that takes."""
 
     def __init__(self) -> None:

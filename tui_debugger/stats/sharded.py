@@ -78,7 +78,7 @@ PART: Final = ".distcp"
 
 
 @dataclass(frozen=True, slots=True)
-class Index:
+class CheckpointIndex:
     """The index of a distributed checkpoint.
 
     Attributes:
@@ -93,10 +93,10 @@ class Index:
     stretches: dict[str, list[tuple[int, int]]]
 
 
-_indexes: dict[tuple[str, State], Index] = {}
+_indexes: dict[tuple[str, State], CheckpointIndex] = {}
 
 
-def read_index(path: str) -> Index:
+def read_index(path: str) -> CheckpointIndex:
     """Returns what the index of a distributed checkpoint says; the last ones are kept.
 
     Raises:
@@ -162,7 +162,7 @@ def open_indexed(_: int, __: os.stat_result, spec: ReadSpec) -> ShardedValues:
     return _opened(index.tensors, spec)
 
 
-def _index_of(index: Any, folder: str) -> Index:
+def _index_of(index: Any, folder: str) -> CheckpointIndex:
     state = index.state
     stored = {_place(key): info.state for key, info in state["storage_data"].items()}
     tensors: dict[str, Sharded] = {}
@@ -188,7 +188,7 @@ def _index_of(index: Any, folder: str) -> Index:
             )
         )
         tensors[name] = _put_together(_type_of(facts["properties"]), _sizes(facts["size"]), pieces, problem)
-    return Index(tensors, objects, _stretches(stored.values()))
+    return CheckpointIndex(tensors, objects, _stretches(stored.values()))
 
 
 def _stretches(infos: Iterable[Any]) -> dict[str, list[tuple[int, int]]]:
