@@ -63,7 +63,7 @@ def test_an_option_wins_over_the_theme_of_the_file(dumps: Callable[[str], Path],
 
 
 def test_a_chosen_key_leaves_the_program(dumps: Callable[[str], Path], tmp_path: Path) -> None:
-    seen(tmp_path, '[keys]\nquit = "Z"\npane_hits = "H"\ntrend = "V"\n', "open", str(dumps(NAN)), keys="HZ")
+    seen(tmp_path, '[keys]\nquit = "&"\npane_hits = "H"\ntrend = "V"\n', "open", str(dumps(NAN)), keys="H&")
 
 
 def test_a_wrong_key_is_answered_in_the_shell(dumps: Callable[[str], Path], tmp_path: Path) -> None:

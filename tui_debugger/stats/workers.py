@@ -62,7 +62,10 @@ class DaemonThreads(OwnExecutor):
     def __init__(self, most: int, name: str) -> None:
         """At most ``most`` threads at a time."""
         self._most, self._name = most, name
-        self._changed = threading.Condition(threading.Lock())
+        # Who holds the lock may be interrupted by Ctrl-C: only the lock's own ``with`` lets go of it for certain, not
+        # the one of the condition, which Python interrupts between taking it and entering.
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
         self._queue: deque[tuple[Future[Any], Callable[[], None]]] = deque()
         self._threads = self._waiting = 0
         self._ended = False
@@ -83,7 +86,7 @@ class DaemonThreads(OwnExecutor):
             except BaseException as error:  # noqa: BLE001 - the future carries it to the caller
                 future.set_exception(error)
 
-        with self._changed:
+        with self._lock:
             if self._ended:
                 msg = "no work is taken any more"
                 raise RuntimeError(msg)
@@ -98,7 +101,7 @@ class DaemonThreads(OwnExecutor):
     def shutdown(self, wait: bool = False, *, cancel_futures: bool = False) -> None:  # noqa: ARG002 - as Executor has it
         """Takes no more work; threads end after what is queued, or at once with ``cancel_futures``. Never waits."""
         dropped: list[Future[Any]] = []
-        with self._changed:
+        with self._lock:
             self._ended = True
             if cancel_futures:
                 dropped = [future for future, _ in self._queue]
@@ -112,7 +115,7 @@ class DaemonThreads(OwnExecutor):
             work()
 
     def _next(self) -> Callable[[], None] | None:
-        with self._changed:
+        with self._lock:
             self._waiting += 1
             self._changed.wait_for(lambda: self._queue or self._ended, _IDLE_SECONDS)
             self._waiting -= 1
