@@ -23,7 +23,7 @@ from tui_debugger.model import Category, Side
 from tui_debugger.sources import open_source
 from tui_debugger.sources.base import Changes, Source
 from tui_debugger.sources.tensor_files.layout import ParsedName, parse_name
-from tui_debugger.sources.tensor_files.source import node_of
+from tui_debugger.sources.tensor_files.listing import node_of
 
 ONES = np.ones((2, 3), np.float32)
 BAD = np.array([1.0, np.nan])

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tui_debugger.sources.base import Source
     from tui_debugger.sources.registry import Reader
     from tui_debugger.sources.tensor_files.layout import Layout
-    from tui_debugger.sources.tensor_files.source import NamedFile
+    from tui_debugger.sources.tensor_files.listing import NamedFile
 
 LOOKED_FOR: Final = "files such as NET/iteration_0/NODE_output_0_shape_2_3_Float32_NCHW.bin"
 _ITERATION: Final = re.compile(r"iteration_(\d{1,9})")
@@ -42,7 +42,7 @@ _MOST_DIRECTORIES: Final = 2_000
 def parse_file_name(name: str) -> NamedFile | None:
     """Returns what the name of a file says; None where it is no tensor's."""
     from tui_debugger.model import ReadSpec, Side  # not for the first frame, which recognises the dump
-    from tui_debugger.sources.tensor_files.source import NamedFile
+    from tui_debugger.sources.tensor_files.listing import NamedFile
 
     found = _FILE.fullmatch(name)
     if found is None:

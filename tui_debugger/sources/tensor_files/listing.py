@@ -1,0 +1,516 @@
+"""Lists the arrays of one step: which files hold them, what they are called, and which are missing or twice."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from pathlib import Path
+from typing import Final
+
+from tui_debugger import opener
+from tui_debugger.errors import UnreadableTensorError
+from tui_debugger.graph.build import FileNode
+from tui_debugger.graph.categories import parameter_by_name
+from tui_debugger.graph.table import PARAMETER
+from tui_debugger.model import (
+    Category,
+    Progress,
+    ProgressFn,
+    ReadSpec,
+    Side,
+    UnreadablePart,
+)
+from tui_debugger.opener import GRAPH_LIMIT, read_regular, why_not
+from tui_debugger.sources.directories import is_directory
+from tui_debugger.sources.environments import environment_in
+from tui_debugger.sources.graphless import (
+    ROOT,
+    FileState,
+    state_of_files,
+)
+from tui_debugger.sources.tensor_files.contents import (
+    FileTensor,
+    held_by,
+    holds_several,
+    is_whole,
+    numbers_apart,
+)
+from tui_debugger.sources.tensor_files.converted import NAME as INDEX_OF_STEP
+from tui_debugger.sources.tensor_files.converted import IndexedTensor
+from tui_debugger.sources.tensor_files.converted import read_index as read_indexed
+from tui_debugger.sources.tensor_files.layout import (
+    INDEX,
+    INDEXES,
+    LOG_OF_TRAINER,
+    PART,
+    Unit,
+    is_array,
+    is_beside,
+    is_shard,
+    natural,
+)
+from tui_debugger.stats.dtensor import TensorPart
+from tui_debugger.stats.dtypes import has_no_name
+from tui_debugger.stats.formats import Holds, may_hold_tensors
+from tui_debugger.stats.npy import SUFFIX as ARCHIVE
+from tui_debugger.stats.npy import look_at
+from tui_debugger.stats.sharded import not_indexed
+
+GRAPH: Final = "arrays"
+"""The name of the one graph that all nodes are in."""
+_SIDES: Final = {"in": Side.INPUT, "input": Side.INPUT, "out": Side.OUTPUT, "output": Side.OUTPUT}
+_SLOT: Final = re.compile(r"(?:(.*)[./:])?(input|in|output|out)s?[._:](\d{1,4})", re.DOTALL)
+_POSITION: Final = re.compile(r"arr_(\d{1,4})")
+_PIECE: Final = re.compile(r"[-_.]\d.*")
+"""The number of a file among those of a model."""
+_GRADIENT: Final = re.compile(r"(?:^|[./_])(?:grads?|gradients?)(?:[./_]|$)", re.IGNORECASE)
+ORDER: Final = "model.safetensors.index.json"
+"""The index of a whole model, beside which its pieces may lie once more."""
+_ONE_OF: Final = re.compile(r"(.+[-_.])(\d{1,6})([-_]of[-_])(\d{1,6})(\.[\w.]+)")
+"""The name of one file of a model in several: ``model-00001-of-00002.safetensors``."""
+_NAMED_AT_MOST: Final = 20
+"""Missing files that are named one by one."""
+_MISSING: Final = "a file of the model that is missing"
+_RAW: Final = ".bin"
+"""The end of the name of a file without a mark: where names say everything, only its name tells what it holds."""
+_PROGRESS_EVERY: Final = 1024
+
+NodeName = tuple[str, str]
+"""Graph and name of a node."""
+
+
+@dataclass(frozen=True, slots=True)
+class NamedFile:
+    """A tensor of which the name of its file says everything.
+
+    Attributes:
+        node, side, slot: whose it is.
+        op_type: type of the operator; empty where the name does not tell it.
+        spec: how it is read, without the path.
+    """
+
+    node: str
+    op_type: str
+    side: Side
+    slot: int
+    spec: ReadSpec
+
+
+@dataclass(frozen=True, slots=True)
+class FoundArray:
+    """One array: its node's name, its side and slot, its file, how it is read from that, its operator's type.
+
+    ``row`` is what an index of ``tdbg convert`` says of it, ``part`` which part of a larger tensor it is.
+    """
+
+    node: str
+    side: Side
+    slot: int
+    path: str
+    spec: ReadSpec
+    op_type: str = ""
+    row: IndexedTensor | None = None
+    part: TensorPart | None = None
+
+    @property
+    def name(self) -> NodeName:
+        """Its node."""
+        return (self.row.graph if self.row is not None else GRAPH, self.node)
+
+
+def node_of(scope: Sequence[str], key: str | None = None) -> tuple[str, Side, int]:
+    """Returns (node, side, slot) of an array.
+
+    Args:
+        scope: directories, and the name of the file.
+        key: of an array in an archive; None in a .npy file.
+    """
+    position = _POSITION.fullmatch(key) if key is not None and scope else None
+    if position is not None:
+        return _node_name("/".join(scope)), Side.OUTPUT, int(position[1])
+    full = "/".join(part for part in (*scope, *([key] if key else [])) if part)
+    match = _SLOT.fullmatch(full)
+    if match is not None and match[1]:
+        return _node_name(match[1]), _SIDES[match[2]], int(match[3])
+    return _node_name(full), Side.OUTPUT, 0
+
+
+def _node_name(text: str) -> str:
+    """The name of a node; that of a parameter has dots, as everywhere."""
+    name = "/".join(part for part in text.split("/") if part) or "array"
+    dotted = name.replace("/", ".")
+    return dotted if _is_parameter(dotted) else name
+
+
+def _is_parameter(name: str) -> bool:
+    return not _GRADIENT.search(name) and parameter_by_name(name) is not Category.PARAMETER
+
+
+def file_node(found: FoundArray, outputs: int) -> FileNode:
+    """Returns the node that an array makes known."""
+    name, row = found.node, found.row
+    if row is not None:
+        return FileNode(row.graph, ROOT, name, row.path, row.type, outputs)
+    if found.op_type:
+        return FileNode(GRAPH, ROOT, name, name, found.op_type, outputs)
+    path = name.replace(".", "/")
+    if _is_parameter(name):
+        return FileNode(GRAPH, ROOT, name, path, PARAMETER, outputs)
+    if _GRADIENT.search(name):
+        return FileNode(GRAPH, ROOT, name, f"Gradients/{path}", "Gradient", outputs)
+    return FileNode(GRAPH, ROOT, name, path, "Array", outputs)
+
+
+class StepLister:
+    """Lists the directories and archives of one step.
+
+    Attributes:
+        arrays: in the order of their names.
+        parts: what could not be looked at.
+        state: what the listing depends on, and how that looked after it.
+        indexed: an index of ``tdbg convert`` was there.
+        apart: places of numbers that are not finite, and are no findings.
+        claimed: parts and indexes of checkpoints, for which other files stand, and files without a tensor.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        rank: int,
+        step: int,
+        progress: ProgressFn,
+        parse: Callable[[str], NamedFile | None] | None = None,
+    ) -> None:
+        self._root, self._rank, self._step, self._progress = root, rank, step, progress
+        self._parse = parse
+        self.arrays: list[FoundArray] = []
+        self.parts: list[UnreadablePart] = []
+        self.state: FileState = ()
+        self._found: dict[tuple[object, ...], FoundArray] = {}
+        self._state: list[str] = []
+        self._visited: set[tuple[int, int]] = set()
+        self.claimed: set[str] = set()
+        self._sharded: set[str] = set()
+        self._ordered: set[str] = set()
+        """Directories that hold the index of a whole checkpoint."""
+        self._expected: dict[str, set[str]] = {}
+        """Files that an index names, with the tensors that it says are in them."""
+        self._together: dict[str, set[str]] = {}
+        """Directories, and names of files in them that may be some of several of one model."""
+        self._forms: dict[tuple[str, ...], str] = {}
+        """By scope, what the files of the model there are called, without the number of each."""
+        self.indexed = False
+        self.apart: list[str] = []
+        self._order: dict[str, int] = {}
+        self._done = 0
+        self._first = ""
+        progress(Progress(0, 0, f"listing step {step}"))
+
+    def take_indexes(self, units: Sequence[Unit], indexes: Iterable[str]) -> None:
+        """Reads the indexes of models whose files are units of the step by themselves."""
+        files = {unit.path for unit in units if not unit.directory}
+        for index in indexes:
+            folder, name = os.path.split(index)
+            if any(f"{folder}/{file}" in files for file in indexed_files(index) or ()):
+                self._read_order(folder, name)
+
+    def add(self, unit: Unit, *, indexed: bool) -> None:
+        """Takes in what holds arrays of the step; ``indexed``: ``tdbg convert`` wrote it, with an index."""
+        self._first = self._first or unit.path
+        if unit.directory:
+            self._directory(unit.path, unit.scope, indexed=indexed)
+        else:
+            self._file(unit.path, unit.scope)
+
+    def add_log(self, path: str) -> None:
+        """Takes in the log of a training that lies outside of the step."""
+        self._file(path, tuple(os.path.splitext(os.path.relpath(path, self._root))[0].split("/")))  # noqa: PTH122 - text
+
+    def end(self, *, final: bool) -> None:
+        """Puts what was found in order; ``final``: it is no step, and settings may be all that there is."""
+        for folder, names in self._together.items():
+            self._find_missing(folder, names)
+        # Looked at after the listing: what changed in between is so young that it is listed once more.
+        self.state = state_of_files(self._state)
+        self.arrays = sorted(self._found.values(), key=lambda each: self._order.get(each.spec.member, len(self._order)))
+        if not self.arrays and not self.parts and not final:
+            self._miss(self._first or str(self._root), f"no array in step {self._step}")
+
+    def names(self) -> bytes:
+        """A digest of all names; tells whether something changed that the state does not show."""
+        names = blake2b(digest_size=16)
+        for each in self.arrays:
+            names.update(f"{each.path}\0{each.spec}\0{each.row}\0".encode("utf-8", "surrogateescape"))
+        for part in self.parts:
+            names.update(os.fsencode(f"{part.where}\0{part.why}\0"))
+        return names.digest()
+
+    def _directory(self, path: str, scope: tuple[str, ...], *, indexed: bool = False) -> None:
+        self._state.append(path)
+        try:
+            status = opener.stat(path)
+            if (status.st_dev, status.st_ino) in self._visited:
+                return  # a link led here before
+            self._visited.add((status.st_dev, status.st_ino))
+            with opener.scandir(path) as entries:
+                found = sorted(entries, key=lambda entry: natural(entry.name))
+        except OSError as error:
+            self._miss(path, why_not(path, error))
+            return
+        names = {entry.name for entry in found}
+        if INDEX_OF_STEP in names:
+            self.indexed = True
+            self._take_index(path)
+            return
+        if indexed:
+            self._miss(f"{path}/{INDEX_OF_STEP}", "is gone: tdbg convert writes one for each step")
+        if ORDER in names:
+            self._ordered.add(path)
+        if self._parse is not None:
+            for entry in found:
+                self._named(entry, self._parse(entry.name))
+            return
+        self._any(path, scope, found)
+
+    def _any(self, path: str, scope: tuple[str, ...], found: list[os.DirEntry[str]]) -> None:
+        """Takes in a directory of any program: arrays below each other, and what its files are called."""
+        for index in without_other_forms([entry.path for entry in found if entry.name.endswith(INDEXES)]):
+            self._read_order(path, os.path.basename(index))  # noqa: PTH119 - text all the way
+        environment = None if path == str(self._root) else environment_in(path, [entry.name for entry in found])
+        for entry in found:
+            if entry.name == INDEX and (self._has_parts(found) or self._is_index(entry.path)):
+                self._file(entry.path, scope)
+            if entry.name.startswith("."):
+                continue
+            directory = is_directory(entry)
+            if is_array(entry.name) and directory:
+                self._miss(entry.path, "a directory in place of a file")
+            elif directory:
+                if environment is None or not environment.covers(entry.name):  # the inventory says so
+                    self._directory(entry.path, (*scope, entry.name))
+            elif _is_looked_into(entry.name):
+                self._file(entry.path, (*scope, _stem(entry.name)))
+            elif entry.is_symlink() and not opener.exists(entry.path):
+                self._miss(entry.path, why_not(entry.path))
+
+    def _named(self, entry: os.DirEntry[str], says: NamedFile | None) -> None:
+        """Takes a file whose name says everything."""
+        if says is None:
+            if entry.name.endswith(_RAW) and not is_directory(entry):
+                self._miss(entry.path, "no tensor's name")
+            return
+        at = says.node, says.side, says.slot
+        if is_directory(entry):
+            self._miss(entry.path, "a directory in place of a file")
+        elif at in self._found:
+            self._miss(entry.path, f"the same tensor as one in {os.path.relpath(self._found[at].path, self._root)}")
+        else:
+            self._found[at] = FoundArray(*at, entry.path, says.spec, says.op_type)
+
+    def _take_index(self, path: str) -> None:
+        """Takes in what an index of ``tdbg convert`` lists: nothing else of the directory is looked at."""
+        index = f"{path}/{INDEX_OF_STEP}"
+        self._state.append(index)
+        try:
+            for number, row in enumerate(read_indexed(path)):
+                if number % _PROGRESS_EVERY == 0:
+                    self._progress(Progress(number, 0, f"listing step {self._step}"))
+                where = f"{path}/{row.file}" if row.file else index
+                at = (row.graph, row.node, row.side, row.slot, row.round)
+                if row.error:
+                    self._miss(f"{path}/{row.node}", f"not converted: {row.error}")
+                elif at in self._found:
+                    self._miss(index, f"two rows of one tensor: {row.node}")
+                else:
+                    declared = row.dtype if has_no_name(row.dtype) else ""
+                    self._found[at] = FoundArray(
+                        row.node, row.side, row.slot, where, ReadSpec("", dtype=declared), row=row
+                    )
+        except (OSError, ValueError) as error:
+            self._miss(index, why_not(index, error) if isinstance(error, OSError) else str(error))
+
+    def _file(self, path: str, scope: tuple[str, ...]) -> None:
+        self._done += 1
+        if self._done % _PROGRESS_EVERY == 0:
+            self._progress(Progress(self._done, 0, f"listing step {self._step}"))
+        folder, name = os.path.split(path)
+        if name.endswith(PART):
+            self.claimed.add(path)
+            if not opener.exists(f"{folder}/{INDEX}"):
+                self._miss(path, "a part of a checkpoint whose index .metadata is missing")
+            return
+        if is_shard(name):
+            above, _, last = folder.rpartition("/")
+            whole = last == "sharded" and (above in self._ordered or opener.lexists(f"{above}/{ORDER}"))
+            self.claimed.add(path)
+            if whole or folder in self._sharded:
+                return  # the same tensors as those beside it, or as those that were listed with the first shard
+            self._sharded.add(folder)
+            scope = scope[:-1]
+        if holds_several(path):
+            self._state.append(path)
+            self._together.setdefault(folder, set()).add(name)
+        try:
+            found = held_by(path)
+        except UnreadableTensorError as error:
+            self._miss(path, error.what)
+            return
+        if found and found[0].place and scope and is_whole(scope[-1]):
+            scope = self._scope_of_model(scope[:-1], _PIECE.sub("", scope[-1]), found)
+        for held in found:
+            self._take(path, scope, held)
+        self.apart += numbers_apart(path)
+        if not found:
+            self.claimed.add(path)  # all of it was looked at, and there is no tensor
+        if holds_several(path):
+            self._account(path, found)
+
+    def _scope_of_model(self, scope: tuple[str, ...], form: str, found: Sequence[FileTensor]) -> tuple[str, ...]:
+        """Returns the scope of the tensors of a model: its form is one where another form holds the same names.
+
+        People keep a file of torch.save beside one of safetensors: both are looked at.
+        """
+        first = self._forms.setdefault(scope, form)
+        if form != first and any(node_of(scope, held.key) in self._found for held in found):
+            return (*scope, form)
+        return scope
+
+    def _account(self, path: str, found: Sequence[FileTensor]) -> None:
+        """Finds out what a file should hold besides, or the files beside it should."""
+        if not found and path.endswith(ARCHIVE):
+            self._miss(path, "no array in it")
+        for lacking in sorted(self._expected.get(path, set()) - {held.key for held in found}):
+            self._miss(f"{path}:{lacking}", "a tensor of the model that its file lacks")
+        folder, name = os.path.split(path)
+        if name == INDEX:
+            try:
+                self.parts += [self._part(*each) for each in not_indexed(path)]
+            except OSError as error:
+                self._miss(folder, why_not(folder, error))
+
+    def _take(self, path: str, scope: tuple[str, ...], held: FileTensor) -> None:
+        at = node_of(scope, held.key)
+        if at in self._found:
+            if _is_one_file(path, self._found[at].path):
+                return
+            first = os.path.relpath(self._found[at].path, self._root)
+            where = path if held.key is None else f"{path}:{held.key}"
+            self._miss(where, f"the same tensor as one in {first}")
+        else:
+            where, spec = held.spec.path, held.spec
+            self._found[at] = FoundArray(*at, where or path, replace(spec, path=""), part=held.part)
+
+    def _has_parts(self, found: list[os.DirEntry[str]]) -> bool:
+        return any(entry.name.endswith(PART) for entry in found)
+
+    def _is_index(self, path: str) -> bool:
+        """Tells whether a file without the files of a checkpoint beside it is the index of one: they are missing."""
+        try:
+            return look_at(path).holds is Holds.TENSORS
+        except UnreadableTensorError as error:
+            self._miss(path, error.what)
+            return False
+
+    def _read_order(self, folder: str, name: str) -> None:
+        """Reads which file each tensor of a model is in: what should be there, and the order of the model."""
+        files = _weight_map(f"{folder}/{name}")
+        if files is None:
+            self._miss(f"{folder}/{name}", "cannot be read: whether all files of the model are there is not known")
+            return
+        self._order |= {tensor: number for number, tensor in enumerate(files, len(self._order))}
+        for tensor, file in files.items():
+            self._expected.setdefault(f"{folder}/{file}", set()).add(tensor)
+        for file in sorted(set(files.values())):
+            if not opener.lexists(f"{folder}/{file}"):
+                self._miss(f"{folder}/{file}", _MISSING)
+
+    def _find_missing(self, folder: str, names: set[str]) -> None:
+        """Finds out by the names of files of a model in several which of them are missing, or are too many."""
+        groups: dict[tuple[str, str, str, str], set[str]] = {}
+        for name in names:
+            if (says := _ONE_OF.fullmatch(name)) is not None and not is_shard(name):
+                groups.setdefault((says[1], says[3], says[4], says[5]), set()).add(says[2])
+        for (start, of, count, suffix), there in groups.items():
+            first = min(map(int, there), default=0) > 0
+            known = {f"{folder}/{start}{number}{of}{count}{suffix}" for number in there}
+            if (named := known & self._expected.keys()) and named != known:
+                for path in sorted(known - named):
+                    self._miss(path, "a file of the model that its index does not name")
+            width = len(next(iter(there)))
+            wanted = (f"{number:0{width}}" for number in range(int(first), int(count) + int(first)))
+            gone = [f"{folder}/{start}{number}{of}{count}{suffix}" for number in wanted if number not in there]
+            gone = [path for path in gone if path not in self._expected]
+            for path in gone[:_NAMED_AT_MOST]:
+                self._miss(path, _MISSING)
+            if len(gone) > _NAMED_AT_MOST:
+                self._miss(f"{folder}/{start}*{suffix}", f"{len(gone):,} files of the model are missing")
+
+    def _miss(self, path: str, why: str) -> None:
+        self.parts.append(self._part(path, why))
+
+    def _part(self, path: str, why: str) -> UnreadablePart:
+        return UnreadablePart(os.path.relpath(path, self._root), why, self._rank, self._step)
+
+
+def _is_looked_into(name: str) -> bool:
+    """Tells whether a file in the directory of a step may hold something that is judged."""
+    return is_array(name) or name == LOG_OF_TRAINER or (may_hold_tensors(name) and not is_beside(name))
+
+
+def _stem(name: str) -> str:
+    """Returns the name of a file without its suffixes."""
+    return os.path.splitext(name.removesuffix(".tar"))[0]  # noqa: PTH122 - text all the way, for many
+
+
+def _weight_map(path: str) -> dict[str, str] | None:
+    """Returns the tensors of a model by an index of its files, with the name of the file of each; None: it is none."""
+    try:
+        files = json.loads(read_regular(path, GRAPH_LIMIT))["weight_map"]
+        return {str(tensor): file for tensor, file in files.items() if isinstance(file, str)}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+
+
+def indexed_files(path: str) -> set[str] | None:
+    """Returns the names of the files that an index names; None: it cannot be read."""
+    files = _weight_map(path)
+    return None if files is None else set(files.values())
+
+
+def any_there(folder: str, files: Iterable[str]) -> bool:
+    """Tells whether a directory has one of some files."""
+    return any(opener.lexists(f"{folder}/{name}") for name in files)
+
+
+def without_other_forms(indexes: Sequence[str]) -> list[str]:
+    """Returns the indexes of models without those of forms that were not fetched.
+
+    A model often comes in several forms (``.safetensors`` and ``.bin``), each with an index, and all indexes are
+    fetched with the files of one form. An index none of whose files is there says nothing where the other indexes of
+    its directory name all of its tensors, and have files there.
+    """
+    if len(indexes) < 2:
+        return list(indexes)
+    fetched: dict[str, set[str]] = {}
+    absent: dict[str, dict[str, str]] = {}
+    for index in indexes:
+        folder, files = os.path.dirname(index), _weight_map(index) or {}  # noqa: PTH120 - text all the way
+        if any_there(folder, files.values()):
+            fetched.setdefault(folder, set()).update(files)
+        elif files:
+            absent[index] = files
+    others = {index for index, files in absent.items() if files.keys() <= fetched.get(os.path.dirname(index), set())}  # noqa: PTH120 - text all the way
+    return [index for index in indexes if index not in others]
+
+
+def _is_one_file(one: str, other: str) -> bool:
+    """Tells whether two paths are links to one file."""
+    try:
+        first, second = opener.stat(one), opener.stat(other)
+    except OSError:
+        return False
+    return one != other and (first.st_dev, first.st_ino) == (second.st_dev, second.st_ino)
