@@ -90,7 +90,7 @@ class Sweep:
         choice: TensorChoice | None,
         asked: Callable[[Flow, int], Mask | None] = lambda *_: None,
     ) -> None:
-        """Made by ``Session.sweep``; ``asked`` gives the rows of a step that may be chosen, None: all of them."""
+        """Made by ``Session.sweep``; ``asked`` returns the rows of a step that may be chosen, None for all rows."""
         self._asked = asked
         self._opened = opened
         self._in_scope = in_scope

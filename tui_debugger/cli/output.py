@@ -261,7 +261,7 @@ def begin_notes() -> None:
 
 
 def say_scope(text: str, *, on_stdout: bool) -> None:
-    """Says of which part of a run a command speaks: first on stdout, or on stderr where stdout takes data."""
+    """Names the part of a run that a command answers about: first on stdout, or on stderr where stdout takes data."""
     if not text:
         return
     _scopes[text] = None

@@ -83,7 +83,7 @@ class Run(Protocol):
 
     @property
     def around(self) -> ListedRun:
-        """The whole run, where ``ranks`` and ``steps`` are those of the part that is asked about."""
+        """Lists the whole run; ``ranks`` and ``steps`` of this class list the part below the opened path."""
         ...
 
     def ranks(self) -> Sequence[int]: ...

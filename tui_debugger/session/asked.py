@@ -23,7 +23,7 @@ class Selections:
     """Masks over node rows by rank and selection, within a scope. Safe to use from several threads."""
 
     def __init__(self, asked: Callable[[NodeTable], Mask | None]) -> None:
-        """``asked`` gives the nodes that the opened path asks about; None: all of them."""
+        """``asked`` returns a mask of the nodes below the opened path, or None for all nodes."""
         self._asked = asked
         self._lock = threading.Lock()
         self._masks: dict[tuple[int, NodeSelection], tuple[NodeTable, Mask]] = {}
@@ -81,7 +81,7 @@ class Selections:
 
 
 def asked_rows(scope: Scope, rank: int, nodes: NodeTable, table: TensorTable) -> Mask | None:
-    """Returns which rows of a step the opened path asks about; None: all of them."""
+    """Returns a mask of the rows of a step that lie below the opened path, or None for all rows."""
     graphs = scope.graphs(rank)
     if not scope.files and graphs is None:
         return None
@@ -94,7 +94,7 @@ def asked_rows(scope: Scope, rank: int, nodes: NodeTable, table: TensorTable) ->
 
 
 def asked_nodes(source: Source, nodes: NodeTable) -> Mask | None:
-    """Returns which nodes have tensors that the opened path asks about; None: all of them."""
+    """Returns a mask of the nodes with tensors below the opened path, or None for all nodes."""
     scope = source.scope
     if not (scope.files or any(place.graph is not None for place in scope.places or ())):
         return None
@@ -120,7 +120,7 @@ def _in_graphs(nodes: NodeTable, graphs: set[int]) -> Mask:
 
 
 def _in_files(scope: Scope, table: TensorTable) -> Mask:
-    """Tensors whose file is asked about; where there is none, those of which statistics are all there is."""
+    """Returns a mask of the tensors with values in the asked files, else of the tensors with statistics only."""
     statistics: Mask = (table.flags & int(TensorFlag.STAT_ONLY)) > 0
     valued = np.flatnonzero(~statistics)
     paths = [os.fsdecode(path) for path in table.specs(valued).paths]

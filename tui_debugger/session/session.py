@@ -234,12 +234,12 @@ class Session:
 
     @property
     def scope(self) -> Scope:
-        """The part of the run that the opened path names: ranks, steps and tensors are those of it."""
+        """The part of the run below the opened path, which limits ranks, steps and tensors of the session."""
         return self.source.scope
 
     @property
     def around(self) -> ListedRun:
-        """The whole run: what is needed to understand the part of it that is asked about may lie anywhere in it."""
+        """The whole run, for context such as the step before, which may lie outside of the opened path."""
         return self.source
 
     @property

@@ -107,7 +107,7 @@ def names_in(directory: str | Path, most: int | None = MOST_ENTRIES) -> Iterator
 
     Args:
         directory: where to look.
-        most: of so many entries the first ones, which is enough to recognise a dump; None: all of them.
+        most: the number of entries to read, or None for every entry. The default is enough to recognise a dump.
     """
     try:
         with opener.scandir(directory) as entries:

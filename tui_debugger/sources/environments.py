@@ -19,11 +19,11 @@ _VENV_CHILDREN: Final = frozenset({"bin", "lib", "lib64", "include", "share", "S
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """A directory whose directories are not walked.
+    """A directory of programs or caches whose subdirectories the inventory does not enter.
 
     Attributes:
         marker: the name that tells it.
-        children: the directories that are not walked; None: all of them.
+        children: the names of the subdirectories to leave out, or None for every subdirectory.
     """
 
     marker: str
