@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tui_debugger.arrays import Mask
-from tui_debugger.check.by_design import Designs, Elements, elements_of, mark, stated
+from tui_debugger.causes.by_design import Designs, Elements, elements_of, mark, stated
 from tui_debugger.check.hits import HitList, StepHits
 from tui_debugger.check.step import Checker, PairResult
 from tui_debugger.check.types import Pair

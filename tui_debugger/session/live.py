@@ -12,6 +12,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from tui_debugger.causes.rule import mark_hits
 from tui_debugger.check.hits import HitList
 from tui_debugger.check.pipeline import Checks
 from tui_debugger.check.received import LiveChecker, Watched
@@ -570,6 +571,7 @@ class LiveSession(Session):
             watchpoints,
             lambda w: self._selections.selected(rank, measurements.flow.nodes, w.selection),
             lambda: self._selections.in_scope(measurements.flow.nodes),
+            mark=mark_hits,
         )
         checker.ask = lambda step, tell: self._judged_there(rank, step, watchpoints, tell)
         return checker
