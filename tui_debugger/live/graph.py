@@ -62,7 +62,7 @@ class RankGraph:
         self._types = [kind for _, _, kind in places]
         kinds = self.nodes.type_id[self.node] if len(places) else np.zeros(0, np.int32)
         self.parameter = _is_type(self.nodes, kinds, PARAMETER)
-        self.recorded = ~np.logical_or.reduce([_is_type(self.nodes, kinds, name) for name in DRAWN_UPDATES])
+        self.recorded: Mask = ~np.logical_or.reduce([_is_type(self.nodes, kinds, name) for name in DRAWN_UPDATES])
         self.flags = np.where(_is_type(self.nodes, kinds, CONSTANT), int(TensorFlag.CONSTANT), 0).astype(np.uint8)
         keys = tensor_keys(self.node, np.ones(len(places)), self.slot)
         self._place_of = {key: place for place, key in enumerate(keys.tolist())}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -12,13 +13,13 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from tui_debugger.arrays import Int64
+from tui_debugger.arrays import Int64, Mask
 from tui_debugger.errors import NotStoppedError, UnsupportedError
 from tui_debugger.live import wire
 from tui_debugger.live.graph import RankGraph
 from tui_debugger.live.spool import Key, Spool, SpooledTensor, SpoolFile
 from tui_debugger.live.wire import START, Phase, ReceivedHit, RemoteStats, Stop, Training
-from tui_debugger.model import Progress, ProgressFn, ReadSpec, Side, TensorMeta, TensorStats, no_progress
+from tui_debugger.model import AtLeast, Progress, ProgressFn, ReadSpec, Side, TensorMeta, TensorStats, no_progress
 from tui_debugger.sources.base import Columns, TensorFlag, TensorPlaces, file_states
 from tui_debugger.stats.records import Specs
 
@@ -62,10 +63,17 @@ class LiveTable(Columns):
         remote: npt.NDArray[np.bool_],
         values: Mapping[int, Fetched],
         sent: Mapping[int, SentStats],
+        clean: Mask | None = None,
+        *,
         previous: bool = False,
     ) -> None:
-        """Rows for all places that are ``remote``, or of which something came."""
+        """Rows for all places that are ``remote``, or of which something came.
+
+        ``clean``: the places of which the training said that they hold neither NaN nor Inf.
+        """
         here = remote.copy()
+        if clean is not None:
+            here |= clean
         here[[*values, *sent]] = True
         self.places = np.flatnonzero(here)
         self.previous = previous
@@ -84,6 +92,8 @@ class LiveTable(Columns):
             if absent[row] and sent_stats.stats is not None:
                 unknown[row] = False
                 flags[row] |= int(TensorFlag.EXACT) if sent_stats.complete else 0
+        self._clean = np.zeros(len(places), np.bool_) if clean is None else clean[self.places]
+        unknown &= ~self._clean | remote[self.places]  # more than the verdict can be asked for
         flags[unknown] |= int(TensorFlag.UNKNOWN)
         for row, fetched in self._values.items():
             times[row] = fetched.time
@@ -114,7 +124,9 @@ class LiveTable(Columns):
     def recorded(self, index: int) -> TensorStats | None:
         """Returns what the training said."""
         sent_stats = self._sent.get(index)
-        return sent_stats.stats if sent_stats is not None else None
+        if sent_stats is not None and sent_stats.stats is not None:
+            return sent_stats.stats
+        return said_clean(self._graph, int(self.places[index])) if self._clean[index] else None
 
     def recorded_meta(self, index: int) -> tuple[str, tuple[int, ...]] | None:
         """(dtype, shape) as the training said, else as the graph says."""
@@ -123,6 +135,14 @@ class LiveTable(Columns):
             return sent_stats.meta.dtype, sent_stats.meta.shape
         dtype, shape = self._graph.type(int(self.places[index]))
         return (dtype, shape) if shape is not None else None
+
+
+def said_clean(graph: RankGraph, place: int) -> TensorStats:
+    """The statistics of a tensor of which a training said no more than that it holds neither NaN nor Inf."""
+    _, shape = graph.type(place)
+    bounds = AtLeast.NONE if shape is not None else AtLeast.COUNT
+    count = math.prod(shape) if shape is not None else 0
+    return TensorStats(count, 0, 0, 0, 0, 0, 0, None, None, None, None, None, math.nan, at_least=bounds)
 
 
 _EVERY: Final = 0.1
@@ -223,6 +243,7 @@ class ReceivedStep:
         values: in the spool.
         sent: statistics.
         missing: what the training said it does not have.
+        clean: the places that the training looked at for NaN and Inf, and found none; None: nobody asked.
         stopped: the training stopped here.
         version: grows with every change.
     """
@@ -230,6 +251,7 @@ class ReceivedStep:
     values: dict[int, Fetched] = field(default_factory=dict)
     sent: dict[int, SentStats] = field(default_factory=dict)
     missing: set[int] = field(default_factory=set)
+    clean: Mask | None = None
     stopped: bool = False
     version: int = 0
 
@@ -316,6 +338,16 @@ class ReceivedSteps:
         kept = self._kept(step)
         kept.missing.update(places)
         kept.version += 1
+
+    def put_clean(self, step: int, clean: Mask) -> None:
+        """Keeps which places a training found clean."""
+        kept = self._kept(step)
+        kept.clean = clean
+        kept.version += 1
+
+    def judged(self) -> list[int]:
+        """Steps of which it is kept which places are clean."""
+        return [step for step, kept in self._steps.items() if kept.clean is not None]
 
     def values_gone(self, step: int) -> None:
         """Forgets values whose files are gone."""
@@ -419,7 +451,8 @@ class LiveRank:
             known = self._tables.get(step)
             if known is not None and known[0] == state:
                 return known[1]
-            table = LiveTable(graph, remote, kept.values, kept.sent, previous=self._before() == step)
+            before = self._before() == step
+            table = LiveTable(graph, remote, kept.values, kept.sent, kept.clean, previous=before)
             self._tables.pop(step, None)
             self._tables[step] = (state, table)
             while len(self._tables) > _TABLES:
@@ -480,7 +513,21 @@ class LiveRank:
         """Returns what is kept of a step: a copy."""
         with self._lock:
             kept = self._keeping.at(step)
-            return None if kept is None else ReceivedStep(dict(kept.values), dict(kept.sent), stopped=kept.stopped)
+            if kept is None:
+                return None
+            return ReceivedStep(dict(kept.values), dict(kept.sent), clean=kept.clean, stopped=kept.stopped)
+
+    def judged(self) -> set[int]:
+        """Steps of which the training said which tensors hold neither NaN nor Inf, as far as that is kept."""
+        with self._lock:
+            return set(self._keeping.judged())
+
+    def keep_judged(self, graph: RankGraph, step: int, clean: Mask) -> None:
+        """Keeps which places of a graph a training found to hold neither NaN nor Inf at the end of a step."""
+        with self._lock:
+            if graph is self._graph:
+                self._keeping.put_clean(step, clean & graph.recorded)
+                self._changed.add(step)
 
     def dropped(self, step: int) -> None:
         """The spool had to let the values of a step go."""
@@ -632,15 +679,15 @@ class LiveRank:
             return None
         return self._stop.step - 1
 
-    def _remote(self, step: int, graph: RankGraph) -> npt.NDArray[np.bool_]:
+    def _remote(self, step: int, graph: RankGraph) -> Mask:
         """Tells which places the training can be asked for, as values of a step."""
-        standing = self._standing_at(step)
+        standing, recorded = self._standing_at(step), graph.recorded
         if standing == 1:  # before the first step no operator has run
             first = self._stop is not None and self._stop.step <= START
-            return graph.parameter | (graph.flags != 0) if first else np.ones(len(graph), np.bool_)
+            return graph.parameter | (graph.flags != 0) if first else recorded
         if standing == 2:
             every = bool(self.training.info.features & wire.ANY_PREVIOUS)
-            return graph.flags == 0 if every else graph.parameter
+            return (graph.flags == 0) & recorded if every else graph.parameter
         return np.zeros(len(graph), np.bool_)
 
     def _renew(self, step: int) -> None:

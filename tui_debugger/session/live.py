@@ -31,7 +31,7 @@ from tui_debugger.graph.table import real_consumers
 from tui_debugger.live import wire
 from tui_debugger.live.dump_writer import DumpWriter, TensorName
 from tui_debugger.live.graph import RankGraph
-from tui_debugger.live.rank import Fetched, LiveRank, ReceivedStep
+from tui_debugger.live.rank import Fetched, LiveRank, ReceivedStep, said_clean
 from tui_debugger.live.source import LiveSource
 from tui_debugger.live.spool import LIMIT, Spool
 from tui_debugger.live.wire import START, Phase, Trainings
@@ -150,26 +150,38 @@ def _save_rank(
     writer = DumpWriter(directory, rank=live.number, program=info.program, device=info.backend)
     writer.metadata()
     writer.graphs(graph.data, [graph.nodes.names[row] for row in observed_order(graph.nodes, ran)])
-    steps = [step for step in live.steps() if live.kept(step) is not None]
+    steps = sorted(step for step in {*live.steps(), *live.judged()} if live.kept(step) is not None)
     for root in sorted({each.root_id for each in graph.nodes.graphs if each.is_root}):
         writer.history(steps, root)
     writer.notes(live.training.notes.all())
+    initial: list[Recorded] = []
     for number, step in enumerate(steps):
         kept = live.kept(step)
         if kept is None:
             continue
         if step < 0:
-            _save_initial(writer, graph, kept, counts, first_step=0 in steps)
+            initial = _save_initial(writer, graph, kept, counts, first_step=0 in steps)
             continue
         progress(Progress(number, len(steps), f"rank {live.number}: saving step {step}"))
-        _save_step(writer, graph, step, kept, counts)
+        _save_step(writer, graph, step, kept, counts, initial if step == 0 else ())
 
 
 def _save_initial(
     writer: DumpWriter, graph: RankGraph, kept: ReceivedStep, counts: _Counts, *, first_step: bool
-) -> None:
-    """Values from before the first step: a dump has them as what the nodes of that step were fed with."""
+) -> list[Recorded]:
+    """Values from before the first step: a dump has them as what the nodes of that step were fed with.
+
+    Returns:
+        What is known of values that are not there, to be written with the statistics of that step.
+    """
     nodes = graph.nodes
+    recorded: list[Recorded] = []
+    for place in _judged_places(graph, kept) if first_step else ():
+        row = int(graph.node[place])
+        for reader, slot in real_consumers(nodes, row, int(graph.slot[place])):
+            root = nodes.graph_of(reader).root_id
+            name = TensorName(nodes.op_type(reader), nodes.names[reader], slot, root, side="input")
+            recorded.append((name, *_said_clean(graph, place)))
     for place, fetched in kept.values.items():
         row = int(graph.node[place])
         readers = real_consumers(nodes, row, int(graph.slot[place])) if first_step and graph.parameter[place] else []
@@ -182,9 +194,31 @@ def _save_initial(
         counts.tensors += placed
         if readers and not placed:
             counts.spool.gone((writer.rank, START))
+    return recorded
 
 
-def _save_step(writer: DumpWriter, graph: RankGraph, step: int, kept: ReceivedStep, counts: _Counts) -> None:
+def _judged_places(graph: RankGraph, kept: ReceivedStep) -> list[int]:
+    """Places of which the training said that they are clean, and nothing else."""
+    if kept.clean is None:
+        return []
+    clean: list[int] = np.flatnonzero(kept.clean & (graph.flags == 0)).tolist()
+    return [place for place in clean if place not in kept.values and kept.sent.get(place) is None]
+
+
+def _said_clean(graph: RankGraph, place: int) -> tuple[TensorMeta | None, TensorStats]:
+    dtype, shape = graph.type(place)
+    meta = TensorMeta(dtype, shape, graph.nbytes(place) or 0) if shape is not None else None
+    return meta, said_clean(graph, place)
+
+
+def _save_step(  # noqa: PLR0917 - a step, and where it goes
+    writer: DumpWriter,
+    graph: RankGraph,
+    step: int,
+    kept: ReceivedStep,
+    counts: _Counts,
+    initial: Sequence[Recorded] = (),
+) -> None:
     before = counts.tensors + counts.statistics
     placed = set()
     for place, fetched in kept.values.items():
@@ -196,6 +230,10 @@ def _save_step(writer: DumpWriter, graph: RankGraph, step: int, kept: ReceivedSt
             counts.spool.gone((writer.rank, step))
     counts.tensors += len(placed)
     recorded: dict[int, list[Recorded]] = {}
+    judged = [(_name(graph, place), *_said_clean(graph, place)) for place in _judged_places(graph, kept)]
+    for each in (*initial, *judged):
+        recorded.setdefault(each[0].root_graph, []).append(each)
+        counts.statistics += 1
     for place, sent_stats in kept.sent.items():
         if place not in placed and sent_stats.stats is not None and not graph.flags[place] & TensorFlag.CONSTANT:
             name = _name(graph, place)
@@ -273,7 +311,12 @@ class LiveSession(Session):
             self.watchpoints.snapshot, self._live_checker, self._workers, self._look_ahead, self.unreadable
         )
         self._driver = Driver(
-            self.live, trainings, self._checks.known_results, self._watched_now, self._notify, flow=self.flow
+            self.live,
+            trainings,
+            self._checks.known_results,
+            self._watched_now,
+            self._notify,
+            measurements=self.measurements,
         )
 
     # -- trainings ---------------------------------------------------------------------------------

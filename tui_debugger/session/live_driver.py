@@ -11,8 +11,16 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final
 
-from tui_debugger.check.flow import Flow
-from tui_debugger.check.received import Watched, judgement_of, places_without_statistics, with_statistics
+from tui_debugger.causes.rule import mark_hits
+from tui_debugger.check.measure import Measurements
+from tui_debugger.check.received import (
+    Judgement,
+    Watched,
+    judgement_of,
+    places_without_statistics,
+    watched_for_overflow,
+    with_statistics,
+)
 from tui_debugger.check.results import KnownResults
 from tui_debugger.check.step import PairResult
 from tui_debugger.errors import CancelledError, LostError, NotStoppedError, TdbgError
@@ -25,7 +33,6 @@ from tui_debugger.model import Coverage, Progress, ProgressFn, Verdict, no_progr
 from tui_debugger.session.live_evidence import AT_STOPS, evidence, statistics, values
 from tui_debugger.text.numbers import plural
 from tui_debugger.text.tensors import step_text
-from tui_debugger.watch.condition_table import WIRE_OVERFLOW
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +219,6 @@ class DrivenTraining:
         covers: what is looked at in such a step, by list, graph, and whether its expressions had seen a step before.
         accounted: the list and graph of the last step that is accounted for.
         last: the last step that is accounted for.
-        weights: which of its weights were bad when its step began.
         step, said: the step that hits were reported of last, and those hits: of several stops within a step each
             reports what is new.
         late: where hits were reported that are not filed yet, because more may come of the same step.
@@ -231,7 +237,6 @@ class DrivenTraining:
     step: tuple[int, int] | None = None
     reported: dict[tuple[str, int, int], ReceivedHit] = field(default_factory=dict)
     since: int | None = None
-    bad: dict[int, frozenset[str]] = field(default_factory=dict)
     late: Stop | None = None
     unjudged: int | None = None
     ended: int = START
@@ -249,20 +254,6 @@ class DrivenTraining:
         """Tells whether the client says which weights the program itself made bad, from the very first step on."""
         return self.watched is not None and self.watched.info.program.startswith("PyTorch ")
 
-    def bad_before(self, step: int, now: frozenset[str]) -> frozenset[str] | None:
-        """The parameters that were bad at the end of the step before one; None when that step was not judged.
-
-        Args:
-            step: the one.
-            now: those that are bad at its end, for the next one.
-        """
-        self.bad = {at: names for at, names in self.bad.items() if at == step - 1} | {step: now}
-        if step - 1 in self.bad:
-            return self.bad[step - 1]
-        if step == START + 1 and self.knows_writes:
-            return frozenset()
-        return frozenset() if self.since is not None and step - 1 > self.since else None  # it had no hits
-
 
 class Driver:
     """See the module. Safe to use from several threads."""
@@ -275,7 +266,7 @@ class Driver:
         watched: Callable[[LiveRank], Watched],
         tell: Callable[[LiveEvent], None],
         *,
-        flow: Callable[[int], Flow],
+        measurements: Callable[[int], Measurements],
     ) -> None:
         """Takes in what is there, then listens.
 
@@ -285,10 +276,10 @@ class Driver:
             known_results: takes results.
             watched: the list as it is now, for one training that has a graph.
             tell: told what happened, after it was filed.
-            flow: the data flow of a rank as it is now.
+            measurements: what is known of the tensors of a rank, and its data flow as it is now.
         """
         self._source, self._trainings, self._known_results = source, trainings, known_results
-        self._watched, self._tell, self._flow = watched, tell, flow
+        self._watched, self._tell, self._measurements = watched, tell, measurements
         self._new_nodes: Callable[[int], None] = _ignore_rank
         self._closing = threading.Event()
         self._lock = threading.RLock()
@@ -466,7 +457,7 @@ class Driver:
         live.training.set_watchpoints(remote_watchpoints(pairs, watched.graph.nodes, live.training.info))
         stop = live.training.stop
         if stop is not None and (before is None or before.version != watched.version):
-            driven.since, driven.bad = stop.step + (driven.phase is Phase.RUNNING), {}
+            driven.since = stop.step + (driven.phase is Phase.RUNNING)
         driven.watched = watched
         return watched
 
@@ -567,7 +558,7 @@ class Driver:
             statistics(live, bare, AT_STOPS, self._unless_closing)
             if told := with_statistics(watched.graph, live.kept(stop.step), hits):
                 found = self._file(live, stop, watched, told)
-            near = evidence(live, self._flow(live.number), stop.step, found.hits)
+            near = evidence(live, self._measurements(live.number).flow, stop.step, found.hits)
             statistics(live, near, AT_STOPS, self._unless_closing)
             values(live, near, AT_STOPS, self._unless_closing)
         except TdbgError as error:  # it went on, or away: what came is kept
@@ -639,18 +630,16 @@ class Driver:
             self._strange.add(pair)
             what = "steps with hits on nodes that are not in the graph: where it began is not known"
             self._source.unjudged(live.number, what, 1, f"first {strange} at step {stop.step}")
-        with self._lock:
-            # A client may put a scope before the name of a parameter.
-            names = frozenset(hit.node.rpartition("/")[2] for hit in received if hit.condition == WIRE_OVERFLOW)
-            bad_before = self._of(live).bad_before(stop.step, names)
-        flow_known = not any(
-            each.what.startswith(wire.UNSENT_NODES) and each.step <= stop.step for each in live.training.unrecorded
-        )
-        result = judgement_of(
-            live.number, stop, watched, received, self._source.notice, bad_before=bad_before, flow_known=flow_known
-        )
+        judgement = judgement_of(live.number, stop, watched, received, self._source.notice)
         if watched.graph is not live.graph:  # its rows are not those of now
-            return result
+            return judgement.result()
+        by_design = 0
+        if len(judgement.hits):
+            self._keep_judged(live, stop, watched, judgement)
+            by_design = mark_hits(self._measurements(live.number), judgement.hits, self._unless_closing)
+        if strange is not None or _lacks_nodes(live, stop):  # the graph is of another step
+            judgement.hits.origin[:] = False
+        result = judgement.result(by_design)
         with self._known_results.judging(pair) as ticket:
             self._known_results.put(ticket, watched.version, result)
         with self._lock:
@@ -661,6 +650,16 @@ class Driver:
                 del self._hits[oldest]
                 self._known_results.forget(oldest)
         return result
+
+    def _keep_judged(self, live: LiveRank, stop: Stop, watched: Watched, judgement: Judgement) -> None:
+        """Keeps what a training found clean in a step with hits, and the parameters of the step before."""
+        if stop.step > START:
+            before, driven = stop.step - 1, self._of(live)
+            silent = driven.since is not None and before > driven.since  # it had no hits
+            from_the_start = before == START and driven.knows_writes
+            if before not in live.judged() and (silent or from_the_start):
+                live.keep_judged(watched.graph, before, watched_for_overflow(watched) & watched.graph.parameter)
+        live.keep_judged(watched.graph, stop.step, judgement.clean)
 
     def _count_silent(self, live: LiveRank, driven: DrivenTraining, stop: Stop | None, *, ended: bool = False) -> None:
         """Accounts for steps that a training judged and had nothing to say about."""
@@ -728,6 +727,11 @@ _PHASES: Final = {  # it counts as stopped when the results of its step are ther
 
 
 _STANDS: Final = (Event.STOPPED, Event.HITS, Event.LOST, Event.DONE)
+
+
+def _lacks_nodes(live: LiveRank, stop: Stop) -> bool:
+    """Tells whether the training ran nodes up to a stop that it did not send."""
+    return any(each.what.startswith(wire.UNSENT_NODES) and each.step <= stop.step for each in live.training.unrecorded)
 
 
 def _finding(result: PairResult) -> bool:

@@ -225,13 +225,24 @@ def test_the_first_bad_tensor_is_the_origin_where_its_inputs_were_watched(live: 
 
 
 def test_what_was_fed_in_bad_is_the_origin_and_not_what_was_made_from_it(live: Make) -> None:
-    it = live(hits=overflow_at(1, "x", MATMUL, WEIGHT))
+    it = live(hits=overflow_at(1, "x", MATMUL, RELU, LOSS, UPDATE, WEIGHT))
     it.arrive()
     it.session.add_recommended()
     it.run(None)
     known = it.session.known([(0, 1)])
     assert known is not None
-    assert {hit.key.node: hit.origin for hit in known.hits} == {"x": True, MATMUL: False, WEIGHT: False}
+    assert {hit.key.node for hit in known.hits if hit.origin} == {"x"}
+    assert len(known.hits) == 6
+
+
+def test_a_weight_that_its_update_spoiled_is_an_origin(live: Make) -> None:
+    it = live(hits=overflow_at(1, WEIGHT))
+    it.arrive()
+    it.session.add_recommended()
+    it.run(None)
+    known = it.session.known([(0, 1)])
+    assert known is not None
+    assert {hit.key.node: hit.origin for hit in known.hits} == {WEIGHT: True}
 
 
 def test_nothing_is_called_an_origin_whose_inputs_nobody_watched(live: Make) -> None:
