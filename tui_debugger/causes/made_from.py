@@ -166,7 +166,9 @@ class _Filling:
         made = assigned(self._nodes, row)
         of["parameter"], of["named"], of["other"], of["start"] = row, row, -1, Start.SOURCE.code
         if made == []:  # the program itself wrote it
-            self._add_before(number, row, row, 0, round_)
+            at = flow.before(row, Side.OUTPUT, 0, self._step, round_)
+            if at is not None and at.index >= 0:
+                self._add(number, row, 0, [at], holder=row)
             return
         if made is not None and self._nodes.category_of(row) not in TRAINABLE:
             self._made_by_modules(of, number, row)
@@ -275,9 +277,14 @@ class _Filling:
         return values
 
     def _parameter_read(self, value: Any, holder: Holder, round_: int) -> None:
-        """A parameter without an input file: the program wrote it, or only the value after its update is there."""
-        written = assigned(self._nodes, holder.row) == []
-        if not written and (value["index"] >= 0 or not self._flow.updated(holder.row)):
+        """A parameter without an input file: the program wrote it, or only the value after its update is there.
+
+        A weight that is read before and after its optimizer ran in a step: nothing tells which value the node got.
+        """
+        made = assigned(self._nodes, holder.row)
+        written = made == []
+        again = bool(made) and self._nodes.category_of(holder.row) in TRAINABLE
+        if not written and not again and (value["index"] >= 0 or not self._flow.updated(holder.row)):
             return
         now = self._flow.located(self._step, holder.row, Side.OUTPUT, holder.slot, round_)
         value["step"], value["index"] = now.step, now.index

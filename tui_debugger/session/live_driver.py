@@ -221,6 +221,7 @@ class DrivenTraining:
         last: the last step that is accounted for.
         step, said: the step that hits were reported of last, and those hits: of several stops within a step each
             reports what is new.
+        found_at: the newest step that something was reported of.
         late: where hits were reported that are not filed yet, because more may come of the same step.
         unjudged: number of the stop at which it stands after a step that no list judged.
         ended: the last step that came to its end.
@@ -237,6 +238,7 @@ class DrivenTraining:
     step: tuple[int, int] | None = None
     reported: dict[tuple[str, int, int], ReceivedHit] = field(default_factory=dict)
     since: int | None = None
+    found_at: int = START - 1
     late: Stop | None = None
     unjudged: int | None = None
     ended: int = START
@@ -655,10 +657,11 @@ class Driver:
         """Keeps what a training found clean in a step with hits, and the parameters of the step before."""
         if stop.step > START:
             before, driven = stop.step - 1, self._of(live)
-            silent = driven.since is not None and before > driven.since  # it had no hits
+            silent = driven.since is not None and before > max(driven.since, driven.found_at)
             from_the_start = before == START and driven.knows_writes
             if before not in live.judged() and (silent or from_the_start):
                 live.keep_judged(watched.graph, before, watched_for_overflow(watched) & watched.graph.parameter)
+            driven.found_at = max(driven.found_at, stop.step)
         live.keep_judged(watched.graph, stop.step, judgement.clean)
 
     def _count_silent(self, live: LiveRank, driven: DrivenTraining, stop: Stop | None, *, ended: bool = False) -> None:

@@ -14,6 +14,7 @@ from tests.live.session.doubles import (
     MATMUL,
     NET,
     RELU,
+    UPDATE,
     WEIGHT,
     Array,
     ScriptedTraining,
