@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.causes.generated import BEFORE, NOW, Answer, Case, Place, Told, graph_of
+from tests.causes.generated import BEFORE, NOW, Answer, Case, Place, Told, Why, graph_of
 from tests.live.session.conftest import Live
 from tests.live.session.doubles import Array, ScriptedTraining, ScriptedTrainings
 from tests.sources.memory import Key, MemorySource
@@ -51,10 +51,10 @@ def checked(session: Session) -> Answer:
     )
 
 
-def unjudged(session: Session) -> list[str]:
-    """The nodes that ``origin`` lists as not judged."""
+def unjudged(session: Session) -> list[Why]:
+    """The nodes that ``origin`` lists as not judged, and why."""
     report = session.find_origin([(0, NOW)], session.watchpoints.snapshot()[1])
-    return [each.node for each in report.not_judged]
+    return [(each.node, tuple(missing.slot for missing in each.missing), each.exchanged) for each in report.not_judged]
 
 
 def searched(session: Session) -> set[Place]:

@@ -5,14 +5,14 @@ who can tell: it is watched, it is not watched but can be asked for, or nobody c
 written down once more in the plainest form: it takes no part of the program.
 
 The generator makes branches, joins, nodes of several outputs, nodes without inputs, inputs of no known producer,
-constants (stated, unstated, infinite, NaN), collective operations, graph inputs, masks of -Inf (absorbed or not), weights
-with an optimizer's update, and weights that the program itself wrote.
+constants (stated, unstated, infinite, NaN), collective operations, graph inputs, masks of -Inf (absorbed or not),
+weights with an optimizer's update, and weights that the program itself wrote.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final
@@ -139,11 +139,9 @@ class Case:
 
     def value(self, place: Place, step: int) -> Array | None:
         """What can be had of it: by the dump, or by asking the training. None: it cannot be had."""
-        tensor = self.tensor(place, step)
-        node = self.nodes.get(place[0])
-        if tensor is None and node is not None and step == BEFORE and place[1] < len(node.outputs):
-            if node.type == "Parameter":
-                tensor = Tensor()  # a graph input of the step before was clean
+        tensor, node = self.tensor(place, step), self.nodes.get(place[0])
+        if step == BEFORE and tensor is None and node is not None and (node.type, place[1]) == ("Parameter", 0):
+            tensor = Tensor()  # a graph input of the step before was clean
         if tensor is None or tensor.told in (Told.NEVER, Told.STATED):
             return None
         return array_of(tensor.holds, f"{self.seed} {place} {step}")
@@ -166,6 +164,11 @@ def array_of(holds: Holds, name: str) -> Array:
 # -- the rule, once more ------------------------------------------------------------------------------
 
 
+Why = tuple[str, tuple[int, ...], bool]
+"""A node that cannot be judged, the input slots that are not known, whether other ranks had a part in it. Of a weight
+the slots are those of the node that updates it."""
+
+
 @dataclass(frozen=True)
 class Answer:
     """Where it began.
@@ -174,13 +177,13 @@ class Answer:
         origins: the tensors that are marked.
         designed: those with an Inf by design.
         findings: the watched tensors that are bad, those by design left out.
-        unjudged: the nodes of which it cannot be said whether it began there.
+        unjudged: the nodes of which it cannot be said whether it began there, and why.
     """
 
     origins: frozenset[Place]
     designed: frozenset[Place]
     findings: frozenset[Place]
-    unjudged: frozenset[str]
+    unjudged: frozenset[Why]
 
 
 class Start(Enum):
@@ -201,29 +204,37 @@ def true_answer(case: Case) -> Answer:
     ]
     starts = {(node.name, slot): _start(case, node, tensor) for node, slot, tensor in bad}
     designed = {(node.name, slot) for node, slot, tensor in bad if tensor.intended and tensor.absorbed}
+    unjudged = {name for (name, _), start in starts.items() if start is Start.UNJUDGED}
     return Answer(
         origins=frozenset(place for place, start in starts.items() if start is Start.ORIGIN),
         designed=frozenset(designed),
         findings=frozenset(starts.keys() - designed),
-        unjudged=frozenset(name for (name, _), start in starts.items() if start is Start.UNJUDGED),
+        unjudged=frozenset(_why(case, case.nodes[name]) for name in unjudged),
     )
 
 
 def _start(case: Case, node: Node, tensor: Tensor) -> Start:
     if tensor.intended:
         return Start.INTENDED
-    made_from = [_used(case, node, at) for at in range(len(node.inputs))]
-    if node.type == "Parameter" and node.written:
-        assert node.before is not None
-        made_from = [_known(node.before)]
-    elif node.updater:
-        updater = case.nodes[node.updater]
-        made_from = [_used(case, updater, at) for at in range(len(updater.inputs))]
-        made_from += [_known(each) for each in updater.outputs if each.told is not Told.NEVER]
+    made_from = _made_from(case, node)
     if True in made_from:
         return Start.PASSED
-    exchanged = node.type in EXCHANGES
-    return Start.UNJUDGED if exchanged or None in made_from else Start.ORIGIN
+    return Start.UNJUDGED if node.type in EXCHANGES or None in made_from else Start.ORIGIN
+
+
+def _why(case: Case, node: Node) -> Why:
+    slots = [at for at, bad in enumerate(_made_from(case, node)) if bad is None]
+    return node.name, tuple(slots), node.type in EXCHANGES
+
+
+def _made_from(case: Case, node: Node) -> list[bool | None]:
+    """Tells of each value that a node (of a weight: its update) was made from whether it was bad, as far as known."""
+    if node.written:
+        assert node.before is not None
+        return [_known(node.before)]
+    maker = case.nodes[node.updater] if node.updater else node
+    inputs = [_used(case, maker, at) for at in range(len(maker.inputs))]
+    return [*inputs, *(_known(each) for each in maker.outputs if node.updater and each.told is not Told.NEVER)]
 
 
 def _used(case: Case, node: Node, at: int) -> bool | None:
@@ -255,9 +266,14 @@ _MAKES_INF: Final = frozenset({"Log", "Exp", "Sqrt", "MatMul"})
 """Types that write an Inf only as a fault of theirs."""
 
 
+_AFTER_A_MASK: Final = ("clean", "clean", "clean", "bad", "unseen", "read by others")
+"""What becomes of a masked tensor: a softmax makes it finite, makes NaN of it, is not seen, or is not alone."""
+
+
 class _Generator:
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, healthy: bool) -> None:
         self.random = random.Random(seed)  # noqa: S311 - no secret
+        self.healthy = healthy
         self.seed = seed
         self.pytorch = seed % 3 == 2
         self.nodes: dict[str, Node] = {}
@@ -285,18 +301,18 @@ class _Generator:
 
     def _input(self, number: int) -> None:
         name = f"{'inputs.' if self.random.random() < 0.5 else ''}x{number}"
-        holds = Holds.NAN if self._chance(0.12) else Holds.CLEAN
+        holds = self._bad(0.12)
         self._parameter(Node(name, "Parameter", outputs=[Tensor(holds, self._told())]))
         self.pool.append((name, 0))
 
     def _weight(self, number: int) -> Node:
         weight = self._parameter(Node(f"layer{number}.weight", "Parameter"))
-        tensor = Tensor(Holds.NAN if self._chance(0.12) else Holds.CLEAN, self._told())
+        tensor = Tensor(self._bad(0.12), self._told())
         weight.before = tensor
         earlier = [each.before.holds.bad for each in self.parameters.values() if each.before]
-        if self.pytorch and self._chance(0.25) and not any(earlier):
+        if self.pytorch and self._chance(0.4) and not any(earlier):
             weight.before, weight.written = Tensor(), True
-            weight.outputs = [Tensor(Holds.NAN if self._chance(0.4) else Holds.CLEAN)]
+            weight.outputs = [Tensor(self._bad(0.4))]
             self._add(Node(f"write/layer{number}", "BufferUpdate", ((weight.name, 0),), outputs=[]))
         else:
             weight.updater = f"{'optimizer/layer' if self.pytorch else 'Default/ApplyMomentum-op9'}{number}"
@@ -325,7 +341,9 @@ class _Generator:
             inputs.append(("", 0))
         elif self._chance(0.25):
             kind = self.random.choice(("Pow", "MatMul", "Atan2"))  # whose type says nothing about infinities
-            holds = self.random.choice((Holds.CLEAN, Holds.CLEAN, Holds.INF, Holds.NAN))
+            holds = (
+                Holds.CLEAN if self.healthy else self.random.choice((Holds.CLEAN, Holds.CLEAN, Holds.INF, Holds.NAN))
+            )
             inputs.append(self._constant(holds, self.random.choice((Told.STATED, Told.ASKED, Told.NEVER))))
         node = Node(self._name(kind), kind, tuple(inputs))
         told = self._told()
@@ -336,9 +354,8 @@ class _Generator:
     def _made(self, node: Node) -> Holds:
         """A bad input mostly makes a bad output; of clean ones something bad begins at times."""
         bad = any(self._really_bad(place) for place in node.inputs)
-        if not self._chance(0.85 if bad else 0.1):
-            return Holds.CLEAN
-        return Holds.INF if node.type in _MAKES_INF and self._chance(0.3) else Holds.NAN
+        holds = self._bad(0.85 if bad else 0.1)
+        return Holds.INF if holds.bad and node.type in _MAKES_INF and self._chance(0.3) else holds
 
     def _really_bad(self, place: Place) -> bool:
         node = {**self.nodes, **self.parameters, **self.constants}.get(place[0])
@@ -350,7 +367,7 @@ class _Generator:
         """A mask of -Inf in front of a softmax, in one of the ways in which nets make one."""
         scores = self.random.choice(self.pool)
         way = self.random.choice(("filled", "added", "fed"))
-        spoilt = self._known_bad(scores)
+        spoilt = self._really_bad(scores)
         keep = self._constant(Holds.CLEAN, Told.STATED)
         masks: list[Node] = []
         if way == "filled":
@@ -367,7 +384,7 @@ class _Generator:
                 masks = [mask]
             masked = self._add(Node(self._name("Add"), "Add", (scores, (mask.name, 0))))
         masked.outputs = [Tensor(Holds.NAN if spoilt else Holds.MASK, intended=not spoilt)]
-        after = self.random.choice(("clean", "clean", "clean", "bad", "unseen", "read by others"))
+        after = "clean" if self.healthy else self.random.choice(_AFTER_A_MASK)
         holds = Holds.NAN if spoilt or after == "bad" else Holds.CLEAN
         told = Told.NEVER if after == "unseen" else Told.WATCHED
         soft = self._add(Node(self._name("Softmax"), "Softmax", ((masked.name, 0),), [Tensor(holds, told)]))
@@ -384,9 +401,6 @@ class _Generator:
         if way == "fed" and after == "read by others":
             masks[0].outputs[0].intended = masked.outputs[0].intended = False
         self.pool.append((soft.name, 0))
-
-    def _known_bad(self, place: Place) -> bool:
-        return self._really_bad(place)
 
     # -- updates ---------------------------------------------------------------------------------------
 
@@ -412,8 +426,7 @@ class _Generator:
             self._add(made)
             inputs = ((weight.name, 0), (state.name, 0), rate, (made.name, 0), momentum)
             node = Node(weight.updater, "ApplyMomentum", inputs, writes=frozenset({0, 1}))
-        bad = any(self._really_bad(place) for place in inputs) or self._chance(0.06)
-        holds = Holds.NAN if bad else Holds.CLEAN
+        holds = Holds.NAN if any(self._really_bad(place) for place in inputs) else self._bad(0.06)
         if node.outputs:
             node.outputs = [Tensor(holds, self._told())]
         self._add(node)
@@ -428,6 +441,9 @@ class _Generator:
     def _name(self, kind: str) -> str:
         return f"Default/net/{kind}-op{len(self.nodes) + 1}"
 
+    def _bad(self, share: float) -> Holds:
+        return Holds.NAN if self._chance(share) and not self.healthy else Holds.CLEAN
+
     def _chance(self, share: float) -> bool:
         return self.random.random() < share
 
@@ -437,9 +453,9 @@ class _Generator:
         return self.random.choice((Told.ASKED, Told.NEVER, Told.NEVER))
 
 
-def generated(seed: int) -> Case:
-    """The case of a seed."""
-    return _Generator(seed).case()
+def generated(seed: int, *, healthy: bool = False) -> Case:
+    """The case of a seed; ``healthy``: one in which nothing is bad but what is so by design."""
+    return _Generator(seed, healthy).case()
 
 
 # -- as a graph ---------------------------------------------------------------------------------------
@@ -518,8 +534,3 @@ def _tensor_type(kind: Any) -> None:
     kind.tensor_type.elem_type = _FLOAT32
     for size in (2, 3):
         kind.tensor_type.shape.dim.add(size=size)
-
-
-def names_of(places: Sequence[Place]) -> list[str]:
-    """Places as a person reads them."""
-    return [f"{name}:{slot}" for name, slot in sorted(places)]
