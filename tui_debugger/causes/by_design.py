@@ -21,6 +21,7 @@ from typing import Final
 import numpy as np
 
 from tui_debugger.arrays import Mask
+from tui_debugger.check.flow import Holder
 from tui_debugger.check.hits import HitList, StepHits
 from tui_debugger.check.measure import Measurements
 from tui_debugger.graph.categories import is_backward, plain_type
@@ -453,6 +454,9 @@ class StepDesigns(Designs):
     def _found(self, row: int, slot: int) -> Elements | None:
         if self._flow.is_constant(row):
             return self._constant(row, slot)
+        if row >= 0 and self._nodes.category_of(row) in PARAMETERS and self._flow.updated(row):
+            before = self._flow.locate_held(self._step, Holder(row, slot), self._round)
+            return None if before is None else elements_of(self._record(before.index, before.step))
         found = self._file(row, Side.OUTPUT, slot)
         if found is None:
             for consumer, at in real_consumers(self._flow.nodes, row, slot):

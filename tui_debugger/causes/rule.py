@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tui_debugger.arrays import Int8, Int64, Mask
-from tui_debugger.causes.by_design import StepDesigns
+from tui_debugger.causes.by_design import StepDesigns, stated
 from tui_debugger.causes.made_from import made_from
 from tui_debugger.causes.table import (
     BAD,
@@ -94,7 +94,11 @@ class _Judge:
         left = values["after"] & ((state == BAD) | (not self._criterion.overflow))
         state[left] = UNKNOWN  # what is left there, not what the node got
         state[designed] = CLEAN
-        missing = (state == UNKNOWN) & ~values["stated"] & ~(constant & ~values["constant"])
+        told, told_state = self._stated()
+        state[told] = np.where(state[told] == UNKNOWN, told_state, state[told])
+        missing = (state == UNKNOWN) & ~(constant & ~values["constant"])
+        if not self._criterion.overflow:
+            missing &= ~values["stated"]
         start = self._decide(state, constant, missing)
         return Ruling(start, state, step, index, constant, missing, overwritten, designed)
 
@@ -134,6 +138,15 @@ class _Judge:
         asked = (step == self._causes.step) & (index >= 0) & np.isin(index, self._tensors["index"])
         found[asked & (found == UNKNOWN)] = BAD
         return found
+
+    def _stated(self) -> tuple[Int64, Int8]:
+        """The values of constants that the graph states, by number, and their states."""
+        at = np.flatnonzero(self._values["stated"]) if self._criterion.overflow else np.zeros(0, np.int64)
+        nodes = self._causes.flow.nodes
+        rows, which = np.unique(self._values["holder"][at], return_inverse=True)
+        held = [stated(nodes, row) for row in rows.tolist()]
+        states = [UNKNOWN if each is None else BAD if each.nan else CLEAN for each in held]
+        return at, np.array(states, np.int8)[which]
 
     def _measure(self, step: Int64, index: Int64, wanted: Mask) -> None:
         at = np.flatnonzero(wanted & (index >= 0))

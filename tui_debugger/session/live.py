@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -36,6 +37,7 @@ from tui_debugger.live.source import LiveSource
 from tui_debugger.live.spool import LIMIT, Spool
 from tui_debugger.live.wire import START, Phase, Trainings
 from tui_debugger.model import (
+    Category,
     Coverage,
     Progress,
     ProgressFn,
@@ -174,27 +176,27 @@ def _save_initial(
     Returns:
         What is known of values that are not there, to be written with the statistics of that step.
     """
-    nodes = graph.nodes
     recorded: list[Recorded] = []
     for place in _judged_places(graph, kept) if first_step else ():
-        row = int(graph.node[place])
-        for reader, slot in real_consumers(nodes, row, int(graph.slot[place])):
-            root = nodes.graph_of(reader).root_id
-            name = TensorName(nodes.op_type(reader), nodes.names[reader], slot, root, side="input")
-            recorded.append((name, *_said_clean(graph, place)))
+        recorded += [(name, *_said_clean(graph, place)) for name in _readers(graph, place)]
     for place, fetched in kept.values.items():
-        row = int(graph.node[place])
-        readers = real_consumers(nodes, row, int(graph.slot[place])) if first_step and graph.parameter[place] else []
+        readers = _readers(graph, place) if first_step and graph.parameter[place] else []
         counts.early += not readers
-        placed = False
-        for reader, slot in readers:
-            root = nodes.graph_of(reader).root_id
-            name = TensorName(nodes.op_type(reader), nodes.names[reader], slot, root, side="input")
-            placed |= _place(writer, 0, name, fetched)
+        placed = sum(_place(writer, 0, name, fetched) for name in readers) > 0
         counts.tensors += placed
         if readers and not placed:
             counts.spool.gone((writer.rank, START))
     return recorded
+
+
+def _readers(graph: RankGraph, place: int) -> list[TensorName]:
+    """The inputs that a tensor is fed into."""
+    nodes = graph.nodes
+    readers = real_consumers(nodes, int(graph.node[place]), int(graph.slot[place]))
+    return [
+        TensorName(nodes.op_type(row), nodes.names[row], slot, nodes.graph_of(row).root_id, side="input")
+        for row, slot in readers
+    ]
 
 
 def _judged_places(graph: RankGraph, kept: ReceivedStep) -> list[int]:
@@ -223,6 +225,7 @@ def _save_step(  # noqa: PLR0917 - a step, and where it goes
     placed = set()
     for place, fetched in kept.values.items():
         if graph.flags[place] & TensorFlag.CONSTANT:
+            counts.tensors += _place_constant(writer, graph, place, fetched)
             continue
         if _place(writer, step, _name(graph, place), fetched):
             placed.add(place)
@@ -243,6 +246,17 @@ def _save_step(  # noqa: PLR0917 - a step, and where it goes
         writer.statistics(step, sorted(rows, key=lambda row: (row[0].node, row[0].slot)), root)
     if counts.tensors + counts.statistics > before:  # a directory without tensors would be a step that cannot be read
         counts.steps.add(step)
+
+
+def _place_constant(writer: DumpWriter, graph: RankGraph, place: int, fetched: Fetched) -> bool:
+    """Takes over the value of a constant, which is the same in every step; tells whether it is there."""
+    nodes, row = graph.nodes, int(graph.node[place])
+    of = nodes.graph_of(row)
+    constants = np.flatnonzero((nodes.category == Category.CONSTANT) & (nodes.graph == nodes.graph[row])).tolist()
+    with suppress(FileNotFoundError):
+        writer.constant(constants.index(row), fetched.kept.dtype, fetched.kept.path, of.root_id)
+        return True
+    return False
 
 
 def _place(writer: DumpWriter, step: int, name: TensorName, fetched: Fetched) -> bool:

@@ -558,11 +558,11 @@ class Driver:
         try:
             bare = [(stop.step, place) for place in places_without_statistics(watched.graph, hits)]
             statistics(live, bare, AT_STOPS, self._unless_closing)
-            if told := with_statistics(watched.graph, live.kept(stop.step), hits):
-                found = self._file(live, stop, watched, told)
             near = evidence(live, self._measurements(live.number).flow, stop.step, found.hits)
             statistics(live, near, AT_STOPS, self._unless_closing)
             values(live, near, AT_STOPS, self._unless_closing)
+            told = with_statistics(watched.graph, live.kept(stop.step), hits)
+            found = self._file(live, stop, watched, told or hits)  # more is known of what it was made from
         except TdbgError as error:  # it went on, or away: what came is kept
             if not isinstance(error, CancelledError | LostError | NotStoppedError):
                 self._source.notice(f"rank {live.number}: some tensors around the findings were not kept: {error.what}")
