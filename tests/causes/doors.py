@@ -8,7 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.causes.generated import BEFORE, NOW, Answer, Case, Place, Told, Why, graph_of
+from tests.causes.generated import BEFORE, NOW, Case, Place, Told
+from tests.causes.protos import graph_of
+from tests.causes.rule import Answer, Why
 from tests.live.session.conftest import Live
 from tests.live.session.doubles import Array, ScriptedTraining, ScriptedTrainings
 from tests.sources.memory import Key, MemorySource
@@ -115,8 +117,8 @@ def on_disk(case: Case, directory: Path, *, inputs: bool = False) -> Path:
                 place.mkdir(exist_ok=True)
                 file = f"Parameter.Default--data-{constants.index(name)}.0.0.1700000000000000.output.0.DefaultFormat"
                 np.save(place / f"{file}.float32.npy", values)
-    for name, values in fed(case) if inputs else ():
-        writer.array(NOW, name, values)
+    for tensor, values in fed(case) if inputs else ():
+        writer.array(NOW, tensor, values)
     return directory
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.causes.doors import checked, in_memory, on_disk, searched, session_on, stopped_at
-from tests.causes.generated import Answer, Holds, Node, Told, generated, true_answer
+from tests.causes.generated import Holds, Node, Told, generated
+from tests.causes.rule import Answer, true_answer
 from tests.thorough import later
 from tui_debugger.session import Session
 
