@@ -8,7 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.causes.generated import BEFORE, NOW, Answer, Case, Place, Told, Why, graph_of
+from tests.causes.generated import BEFORE, NOW, Case, Place, Told
+from tests.causes.protos import graph_of
+from tests.causes.rule import Answer, Why
 from tests.live.session.conftest import Live
 from tests.live.session.doubles import Array, ScriptedTraining, ScriptedTrainings
 from tests.sources.memory import Key, MemorySource
@@ -42,7 +44,7 @@ def watch(session: Session, case: Case, step: int) -> None:
 
 def checked(session: Session) -> Answer:
     """The answer of ``check``, which says nothing of what cannot be judged, and of ``origin``, which does."""
-    hits = session.check([(0, NOW)]).hits
+    hits = [hit for hit in session.check([(0, NOW)]).hits if hit.key.side is Side.OUTPUT or hit.origin]
     return Answer(
         origins=frozenset((hit.key.node, hit.key.slot) for hit in hits if hit.origin),
         designed=frozenset((hit.key.node, hit.key.slot) for hit in hits if hit.verdict is Verdict.BY_DESIGN),
@@ -83,8 +85,24 @@ def in_memory(case: Case) -> Source:
     return MemorySource({0: steps}, table=build_table([parse_graph(graph_of(case))]))
 
 
-def on_disk(case: Case, directory: Path) -> Path:
-    """The dump as files."""
+def fed(case: Case) -> Iterator[tuple[TensorName, Array]]:
+    """What the nodes of a step were fed with, as far as it can be had: as input files of a dump have it.
+
+    An operator that writes over an input is dumped after its kernel: the file shows what it wrote.
+    """
+    for node in case.nodes.values():
+        for at, (name, slot) in enumerate(node.inputs):
+            producer = case.nodes.get(name)
+            if producer is None or not node.outputs:
+                continue
+            before = producer.updater and at not in node.writes
+            values = case.value((name, slot), BEFORE if before else NOW)
+            if values is not None:
+                yield TensorName(node.type, node.name, at, side="input"), values
+
+
+def on_disk(case: Case, directory: Path, *, inputs: bool = False) -> Path:
+    """The dump as files; ``inputs``: those of nodes have files of their own."""
     writer = DumpWriter(directory, program="a test")
     writer.metadata()
     writer.graphs([graph_of(case)])
@@ -99,6 +117,8 @@ def on_disk(case: Case, directory: Path) -> Path:
                 place.mkdir(exist_ok=True)
                 file = f"Parameter.Default--data-{constants.index(name)}.0.0.1700000000000000.output.0.DefaultFormat"
                 np.save(place / f"{file}.float32.npy", values)
+    for tensor, values in fed(case) if inputs else ():
+        writer.array(NOW, tensor, values)
     return directory
 
 

@@ -1,8 +1,7 @@
-"""Generated steps: a graph, what each tensor of it held, who can tell, and the true answer to where it began.
+"""Generated steps: a graph, what each tensor of it held, and who can tell.
 
 A ``Case`` knows the state of every tensor of one step, and of the weights after the step before. Of each tensor it says
-who can tell: it is watched, it is not watched but can be asked for, or nobody can tell. ``true_answer`` is the rule,
-written down once more in the plainest form: it takes no part of the program.
+who can tell: it is watched, it is not watched but can be asked for, or nobody can tell. ``rule`` has the true answer.
 
 The generator makes branches, joins, nodes of several outputs, nodes without inputs, inputs of no known producer,
 constants (stated, unstated, infinite, NaN), collective operations, graph inputs, masks of -Inf (absorbed or not),
@@ -12,15 +11,13 @@ weights with an optimizer's update, and weights that the program itself wrote.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
-
-from tui_debugger.graph.messages import message_class
 
 Array = npt.NDArray[Any]
 BEFORE, NOW = 0, 1
@@ -99,9 +96,6 @@ class Node:
     written: bool = False
 
 
-EXCHANGES: Final = frozenset({"AllReduce", "AllGather", "Receive"})
-
-
 @dataclass
 class Case:
     """One step of one training.
@@ -159,104 +153,6 @@ def array_of(holds: Holds, name: str) -> Array:
     elif holds is Holds.ALL:
         values[:] = -np.inf
     return values
-
-
-# -- the rule, once more ------------------------------------------------------------------------------
-
-
-Why = tuple[str, tuple[int, ...], bool]
-"""A node that cannot be judged, the input slots that are not known, whether other ranks had a part in it. Of a weight
-the slots are those of the node that updates it."""
-
-
-@dataclass(frozen=True)
-class Answer:
-    """Where it began.
-
-    Attributes:
-        origins: the tensors that are marked.
-        designed: those with an Inf by design.
-        findings: the watched tensors that are bad, those by design left out.
-        unjudged: the nodes of which it cannot be said whether it began there, and why.
-    """
-
-    origins: frozenset[Place]
-    designed: frozenset[Place]
-    findings: frozenset[Place]
-    unjudged: frozenset[Why]
-
-
-class Start(Enum):
-    """The answer for one bad tensor."""
-
-    ORIGIN = "origin"
-    PASSED = "passed on"
-    UNJUDGED = "not judged"
-    INTENDED = "intended"
-
-
-def true_answer(case: Case) -> Answer:
-    """The rule: an origin is bad, and every value that its node was made from is known and clean."""
-    bad = [
-        (node, slot, tensor)
-        for node, slot, tensor in case.places()
-        if tensor.holds.bad and tensor.told is Told.WATCHED and node.type != "Constant"
-    ]
-    starts = {(node.name, slot): _start(case, node, tensor) for node, slot, tensor in bad}
-    designed = {(node.name, slot) for node, slot, tensor in bad if tensor.intended and tensor.absorbed}
-    unjudged = {name for (name, _), start in starts.items() if start is Start.UNJUDGED}
-    return Answer(
-        origins=frozenset(place for place, start in starts.items() if start is Start.ORIGIN),
-        designed=frozenset(designed),
-        findings=frozenset(starts.keys() - designed),
-        unjudged=frozenset(_why(case, case.nodes[name]) for name in unjudged),
-    )
-
-
-def _start(case: Case, node: Node, tensor: Tensor) -> Start:
-    if tensor.intended:
-        return Start.INTENDED
-    made_from = _made_from(case, node)
-    if True in made_from:
-        return Start.PASSED
-    return Start.UNJUDGED if node.type in EXCHANGES or None in made_from else Start.ORIGIN
-
-
-def _why(case: Case, node: Node) -> Why:
-    slots = [at for at, bad in enumerate(_made_from(case, node)) if bad is None]
-    return node.name, tuple(slots), node.type in EXCHANGES
-
-
-def _made_from(case: Case, node: Node) -> list[bool | None]:
-    """Tells of each value that a node (of a weight: its update) was made from whether it was bad, as far as known."""
-    if node.written:
-        assert node.before is not None
-        return [_known(node.before)]
-    maker = case.nodes[node.updater] if node.updater else node
-    inputs = [_used(case, maker, at) for at in range(len(maker.inputs))]
-    return [*inputs, *(_known(each) for each in maker.outputs if node.updater and each.told is not Told.NEVER)]
-
-
-def _used(case: Case, node: Node, at: int) -> bool | None:
-    """Tells whether a value was bad when a node used it; None: nobody knows."""
-    name, slot = node.inputs[at]
-    producer = case.nodes.get(name)
-    if producer is None:
-        return None
-    now = producer.outputs[slot]
-    if not producer.updater or producer.written:
-        return _known(now)
-    assert producer.before is not None
-    before = _known(producer.before)
-    if before is None and _known(now) is False:
-        return False  # no update of an optimizer takes a NaN away
-    return before
-
-
-def _known(tensor: Tensor) -> bool | None:
-    if tensor.told is Told.NEVER:
-        return None
-    return tensor.holds.bad and not tensor.intended
 
 
 # -- the generator ------------------------------------------------------------------------------------
@@ -456,81 +352,3 @@ class _Generator:
 def generated(seed: int, *, healthy: bool = False) -> Case:
     """The case of a seed; ``healthy``: one in which nothing is bad but what is so by design."""
     return _Generator(seed, healthy).case()
-
-
-# -- as a graph ---------------------------------------------------------------------------------------
-
-_TENSOR, _TUPLE, _NONE, _FLOAT32 = 14, 31, 34, 11
-
-
-def graph_of(case: Case) -> bytes:
-    """The case as a ``GraphProto``, which a training sends and a dump has as a file."""
-    proto = message_class("GraphProto")(name=b"kernel_graph_0", root_name=b"0")
-    keys: dict[str, str] = {}
-    for node in case.nodes.values():
-        if node.type == "Parameter":
-            keys[node.name] = node.name
-            _tensor_type(proto.parameters.add(name=node.name.encode()).type)
-        elif node.type == "Constant":
-            keys[node.name] = node.name
-            _add_constant(proto, node)
-    items: dict[Place, str] = {}
-    for node in case.nodes.values():
-        if node.type in ("Parameter", "Constant"):
-            continue
-        inputs = [_item(proto, case, items, keys, place) for place in node.inputs]
-        keys[node.name] = str(len(proto.node) + 1)
-        message = proto.node.add(
-            name=keys[node.name].encode(), op_type=node.type.encode(), full_name=node.name.encode()
-        )
-        message.scope = node.name.rpartition("/")[0].encode()
-        for key in inputs:
-            message.input.add(name=key.encode(), type=0)
-        _output_type(message.output_type, node)
-    return bytes(proto.SerializeToString())
-
-
-def _item(proto: Any, case: Case, items: dict[Place, str], keys: Mapping[str, str], place: Place) -> str:
-    """The key of one output: of a node of several, that of the node that takes it out of the tuple."""
-    node = case.nodes.get(place[0])
-    if node is None or len(node.outputs) < 2:
-        return keys.get(place[0], "")
-    if place not in items:
-        items[place] = str(len(proto.node) + 1)
-        name = f"Default/TupleGetItem-op{1000 + len(items)}"
-        item = proto.node.add(name=items[place].encode(), op_type=b"TupleGetItem", full_name=name.encode())
-        item.input.add(name=keys[place[0]].encode(), type=0)
-        item.attribute.add(name=b"index").value.int_val = place[1]
-        _tensor_type(item.output_type)
-    return items[place]
-
-
-def _add_constant(proto: Any, node: Node) -> None:
-    number = len(proto.const_vals)
-    constant = proto.const_vals.add(key=node.name.encode(), full_name=f"Default--data-{number}".encode())
-    (tensor,) = node.outputs
-    if tensor.told is Told.STATED:
-        numbers = {Holds.CLEAN: 1.5, Holds.NAN: float("nan"), Holds.INF: float("inf"), Holds.ALL: float("-inf")}
-        constant.value.dtype, constant.value.float_val = _FLOAT32, numbers[tensor.holds]
-    else:
-        constant.value.dtype = _TENSOR
-        constant.value.tensor_val.data_type = _FLOAT32
-        constant.value.tensor_val.dims.extend((2, 3))
-
-
-def _output_type(kind: Any, node: Node) -> None:
-    if node.type in ("OptimizerUpdate", "BufferUpdate"):
-        _tensor_type(kind)  # drawn with the type of the parameter; there is no such tensor
-    elif len(node.outputs) == 1:
-        _tensor_type(kind)
-    else:
-        kind.data_type = _TUPLE
-        for _ in node.outputs:
-            _tensor_type(kind.sequence_type.elem_types.add())
-
-
-def _tensor_type(kind: Any) -> None:
-    kind.data_type = _TENSOR
-    kind.tensor_type.elem_type = _FLOAT32
-    for size in (2, 3):
-        kind.tensor_type.shape.dim.add(size=size)

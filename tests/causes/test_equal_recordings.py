@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from tests.plants.planting import make_ground
 from tests.session.opened import opened
 from tests.thorough import later, share
 from tui_debugger.check.types import Pair
-from tui_debugger.demo.live import playing
+from tui_debugger.demo.live import Recording, playing
 from tui_debugger.diagnose.origin.path import Ending, Tracer
 from tui_debugger.model import NodeKind, NodeSelection, NodeSelector, TensorKey, Verdict
 from tui_debugger.session import Session
@@ -57,9 +58,21 @@ def saved(live: LiveSession, directory: Path) -> Session:
 
 
 @contextmanager
-def played(steps: int) -> Iterator[LiveSession]:
-    """The recorded training of MindSpore 2.0, which stands that many steps after it began."""
-    with playing(lambda _: None, pace=0) as (session, training):
+def played(steps: int, *, gives_inputs: bool) -> Iterator[LiveSession]:
+    """The recorded training of MindSpore 2.0, which stands that many steps after it began.
+
+    Args:
+        steps: so many.
+        gives_inputs: it has the values of what the graph is fed with. The real client judges these, and cannot give
+            them.
+    """
+    value = Recording.value
+
+    def given(recording: Recording, node: str, slot: int, step: int) -> Any:
+        return None if node.startswith("inputs") and not gives_inputs else value(recording, node, slot, step)
+
+    with pytest.MonkeyPatch.context() as patch, playing(lambda _: None, pace=0) as (session, training):
+        patch.setattr(Recording, "value", given)
         told = Told(session)
         training.start()
         told.wait(LiveKind.STOPPED)
@@ -78,8 +91,10 @@ class Both:
     saved: tuple[list[str], list[str]]
 
 
-@pytest.fixture(scope="module")
-def stop_of_mindspore(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Both]:
+@pytest.fixture(scope="module", params=[True, False], ids=["inputs are given", "inputs are judged only"])
+def stop_of_mindspore(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[int], Both]:
     """The answers at a step of the recorded training."""
 
     def said(session: Session, step: int) -> tuple[list[str], list[str]]:
@@ -87,7 +102,7 @@ def stop_of_mindspore(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int
 
     @cache
     def at(step: int) -> Both:
-        with played(step + 1) as live:
+        with played(step + 1, gives_inputs=request.param) as live:
             assert live.state(0).step == step
             answer = said(live, step)
             dump = saved(live, tmp_path_factory.mktemp("saved") / "dump")
@@ -122,19 +137,27 @@ def test_of_mindspore_nothing_begins_at_other_steps(stop_of_mindspore: Callable[
 # -- PyTorch ------------------------------------------------------------------------------------------
 
 NETS = {
-    # Where it begins at level module: the true answers are those of tests/live/torch/test_origins.py.
-    "a bad expert": {"experts/3/Broken"},
-    "a sum": {"AddFunction"},
-    "a bad tied weight": {"embedding.weight"},
-    "an expert with a bad gradient": {"Gradients/experts/3/layer/LinearGrad"},
-    "averages of bad weights": {"inputs.x"},
-    "a loss": {"Loss"},
-    "masks": set(),
+    "a bad expert": ["2 experts/3/Broken:0"],
+    "a sum": ["2 AddFunction:0"],
+    "a bad tied weight": ["2 embedding.weight:0"],
+    "an expert with a bad gradient": ["2 Gradients/experts/3/layer/LinearGrad:0"],
+    "averages of bad weights": ["2 inputs.x:0"],
+    "a loss": ["2 Loss:0"],
+    "masks": list[str](),
 }
+"""Where it begins at level module, as in tests/live/torch/test_origins.py."""
+TRUE = {"module": NETS, "op": {"a bad expert": ["2 experts/3/Log:0"], "masks": list[str]()}}
 
 
-@pytest.fixture(scope="module", params=["module", "op"])
-def torch_answers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Both]:
+@pytest.fixture(scope="module", params=TRUE)
+def level(request: pytest.FixtureRequest) -> str:
+    """How closely a training is looked at."""
+    name: str = request.param
+    return name
+
+
+@pytest.fixture(scope="module")
+def torch_answers(level: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Both]:
     """What is said of each net while it trains, and of what was saved of all of them."""
     pytest.importorskip("torch", reason="PyTorch is not installed: pip install tui_debugger[torch-tests]")
     from tests.live.torch import nets
@@ -144,14 +167,14 @@ def torch_answers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
 
     server = serve("127.0.0.1", 0)
     session = LiveSession(server)
-    process = parent().fork("tests.live.torch.nets", [server.address, request.param, *NETS])
+    process = parent().fork("tests.live.torch.nets", [server.address, level, *NETS])
     try:
         watching = Watching(session)
         for rank in range(len(NETS)):
             watching.follow(rank, nets.STEPS)
         out = "".join(process.communicate(60))
         assert process.returncode == 0, out
-        dump = saved(session, tmp_path_factory.mktemp(request.param) / "dump")
+        dump = saved(session, tmp_path_factory.mktemp(level) / "dump")
     finally:
         process.end()
         session.close()
@@ -173,10 +196,14 @@ def test_of_pytorch_the_same_origins_are_named_live_and_saved(torch_answers: dic
     assert both.saved[0] == both.live[0]
 
 
-@pytest.mark.parametrize("name", NETS)
-def test_of_pytorch_something_begins_where_something_is_bad(torch_answers: dict[str, Both], name: str) -> None:
-    both = torch_answers[name]
-    assert bool(both.live[0]) == bool(NETS[name])
+def test_of_pytorch_the_true_origins_are_named_live(level: str, torch_answers: dict[str, Both]) -> None:
+    true = TRUE[level]
+    assert {name: torch_answers[name].live[0] for name in true} == true
+
+
+def test_of_pytorch_the_true_origins_are_named_in_what_was_saved(level: str, torch_answers: dict[str, Both]) -> None:
+    true = TRUE[level]
+    assert {name: torch_answers[name].saved[0] for name in true} == true
 
 
 # -- dumps of every layout ----------------------------------------------------------------------------
