@@ -45,6 +45,16 @@ class Exchanged:
         return self._array.__dlpack_device__()
 
 
+class Sparse:
+    """A sparse matrix as SciPy has them."""
+
+    def __init__(self, data: Any) -> None:
+        self.data = data
+
+    def tocoo(self) -> Sparse:
+        return self
+
+
 class Pair(NamedTuple):
     left: Any
     right: Any
@@ -132,13 +142,17 @@ LEAVES: Final[dict[str, Callable[[float], Any]]] = {
     "record array": lambda last: _struct(last).view(np.recarray),
     "objects": lambda last: _objects(1, 2.5, last),
     "objects and text": lambda last: _objects("a", None, last, b"b"),
+    "objects without axes": lambda last: np.array(last, object),
     "arrays in objects": lambda last: _objects(_three(1.0), np.float16(last), "a"),
     "date": lambda last: np.array([1, 2 if last == last else "NaT"], "M8[s]"),  # noqa: PLR0124 - NaN
+    "big-endian date": lambda last: np.array([1, 2 if last == last else "NaT"], ">M8[s]"),  # noqa: PLR0124 - NaN
     "span of time": lambda last: np.timedelta64(2 if last == last else "NaT", "D"),  # noqa: PLR0124 - NaN
     "nested lists": lambda last: [[1, 2.5], [True, last]],
+    "one list twice": lambda last: [[1.0, last]] * 2,
     "ragged lists": lambda last: [[1], [2, last], []],
     "buffer": lambda last: array.array("d", [1.0, last]),
     "memory": lambda last: memoryview(array.array("f", [1.0, last])),
+    "sparse": lambda last: Sparse(_three(last)),
     "library": lambda last: Holder(_three(last)),
     "library of objects": lambda last: Holder(_objects("a", 1, last)),
     "DLPack": lambda last: Exchanged(_three(last)),
@@ -157,6 +171,7 @@ LAYERS: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "queue": lambda value, other: collections.deque([value, other]),
     "user list": lambda value, other: collections.UserList([other, value]),
     "dataclass": Sample,
+    "namespace": lambda value, other: types.SimpleNamespace(a=value, b=other),
     "objects": lambda value, other: _objects(other, value),
     "objects in a field": lambda value, _: np.array([(1, value)], [("a", "i4"), ("b", object)]),
 }

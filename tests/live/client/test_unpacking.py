@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -64,6 +65,13 @@ def test_what_cannot_be_looked_into_is_a_doubt_anywhere(kind: str, wrapping: Wra
     assert _answer(_wrapped(UNREADABLE[kind](), wrapping)) == "doubt"
 
 
+@pytest.mark.skipif(np.dtype(np.longdouble).itemsize <= 8, reason="long double is float64 here")
+@pytest.mark.parametrize("bad", [False, True])
+def test_what_is_finite_but_beyond_float64_is_a_doubt_and_no_infinity(bad: bool) -> None:
+    value = np.array([1, np.longdouble("1e4000"), np.inf if bad else 2])
+    assert _answer(value) == ("finding" if bad else "doubt")
+
+
 def test_an_iterator_is_left_as_it_is() -> None:
     numbers: Iterator[int] = iter([1, 2])
     assert _answer({"batch": numbers}) == "doubt"
@@ -101,6 +109,13 @@ def test_nothing_is_kept_of_a_buffer() -> None:
     unpack([memoryview(buffer).cast("d"), buffer])
     gc.collect()
     buffer.append(1)  # an array that still looks at it would forbid that
+
+
+@given(leaf=st.sampled_from(sorted(LEAVES)), last=st.sampled_from([3.0, NAN]))
+def test_what_a_program_wants_of_warnings_and_errors_changes_nothing(leaf: str, last: float) -> None:
+    with np.errstate(all="raise"), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert _answer(LEAVES[leaf](last)) == ("clean" if last == 3.0 else "finding")
 
 
 # -- names -------------------------------------------------------------------------------------------------

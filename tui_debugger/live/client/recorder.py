@@ -456,7 +456,8 @@ def _below(name: str, path: str) -> str:
 
 def _names(names: Any) -> tuple[str, ...]:
     """Returns the names of inputs as text. A single name is one input."""
-    given = [] if names is None else list(names) if isinstance(names, Iterable) and type(names) is not str else [names]
+    several = isinstance(names, Iterable) and not isinstance(names, str | bytes)
+    given = list(names) if several else [] if names is None else [names]
     return tuple(name_text(each) for each in given)
 
 

@@ -20,6 +20,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping, MappingView, Sequence
 from collections.abc import Set as AbstractSet
 from pathlib import PurePath
+from types import SimpleNamespace
 from typing import Any, Final
 
 import numpy as np
@@ -30,6 +31,8 @@ from tui_debugger.stats.dtypes import is_numeric
 
 MOST: Final = 10_000
 """Values inside one recorded value that are looked at, lists of numbers counted as one."""
+_MOST_NUMBERS: Final = 1 << 28
+"""Numbers in nested lists that become an array: the same list may stand in many places."""
 DEPTH: Final = 50
 """Levels of a nested value that are looked at."""
 LONGEST_NAME: Final = 500
@@ -37,7 +40,8 @@ UNNAMED: Final = "unnamed"
 _TIMES: Final = (dt.date, dt.time, dt.timedelta)
 _NO_NUMBERS: Final = (type(None), str, bytes, bytearray, type, np.dtype, PurePath, dt.tzinfo, *_TIMES)
 _CONTAINERS: Final = (Sequence, AbstractSet, MappingView, deque)
-_PROTOCOLS: Final = ("__array__", "__array_interface__", "__array_struct__", "__dlpack__")
+_PROTOCOLS: Final = ("__array__", "__array_interface__", "__array_struct__", "__dlpack__", "tocoo")
+"""What converts to an array has one of these; ``tocoo`` is that of sparse matrices."""
 _CONVERSIONS: Final = ("__float__", "__complex__", "__index__")
 _NOT_A_TIME: Final = np.iinfo(np.int64).min
 
@@ -68,15 +72,20 @@ def to_numpy(value: Any) -> Array:
     """A NumPy array of the same values, without a copy where that is possible.
 
     Takes NumPy arrays, whatever has ``__array__`` (JAX, TensorFlow, CPU tensors of PyTorch, MindSpore ...) or
-    ``__dlpack__``, numbers, and nested lists of numbers.
+    ``__dlpack__``, numbers, and nested lists of numbers. Of sparse matrices (SciPy, PyTorch) the stored elements.
 
     Raises:
         Exception: whatever the library raises for an array that does not convert, for example one on a device.
     """
     if isinstance(value, np.ndarray):
         return value
+    if hasattr(type(value), "tocoo"):
+        return np.asarray(value.tocoo().data)
     if hasattr(value, "detach"):  # a tensor of PyTorch that requires a gradient refuses to convert
         value = value.detach()
+    layout = str(getattr(value, "layout", ""))
+    if layout.startswith("torch.sparse"):
+        value = (value.coalesce() if layout == "torch.sparse_coo" else value).values()
     if hasattr(value, "resolve_conj") and hasattr(value, "resolve_neg"):
         value = value.resolve_conj().resolve_neg()
     if not hasattr(value, "__array__") and hasattr(value, "__dlpack__"):
@@ -111,7 +120,7 @@ def in_words(error: BaseException) -> str:
     """Returns the class of an exception and the first line of its text, if it has any that can be had."""
     text = ""
     with contextlib.suppress(Exception):
-        text = str(error).strip().partition("\n")[0]
+        text = str(error).strip().partition("\n")[0][:LONGEST_NAME]
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
@@ -178,16 +187,26 @@ class _Walk:
             value = value.compressed() if np.ma.is_masked(value) else value.data
         array = np.asarray(value)
         if dtype.kind in "mM":
-            ticks = array.view("i8")
+            ticks = array.astype(dtype.newbyteorder("=")).view("i8")
             self._take(path, np.where(ticks == _NOT_A_TIME, np.nan, ticks.astype(np.float64)))
         elif is_numeric(dtype):
-            self._take(path, array)
-            if dtype.kind in "fc" and _leaves_float64(array):
-                self.found.unread.append((path, f"it has numbers of type {dtype} that float64 cannot hold"))
+            self._take(path, self._within_float64(path, array) if dtype.kind in "fc" else array)
         elif dtype.kind in "OT":
             self._elements(path, array.astype(object).reshape(-1).tolist(), array.shape)
         elif dtype.kind not in "SU":
             self._take(path, array.astype(np.float64))  # types that a library adds to those of NumPy
+
+    def _within_float64(self, path: str, array: Array) -> Array:
+        """Returns an array without finite elements beyond the range of float64, in which everything is measured."""
+        plain = np.dtype(np.complex128 if array.dtype.kind == "c" else np.float64)
+        if array.dtype.itemsize <= plain.itemsize:
+            return array
+        with np.errstate(all="ignore"):
+            fits = np.isfinite(array.astype(plain)) | ~np.isfinite(array)
+        if fits.all():
+            return array
+        self.found.unread.append((path, f"it has numbers of type {array.dtype} that float64 cannot hold"))
+        return array[fits]
 
     def _list(self, path: str, value: Any) -> None:
         array = _nested_numbers(value)
@@ -206,7 +225,9 @@ class _Walk:
         """
         numbers = [each for each in elements if _is_number(each)]
         if numbers:
-            self._numbers(path, numbers, shape if shape and len(numbers) == len(elements) else (len(numbers),))
+            self._numbers(
+                path, numbers, shape if shape is not None and len(numbers) == len(elements) else (len(numbers),)
+            )
         if len(numbers) < len(elements):
             for index, each in enumerate(elements):
                 if not _is_number(each):
@@ -221,10 +242,12 @@ class _Walk:
 
 def _named_values(value: Any) -> Sequence[tuple[Any, Any]] | None:
     """Returns the values of a mapping, a dataclass or a named tuple with their names; None for anything else."""
-    if isinstance(value, Mapping):
+    if isinstance(value, Mapping) and not hasattr(type(value), "tocoo"):
         return list(value.items())
     if isinstance(value, tuple) and (names := getattr(type(value), "_fields", None)) is not None:
         return list(zip(names, value, strict=False))
+    if isinstance(value, SimpleNamespace):
+        return list(vars(value).items())
     if dataclasses.is_dataclass(value):
         return [(each.name, getattr(value, each.name)) for each in dataclasses.fields(value)]
     return None
@@ -244,15 +267,19 @@ def _is_buffer(value: Any) -> bool:
 
 def _nested_numbers(values: Any) -> Array | None:
     """Returns the array that nested lists of numbers are; None where they are none, or of several lengths."""
-    lists: set[int] = set()
+    counts: dict[int, int] = {}
 
-    def only_numbers(value: Any) -> bool:
-        if type(value) not in (list, tuple, range) or id(value) in lists:
-            return False
-        lists.add(id(value))
-        return all(_is_number(each) or only_numbers(each) for each in value)
+    def count(value: Any) -> int:
+        """How many numbers; -1 where there is anything else, or a list is inside itself."""
+        if type(value) not in (list, tuple, range):
+            return -1
+        if id(value) not in counts:
+            counts[id(value)] = -1
+            found = [1 if _is_number(each) else count(each) for each in value]
+            counts[id(value)] = -1 if -1 in found else sum(found)
+        return counts[id(value)]
 
-    if not only_numbers(values):
+    if not 0 <= count(values) <= _MOST_NUMBERS:
         return None
     try:
         array = np.asarray(values)
@@ -277,12 +304,3 @@ def _converted(value: Any) -> float | complex:
         msg = "float64 cannot hold it"
         raise OverflowError(msg)
     return number
-
-
-def _leaves_float64(array: Array) -> bool:
-    """Tells whether finite elements of a type wider than float64 are beyond the range of float64."""
-    plain = np.dtype(np.complex128 if array.dtype.kind == "c" else np.float64)
-    if array.dtype.itemsize <= plain.itemsize:
-        return False
-    with np.errstate(all="ignore"):
-        return bool((np.isfinite(array) & ~np.isfinite(array.astype(plain))).any())
