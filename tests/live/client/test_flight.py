@@ -361,6 +361,16 @@ def test_a_dump_is_tried_again_while_its_steps_are_there_without_another_finding
     assert "could not be written" not in capsys.readouterr().err
 
 
+def test_a_program_that_changes_its_directory_changes_no_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    recorder = Recorder("", flight=Flight("flights", watch=NAN))
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    recorder.record("x", np.full(2, np.nan))
+    recorder.step()
+    assert _reasons(tmp_path / "flights") == ["TO hit on x at step 0"]
+
+
 def test_a_directory_that_vanishes_is_made_again(tmp_path: Path) -> None:
     place = tmp_path / "flights"
     recorder = Recorder("", flight=Flight(str(place), watch=NAN))

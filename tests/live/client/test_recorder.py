@@ -469,6 +469,7 @@ def test_what_cannot_be_looked_into_is_counted_and_the_rest_is_judged(tmp_path: 
         for step in range(3):
             if kind == "names":
                 recorder.record(Nameless(), np.ones(2))
+                recorder.record("y", np.ones(2), kind=Nameless(), inputs=[Nameless(), "x"])  # type: ignore[arg-type,list-item]  # mistakes of programs
             for name, make in UNREADABLE.items() if kind == "values" else ():
                 recorder.record(name, make())
             recorder.record("x", np.full(2, np.nan if step == 2 else 1.0))

@@ -141,6 +141,7 @@ def test_any_name_becomes_text_that_files_and_messages_can_hold(name: Any) -> No
         ("a\0b\nc", "a\\x00b\\nc"),
         ("\udc80", "\\udc80"),
         ("//a//b/", "a/b"),
+        (" a b / ", "a b"),
     ],
 )
 def test_names(name: Any, text: str) -> None:

@@ -354,6 +354,9 @@ class FlightRecorder:
         GraphBuilder()
         self.flight = flight
         self.judge = Judge()
+        self._directory = Path(flight.directory)
+        with contextlib.suppress(OSError):  # the program may change its directory before anything is written
+            self._directory = self._directory.absolute()
         self._identity = identity
         self._unrecorded = unrecorded
         self._patience, self._memory = patience, memory
@@ -590,7 +593,7 @@ class FlightRecorder:
         late = [each for each, (step, _) in self._unwritten.items() if step >= oldest and each not in lines]
         try:
             path, nbytes = write_flight(
-                Path(self.flight.directory),
+                self._directory,
                 self._identity,
                 self._graphs,
                 steps,

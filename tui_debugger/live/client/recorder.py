@@ -171,7 +171,7 @@ class Recorder:
             self._fresh = False
             self._begin_step()
         try:
-            self._record(name_text(name), name_text(kind), array, inputs)
+            self._record(name_text(name), _text(kind, "tensor"), array, _names(inputs))
         except Exception as error:
             if of_the_training(error):
                 raise
@@ -275,7 +275,7 @@ class Recorder:
             self._start()
         return self._agent.on or self._flight is not None or self._in_child
 
-    def _record(self, name: str, kind: str, value: Any, inputs: Any) -> None:
+    def _record(self, name: str, kind: str, value: Any, inputs: Sequence[str]) -> None:
         """Takes the arrays of a value."""
         if self._in_child and self._forked is not None:
             self._forked.add(name, self._agent.step + 1)
@@ -283,12 +283,11 @@ class Recorder:
         if not self._recordings.wanted(name, kind):
             return
         found = unpack(value)
-        sources = _names(inputs)
         names = [_below(name, path) for path, _ in found.arrays]
         if names != [name]:
             self._recordings.consists_of(name, kind, names)
         for full, (_, array) in zip(names, found.arrays, strict=True):
-            self._add(full, kind, array, sources)
+            self._add(full, kind, array, inputs)
         self._tell_unread(name, value, found)
 
     def _add(self, name: str, kind: str, array: Array, inputs: Sequence[str]) -> None:
@@ -458,7 +457,17 @@ def _names(names: Any) -> tuple[str, ...]:
     """Returns the names of inputs as text. A single name is one input."""
     several = isinstance(names, Iterable) and not isinstance(names, str | bytes)
     given = list(names) if several else [] if names is None else [names]
-    return tuple(name_text(each) for each in given)
+    return tuple(_text(each, "an input without a name") for each in given)
+
+
+def _text(name: Any, otherwise: str) -> str:
+    """Returns a name as text, or another text where it cannot be written."""
+    try:
+        return name_text(name)
+    except Exception as error:
+        if of_the_training(error):
+            raise
+        return otherwise
 
 
 def _close(recorder: weakref.ref[Recorder]) -> None:

@@ -101,8 +101,8 @@ def to_numpy(value: Any) -> Array:
 def name_text(name: Any) -> str:
     """Returns a name as text that every file and message can hold, the same for the same name.
 
-    What is no string is written as one. Characters of control and halves of surrogate pairs are escaped, and of a very
-    long name there is the beginning and a checksum.
+    What is no string is written as one. Characters of control and halves of surrogate pairs are escaped, spaces around
+    a scope are left out, and of a very long name there is the beginning and a checksum.
 
     Raises:
         Exception: the name is of a class that cannot be written as text.
@@ -110,9 +110,9 @@ def name_text(name: Any) -> str:
     text = str.__str__(name) if isinstance(name, str) else str(name)
     if not text.isprintable():
         text = "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
-    text = "/".join(filter(None, text.split("/"))) or UNNAMED
+    text = "/".join(filter(None, (each.strip() for each in text.split("/")))) or UNNAMED
     if len(text) > LONGEST_NAME:
-        text = f"{text[: LONGEST_NAME - 9]}~{zlib.crc32(text.encode()):08x}"
+        text = f"{text[: LONGEST_NAME - 9].rstrip('/ ')}~{zlib.crc32(text.encode()):08x}"
     return text
 
 
