@@ -22,6 +22,7 @@ from tui_debugger.graph.messages import parse_graph
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.live import wire
 from tui_debugger.live.client import Recorder, TrainingTerminated
+from tui_debugger.live.client.recorded import NOT_ANNOUNCED
 from tui_debugger.live.client.unpacking import name_text
 from tui_debugger.model import Category, ErrorBits
 
@@ -146,6 +147,24 @@ def test_names_that_come_later_are_told_at_the_end_of_their_step(debugger: Debug
     assert [len(nodes) for nodes in _graphs(debugger)] == [1, 2]
     sessions = {message.session for name, message in debugger.calls if name == "SendMetadata"}
     assert len(sessions) == 1
+
+
+@pytest.mark.parametrize("changes", [1, 101])
+def test_new_names_are_told_a_hundred_times_however_many_there_are(debugger: Debugger, changes: int) -> None:
+    def train() -> None:
+        recorder = Recorder(debugger.address)
+        for step in range(changes + 1):
+            for number in range(150 + step):
+                recorder.record(f"x{number}", np.ones(1))
+            recorder.step()
+        recorder.close()
+
+    loop = Loop(train)
+    debugger.stop(run())
+    debugger.give(*[run()] * (changes + 1))
+    assert loop.end() is None
+    lost = [(each.what, each.count, each.example) for each in debugger.done().unrecorded]
+    assert lost == ([] if changes == 1 else [(NOT_ANNOUNCED.encode(), 1, b"x250")])
 
 
 def test_hits_come_with_parameters_type_and_full_statistics(debugger: Debugger) -> None:
@@ -584,7 +603,7 @@ def test_the_parts_of_a_value_are_nodes_and_its_name_means_all_of_them(debugger:
     assert inputs == ["batch/image", "batch/label"]
 
 
-@pytest.mark.parametrize("name", [7, None, b"x", ("a", 1), "", "a\0b\n", "\ud800", "x" * 100_000, "/", "Gradients/"])
+@pytest.mark.parametrize("name", [7, None, b"x", ("a", 1), "", "a\0b\n", "\ud800", "x" * 100_000, "*", "Gradients/"])
 def test_a_name_of_any_kind_is_judged(debugger: Debugger, name: Any) -> None:
     def train() -> None:
         recorder = Recorder(debugger.address)

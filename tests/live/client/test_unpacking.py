@@ -142,6 +142,7 @@ def test_any_name_becomes_text_that_files_and_messages_can_hold(name: Any) -> No
         ("\udc80", "\\udc80"),
         ("//a//b/", "a/b"),
         (" a b / ", "a b"),
+        ("*", "\\*"),
     ],
 )
 def test_names(name: Any, text: str) -> None:

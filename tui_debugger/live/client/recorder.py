@@ -34,7 +34,7 @@ from tui_debugger.live.wire import START
 
 KEPT: Final = 2 << 30
 """Bytes of copies that are kept for a debugger, unless told otherwise."""
-_ANNOUNCED: Final = 100
+_CHANGES: Final = 100
 """Times that new names are sent to the debugger: each time the whole graph is sent."""
 _COMPLAINTS: Final = 20
 """Names of which it is said what is wrong with them."""
@@ -136,6 +136,8 @@ class Recorder:
         self._pending: _Step | None = None
         self._announced = 0
         """Names that the debugger has heard of."""
+        self._changes = 0
+        """Times that the debugger was told of new names."""
         self._flown = 0
         """Names that the flight recorder has heard of."""
         self._withheld: Sequence[ClientHit] = ()
@@ -370,8 +372,8 @@ class Recorder:
         if self._recordings.full:
             self._say(f"only the first {len(self._recordings.nodes)} names are shown")
         if self._agent.attached:
-            if self._announced < _ANNOUNCED:
-                self._announced += 1
+            if self._changes < _CHANGES:
+                self._changes += 1
                 self._agent.graph_changed()
             else:
                 self._recordings.lose(NOT_ANNOUNCED, list(self._recordings.nodes)[self._announced], new)

@@ -111,6 +111,8 @@ def name_text(name: Any) -> str:
     if not text.isprintable():
         text = "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
     text = "/".join(filter(None, (each.strip() for each in text.split("/")))) or UNNAMED
+    if text == "*":  # stands for all nodes in MindSpore's protocol
+        return "\\*"
     if len(text) > LONGEST_NAME:
         text = f"{text[: LONGEST_NAME - 9].rstrip('/ ')}~{zlib.crc32(text.encode()):08x}"
     return text
