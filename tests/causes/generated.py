@@ -191,12 +191,17 @@ class _Generator:
                 self._update(weight)
             elif self.pytorch:
                 self._drawn_gradient(weight)
+        if any(weight.written for weight in weights):  # the training is not asked for what a program may have averaged
+            for each in self.parameters.values():
+                if each.before is not None and each.before.told is Told.ASKED:
+                    each.before.told = Told.WATCHED
         return Case({**self.nodes, **self.parameters, **self.constants}, self.pytorch, self.seed)
 
     # -- what there is before a step -----------------------------------------------------------------
 
     def _input(self, number: int) -> None:
-        name = f"{'inputs.' if self.random.random() < 0.5 else ''}x{number}"
+        prefixed = self.random.random() < 0.5 or self.pytorch
+        name = f"{'inputs.' if prefixed else ''}x{number}"
         holds = self._bad(0.12)
         self._parameter(Node(name, "Parameter", outputs=[Tensor(holds, self._told())]))
         self.pool.append((name, 0))

@@ -81,7 +81,9 @@ def _made_from(case: Case, node: Node) -> list[bool | None]:
     """Tells of each value that a node (of a weight: its update) was made from whether it was bad, as far as known."""
     if node.written:
         assert node.before is not None
-        return [_known(node.before)]
+        own = _known(node.before)
+        others = [each.before for each in case.nodes.values() if each.before is not None and each is not node]
+        return [None if not own and any(map(_known, others)) else own]  # averages are made of other weights
     maker = case.nodes[node.updater] if node.updater else node
     inputs = [_used(case, maker, at) for at in range(len(maker.inputs))]
     return [*inputs, *(_known(each) for each in maker.outputs if node.updater and each.told is not Told.NEVER)]

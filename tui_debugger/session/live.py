@@ -462,7 +462,7 @@ class LiveSession(Session):
         """
         live = self._live(rank)
         rest = [place for row in np.flatnonzero(self.watch_state(rank)).tolist() for place in outputs(live, step, row)]
-        wanted = list(dict.fromkeys([*evidence(live, self.flow(rank), step, hits), *rest]))
+        wanted = list(dict.fromkeys([*evidence(live, self.measurements(rank), step, hits), *rest]))
         statistics(live, wanted, budget, progress)
         values(live, wanted, budget, progress)
         self._notify(LiveEvent(LiveKind.FETCHED, rank))

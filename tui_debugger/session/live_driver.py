@@ -458,6 +458,8 @@ class Driver:
         pairs = zip(watched.watchpoints, watched.masks, strict=True)
         live.training.set_watchpoints(remote_watchpoints(pairs, watched.graph.nodes, live.training.info))
         stop = live.training.stop
+        if before is not None and stop is not None and driven.phase is not Phase.RUNNING:
+            self._keep_silence(live, driven, stop.step, before)
         if stop is not None and (before is None or before.version != watched.version):
             driven.since = stop.step + (driven.phase is Phase.RUNNING)
         driven.watched = watched
@@ -558,7 +560,7 @@ class Driver:
         try:
             bare = [(stop.step, place) for place in places_without_statistics(watched.graph, hits)]
             statistics(live, bare, AT_STOPS, self._unless_closing)
-            near = evidence(live, self._measurements(live.number).flow, stop.step, found.hits)
+            near = evidence(live, self._measurements(live.number), stop.step, found.hits)
             statistics(live, near, AT_STOPS, self._unless_closing)
             values(live, near, AT_STOPS, self._unless_closing)
             told = with_statistics(watched.graph, live.kept(stop.step), hits)
@@ -656,13 +658,18 @@ class Driver:
     def _keep_judged(self, live: LiveRank, stop: Stop, watched: Watched, judgement: Judgement) -> None:
         """Keeps what a training found clean in a step with hits, and the parameters of the step before."""
         if stop.step > START:
-            before, driven = stop.step - 1, self._of(live)
-            silent = driven.since is not None and before > max(driven.since, driven.found_at)
-            from_the_start = before == START and driven.knows_writes
-            if before not in live.judged() and (silent or from_the_start):
-                live.keep_judged(watched.graph, before, watched_for_overflow(watched) & watched.graph.parameter)
+            driven = self._of(live)
+            self._keep_silence(live, driven, stop.step - 1, watched)
             driven.found_at = max(driven.found_at, stop.step)
         live.keep_judged(watched.graph, stop.step, judgement.clean)
+
+    @staticmethod
+    def _keep_silence(live: LiveRank, driven: DrivenTraining, step: int, watched: Watched) -> None:
+        """Keeps that a training said nothing of a step: the parameters were clean that its list looked at."""
+        silent = driven.since is not None and step > max(driven.since, driven.found_at)
+        from_the_start = step == START and driven.knows_writes
+        if step not in live.judged() and (silent or from_the_start):
+            live.keep_judged(watched.graph, step, watched_for_overflow(watched) & watched.graph.parameter)
 
     def _count_silent(self, live: LiveRank, driven: DrivenTraining, stop: Stop | None, *, ended: bool = False) -> None:
         """Accounts for steps that a training judged and had nothing to say about."""
