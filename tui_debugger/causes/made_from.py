@@ -284,9 +284,11 @@ class _Filling:
         made = assigned(self._nodes, holder.row)
         written = made == []
         again = bool(made) and self._nodes.category_of(holder.row) in TRAINABLE
-        if not written and not again and (value["index"] >= 0 or not self._flow.updated(holder.row)):
-            return
+        updated = self._flow.updated(holder.row)
         now = self._flow.located(self._step, holder.row, Side.OUTPUT, holder.slot, round_)
+        value["later"] = now.index if updated else -1
+        if not written and not again and (value["index"] >= 0 or not updated):
+            return
         value["step"], value["index"] = now.step, now.index
         value["after"] = not written and now.index >= 0
 
@@ -439,7 +441,7 @@ class _Filling:
     def _rows(of: Int64, node: Int64, slot: Int64) -> Rows:
         values = np.zeros(len(of), VALUE)
         values["of"], values["node"], values["slot"] = of, node, slot
-        for name in ("step", "index", "held_step", "held_index", "holder"):
+        for name in ("step", "index", "held_step", "held_index", "holder", "later"):
             values[name] = -1
         return values
 

@@ -86,6 +86,7 @@ class _Judge:
         open_values = np.isin(values["of"], np.flatnonzero(~self._surely_passed_on(state, constant, designed)))
         self._measure(step, index, open_values)
         state[open_values] = self._states(step[open_values], index[open_values])
+        self._judge_by_later(state, open_values)
         overwritten = self._overwritten(state, open_values)
         state[overwritten] = CLEAN
         step[overwritten], index[overwritten] = values["held_step"][overwritten], values["held_index"][overwritten]
@@ -138,6 +139,15 @@ class _Judge:
         asked = (step == self._causes.step) & (index >= 0) & np.isin(index, self._tensors["index"])
         found[asked & (found == UNKNOWN)] = BAD
         return found
+
+    def _judge_by_later(self, state: Int8, open_values: Mask) -> None:
+        """Takes parameters of which nobody knows what they were for clean where they are clean after their update."""
+        unknown = open_values & (state == UNKNOWN) & (self._values["later"] >= 0)
+        if self._criterion.overflow and unknown.any():
+            step = np.full(len(state), self._causes.step, np.int64)
+            self._measure(step, self._values["later"], unknown)
+            later = self._states(step, np.where(unknown, self._values["later"], -1))
+            state[unknown & (later == CLEAN)] = CLEAN
 
     def _stated(self) -> tuple[Int64, Int8]:
         """The values of constants that the graph states, by number, and their states."""

@@ -156,7 +156,10 @@ exchanged: other ranks may have had a part in it.
 
 VALUE: Final = np.dtype(
     [
-        *((name, "<i8") for name in ("of", "node", "slot", "step", "index", "held_step", "held_index", "holder")),
+        *(
+            (name, "<i8")
+            for name in ("of", "node", "slot", "step", "index", "held_step", "held_index", "holder", "later")
+        ),
         ("side", "u1"),
         *((name, "?") for name in ("own", "constant", "stated", "initial", "before", "after")),
     ]
@@ -169,13 +172,14 @@ node, slot, side: the input of the node that made the tensor; an output of the n
 step, index: where the value stands: a row in the table of a step; -1 where it was not dumped.
 held_step, held_index: where the value of before the node ran stands, of an input that may have been written over.
 holder: row of the node that the graph says it comes from; -1 where the graph does not say.
+later: where the value of a parameter after its update stands, in the table of the tensors' step: where that is clean,
+    the value of before was it, too, for nothing that an optimizer does takes a NaN away; -1 where it was not dumped.
 own: it stands in the node's own input file.
 constant: it is the value of a graph constant.
 stated: the graph itself says what that is.
 initial: it is the value that a parameter had before the first dumped step.
 before: it is the parameter's own value of before.
-after: it is the parameter after its update: where that is clean, the value of before was it, too, for nothing that an
-    optimizer does takes a NaN away.
+after: it is the parameter after its update: see ``later``.
 """
 
 

@@ -57,8 +57,9 @@ def evidence(live: LiveRank, measurements: Measurements, step: int, hits: HitLis
     if not chosen or live.graph is None or max(hit.row for hit in chosen) >= len(live.graph.nodes):
         return []
     keys = [hit.key for hit in chosen]
-    columns = [hit.row for hit in chosen], [int(key.side) for key in keys], [key.slot for key in keys]
-    causes = made_from(measurements, step, *(np.array(each, np.int64) for each in columns), np.zeros(len(chosen), int))
+    row = np.array([hit.row for hit in chosen], np.int64)
+    side, slot = np.array([int(key.side) for key in keys]), np.array([key.slot for key in keys])
+    causes = made_from(measurements, step, row, side, slot, np.zeros(len(chosen), np.int64))
     there = causes.values[causes.values["index"] >= 0]
     bounds = np.searchsorted(there["of"], np.arange(len(chosen) + 1))
     places: dict[Place, None] = {}
