@@ -310,6 +310,86 @@ def test_a_training_that_is_lost_before_anything_is_found_cannot_be_judged(
     assert [each["kind"] for each in summary["reasons"]] == ["nothing", "unmatched", "lost", "lost"]
 
 
+class TestEnds:
+    """What is not judged, because the training ended before its time, is not clean."""
+
+    @pytest.mark.parametrize(
+        ("hits", "options", "expected"),
+        [
+            (never, (), (2, ["the training ended in step 6 (ValueError: no batch); steps 0-5 clean"])),
+            (nan_at(3), (), (1, ["the training ended in step 6 (ValueError: no batch)"])),
+            (never, ("--steps", 3), (0, [])),
+        ],
+        ids=["nothing-found", "something-found", "the-steps-that-were-asked-for-had-ended"],
+    )
+    def test_one_that_breaks(
+        self, capsys: Capture, address: str, hits: Hits, options: Sequence[object], expected: tuple[int, list[str]]
+    ) -> None:
+        training = train(address, hits, own=True, session="s0", hello=hello(0), cause="ValueError: no batch")
+        answer = listen(capsys, address, "--watch", "TO", "--json", *options)
+        _, summary = rows(answer)
+        training.join()
+        assert (answer.code, [reason["text"] for reason in summary["reasons"]]) == expected
+
+    def test_the_others_of_its_run_are_judged_to_their_end(self, capsys: Capture, address: str) -> None:
+        trainings = [
+            train(address, own=True, session=f"s{rank}", hello=hello(rank), steps=steps, cause=cause)
+            for rank, steps, cause in ((0, 6, ""), (1, 2, "exit status 1"))
+        ]
+        _, summary = rows(listen(capsys, address, "--watch", "TO", "--ranks", 2, "--json"))
+        for training in trainings:
+            training.join()
+        assert summary["steps"] == [{"rank": 0, "steps": 6}, {"rank": 1, "steps": 2}]
+        assert [(each["kind"], each["text"]) for each in summary["reasons"]] == [
+            ("ended", "the training of rank 1 ended in step 2 (exit status 1); steps 0,1 clean")
+        ]
+
+    def test_one_that_is_killed(self, capsys: Capture, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(listen_batch, "GRACE", 0.2)
+
+        def killed(step: int, _watched: Mapping[int, Message]) -> list[Message]:
+            if step == 0:
+                training.client.hold_line()
+            elif step == 4:
+                training.kill()
+            return []
+
+        training = train(address, killed, own=True, session="s0", hello=hello(0))
+        _, summary = rows(listen(capsys, address, "--watch", "TO", "--json"))
+        training.join()
+        assert (summary["exit_code"], summary["steps"]) == (2, [{"rank": 0, "steps": 4}])
+        (reason,) = summary["reasons"]
+        assert reason["kind"] == "lost"
+        assert reason["text"].startswith("the training was lost after step 3")
+        assert reason["text"].endswith("; steps 0-3 clean")
+
+
+class TestStrays:
+    """A client that shows nothing takes nothing with it."""
+
+    @pytest.mark.parametrize("graphs", [(), [b"\x12\x01g"]], ids=["no-graph", "a-graph-of-nothing"])
+    def test_one_that_comes_first(
+        self, capsys: Capture, address: str, monkeypatch: pytest.MonkeyPatch, graphs: Sequence[bytes]
+    ) -> None:
+        monkeypatch.setattr(listen_batch, "GRACE", 0.2)
+        training = train(address, own=True, session="s0", hello=hello(0))
+
+        def come(start: Callable[[], None] = training.start) -> None:
+            stray = ScriptedTraining(address, Script(graphs=graphs, steps=2))
+
+            def follow() -> None:
+                stray.join()
+                start()
+
+            threading.Thread(target=follow, daemon=True).start()
+
+        monkeypatch.setattr(training, "start", come)
+        answer = listen(capsys, address, "--recommended", "--json")
+        _, summary = rows(answer)
+        training.join()
+        assert (answer.code, summary["verdict"], [each["steps"] for each in summary["steps"]]) == (0, "clean", [6])
+
+
 def test_a_watchpoint_that_covers_nothing_is_no_clean_answer(capsys: Capture, address: str) -> None:
     training = train(address)
     answer = listen(capsys, address, "--watch", "TO", "--watch", "TL max_gt=1 @ re=nowhere", "--json")
