@@ -293,6 +293,11 @@ class LiveSession(Session):
         return self._trainings.address
 
     @property
+    def idle(self) -> bool:
+        """Tells whether everything that trainings said was worked on, and told to who listens to events."""
+        return self._driver.idle
+
+    @property
     def ongoing(self) -> bool:
         """Tells whether a training is there that has not ended."""
         return any(live.training.phase not in (Phase.LOST, Phase.DONE) for live in self.live.all())

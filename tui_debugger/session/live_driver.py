@@ -92,6 +92,8 @@ class LiveEvent:
         text: one line for people, may be empty.
         step: for ``STOPPED`` and ``HITS`` the step whose result is there.
         count: for ``STOPPED`` the number of the stop: see ``Stop.count``.
+        ended: for ``STOPPED`` and ``HITS`` the step that had ended last by then: nothing more comes of the steps up to
+            there.
         result: for ``STOPPED`` and ``HITS`` what was found in that step so far; None when it was not judged.
     """
 
@@ -100,6 +102,7 @@ class LiveEvent:
     text: str = ""
     step: int | None = None
     count: int = 0
+    ended: int = START
     result: PairResult | None = field(default=None, repr=False, compare=False)
 
 
@@ -151,8 +154,8 @@ class EventQueue:
 
     @property
     def idle(self) -> bool:
-        """Tells whether no event waits."""
-        return self._queue.empty()
+        """Tells whether all that came was worked on, and told."""
+        return not self._queue.unfinished_tasks
 
     def close(self) -> None:
         """Ends it; what waits is not worked on any more."""
@@ -186,6 +189,7 @@ class EventQueue:
             if self._lost.is_set() and self._queue.empty():
                 self._lost.clear()
                 self._resync()
+            self._queue.task_done()
 
 
 _MOST_HITS: Final = 500_000
@@ -309,6 +313,11 @@ class Driver:
 
     # -- what they are doing -----------------------------------------------------------------------
 
+    @property
+    def idle(self) -> bool:
+        """See ``LiveSession.idle``."""
+        return self._queue.idle
+
     def state(self, live: LiveRank) -> LiveState:
         """Tells where a training is."""
         driven, newest = self._of(live), live.training.stop
@@ -323,7 +332,7 @@ class Driver:
             remaining=self._remaining(live, driven),
             fetched=live.fetched,
             kept=self._source.spool.of_rank(live.number),
-            passed=newest.step - early if newest is not None else None,
+            passed=newest.ended - early if newest is not None else None,
         )
 
     def _remaining(self, live: LiveRank, driven: DrivenTraining) -> int | None:
@@ -371,7 +380,7 @@ class Driver:
             driven = self._of(live)
             stop = live.training.stop
             self._give_list(live, driven)
-            driven.target = None if steps is None or stop is None else stop.step + steps
+            driven.target = None if steps is None or stop is None else stop.ended + steps
             driven.stop_on_hit = stop_on_hit
         # Without the lock: what the training reports next may have to wait until events are worked through.
         with _running(driven):
@@ -538,10 +547,10 @@ class Driver:
             found = self._keep_evidence(live, stop, watched, found, hits)
         if not stays and self._goes_on(live, stop, target, driven.stop_on_hit):
             text = _stop_text(live, stop, found) if found is not None and _finding(found) else ""
-            self._tell(LiveEvent(LiveKind.HITS, live.number, text, stop.step, result=found))
+            self._tell(LiveEvent(LiveKind.HITS, live.number, text, stop.step, ended=stop.ended, result=found))
             return
         text, driven.phase = _stop_text(live, stop, found), Phase.STOPPED
-        self._tell(LiveEvent(LiveKind.STOPPED, live.number, text, stop.step, stop.count, found))
+        self._tell(LiveEvent(LiveKind.STOPPED, live.number, text, stop.step, stop.count, stop.ended, found))
 
     def _judge_grown(self, live: LiveRank, stop: Stop) -> PairResult | None:
         """Has a step judged whose end brought nodes that no list covered; None, and counted, when that failed."""
@@ -607,7 +616,8 @@ class Driver:
             watched, hits = driven.watched, tuple(driven.reported.values())
         if stop is not None and watched is not None:
             found = self._file(live, stop, watched, hits)
-            self._tell(LiveEvent(LiveKind.HITS, live.number, _stop_text(live, stop, found), stop.step, result=found))
+            text = _stop_text(live, stop, found)
+            self._tell(LiveEvent(LiveKind.HITS, live.number, text, stop.step, ended=stop.ended, result=found))
 
     def _file_all(self) -> None:
         """Files what waits, as nothing more has come."""

@@ -459,7 +459,7 @@ class Conversation:
         self._fail_questions()
         if self.phase is Phase.DONE:
             return []
-        if step is not None and self.stop is not None and step > self.stop.step and self.phase is Phase.RUNNING:
+        if step is not None and self.stop is not None and step > self.stop.ended and self.phase is Phase.RUNNING:
             self.stop = Stop(self.stop.count, step)
         self.phase = Phase.DONE
         return [Event.DONE]
