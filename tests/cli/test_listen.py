@@ -282,6 +282,59 @@ def test_several_ranks_are_waited_for_and_told_apart(capsys: Capture, address: s
     assert [each["rank"] for each in summary["steps"]] == [0, 1]
 
 
+def test_a_rank_that_does_not_judge_the_step_of_the_first_finding_is_named(
+    capsys: Capture, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listen_batch, "ANSWER", 0.3)
+    held = threading.Event()
+
+    def hang(step: int, _watched: Mapping[int, Message]) -> Sequence[Message]:
+        if step == 2:
+            held.wait(20)
+        return []
+
+    trainings = [
+        train(address, hits, own=True, session=f"s{rank}", hello=hello(rank))
+        for rank, hits in enumerate((nan_at(2, 3), hang))
+    ]
+    answer = listen(capsys, address, "--watch", "TO", "--ranks", 2, "--stop-on-hit", "--json")
+    held.set()
+    ((hit,), summary) = rows(answer)
+    for training in trainings:
+        training.join()
+    assert (answer.code, hit["rank"], hit["step"]) == (1, 0, 2)
+    assert summary["reasons"] == [
+        {"kind": "unanswered", "text": "rank 1 had not judged step 2 0.3 s after the first finding"}
+    ]
+    assert trainings[0].step == 5
+
+
+def test_the_end_at_a_finding_holds_no_rank_that_another_one_waits_for(capsys: Capture, address: str) -> None:
+    """As in a collective: rank 1 ends the step of the finding only when rank 0 has begun the next one."""
+    went_on = threading.Event()
+
+    def first(step: int, watched: Mapping[int, Message]) -> Sequence[Message]:
+        if step == 3:
+            went_on.set()
+        return nan_at(2)(step, watched)
+
+    def second(step: int, watched: Mapping[int, Message]) -> Sequence[Message]:
+        if step == 2:
+            assert went_on.wait(20), "rank 0 is held"
+        return nan_at(2)(step, watched)
+
+    trainings = [
+        train(address, hits, own=True, session=f"s{rank}", hello=hello(rank))
+        for rank, hits in enumerate((first, second))
+    ]
+    answer = listen(capsys, address, "--watch", "TO", "--ranks", 2, "--stop-on-hit", "--json")
+    hits, summary = rows(answer)
+    for training in trainings:
+        training.join()
+    assert [(hit["rank"], hit["step"]) for hit in hits] == [(0, 2), (1, 2)]
+    assert (answer.code, summary["reasons"]) == (1, [])
+
+
 def hello(rank: int) -> dict[str, Any]:
     return {"rank": rank, "world_size": 2, "session": f"s{rank}", "client": "PyTorch 2.13.0"}
 

@@ -53,7 +53,9 @@ def run_batch(arguments: argparse.Namespace, listen: Callable[[], LiveSession], 
     with writing_behind() as (backlog, out):
         log = Log(arguments, backlog)
         try:
-            return _listen(arguments, listen, warning, log, out)
+            code = _listen(arguments, listen, warning, log, out)
+            backlog.hurry = code not in (0, 1, TdbgError.exit_code)
+            return code
         except TdbgError as error:
             log.failed(error)
             raise

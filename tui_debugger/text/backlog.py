@@ -20,8 +20,8 @@ _ROOM: Final = 64 << 20
 """Characters that may wait to be written."""
 _LOOK: Final = 0.2
 """Seconds between two looks at whether Ctrl-C was pressed."""
-_SHORTLY: Final = 0.5
-"""Seconds that the output of a command gets after Ctrl-C ended the command itself."""
+_HURRY: Final = 3.0
+"""Seconds that the output still gets after Ctrl-C."""
 
 
 class StreamBehind(io.TextIOBase):
@@ -87,12 +87,14 @@ class Backlog:
 
     Attributes:
         dropped: lines that found no room.
+        hurry: Ctrl-C was pressed: the end does not wait for a reader who does not read.
     """
 
     def __init__(self, room: int | None = None) -> None:
         """``room``: characters that may wait; None: the usual number."""
         self._room = _ROOM if room is None else room
         self.dropped = 0
+        self.hurry = False
         self._changed = threading.Condition()
         self._waiting: deque[tuple[StreamBehind, str]] = deque()
         self._size = 0
@@ -115,11 +117,11 @@ class Backlog:
             self._room = sys.maxsize
             return self.dropped
 
-    def drain(self, limit: float | None = None) -> None:
-        """Waits until everything is written, at most ``limit`` seconds."""
-        end = None if limit is None else time.monotonic() + limit
+    def drain(self) -> None:
+        """Waits until everything is written; in a hurry for a short time only."""
+        begin = time.monotonic()
         with self._changed:
-            while self._size and (end is None or time.monotonic() < end):
+            while self._size and not (self.hurry and time.monotonic() - begin > _HURRY):
                 self._changed.wait(_LOOK)
 
     def end(self) -> None:
@@ -173,15 +175,14 @@ def writing_behind() -> Iterator[tuple[Backlog, StreamBehind]]:
     backlog = Backlog()
     out, errors = (StreamBehind(backlog, each) for each in streams)
     sys.stdout, sys.stderr = cast("TextIO", out), cast("TextIO", errors)
-    limit: float | None = None
     try:
         yield backlog, out
     except KeyboardInterrupt:
-        limit = _SHORTLY
+        backlog.hurry = True
         raise
     finally:
         try:
-            backlog.drain(limit)
+            backlog.drain()
             out.check()
         finally:
             backlog.end()

@@ -653,7 +653,7 @@ class Conversation:
         before, step = self.stop, self._step(first, report)
         grown, self._grown = self._grown, False
         self.stop = Stop((before.count if before else 0) + 1, step, report.node, alone=first, grown=grown)
-        ran = max(step - before.step, 1) if before is not None else 1
+        ran = max(self.stop.ended - before.ended, 0) if before is not None else 1
         hits, self._arrived_hits = self._arrived_hits, False
         self.phase = Phase.RUNNING
         if self.released:
