@@ -282,6 +282,16 @@ def test_several_ranks_are_waited_for_and_told_apart(capsys: Capture, address: s
     assert [each["rank"] for each in summary["steps"]] == [0, 1]
 
 
+def test_the_line_of_a_step_speaks_of_all_ranks(capsys: Capture, address: str) -> None:
+    trainings = [train(address, nan_at(2), own=True, session=f"s{rank}", hello=hello(rank)) for rank in (0, 1)]
+    answer = listen(capsys, address, "--watch", "TO", "--ranks", 2)
+    for training in trainings:
+        training.join()
+    *origins, step = answer.lines
+    assert sorted(line.split("  ◆")[0] for line in origins) == [f"step 2  rank {rank}  TO" for rank in (0, 1)]
+    assert step.startswith("step 2  ranks 0–1  2 findings in ")
+
+
 def test_a_rank_that_does_not_judge_the_step_of_the_first_finding_is_named(
     capsys: Capture, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

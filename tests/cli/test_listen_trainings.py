@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import subprocess
 import sys
 import tempfile
@@ -180,6 +181,43 @@ def test_an_operator_by_operator_run_has_one_origin_whatever_is_changed_in_place
     assert {"LiftFresh", "Copy", "inputs.input", "0/Addmm", "1/Relu", "2/Addmm", "Mean", "Gradients/0/Mm"} <= nodes
     assert not nodes & {"Randn", "0/T", "2/T", "0.weight", "2.weight"}, "they were clean when they were made"
     assert not [name for name in nodes if "Detach" in name or "Clone" in name]
+
+
+@pytest.mark.parametrize("kind", ["logsumexp", "softmax", "nothing"])
+def test_a_line_of_a_finding_is_a_finding_of_the_summary(listen: Listen, kind: str) -> None:
+    """A mask is reported before the operators that absorb it: only at the end of the step it is by design."""
+    pytest.importorskip("torch", reason="PyTorch is not installed: pip install tui_debugger[torch-tests]")
+    answer = listen(torch_program("masked", level="op", kind=kind, steps=4), "--watch", "TO", "--json")
+    hits, summary = rows(answer)
+    assert len(hits) == summary["findings"]
+    assert summary["steps"] == [{"rank": 0, "steps": 4}]
+    if kind == "nothing":
+        assert {(hit["step"], hit["node"]) for hit in hits} >= {(step, "MaskedFill") for step in range(4)}
+        assert (answer.code, summary["verdict"]) == (1, "finding")
+    else:
+        assert (answer.code, summary["verdict"], hits) == (0, "clean", [])
+
+
+def test_a_mask_that_is_absorbed_is_no_reason_to_end(listen: Listen) -> None:
+    """The first report of every step looks like a finding."""
+    pytest.importorskip("torch", reason="PyTorch is not installed: pip install tui_debugger[torch-tests]")
+    program = torch_program("masked", level="op", kind="logsumexp", steps=4)
+    hits, summary = rows(listen(program, "--watch", "TO", "--json", "--stop-on-hit"))
+    assert (summary["verdict"], summary["steps"], hits) == ("clean", [{"rank": 0, "steps": 4}], [])
+
+
+def test_one_nan_is_an_origin_and_a_line_a_step(listen: Listen) -> None:
+    """What the NaN makes of everything after it is counted, and listed where that is asked for."""
+    program = ("tests.live.torch.programs", "overflowing", "--address=ADDRESS", "--bad=3")
+    lines = listen(program, "--watch", "TO").lines
+    assert [line.split("  ")[:3] for line in lines if "◆" in line] == [["step 3", "rank 0", "TO"]]
+    steps = [line for line in lines if "◆" not in line]
+    counts = [re.match(r"step (\d)  rank 0  (\d+) findings in \d+ tensors: TO \2", line) for line in steps]
+    assert [each and each[1] for each in counts] == ["3", "4"]
+    assert [line.partition("  first: ")[2].partition(" (")[0] for line in steps] == ["", "norm/LayerNorm"]
+    every = listen(program, "--watch", "TO", "--all-hits").lines
+    assert [line for line in every if " findings in " in line] == [line.partition("  first: ")[0] for line in steps]
+    assert len(every) == sum(int(each[2]) for each in counts if each) + len(steps)
 
 
 def test_findings_are_summed_up_in_one_line_a_step(listen: Listen) -> None:

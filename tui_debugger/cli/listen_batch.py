@@ -110,7 +110,7 @@ class Follow:
         first: the step that it stood at then.
         over: nothing more is expected of it.
         lost: when it was lost, by ``time.monotonic``; None while it is there.
-        ended: the last step of which nothing more is reported.
+        ended: the last step of which nothing more is reported; -1 are the values before the first.
         passed: the step that had ended last when that was looked at.
         heard: when the last event came.
     """
@@ -121,8 +121,8 @@ class Follow:
     first: int = -1
     over: bool = False
     lost: float | None = None
-    ended: int = -1
-    passed: int = -1
+    ended: int = -2
+    passed: int = -2
     heard: float = field(default_factory=time.monotonic)
 
 
@@ -215,10 +215,11 @@ class Batch:
 
     def _look_at(self, rank: int, each: Follow, now: float) -> None:
         """Takes in the steps that ended without a word: a training that has nothing to say of them tells of none."""
+        if each.over or not each.begun:
+            return
         before, passed = each.passed, self.session.state(rank).passed
-        each.passed = -1 if passed is None else passed
-        quiet = self.session.idle and self._events.empty() and now - each.heard > _SETTLED
-        if quiet and each.begun and not each.over:
+        each.passed = each.passed if passed is None else passed
+        if self.session.idle and self._events.empty() and now - each.heard > _SETTLED:
             self._ended(rank, each, before)
 
     def _give_up(self, now: float) -> None:
@@ -315,7 +316,7 @@ class Batch:
     def _begin(self, state: LiveState) -> None:
         each = self._ranks[state.rank]
         each.begun = True
-        each.first = state.step if state.step is not None else -1
+        each.first = state.stop.ended if state.stop is not None else -1
         self._go_on(state.rank, each)
 
     def _go_on(self, rank: int, each: Follow) -> None:
@@ -338,10 +339,12 @@ class Batch:
             went = self.session.run(left, [rank], stop_on_hit=stops, progress=self.progress)
             if not went:  # what nobody had judged before was found wrong
                 self._report_known(rank, each, at)
-                if not each.over:
-                    self.session.run(left, [rank], stop_on_hit=stops, progress=self.progress)
+                if each.over:
+                    return
+                self.session.run(left, [rank], stop_on_hit=stops, progress=self.progress)
         except (NotStoppedError, LostError):
             return  # it went away meanwhile: an event says so
+        self._ended(rank, each, at)  # also where it came without a list, and judged that step now
 
     def _let_go(self, rank: int, each: Follow) -> None:
         """Nothing more is wanted of a training."""
