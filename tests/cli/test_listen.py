@@ -30,6 +30,7 @@ from tui_debugger.live.server import serve
 from tui_debugger.session.live import LiveSession, LiveState
 from tui_debugger.session.session import open_dump
 from tui_debugger.signals import ENDING
+from tui_debugger.text import backlog
 
 Hits = Callable[[int, Mapping[int, Message]], Sequence[Message]]
 EVERYWHERE = "0.0.0.0"  # noqa: S104 - what the warning is about
@@ -343,6 +344,31 @@ def test_the_end_at_a_finding_holds_no_rank_that_another_one_waits_for(capsys: C
         training.join()
     assert [(hit["rank"], hit["step"]) for hit in hits] == [(0, 2), (1, 2)]
     assert (answer.code, summary["reasons"]) == (1, [])
+
+
+def test_lines_that_nobody_reads_in_time_are_counted(
+    capsys: Capture, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = threading.Event()
+    write_now, take_all = backlog.StreamBehind.write_now, backlog.Backlog.take_all
+
+    def wait_for_a_reader(stream: backlog.StreamBehind, text: str) -> None:
+        assert read.wait(20)
+        write_now(stream, text)
+
+    def begin_to_read(waiting: backlog.Backlog) -> int:
+        read.set()
+        return take_all(waiting)
+
+    monkeypatch.setattr(backlog, "_ROOM", 5000)
+    monkeypatch.setattr(backlog.StreamBehind, "write_now", wait_for_a_reader)
+    monkeypatch.setattr(backlog.Backlog, "take_all", begin_to_read)
+    training = train(address, nan_at(*range(20)), steps=20)
+    answer = listen(capsys, address, "--watch", "TO", "--json")
+    hits, summary = rows(answer)
+    training.join()
+    assert training.step == 19
+    assert 0 < len(hits) < summary["findings"] <= len(hits) + summary["unprinted"]
 
 
 def hello(rank: int) -> dict[str, Any]:
