@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from tui_debugger.cli.listen_log import ANSWER
 from tui_debugger.cli.open_ import add_common, require_terminal
 from tui_debugger.cli.options import add_judging, configured, given_watchpoints, screen_config, whole
 from tui_debugger.errors import TdbgError
@@ -94,8 +95,6 @@ def exposed(arguments: argparse.Namespace) -> str:
     return f"listens at {host}, not at this machine alone: what trainings send is {sent}{who}"
 
 
-ANSWER: Final = 60.0
-"""Seconds after the first finding in which every rank is to judge that step, with ``--stop-on-hit``."""
 LOOK: Final = 1.0
 """Seconds between two looks at whether a training still runs; what happens to it is noticed at once."""
 

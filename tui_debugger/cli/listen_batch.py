@@ -11,8 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from tui_debugger.cli.listen import ANSWER
-from tui_debugger.cli.listen_log import Log
+from tui_debugger.cli.listen_log import ANSWER, Log
 from tui_debugger.cli.options import add_watchpoints, conditions_of, given_watchpoints
 from tui_debugger.cli.output import interruptible, note
 from tui_debugger.errors import CancelledError, LostError, NotStoppedError, TdbgError

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from tui_debugger.text.backlog import Backlog
 
 
+ANSWER: Final = 60.0
+"""Seconds after the first finding in which every rank is to judge that step, with ``--stop-on-hit``."""
 _NOTES_ROOM: Final = 60
 """Cells that the notes of a step take on the line of a hit."""
 _KEPT: Final = 200_000
