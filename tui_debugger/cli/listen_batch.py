@@ -589,14 +589,17 @@ class Batch:
             each.over = True
             self.session.release([rank])
             return
-        stops = bool(arguments.stop_on_hit or arguments.save is not None)
+        stops = {
+            "stop_on_hit": bool(arguments.stop_on_hit or arguments.save is not None),
+            "stop_at_nodes": bool(arguments.stop_on_hit),
+        }
         each.standing = False
         try:
-            went = self.session.run(left, [rank], stop_on_hit=stops, progress=self.progress)
+            went = self.session.run(left, [rank], progress=self.progress, **stops)
             if not went:  # what nobody had judged before was found wrong
                 self._report_known(rank, at)
                 if not self._stop:
-                    self.session.run(left, [rank], stop_on_hit=stops, progress=self.progress)
+                    self.session.run(left, [rank], progress=self.progress, **stops)
         except (NotStoppedError, LostError):
             return  # it went away meanwhile: an event says so
 

@@ -65,7 +65,7 @@ MESSAGES: Final[Messages] = {
     "Chunk": "1 buffer bytes; 2 finished bool",
     "EventReply": """1 status int32; 2 exit bool; 3 run_cmd RunCMD; 4 set_cmd SetCMD; 5 view_cmd ViewCMD;
         6 version_matched bool""",
-    "RunCMD": "1 run_level bytes; 2 run_steps int32; 3 node_name bytes; 100 ahead int32",
+    "RunCMD": "1 run_level bytes; 2 run_steps int32; 3 node_name bytes; 100 ahead int32; 101 together bool",
     "SetCMD": "1 watch_nodes WatchNode*; 2 watch_condition WatchCondition; 3 delete bool; 4 id int32",
     "ViewCMD": "1 tensors TensorProto*; 2 level int32",
     "WatchNode": """1 node_name bytes; 2 node_type bytes; 3 graph_name bytes; 4 rank_id int32; 5 device_id int32;
@@ -90,6 +90,7 @@ is random and the same as long as a training process lives, so that one that com
 those of steps that ended, of which nothing was said before: each has one of the four values.
 ``Parameter.text`` is an expression, and ``quantities`` what the names in it stood for: a number, a text, or unknown.
 ``RunCMD.ahead`` is how many more steps it may run without asking, as long as no watchpoint has anything to say of them.
+``RunCMD.together``: of the hits inside a step the training reports the first ones at once, all later ones at its end.
 In ``Statistics`` neg_zero_count and pos_zero_count are the numbers of negative and positive elements; the fields from
 100 on are those of ``stats.fields``: one that is absent has no value (no finite element), or the client is older."""
 
@@ -371,10 +372,19 @@ class Training(Protocol):
     def set_watchpoints(self, watchpoints: Sequence[RemoteWatchpoint]) -> None:
         """The list as it should be. The client learns of the differences with the next ``run`` or ``recheck``."""
 
-    def run(self, steps: int | None = 1, *, stop_on_hit: bool = True, stop_on_new_nodes: bool = False) -> None:
+    def run(
+        self,
+        steps: int | None = 1,
+        *,
+        stop_on_hit: bool = True,
+        stop_on_new_nodes: bool = False,
+        stop_at_nodes: bool = True,
+    ) -> None:
         """Goes on for some steps (None: until a hit or ``pause``).
 
         With ``stop_on_new_nodes`` it also stops after a step at whose end it sent its graph anew: see ``Stop.grown``.
+        Without ``stop_at_nodes`` hits inside a step after the first ones come at the end of the step. So they do when
+        nobody stops on hits.
 
         Raises:
             NotStoppedError: it is not waiting.

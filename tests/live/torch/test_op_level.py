@@ -6,8 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.live.conftest import Happened
 from tests.live.torch.driving import Driven
 from tui_debugger.graph.table import real_inputs
+from tui_debugger.live.wire import Event, Phase
 from tui_debugger.model import Category
 
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install tui_debugger[torch-tests]")
@@ -29,6 +31,22 @@ def test_a_hit_stops_at_the_operator_with_its_line(train: Train) -> None:
     frames = run.table.stack(row)
     assert any(frame.path.endswith("programs.py") and frame.code == "return x + self.feed(x)" for frame in frames)
     assert any("def " not in frame.code and "model" in frame.code for frame in frames)
+
+
+def test_hits_after_the_first_one_come_together_at_the_end_of_the_step_when_nobody_stops(
+    train: Train, happened: Happened
+) -> None:
+    run = train("plain", steps=4, spoil=3, level="op")
+    run.watch(("tensor_overflow", {}, "."))
+    run.run(3)
+    run.training.run(None, stop_on_hit=False)
+    happened.wait(Event.HITS, 2)
+    nodes = {hit.node for hit in run.training.hits}
+    assert len(nodes) > 20
+    assert any(node.startswith("Gradients/") for node in nodes)
+    happened.until(lambda: run.training.phase is Phase.DONE)
+    assert happened.count(Event.HITS) == 2, "the first operator, and all others"
+    assert run.stop.ended == 3
 
 
 def test_the_backward_pass_belongs_to_the_forward_operators(train: Train) -> None:
