@@ -353,6 +353,11 @@ def uncompiled() -> Iterator[None]:
         set_compiler(before)
 
 
+def can_stand_back() -> bool:
+    """Tells whether torch.compile can be told to run everything as it was written: from 2.6 on."""
+    return hasattr(torch.compiler, "set_stance")
+
+
 class _CompilerStandsBack:
     """Makes torch.compile run everything as it was written, while something sees every operator.
 
@@ -366,7 +371,7 @@ class _CompilerStandsBack:
     def begin(self) -> None:
         """Counts one more that sees every operator."""
         self._seeing += 1
-        if self._seeing == 1 and hasattr(torch.compiler, "set_stance"):  # from 2.6 on
+        if self._seeing == 1 and can_stand_back():
             self._stance = torch.compiler.set_stance("force_eager")
 
     def end(self) -> None:

@@ -236,7 +236,7 @@ class ModuleHooks:
         self._kinds = {place.scope: place.kind for place in tree.places}
         self._mode: EveryOperator | None = None
         self._left_modes: list[EveryOperator] = []
-        self._calls = Calls(recording, tree, guard, self._began)
+        self._calls = Calls(recording, guard, self._began)
         self._losses = Losses(recording, self._calls, guard)
 
     @property

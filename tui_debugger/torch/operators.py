@@ -71,7 +71,7 @@ class Operators:
         self._thread = 0
         self._optimizing = False
         self._closure = False
-        self._calls = Calls(recording, tree, guard, self._began)
+        self._calls = Calls(recording, guard, self._began)
 
     @property
     def installed(self) -> bool:

@@ -88,8 +88,13 @@ class Tree:
     hidden: int
 
 
-def tree_of(model: nn.Module) -> Tree:
-    """Walks through a model."""
+def tree_of(model: nn.Module, *, uncompiled: bool = False) -> Tree:
+    """Walks through a model.
+
+    Args:
+        model: its root, or what wraps that.
+        uncompiled: modules that torch.compile took run as they were written: nothing hides what is inside.
+    """
     root = _bare(model)
     places: list[Place] = []
     compiled: list[str] = []
@@ -99,8 +104,8 @@ def tree_of(model: nn.Module) -> Tree:
             continue
         scope = clean(name).replace(".", "/")
         inner = getattr(module, "_orig_mod", None)
-        whole = getattr(module, "_compiled_call_impl", None) is not None
-        if isinstance(inner, nn.Module) or whole:
+        whole = not uncompiled and getattr(module, "_compiled_call_impl", None) is not None
+        if whole or (isinstance(inner, nn.Module) and not uncompiled):
             compiled.append(scope or type(inner if isinstance(inner, nn.Module) else module).__name__)
             hidden |= {id(each) for each in module.modules() if each is not module}
         if whole or _transparent(module):

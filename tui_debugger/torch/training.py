@@ -28,6 +28,7 @@ from tui_debugger.torch.captures import Capture, Plan, Plans, Quick, Step, Unkno
 from tui_debugger.torch.distributed import Distribution, distribution_of
 from tui_debugger.torch.drawing import States, draw, parameters_of, rates_of
 from tui_debugger.torch.internals import (
+    can_stand_back,
     copy_all,
     dense,
     differences,
@@ -436,7 +437,8 @@ class Training:
     def __init__(
         self, model: torch.nn.Module, optimizers: Sequence[torch.optim.Optimizer], recording: Recording
     ) -> None:
-        self.tree: Tree = tree_of(model)
+        self._uncompiled = recording.every_operator and can_stand_back()
+        self.tree: Tree = tree_of(model, uncompiled=self._uncompiled)
         self.distribution = Distribution()
         self.recording = recording
         self.previous = Previous()
@@ -464,7 +466,7 @@ class Training:
 
     def look_again(self) -> None:
         """Finds modules and parameters anew: some may have been replaced since."""
-        self.tree = tree_of(self._model)
+        self.tree = tree_of(self._model, uncompiled=self._uncompiled)
         self._scopes = {id(place.module): place.scope for place in self.tree.places}
         self.distribution = distribution_of(self._model, self.tree, self.distribution)
         self.expectation.know(self.tree)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +14,9 @@ from tui_debugger.graph.table import real_inputs
 from tui_debugger.live.wire import Event, Phase
 from tui_debugger.model import Category
 
-pytest.importorskip("torch", reason="PyTorch is not installed: pip install tui_debugger[torch-tests]")
+torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install tui_debugger[torch-tests]")
+
+import tui_debugger.torch as tdbg  # noqa: E402
 
 Train = Callable[..., Driven]
 
@@ -80,3 +84,34 @@ def test_recomputed_operators_are_not_recorded_again(train: Train, kind: str) ->
     run = train("checkpointed", steps=2, kind=kind, level="op")
     assert not [name for name in run.table.names if name.startswith("blocks/") and "Relu#" in name]
     assert "blocks/1/feed/1/Relu" in run.table.names
+
+
+COMPILED: dict[str, Callable[[Any], Any]] = {
+    "the model": lambda model: torch.compile(model, backend="eager"),
+    "a part": lambda model: setattr(model, "1", torch.compile(model[1], backend="eager")) or model,
+    "the model in place": lambda model: model.compile(backend="eager") or model,
+    "a part in place": lambda model: model[1].compile(backend="eager") or model,
+}
+
+
+@pytest.mark.parametrize("what", COMPILED)
+def test_operators_have_the_names_of_the_modules_inside_what_was_compiled(tmp_path: Path, what: str) -> None:
+    def seen(*, compiled: bool) -> tuple[set[str], set[str]]:
+        inner = torch.nn.Sequential(torch.nn.ReLU(), torch.nn.Linear(8, 4))
+        model = torch.nn.Sequential(torch.nn.Linear(4, 8), inner)
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        run = COMPILED[what](model) if compiled else model
+        with tdbg.attach(run, optimizer, "", level="op", flight=tdbg.Flight(tmp_path)) as handle:
+            for _ in range(2):
+                run(torch.ones(2, 4)).sum().backward()
+                optimizer.step()
+            assert not handle.unrecorded
+            structure = handle._recording.structure  # type: ignore[attr-defined]
+            return {*structure.nodes}, {*structure.inputs}
+
+    try:
+        nodes, inputs = seen(compiled=True)
+    finally:
+        torch._dynamo.reset()
+    assert {"1/0/Relu", "1/1/Addmm", "Gradients/1/1/Mm"} <= nodes
+    assert (nodes, inputs) == seen(compiled=False)
