@@ -9,7 +9,7 @@ long as nothing else needs the room.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Final
 
@@ -32,7 +32,16 @@ from tui_debugger.torch.captures import (
 )
 from tui_debugger.torch.exact import Waiting
 from tui_debugger.torch.flow import Flow
-from tui_debugger.torch.internals import Counter, in_backward, local, no_autocast, readable, when_backward_ends
+from tui_debugger.torch.internals import (
+    Counter,
+    in_backward,
+    local,
+    no_autocast,
+    part_of,
+    readable,
+    storage_of,
+    when_backward_ends,
+)
 from tui_debugger.torch.structure import GRADIENTS, UNKNOWN, Node, Structure, output_of, split_output
 from tui_debugger.torch.verdicts import find_records, judge_one, judge_step
 
@@ -448,6 +457,13 @@ class Recording:
         else:
             step.glance(name, 0, values, plan, look=look)
 
+    def overwrite(self, tensors: Iterable[torch.Tensor]) -> None:
+        """Tensors are others now: what was seen of this step in their memory is not held any more as it was."""
+        memory = {at for each in tensors if (at := storage_of(part_of(each))) is not None}
+        for each in (self.step, self.passes.now, *self.passes.kept()):
+            if each is not None:
+                each.overwrite(memory)
+
     def lost(self, what: str, example: str, count: int = 1) -> None:
         """Something ran and could not be recorded."""
         self.unrecorded.add(what, self.agent.step + 1 if self.agent is not None else 0, example, count)
@@ -465,7 +481,8 @@ class Recording:
             self._calm = 0
         elif self.flow.following:
             self._calm += 1
-        self.flow.following = self.learning or self._surprised or bool(self._surprises > 1 and self._calm < CALM)
+        often = self._surprises > 1 and self._calm < CALM
+        self.flow.following = self.learning or self._surprised or often
         if self.flow.following and self.structure.gradients_doubted:
             self.structure.gradients_doubted = False
             self.structure.changed = True
