@@ -84,7 +84,9 @@ class TorchProbe:
     def graphs(self) -> Sequence[bytes]:
         """One graph."""
         with self._training.recording.at_work():
-            return [self._training.graph()]
+            graph = self._training.graph()
+            self._training.recording.structure.sent()
+            return [graph]
 
     def watch(self, watchpoints: Sequence[RemoteWatchpoint]) -> None:
         """Another list of watchpoints."""
@@ -101,7 +103,7 @@ class TorchProbe:
             if not self._resting:
                 training.see_weights()
             training.expectation.look_at(training.recording.step, training.recording.structure)
-            return judge_step(training.recording.step, judge, recheck=recheck)
+            return training.recording.told(judge_step(training.recording.step, judge, recheck=recheck))
 
     def unfinished(self) -> bool:
         """See ``Probe``."""
@@ -118,7 +120,7 @@ class TorchProbe:
             if any(name.startswith(GRADIENTS) for name in recording.step.names()):
                 training.see_gradients()
             training.expectation.look_at(recording.step, recording.structure)
-            return judge_step(recording.step, recording.plans.judge, recheck=False)
+            return recording.told(judge_step(recording.step, recording.plans.judge, recheck=False))
 
     def describe(self, tensor: RemoteTensor) -> TensorMeta | None:
         """Type and shape."""
