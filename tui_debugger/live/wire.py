@@ -75,7 +75,7 @@ MESSAGES: Final[Messages] = {
     "Quantity": "1 name bytes; 2 value double; 3 text bytes",
     "WatchCondition": "1 condition int32; 2 value float; 4 params Parameter*",
     "WatchpointHit": """1 tensor TensorProto; 2 watch_condition WatchCondition; 3 id int32; 4 error_code int32;
-        100 base TensorBase; 101 statistics Statistics""",
+        100 base TensorBase; 101 statistics Statistics; 102 inputs_unknown bool""",
     "Heartbeat": "1 message bytes; 2 period int32",
     "TensorBase": "1 data_type int32; 2 shape int64*; 3 data_size int64",
     "Statistics": """1 is_bool bool; 2 max_value float; 3 min_value float; 4 avg_value float; 5 count uint64;
@@ -89,6 +89,7 @@ MESSAGES: Final[Messages] = {
 is random and the same as long as a training process lives, so that one that comes back is known again; ``notes`` are
 those of steps that ended, of which nothing was said before: each has one of the four values.
 ``Parameter.text`` is an expression, and ``quantities`` what the names in it stood for: a number, a text, or unknown.
+``WatchpointHit.inputs_unknown`` is set where the graph may say of another step what the node was made from.
 ``RunCMD.ahead`` is how many more steps it may run without asking, as long as no watchpoint has anything to say of them.
 ``RunCMD.together``: of the hits inside a step the training reports the first ones at once, all later ones at its end.
 In ``Statistics`` neg_zero_count and pos_zero_count are the numbers of negative and positive elements; the fields from
@@ -275,6 +276,7 @@ class ReceivedHit:
         params: what the client says of each parameter; without actual values when ``error`` is not 0.
         error: ``model.ErrorBits``.
         meta, stats: from a client that sends them, else None.
+        inputs_unknown: the node was made from something else in this step than the graph says, or may have been.
     """
 
     node: str
@@ -285,6 +287,7 @@ class ReceivedHit:
     error: int = 0
     meta: TensorMeta | None = None
     stats: TensorStats | None = None
+    inputs_unknown: bool = False
 
 
 @dataclass(frozen=True, slots=True)

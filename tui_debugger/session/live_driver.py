@@ -653,7 +653,7 @@ class Driver:
             bad_before = self._of(live).bad_before(stop.step, names)
         flow_known = not any(
             each.what.startswith(wire.UNSENT_NODES) and each.step <= stop.step for each in live.training.unrecorded
-        )
+        ) and not any(hit.inputs_unknown for hit in received)
         result = judgement_of(
             live.number, stop, watched, received, self._source.notice, bad_before=bad_before, flow_known=flow_known
         )

@@ -314,7 +314,7 @@ class States:
             self._tree = tree
             pairs = [(each, parameter) for each in optimizers for parameter in parameters_of(each)]
             kept = [(each, parameter, each.state.get(parameter)) for each, parameter in pairs]
-            self._known = [(each, parameter, state, _tensors(state)) for each, parameter, state in kept]
+            self._known = [(each, parameter, state, tensors_of(state)) for each, parameter, state in kept]
             self._named = [pair for state in states_of(tree, optimizers).values() for pair in state.items()]
         return self._named
 
@@ -324,7 +324,7 @@ class States:
             return False
         for optimizer, parameter, state, tensors in self._known:
             now = optimizer.state.get(parameter)
-            if now is not state or tuple(map(id, _tensors(now))) != tuple(map(id, tensors)):
+            if now is not state or tuple(map(id, tensors_of(now))) != tuple(map(id, tensors)):
                 return False
         return True
 
@@ -346,7 +346,7 @@ def parameters_of(optimizer: torch.optim.Optimizer) -> Iterator[torch.Tensor]:
         yield from group["params"]
 
 
-def _tensors(state: Any) -> tuple[Any, ...]:
+def tensors_of(state: Any) -> tuple[Any, ...]:
     """The tensors of what an optimizer keeps for a parameter; the same ones as long as they are only written to."""
     return tuple(each for each in state.values() if isinstance(each, torch.Tensor)) if state else ()
 

@@ -208,6 +208,11 @@ def backward_function() -> int:
     return -1 if function is None else int(function._sequence_nr())  # noqa: SLF001 - see above
 
 
+def number_of(function: Any) -> int:
+    """Number of a function of autograd; those that keep the gradients of leaves all have the same."""
+    return int(function._sequence_nr())  # noqa: SLF001 - see above
+
+
 def last_function() -> int:
     """Number of the function that autograd made last: for the operator that runs now, if it is differentiated."""
     autograd: Any = torch.autograd
@@ -557,6 +562,12 @@ def spread_of(tensor: torch.Tensor) -> Spread | None:
 def is_view(tensor: torch.Tensor) -> bool:
     """Tells whether a tensor looks into another one."""
     return bool(tensor._is_view())  # noqa: SLF001 - see above
+
+
+def base_of(tensor: torch.Tensor) -> torch.Tensor | None:
+    """The tensor that another one looks into, None for one that looks into none."""
+    base: torch.Tensor | None = tensor._base if is_view(tensor) else None  # noqa: SLF001 - see above
+    return base
 
 
 def freed(tensor: torch.Tensor) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, Final
 
 import torch
@@ -287,6 +288,7 @@ class Structure:
         self.doubted: set[str] = set()
         self.gradients_doubted = False
         self.changed = False
+        self._sent: dict[str, list[str] | None] = {}
 
     def add(self, name: str, node: Node, after: str = "") -> None:
         """Adds a node that was not known. It stands behind the one that ran before it."""
@@ -349,6 +351,21 @@ class Structure:
         if known is None or self.gradients_doubted:
             return unique([*(known or ()), UNKNOWN])
         return known
+
+    def sent(self) -> None:
+        """The debugger knows now what everything was made of."""
+        self._sent = {name: self._made_of(name) for name in chain(self.nodes, self.gradients, self.fed)}
+
+    def is_sent(self, name: str) -> bool:
+        """Tells whether the debugger knows what something was made of, if it is a node or fed by one."""
+        return self._made_of(name) == self._sent.get(name)
+
+    def _made_of(self, name: str) -> list[str] | None:
+        if name in self.nodes:
+            return self.inputs_of(name)
+        if name in self.gradients:
+            return self.inputs_of_gradient(name)
+        return self.fed.get(name)
 
     def used(self) -> set[str]:
         """Everything that some node was made of."""

@@ -156,6 +156,7 @@ def _hit(hit: ClientHit, watchpoint: RemoteWatchpoint) -> Any:
     message = wire.message("WatchpointHit")(id=watchpoint.id, error_code=int(hit.result.error))
     message.tensor.node_name, message.tensor.slot = hit.node.encode(), str(hit.slot).encode()
     message.tensor.finished = True
+    message.inputs_unknown = hit.inputs_unknown
     message.watch_condition.condition = watchpoint.condition
     results = {result.name: result for result in hit.result.params}
     for name, value, disabled in watchpoint.params:
