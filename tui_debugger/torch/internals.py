@@ -296,6 +296,11 @@ def _viewed_argument(operator: Any) -> tuple[int, str] | None:
     return next(((at, each.name) for at, each in arguments if each.alias_info is not None), None)
 
 
+def views_argument(operator: Any) -> bool:
+    """Tells whether an operator returns views of an argument: it reads no values."""
+    return _viewed_argument(operator) is not None
+
+
 def written(operator: Any, args: Any, kwargs: Any) -> list[torch.Tensor]:
     """The tensors that an operator says it writes to."""
     values = (args[at] if at < len(args) else kwargs.get(name) for at, name in written_arguments(operator))

@@ -242,6 +242,8 @@ class Recording:
         self._last = ""
         self._surprised = False
         self._surprises = 0
+        self._off_course = False
+        """In this step something was made of other things than the debugger knows."""
         self._calm = 0
 
     @property
@@ -307,6 +309,7 @@ class Recording:
             structure.add_inputs(name, sources())
         elif not known:
             structure.doubt(name)
+        self._off_course |= self._at_once and not no_grad and not structure.is_sent(name)
         self._last = name
         hits: list[ClientHit] = []
         for slot, tensor in enumerate(tensors):
@@ -497,7 +500,7 @@ class Recording:
         if self.flow.following and self.structure.gradients_doubted:
             self.structure.gradients_doubted = False
             self.structure.changed = True
-        self._surprised = False
+        self._surprised = self._off_course = False
         self.settled = not (self.flow.following or self.learning or self.measuring or self._at_once)
 
     # -- inside --------------------------------------------------------------------------------------
@@ -553,7 +556,7 @@ class Recording:
             (self.flow.replaced if mutated else self.flow.made)(tensor, output_of(name, slot))
         self.structure.add_slot(name, slot, tensor)
         # Where the graph that the debugger has is no longer right, it is told first: at the end of the step.
-        later = not self._at_once or self.structure.changed or (self.scaled and name.startswith(GRADIENTS))
+        later = not self._at_once or self._off_course or (self.scaled and name.startswith(GRADIENTS))
         if later or plan is None or not self.plans.knows(name):
             self._look(step, name, slot, tensor, plan, mutated=mutated, counter=counter)
             return ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -224,6 +225,11 @@ def _transparent(module: nn.Module) -> bool:
 Slot = tuple[str, tuple[int, ...]]
 """Element type and shape."""
 
+_CONSTANT: Final = "\0="
+VARIES: Final = "finite numbers"
+"""The value of a constant that is another one in some steps."""
+_NOT_FINITE: Final = re.compile(r"\b(nan|inf)\b")
+
 UNKNOWN: Final = ""
 """Stands among the inputs of a node for what was not recorded: the graph says that the node has such an input."""
 
@@ -312,7 +318,7 @@ class Structure:
     def add_inputs(self, name: str, inputs: Iterable[str]) -> None:
         """Adds what a known node was made of in this step, beside what it was made of in others."""
         node = self.nodes[name]
-        merged = without(unique([*node.inputs, *inputs]), name)
+        merged = without(_merged(node.inputs, list(inputs)), name)
         if merged != node.inputs:
             node.inputs = merged
             self.changed = True
@@ -370,12 +376,56 @@ class Structure:
     def used(self) -> set[str]:
         """Everything that some node was made of."""
         made = [*(node.inputs for node in self.nodes.values()), *self.gradients.values()]
-        return {each for inputs in made for each in inputs}
+        return {each for inputs in made for each in inputs if not is_constant(each)}
 
 
 def unique(names: Iterable[str]) -> list[str]:
     """Names in order, each once."""
     return list(dict.fromkeys(names))
+
+
+def _merged(before: list[str], now: list[str]) -> list[str]:
+    """Inputs of a node in all steps: each at its place, and behind them those that came to other places later on."""
+    if not before:
+        return now
+    merged = list(before)
+    for at, each in enumerate(now):
+        known = before[at] if at < len(before) else None
+        if each == known:
+            continue
+        if is_constant(each):
+            if known is not None and is_constant(known):
+                merged[at] = _either(known, each)
+            elif not is_finite(each) and UNKNOWN not in merged:
+                merged.append(UNKNOWN)
+        elif each not in merged:
+            merged.append(each)
+    return merged
+
+
+def _either(before: str, now: str) -> str:
+    """A constant that has another value now: of numbers that are all finite nothing bad comes."""
+    return constant(VARIES) if is_finite(before) and is_finite(now) else UNKNOWN
+
+
+def constant(text: str) -> str:
+    """Returns what stands among the inputs of a node for a value that the program wrote down."""
+    return _CONSTANT + text
+
+
+def is_constant(each: str) -> bool:
+    """Tells whether an input is a constant."""
+    return each.startswith(_CONSTANT)
+
+
+def constant_text(each: str) -> str:
+    """The value of a constant."""
+    return each.removeprefix(_CONSTANT)
+
+
+def is_finite(each: str) -> bool:
+    """Tells whether a constant holds neither NaN nor Inf."""
+    return not _NOT_FINITE.search(constant_text(each))
 
 
 def without(inputs: Sequence[str], name: str) -> list[str]:

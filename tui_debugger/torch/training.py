@@ -475,8 +475,14 @@ class Training:
         self._scopes = {id(place.module): place.scope for place in self.tree.places}
         self.distribution = distribution_of(self._model, self.tree, self.distribution)
         self.expectation.know(self.tree)
-        self.recording.flow.know_parameters([*self.tree.parameters.items(), *self.tree.buffers.items()])
+        self._know_parameters()
         self._buffers = {name: (id(each), version_of(each)) for name, each in self.tree.buffers.items() if _plain(each)}
+
+    def _know_parameters(self) -> None:
+        """Weights and buffers are what they are by name; operators take a buffer of whole numbers for a constant."""
+        whole = not self.recording.every_operator
+        buffers = [(name, each) for name, each in self.tree.buffers.items() if whole or _plain(each)]
+        self.recording.flow.know_parameters([*self.tree.parameters.items(), *buffers])
 
     def owns(self, module: torch.nn.Module) -> bool:
         """Tells whether a module is part of the model."""
@@ -497,7 +503,7 @@ class Training:
                 return
             self.tree.parameters[path] = new
             self.expectation.know(self.tree)
-            self.recording.flow.know_parameters([*self.tree.parameters.items(), *self.tree.buffers.items()])
+            self._know_parameters()
 
     def start(self, budget: int) -> None:
         """The first recorded step begins: weights are kept as they are, as far as there is room."""
