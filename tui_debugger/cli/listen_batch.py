@@ -328,19 +328,23 @@ class Batch:
                 self._collect_all(rank, at)
             self._let_go(rank, each)
             return
-        stops = bool(arguments.stop_on_hit or arguments.save is not None)
-        if arguments.stop_on_hit and state.stop is not None and state.stop.node:
-            left, stops = 1, False  # the step is judged at its end: its other operators need no stop each
+        inside = bool(arguments.stop_on_hit and state.stop is not None and state.stop.node)
+        stops = {
+            "stop_on_hit": not inside and bool(arguments.stop_on_hit or arguments.save is not None),
+            "stop_at_nodes": not inside and bool(arguments.stop_on_hit),
+        }
+        if inside:
+            left = 1  # the step is judged at its end: its other operators need no stop each
         elif self._ending is not None:
             left = max(self._ending.step - at, 1)
         each.standing = False
         try:
-            went = self.session.run(left, [rank], stop_on_hit=stops, progress=self.progress)
+            went = self.session.run(left, [rank], progress=self.progress, **stops)
             if not went:  # what nobody had judged before was found wrong
                 self._report_known(rank, each, at)
                 if each.over:
                     return
-                self.session.run(left, [rank], stop_on_hit=stops, progress=self.progress)
+                self.session.run(left, [rank], progress=self.progress, **stops)
         except (NotStoppedError, LostError):
             return  # it went away meanwhile: an event says so
         self._ended(rank, each, at)  # also where it came without a list, and judged that step now

@@ -203,6 +203,14 @@ _KINDS: Final = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class HitStops:
+    """Where hits stop a training: at all, and also inside a step."""
+
+    on_hit: bool = True
+    at_nodes: bool = True
+
+
 @dataclass
 class DrivenTraining:
     """The facts about one training besides its values.
@@ -211,7 +219,7 @@ class DrivenTraining:
         phase: what it is doing, as far as events were worked through.
         watched: the list that it was given last.
         target: the step at which it is to stop; None: at a hit.
-        stop_on_hit: whether it stops at hits, as it was told last.
+        stops: where hits stop it, as it was told last.
         silent: how many steps ran without a result of their own, by what was looked at in each.
         covers: what is looked at in such a step, by list, graph, and whether its expressions had seen a step before.
         accounted: the list and graph of the last step that is accounted for.
@@ -227,7 +235,7 @@ class DrivenTraining:
     phase: Phase
     watched: Watched | None = None
     target: int | None = None
-    stop_on_hit: bool = True
+    stops: HitStops = field(default_factory=HitStops)
     silent: Counter[Coverage] = field(default_factory=Counter)
     covers: dict[tuple[int, int, bool], Coverage] = field(default_factory=dict)
     accounted: tuple[int, int] | None = None
@@ -366,25 +374,25 @@ class Driver:
 
     # -- what people want --------------------------------------------------------------------------
 
-    def run(self, live: LiveRank, steps: int | None, stop_on_hit: bool, progress: ProgressFn = no_progress) -> bool:
+    def run(self, live: LiveRank, steps: int | None, stops: HitStops, progress: ProgressFn = no_progress) -> bool:
         """Lets one go on; False when what nobody had judged gave it a reason to stay. See ``LiveSession.run``."""
         stop = live.standing
         if stop is not None:
             judge = self._initial_findings if stop.step <= START else self._late_findings
-            if judge(live, stop, progress) and stop_on_hit:
+            if judge(live, stop, progress) and stops.on_hit:
                 return False
-        return self._go(live, steps, stop_on_hit)
+        return self._go(live, steps, stops)
 
-    def _go(self, live: LiveRank, steps: int | None, stop_on_hit: bool) -> bool:
+    def _go(self, live: LiveRank, steps: int | None, stops: HitStops) -> bool:
         with self._lock:
             driven = self._of(live)
             stop = live.training.stop
             self._give_list(live, driven)
             driven.target = None if steps is None or stop is None else stop.ended + steps
-            driven.stop_on_hit = stop_on_hit
+            driven.stops = stops
         # Without the lock: what the training reports next may have to wait until events are worked through.
         with _running(driven):
-            live.training.run(steps, stop_on_hit=stop_on_hit, stop_on_new_nodes=True)
+            live.training.run(steps, stop_on_hit=stops.on_hit, stop_on_new_nodes=True, stop_at_nodes=stops.at_nodes)
         return True
 
     def _initial_findings(self, live: LiveRank, stop: Stop, progress: ProgressFn) -> bool:
@@ -542,10 +550,10 @@ class Driver:
                 hits = tuple(driven.reported.values())
         else:
             found = self._file(live, stop, watched, hits) if watched is not None else None
-        stays = not grown or not stop.passing or (found is not None and _finding(found) and driven.stop_on_hit)
+        stays = not grown or not stop.passing or (found is not None and _finding(found) and driven.stops.on_hit)
         if stays and watched is not None and found is not None and found.hits.findings:
             found = self._keep_evidence(live, stop, watched, found, hits)
-        if not stays and self._goes_on(live, stop, target, driven.stop_on_hit):
+        if not stays and self._goes_on(live, stop, target, driven.stops):
             text = _stop_text(live, stop, found) if found is not None and _finding(found) else ""
             self._tell(LiveEvent(LiveKind.HITS, live.number, text, stop.step, ended=stop.ended, result=found))
             return
@@ -560,10 +568,10 @@ class Driver:
             self._source.unjudged(live.number, "steps with new nodes", 1, f"first step {stop.step}: {error.what}")
             return None
 
-    def _goes_on(self, live: LiveRank, stop: Stop, target: int | None, stop_on_hit: bool) -> bool:
+    def _goes_on(self, live: LiveRank, stop: Stop, target: int | None, stops: HitStops) -> bool:
         """Lets a training go on that stands only because its nodes are new; False when something else moved it."""
         try:
-            return self._go(live, None if target is None else target - stop.step, stop_on_hit)
+            return self._go(live, None if target is None else target - stop.step, stops)
         except TdbgError:
             return False
 
@@ -655,7 +663,7 @@ class Driver:
             bad_before = self._of(live).bad_before(stop.step, names)
         flow_known = not any(
             each.what.startswith(wire.UNSENT_NODES) and each.step <= stop.step for each in live.training.unrecorded
-        )
+        ) and not any(hit.inputs_unknown for hit in received)
         result = judgement_of(
             live.number, stop, watched, received, self._source.notice, bad_before=bad_before, flow_known=flow_known
         )
