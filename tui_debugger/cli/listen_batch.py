@@ -8,7 +8,7 @@ import os
 import queue
 import sys
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
@@ -204,7 +204,9 @@ class Log:
             self._sum_up(rank)
         result = self._total(session, cancelled=batch.interrupted)
         steps = _steps(result, session)
-        doubts = [Doubt("lost", text) for text in batch.gone] + [Doubt("unsaved", text) for text in batch.unsaved]
+        sick = {rank for (rank, _), count in self._counts.items() if count}
+        doubts = [*batch.early_ends(steps, sick), *(Doubt("lost", text) for text in batch.gone)]
+        doubts += [Doubt("unsaved", text) for text in batch.unsaved]
         judgement = self._judged(result, rules, fail_on, doubts)
         if not any(steps.values()):
             judgement = _doubted(judgement, Doubt("nothing", "no step was judged"))
@@ -442,7 +444,8 @@ class Batch:
 
     Attributes:
         interrupted: Ctrl-C was pressed.
-        gone: sentences about trainings that were lost.
+        gone: sentences about trainings that cannot be followed.
+        early: ranks of trainings that ended before their time, or were lost, while more was expected of them.
         unsaved: why what was to be saved was not.
     """
 
@@ -453,6 +456,7 @@ class Batch:
     progress: ProgressFn
     interrupted: bool = False
     gone: list[str] = field(default_factory=list)
+    early: list[int] = field(default_factory=list)
     unsaved: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -503,7 +507,7 @@ class Batch:
         for rank, each in self._ranks.items():
             if each.lost is not None and not each.over and now - each.lost > GRACE:
                 each.over = True
-                self.gone.append(f"the training of rank {rank} was lost")
+                self.early.append(rank)
 
     @property
     def _wanted(self) -> int:
@@ -531,6 +535,8 @@ class Batch:
             else:
                 self._report(event)
         elif kind is LiveKind.DONE:
+            if not each.over and self.session.state(rank).ending:
+                self.early.append(rank)
             each.over = True
         elif kind is LiveKind.LOST:
             each.lost = time.monotonic()
@@ -634,6 +640,28 @@ class Batch:
         self._end()
         self.session.close()
         return code
+
+    def early_ends(self, steps: Mapping[int, int], sick: Collection[int]) -> list[Doubt]:
+        """Says of trainings that ended before their time how they did, and what is clean up to there.
+
+        Args:
+            steps: by rank how many steps were judged.
+            sick: ranks with findings.
+        """
+        from tui_debugger.check.verdicts import Doubt
+        from tui_debugger.live.wire import Phase
+        from tui_debugger.text.numbers import named
+
+        doubts = []
+        for rank in self.early:
+            state, first = self.session.state(rank), self._ranks[rank].first + 1
+            which = f"the training of rank {rank}" if len(self._ranks) > 1 else "the training"
+            text = f"{which} {state.ending}"
+            ran = range(first, state.ended + 1)
+            if rank not in sick and ran and steps.get(rank) == len(ran):
+                text += f"; {named('step', ran)} clean"
+            doubts.append(Doubt("lost" if state.phase is Phase.LOST else "ended", text))
+        return doubts
 
     def _save(self) -> str:
         """Says what was saved where; a disk that is full takes nothing away from what was found."""
