@@ -709,7 +709,8 @@ class Registry:
             if training.counted:
                 return ""
             handshake, caller = training.handshake, training.caller
-            if refusal := self._other_run(handshake):
+            refusal = "there are too many trainings" if self._are_many() else self._other_run(handshake)
+            if refusal:
                 self._leave(training)
                 return refusal
             if len(self._trainings) >= max(self._limits.remembered, self._limits.clients + 1):
@@ -737,6 +738,9 @@ class Registry:
                 where = f", process {place[1]} on {place[0]}" if place is not None else ""
                 return f"it is no rank of the run that is debugged here ({each.handshake.program}{where})"
         return ""
+
+    def _are_many(self) -> bool:
+        return sum(each.phase not in _GONE for each in self._trainings) >= self._limits.clients
 
     def _leave(self, training: RemoteTraining) -> None:
         """Nothing stays of a client that never was a training."""
@@ -773,6 +777,8 @@ class Registry:
 
     def _add(self, caller: Caller, handshake: Handshake) -> RemoteTraining | None:
         if sum(each.phase not in _GONE for each in self._trainings) >= self._limits.clients:
+            return None
+        if self._are_many():
             return None
         for each in [each for each in self._arriving if each.phase in _GONE]:
             self._leave(each)
