@@ -526,6 +526,9 @@ class Batch:
             self.session.release([rank])
             each.over = True
             self.gone.append(f"rank {rank}: {event.text}")
+        if kind in (LiveKind.DONE, LiveKind.LOST) and not each.begun and not self._has_nodes(rank):
+            del self._ranks[rank]  # it showed nothing, and takes nothing with it
+            return
         if event.step is not None:
             each.last = event.step
         if kind in (LiveKind.STOPPED, LiveKind.HITS):
@@ -556,7 +559,10 @@ class Batch:
 
     def _begin_all(self) -> None:
         """Lets trainings go that stand for the first time, as soon as enough are there."""
-        ready = [rank for rank, each in self._ranks.items() if each.standing and each.lost is None]
+        standing = [rank for rank, each in self._ranks.items() if each.standing and each.lost is None]
+        ready = [rank for rank in standing if self._ranks[rank].begun or self._has_nodes(rank)]
+        for rank in set(standing).difference(ready):
+            self._pass(rank)
         waiting = [rank for rank in ready if not self._ranks[rank].begun]
         if not waiting or (self._rules is None and len(ready) < self._wanted):
             return
@@ -564,6 +570,15 @@ class Batch:
             self._fill_list()
         for rank in waiting:
             self._begin(self.session.state(rank))
+
+    def _has_nodes(self, rank: int) -> bool:
+        return len(self.session.nodes(rank)) > 0
+
+    def _pass(self, rank: int) -> None:
+        """Lets a training run a step that has shown no node yet: there is nothing to watch."""
+        self._ranks[rank].standing = False
+        with suppress(NotStoppedError, LostError):
+            self.session.run(1, [rank], stop_on_hit=False)
 
     def _fill_list(self) -> None:
         self._rules = add_watchpoints(self.session, self.given, recommended=self._recommended)
