@@ -73,6 +73,7 @@ class FakeTraining:
     graphs: Sequence[bytes] = ()
     hits: Sequence[ReceivedHit] = ()
     unrecorded: Sequence[Unrecorded] = ()
+    cause: str = ""
     notes: RunNotes = field(default_factory=RunNotes)
     orders: list[str] = field(default_factory=list)
     shape: Shape = (2, 3)

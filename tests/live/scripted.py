@@ -83,6 +83,12 @@ def graph_chunks(*graphs: bytes, chunk: int = wire.CHUNK, finished: bool = True)
             yield message
 
 
+def graph_bytes(size: int = 1, fill: bytes = b"g") -> bytes:
+    """A graph without nodes: a name of so many bytes is all that it has."""
+    named = wire.message("GraphProto")(name=fill * size).SerializeToString()
+    return bytes(named)
+
+
 class ScriptedClient:
     """Makes the calls of the protocol over a connection of its own."""
 
@@ -139,7 +145,7 @@ class ScriptedClient:
     def stand(self) -> Any:
         """Shakes hands, sends a graph, and begins to wait for a command: see ``wait_later``."""
         self.hello()
-        self.graph(b"g")
+        self.graph(graph_bytes())
         return self.wait_later()
 
     def beat(self, period: int = 30) -> Message:

@@ -6,7 +6,7 @@ import argparse
 import os
 import queue
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from tui_debugger.check.step import PairResult
     from tui_debugger.check.types import Pair
+    from tui_debugger.check.verdicts import Doubt
     from tui_debugger.model import ProgressFn, Watchpoint
     from tui_debugger.session.live import LiveEvent, LiveSession, LiveState
 
@@ -146,6 +147,7 @@ class Batch:
 
     Attributes:
         interrupted, gone, unsaved, unanswered: see ``Reasons``.
+        early: ranks of trainings that ended before their time, or were lost, while more was expected of them.
     """
 
     session: LiveSession
@@ -156,6 +158,7 @@ class Batch:
     out: StreamBehind
     interrupted: bool = False
     gone: list[str] = field(default_factory=list)
+    early: list[int] = field(default_factory=list)
     unsaved: list[str] = field(default_factory=list)
     unanswered: list[str] = field(default_factory=list)
 
@@ -235,7 +238,7 @@ class Batch:
             if each.lost is not None and not each.over and now - each.lost > GRACE:
                 each.over = True
                 self.log.ended(rank)
-                self.gone.append(f"the training of rank {rank} was lost")
+                self.early.append(rank)
         if self._ending is not None and now > self._ending.until:
             silent = [rank for rank, each in self._ranks.items() if not each.over]
             for rank in silent:
@@ -262,6 +265,9 @@ class Batch:
             self.session.release([rank])
             each.over = True
             self.gone.append(f"rank {rank}: {event.text}")
+        if kind in (LiveKind.DONE, LiveKind.LOST) and not each.begun and not self._has_nodes(rank):
+            del self._ranks[rank]  # it showed nothing, and takes nothing with it
+            return
         each.heard = time.monotonic()
         if kind in (LiveKind.STOPPED, LiveKind.HITS):
             each.lost = None
@@ -271,6 +277,8 @@ class Batch:
                 self._report(event)
         elif kind is LiveKind.DONE:
             self._begin_ending(self.log.ended(rank))
+            if not each.over and self.session.state(rank).ending:
+                self.early.append(rank)
             each.over = True
         elif kind is LiveKind.LOST:
             each.lost = time.monotonic()
@@ -290,7 +298,10 @@ class Batch:
 
     def _begin_all(self) -> None:
         """Lets trainings go that stand for the first time, as soon as enough are there."""
-        ready = [rank for rank, each in self._ranks.items() if each.standing and each.lost is None and not each.over]
+        there = [rank for rank, each in self._ranks.items() if each.standing and each.lost is None and not each.over]
+        ready = [rank for rank in there if self._ranks[rank].begun or self._has_nodes(rank)]
+        for rank in set(there).difference(ready):
+            self._pass(rank)
         waiting = [rank for rank in ready if not self._ranks[rank].begun]
         if not waiting or (self._rules is None and len(ready) < self._wanted):
             return
@@ -298,6 +309,15 @@ class Batch:
             self._fill_list()
         for rank in waiting:
             self._begin(self.session.state(rank))
+
+    def _has_nodes(self, rank: int) -> bool:
+        return len(self.session.nodes(rank)) > 0
+
+    def _pass(self, rank: int) -> None:
+        """Lets a training run a step that has shown no node yet: there is nothing to watch."""
+        self._ranks[rank].standing = False
+        with suppress(NotStoppedError, LostError):
+            self.session.run(1, [rank], stop_on_hit=False)
 
     def _fill_list(self) -> None:
         self._rules = add_watchpoints(self.session, self.given, recommended=self._recommended)
@@ -433,6 +453,28 @@ class Batch:
         self._end()
         self.session.close()
         return code
+
+    def early_ends(self, steps: Mapping[int, int], sick: Collection[int]) -> list[Doubt]:
+        """Says of trainings that ended before their time how they did, and what is clean up to there.
+
+        Args:
+            steps: by rank how many steps were judged.
+            sick: ranks with findings.
+        """
+        from tui_debugger.check.verdicts import Doubt
+        from tui_debugger.live.wire import Phase
+        from tui_debugger.text.numbers import named
+
+        doubts = []
+        for rank in self.early:
+            state, first = self.session.state(rank), self._ranks[rank].first + 1
+            which = f"the training of rank {rank}" if len(self._ranks) > 1 else "the training"
+            text = f"{which} {state.ending}"
+            ran = range(first, state.ended + 1)
+            if rank not in sick and ran and steps.get(rank) == len(ran):
+                text += f"; {named('step', ran)} clean"
+            doubts.append(Doubt("lost" if state.phase is Phase.LOST else "ended", text))
+        return doubts
 
     def _save(self) -> str:
         """Says what was saved where; a disk that is full takes nothing away from what was found."""

@@ -6,7 +6,7 @@ import argparse
 import dataclasses
 import time
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -126,7 +126,7 @@ class Reasons(Protocol):
 
     Attributes:
         interrupted: Ctrl-C was pressed.
-        gone: sentences about trainings that were lost.
+        gone: sentences about trainings that cannot be followed.
         unsaved: why what was to be saved was not.
         unanswered: sentences about ranks that were not heard of in time.
     """
@@ -135,6 +135,9 @@ class Reasons(Protocol):
     gone: list[str]
     unsaved: list[str]
     unanswered: list[str]
+
+    def early_ends(self, steps: Mapping[int, int], sick: Collection[int]) -> list[Doubt]:
+        """See ``Batch``."""
 
 
 class Log:
@@ -267,7 +270,9 @@ class Log:
         unprinted = self._backlog.take_all() if self._backlog is not None else 0
         result = self._total(session, cancelled=batch.interrupted)
         steps = _steps(result, session)
-        doubts = [Doubt("lost", text) for text in batch.gone] + [Doubt("unsaved", text) for text in batch.unsaved]
+        sick = {rank for (rank, _), count in self._counts.items() if count}
+        doubts = [*batch.early_ends(steps, sick), *(Doubt("lost", text) for text in batch.gone)]
+        doubts += [Doubt("unsaved", text) for text in batch.unsaved]
         doubts += [Doubt("unanswered", text) for text in batch.unanswered]
         judgement = self._judged(result, rules, fail_on, doubts)
         if not any(steps.values()):

@@ -58,7 +58,7 @@ MESSAGES: Final[Messages] = {
     "Metadata": """1 device_name bytes; 2 cur_step int32; 3 backend bytes; 4 cur_node bytes; 5 training_done bool;
         6 graph_num int32; 7 ms_version bytes; 100 rank int32; 101 world_size int32; 102 client bytes;
         103 features int32; 104 step int64; 105 host bytes; 106 pid int64; 107 session bytes;
-        108 unrecorded Unrecorded*; 109 notes StepNotes*""",
+        108 unrecorded Unrecorded*; 109 notes StepNotes*; 110 cause bytes; 111 run bytes""",
     "StepNotes": "1 step int64; 2 notes Note*",
     "Note": "1 name bytes; 2 real double; 3 integer int64; 4 truth bool; 5 text bytes",
     "Unrecorded": "1 what bytes; 2 count int64; 3 example bytes; 4 step int64",
@@ -87,7 +87,9 @@ MESSAGES: Final[Messages] = {
 """``Metadata.step`` is the step that the training stands after (or in, with ``cur_node``), -1 before the first;
 ``unrecorded`` is all that the training ran so far and could not show, with ``step`` the first step of it; ``session``
 is random and the same as long as a training process lives, so that one that comes back is known again; ``notes`` are
-those of steps that ended, of which nothing was said before: each has one of the four values.
+those of steps that ended, of which nothing was said before: each has one of the four values. ``cause`` comes with
+``training_done``, and is what ended the training before its time; ``run`` is the same for all processes that one
+launcher started, and empty where no launcher is known.
 ``Parameter.text`` is an expression, and ``quantities`` what the names in it stood for: a number, a text, or unknown.
 ``WatchpointHit.inputs_unknown`` is set where the graph may say of another step what the node was made from.
 ``RunCMD.ahead`` is how many more steps it may run without asking, as long as no watchpoint has anything to say of them.
@@ -367,6 +369,10 @@ class Training(Protocol):
     @property
     def unrecorded(self) -> Sequence[Unrecorded]:
         """All that it ran so far and could not record."""
+
+    @property
+    def cause(self) -> str:
+        """What ended it before its time, as it said itself; empty: nothing did, or it could not say so."""
 
     @property
     def notes(self) -> RunNotes:

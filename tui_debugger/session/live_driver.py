@@ -40,6 +40,8 @@ class LiveState:
         graph: whether its graph is there: only then it has nodes.
         remaining: steps that it was told to run and has not run yet; None: until a hit; 0 when it stands.
         passed: the last step that it ended and that was worked through, also while it runs; None before the first stop.
+        ended: the step that it ended last, as far as was heard; ``wire.START`` before one did.
+        cause: what ended it before its time, as it said itself; empty: nothing did, or it said nothing.
         fetched: bytes of values and statistics that came from it so far.
         kept: bytes of them that are still in the spool.
     """
@@ -53,6 +55,18 @@ class LiveState:
     fetched: int = 0
     kept: int = 0
     passed: int | None = None
+    ended: int = START
+    cause: str = ""
+
+    @property
+    def ending(self) -> str:
+        """How it ended before its time: ``ended in step 4 (RuntimeError: ...)``; empty where it did not."""
+        if self.phase is Phase.LOST:
+            after = f"after step {step_text(self.ended)}" if self.ended > START else "before a step ended"
+            return f"was lost {after}: it did not say that it ends (killed, crashed, or the connection broke)"
+        if self.phase is Phase.DONE and self.cause:
+            return f"ended in step {step_text(self.ended + 1)} ({self.cause})"
+        return ""
 
     @property
     def step(self) -> int | None:
@@ -341,6 +355,8 @@ class Driver:
             fetched=live.fetched,
             kept=self._source.spool.of_rank(live.number),
             passed=newest.ended - early if newest is not None else None,
+            ended=driven.ended,
+            cause=live.training.cause,
         )
 
     def _remaining(self, live: LiveRank, driven: DrivenTraining) -> int | None:
@@ -733,7 +749,7 @@ class Driver:
             Event.CONNECTED: f"{info.program} on {info.address or 'this machine'}",
             Event.LOST: "the connection was lost",
             Event.BACK: "is back",
-            Event.DONE: "has finished",
+            Event.DONE: self.state(live).ending or "has finished",
         }
         return f"rank {live.number}: {words[event]}" if event in words else ""
 

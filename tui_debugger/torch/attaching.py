@@ -618,7 +618,7 @@ class Attachment(Handle):
                 self._remove()
             self._recording.lost("steps after recording failed", what)
             with contextlib.suppress(Exception):
-                self._agent.close()
+                self._agent.close("")  # what failed is ours
 
 
 def _weakly(method: Callable[..., None]) -> Callable[..., None]:

@@ -180,6 +180,7 @@ def test_it_runs_ahead_without_a_word_and_stops_at_a_hit(
     debugger: Debugger, probe: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tui_debugger.live.client.agent.UNASKED", PATIENCE)
+    monkeypatch.setattr("tui_debugger.live.client.agent.ASKING", 0)
     agent = Agent(probe, Settings(debugger.address))
     hit = ClientHit("b", 0, WatchResult(1, "tensor_overflow", Verdict.FINDING))
     probe.on_evaluate = lambda: [hit] if agent.step == 7 else ()

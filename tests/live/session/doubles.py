@@ -98,6 +98,7 @@ class ScriptedTraining:
         self.graphs: Sequence[bytes] = graphs
         self.hits: Sequence[ReceivedHit] = ()
         self.unrecorded: Sequence[Unrecorded] = ()
+        self.cause = ""
         self.notes = RunNotes()
         self.watchpoints: Sequence[RemoteWatchpoint] = ()
         self.asked: list[tuple[str, tuple[RemoteTensor, ...]]] = []

@@ -14,6 +14,7 @@ import contextlib
 import os
 import signal
 import socket
+import sys
 import threading
 import time
 import uuid
@@ -24,6 +25,8 @@ from typing import Any, Final
 
 from tui_debugger.live import wire
 from tui_debugger.live.client import messages
+from tui_debugger.live.client.endings import Ending, cause_of
+from tui_debugger.live.client.launch import run_of
 from tui_debugger.live.client.link import InterruptedWait, Link, LinkLostError, Notice, Settings
 from tui_debugger.live.client.messages import PERIOD
 from tui_debugger.live.client.notebook import Notebook
@@ -159,6 +162,8 @@ FAILURES: Final = 5
 """Replies in a row that tell of a failure before the debugger is given up."""
 UNASKED: Final = 0.2
 """Seconds that a training runs on without asking, where it may."""
+ASKING: Final = 30
+"""Steps at first after which it asks in any case: of one that dies the debugger knows the steps that it asked after."""
 _PAUSE: Final = 0.2
 """Seconds to wait after the first of them, twice as long after the second ..."""
 
@@ -181,8 +186,10 @@ class Conversation:
         self.waiting_hits: list[ClientHit] = []
         self._together = self._told = False
         self._asked = 0.0
+        self._questions = 0
         self._probe = probe
-        self._process = messages.Process(probe.identity(), session, socket.gethostname(), os.getpid())
+        host = socket.gethostname()
+        self._process = messages.Process(probe.identity(), session, host, os.getpid(), run_of(os.environ, host))
         self._watchpoints: dict[int, RemoteWatchpoint] = {}
         self._reported: dict[int, RemoteWatchpoint] = {}
         """The list that the last hits were judged by: they are reported after the graph was sent again."""
@@ -245,6 +252,7 @@ class Conversation:
         """
         self._report(hits)
         self.node, self.ahead = None, 0
+        self._questions += 1
         failures = 0
         while True:
             notes = self._notes.batch()
@@ -276,18 +284,20 @@ class Conversation:
         """
         if self.ahead <= 0 or self.link.lost.is_set() or time.monotonic() - self._asked > UNASKED:
             return False
+        if self._questions <= ASKING:
+            return False
         if self._notes.urgent:
             return False
         self.ahead -= 1
         return True
 
-    def done(self, step: int, limit: float) -> None:
-        """Says that the training is over."""
+    def done(self, step: int, cause: str, limit: float) -> None:
+        """Says that the training is over, and what ended it before its time, if anything did."""
         self.link.timeout = limit
         if not self.link.lost.is_set():
             left = self._probe.unrecorded()
             notes = self._notes.batch()
-            last = messages.metadata(self._process, step, done=True, unrecorded=left, notes=notes)
+            last = messages.metadata(self._process, step, done=True, cause=cause, unrecorded=left, notes=notes)
             self.link.call("SendMetadata", last)
             self._notes.sent(notes)
 
@@ -387,6 +397,9 @@ class Agent:
         self._busy = threading.Lock()
         self._session = uuid.uuid4().hex
         self._keeper: Keeper | None = None
+        self._ending: Ending | None = None
+        self._around = sys.exc_info()[1]
+        """An exception that the program was handling when this began: it ends nothing."""
         if settings.address:
             self._start()
 
@@ -399,6 +412,8 @@ class Agent:
         me = weakref.ref(self)
         os.register_at_fork(after_in_child=lambda: _off_in_child(me))
         atexit.register(self._at_exit)  # which also keeps it: a loop that forgot ``close`` is done when the process is
+        self._ending = Ending()
+        _at_end_of_child(me)
 
     @property
     def on(self) -> bool:
@@ -468,6 +483,8 @@ class Agent:
         first = self.step == START
         self.step += 1
         keeper = self._keeper
+        if self._ending is not None:
+            self._ending.goes_on()
         self.notes.end(self.step, send=keeper is not None)
         if keeper is None:
             return
@@ -482,13 +499,18 @@ class Agent:
         """The graphs that were sent are no longer right: they are sent again at the end of this step."""
         self._graph_changed = True
 
-    def close(self) -> None:
+    def close(self, cause: str | None = None) -> None:
         """The training is done: judges what ran after its last step, says so, and stops the thread.
 
         With short time-outs; idempotent; run at exit.
+
+        Args:
+            cause: what ends it before its time, in words; None: the exception that is on its way now, or that ended
+                its thread or the process.
         """
         if not self.on:
             return
+        found = self._cause() if cause is None else cause
         atexit.unregister(self._at_exit)
         with contextlib.suppress(TrainingTerminated):
             self._guarded(self._judge_rest)
@@ -498,15 +520,20 @@ class Agent:
             return
         if talk is not None:
             with contextlib.suppress(LinkLostError):
-                talk.done(self.step, min(_GOODBYE, self._settings.timeout))
+                talk.done(self.step, found, min(_GOODBYE, self._settings.timeout))
         self._let_go()
-        keeper.stop()
+        self._stop_keeper(keeper)
 
     def _at_exit(self) -> None:
         with contextlib.suppress(Exception):
             self.close()
 
     # -- inside --------------------------------------------------------------------------------------
+
+    def _cause(self) -> str:
+        now = sys.exc_info()[1]
+        cause = cause_of(now) if now is not self._around else ""
+        return cause or (self._ending.cause if self._ending is not None else "")
 
     def _judge_rest(self) -> None:
         """Hits of a step that never ends: reported at a stop inside it. Nothing where there are none."""
@@ -612,7 +639,12 @@ class Agent:
         keeper, self._keeper = self._keeper, None
         if keeper is not None:
             atexit.unregister(self._at_exit)
-            keeper.stop()
+            self._stop_keeper(keeper)
+
+    def _stop_keeper(self, keeper: Keeper) -> None:
+        if self._ending is not None:
+            self._ending.close()
+        keeper.stop()
 
     def forget(self) -> None:
         """In a child after a fork: the thread is not there, and the connection is the parent's. Called by itself."""
@@ -624,6 +656,23 @@ class Agent:
                 self._probe.detached()
 
 
+def _at_end_of_child(agent: weakref.ref[Agent]) -> None:
+    """Has a process of multiprocessing close, too: one that was forked ends without what ``atexit`` knows."""
+    module = sys.modules.get("multiprocessing.process")
+    if module is not None and module.parent_process() is not None:
+        from multiprocessing.util import Finalize
+
+        Finalize(None, _close, args=(agent,), exitpriority=_EARLY)
+
+
+def _close(agent: weakref.ref[Agent]) -> None:
+    found = agent()
+    if found is not None:
+        found._at_exit()
+
+
+_EARLY: Final = 1000
+"""Before what the program itself has to end: the connection still stands."""
 _PARENTS: Final[list[object]] = []
 """In a child: what belongs to the parent. Never freed, because closing a channel of gRPC after a fork may hang."""
 

@@ -55,12 +55,14 @@ class Process:
         session: random, the same as long as the process lives.
         host: name of this machine.
         pid: of this process.
+        run: see ``launch.run_of``.
     """
 
     identity: Identity
     session: str
     host: str
     pid: int
+    run: str
 
 
 def metadata(
@@ -70,6 +72,7 @@ def metadata(
     *,
     graphs: int | None = None,
     done: bool = False,
+    cause: str = "",
     unrecorded: Iterable[Unrecorded] = (),
     notes: Iterable[tuple[int, Notes]] = (),
 ) -> Any:
@@ -82,6 +85,7 @@ def metadata(
         node: full name of the node it stands at.
         graphs: number of graphs, for ``SendMetadata``.
         done: the training is over.
+        cause: what ended it before its time; empty: nothing.
         unrecorded: what could not be recorded so far.
         notes: of steps that ended, as far as nothing was said of them.
     """
@@ -100,6 +104,7 @@ def metadata(
         host=process.host.encode(),
         pid=process.pid,
         session=process.session.encode(),
+        run=process.run.encode("utf-8", "replace"),
     )
     if who.world_size is not None:
         message.world_size = who.world_size
@@ -107,6 +112,8 @@ def metadata(
         message.graph_num, message.ms_version = graphs, SPOKEN
     if done:
         message.training_done = True
+    if cause:
+        message.cause = cause.encode("utf-8", "replace")
     for each in unrecorded:
         message.unrecorded.add(
             what=each.what.encode(), count=each.count, example=each.example.encode("utf-8", "replace"), step=each.step
