@@ -30,6 +30,7 @@ from tui_debugger.live.server import serve
 from tui_debugger.session.live import LiveSession, LiveState
 from tui_debugger.session.session import open_dump
 from tui_debugger.signals import ENDING
+from tui_debugger.text import backlog
 
 Hits = Callable[[int, Mapping[int, Message]], Sequence[Message]]
 EVERYWHERE = "0.0.0.0"  # noqa: S104 - what the warning is about
@@ -158,9 +159,10 @@ def test_without_json_hits_are_lines_and_the_summary_is_on_stderr(capsys: Captur
     training = train(address, nan_at(3))
     answer = listen(capsys, address, "--watch", "TO")
     training.join()
-    (line,) = answer.lines
+    line, step = answer.lines
     assert line.startswith("step 3  rank 0  TO  ")
     assert line.endswith(f"{LOSS}:out:0")
+    assert step.startswith("step 3  rank 0  1 finding in ")
     assert "tensors judged by the training" in answer.err
     assert answer.err.rstrip().endswith("FINDINGS: 1 finding, 1 origin ◆")
 
@@ -266,7 +268,7 @@ def test_hits_of_mindspore_come_with_counts_when_it_stops(capsys: Capture, addre
     training = train(address, nan_at(3))
     answer = listen(capsys, address, "--watch", "TO", "--stop-on-hit")
     training.join()
-    assert answer.lines == [f"step 3  rank 0  TO  ◆ NaN 1 of 6  {LOSS}:out:0"]
+    assert answer.lines[0] == f"step 3  rank 0  TO  ◆ NaN 1 of 6  {LOSS}:out:0"
 
 
 def test_several_ranks_are_waited_for_and_told_apart(capsys: Capture, address: str) -> None:
@@ -279,6 +281,94 @@ def test_several_ranks_are_waited_for_and_told_apart(capsys: Capture, address: s
         training.join()
     assert (answer.code, hit["rank"], hit["step"]) == (1, 1, 2)
     assert [each["rank"] for each in summary["steps"]] == [0, 1]
+
+
+def test_the_line_of_a_step_speaks_of_all_ranks(capsys: Capture, address: str) -> None:
+    trainings = [train(address, nan_at(2), own=True, session=f"s{rank}", hello=hello(rank)) for rank in (0, 1)]
+    answer = listen(capsys, address, "--watch", "TO", "--ranks", 2)
+    for training in trainings:
+        training.join()
+    *origins, step = answer.lines
+    assert sorted(line.split("  ◆")[0] for line in origins) == [f"step 2  rank {rank}  TO" for rank in (0, 1)]
+    assert step.startswith("step 2  ranks 0–1  2 findings in ")
+
+
+def test_a_rank_that_does_not_judge_the_step_of_the_first_finding_is_named(
+    capsys: Capture, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listen_batch, "ANSWER", 0.3)
+    held = threading.Event()
+
+    def hang(step: int, _watched: Mapping[int, Message]) -> Sequence[Message]:
+        if step == 2:
+            held.wait(20)
+        return []
+
+    trainings = [
+        train(address, hits, own=True, session=f"s{rank}", hello=hello(rank))
+        for rank, hits in enumerate((nan_at(2, 3), hang))
+    ]
+    answer = listen(capsys, address, "--watch", "TO", "--ranks", 2, "--stop-on-hit", "--json")
+    held.set()
+    ((hit,), summary) = rows(answer)
+    for training in trainings:
+        training.join()
+    assert (answer.code, hit["rank"], hit["step"]) == (1, 0, 2)
+    assert summary["reasons"] == [
+        {"kind": "unanswered", "text": "rank 1 had not judged step 2 0.3 s after the first finding"}
+    ]
+    assert trainings[0].step == 5
+
+
+def test_the_end_at_a_finding_holds_no_rank_that_another_one_waits_for(capsys: Capture, address: str) -> None:
+    """As in a collective: rank 1 ends the step of the finding only when rank 0 has begun the next one."""
+    went_on = threading.Event()
+
+    def first(step: int, watched: Mapping[int, Message]) -> Sequence[Message]:
+        if step == 3:
+            went_on.set()
+        return nan_at(2)(step, watched)
+
+    def second(step: int, watched: Mapping[int, Message]) -> Sequence[Message]:
+        if step == 2:
+            assert went_on.wait(20), "rank 0 is held"
+        return nan_at(2)(step, watched)
+
+    trainings = [
+        train(address, hits, own=True, session=f"s{rank}", hello=hello(rank))
+        for rank, hits in enumerate((first, second))
+    ]
+    answer = listen(capsys, address, "--watch", "TO", "--ranks", 2, "--stop-on-hit", "--json")
+    hits, summary = rows(answer)
+    for training in trainings:
+        training.join()
+    assert [(hit["rank"], hit["step"]) for hit in hits] == [(0, 2), (1, 2)]
+    assert (answer.code, summary["reasons"]) == (1, [])
+
+
+def test_lines_that_nobody_reads_in_time_are_counted(
+    capsys: Capture, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = threading.Event()
+    write_now, take_all = backlog.StreamBehind.write_now, backlog.Backlog.take_all
+
+    def wait_for_a_reader(stream: backlog.StreamBehind, text: str) -> None:
+        assert read.wait(20)
+        write_now(stream, text)
+
+    def begin_to_read(waiting: backlog.Backlog) -> int:
+        read.set()
+        return take_all(waiting)
+
+    monkeypatch.setattr(backlog, "_ROOM", 5000)
+    monkeypatch.setattr(backlog.StreamBehind, "write_now", wait_for_a_reader)
+    monkeypatch.setattr(backlog.Backlog, "take_all", begin_to_read)
+    training = train(address, nan_at(*range(20)), steps=20)
+    answer = listen(capsys, address, "--watch", "TO", "--json")
+    hits, summary = rows(answer)
+    training.join()
+    assert training.step == 19
+    assert 0 < len(hits) < summary["findings"] <= len(hits) + summary["unprinted"]
 
 
 def hello(rank: int) -> dict[str, Any]:

@@ -65,7 +65,7 @@ MESSAGES: Final[Messages] = {
     "Chunk": "1 buffer bytes; 2 finished bool",
     "EventReply": """1 status int32; 2 exit bool; 3 run_cmd RunCMD; 4 set_cmd SetCMD; 5 view_cmd ViewCMD;
         6 version_matched bool""",
-    "RunCMD": "1 run_level bytes; 2 run_steps int32; 3 node_name bytes; 100 ahead int32",
+    "RunCMD": "1 run_level bytes; 2 run_steps int32; 3 node_name bytes; 100 ahead int32; 101 together bool",
     "SetCMD": "1 watch_nodes WatchNode*; 2 watch_condition WatchCondition; 3 delete bool; 4 id int32",
     "ViewCMD": "1 tensors TensorProto*; 2 level int32",
     "WatchNode": """1 node_name bytes; 2 node_type bytes; 3 graph_name bytes; 4 rank_id int32; 5 device_id int32;
@@ -75,7 +75,7 @@ MESSAGES: Final[Messages] = {
     "Quantity": "1 name bytes; 2 value double; 3 text bytes",
     "WatchCondition": "1 condition int32; 2 value float; 4 params Parameter*",
     "WatchpointHit": """1 tensor TensorProto; 2 watch_condition WatchCondition; 3 id int32; 4 error_code int32;
-        100 base TensorBase; 101 statistics Statistics""",
+        100 base TensorBase; 101 statistics Statistics; 102 inputs_unknown bool""",
     "Heartbeat": "1 message bytes; 2 period int32",
     "TensorBase": "1 data_type int32; 2 shape int64*; 3 data_size int64",
     "Statistics": """1 is_bool bool; 2 max_value float; 3 min_value float; 4 avg_value float; 5 count uint64;
@@ -91,7 +91,9 @@ those of steps that ended, of which nothing was said before: each has one of the
 ``training_done``, and is what ended the training before its time; ``run`` is the same for all processes that one
 launcher started, and empty where no launcher is known.
 ``Parameter.text`` is an expression, and ``quantities`` what the names in it stood for: a number, a text, or unknown.
+``WatchpointHit.inputs_unknown`` is set where the graph may say of another step what the node was made from.
 ``RunCMD.ahead`` is how many more steps it may run without asking, as long as no watchpoint has anything to say of them.
+``RunCMD.together``: of the hits inside a step the training reports the first ones at once, all later ones at its end.
 In ``Statistics`` neg_zero_count and pos_zero_count are the numbers of negative and positive elements; the fields from
 100 on are those of ``stats.fields``: one that is absent has no value (no finite element), or the client is older."""
 
@@ -276,6 +278,7 @@ class ReceivedHit:
         params: what the client says of each parameter; without actual values when ``error`` is not 0.
         error: ``model.ErrorBits``.
         meta, stats: from a client that sends them, else None.
+        inputs_unknown: the node was made from something else in this step than the graph says, or may have been.
     """
 
     node: str
@@ -286,6 +289,7 @@ class ReceivedHit:
     error: int = 0
     meta: TensorMeta | None = None
     stats: TensorStats | None = None
+    inputs_unknown: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -377,10 +381,19 @@ class Training(Protocol):
     def set_watchpoints(self, watchpoints: Sequence[RemoteWatchpoint]) -> None:
         """The list as it should be. The client learns of the differences with the next ``run`` or ``recheck``."""
 
-    def run(self, steps: int | None = 1, *, stop_on_hit: bool = True, stop_on_new_nodes: bool = False) -> None:
+    def run(
+        self,
+        steps: int | None = 1,
+        *,
+        stop_on_hit: bool = True,
+        stop_on_new_nodes: bool = False,
+        stop_at_nodes: bool = True,
+    ) -> None:
         """Goes on for some steps (None: until a hit or ``pause``).
 
         With ``stop_on_new_nodes`` it also stops after a step at whose end it sent its graph anew: see ``Stop.grown``.
+        Without ``stop_at_nodes`` hits inside a step after the first ones come at the end of the step. So they do when
+        nobody stops on hits.
 
         Raises:
             NotStoppedError: it is not waiting.

@@ -48,7 +48,7 @@ from tui_debugger.model import (
     Watchpoint,
     no_progress,
 )
-from tui_debugger.session.live_driver import Driver, LiveEvent, LiveKind, LiveState, unknown_rank
+from tui_debugger.session.live_driver import Driver, HitStops, LiveEvent, LiveKind, LiveState, unknown_rank
 from tui_debugger.session.live_evidence import Budget, evidence, outputs, statistics, values
 from tui_debugger.session.session import Session
 from tui_debugger.sources.base import Changes, TensorFlag
@@ -351,6 +351,11 @@ class LiveSession(Session):
         return self._trainings.address
 
     @property
+    def idle(self) -> bool:
+        """Tells whether everything that trainings said was worked on, and told to who listens to events."""
+        return self._driver.idle
+
+    @property
     def ongoing(self) -> bool:
         """Tells whether a training is there that has not ended."""
         return any(live.training.phase not in (Phase.LOST, Phase.DONE) for live in self.live.all())
@@ -373,6 +378,7 @@ class LiveSession(Session):
         ranks: Sequence[int] | None = None,
         *,
         stop_on_hit: bool = True,
+        stop_at_nodes: bool = True,
         progress: ProgressFn = no_progress,
     ) -> tuple[int, ...]:
         """Lets trainings that stand run some steps (None: until a hit or ``pause``), with the list as it is now.
@@ -380,6 +386,7 @@ class LiveSession(Session):
         One that stands before the first step and has watchpoints on initial values has them judged first, and one
         that came after a step which no list judged has that step judged; when something is found, that is told
         (``LiveKind.HITS``) and it stays; the next ``run`` lets it go.
+        ``stop_at_nodes``: see ``wire.Training.run``.
 
         Returns:
             The ranks that run now.
@@ -389,7 +396,8 @@ class LiveSession(Session):
             CancelledError, LostError: while these were judged.
         """
         standing = self._standing(ranks)
-        return tuple(live.number for live in standing if self._driver.run(live, steps, stop_on_hit, progress))
+        stops = HitStops(stop_on_hit, stop_at_nodes)
+        return tuple(live.number for live in standing if self._driver.run(live, steps, stops, progress))
 
     def can_run_to_nodes(self, rank: int) -> bool:
         """Tells whether ``run_to_node`` works there."""

@@ -113,6 +113,8 @@ class LiveEvent:
         text: one line for people, may be empty.
         step: for ``STOPPED`` and ``HITS`` the step whose result is there.
         count: for ``STOPPED`` the number of the stop: see ``Stop.count``.
+        ended: for ``STOPPED`` and ``HITS`` the step that had ended last by then: nothing more comes of the steps up to
+            there.
         result: for ``STOPPED`` and ``HITS`` what was found in that step so far; None when it was not judged.
     """
 
@@ -121,6 +123,7 @@ class LiveEvent:
     text: str = ""
     step: int | None = None
     count: int = 0
+    ended: int = START
     result: PairResult | None = field(default=None, repr=False, compare=False)
 
 
@@ -172,8 +175,8 @@ class EventQueue:
 
     @property
     def idle(self) -> bool:
-        """Tells whether no event waits."""
-        return self._queue.empty()
+        """Tells whether all that came was worked on, and told."""
+        return not self._queue.unfinished_tasks
 
     def close(self) -> None:
         """Ends it; what waits is not worked on any more."""
@@ -207,6 +210,7 @@ class EventQueue:
             if self._lost.is_set() and self._queue.empty():
                 self._lost.clear()
                 self._resync()
+            self._queue.task_done()
 
 
 _MOST_HITS: Final = 500_000
@@ -220,6 +224,14 @@ _KINDS: Final = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class HitStops:
+    """Where hits stop a training: at all, and also inside a step."""
+
+    on_hit: bool = True
+    at_nodes: bool = True
+
+
 @dataclass
 class DrivenTraining:
     """The facts about one training besides its values.
@@ -228,7 +240,7 @@ class DrivenTraining:
         phase: what it is doing, as far as events were worked through.
         watched: the list that it was given last.
         target: the step at which it is to stop; None: at a hit.
-        stop_on_hit: whether it stops at hits, as it was told last.
+        stops: where hits stop it, as it was told last.
         silent: how many steps ran without a result of their own, by what was looked at in each.
         covers: what is looked at in such a step, by list, graph, and whether its expressions had seen a step before.
         accounted: the list and graph of the last step that is accounted for.
@@ -244,7 +256,7 @@ class DrivenTraining:
     phase: Phase
     watched: Watched | None = None
     target: int | None = None
-    stop_on_hit: bool = True
+    stops: HitStops = field(default_factory=HitStops)
     silent: Counter[Coverage] = field(default_factory=Counter)
     covers: dict[tuple[int, int, bool], Coverage] = field(default_factory=dict)
     accounted: tuple[int, int] | None = None
@@ -316,6 +328,11 @@ class Driver:
 
     # -- what they are doing -----------------------------------------------------------------------
 
+    @property
+    def idle(self) -> bool:
+        """See ``LiveSession.idle``."""
+        return self._queue.idle
+
     def state(self, live: LiveRank) -> LiveState:
         """Tells where a training is."""
         driven, newest = self._of(live), live.training.stop
@@ -330,7 +347,7 @@ class Driver:
             remaining=self._remaining(live, driven),
             fetched=live.fetched,
             kept=self._source.spool.of_rank(live.number),
-            passed=newest.step - early if newest is not None else None,
+            passed=newest.ended - early if newest is not None else None,
             ended=driven.ended,
             cause=live.training.cause,
         )
@@ -366,25 +383,25 @@ class Driver:
 
     # -- what people want --------------------------------------------------------------------------
 
-    def run(self, live: LiveRank, steps: int | None, stop_on_hit: bool, progress: ProgressFn = no_progress) -> bool:
+    def run(self, live: LiveRank, steps: int | None, stops: HitStops, progress: ProgressFn = no_progress) -> bool:
         """Lets one go on; False when what nobody had judged gave it a reason to stay. See ``LiveSession.run``."""
         stop = live.standing
         if stop is not None:
             judge = self._initial_findings if stop.step <= START else self._late_findings
-            if judge(live, stop, progress) and stop_on_hit:
+            if judge(live, stop, progress) and stops.on_hit:
                 return False
-        return self._go(live, steps, stop_on_hit)
+        return self._go(live, steps, stops)
 
-    def _go(self, live: LiveRank, steps: int | None, stop_on_hit: bool) -> bool:
+    def _go(self, live: LiveRank, steps: int | None, stops: HitStops) -> bool:
         with self._lock:
             driven = self._of(live)
             stop = live.training.stop
             self._give_list(live, driven)
-            driven.target = None if steps is None or stop is None else stop.step + steps
-            driven.stop_on_hit = stop_on_hit
+            driven.target = None if steps is None or stop is None else stop.ended + steps
+            driven.stops = stops
         # Without the lock: what the training reports next may have to wait until events are worked through.
         with _running(driven):
-            live.training.run(steps, stop_on_hit=stop_on_hit, stop_on_new_nodes=True)
+            live.training.run(steps, stop_on_hit=stops.on_hit, stop_on_new_nodes=True, stop_at_nodes=stops.at_nodes)
         return True
 
     def _initial_findings(self, live: LiveRank, stop: Stop, progress: ProgressFn) -> bool:
@@ -544,15 +561,15 @@ class Driver:
                 hits = tuple(driven.reported.values())
         else:
             found = self._file(live, stop, watched, hits) if watched is not None else None
-        stays = not grown or not stop.passing or (found is not None and _finding(found) and driven.stop_on_hit)
+        stays = not grown or not stop.passing or (found is not None and _finding(found) and driven.stops.on_hit)
         if stays and watched is not None and found is not None and found.hits.findings:
             found = self._keep_evidence(live, stop, watched, found, hits)
-        if not stays and self._goes_on(live, stop, target, driven.stop_on_hit):
+        if not stays and self._goes_on(live, stop, target, driven.stops):
             text = _stop_text(live, stop, found) if found is not None and _finding(found) else ""
-            self._tell(LiveEvent(LiveKind.HITS, live.number, text, stop.step, result=found))
+            self._tell(LiveEvent(LiveKind.HITS, live.number, text, stop.step, ended=stop.ended, result=found))
             return
         text, driven.phase = _stop_text(live, stop, found), Phase.STOPPED
-        self._tell(LiveEvent(LiveKind.STOPPED, live.number, text, stop.step, stop.count, found))
+        self._tell(LiveEvent(LiveKind.STOPPED, live.number, text, stop.step, stop.count, stop.ended, found))
 
     def _judge_grown(self, live: LiveRank, stop: Stop) -> PairResult | None:
         """Has a step judged whose end brought nodes that no list covered; None, and counted, when that failed."""
@@ -562,10 +579,10 @@ class Driver:
             self._source.unjudged(live.number, "steps with new nodes", 1, f"first step {stop.step}: {error.what}")
             return None
 
-    def _goes_on(self, live: LiveRank, stop: Stop, target: int | None, stop_on_hit: bool) -> bool:
+    def _goes_on(self, live: LiveRank, stop: Stop, target: int | None, stops: HitStops) -> bool:
         """Lets a training go on that stands only because its nodes are new; False when something else moved it."""
         try:
-            return self._go(live, None if target is None else target - stop.step, stop_on_hit)
+            return self._go(live, None if target is None else target - stop.step, stops)
         except TdbgError:
             return False
 
@@ -618,7 +635,8 @@ class Driver:
             watched, hits = driven.watched, tuple(driven.reported.values())
         if stop is not None and watched is not None:
             found = self._file(live, stop, watched, hits)
-            self._tell(LiveEvent(LiveKind.HITS, live.number, _stop_text(live, stop, found), stop.step, result=found))
+            text = _stop_text(live, stop, found)
+            self._tell(LiveEvent(LiveKind.HITS, live.number, text, stop.step, ended=stop.ended, result=found))
 
     def _file_all(self) -> None:
         """Files what waits, as nothing more has come."""

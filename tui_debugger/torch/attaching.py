@@ -38,7 +38,7 @@ from tui_debugger.torch.module_hooks import ModuleHooks
 from tui_debugger.torch.operators import Operators
 from tui_debugger.torch.recording import Recording
 from tui_debugger.torch.structure import GRADIENTS
-from tui_debugger.torch.training import Scalers, Training
+from tui_debugger.torch.training import Scalers, Training, unscales
 from tui_debugger.torch.verdicts import find_records, initial_hits, judge_step
 
 
@@ -84,7 +84,9 @@ class TorchProbe:
     def graphs(self) -> Sequence[bytes]:
         """One graph."""
         with self._training.recording.at_work():
-            return [self._training.graph()]
+            graph = self._training.graph()
+            self._training.recording.structure.sent()
+            return [graph]
 
     def watch(self, watchpoints: Sequence[RemoteWatchpoint]) -> None:
         """Another list of watchpoints."""
@@ -101,7 +103,7 @@ class TorchProbe:
             if not self._resting:
                 training.see_weights()
             training.expectation.look_at(training.recording.step, training.recording.structure)
-            return judge_step(training.recording.step, judge, recheck=recheck)
+            return training.recording.told(judge_step(training.recording.step, judge, recheck=recheck))
 
     def unfinished(self) -> bool:
         """See ``Probe``."""
@@ -118,7 +120,7 @@ class TorchProbe:
             if any(name.startswith(GRADIENTS) for name in recording.step.names()):
                 training.see_gradients()
             training.expectation.look_at(recording.step, recording.structure)
-            return judge_step(recording.step, recording.plans.judge, recheck=False)
+            return recording.told(judge_step(recording.step, recording.plans.judge, recheck=False))
 
     def describe(self, tensor: RemoteTensor) -> TensorMeta | None:
         """Type and shape."""
@@ -396,7 +398,7 @@ class Attachment(Handle):
         ]
         self._watching_optimizers += [
             register_optimizer_step_pre_hook(_weakly(self._optimizer_begins)),
-            register_optimizer_step_post_hook(_weakly(self._optimizer_is_done)),
+            register_optimizer_step_post_hook(_weakly(self._other_optimizer_is_done)),
         ]
 
     def _remove(self) -> None:
@@ -496,7 +498,8 @@ class Attachment(Handle):
     def _optimizer_begins(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
         """Gradients are complete: summed over microbatches and processes, unscaled, clipped.
 
-        With a closure they are made while the optimizer runs: then they are looked at when the step ends.
+        With a closure they are made while the optimizer runs: then they are looked at when the step ends. An optimizer
+        that unscales them itself writes to them: then they are looked at when it has run.
         """
         self._running |= optimizer is self._ends
         closure = any(callable(each) for each in (*args[1:], kwargs.get("closure")))
@@ -504,9 +507,10 @@ class Attachment(Handle):
             self._hooks.optimizing(True, closure=closure)
         if closure:
             return
+        see = self._training.begins if unscales(optimizer) else self._see_gradients
         self._iterated = True  # PyTorch is going through these hooks: none can be removed now
         try:
-            self._guard(lambda: self._see_gradients(optimizer))
+            self._guard(lambda: see(optimizer))
         finally:
             self._iterated = False
 
@@ -518,10 +522,16 @@ class Attachment(Handle):
         with self._recording.at_work():
             self._training.see_gradients(optimizer)
 
-    def _optimizer_is_done(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+    def _other_optimizer_is_done(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        if optimizer is not self._ends:  # that one has a hook of its own, which has ended the step by now
+            self._optimizer_is_done(optimizer)
+
+    def _optimizer_is_done(self, optimizer: torch.optim.Optimizer) -> None:
         if isinstance(self._hooks, Operators):
             self._hooks.optimizing(False)
-        self._guard(lambda: self._training.expectation.ended(optimizer))
+        if unscales(optimizer):
+            self._guard(lambda: self._see_gradients(optimizer))
+        self._guard(lambda: self._training.stepped(optimizer))
         self._report_skipped()
         found: list[bool] = []
         self._guard(lambda: found.append(self._takes_over(optimizer)))

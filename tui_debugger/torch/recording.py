@@ -9,7 +9,8 @@ long as nothing else needs the room.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import Final
 
@@ -32,7 +33,16 @@ from tui_debugger.torch.captures import (
 )
 from tui_debugger.torch.exact import Waiting
 from tui_debugger.torch.flow import Flow
-from tui_debugger.torch.internals import Counter, in_backward, local, no_autocast, readable, when_backward_ends
+from tui_debugger.torch.internals import (
+    Counter,
+    in_backward,
+    local,
+    no_autocast,
+    part_of,
+    readable,
+    storage_of,
+    when_backward_ends,
+)
 from tui_debugger.torch.structure import GRADIENTS, UNKNOWN, Node, Structure, output_of, split_output
 from tui_debugger.torch.verdicts import find_records, judge_one, judge_step
 
@@ -233,6 +243,7 @@ class Recording:
         self._surprised = False
         self._surprises = 0
         self._off_course = False
+        """In this step something was made of other things than the debugger knows."""
         self._calm = 0
 
     @property
@@ -298,6 +309,7 @@ class Recording:
             structure.add_inputs(name, sources())
         elif not known:
             structure.doubt(name)
+        self._off_course |= self._at_once and not no_grad and not structure.is_sent(name)
         self._last = name
         hits: list[ClientHit] = []
         for slot, tensor in enumerate(tensors):
@@ -335,7 +347,7 @@ class Recording:
     def _doubt_plan(self, *, no_grad: bool = False) -> None:
         self._surprised = self.structure.changed = True
         if not no_grad:
-            self._off_course = self.structure.gradients_doubted = True
+            self.structure.gradients_doubted = True
 
     def came(self, name: str, kind: str, slot: int, gradient: torch.Tensor, forward: str) -> None:
         """The gradient of one output of a node came.
@@ -448,6 +460,23 @@ class Recording:
         else:
             step.glance(name, 0, values, plan, look=look)
 
+    def told(self, hits: Iterable[ClientHit]) -> list[ClientHit]:
+        """Hits, of which each says whether the debugger knows what its node was made of in this step."""
+        sent = self.structure.is_sent
+        return [each if sent(each.node) else replace(each, inputs_unknown=True) for each in hits]
+
+    def seen_as(self, tensor: torch.Tensor) -> str:
+        """See ``Step``: in the pass without gradients that runs, or in the step."""
+        bare = self.passes.now.seen_as(tensor) if self.passes.now is not None else ""
+        return bare or self.step.seen_as(tensor)
+
+    def overwrite(self, tensors: Iterable[torch.Tensor]) -> None:
+        """Tensors are others now: what was seen of this step in their memory is not held any more as it was."""
+        memory = {at for each in tensors if (at := storage_of(part_of(each))) is not None}
+        for each in (self.step, self.passes.now, *self.passes.kept()):
+            if each is not None:
+                each.overwrite(memory)
+
     def lost(self, what: str, example: str, count: int = 1) -> None:
         """Something ran and could not be recorded."""
         self.unrecorded.add(what, self.agent.step + 1 if self.agent is not None else 0, example, count)
@@ -465,7 +494,9 @@ class Recording:
             self._calm = 0
         elif self.flow.following:
             self._calm += 1
-        self.flow.following = self.learning or self._surprised or bool(self._surprises > 1 and self._calm < CALM)
+        often = self._surprises > 1 and self._calm < CALM
+        # Where every operator is seen anyway, to follow it is cheap.
+        self.flow.following = self._at_once or self.learning or self._surprised or often
         if self.flow.following and self.structure.gradients_doubted:
             self.structure.gradients_doubted = False
             self.structure.changed = True
@@ -524,7 +555,7 @@ class Recording:
         if self.flow.following:
             (self.flow.replaced if mutated else self.flow.made)(tensor, output_of(name, slot))
         self.structure.add_slot(name, slot, tensor)
-        # What runs in an order that the debugger does not know of yet is judged at the end, when it was told.
+        # Where the graph that the debugger has is no longer right, it is told first: at the end of the step.
         later = not self._at_once or self._off_course or (self.scaled and name.startswith(GRADIENTS))
         if later or plan is None or not self.plans.knows(name):
             self._look(step, name, slot, tensor, plan, mutated=mutated, counter=counter)
@@ -562,7 +593,7 @@ class Recording:
         agent = self.agent
         if agent is not None and (hits or agent.wants_nodes):
             try:
-                agent.node_end(name, hits)
+                agent.node_end(name, self.told(hits))
             except Exception as error:
                 self.escaped = error
                 raise

@@ -26,8 +26,9 @@ from tui_debugger.model import Verdict, WatchResult
 from tui_debugger.torch import captures
 from tui_debugger.torch.captures import Capture, Plan, Plans, Quick, Step, UnknownWatchpoints, measure
 from tui_debugger.torch.distributed import Distribution, distribution_of
-from tui_debugger.torch.drawing import States, draw, parameters_of, rates_of
+from tui_debugger.torch.drawing import States, draw, parameters_of, rates_of, tensors_of
 from tui_debugger.torch.internals import (
+    can_stand_back,
     copy_all,
     dense,
     differences,
@@ -368,6 +369,11 @@ class Expectation:
         return self._outputs
 
 
+def unscales(optimizer: torch.optim.Optimizer) -> bool:
+    """Tells whether a gradient scaler has left it to an optimizer to unscale the gradients, as fused ones do."""
+    return getattr(optimizer, "grad_scale", None) is not None
+
+
 class Scalers:
     """Tells when a ``GradScaler`` has made a step or left it out: the optimizer does not hear of that."""
 
@@ -436,7 +442,8 @@ class Training:
     def __init__(
         self, model: torch.nn.Module, optimizers: Sequence[torch.optim.Optimizer], recording: Recording
     ) -> None:
-        self.tree: Tree = tree_of(model)
+        self._uncompiled = recording.every_operator and can_stand_back()
+        self.tree: Tree = tree_of(model, uncompiled=self._uncompiled)
         self.distribution = Distribution()
         self.recording = recording
         self.previous = Previous()
@@ -464,12 +471,18 @@ class Training:
 
     def look_again(self) -> None:
         """Finds modules and parameters anew: some may have been replaced since."""
-        self.tree = tree_of(self._model)
+        self.tree = tree_of(self._model, uncompiled=self._uncompiled)
         self._scopes = {id(place.module): place.scope for place in self.tree.places}
         self.distribution = distribution_of(self._model, self.tree, self.distribution)
         self.expectation.know(self.tree)
-        self.recording.flow.know_parameters([*self.tree.parameters.items(), *self.tree.buffers.items()])
+        self._know_parameters()
         self._buffers = {name: (id(each), version_of(each)) for name, each in self.tree.buffers.items() if _plain(each)}
+
+    def _know_parameters(self) -> None:
+        """Weights and buffers are what they are by name; operators take a buffer of whole numbers for a constant."""
+        whole = not self.recording.every_operator
+        buffers = [(name, each) for name, each in self.tree.buffers.items() if whole or _plain(each)]
+        self.recording.flow.know_parameters([*self.tree.parameters.items(), *buffers])
 
     def owns(self, module: torch.nn.Module) -> bool:
         """Tells whether a module is part of the model."""
@@ -490,7 +503,7 @@ class Training:
                 return
             self.tree.parameters[path] = new
             self.expectation.know(self.tree)
-            self.recording.flow.know_parameters([*self.tree.parameters.items(), *self.tree.buffers.items()])
+            self._know_parameters()
 
     def start(self, budget: int) -> None:
         """The first recorded step begins: weights are kept as they are, as far as there is room."""
@@ -572,11 +585,23 @@ class Training:
         """Tells whether a step has run and no module was seen in it."""
         return not self.recording.learning and self.recording.structure.nodes.keys() <= self.recording.structure.losses
 
+    def begins(self, optimizer: torch.optim.Optimizer) -> None:
+        """An optimizer is about to step."""
+        self._notice_changes()
+        self._notice_tampering()
+        self.expectation.begins(optimizer)
+
+    def stepped(self, optimizer: torch.optim.Optimizer) -> None:
+        """An optimizer has stepped. Fused ones write to weights, and to what they keep, without counting that."""
+        self.expectation.ended(optimizer)
+        parameters = list(parameters_of(optimizer))
+        kept = (each for parameter in parameters for each in tensors_of(optimizer.state.get(parameter)))
+        self.recording.overwrite(chain(parameters, kept))
+
     def see_gradients(self, optimizer: torch.optim.Optimizer | None = None) -> None:
         """Gradients are what an optimizer will use now; without one what is left of them. Each once a step."""
         if optimizer is not None:
-            self._notice_changes()
-            self._notice_tampering()
+            self.begins(optimizer)
         wanted = None if optimizer is None else {id(each) for each in parameters_of(optimizer)}
         found: list[tuple[str, torch.Tensor]] = []
         for name, parameter in self.tree.parameters.items():
@@ -590,8 +615,6 @@ class Training:
             self.expectation.saw_gradients([name])
             if optimizer is not None:
                 self.recording.collected(name, gradient_of(name), parameter.grad)
-        if optimizer is not None:
-            self.expectation.begins(optimizer)
         if optimizer is not None and found and all(each is not optimizer for each in self.optimizers):
             self.optimizers.append(optimizer)
         see_all(self.recording.step, found + self._rates(optimizer), self.recording.plans, None)

@@ -336,6 +336,34 @@ class Great(nn.Module):
         return self.last(self.norm(x).clamp(0.5, 1.0) * self.scale)
 
 
+class Masked(nn.Module):
+    """Scores of which some are -Inf; ``kind`` says what becomes of them."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.query = nn.Linear(WIDTH, WIDTH)
+        self.kind = kind
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        q = self.query(x)
+        scores = q @ q.transpose(-1, -2)
+        scores = scores.masked_fill(torch.ones(8, 8).triu(1).bool(), float("-inf"))
+        if self.kind == "logsumexp":
+            return (scores - scores.logsumexp(-1, keepdim=True)).exp() @ q
+        if self.kind == "softmax":
+            return scores.softmax(-1) @ q
+        return scores @ q
+
+
+def masked(options: argparse.Namespace) -> None:
+    """Every step has -Inf by design, unless ``kind`` is something else."""
+    model = Masked(options.kind)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    tdbg.attach(model, optimizer, options.address, level=options.level)
+    for _ in range(options.steps):
+        learn(model, optimizer, numbers(options))
+
+
 def overflowing(options: argparse.Namespace) -> None:
     """In step ``bad`` the sum of the last layer overflows; the step is made, and leaves NaN in all weights."""
     model = Great()
@@ -480,6 +508,7 @@ PROGRAMS = {
         frozen,
         unfinished,
         filled,
+        masked,
         overflowing,
         counting,
         scaled,

@@ -163,6 +163,7 @@ def _hit(hit: ClientHit, watchpoint: RemoteWatchpoint) -> Any:
     message = wire.message("WatchpointHit")(id=watchpoint.id, error_code=int(hit.result.error))
     message.tensor.node_name, message.tensor.slot = hit.node.encode(), str(hit.slot).encode()
     message.tensor.finished = True
+    message.inputs_unknown = hit.inputs_unknown
     message.watch_condition.condition = watchpoint.condition
     results = {result.name: result for result in hit.result.params}
     for name, value, disabled in watchpoint.params:
@@ -342,6 +343,23 @@ class GraphBuilder:
         _set_type(parameter.type, slot)
         if placement:
             parameter.placement = placement.encode()
+
+    def add_constant(self, name: str, value: bool | float | str | Sequence[int]) -> None:
+        """A value that the program wrote down: a number, or words for anything else. The first of a name counts."""
+        if name in self._keys:
+            return
+        self._keys[name] = name.encode()
+        constant = self._graph.const_vals.add(key=name.encode())
+        if isinstance(value, bool):
+            constant.value.bool_val = value
+        elif isinstance(value, int):
+            constant.value.int_val = min(max(value, -(2**63)), 2**63 - 1)
+        elif isinstance(value, float):
+            constant.value.double_val = value
+        elif isinstance(value, str):
+            constant.value.str_val = value.encode("utf-8", "replace")
+        else:
+            constant.value.int_vals.extend(value)
 
     def add_node(
         self,

@@ -115,6 +115,7 @@ def hit_of(message: Any) -> ReceivedHit | None:
         error=error,
         meta=meta,
         stats=stats,
+        inputs_unknown=bool(message.inputs_unknown),
     )
 
 

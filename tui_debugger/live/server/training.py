@@ -222,9 +222,17 @@ class RemoteTraining:
         with self._changed:
             self._conversation.watch(watchpoints)
 
-    def run(self, steps: int | None = 1, *, stop_on_hit: bool = True, stop_on_new_nodes: bool = False) -> None:
+    def run(
+        self,
+        steps: int | None = 1,
+        *,
+        stop_on_hit: bool = True,
+        stop_on_new_nodes: bool = False,
+        stop_at_nodes: bool = True,
+    ) -> None:
         """Goes on for some steps (None: until a hit or ``pause``)."""
-        self._act(lambda it: it.run(steps, stop_on_hit=stop_on_hit, stop_on_new_nodes=stop_on_new_nodes))
+        options = {"stop_on_new_nodes": stop_on_new_nodes, "stop_at_nodes": stop_at_nodes}
+        self._act(lambda it: it.run(steps, stop_on_hit=stop_on_hit, **options))
 
     def run_to_node(self, name: str = "") -> None:
         """Goes on to a node (empty: the next one)."""
