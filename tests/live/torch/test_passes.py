@@ -13,6 +13,7 @@ from tests.live.torch.driving import Driven
 from tests.live.torch.forks import finished
 from tests.thorough import few, later
 from tui_debugger.live.wire import Event, Phase
+from tui_debugger.model import Category
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install tui_debugger[torch-tests]")
 
@@ -147,7 +148,9 @@ def test_nothing_that_the_debugger_does_is_recorded(train: Train) -> None:
     nodes = [
         run.table.names[row]
         for row in range(len(run.table))
-        if not run.table.names[row].startswith("Optimizer/") and run.table.op_type(row) not in NO_OPERATORS
+        if not run.table.names[row].startswith("Optimizer/")
+        and run.table.op_type(row) not in NO_OPERATORS
+        and run.table.category_of(row) is not Category.CONSTANT
     ]
     recorded = Counter(name.rpartition("/")[2].partition("#")[0] for name in nodes)
     assert recorded == of_the_program
