@@ -335,7 +335,7 @@ _PLAIN_ROOTS: Final = (1e-12, 1e15)
 def _agree(capture: Capture, record: Record, fetched: Fetched) -> bool:
     """Tells whether values may be those that the quick numbers of a line were made of.
 
-    Kernels of the program's own, NumPy and ``weight.data`` write to tensors that do not count that.
+    Kernels of the program, NumPy, and the data of a weight write to tensors that do not count that.
     """
     stats = record.stats
     if stats is None or not capture.screened or not stats.count:
