@@ -39,7 +39,7 @@ from tui_debugger.torch.operators import Operators
 from tui_debugger.torch.recording import Recording
 from tui_debugger.torch.structure import GRADIENTS
 from tui_debugger.torch.training import Scalers, Training, unscales
-from tui_debugger.torch.verdicts import find_records, initial_hits, judge_step
+from tui_debugger.torch.verdicts import find_records, initial_hits, judge_step, values_of
 
 
 class TorchProbe:
@@ -178,7 +178,7 @@ class TorchProbe:
             return (training.previous.get(name) if not (self.initial and tensor.previous) else None), None
         seen = training.recording.passes.find((name, tensor.slot))
         if seen is not None:
-            return (seen[1].tensor if seen[1].intact else None), seen[1]
+            return values_of(*seen), seen[1]
         found = training.parameter(name) if not tensor.slot else None
         return (found if found is not None and readable(found) else None), None
 
