@@ -39,7 +39,7 @@ from tui_debugger.torch.operators import Operators
 from tui_debugger.torch.recording import Recording
 from tui_debugger.torch.structure import GRADIENTS
 from tui_debugger.torch.training import Scalers, Training, unscales
-from tui_debugger.torch.verdicts import find_records, initial_hits, judge_step
+from tui_debugger.torch.verdicts import find_records, initial_hits, judge_step, values_of
 
 
 class TorchProbe:
@@ -178,7 +178,7 @@ class TorchProbe:
             return (training.previous.get(name) if not (self.initial and tensor.previous) else None), None
         seen = training.recording.passes.find((name, tensor.slot))
         if seen is not None:
-            return (seen[1].tensor if seen[1].intact else None), seen[1]
+            return values_of(*seen), seen[1]
         found = training.parameter(name) if not tensor.slot else None
         return (found if found is not None and readable(found) else None), None
 
@@ -685,7 +685,8 @@ def attach(
             around each step. A step that a GradScaler leaves out is one, too.
         address: ``host:port`` or ``unix:/path``; None: from ``TDBG_HOST`` and ``TDBG_PORT``; empty, or neither: off.
         level: ``module``: what modules return, their gradients, weights; ``op``: every operator call, with the line of
-            the program that made it. That is slow, and watchpoints stop the training at the operator.
+            the program that made it. That is slow. Watchpoints stop the training at the operator; where nobody
+            stops, the findings of a step after its first come together at its end.
         keep: ``values``: outputs of modules are held until the debugger lets go of the step, so that they can be
             looked at; ``statistics``: they are not, and everything about watched ones is found out when they are made.
         memory: bytes of outputs and gradients of outputs that are held at most, on their own device; those for which

@@ -15,7 +15,7 @@ import os
 import sys
 import weakref
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import torch
@@ -41,6 +41,10 @@ MOVES: Final = frozenset(
 """Kinds of operators that make nothing bad of what is not, whatever the values are."""
 OVERWRITES: Final = frozenset({"Copy", "Fill", "Zero"})
 """Kinds of operators that leave nothing in a tensor of what it was."""
+ALLOCATES: Final = frozenset({"Empty", "EmptyLike", "EmptyStrided", "EmptyPermuted", "NewEmpty", "NewEmptyStrided"})
+"""Kinds of operators that return memory as it is found."""
+_AS_FOUND: Final = "\0found"
+"""The source of values in memory that no operator was seen to write to: what is no operator may have written there."""
 _SEED: Final = "\0seed"
 """The source of the gradient of a loss by itself; where the node of the loss is known, its name comes behind."""
 
@@ -100,7 +104,9 @@ class Flow:
         seeing: operators are seen. Else only what is the very output of a node is known.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, doubts_found: bool = True) -> None:
+        """Nothing is known yet. ``doubts_found``: memory that is read as it was found is made of something unknown."""
+        self._doubts_found = doubts_found
         self.changed: set[str] = set()
         self.following = True
         self.seeing = True
@@ -169,7 +175,7 @@ class Flow:
         known = self._find(tensor)
         if known is not None:
             return known
-        return _NOBODY if _fractions(tensor) else _CONSTANT
+        return _NOBODY if has_fractions(tensor) else _CONSTANT
 
     def mixed(self, tensor: torch.Tensor) -> bool:
         """Tells whether the program itself brought more into a tensor, as clipping brings all gradients into each."""
@@ -181,7 +187,8 @@ class Flow:
 
     def sources(self, tensors: Iterable[torch.Tensor]) -> list[str]:
         """Returns what tensors were made of, in order; what a backward pass was given as a gradient of one is known."""
-        return unique(each for tensor in tensors for each in self.of(tensor).sources if not each.startswith(_SEED))
+        found = unique(each for tensor in tensors for each in self.of(tensor).sources if not each.startswith(_SEED))
+        return [UNKNOWN if each == _AS_FOUND else each for each in found]
 
     def began_backward(self, seed: torch.Tensor, loss: str) -> None:
         """A backward pass of a loss begins. ``seed``: the gradient of the loss, which the program may have made."""
@@ -205,10 +212,15 @@ class Flow:
             made = Made((_SEED,))
         elif internals.exchanges(func):  # no work of this process, and not made of its tensors alone
             made = Made(tuple(unique([*self.sources(given), UNKNOWN])))
+        elif kind in ALLOCATES and self._doubts_found and any(map(has_fractions, outputs)):
+            made = Made((_AS_FOUND,))
         elif kind in OVERWRITES and written:
             made = self._union(kind, [each for each in given if all(each is not other for other in written)])
         else:
             made = self._union(kind, given)
+            read = [each for each in given if all(each is not other for other in written)]
+            if _AS_FOUND in made.sources and written and not any(_AS_FOUND in self.of(each).sources for each in read):
+                made = replace(made, sources=tuple(each for each in made.sources if each != _AS_FOUND))
         self._hand_on(made, outputs, written, overwritten=kind in OVERWRITES)
 
     def _each(
@@ -232,7 +244,7 @@ class Flow:
         self._hand_on(self._union(kind, [*(each for row in rows for each in row), *shared]), (), rest)
 
     def _union(self, kind: str, tensors: Iterable[torch.Tensor]) -> Made:
-        parts = [(self.of(each), _fractions(each)) for each in tensors]
+        parts = [(self.of(each), has_fractions(each)) for each in tensors]
         sources = unique(each for part, _ in parts for each in part.sources)
         if not sources:
             return _CONSTANT
@@ -338,7 +350,7 @@ class Flow:
                 if overwritten and start <= first and last <= end and is_dense(place):
                     view.made = made
                 else:
-                    sources = unique([*view.made.sources, *made.sources])
+                    sources = unique([*(each for each in view.made.sources if each != _AS_FOUND), *made.sources])
                     works = [each for each in (view.made.work, made.work) if each]
                     view.made = Made(tuple(sources), _together(works[-1], works[:-1]) if works else "")
         self._set(tensor, made, anew=True)
@@ -369,7 +381,7 @@ def _updates_statistics(func: Any, args: Any) -> bool:
     return "batch_norm" in name and "backward" not in name and ("with_update" in name or args[5:6] == (True,))
 
 
-def _fractions(tensor: torch.Tensor) -> bool:
+def has_fractions(tensor: torch.Tensor) -> bool:
     """Tells whether a tensor can hold a NaN."""
     return tensor.is_floating_point() or tensor.is_complex()
 

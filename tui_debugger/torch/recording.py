@@ -220,7 +220,7 @@ class Recording:
         self.step = Step(room)
         self.passes = Passes(self.step, room)
         self.structure = Structure()
-        self.flow = Flow()
+        self.flow = Flow(doubts_found=not at_once)
         self.plans = Plans(Judge())
         self.learning = True
         self.measuring = False
@@ -242,9 +242,10 @@ class Recording:
         self._last = ""
         self._surprised = False
         self._surprises = 0
-        self._off_course = False
-        """In this step something was made of other things than the debugger knows."""
         self._calm = 0
+        self._off_course: set[bool] = set()
+        """Passes (without gradients or not) in which something is not what the debugger knows. What runs after it is
+        judged at the end, when the debugger was told."""
 
     @property
     def every_operator(self) -> bool:
@@ -262,6 +263,7 @@ class Recording:
         self.end_pass()
         self.passes.begin()
         self._order_bare = 1
+        self._off_course.discard(True)
         self.at_begin()
 
     def end_pass(self) -> None:
@@ -309,7 +311,8 @@ class Recording:
             structure.add_inputs(name, sources())
         elif not known:
             structure.doubt(name)
-        self._off_course |= self._at_once and not no_grad and not structure.is_sent(name)
+        if self._at_once and (structure.fed_anew or not structure.is_sent(name)):
+            self._off_course.add(no_grad)
         self._last = name
         hits: list[ClientHit] = []
         for slot, tensor in enumerate(tensors):
@@ -367,7 +370,7 @@ class Recording:
         if name not in structure.nodes:
             structure.add(name, Node(kind, forward=forward), self._last)
         if self.flow.following:
-            structure.add_inputs(name, self.flow.sources([gradient]))
+            structure.add_inputs(name, structure.gone_through(self.flow.sources([gradient])))
             self.flow.lost(gradient)  # whatever it was made of, it is this node's from now on
         elif not known:
             structure.doubt(name)
@@ -403,7 +406,8 @@ class Recording:
         if self.flow.following:
             # What it was before the program mixed others in is not seen: any of them may be where something began.
             mixed = [UNKNOWN] if self.flow.mixed(gradient) else []
-            self.structure.add_gradient(name, [*self.flow.sources([gradient]), *mixed])
+            made = self.structure.gone_through(self.flow.sources([gradient]))
+            self.structure.add_gradient(name, [*made, *mixed])
 
     def given(self, name: str, tensor: torch.Tensor, *, no_grad: bool = False) -> None:
         """The model was called with a tensor."""
@@ -500,7 +504,8 @@ class Recording:
         if self.flow.following and self.structure.gradients_doubted:
             self.structure.gradients_doubted = False
             self.structure.changed = True
-        self._surprised = self._off_course = False
+        self._surprised = False
+        self._off_course.clear()
         self.settled = not (self.flow.following or self.learning or self.measuring or self._at_once)
 
     # -- inside --------------------------------------------------------------------------------------
@@ -555,8 +560,7 @@ class Recording:
         if self.flow.following:
             (self.flow.replaced if mutated else self.flow.made)(tensor, output_of(name, slot))
         self.structure.add_slot(name, slot, tensor)
-        # Where the graph that the debugger has is no longer right, it is told first: at the end of the step.
-        later = not self._at_once or self._off_course or (self.scaled and name.startswith(GRADIENTS))
+        later = not self._at_once or no_grad in self._off_course or (self.scaled and name.startswith(GRADIENTS))
         if later or plan is None or not self.plans.knows(name):
             self._look(step, name, slot, tensor, plan, mutated=mutated, counter=counter)
             return ()

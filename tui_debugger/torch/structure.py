@@ -282,6 +282,7 @@ class Structure:
         doubted: nodes that ran in an order that was not known, while nobody looked at what they were made of.
         gradients_doubted: the same of the gradients of all parameters.
         changed: something changed since this was reset.
+        fed_anew: something is fed by others than the debugger knows.
     """
 
     def __init__(self) -> None:
@@ -293,7 +294,7 @@ class Structure:
         self.fed: dict[str, list[str]] = {}
         self.doubted: set[str] = set()
         self.gradients_doubted = False
-        self.changed = False
+        self.changed = self.fed_anew = False
         self._sent: dict[str, list[str] | None] = {}
 
     def add(self, name: str, node: Node, after: str = "") -> None:
@@ -338,7 +339,7 @@ class Structure:
         merged = unique([*self.fed.get(name, ()), *sources])
         if merged != self.fed.get(name):
             self.fed[name] = merged
-            self.changed = True
+            self.changed = self.fed_anew = True
 
     def doubt(self, name: str) -> None:
         """Notes that a node ran and nobody looked at what it was made of."""
@@ -351,6 +352,18 @@ class Structure:
         known = self.nodes[name].inputs
         return unique([*known, UNKNOWN]) if name in self.doubted else known
 
+    def gone_through(self, made: Sequence[str]) -> list[str]:
+        """Returns what a gradient was made of, with the outputs of the nodes that it came back through.
+
+        A derivative that depends on values is one at the point where its node was computed, and bad where that is no
+        number: a division of zero by zero has gone wrong once, not twice. Of those values only the output is recorded.
+        """
+        parts = [(self.nodes.get(node), slot) for node, slot in map(split_output, made)]
+        if not any(node is not None and not node.forward for node, _ in parts) and self.inputs.keys().isdisjoint(made):
+            return list(made)
+        back = (output_of(node.forward, slot) for node, slot in parts if node is not None and node.forward)
+        return unique([*made, *back])
+
     def inputs_of_gradient(self, name: str) -> list[str]:
         """Returns what the gradient of a parameter was made of, as far as that is known."""
         known = self.gradients.get(name)
@@ -360,6 +373,7 @@ class Structure:
 
     def sent(self) -> None:
         """The debugger knows now what everything was made of."""
+        self.fed_anew = False
         self._sent = {name: self._made_of(name) for name in chain(self.nodes, self.gradients, self.fed)}
 
     def is_sent(self, name: str) -> bool:

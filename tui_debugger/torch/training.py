@@ -27,6 +27,7 @@ from tui_debugger.torch import captures
 from tui_debugger.torch.captures import Capture, Plan, Plans, Quick, Step, UnknownWatchpoints, measure
 from tui_debugger.torch.distributed import Distribution, distribution_of
 from tui_debugger.torch.drawing import States, draw, parameters_of, rates_of, tensors_of
+from tui_debugger.torch.flow import has_fractions
 from tui_debugger.torch.internals import (
     can_stand_back,
     copy_all,
@@ -735,7 +736,7 @@ class Training:
             # What operators make of a mask is infinite as well: that is no fault of theirs.
             constants=[
                 *(() if self.recording.every_operator else self._masks),
-                *(name for name in self.tree.buffers if name not in self._buffers),
+                *(name for name, each in self.tree.buffers.items() if not has_fractions(each)),
             ],
             frozen=self._frozen(),
             learned=not self.recording.learning,
@@ -805,7 +806,7 @@ class Training:
 
 
 def _plain(buffer: torch.Tensor) -> bool:
-    return buffer.is_floating_point() and readable(buffer) and not buffer.is_inference()
+    return has_fractions(buffer) and readable(buffer) and not buffer.is_inference()
 
 
 def _mask(buffer: torch.Tensor) -> bool:

@@ -322,6 +322,29 @@ def written(options: argparse.Namespace, step: int) -> torch.Tensor:
     return x
 
 
+class Masked(nn.Module):
+    """A layer with a mask of -Inf over what it returns, and a softmax behind that."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(WIDTH, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        scores = self.layer(x)
+        return (scores + torch.full((len(x), 4), float("-inf")).triu(1)).softmax(-1)
+
+
+def masked(options: argparse.Namespace) -> None:
+    """Has -Inf in every step, between a layer and what follows; nothing behind that is bad."""
+    model = Masked()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    steps = options.kind == "steps"
+    tdbg.attach(model, None if steps else optimizer, options.address, level=options.level)
+    for _ in range(options.steps):
+        with tdbg.step() if steps else contextlib.nullcontext():
+            learn(model, optimizer, numbers(options))
+
+
 class Great(nn.Module):
     """A layer with a bias that is given numbers times ``scale``."""
 
@@ -514,6 +537,7 @@ PROGRAMS = {
         scaled,
         closures,
         hidden,
+        masked,
     )
 }
 
