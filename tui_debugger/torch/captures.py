@@ -734,11 +734,11 @@ class Step:
         values = local(tensor)
         counts = counter if isinstance(counter, torch.Tensor) else values if counter is None else tensor
         capture.version = version_of(counts) + (mutated and not values.is_inference())
-        seen = self._same(tensor) if alone is None else None
+        seen = self._same(tensor) if alone is None and not mutated else None
         same = None if seen is None else seen.capture()
         waiting = self.waiting if alone is None else alone
         if alone is None:
-            maker = name if seen is None or mutated else seen.name
+            maker = name if seen is None else seen.name
             self._known[id(tensor)] = _Seen(weakref.ref(tensor), version_of(tensor), maker, capture)
         held = self._hold(capture, values, for_now=alone is not None)
         if held and not values.is_inference():

@@ -499,8 +499,7 @@ class Recording:
         elif self.flow.following:
             self._calm += 1
         often = self._surprises > 1 and self._calm < CALM
-        # Where every operator is seen anyway, to follow it is cheap.
-        self.flow.following = self._at_once or self.learning or self._surprised or often
+        self.flow.following = self.learning or self._surprised or often
         if self.flow.following and self.structure.gradients_doubted:
             self.structure.gradients_doubted = False
             self.structure.changed = True

@@ -194,7 +194,8 @@ def test_a_fused_optimizer_makes_no_origins_of_weights_that_it_has_updated(serve
     """Level op: views of weights were recorded before the optimizer ran, and its writing is not counted."""
     names = ["a branch, with a fused optimizer", "a branch that is healthy, with a fused optimizer"]
     bad, healthy = watched(server, names, "op").values()
-    assert bad.origins == at("branch/Log")
+    assert bad.origins <= at("branch/Log")  # an operator that never ran before may be judged in the step after
+    assert bad.hits[nets.BAD]
     assert healthy.hits == {step: [] for step in range(nets.STEPS)}
 
 

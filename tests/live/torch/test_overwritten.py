@@ -112,3 +112,15 @@ def test_gradients_that_an_optimizer_unscales_itself_are_those_that_it_used(tmp_
         assert not handle.unrecorded
     finally:
         handle.detach()
+
+
+def test_what_an_operator_changes_in_place_has_numbers_of_its_own() -> None:
+    """While it is run, the version of the tensor is still that of before."""
+    recording, plan = Recording(1 << 20, values=True), Plans(JUDGE).of("view")
+    tensor = torch.tensor([-8.0, 1.0])
+    before = recording.step.see("view", 0, tensor, plan)
+    tensor.data.relu_()
+    after = recording.step.see("copy", 0, tensor, plan, mutated=True)
+    recording.step.fetched = recording.step.waiting.fetch()
+    first, second = (float(recording.step.fetched.all(each.energy)[0]) for each in (before, after))
+    assert first > 8 > second
