@@ -35,7 +35,17 @@ from tui_debugger.check.hits import HitList, StepHits
 from tui_debugger.check.measure import Measurements
 from tui_debugger.graph.categories import is_backward, plain_type
 from tui_debugger.graph.table import NodeTable, real_consumers, real_inputs
-from tui_debugger.model import PARAMETERS, Category, ProgressFn, Side, TensorMeta, TensorStats, Verdict, no_progress
+from tui_debugger.model import (
+    PARAMETERS,
+    AtLeast,
+    Category,
+    ProgressFn,
+    Side,
+    TensorMeta,
+    TensorStats,
+    Verdict,
+    no_progress,
+)
 from tui_debugger.stats.records import Record, RequiredStats, holds_inf
 from tui_debugger.text.clean import clean
 from tui_debugger.text.numbers import first_of, plural
@@ -163,7 +173,8 @@ _REPEATS: Final = frozenset(
     {
         *("expand", "expandas", "broadcastto", "repeat", "tile", "tiled", "repeatinterleave"),
         *("index", "indexselect", "gather", "gatherd", "gatherv2", "gathernd", "take", "takealongdim", "embedding"),
-        *("unfold", "asstrided", "getitem"),
+        *("unfold", "asstrided", "getitem", "copy", "copys", "inplacecopy", "put", "inplaceput", "inplaceindexput"),
+        *("indexput", "indexputimpl", "indexputwithsort", "tensorscatterupdate", "slicescatter", "selectscatter"),
     }
 )
 """Operators that can put out an element more often than they got it."""
@@ -173,13 +184,17 @@ _SOFTENS: Final = re.compile(
     r"(?!.*(grad|backward|crossentropy)).*(softmax|attention).*|exp|logsumexp|logaddexp2?|argmax.*|topk.*"
 )
 """Operators in front of which a mask is laid over something."""
-_TELLS_NOTHING: Final = _READS_NO_VALUES | {
-    *("equal", "notequal", "eq", "ne", "isinf", "isneginf", "isnan", "isfinite"),
-    *("reducemax", "amax", "max", "argmaxwithvalue"),
-}
+_EQUALS: Final = frozenset({"equal", "notequal", "eq", "ne", "isinf", "isneginf", "isposinf", "isnan", "isfinite"})
+_COMPARES: Final = _EQUALS | {"lt", "le", "gt", "ge", "less", "lessequal", "greater", "greaterequal"}
+"""Operators that say of every element whether something holds: what is selected by that is another operator's work."""
+_TELLS_NOTHING: Final = _READS_NO_VALUES | _EQUALS | {"reducemax", "amax", "max", "argmaxwithvalue"}
 """Operators that read masks as well as other data: the maximum is that of a softmax made of several operators."""
-_INTEGER_WORK: Final = _SELECTS | _ADDS | _PRODUCTS | _CONVERTS | frozenset(
-    f"{_RESHAPING} neg abs min minimum max maximum clamp clampmin clampmax clip floordiv".split()
+_INTEGER_WORK: Final = (
+    _SELECTS
+    | _ADDS
+    | _PRODUCTS
+    | _CONVERTS
+    | frozenset(f"{_RESHAPING} neg abs min minimum max maximum clamp clampmin clampmax clip floordiv".split())
 )
 """What is done with integers before some of them are selected."""
 
@@ -458,6 +473,8 @@ class Designs:
         found: set[str] = set()
         for consumer, _ in self._readers(row, slot) if depth < _DEPTH else ():
             kind, outputs = self._kind(consumer), self._outputs(consumer)
+            if kind in _COMPARES:
+                continue
             if self._is_clean(consumer):
                 if not (kind in _SELECTS | _OVERWRITES | _PICKS or self._converts_away(consumer, 0)):
                     return frozenset()
@@ -529,7 +546,7 @@ def _adds_none(kind: str, given: Sequence[Elements | None], out: Elements) -> bo
     """
     infinite = [each for each in given if each is not None and each.infinite]
     if not all(each.counted for each in (out, *infinite)):  # a mask may hide an overflow beside it
-        return kind not in _PRODUCTS and _has_signs(out, infinite)
+        return (kind not in _PRODUCTS or len(given) == 1) and _has_signs(out, infinite)
     if not out.count or not all(each.count for each in infinite):
         return False
     shares = [Fraction(each.positive + each.negative, each.count) for each in infinite]
@@ -708,7 +725,8 @@ def elements_of_stats(stats: TensorStats, dtype: str) -> Elements:
     """Returns the same of statistics, of elements of a type."""
     least, most, largest = stats.minimum or 0.0, stats.maximum or 0.0, _largest(dtype)
     peak, lowest = max(abs(least), abs(most)), largest is not None and least == -largest and most <= 0
-    return Elements(stats.nan, stats.pos_inf, stats.neg_inf, stats.count, peak, largest, stats.counted, lowest)
+    counted = stats.counted and not stats.at_least & AtLeast.INF
+    return Elements(stats.nan, stats.pos_inf, stats.neg_inf, stats.count, peak, largest, counted, lowest)
 
 
 def _largest(dtype: str) -> float | None:
