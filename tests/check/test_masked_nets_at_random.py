@@ -51,7 +51,7 @@ class Tracked(Net):
         return not np.isfinite(self.values[name]).all()
 
     def is_mixed(self) -> bool:
-        """Tells whether nobody can tell by numbers which Inf went on: a pole beside another one, or a fault below one."""
+        """Tells whether numbers do not say which Inf went on: a pole beside another one, or a fault below one."""
         for op in self.ops:
             own = self.sources.get(op.name, {})
             kinds = {self.kinds[source] for source in own}
