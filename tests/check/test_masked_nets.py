@@ -329,7 +329,7 @@ def buckets_of_distances_as_integers(net: Net, _: str) -> None:
     whole = np.where(np.isfinite(net.value(logs)), net.value(logs), -(2.0**31)).astype(np.int64)
     number = net.op("Add", [net.op("ToCopy", [scaled], whole)], whole + 4)
     small = net.op("Minimum", [number], np.minimum(whole + 4, 7))
-    net.op("Where", [small], np.where(np.arange(6) > 0, net.value(small), 0))
+    net.op("Where", [number, small], np.where(np.arange(6) > 0, net.value(small), 0))
 
 
 @case("Log Div Mul", "Log")
@@ -379,6 +379,46 @@ def scores_that_overflow_and_are_weighed(net: Net, scores: str) -> None:
     with np.errstate(over="ignore"):
         both = net.op("Add", [large, scores], net.value(large) + net.value(large))
     net.op("Softmax", [both], np.ones((4, 4), np.float16))
+
+
+# -- what nothing reads ------------------------------------------------------------------------------------
+
+
+@case()
+def a_column_is_looked_at_and_written_over(net: Net, scores: str) -> None:
+    full = net.op("Full", [], np.full((4, 4), -INF))
+    column = net.op("Select", [full], np.full(4, -INF))
+    written = net.op("Fill", [column], np.zeros(4, np.float32))
+    both = np.where(np.arange(4) == 0, np.float32(0), -INF) + np.zeros((4, 4), np.float32)
+    shown = net.op("Unsqueeze", [full, written], both[:, None])
+    attend(net, net.op("Add", [scores, shown], X + both), X)
+
+
+@case()
+def a_mask_is_made_and_not_needed(net: Net, scores: str) -> None:
+    net.op("Triu", [net.op("Full", [], np.full((4, 4), -INF))], MASK)
+    net.op("ScaledDotProductFlashAttentionForCpu", [scores, scores, scores], X)
+
+
+@case()
+def a_view_of_masked_scores_is_handed_out(net: Net, scores: str) -> None:
+    filled = net.op("MaskedFill", [scores, scores], np.where(KEEP, X, -INF))
+    net.op("View", [filled], net.value(filled).reshape(2, 8))
+    attend(net, filled, X)
+
+
+@case("MaskedFill View")
+def only_a_view_of_masked_scores_is_handed_out(net: Net, scores: str) -> None:
+    filled = net.op("MaskedFill", [scores, scores], np.where(KEEP, X, -INF))
+    net.op("View", [filled], net.value(filled).reshape(2, 8))
+
+
+@case()
+def what_is_kept_depends_on_many_tensors(net: Net, scores: str) -> None:
+    ordered = net.op("Sort", [scores], np.sort(X))
+    share = net.op("Cumsum", [net.op("Softmax", [ordered], softmax(net.value(ordered)))], X)
+    none = net.op("LiftFresh", [], np.float32(0))
+    attend(net, net.op("MaskedFill", [ordered, share, none, share], np.where(KEEP, X, -INF), name="kept"), X)
 
 
 # -- where nothing absorbs ----------------------------------------------------------------------------

@@ -63,19 +63,29 @@ class Tracked(Net):
 
     def by_design(self, name: str) -> bool:
         """Tells whether all infinite elements of a node were meant, and nothing that reads them passes them on."""
-        if np.isnan(self.values[name]).any() or not self.readers.get(name):
+        if np.isnan(self.values[name]).any():
             return False
+        readers = [each for each in self.readers.get(name, []) if self.types[each] != "View" or each in self.readers]
+        if not readers and self.types[name] == "View":
+            (source,) = next(op.inputs for op in self.ops if op.name == name)
+            return self.by_design(source[0])
+        if not readers:
+            return self.types[name] != "Mean" and self.is_number(name)
         for source in self.sources[name]:
             if self.kinds[source] == BAD or (self.kinds[source] == POLE and not self.selected_away(source)):
                 return False
         return all(
-            self.by_design(reader) if self.is_bad(reader) else self.types[reader] in ABSORBS
-            for reader in self.readers[name]
+            self.by_design(reader) if self.is_bad(reader) else self.types[reader] in ABSORBS for reader in readers
         )
+
+    def is_number(self, name: str) -> bool:
+        """Tells whether a tensor is made of what ``Full`` wrote alone."""
+        inputs = next(op.inputs for op in self.ops if op.name == name)
+        return self.types.get(name) == "Full" or (bool(inputs) and all(self.is_number(each) for each, _ in inputs))
 
     def selected_away(self, name: str) -> bool:
         """Tells whether only selections end what a pole put out."""
-        readers = self.readers.get(name, [])
+        readers = [each for each in self.readers.get(name, []) if self.types[each] != "View" or each in self.readers]
         return bool(readers) and all(
             self.types[reader] != "Mean" and self.selected_away(reader)
             if self.is_bad(reader)

@@ -23,7 +23,6 @@ import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from enum import Enum, auto
 from fractions import Fraction
 from functools import cached_property
 from typing import Final
@@ -31,10 +30,36 @@ from typing import Final
 import numpy as np
 
 from tui_debugger.arrays import Mask
+from tui_debugger.check.by_design_table import (
+    ABSORBS,
+    ADDS,
+    BOUNDED,
+    COMPARES,
+    CONVERTS,
+    FRESH,
+    INTEGER_WORK,
+    JOINS,
+    LIKE,
+    MAKES_NUMBERS,
+    NOTHING,
+    OPERATORS,
+    OVERWRITES,
+    PICKS,
+    POLES,
+    PRODUCTS,
+    READS_NO_VALUES,
+    REPEATS,
+    SELECTS,
+    SOFTENS,
+    TELLS_NOTHING,
+    VIEWS,
+    WEIGHS,
+    Work,
+)
 from tui_debugger.check.hits import HitList, StepHits
 from tui_debugger.check.measure import Measurements
 from tui_debugger.graph.categories import is_backward, plain_type
-from tui_debugger.graph.table import NodeTable, real_consumers, real_inputs
+from tui_debugger.graph.table import NodeFlag, NodeTable, real_consumers, real_inputs
 from tui_debugger.model import (
     PARAMETERS,
     AtLeast,
@@ -56,147 +81,6 @@ _NAMES: Final = 4
 """Operator types that are named of those that absorb."""
 _DEPTH: Final = 200
 """Operators in a row that pass an Inf on, at most: only a graph with a circle has more."""
-
-
-class Work(Enum):
-    """How an operator comes to its result."""
-
-    MOVES = auto()
-    """It puts elements in other places."""
-    WEAKENS = auto()
-    """It computes, and never makes an Inf of what is finite."""
-    COMPUTES = auto()
-    """It computes: an Inf may be its own work."""
-
-
-@dataclass(frozen=True, slots=True)
-class Operands:
-    """The inputs of an operator that can put out an Inf without having made it.
-
-    Attributes:
-        passed: input slots whose elements it passes on; None: all of them.
-        written: input slots that hold the values to write; empty: it writes nothing.
-        work: what it does with the elements that it passes on.
-    """
-
-    passed: tuple[int, ...] | None
-    written: tuple[int, ...] = ()
-    work: Work = Work.MOVES
-
-
-def _table(*rows: tuple[str, Operands]) -> dict[str, Operands]:
-    return {name: operands for names, operands in rows for name in names.split()}
-
-
-_RESHAPING: Final = """
-    reshape view unsafeview viewas flatten unflatten squeeze unsqueeze expanddims transpose permute t movedim swapaxes
-    swapdims contiguous clone identity depend load tensormove alias detach expand expandas broadcastto repeat tile tiled
-    repeatinterleave flip roll transposeview reshapeview transposeext lift sort copy copys inplacecopy
-"""
-"""What puts every element somewhere."""
-_PICKING: Final = """
-    slice sliceext stridedslice narrow narrowview index indexselect selectview selectextview gather gatherd gatherv2
-    gathernd chunk chunkview split splitv splitwithsizes splitwithsizescopy unbind unstack triu tril splittensor getitem
-    splittensorview splitwithsize masked maskedselect take takealongdim diagonal diagonalview embedding unfold asstrided
-"""
-"""What puts some elements somewhere."""
-_JOINING: Final = """
-    concat cat concatd concatv2 stack stackext pack tensorscatterupdate scatterupdate slicescatter selectscatter
-    diagonalscatter asstridedscatter scatterndupdate tensorscatterelements scatterelements scatternd indexcopy indexput
-    indexputimpl indexputwithsort put maskedscatter inplaceindexcopy inplaceindexput inplaceput
-"""
-_SUMS: Final = "add addv2 addext addn sub subext subtract adds subs addscalar subscalar iadd isub"
-_INTEGERS: Final = "long int short byte bool"
-_CASTS: Final = f"cast castext to tocopy typeas type float half double bfloat16 {_INTEGERS}"
-_SCALINGS: Final = "mul muls multiply div realdiv divs divide truedivide imul"
-_MASKING: Final = """
-    setitem maskedfill maskedfilltensor maskedfillscalar
-    inplacemaskedfill inplacemaskedfillscalar inplacemaskedfilltensor
-"""
-_WEAKENING: Final = """
-    logsoftmax logsoftmaxv2 logsoftmaxext logsumexp logaddexp logaddexp2 logcumsumexp logsigmoid
-    max amax reducemax maximum argmaxwithvalue cummax cummaxhelper topk topkv2 topkext
-    min amin reducemin minimum argminwithvalue cummin cumminhelper clamp clampmin clampmax clip clipbyvalue
-    maxpool maxpool1d maxpool2d maxpool3d maxpoolwithargmax maxpoolwithargmaxv2 maxpoolwithmask maxpoolwithindices
-    maxpool2dwithindices maxpool3dwithindices adaptivemaxpool1d adaptivemaxpool2d adaptivemaxpool3d
-"""
-_SELECTS: Final = frozenset({"select", "selectv2", "where", "selectext"})
-OPERATORS: Final = _table(
-    (_MASKING, Operands((0,), (2,))),
-    ("fill fillscalar filltensor", Operands((), (2,))),
-    ("fillv2 fills full fulllike newfull inplacefillscalar inplacefilltensor", Operands((), (1,))),
-    ("scalartensor scalartotensor liftfresh tensor", Operands((), (0,))),
-    ("constantpad constantpad1d constantpad2d constantpad3d constantpadnd pad padv3", Operands((0,), (2,))),
-    ("filldiagonal", Operands((0,), (1,))),
-    ("indexfill indexfillscalar indexfilltensor inplaceindexfill", Operands((0,), (3,))),
-    ("scatter scatterv2 scattervalue inplacescatter inplacescattersrc inplacescattervalue", Operands((0,), (3,))),
-    (" ".join(_SELECTS), Operands((1, 2), (1, 2))),
-    (f"{_RESHAPING} {_PICKING}", Operands((0,))),
-    (_JOINING, Operands(None)),
-    (f"{_CASTS}", Operands((0,), work=Work.COMPUTES)),
-    (f"{_SUMS} {_SCALINGS} neg", Operands(None, work=Work.COMPUTES)),
-    (_WEAKENING, Operands(None, work=Work.WEAKENS)),
-)
-"""By plain type, MindSpore's names and PyTorch's: what writes values that it is given, and what passes elements on."""
-_ADDS: Final = frozenset(_SUMS.split())
-_CONVERTS: Final = frozenset(_CASTS.split())
-_BOUNDED: Final = _ADDS | _CONVERTS
-"""Operators whose result is no larger than all that goes in together."""
-_PRODUCTS: Final = frozenset({"mul", "muls", "multiply", "imul"})
-_PICKS: Final = frozenset(_PICKING.split())
-_OVERWRITES: Final = frozenset(_MASKING.split()) | {"nantonum"}
-"""Operators that put other values in the place of some elements."""
-_FRESH: Final = frozenset({"liftfresh", "tensor"})
-"""Operators that make a tensor of numbers of the program, which may be data."""
-_POLES: Final = frozenset(
-    {
-        *("log", "log2", "log10", "log1p", "logit", "xlogy", "atanh", "arctanh"),
-        *("div", "realdiv", "divs", "divide", "truedivide", "reciprocal", "inv", "rsqrt", "pow", "power", "divnonan"),
-    }
-)
-"""Operators that put out an Inf of finite elements where their function has a pole."""
-_WEIGHS: Final = re.compile(r".*softmax.*|.*attention.*|logsumexp|logaddexp2?|logcumsumexp|.*crossentropy.*|ctcloss.*")
-"""Operators that give elements of -Inf no weight: what masks are made for."""
-_ABSORBS: Final = re.compile(
-    r"exp[12m]*|sigmoid|tanh|relu6?|hardtanh|clip.*|clamp.*|minimum|maximum|max|min|a?max|a?min|reducemax|reducemin"
-    r"|argmax.*|argmin.*|topk.*|sort|argsort|equal|notequal|eq|ne|less|lessequal|lt|le|greater|greaterequal|gt|ge"
-    r"|isfinite|isinf|isneginf|isnan|sign|multinomial|select|selectv2|selectext|where|.*maxpool.*|cumm(ax|in).*"
-    r"|elu|selu|celu|softplus.*|hardsigmoid|erf|atan|arctan|reciprocal|rsqrt|searchsorted|bucketize|nllloss.*|"
-    + "|".join(_OVERWRITES)
-)
-"""Other operators that may well make an Inf finite that was written for them."""
-_READS_NO_VALUES: Final = frozenset({"shape", "tensorshape", "dynshape", "rank", "size", "print", "assert"})
-"""Operators that read of a tensor what its values do not matter to, and that make nothing of them."""
-_LIKE: Final = re.compile(r"(zeros|ones|full|empty|rand|randn|randint)like|new(zeros|ones|full|empty)")
-"""Operators that read the shape and the element type of a tensor alone."""
-_REPEATS: Final = frozenset(
-    {
-        *("expand", "expandas", "broadcastto", "repeat", "tile", "tiled", "repeatinterleave"),
-        *("index", "indexselect", "gather", "gatherd", "gatherv2", "gathernd", "take", "takealongdim", "embedding"),
-        *("unfold", "asstrided", "getitem", "copy", "copys", "inplacecopy", "put", "inplaceput", "inplaceindexput"),
-        *("indexput", "indexputimpl", "indexputwithsort", "tensorscatterupdate", "slicescatter", "selectscatter"),
-    }
-)
-"""Operators that can put out an element more often than they got it."""
-_JOINS: Final = _SELECTS | _ADDS
-"""Operators that lay a mask over something."""
-_SOFTENS: Final = re.compile(
-    r"(?!.*(grad|backward|crossentropy)).*(softmax|attention).*|exp|logsumexp|logaddexp2?|argmax.*|topk.*"
-)
-"""Operators in front of which a mask is laid over something."""
-_EQUALS: Final = frozenset({"equal", "notequal", "eq", "ne", "isinf", "isneginf", "isposinf", "isnan", "isfinite"})
-_COMPARES: Final = _EQUALS | {"lt", "le", "gt", "ge", "less", "lessequal", "greater", "greaterequal"}
-"""Operators that say of every element whether something holds: what is selected by that is another operator's work."""
-_TELLS_NOTHING: Final = _READS_NO_VALUES | _EQUALS | {"reducemax", "amax", "max", "argmaxwithvalue"}
-"""Operators that read masks as well as other data: the maximum is that of a softmax made of several operators."""
-_INTEGER_WORK: Final = (
-    _SELECTS
-    | _ADDS
-    | _PRODUCTS
-    | _CONVERTS
-    | frozenset(f"{_RESHAPING} neg abs min minimum max maximum clamp clampmin clampmax clip floordiv".split())
-)
-"""What is done with integers before some of them are selected."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,7 +152,7 @@ class Designs:
         if category in PARAMETERS or category is Category.CONSTANT:
             return category in (Category.PARAMETER, Category.CONSTANT)
         kind = self._kind(row)
-        return kind in OPERATORS or kind in _POLES
+        return kind in OPERATORS or kind in POLES
 
     def _kind(self, row: int) -> str:
         return plain_type(self._nodes.op_type(row))
@@ -284,7 +168,7 @@ class Designs:
         if category is Category.PARAMETER:
             # A mask may be fed as data; any other Inf in the data is a fault of the data.
             return not out.positive and self._is_mask(row, slot, depth)
-        if kind in _FRESH and not real_inputs(self._nodes, row):
+        if kind in FRESH and not real_inputs(self._nodes, row):
             return out.count == out.positive + out.negative or (not out.positive and self._is_mask(row, slot, depth))
         if kind in OPERATORS and self._comes_from_operands(row, slot, out, depth):
             return True
@@ -298,7 +182,7 @@ class Designs:
             readers = [
                 each
                 for each in real_consumers(self._nodes, row, slot)
-                if self._kind(each[0]) not in _TELLS_NOTHING and not self._is_backward(each[0])
+                if self._kind(each[0]) not in TELLS_NOTHING and not self._is_backward(each[0])
             ]
             self._masks[key] = (
                 depth < _DEPTH
@@ -313,14 +197,14 @@ class Designs:
     def _uses_mask(self, row: int, at: int, depth: int, *, joined: bool) -> bool:
         """Tells whether an operator does with its input ``at`` what is done with masks."""
         kind = self._kind(row)
-        if _SOFTENS.fullmatch(kind):
+        if SOFTENS.fullmatch(kind):
             return joined or "attention" in kind
         operands = OPERATORS.get(kind)
         if operands is None or operands.work is Work.WEAKENS:
             return False
-        if at in operands.written and kind not in _SELECTS:
+        if at in operands.written and kind not in SELECTS:
             return True
-        joined = joined or kind in _JOINS
+        joined = joined or kind in JOINS
         slots = range(max(int(self._nodes.outputs[row]), 1))
         read = [slot for slot in slots if real_consumers(self._nodes, row, slot)]
         return bool(read) and all(self._is_mask(row, slot, depth + 1, joined=joined) for slot in read)
@@ -336,10 +220,10 @@ class Designs:
         operands = OPERATORS[kind]
         held, given = self._given(row)
         if operands.written and not (kind == "select" and len(held) < 2):  # torch's select is an index
-            if kind in _SELECTS and None in given and not self._is_mask(row, slot, depth, joined=True):
+            if kind in SELECTS and None in given and not self._is_mask(row, slot, depth, joined=True):
                 return False  # it passes on data as well, and it is not known which of both was infinite
             return self._is_written(kind, held, given, out, depth)
-        slots = range(len(held)) if operands.passed is None or kind in _SELECTS else operands.passed
+        slots = range(len(held)) if operands.passed is None or kind in SELECTS else operands.passed
         passed = [at for at in slots if at < len(held)]
         if not self._all_intended(held, given, range(len(held)), depth) or not any(map(_infinite, given)):
             return False
@@ -365,7 +249,7 @@ class Designs:
     ) -> bool:
         """Tells whether an operator writes given values that are infinite, or not known."""
         operands = OPERATORS[kind]
-        told = () if kind in _SELECTS else operands.written  # a graph input of any sign says what to write
+        told = () if kind in SELECTS else operands.written  # a graph input of any sign says what to write
         by_operators = [at for at, (row, _) in enumerate(held) if at not in told or not self._is_fed(row)]
         if not self._all_intended(held, given, by_operators, depth):
             return False
@@ -374,7 +258,7 @@ class Designs:
             if contents is None and row >= 0 and not self.may_be_intended(row):
                 return False  # the output of some operator is not known, and that is not told
         passed = [at for at in operands.passed or () if at < len(held)]
-        if not all(at < len(held) and given[at] is not None for at in operands.written) and not self._states(held):
+        if not all(at < len(held) and _is_value(given[at]) for at in operands.written) and not self._states(held):
             # The type has to do, and whatever it writes has one sign.
             unknown = [at for at in passed if given[at] is None]
             return not (out.positive and out.negative and unknown)
@@ -390,7 +274,7 @@ class Designs:
     def _overflows_a_mask(self, row: int, slot: int, out: Elements, depth: int) -> bool:
         """Tells whether a sum with a mask of the lowest number of its type went below that."""
         kind = self._kind(row)
-        if out.positive or kind not in _ADDS | {"logsoftmax", "logsoftmaxv2"}:
+        if out.positive or kind not in ADDS | {"logsoftmax", "logsoftmaxv2"}:
             return False
         held, given = self._given(row)
         known = [each for each in given if each is not None and not each.infinite and not each.nan]
@@ -402,7 +286,7 @@ class Designs:
             return bool(lowest) and len(lowest) + len(small) == len(known)
         # A training does not say how large clean tensors are.
         return (
-            kind in _ADDS
+            kind in ADDS
             and self._is_mask(row, slot, depth, joined=True)
             and any(self._is_made_as_mask(*each, depth) for each in held)
         )
@@ -412,7 +296,7 @@ class Designs:
         if self._is_fed(row):
             return self._is_mask(row, slot, depth)
         operands = OPERATORS.get(self._kind(row))
-        if operands is None or operands.work is Work.WEAKENS or depth > _DEPTH or self._kind(row) in _ADDS:
+        if operands is None or operands.work is Work.WEAKENS or depth > _DEPTH or self._kind(row) in ADDS:
             return False
         return bool(operands.written) or any(
             each[0] >= 0 and self._is_made_as_mask(*each, depth + 1) for each in real_inputs(self._nodes, row)[:1]
@@ -421,7 +305,7 @@ class Designs:
     def _is_pole(self, row: int, slot: int, out: Elements) -> bool:
         """Tells whether a function has a pole at a finite input, and other elements than that one are selected."""
         kind = self._kind(row)
-        if kind not in _POLES or (kind.startswith("log") and kind != "logit" and out.positive):
+        if kind not in POLES or (kind.startswith("log") and kind != "logit" and out.positive):
             return False
         _, given = self._given(row)
         clean = all(each is None or not (each.infinite or each.nan) for each in given)
@@ -430,6 +314,11 @@ class Designs:
     # -- absorbed ------------------------------------------------------------------------------------
 
     def _absorbing(self, row: int, slot: int, depth: int) -> frozenset[str]:
+        if self._is_unread_view(row):
+            source = next(iter(real_inputs(self._nodes, row)), (-1, 0))
+            return self.absorbed_by(*source, depth + 1) if source[0] >= 0 else frozenset()
+        if self._is_unread_number(row, slot):
+            return frozenset({NOTHING})
         found: set[str] = set()
         for consumer, position in self._readers(row, slot):
             kind, outputs = self._kind(consumer), self._outputs(consumer)
@@ -453,11 +342,33 @@ class Designs:
         return [
             (consumer, position)
             for consumer, position in dict.fromkeys(real_consumers(self._nodes, row, slot))
-            if self._kind(consumer) not in _READS_NO_VALUES
-            and not _LIKE.fullmatch(self._kind(consumer))
+            if self._kind(consumer) not in READS_NO_VALUES
+            and not LIKE.fullmatch(self._kind(consumer))
             and not is_backward(self._nodes.op_type(consumer))
             and not (forward and self._is_backward(consumer) and self._is_clean(consumer))
+            and not self._is_unread_view(consumer)
         ]
+
+    def _is_unread_view(self, row: int) -> bool:
+        """Tells whether an operator only shows elements that nothing reads there, as what is written over next."""
+        kind = self._kind(row)
+        shows = kind in VIEWS and not (kind in SELECTS and len(real_inputs(self._nodes, row)) > 1)
+        return shows and not real_consumers(self._nodes, row)
+
+    def _is_unread_number(self, row: int, slot: int) -> bool:
+        """Tells whether nothing reads a tensor of numbers of the program alone: a mask that was not needed."""
+        if (self._nodes.flags & int(NodeFlag.FILE_ONLY | NodeFlag.INFERRED | NodeFlag.PARTIAL)).any():
+            return False  # what reads it may not be known
+        return not self._readers(row, slot) and self._is_number(row)
+
+    def _is_number(self, row: int, depth: int = 0) -> bool:
+        kind = self._kind(row) if row >= 0 else ""
+        if LIKE.fullmatch(kind) or self._nodes.category_of(row) is Category.CONSTANT:
+            return True
+        inputs = real_inputs(self._nodes, row) if row >= 0 else []
+        if depth > _DEPTH or kind not in OPERATORS or kind in FRESH or (not inputs and not OPERATORS[kind].written):
+            return kind in MAKES_NUMBERS
+        return all(each >= 0 and self._is_number(each, depth + 1) for each, _ in inputs)
 
     def _outputs(self, row: int) -> dict[int, Elements]:
         """Returns the outputs of an operator that are known."""
@@ -473,10 +384,10 @@ class Designs:
         found: set[str] = set()
         for consumer, _ in self._readers(row, slot) if depth < _DEPTH else ():
             kind, outputs = self._kind(consumer), self._outputs(consumer)
-            if kind in _COMPARES:
+            if kind in COMPARES:
                 continue
             if self._is_clean(consumer):
-                if not (kind in _SELECTS | _OVERWRITES | _PICKS or self._converts_away(consumer, 0)):
+                if not (kind in SELECTS | OVERWRITES | PICKS or self._converts_away(consumer, 0)):
                     return frozenset()
                 found.add(self._nodes.op_type(consumer))
                 continue
@@ -492,15 +403,25 @@ class Designs:
 
     def _converts_away(self, row: int, slot: int) -> bool:
         """Tells whether an operator made integers of an Inf, and all that reads those selects some of them."""
-        return self._kind(row) in _CONVERTS and self._ends_in_selection(row, slot)
+        return self._kind(row) in CONVERTS and self._ends_in_selection(row, slot)
 
     def _ends_in_selection(self, row: int, slot: int, depth: int = 0) -> bool:
         readers = self._readers(row, slot) if depth < _DEPTH else []
         return bool(readers) and all(
-            self._kind(reader) in _SELECTS | _OVERWRITES
-            or (self._kind(reader) in _INTEGER_WORK and self._ends_in_selection(reader, 0, depth + 1))
+            self._kind(reader) in SELECTS | OVERWRITES
+            or (self._kind(reader) in INTEGER_WORK and self._ends_in_selection(reader, 0, depth + 1))
             for reader, _ in readers
         )
+
+
+def _is_value(contents: Elements | None) -> bool:
+    """Tells whether an operand is known to be what an operator writes: one number, or infinite.
+
+    0 and 1 say which elements are written as well, in graphs that list what an operator was made from.
+    """
+    if contents is None or contents.infinite:
+        return contents is not None
+    return contents.count == 1 and contents.peak is not None and contents.peak > 1
 
 
 def _infinite(contents: Elements | None) -> bool:
@@ -516,8 +437,8 @@ def _has_signs(out: Elements, sources: Sequence[Elements | None]) -> bool:
 
 def _absorbs(kind: str, position: int) -> bool:
     """Tells whether it is for an operator's kind to make finite what was written for its input at a position."""
-    is_written = kind in OPERATORS and position in OPERATORS[kind].written and kind not in _SELECTS
-    return not is_written and bool(kind in _PICKS or _WEIGHS.fullmatch(kind) or _ABSORBS.fullmatch(kind))
+    is_written = kind in OPERATORS and position in OPERATORS[kind].written and kind not in SELECTS
+    return not is_written and bool(kind in PICKS or WEIGHS.fullmatch(kind) or ABSORBS.fullmatch(kind))
 
 
 def _only_moves(kind: str, given: Sequence[Elements | None], out: Elements) -> bool:
@@ -527,7 +448,7 @@ def _only_moves(kind: str, given: Sequence[Elements | None], out: Elements) -> b
         return False
     if not all(each.counted for each in (out, *known)):
         return True
-    if kind in _REPEATS or out.count > sum(each.count for each in known):
+    if kind in REPEATS or out.count > sum(each.count for each in known):
         return True
     return all(
         held <= sum(counts)
@@ -546,7 +467,7 @@ def _adds_none(kind: str, given: Sequence[Elements | None], out: Elements) -> bo
     """
     infinite = [each for each in given if each is not None and each.infinite]
     if not all(each.counted for each in (out, *infinite)):  # a mask may hide an overflow beside it
-        return (kind not in _PRODUCTS or len(given) == 1) and _has_signs(out, infinite)
+        return (kind not in PRODUCTS or len(given) == 1) and _has_signs(out, infinite)
     if not out.count or not all(each.count for each in infinite):
         return False
     shares = [Fraction(each.positive + each.negative, each.count) for each in infinite]
@@ -554,9 +475,9 @@ def _adds_none(kind: str, given: Sequence[Elements | None], out: Elements) -> bo
     if len(infinite) == 1:
         return share == shares[0]
     peaks = [each.peak for each in given if each is not None and each.peak is not None]
-    if kind not in _BOUNDED | _PRODUCTS or out.largest is None or len(peaks) < len(given):
+    if kind not in BOUNDED | PRODUCTS or out.largest is None or len(peaks) < len(given):
         return False
-    bound = math.prod(peaks) if kind in _PRODUCTS else math.fsum(peaks)
+    bound = math.prod(peaks) if kind in PRODUCTS else math.fsum(peaks)
     return max(shares) <= share <= sum(shares) and bound <= out.largest / 2  # rounding aside
 
 
