@@ -21,6 +21,11 @@ from tests.check.masked_nets import (
     rows_of,
     softmax,
 )
+from tests.session.opened import watch
+from tests.sources.memory import Key, MemorySource, Value
+from tui_debugger.check.by_design import by_design_text
+from tui_debugger.model import Side
+from tui_debugger.session import Session
 
 rng = np.random.default_rng(0)
 X: Final = rng.normal(size=(4, 4)).astype(np.float32)
@@ -466,3 +471,11 @@ def test_a_dump_and_a_training_get_the_true_answer(name: str, spelling: str) -> 
 def test_a_training_that_counted_nothing_still_calls_no_mask_a_finding(name: str) -> None:
     """In the first step the values may be gone before anybody asks for them: only that some are bad is known."""
     assert net_of(CASES[name].make).as_training(counted=False) == set()
+
+
+def test_masks_that_nothing_reads_are_said_so() -> None:
+    net = net_of(CASES["a_mask_is_made_and_not_needed"].make)
+    tensors: dict[Key, Value] = {(name, Side.OUTPUT, 0): value for name, value in net.values.items()}
+    session = Session(MemorySource({0: {0: tensors}}, ops=net.ops))
+    watch(session, "TO")
+    assert by_design_text(session.check(session.pairs()).hits) == "-Inf by design: 2 tensors, read by nothing"

@@ -168,11 +168,16 @@ class Designs:
         if category is Category.PARAMETER:
             # A mask may be fed as data; any other Inf in the data is a fault of the data.
             return not out.positive and self._is_mask(row, slot, depth)
-        if kind in FRESH and not real_inputs(self._nodes, row):
+        if kind in FRESH and not self._is_made_of_others(row):
             return out.count == out.positive + out.negative or (not out.positive and self._is_mask(row, slot, depth))
         if kind in OPERATORS and self._comes_from_operands(row, slot, out, depth):
             return True
         return self._overflows_a_mask(row, slot, out, depth) or self._is_pole(row, slot, out)
+
+    def _is_made_of_others(self, row: int) -> bool:
+        """Tells whether an operator was given more than numbers of the program."""
+        inputs = real_inputs(self._nodes, row)
+        return any(each < 0 or self._nodes.category_of(each) is not Category.CONSTANT for each, _ in inputs)
 
     def _is_mask(self, row: int, slot: int, depth: int, *, joined: bool = False) -> bool:
         """Tells whether all that reads a graph input uses it as a mask (``joined``: it was laid over something)."""
@@ -704,5 +709,6 @@ def by_design_text(hits: HitList) -> str:
     if not count:
         return ""
     sign = "-Inf" if signs == {"-Inf"} else "Inf" if signs == {"Inf"} else "±Inf"
-    names = [clean(each) for each in types]
-    return f"{sign} by design: {plural(count, 'tensor')}, absorbed by {first_of(names, _NAMES)}"
+    names = [clean(each) for each in types if each != NOTHING]
+    by = f"absorbed by {first_of(names, _NAMES)}" if names else "read by nothing"
+    return f"{sign} by design: {plural(count, 'tensor')}, {by}"

@@ -111,7 +111,8 @@ VIEWS: Final = frozenset(_SHOWING.split())
 """Operators that may show elements of a tensor without a copy."""
 MAKES_NUMBERS: Final = frozenset({"zeros", "ones", "arange", "eye", "tri", "linspace"})
 """Operators that make numbers of nothing."""
-NOTHING: Final = "nothing that reads it"
+NOTHING: Final = "nothing"
+"""Stands for the operator types that absorb what nothing reads."""
 FRESH: Final = frozenset({"liftfresh", "tensor"})
 """Operators that make a tensor of numbers of the program, which may be data."""
 POLES: Final = frozenset(
