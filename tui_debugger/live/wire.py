@@ -81,7 +81,8 @@ MESSAGES: Final[Messages] = {
     "Statistics": """1 is_bool bool; 2 max_value float; 3 min_value float; 4 avg_value float; 5 count uint64;
         6 neg_zero_count uint64; 7 pos_zero_count uint64; 8 nan_count uint64; 9 neg_inf_count uint64;
         10 pos_inf_count uint64; 11 zero_count uint64; """
-    + "; ".join(f"{sent.number} {sent.name} {_WIRE_TYPES[field.form]}" for field, sent in SENT if sent.ours),
+    + "; ".join(f"{sent.number} {sent.name} {_WIRE_TYPES[field.form]}" for field, sent in SENT if sent.ours)
+    + "; 200 at_least int32",
     "TensorSummary": "1 tensor_base TensorBase; 2 statistics Statistics",
 }
 """``Metadata.step`` is the step that the training stands after (or in, with ``cur_node``), -1 before the first;
@@ -95,7 +96,8 @@ launcher started, and empty where no launcher is known.
 ``RunCMD.ahead`` is how many more steps it may run without asking, as long as no watchpoint has anything to say of them.
 ``RunCMD.together``: of the hits inside a step the training reports the first ones at once, all later ones at its end.
 In ``Statistics`` neg_zero_count and pos_zero_count are the numbers of negative and positive elements; the fields from
-100 on are those of ``stats.fields``: one that is absent has no value (no finite element), or the client is older."""
+100 on are those of ``stats.fields``: one that is absent has no value (no finite element), or the client is older;
+``at_least`` is a ``model.AtLeast``: of values that were gone before somebody asked only that some are bad is known."""
 
 UNSENT_NODES: Final = "nodes that came after the graph had been sent"
 """The beginning of our client's ``Unrecorded.what`` when its graph is no longer that of the step: from then on it may

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -20,7 +21,7 @@ import torch
 from tui_debugger.arrays import Mask
 from tui_debugger.live.client.agent import ClientHit
 from tui_debugger.live.client.judging import Judge
-from tui_debugger.model import ErrorBits, TensorStats, Verdict, WatchResult
+from tui_debugger.model import AtLeast, ErrorBits, TensorStats, Verdict, WatchResult
 from tui_debugger.stats.records import Record, RequiredStats
 from tui_debugger.torch import exact
 from tui_debugger.torch.captures import OVERWRITTEN, Capture, Plan, Step, TensorGroup, offsets
@@ -374,13 +375,20 @@ def _hits(captures: Sequence[Capture], judge: Judge) -> list[ClientHit]:
     slots = [capture.slot for capture, _ in known]
     found = judge.evaluate([(capture.name, record) for capture, record in known], slots=slots)
     for (capture, record), results in zip(known, found, strict=True):
-        stats = None if capture.rough else record.stats
+        stats = _some(record.stats) if capture.rough else record.stats
         for result in _unknown_where_rough(results, capture, judge) if capture.rough else results:
             key = (capture.name, capture.slot, result.watchpoint)
             if key not in said:  # several passes of one step: the first one counts
                 said.add(key)
                 hits.append(ClientHit(capture.name, capture.slot, result, capture.meta, stats))
     return hits
+
+
+def _some(stats: TensorStats | None) -> TensorStats | None:
+    """Returns what a record that is rough says of bad elements: that there are some; None of a clean tensor."""
+    if stats is None or not stats.bad:
+        return None
+    return replace(stats, sum_squares=math.nan, at_least=AtLeast.NAN | AtLeast.INF)
 
 
 def _unknown_where_rough(results: Sequence[WatchResult], capture: Capture, judge: Judge) -> list[WatchResult]:

@@ -322,7 +322,7 @@ def written(options: argparse.Namespace, step: int) -> torch.Tensor:
     return x
 
 
-class Masked(nn.Module):
+class MaskedLayer(nn.Module):
     """A layer with a mask of -Inf over what it returns, and a softmax behind that."""
 
     def __init__(self) -> None:
@@ -334,9 +334,9 @@ class Masked(nn.Module):
         return (scores + torch.full((len(x), 4), float("-inf")).triu(1)).softmax(-1)
 
 
-def masked(options: argparse.Namespace) -> None:
+def masked_layer(options: argparse.Namespace) -> None:
     """Has -Inf in every step, between a layer and what follows; nothing behind that is bad."""
-    model = Masked()
+    model = MaskedLayer()
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     steps = options.kind == "steps"
     tdbg.attach(model, None if steps else optimizer, options.address, level=options.level)
@@ -537,7 +537,7 @@ PROGRAMS = {
         scaled,
         closures,
         hidden,
-        masked,
+        masked_layer,
     )
 }
 

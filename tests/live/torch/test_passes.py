@@ -80,7 +80,7 @@ def test_first_middle_and_last_step(train: Train, level: str, step: int) -> None
 
 @pytest.mark.parametrize("kind", ["", "steps"])
 def test_the_last_step_counts_although_the_last_stop_was_inside_it(train: Train, happened: Happened, kind: str) -> None:
-    run = train("masked", steps=4, kind=kind, level="op")
+    run = train("masked_layer", steps=4, kind=kind, level="op")
     run.watch(("tensor_overflow", {}, "^Full$"))  # nothing else of the step is found, and it ends without a word
     run.training.run(None, stop_on_hit=False)
     happened.until(lambda: run.training.phase is Phase.DONE)

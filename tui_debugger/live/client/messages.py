@@ -220,6 +220,8 @@ def _set_statistics(message: Any, meta: TensorMeta | None, stats: TensorStats) -
             setattr(message, sent.name, value)
         if sent.rounded:
             setattr(message, sent.rounded, _single(value, sent.nothing))
+    if stats.at_least:
+        message.at_least = int(stats.at_least)
 
 
 def _single(value: float | None, absent: float) -> float:
