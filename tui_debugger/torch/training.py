@@ -39,6 +39,7 @@ from tui_debugger.torch.internals import (
     readable,
     version_of,
 )
+from tui_debugger.torch.optimizers import Steps
 from tui_debugger.torch.recording import Recording
 from tui_debugger.torch.structure import GRADIENTS, UNKNOWN, Structure, Tree, clean, gradient_of, tree_of
 from tui_debugger.torch.verdicts import look_now
@@ -305,7 +306,8 @@ class Expectation:
     def holds(self, optimizer: torch.optim.Optimizer) -> bool:
         """Tells whether an optimizer is one of this model."""
         own = {id(parameter) for parameter in self._parameters.values()}
-        return any(id(parameter) in own for group in optimizer.param_groups for parameter in group["params"])
+        groups = getattr(optimizer, "param_groups", ())  # not every object with a ``step`` has them
+        return any(id(parameter) in own for group in groups for parameter in group["params"])
 
     def look_at(self, captures: Iterable[Capture], structure: Structure) -> None:
         """Takes what was seen of the step, and all nodes that are known. They are read when an excuse is asked for."""
@@ -400,13 +402,14 @@ def _reporting(original: Any) -> Any:
 
     def step(scaler: Any, optimizer: torch.optim.Optimizer, *args: Any, **kwargs: Any) -> Any:
         stepped: list[bool] = []
-        handle = optimizer.register_step_pre_hook(lambda *_: stepped.append(True))
+        steps = Steps(optimizer, lambda _: stepped.append(True))
+        seen = steps.seen
         try:
             returned = original(scaler, optimizer, *args, **kwargs)
         finally:
-            handle.remove()
+            steps.remove()
         for tell in tuple(_listeners):
-            tell(optimizer, bool(stepped))
+            tell(steps.optimizer or optimizer, bool(stepped) or not seen)
         return returned
 
     setattr(step, _WRAPPED, original)
