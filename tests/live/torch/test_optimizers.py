@@ -41,8 +41,8 @@ class Gathering(torch.optim.Optimizer):
         self.inner_one = optimizer
         self.calls = 0
 
-    param_groups = property(lambda self: self.inner_one.param_groups)  # type: ignore[assignment]
-    state = property(lambda self: self.inner_one.state)  # type: ignore[assignment]
+    param_groups = property(lambda self: self.inner_one.param_groups)
+    state = property(lambda self: self.inner_one.state)
 
     def step(self, closure: Any = None) -> Any:
         self.calls += 1
@@ -54,7 +54,7 @@ class Gathering(torch.optim.Optimizer):
 
 
 class Imitating:
-    """As Lightning's: its class is made to be one of the optimizer's, whose hooks it reaches through ``__getattr__``."""
+    """As Lightning's: its class becomes one of the optimizer's, whose hooks it reaches through ``__getattr__``."""
 
     def __init__(self, optimizer: torch.optim.Optimizer) -> None:
         self._optimizer = optimizer
@@ -96,7 +96,7 @@ class ByHand:
     def step(self) -> None:
         with torch.no_grad():
             for each in self._weights:
-                each -= RATE * each.grad
+                each.sub_(RATE * each.grad)
 
     def zero_grad(self) -> None:
         for each in self._weights:
