@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import update_wrapper
 from types import MethodType
 from typing import Any, Final, Protocol
 
@@ -118,10 +119,12 @@ class Steps:
         given, attributes = self._given, _attributes(self._given)
         original, before = given.step, attributes.get("step")
 
-        # A method: learning rate schedulers take such apart.
         def step(_: object, *args: Any, **kwargs: Any) -> Any:
             return self._around(original, *args, **kwargs)
 
+        # A method with the attributes of the original: learning rate schedulers take it apart, and look for a mark.
+        with contextlib.suppress(Exception):
+            update_wrapper(step, original)
         ours = MethodType(step, given)
         with contextlib.suppress(Exception):  # an object without attributes of its own, or one that answers by itself
             attributes["step"] = ours

@@ -255,6 +255,23 @@ def test_a_learning_rate_scheduler_may_come_later(server: Any) -> None:
     learn(model, wrapper, 1)
 
 
+def test_a_learning_rate_scheduler_that_was_there_before_does_not_complain(server: Any, recwarn: Any) -> None:
+    """It warns when the ``step`` that it marked was replaced."""
+    model = small()
+    wrapper = Slow(torch.optim.SGD(model.parameters(), RATE))
+    scheduler = torch.optim.lr_scheduler.StepLR(wrapper, 1)
+
+    def act() -> None:
+        for _ in range(3):
+            learn(model, wrapper, 1)
+            scheduler.step()
+
+    assert watched(server, model, wrapper, act)[0] == 3
+    learn(model, wrapper, 1)
+    scheduler.step()
+    assert [str(each.message) for each in recwarn if "step" in str(each.message)] == []
+
+
 def test_a_wrapper_is_copied_and_pickled_as_ever(server: Any) -> None:
     model = small()
     optimizer = ByHand([*model.parameters()])
