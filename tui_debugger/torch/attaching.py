@@ -40,6 +40,7 @@ from tui_debugger.torch.optimizers import Stepped, Steps, optimizer_in
 from tui_debugger.torch.recording import Recording
 from tui_debugger.torch.structure import GRADIENTS
 from tui_debugger.torch.training import Scalers, Training
+from tui_debugger.torch.unseen import tell_debugger
 from tui_debugger.torch.verdicts import find_records, initial_hits, judge_step
 
 
@@ -269,9 +270,6 @@ class Attachment(Handle):
         self._budget = memory if memory is not None else room_of(model)
         self._recording = Recording(self._budget, values=keep == "values", at_once=level == "op")
         self._recording.measuring = flight is not None
-        self._steps = Steps(optimizers[-1], self._optimizer_ended_step) if optimizers else None
-        if self._steps is not None and not self._steps.seen:
-            raise TdbgError(f"the steps of a {type(optimizers[-1]).__name__} cannot be counted", hint=_BY_HAND)
         self._given = tuple(each for given in optimizers if (each := optimizer_in(given)) is not None)
         self._training = Training(model, self._given, self._recording)
         self._probe = TorchProbe(self._training, self._install, self._remove, self._end_of_recording)
@@ -281,7 +279,7 @@ class Attachment(Handle):
         self._scalers = Scalers(_weakly(self._scaler_stepped))
         weakref.finalize(self, self._scalers.remove)
         self._training.expectation.at_once = level == "op"
-        self._ends = self._steps.optimizer if self._steps is not None else None
+        self._ends = optimizer_in(optimizers[-1]) if optimizers else None
         self._ended = self._running = False
         self._since: weakref.WeakKeyDictionary[torch.optim.Optimizer, int] = weakref.WeakKeyDictionary()
         """The number of steps of others since the one that ends steps did one."""
@@ -291,6 +289,7 @@ class Attachment(Handle):
         hooks = Operators if level == "op" else ModuleHooks
         self._exchanges = ExchangeHooks(self._recording, self._guard)
         self._hooks: Operators | ModuleHooks = hooks(self._recording, self._training.tree, self._guard)
+        self._steps = Steps(optimizers[-1], self._optimizer_ended_step) if optimizers else None
         compiled = self._training.tree.compiled
         if compiled and self._agent.on:
             self._say(f"torch.compile hides the {self._training.tree.hidden} modules inside {', '.join(compiled)}")
@@ -706,7 +705,11 @@ def attach(
     if not found.address and flight is None:
         return Handle()
     optimizers = [] if optimizer is None else [*optimizer] if isinstance(optimizer, Sequence) else [optimizer]
-    _check(model, optimizers)
+    try:
+        _check(model, optimizers)
+    except TdbgError as error:
+        tell_debugger(model, error.what, found)
+        raise
     reference = _attached.get(model)
     earlier = reference() if reference is not None else None
     if earlier is not None:
@@ -718,6 +721,7 @@ def attach(
     except Exception as error:  # noqa: BLE001 - a model that cannot be looked at is trained all the same
         what = f"{type(error).__name__}: {error}".splitlines()[0]
         Notice()(f"switched off: the model cannot be looked at ({what}); training goes on")
+        tell_debugger(model, what, found)
         return Handle()
     _attached[model] = weakref.ref(handle)
     with _lock:
@@ -786,3 +790,8 @@ def _check(model: Any, optimizers: Sequence[Any]) -> None:
     for each in optimizers:
         if not callable(getattr(each, "step", None)):
             raise TdbgError(f"the optimizer must have a method `step`; {type(each).__name__} has none", hint=_BY_HAND)
+        steps = Steps(each, lambda _: None)
+        seen = steps.seen
+        steps.remove()
+        if not seen:
+            raise TdbgError(f"the steps of a {type(each).__name__} cannot be counted", hint=_BY_HAND)

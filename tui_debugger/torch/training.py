@@ -446,7 +446,7 @@ class Training:
         self.optimizers = list(optimizers)
         self.expectation = Expectation()
         self.patience = Patience(self.expectation.excuses)
-        self.memory = StepMemory(_ranks()[0])
+        self.memory = StepMemory(ranks()[0])
         self._trained: set[str] = set()
         self._scopes: dict[int, str] = {}
         self._model = model
@@ -745,7 +745,7 @@ class Training:
     def identity(self) -> Identity:
         """Tells who trains."""
         device = next((each.device for each in self.tree.parameters.values()), torch.device("cpu"))
-        rank, world = _ranks()
+        rank, world = ranks()
         program = f"PyTorch {torch.__version__}"
         if self.unseen:
             program += " (no module is seen)"
@@ -794,7 +794,8 @@ def _mask(buffer: torch.Tensor) -> bool:
     return bool(values.isinf().any()) and not bool(values.isnan().any())
 
 
-def _ranks() -> tuple[int, int | None]:
+def ranks() -> tuple[int, int | None]:
+    """Rank and world size of torch.distributed, else the rank that a launcher gave."""
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         return torch.distributed.get_rank(), torch.distributed.get_world_size()
     rank = os.environ.get("RANK", "")

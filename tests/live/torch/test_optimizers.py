@@ -15,6 +15,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip insta
 from torch import nn  # noqa: E402 - torch first
 
 import tui_debugger.torch as tdbg  # noqa: E402 - imports torch
+from tests.live.conftest import Happened  # noqa: E402
 from tests.live.torch import programs  # noqa: E402
 from tui_debugger.errors import TdbgError  # noqa: E402
 from tui_debugger.live.wire import Event, Training  # noqa: E402
@@ -314,11 +315,31 @@ def test_a_gradient_scaler_steps_a_wrapper_or_leaves_the_step_out(server: Any, w
     assert watched(server, model, optimizer, lambda: train(model, optimizer)) == (4, expected)
 
 
-def test_what_cannot_be_counted_is_refused_at_once(server: Any) -> None:
-    for optimizer in (object(), Shut()):
-        with pytest.raises(TdbgError) as refused:
-            tdbg.attach(small(), optimizer, server.address)
-        assert "tdbg.step()" in refused.value.hint
+@pytest.mark.parametrize("optimizer", [object(), Shut()], ids=["no step", "no room"])
+def test_what_cannot_be_counted_is_refused_and_the_debugger_hears_of_it(
+    server: Any, happened: Happened, optimizer: Any
+) -> None:
+    server.listen(lambda training, event: training.run(None) if event is Event.STOPPED else None)
+    with pytest.raises(TdbgError) as refused:
+        tdbg.attach(small(), optimizer, server.address)
+    assert "tdbg.step()" in refused.value.hint
+    (unseen,) = happened.training(Event.DONE).unrecorded
+    assert refused.value.what in unseen.what
+
+
+def test_the_debugger_of_a_model_that_cannot_be_looked_at_does_not_wait(
+    server: Any, happened: Happened, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    server.listen(lambda training, event: training.run(None) if event is Event.STOPPED else None)
+    monkeypatch.setattr("tui_debugger.torch.training.tree_of", lambda _: 1 / 0)
+    model = small()
+    optimizer = Forwarding(torch.optim.SGD(model.parameters(), RATE))
+    handle = tdbg.attach(model, optimizer, server.address)
+    assert not handle.on
+    assert len(learn(model, optimizer)) == 4
+    (unseen,) = happened.training(Event.DONE).unrecorded
+    assert "ZeroDivisionError" in unseen.what
+    assert "ZeroDivisionError" in capfd.readouterr().err
 
 
 def test_without_a_debugger_no_step_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
