@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import errno
+import shutil
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,6 +26,7 @@ from tui_debugger.live.client.flight import LINE, REASON, ROW_BYTES, FlightRecor
 from tui_debugger.live.client.judging import Judge
 from tui_debugger.live.client.probe import Identity
 from tui_debugger.live.client.recorded import measure, meta_of
+from tui_debugger.live.dump_writer import DumpWriter
 from tui_debugger.model import Category, Side, TensorKey, TensorStats
 from tui_debugger.session.session import Session, open_dump
 from tui_debugger.stats.records import RequiredStats
@@ -301,17 +306,131 @@ def test_graph_is_looked_at_when_there_are_new_names_only(tmp_path: Path, monkey
     assert "late" in (path / REASON).read_text()
 
 
-def test_a_place_that_cannot_be_written_to_ends_the_recorder_and_nothing_else(
+# -- a dump that cannot be written -------------------------------------------------------------------------
+
+
+def _one_more(recorder: Recorder, step: int, bad: int) -> None:
+    """A step; in every other one from step ``bad`` on one more tensor goes bad."""
+    for number in range(4):
+        recorder.record(f"x{number}", np.full(3, np.nan if step >= bad + 2 * number else 1.0))
+    recorder.step()
+
+
+def test_a_place_that_cannot_be_written_to_hurts_nothing_and_what_is_lost_is_counted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").write_text("")
     recorder = Recorder("", flight=Flight(str(tmp_path / "file"), watch=NAN))
-    for _ in range(10):
-        recorder.record("a", np.full(3, np.nan))
+    for step in range(10):
+        _one_more(recorder, step, bad=1)
+    recorder.close()
+    *lines, last = capsys.readouterr().err.splitlines()
+    assert len(lines) == 4  # a line for each finding
+    assert all("not written (FileExistsError" in line for line in lines)
+    assert "4 dumps of the flight recorder could not be written, the first one: TO hit on x0 at step 1" in last
+
+
+def test_the_next_finding_is_written_when_the_place_is_there_again(tmp_path: Path) -> None:
+    place = tmp_path / "flights"
+    place.write_text("")
+    recorder = Recorder("", flight=Flight(str(place), steps=2, watch=NAN))
+    for step in range(8):
+        if step == 6:
+            place.unlink()
+        _one_more(recorder, step, bad=2)
+    (dump,) = place.iterdir()
+    lines = (dump / REASON).read_text().splitlines()
+    assert lines[0] == "TO hit on x2 and 2 more at step 6"
+    assert "2 dumps of the flight recorder could not be written, the first one: TO hit on x0 at step 2" in lines[-1]
+
+
+def test_a_dump_is_tried_again_while_its_steps_are_there_without_another_finding(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = tmp_path / "flights"
+    place.write_text("")
+    recorder = Recorder("", flight=Flight(str(place), steps=10, watch=NAN))
+    for step in range(8):
+        if step == 3:
+            place.unlink()
+        recorder.record("x", np.full(3, np.nan if step >= 2 else 1.0))
         recorder.step()
-    lines = capsys.readouterr().err.splitlines()
-    assert len(lines) == 1
-    assert "the flight recorder is off" in lines[0]
+    recorder.close()
+    (dump,) = place.iterdir()
+    assert (dump / REASON).read_text().splitlines()[0] == "TO hit on x at step 2"  # which is in the dump
+    assert "could not be written" not in capsys.readouterr().err
+
+
+def test_a_program_that_changes_its_directory_changes_no_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    recorder = Recorder("", flight=Flight("flights", watch=NAN))
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    recorder.record("x", np.full(2, np.nan))
+    recorder.step()
+    assert _reasons(tmp_path / "flights") == ["TO hit on x at step 0"]
+
+
+def test_a_directory_that_vanishes_is_made_again(tmp_path: Path) -> None:
+    place = tmp_path / "flights"
+    recorder = Recorder("", flight=Flight(str(place), watch=NAN))
+    for step in range(6):
+        _one_more(recorder, step, bad=1)
+        if step == 1:
+            shutil.rmtree(place)
+    assert _reasons(place) == ["TO hit on x1 and 1 more at step 3", "TO hit on x2 and 2 more at step 5"]
+
+
+def test_a_disk_that_fills_up_while_a_dump_is_written_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    recorder = Recorder("", flight=Flight(str(tmp_path), dumps=2, watch=NAN))
+    for step in range(6):
+        with monkeypatch.context() as patched:
+            if step < 5:
+                patched.setattr(DumpWriter, "statistics", full)
+            _one_more(recorder, step, bad=1)
+        assert len(list(tmp_path.iterdir())) == (step == 5)
+    (dump,) = tmp_path.iterdir()
+    assert (dump / REASON).read_text().splitlines() == [
+        "TO hit on x2 and 2 more at step 5",
+        "TO hit on x1 and 1 more at step 3",
+        "TO hit on x0 at step 1",
+    ]
+
+
+def test_half_of_what_is_free_is_left_to_the_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=100_000))
+    recorder = Recorder("", flight=Flight(str(tmp_path), steps=3, tensor_steps=3, watch=NAN))
+    for step in range(4):
+        recorder.record("a", np.full(4_000, np.nan if step == 3 else 1.0))
+        recorder.step()
+    (dump,) = tmp_path.iterdir()
+    assert [file.parent.name for file in dump.rglob("*.npy")] == ["3"]
+    assert len(list(dump.rglob("statistic.csv"))) == 3
+
+
+def test_a_step_that_cannot_be_taken_in_is_counted_and_the_next_one_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep = FlightRecorder.keep
+
+    def no_memory(self: FlightRecorder, step: int, rows: Sequence[Row], **options: Any) -> None:
+        if step == 1:
+            raise MemoryError
+        keep(self, step, rows, **options)
+
+    monkeypatch.setattr(FlightRecorder, "keep", no_memory)
+    recorder = Recorder("", flight=Flight(str(tmp_path), watch=NAN))
+    for step in range(4):
+        recorder.record("a", np.full(3, np.nan if step == 3 else 1.0))
+        recorder.step()
+    (dump,) = tmp_path.iterdir()
+    lines = (dump / REASON).read_text().splitlines()
+    assert lines == ["TO hit on a at step 3", "1 step could not be taken in, the first one was step 1 (MemoryError)"]
 
 
 def test_wrong_settings_are_refused_at_once(tmp_path: Path) -> None:

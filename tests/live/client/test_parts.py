@@ -23,7 +23,7 @@ from tui_debugger.live.client.judging import Judge, as_watchpoint, resolve, watc
 from tui_debugger.live.client.messages import GraphBuilder, cut, graph_chunks, stack_text, type_number
 from tui_debugger.live.client.probe import Identity
 from tui_debugger.live.client.recorded import CopyBudget, Recordings, measure
-from tui_debugger.live.client.recorder import to_numpy
+from tui_debugger.live.client.unpacking import to_numpy
 from tui_debugger.live.graph import wire_params
 from tui_debugger.live.wire import RemoteWatchpoint
 from tui_debugger.model import Category, Watchpoint

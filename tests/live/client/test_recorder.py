@@ -6,7 +6,7 @@ import queue
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from tests.live.client.debugger import Debugger, run, unwatch, view, watch
+from tests.live.client.recorded_values import LAYERS, LEAVES, NAN, OTHERS, UNREADABLE, Nameless
 from tests.live.client.training import Network
 from tests.patience import PATIENCE
 from tui_debugger.graph.build import build_table
@@ -21,6 +22,8 @@ from tui_debugger.graph.messages import parse_graph
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.live import wire
 from tui_debugger.live.client import Recorder, TrainingTerminated
+from tui_debugger.live.client.recorded import NOT_ANNOUNCED
+from tui_debugger.live.client.unpacking import name_text
 from tui_debugger.model import Category, ErrorBits
 
 OVERFLOW, TOO_LARGE, CHANGED = 13, 15, 18
@@ -144,6 +147,24 @@ def test_names_that_come_later_are_told_at_the_end_of_their_step(debugger: Debug
     assert [len(nodes) for nodes in _graphs(debugger)] == [1, 2]
     sessions = {message.session for name, message in debugger.calls if name == "SendMetadata"}
     assert len(sessions) == 1
+
+
+@pytest.mark.parametrize("changes", [1, 101])
+def test_new_names_are_told_a_hundred_times_however_many_there_are(debugger: Debugger, changes: int) -> None:
+    def train() -> None:
+        recorder = Recorder(debugger.address)
+        for step in range(changes + 1):
+            for number in range(150 + step):
+                recorder.record(f"x{number}", np.ones(1))
+            recorder.step()
+        recorder.close()
+
+    loop = Loop(train)
+    debugger.stop(run())
+    debugger.give(*[run()] * (changes + 1))
+    assert loop.end() is None
+    lost = [(each.what, each.count, each.example) for each in debugger.done().unrecorded]
+    assert lost == ([] if changes == 1 else [(NOT_ANNOUNCED.encode(), 1, b"x250")])
 
 
 def test_hits_come_with_parameters_type_and_full_statistics(debugger: Debugger) -> None:
@@ -416,20 +437,69 @@ def _nan_in(steps: int, bad: int, recorder: Recorder) -> None:
     recorder.close()
 
 
-@pytest.mark.parametrize("bad", [0, 3, 5, 6, 7])
-def test_every_step_is_judged_and_what_follows_the_last_one(tmp_path: Path, bad: int) -> None:
+def _listened(tmp_path: Path, train: Callable[[str], None]) -> tuple[int, str, str]:
+    """Exit status and output of ``tdbg listen``, which looks for NaN and Inf in a training of this process."""
     address = f"unix:{tmp_path}/listen"
     command = [sys.executable, "-m", "tui_debugger", "listen", "--no-screen", "--host", address, "--watch", "TO"]
     listening = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert listening.stderr is not None
     assert "waiting for a training" in listening.stderr.readline()
-    _nan_in(6, bad, Recorder(address))
+    train(address)
     out, err = listening.communicate(timeout=PATIENCE)
-    assert listening.returncode == (0 if bad == 7 else 1), err
+    return listening.returncode, out, err
+
+
+@pytest.mark.parametrize("bad", [0, 3, 5, 6, 7])
+def test_every_step_is_judged_and_what_follows_the_last_one(tmp_path: Path, bad: int) -> None:
+    status, out, err = _listened(tmp_path, lambda address: _nan_in(6, bad, Recorder(address)))
+    assert status == (0 if bad == 7 else 1), err
     assert [line for line in out.splitlines() if line.startswith("step")] == (
         [] if bad == 7 else [f"step {bad}  rank 0  TO  ◆ NaN 4 of 4  x:out:0"]
     )
     assert "6 steps" in err or bad == 6
+
+
+def _record_all(address: str, values: Mapping[str, Any]) -> None:
+    recorder = Recorder(address)
+    for _ in range(2):
+        for name, value in values.items():
+            recorder.record(name, value)
+        recorder.step()
+    recorder.close()
+
+
+@pytest.mark.parametrize("last", [3.0, NAN])
+def test_a_nan_in_any_kind_of_value_is_a_finding_and_healthy_twins_are_clean(tmp_path: Path, last: float) -> None:
+    values = {name: leaf(last) for name, leaf in LEAVES.items()}
+    values |= {
+        f"{name} with {other}": LAYERS[name](np.array([last]), OTHERS[other]()) for name in LAYERS for other in OTHERS
+    }
+    status, out, err = _listened(tmp_path, lambda address: _record_all(address, values))
+    found = {
+        line.split("  ")[-1].partition("/")[0].partition(":")[0] for line in out.splitlines() if line[:5] == "step "
+    }
+    assert (status, found) == ((0, set()) if last == 3.0 else (1, set(values))), err
+
+
+@pytest.mark.parametrize("kind", ["values", "names"])
+def test_what_cannot_be_looked_into_is_counted_and_the_rest_is_judged(tmp_path: Path, kind: str) -> None:
+    def train(address: str) -> None:
+        recorder = Recorder(address)
+        for step in range(3):
+            if kind == "names":
+                recorder.record(Nameless(), np.ones(2))
+                recorder.record("y", np.ones(2), kind=Nameless(), inputs=[Nameless(), "x"])  # type: ignore[arg-type,list-item]  # mistakes of programs
+            for name, make in UNREADABLE.items() if kind == "values" else ():
+                recorder.record(name, make())
+            recorder.record("x", np.full(2, np.nan if step == 2 else 1.0))
+            recorder.step()
+        recorder.close()
+
+    status, out, err = _listened(tmp_path, train)
+    assert status == 1
+    assert "step 2  rank 0  TO  ◆ NaN 2 of 2  x:out:0" in out
+    count = 3 * (len(UNREADABLE) if kind == "values" else 1)
+    assert f"({count}, first {'on a device' if kind == 'values' else 'a name of type Nameless'} at step 0)" in err
 
 
 @pytest.mark.parametrize("bad", [0, 1])
@@ -513,6 +583,43 @@ def test_what_cannot_be_recorded_or_judged_is_counted(debugger: Debugger, monkey
         b"whose values of the step before found no room (keep_bytes)": (3, b"large", 1),
     }
     assert list(debugger.done().unrecorded) == list(last.unrecorded)
+
+
+def test_the_parts_of_a_value_are_nodes_and_its_name_means_all_of_them(debugger: Debugger) -> None:
+    def train() -> None:
+        recorder = Recorder(debugger.address)
+        recorder.record("batch", {"image": np.ones(2), "label": [1, 2], "text": ["a"]})
+        recorder.record("out", np.ones(2), kind="relu", inputs="batch")
+        recorder.record("w", (np.ones(2), None), kind="gradient")
+        recorder.step()
+
+    loop = Loop(train)
+    debugger.stop(run())
+    debugger.stop(run())
+    assert loop.end() is None
+    (nodes,) = _graphs(debugger)
+    assert {*nodes.names} >= {"batch/image", "batch/label", "out", "Gradients/w/0"}
+    inputs = [nodes.names[node] for node, _ in nodes.inputs(nodes.find("out"))]
+    assert inputs == ["batch/image", "batch/label"]
+
+
+@pytest.mark.parametrize("name", [7, None, b"x", ("a", 1), "", "a\0b\n", "\ud800", "x" * 100_000, "*", "Gradients/"])
+def test_a_name_of_any_kind_is_judged(debugger: Debugger, name: Any) -> None:
+    def train() -> None:
+        recorder = Recorder(debugger.address)
+        for step in range(2):
+            recorder.record(name, np.full(2, float(step)), kind=name, inputs=name)
+            recorder.step()
+        recorder.close()
+
+    loop = Loop(train)
+    debugger.stop(watch(1, TOO_LARGE, [name_text(name), f"Gradients/{name_text(name)}"], max_gt=0.5), run())
+    debugger.stop(run())
+    debugger.stop(run())
+    (hit,) = debugger.answer("SendWatchpointHits")
+    assert hit.tensor.node_name.decode() == name_text(name)
+    assert loop.end() is None
+    assert not debugger.done().unrecorded
 
 
 def test_initial_values_that_were_not_recorded_are_not_called_clean(debugger: Debugger) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import subprocess
 import sys
 import weakref
@@ -229,3 +230,23 @@ def test_a_training_that_is_over_is_not_kept_alive(tmp_path: Path) -> None:
     assert torch.amp.GradScaler.step is scaler_step
     (dump,) = dumps_in(tmp_path)  # what waited was written
     assert (dump / REASON).read_text().startswith("TO hit on log/Log and 2 more at step 2")
+
+
+def test_a_process_that_was_forked_says_that_its_flight_recorder_writes_nothing(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    net = Net()
+    optimizer = torch.optim.SGD(net.parameters(), lr=1e-2)
+    with tdbg.attach(net, optimizer, "", flight=tdbg.Flight(str(tmp_path))):
+        _steps(net, optimizer, 1)
+        pid = os.fork()
+        if not pid:
+            try:
+                _steps(net, optimizer, 1, bad=0)
+            finally:
+                os._exit(0)
+        assert os.waitpid(pid, 0)[1] == 0
+        assert "not written, because this process was forked from" in capfd.readouterr().err
+        assert dumps_in(tmp_path) == []
+        _steps(net, optimizer, 1, bad=0)
+    assert len(dumps_in(tmp_path)) == 1

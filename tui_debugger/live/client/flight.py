@@ -30,14 +30,16 @@ from tui_debugger.graph.build import build_table
 from tui_debugger.graph.messages import parse_graph
 from tui_debugger.graph.search import select
 from tui_debugger.graph.table import NodeTable
+from tui_debugger.live.client.agent import of_the_training
 from tui_debugger.live.client.judging import Judge, Patience, StepMemory
 from tui_debugger.live.client.messages import GRADIENTS, GraphBuilder
 from tui_debugger.live.client.probe import ClientHit, Identity
+from tui_debugger.live.client.unpacking import in_words
 from tui_debugger.live.dump_writer import PARAMETER, DumpWriter, TensorName
 from tui_debugger.live.wire import START, Unrecorded
 from tui_debugger.model import PARAMETERS, TRAINABLE, NodeSelection, TensorMeta, TensorStats, Verdict, Watchpoint
 from tui_debugger.notes import Notes
-from tui_debugger.text.numbers import and_more
+from tui_debugger.text.numbers import and_more, plural
 from tui_debugger.watch.condition_table import Params, by_abbr, not_finite_words
 from tui_debugger.watch.recommended import recommended
 from tui_debugger.watch.text import parse_watch
@@ -71,7 +73,8 @@ def write_flight(
         most: steps that are written, the newest ones. Of the one before them there are the weights, as inputs of the
             nodes that read them: without them nobody could tell whether these nodes were fed with something bad.
         weights_read: (node, input, weight) of the graph.
-        room: bytes that may be written, newest steps first: statistics, then values where there is room left.
+        room: bytes that may be written, newest steps first: statistics, then values where there is room left. Half of
+            what is free on the disk is left to the training in any case.
         reason: for people.
 
     Returns:
@@ -80,10 +83,10 @@ def write_flight(
     Raises:
         OSError: it cannot be written; nothing is left behind.
     """
-    kept, room = _fitting(steps[-most:], room)
-    before = steps[-len(kept) - 1] if len(steps) > len(kept) else None
-    part = _begin(directory, f"flight-rank{identity.rank}-step{kept[-1].step}-{os.getpid()}")
+    part = _begin(directory, f"flight-rank{identity.rank}-step{steps[-1].step}-{os.getpid()}")
     try:
+        kept, room = _fitting(steps[-most:], min(room, shutil.disk_usage(part).free // 2 or room))
+        before = steps[-len(kept) - 1] if len(steps) > len(kept) else None
         writer = DumpWriter(part, rank=identity.rank, net="flight", program=identity.program, device=identity.backend)
         writer.metadata()
         writer.graphs(graphs)
@@ -316,7 +319,8 @@ class FlightRecorder:
 
     A step is handed over with ``keep``, and what the watchpoints said about it with ``judged``. Every method that may
     write returns a sentence for people, which is empty when nothing was written. None raises when a dump cannot be
-    written: the recorder is off then.
+    written: it is tried again with the next finding, after half as many steps as are kept, and at the end. What never
+    could be written is counted, in the next dump and at the end.
 
     Attributes:
         flight: the settings.
@@ -350,6 +354,9 @@ class FlightRecorder:
         GraphBuilder()
         self.flight = flight
         self.judge = Judge()
+        self._directory = Path(flight.directory)
+        with contextlib.suppress(OSError):  # the program may change its directory before anything is written
+            self._directory = self._directory.absolute()
         self._identity = identity
         self._unrecorded = unrecorded
         self._patience, self._memory = patience, memory
@@ -371,7 +378,10 @@ class FlightRecorder:
         self._overflowed = False
         self._dumps = 0
         self._disk = 0
-        self._off = False
+        self._unwritten: dict[str, tuple[int, str]] = {}
+        """The reasons of dumps that could not be written: their last steps, and why."""
+        self._missed: Unrecorded | None = None
+        """The steps that could not be taken in, with the reason of the first one."""
         self._process = os.getpid()
         """A process that was forked from this one has the same ring, and writes nothing."""
         self._newest: tuple[Path, int] | None = None
@@ -450,7 +460,16 @@ class FlightRecorder:
 
     def flush(self, *, ends: bool = True) -> str:
         """Writes now what waits to be written. ``ends``: the training is over, and nothing else will come."""
-        return self._write_pending(whole=ends) if self._pending else ""
+        written = self._write_pending(whole=ends) if self._pending else ""
+        if not ends:
+            return written
+        return "; ".join(filter(None, ("" if self._pending else written, *self._losses())))
+
+    def missed(self, step: int, error: Exception) -> str:
+        """A step could not be taken in: no memory, a broken array ... The next one may be."""
+        known = self._missed or Unrecorded(in_words(error), 0, step=step)
+        self._missed = replace(known, count=known.count + 1)
+        return f"the flight recorder could not take a step in ({in_words(error)}); it goes on with the next one"
 
     def failed(self, error: BaseException, *, ends: bool = True) -> str:
         """An exception came: writes what is kept.
@@ -462,11 +481,9 @@ class FlightRecorder:
         if not self._ring:
             return ""
         last = self._ring[-1]
-        what = f"{type(error).__name__}: {error}".strip().splitlines()[0]
-        text = f"{what} {'in' if last.partial else 'after'} step {last.step}"
-        if self._newest is not None and self._newest[1] == last.step:
-            self._add_reason(self._newest[0], text)  # everything is in that dump
-            return ""
+        text = f"{in_words(error)} {'in' if last.partial else 'after'} step {last.step}"
+        if self._newest is not None and self._newest[1] == last.step and _add_reason(self._newest[0], text):
+            return ""  # everything is in that dump
         if not self._may_write(whole=ends):
             self._pending = self._pending or text
             return ""
@@ -538,13 +555,15 @@ class FlightRecorder:
     def _may_write(self, *, whole: bool) -> bool:
         """Tells whether there may be another dump; not ``whole``: one that leaves one for the first NaN or Inf."""
         most = self.flight.dumps if whole or self._overflowed else self.flight.dumps - 1
-        return self._dumps < most and bool(self._ring) and not self._off and os.getpid() == self._process
+        return self._dumps < most and bool(self._ring) and os.getpid() == self._process
 
     def _write_event(self, step: int, bad: Sequence[ClientHit], first: ClientHit, found: Values | None) -> str:
         reason = _reason([first, *(hit for hit in bad if hit is not first)], step)
         if not self._may_write(whole=True):
+            if os.getpid() != self._process:
+                return f"{reason}: not written, because this process was forked from the one that has a flight recorder"
             enough = self._dumps >= self.flight.dumps
-            return "" if not enough else f"{reason}: not written, because {self._dumps} dumps were written already"
+            return f"{reason}: not written, because {self._dumps} dumps were written already" if enough else ""
         self._overflowed = True
         kept = self._ring[-1]
         if found is not None and kept.step == step:
@@ -564,34 +583,62 @@ class FlightRecorder:
         room = self.flight.disk - self._disk
         if not self._overflowed:
             room -= self.flight.disk // max(self.flight.dumps, 2)
+        lines = reason.splitlines()
         if room <= 0:
-            return ""
-        self._dumps += 1
-        directory, last = Path(self.flight.directory), self._ring[-1].step
-        lines = "\n".join((reason, *self._remarks()))
+            return f"{lines[0]}: not written, because dumps have taken {self._disk:,} bytes already"
+        last, oldest = self._ring[-1].step, self._ring[0].step
         steps = list(self._ring)
-        if self._left is not None and self._left.step == steps[0].step - 1:
+        if self._left is not None and self._left.step == oldest - 1:
             steps.insert(0, self._left)
+        late = [each for each, (step, _) in self._unwritten.items() if step >= oldest and each not in lines]
         try:
             path, nbytes = write_flight(
-                directory,
+                self._directory,
                 self._identity,
                 self._graphs,
                 steps,
                 most=len(self._ring),
                 weights_read=self._weights_read,
                 room=room,
-                reason=lines,
+                reason="\n".join((*lines, *late, *self._remarks(oldest))),
             )
-        except OSError as error:
-            self._off = True
-            return f"the flight recorder is off ({type(error).__name__}: {error})".splitlines()[0]
+        except Exception as error:
+            if of_the_training(error):
+                raise
+            return self._not_written(lines, in_words(error))
+        self._dumps += 1
         self._disk += nbytes
         self._newest = path, last
-        return f"{reason.splitlines()[0]}: the last {len(self._ring)} steps are in {path}"
+        self._unwritten = {each: lost for each, lost in self._unwritten.items() if lost[0] < oldest}
+        return f"{lines[0]}: the last {len(self._ring)} steps are in {path}"
 
-    def _remarks(self) -> Iterator[str]:
-        """Returns the notices for the readers of the dump."""
+    def _not_written(self, lines: Sequence[str], why: str) -> str:
+        """Remembers a dump that could not be written, which is tried again while its steps are still there."""
+        last = self._ring[-1].step
+        if len(self._unwritten) < REMEMBERED:
+            self._unwritten.setdefault(lines[0], (last, why))
+        self._pending = self._pending or "\n".join(lines)
+        self._quiet_until = last + max(self.flight.steps // 2, 1)
+        return f"{lines[0]}: not written ({why}); the flight recorder tries again"
+
+    def _losses(self, oldest: int | None = None) -> Iterator[str]:
+        """Returns sentences on dumps that could not be written, and on steps that were not taken in.
+
+        Args:
+            oldest: the first step of the dump that is about to be written; None: there is none.
+        """
+        lost = [(each, why) for each, (step, why) in self._unwritten.items() if oldest is None or step < oldest]
+        if lost:
+            reason, why = lost[0]
+            dumps = plural(len(lost), "dump")
+            yield f"{dumps} of the flight recorder could not be written, the first one: {reason} ({why})"
+        missed = self._missed
+        if missed is not None:
+            steps = plural(missed.count, "step")
+            yield f"{steps} could not be taken in, the first one was step {missed.step} ({missed.what})"
+
+    def _remarks(self, oldest: int) -> Iterator[str]:
+        """Returns the notices for the readers of a dump whose first step is ``oldest``."""
         last = self._ring[-1]
         if last.partial:
             yield f"step {last.step} did not come to its end: its tensors were seen before that"
@@ -602,14 +649,17 @@ class FlightRecorder:
         for each in self._unrecorded():
             example = f", the first one {each.example} in step {each.step}" if each.example else ""
             yield f"not recorded: {each.count} {each.what}{example}"
+        yield from self._losses(oldest)
 
-    def _add_reason(self, path: Path, text: str) -> None:
 
-        try:
-            with (path / REASON).open("a", encoding="utf-8", errors="backslashreplace") as file:
-                file.write(text + "\n")
-        except OSError:
-            self._off = True
+def _add_reason(path: Path, text: str) -> bool:
+    """Adds a line to a dump; tells whether that was possible."""
+    try:
+        with (path / REASON).open("a", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(text + "\n")
+    except OSError:
+        return False
+    return True
 
 
 class _Events:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Final
@@ -13,6 +13,7 @@ from tui_debugger.arrays import Array
 from tui_debugger.live.client.judging import Judge, Patience, StepMemory, resolve, watched
 from tui_debugger.live.client.messages import GRADIENTS, GraphBuilder, type_number
 from tui_debugger.live.client.probe import ClientHit, ClientValue, Identity
+from tui_debugger.live.client.unpacking import DEPTH, MOST
 from tui_debugger.live.wire import RemoteTensor, RemoteWatchpoint, Unrecorded
 from tui_debugger.model import ErrorBits, TensorMeta, TensorStats, Verdict, WatchResult
 from tui_debugger.stats.blocks import measure_stats
@@ -79,6 +80,8 @@ _TOGETHER: Final = 1000
 _PIECE: Final = 1 << 20
 """Elements of a strided array that are copied at once when it is sent."""
 NOT_TAKEN: Final = "tensors that could not be converted to NumPy, or copied"
+NO_NAME: Final = "tensors whose names could not be written as text"
+TOO_NESTED: Final = f"values beyond the first {MOST:,} of one record, or below {DEPTH} levels of it"
 NO_NODE: Final = f"tensors under names beyond the first {NODES:,}"
 NOT_ANNOUNCED: Final = "names that came after the graph had been sent too often"
 NO_ROOM: Final = "tensors that found no room to be kept until watchpoints on them came (keep_bytes)"
@@ -154,6 +157,10 @@ class Recordings:
         unstarted: as far as the debugger is concerned no step has run yet: there are no values.
         step: the number of this step.
         full: names were passed over.
+        nodes: by full name.
+        parts: the full names of the arrays in values that are no arrays themselves, in order, by the full name of the
+            value.
+        forked: tells what forked processes recorded, which have no debugger.
     """
 
     who: Identity
@@ -165,9 +172,11 @@ class Recordings:
     evidence: bool = False
     unstarted: bool = False
     step: int = 0
+    forked: Callable[[], Sequence[Unrecorded]] = tuple
     _lost: UnrecordedCounts = field(default_factory=UnrecordedCounts)
     full: bool = False
     nodes: dict[str, Recorded] = field(default_factory=dict)
+    parts: dict[str, dict[str, None]] = field(default_factory=dict)
     held: dict[str, RecordedTensor] = field(default_factory=dict)
     before: dict[str, Array] = field(default_factory=dict)
     judge: Judge = field(default_factory=Judge)
@@ -194,12 +203,17 @@ class Recordings:
 
     def wanted(self, name: str, kind: str) -> bool:
         """Tells whether a tensor need be converted at all: while nobody is there, only to learn of its name."""
-        return self.keeping or self.measuring or self.copying or _full_name(name, kind) not in self.nodes
+        full = _full_name(name, kind)
+        return self.keeping or self.measuring or self.copying or (full not in self.nodes and full not in self.parts)
 
     def lose(self, what: str, name: str, count: int = 1) -> None:
         """Counts what was wanted and cannot be recorded."""
         if self.keeping or self.measuring:
             self._lost.add(what, self.step, name, count)
+
+    def consists_of(self, name: str, kind: str, parts: Sequence[str]) -> None:
+        """Says which tensors a value is made of that is no array itself: names below its own one, or its own."""
+        self.parts.setdefault(_full_name(name, kind), {}).update((_full_name(each, kind), None) for each in parts)
 
     def add(self, name: str, kind: str, array: Array, inputs: Sequence[str] = ()) -> None:
         """Takes a tensor of this step. Of two with one name each is judged; the later one can be looked at."""
@@ -320,7 +334,7 @@ class Recordings:
 
     def unrecorded(self) -> Sequence[Unrecorded]:
         """See ``Probe``."""
-        return self._lost.all()
+        return (*self._lost.all(), *self.forked())
 
     def graphs(self) -> Sequence[bytes]:
         """One graph: operators in the order in which they were first recorded, parameters, and what updates them."""
@@ -330,15 +344,17 @@ class Recordings:
                 builder.add_parameter(node.name, (node.meta.dtype, node.meta.shape))
         for node in self.nodes.values():
             if node.kind not in PARAMETER_KINDS:
-                inputs = [self._input(each) for each in node.inputs]
+                inputs = [full for each in node.inputs for full in self._input(each)]
                 outputs = [(node.meta.dtype, node.meta.shape)]
                 builder.add_node(node.name, node.kind[:1].upper() + node.kind[1:], inputs, outputs)
         weights = [node.name for node in self.nodes.values() if node.kind == "weight"]
         builder.add_update((name, GRADIENTS + name if GRADIENTS + name in self.nodes else "") for name in weights)
         return [builder.serialize()]
 
-    def _input(self, name: str) -> str:
-        return name if name in self.nodes else GRADIENTS + name
+    def _input(self, name: str) -> Sequence[str]:
+        """Returns the full names of the tensors that are meant by the name of an input."""
+        own = next((each for each in (name, GRADIENTS + name) if each in self.nodes or each in self.parts), name)
+        return list(self.parts.get(own, ())) or [own]
 
     def watch(self, watchpoints: Sequence[RemoteWatchpoint]) -> None:
         """See ``Probe``."""

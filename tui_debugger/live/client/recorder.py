@@ -4,49 +4,40 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import os
 import platform
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Any, Final
 
-import numpy as np
-
 from tui_debugger.arrays import Array
-from tui_debugger.live.client.agent import Agent
+from tui_debugger.live.client.agent import Agent, of_the_training
 from tui_debugger.live.client.endings import Ending
 from tui_debugger.live.client.flight import Flight, FlightRecorder, Row
+from tui_debugger.live.client.forked import ForkedCounts
 from tui_debugger.live.client.judging import Judge
 from tui_debugger.live.client.link import TIMEOUT, Notice, settings
 from tui_debugger.live.client.notebook import Notebook
 from tui_debugger.live.client.probe import ClientHit, Identity, TrainingTerminated
-from tui_debugger.live.client.recorded import NOT_ANNOUNCED, NOT_TAKEN, CopyBudget, Recordings
+from tui_debugger.live.client.recorded import (
+    NO_NAME,
+    NOT_ANNOUNCED,
+    NOT_TAKEN,
+    TOO_NESTED,
+    CopyBudget,
+    Recordings,
+)
+from tui_debugger.live.client.unpacking import Unpacked, in_words, name_text, unpack
 from tui_debugger.live.wire import START
-
-
-def to_numpy(value: Any) -> Array:
-    """A NumPy array of the same values, without a copy where that is possible.
-
-    Takes NumPy arrays, whatever has ``__array__`` (JAX, TensorFlow, CPU tensors of PyTorch, MindSpore ...) or
-    ``__dlpack__``, numbers, and nested lists of numbers.
-
-    Raises:
-        Exception: whatever the library raises for an array that does not convert, for example one on a device.
-    """
-    if isinstance(value, np.ndarray):
-        return value
-    if hasattr(value, "detach"):  # a tensor of PyTorch that requires a gradient refuses to convert
-        value = value.detach()
-    if not hasattr(value, "__array__") and hasattr(value, "__dlpack__"):
-        return np.from_dlpack(value)
-    return np.asarray(value)
-
 
 KEPT: Final = 2 << 30
 """Bytes of copies that are kept for a debugger, unless told otherwise."""
-_ANNOUNCED: Final = 100
+_CHANGES: Final = 100
 """Times that new names are sent to the debugger: each time the whole graph is sent."""
+_COMPLAINTS: Final = 20
+"""Names of which it is said what is wrong with them."""
 
 
 class Recorder:
@@ -107,36 +98,50 @@ class Recorder:
             TdbgError: ``address`` or a watch text of ``flight`` is wrong.
         """
         where = settings(address, timeout=timeout)
-        identity = Identity(program or f"Python {platform.python_version()}", rank, world_size, backend, device)
-        self._recordings = Recordings(identity, CopyBudget(keep_bytes))
-        self._recordings.memory.rank = identity.rank
-        self._recordings.evidence = flight is not None
-        unrecorded = self._recordings.unrecorded
-        self._flight = (
-            None
-            if flight is None
-            else FlightRecorder(flight, identity, unrecorded, self._recordings.patience, self._recordings.memory)
-        )
+        self._identity = Identity(program or f"Python {platform.python_version()}", rank, world_size, backend, device)
+        self._keep_bytes = keep_bytes
+        self._settings = flight
         self._say = Notice()
-        self._notes = Notebook(self._say)
-        self._agent = Agent(self._recordings, where, self._notes)
-        self._fresh = True
-        """True while nothing was recorded since the step ended."""
         self._blocks = False
         """Steps are ``with`` blocks."""
-        self._pending: _Step | None = None
-        self._announced = 0
-        """Names that the debugger has heard of."""
-        self._announced = 0
-        self._flown = 0
-        """Names that the flight recorder has heard of."""
-        self._withheld: Sequence[ClientHit] = ()
         self._error: BaseException | None = None
         """The exception that was written down last."""
         self._closed = False
-        self._ending = Ending(self._ended) if self._flight is not None else None
+        self._forked: ForkedCounts | None = None
+        self._in_child = False
+        """This process was forked from the one that speaks with the debugger."""
+        self._start()
+        self._agent = Agent(self._recordings, where, self._notes)
         if self._agent.on:
+            self._forked = ForkedCounts()
+            self._recordings.forked = self._forked.all
             atexit.register(_close, weakref.ref(self))
+
+    def _start(self) -> None:
+        """Nothing was recorded yet in this process."""
+        self._process = os.getpid()
+        self._recordings = recordings = Recordings(self._identity, CopyBudget(self._keep_bytes))
+        recordings.memory.rank = self._identity.rank
+        recordings.evidence = self._settings is not None
+        self._flight: FlightRecorder | None = None
+        if self._settings is not None:
+            self._flight = FlightRecorder(
+                self._settings, self._identity, recordings.unrecorded, recordings.patience, recordings.memory
+            )
+        self._notes = Notebook(self._say)
+        self._complaints: set[str] = set()
+        """The names of which it was said what is wrong with them."""
+        self._fresh = True
+        """True while nothing was recorded since the step ended."""
+        self._pending: _Step | None = None
+        self._announced = 0
+        """Names that the debugger has heard of."""
+        self._changes = 0
+        """Times that the debugger was told of new names."""
+        self._flown = 0
+        """Names that the flight recorder has heard of."""
+        self._withheld: Sequence[ClientHit] = ()
+        self._ending = Ending(self._ended) if self._flight is not None else None
 
     @property
     def attached(self) -> bool:
@@ -148,29 +153,31 @@ class Recorder:
         """Steps that have ended."""
         return self._agent.step + 1
 
-    def record(self, name: str, array: Any, kind: str = "tensor", inputs: Sequence[str] = ()) -> None:
+    def record(self, name: Any, array: Any, kind: str = "tensor", inputs: Sequence[str] = ()) -> None:
         """Shows one tensor of this step. Of two with one name both are judged, and the later one can be looked at.
 
         Args:
             name: ``encoder/block0/attention``; the same in every step. A gradient may have the name of what it is the
-                gradient of: it is shown as ``Gradients/<name>``.
-            array: see ``to_numpy``. Copied where it is kept: change it afterwards as you like.
+                gradient of: it is shown as ``Gradients/<name>``. What is no string is written as one.
+            array: see ``to_numpy``. Copied where it is kept: change it afterwards as you like. Of structured arrays,
+                arrays of objects, mappings, lists and dataclasses every array inside is a tensor of its own, below this
+                name: ``batch/image``. What NumPy cannot read is counted as not recorded. None and text hold no numbers.
             kind: ``weight`` (trained), ``parameter`` (not trained), ``gradient``, ``activation``, ``tensor``; any other
                 word is the type of operator that made it (``relu``, ``softmax``: these are activations, ``matmul``).
             inputs: names of what it was made from, where known: they tell where a NaN comes from.
         """
-        if self._closed or (not self._agent.on and self._flight is None):
+        if not self._ready():
             return
         self._settle()
         if self._fresh:
             self._fresh = False
             self._begin_step()
         try:
-            if self._recordings.wanted(name, kind):
-                self._recordings.add(name, kind, to_numpy(array), inputs)
-        except Exception as error:  # noqa: BLE001 - an array that does not convert must not end the training
-            self._recordings.lose(NOT_TAKEN, name)
-            self._say(f"{name} cannot be recorded ({type(error).__name__}: {error})".splitlines()[0])
+            self._record(name_text(name), _text(kind, "tensor"), array, _names(inputs))
+        except Exception as error:
+            if of_the_training(error):
+                raise
+            self._lose(NO_NAME, f"a name of type {type(name).__name__}", in_words(error))
 
     def note(self, **notes: Any) -> None:
         """Says scalars of this step, which are shown beside what is found in it: ``note(loss=loss, lr=lr, batch=7)``.
@@ -179,7 +186,7 @@ class Recorder:
             notes: numbers, bools, short texts, or arrays of one element, by name; 64 names a step at most. Of two with
                 one name in one step the later one counts. What is nothing of these is left out, with one warning.
         """
-        if self._closed or not (self._flight is not None or self._agent.expected):
+        if not self._ready() or not (self._flight is not None or self._agent.expected):
             return
         self._settle()
         self._notes.add(notes)
@@ -190,7 +197,7 @@ class Recorder:
         Raises:
             TrainingTerminated: the debugger ended the training.
         """
-        if self._agent.step == START:
+        if self._ready() and self._agent.step == START:
             self._agent.begin()
             if self._flight is not None:
                 self._flight.begin(self._rows(with_values=False))
@@ -206,7 +213,8 @@ class Recorder:
         Raises:
             TrainingTerminated: the debugger ended the training (from the end of the block in the second form).
         """
-        self._settle()
+        if self._ready():
+            self._settle()
         step = _Step(self._begin_block, self._end_step, self._failed)
         if self._fresh or self._blocks:
             self._pending = step  # a block follows; if not, it was a step in which nothing was recorded
@@ -222,7 +230,8 @@ class Recorder:
         Raises:
             TrainingTerminated: the debugger ended the training.
         """
-        if self._closed:
+        if self._closed or os.getpid() != self._process:  # a process that was forked, and recorded nothing
+            self._closed = True
             return
         try:
             self._settle()
@@ -258,6 +267,57 @@ class Recorder:
             self.close()
 
     # -- inside --------------------------------------------------------------------------------------
+
+    def _ready(self) -> bool:
+        """Tells whether there is anything to do. A process that was forked begins anew with its first use of this."""
+        if self._closed:
+            return False
+        if os.getpid() != self._process:
+            self._in_child = self._forked is not None
+            self._start()
+        return self._agent.on or self._flight is not None or self._in_child
+
+    def _record(self, name: str, kind: str, value: Any, inputs: Sequence[str]) -> None:
+        """Takes the arrays of a value."""
+        if self._in_child and self._forked is not None:
+            self._forked.add(name, self._agent.step + 1)
+            self._complain("a forked process", "is not seen by the debugger: what it records is counted as unrecorded")
+        if not self._recordings.wanted(name, kind):
+            return
+        found = unpack(value)
+        names = [_below(name, path) for path, _ in found.arrays]
+        if names != [name]:
+            self._recordings.consists_of(name, kind, names)
+        for full, (_, array) in zip(names, found.arrays, strict=True):
+            self._add(full, kind, array, inputs)
+        self._tell_unread(name, value, found)
+
+    def _add(self, name: str, kind: str, array: Array, inputs: Sequence[str]) -> None:
+        try:
+            self._recordings.add(name, kind, array, inputs)
+        except Exception as error:  # no memory for a copy ...
+            if of_the_training(error):
+                raise
+            self._lose(NOT_TAKEN, name, in_words(error))
+
+    def _tell_unread(self, name: str, value: Any, found: Unpacked) -> None:
+        """Counts what could not be read of a value."""
+        for path, why in found.unread:
+            self._lose(NOT_TAKEN, _below(name, path), why)
+        if found.beyond:
+            self._lose(TOO_NESTED, name, f"{found.beyond:,} values are too many, or nested too deep", found.beyond)
+        if value is not None and not (found.arrays or found.unread or found.beyond):
+            self._complain(name, f"holds no numbers: nothing of it is judged ({type(value).__name__})")
+
+    def _lose(self, what: str, name: str, why: str, count: int = 1) -> None:
+        self._recordings.lose(what, name, count)
+        self._complain(name, f"cannot be recorded ({why})")
+
+    def _complain(self, name: str, text: str) -> None:
+        """Says what is wrong with a name, once."""
+        if name not in self._complaints and len(self._complaints) < _COMPLAINTS:
+            self._complaints.add(name)
+            self._say(f"{name} {text}")
 
     def _settle(self) -> None:
         """``step()`` was called with nothing recorded, and no block followed: that was a step."""
@@ -312,8 +372,8 @@ class Recorder:
         if self._recordings.full:
             self._say(f"only the first {len(self._recordings.nodes)} names are shown")
         if self._agent.attached:
-            if self._announced < _ANNOUNCED:
-                self._announced += 1
+            if self._changes < _CHANGES:
+                self._changes += 1
                 self._agent.graph_changed()
             else:
                 self._recordings.lose(NOT_ANNOUNCED, list(self._recordings.nodes)[self._announced], new)
@@ -340,9 +400,10 @@ class Recorder:
                 hits = [hit for hit in self._withheld if seen is None or seen.need(hit.node) is None]
                 values = {name: held.values for name, held in recordings.in_order()}
                 self._report(flight.judged(step, hits, lambda name, _: values.get(name)))
-        except Exception as error:  # noqa: BLE001 - a broken array, no memory: nothing of it ends the training
-            self._flight = None
-            self._say(f"the flight recorder is off ({type(error).__name__}: {error})".splitlines()[0])
+        except Exception as error:
+            if of_the_training(error):
+                raise
+            self._report(flight.missed(step, error))
 
     def _give_rest_to_flight(self) -> None:
         """Hands over what was recorded since the last step ended."""
@@ -385,9 +446,30 @@ class Recorder:
 
     def _failed(self, error: BaseException, *, ends: bool = False) -> None:
         """An exception leaves the loop, or one step."""
-        if self._flight is not None:
+        if self._flight is not None and os.getpid() == self._process:
             self._give_rest_to_flight()  # the step in which it happened, as far as it came
             self._flush_flight(error, ends=ends)
+
+
+def _below(name: str, path: str) -> str:
+    return name_text(name + path) if path else name
+
+
+def _names(names: Any) -> tuple[str, ...]:
+    """Returns the names of inputs as text. A single name is one input."""
+    several = isinstance(names, Iterable) and not isinstance(names, str | bytes)
+    given = list(names) if several else [] if names is None else [names]
+    return tuple(_text(each, "an input without a name") for each in given)
+
+
+def _text(name: Any, otherwise: str) -> str:
+    """Returns a name as text, or another text where it cannot be written."""
+    try:
+        return name_text(name)
+    except Exception as error:
+        if of_the_training(error):
+            raise
+        return otherwise
 
 
 def _close(recorder: weakref.ref[Recorder]) -> None:
