@@ -304,8 +304,17 @@ def lora(attach: Attach, plant: Plant) -> list[float]:
     return loop(model, optimizer, attach, lambda step: model(input_ids=sentences(step), labels=sentences(step)).loss)
 
 
-def train_with_lightning(attach: Attach, plant: Plant, *, by_hand: bool) -> list[float]:
-    """A module of lightning, which attaches with what ``self.optimizers()`` gives."""
+def train_with_lightning(
+    attach: Attach, plant: Plant, *, by_hand: bool = False, gather: int = 1, **options: Any
+) -> list[float]:
+    """A module of lightning, which attaches with what ``self.optimizers()`` gives.
+
+    Args:
+        attach, plant: as ever.
+        by_hand: the module runs its optimizer.
+        gather: batches of which the gradients are summed up for a step.
+        options: of lightning's trainer.
+    """
     import lightning
 
     class Module(lightning.LightningModule):  # type: ignore[misc] # its type is not known where it is not installed
@@ -337,6 +346,9 @@ def train_with_lightning(attach: Attach, plant: Plant, *, by_hand: bool) -> list
                 optimizer.step()
             return loss
 
+        def validation_step(self, batch: Any, _: int) -> torch.Tensor:
+            return functional.cross_entropy(self.net(batch[0]), batch[1])
+
     module = Module()
     plant(module)
     found = lightning.Trainer(
@@ -346,22 +358,30 @@ def train_with_lightning(attach: Attach, plant: Plant, *, by_hand: bool) -> list
         enable_checkpointing=False,
         enable_progress_bar=False,
         enable_model_summary=False,
+        accumulate_grad_batches=gather,
+        **options,
     )
-    data = torch.utils.data.TensorDataset(*images(0, STEPS * BATCH))
-    found.fit(module, torch.utils.data.DataLoader(data, batch_size=BATCH))
+    data = torch.utils.data.TensorDataset(*images(0, gather * STEPS * BATCH))
+    found.fit(module, *(torch.utils.data.DataLoader(data, batch_size=BATCH) for _ in range(2)))
     return module.losses
 
 
 @program("lightning", sick="net.2")
 def lightning_automatic(attach: Attach, plant: Plant) -> list[float]:
     """The trainer runs the training step inside the optimizer's, as a closure."""
-    return train_with_lightning(attach, plant, by_hand=False)
+    return train_with_lightning(attach, plant)
 
 
 @program("lightning", sick="net.1")
 def lightning_by_hand(attach: Attach, plant: Plant) -> list[float]:
     """The training step runs the optimizer."""
     return train_with_lightning(attach, plant, by_hand=True)
+
+
+@program("lightning", sick="net.2", calls=2)
+def lightning_gathering(attach: Attach, plant: Plant) -> list[float]:
+    """Autocast, accumulation, clipping."""
+    return train_with_lightning(attach, plant, gather=2, precision="bf16-mixed", gradient_clip_val=0.5)
 
 
 def train_on_images(model: nn.Module, attach: Attach, optimizer: torch.optim.Optimizer) -> list[float]:
