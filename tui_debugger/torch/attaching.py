@@ -36,9 +36,11 @@ from tui_debugger.torch.flight import TrainingFlight
 from tui_debugger.torch.internals import chunks, compiles, local, meta_of, readable, type_name, uncompiled
 from tui_debugger.torch.module_hooks import ModuleHooks
 from tui_debugger.torch.operators import Operators
+from tui_debugger.torch.optimizers import Stepped, Steps, optimizer_in
 from tui_debugger.torch.recording import Recording
 from tui_debugger.torch.structure import GRADIENTS
 from tui_debugger.torch.training import Scalers, Training, unscales
+from tui_debugger.torch.unseen import tell_debugger
 from tui_debugger.torch.verdicts import find_records, initial_hits, judge_step, values_of
 
 
@@ -248,7 +250,7 @@ class Attachment(Handle):
     def __init__(
         self,
         model: torch.nn.Module,
-        optimizers: Sequence[torch.optim.Optimizer],
+        optimizers: Sequence[Stepped],
         settings: Settings,
         *,
         level: str,
@@ -270,7 +272,8 @@ class Attachment(Handle):
         self._budget = memory if memory is not None else room_of(model)
         self._recording = Recording(self._budget, values=keep == "values", at_once=level == "op")
         self._recording.measuring = flight is not None
-        self._training = Training(model, optimizers, self._recording)
+        self._given = tuple(each for given in optimizers if (each := optimizer_in(given)) is not None)
+        self._training = Training(model, self._given, self._recording)
         self._probe = TorchProbe(self._training, self._install, self._remove, self._end_of_recording)
         self._notes = Notebook(self._say)
         self._flying = None if flight is None else TrainingFlight(flight, self._training, self._say, self._notes)
@@ -278,9 +281,7 @@ class Attachment(Handle):
         self._scalers = Scalers(_weakly(self._scaler_stepped))
         weakref.finalize(self, self._scalers.remove)
         self._training.expectation.at_once = level == "op"
-        self._given = tuple(optimizers)
-        self._ends = optimizers[-1] if optimizers else None
-        self._ending: RemovableHandle | None = None
+        self._ends = optimizer_in(optimizers[-1]) if optimizers else None
         self._ended = self._running = False
         self._since: weakref.WeakKeyDictionary[torch.optim.Optimizer, int] = weakref.WeakKeyDictionary()
         """The number of steps of others since the one that ends steps did one."""
@@ -290,8 +291,7 @@ class Attachment(Handle):
         hooks = Operators if level == "op" else ModuleHooks
         self._exchanges = ExchangeHooks(self._recording, self._guard)
         self._hooks: Operators | ModuleHooks = hooks(self._recording, self._training.tree, self._guard)
-        if self._ends is not None:
-            self._ending = self._ends.register_step_post_hook(self._optimizer_ended_step)
+        self._steps = Steps(optimizers[-1], self._optimizer_ended_step) if optimizers else None
         compiled = self._training.tree.compiled
         if compiled and self._agent.on:
             self._say(f"torch.compile hides the {self._training.tree.hidden} modules inside {', '.join(compiled)}")
@@ -359,9 +359,8 @@ class Attachment(Handle):
         with self._recording.at_work():
             self._agent.close()
         self._remove()
-        if self._ending is not None:
-            self._ending.remove()
-            self._ending = None
+        if self._steps is not None:
+            self._steps.remove()
 
     # -- inside --------------------------------------------------------------------------------------
 
@@ -501,6 +500,8 @@ class Attachment(Handle):
         With a closure they are made while the optimizer runs: then they are looked at when the step ends. An optimizer
         that unscales them itself writes to them: then they are looked at when it has run.
         """
+        if self._steps is not None and self._steps.wraps(optimizer):
+            return
         self._running |= optimizer is self._ends
         closure = any(callable(each) for each in (*args[1:], kwargs.get("closure")))
         if isinstance(self._hooks, Operators):
@@ -518,12 +519,12 @@ class Attachment(Handle):
         if self._hooks.installed:
             self._guard(self._training.backward_ended)
 
-    def _see_gradients(self, optimizer: torch.optim.Optimizer) -> None:
+    def _see_gradients(self, optimizer: torch.optim.Optimizer | None) -> None:
         with self._recording.at_work():
             self._training.see_gradients(optimizer)
 
     def _other_optimizer_is_done(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
-        if optimizer is not self._ends:  # that one has a hook of its own, which has ended the step by now
+        if self._steps is None or not self._steps.are_of(optimizer):  # else a hook of its own has ended the step by now
             self._optimizer_is_done(optimizer)
 
     def _optimizer_is_done(self, optimizer: torch.optim.Optimizer) -> None:
@@ -566,17 +567,17 @@ class Attachment(Handle):
     def _take_over(self, optimizer: torch.optim.Optimizer) -> None:
         """The steps of an optimizer are the steps from now on. Those that it made until now are seen as one."""
         self._recording.lost(JOINED, type(optimizer).__name__, self._since[optimizer] - 1)
-        if self._ending is not None:
-            self._ending.remove()
+        if self._steps is not None:
+            self._steps.remove()
         self._ends, self._ended, self._usual = optimizer, True, 0
         self._since.clear()
-        self._ending = optimizer.register_step_post_hook(self._optimizer_ended_step)
+        self._steps = Steps(optimizer, self._optimizer_ended_step)
         self.step_end()
 
     def _scaler_stepped(self, optimizer: torch.optim.Optimizer, stepped: bool) -> None:
         """A gradient scaler let its optimizer step, or left a step out: that is one, too, and no weight changes."""
         self._guard(lambda: self._know_scaler(optimizer, stepped))
-        if not stepped and optimizer is self._ends and self.on:
+        if not stepped and self._steps is not None and self._steps.are_of(optimizer) and self.on:
             self.step_end()
 
     def _know_scaler(self, optimizer: torch.optim.Optimizer, stepped: bool) -> None:
@@ -585,7 +586,7 @@ class Attachment(Handle):
             return
         self._recording.scaled = expectation.scaled = True
         if not stepped:
-            self._see_gradients(optimizer)
+            self._see_gradients(optimizer if isinstance(optimizer, torch.optim.Optimizer) else None)
             expectation.skipped = True
             self._report_skipped()
 
@@ -594,8 +595,9 @@ class Attachment(Handle):
             self._skipped = True
             self._say("a GradScaler skipped a step: gradients that overflowed in it are no findings")
 
-    def _optimizer_ended_step(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
-        self._optimizer_is_done(optimizer)
+    def _optimizer_ended_step(self, optimizer: torch.optim.Optimizer | None) -> None:
+        if optimizer is not None:
+            self._optimizer_is_done(optimizer)
         if self.on:
             self.step_end()
         else:
@@ -668,7 +670,7 @@ _noting: tuple[weakref.ref[Handle], ...] = ()
 
 def attach(
     model: torch.nn.Module,
-    optimizer: torch.optim.Optimizer | Sequence[torch.optim.Optimizer] | None = None,
+    optimizer: Stepped | Sequence[Stepped] | None = None,
     address: str | None = None,
     *,
     level: str = "module",
@@ -682,7 +684,8 @@ def attach(
     Args:
         model: of any kind; inside DistributedDataParallel too.
         optimizer: ends a step whenever it has stepped; of several the last one does. None: put ``with tdbg.step():``
-            around each step. A step that a GradScaler leaves out is one, too.
+            around each step. A step that a GradScaler leaves out is one, too. Of a wrapper (accelerate's, Lightning's)
+            the optimizer inside is looked at; of other objects with a ``step`` their calls are steps, and no more.
         address: ``host:port`` or ``unix:/path``; None: from ``TDBG_HOST`` and ``TDBG_PORT``; empty, or neither: off.
         level: ``module``: what modules return, their gradients, weights; ``op``: every operator call, with the line of
             the program that made it. That is slow. Watchpoints stop the training at the operator; where nobody
@@ -711,7 +714,11 @@ def attach(
     if not found.address and flight is None:
         return Handle()
     optimizers = [] if optimizer is None else [*optimizer] if isinstance(optimizer, Sequence) else [optimizer]
-    _check(model, optimizers)
+    try:
+        _check(model, optimizers)
+    except TdbgError as error:
+        tell_debugger(model, error.what, found)
+        raise
     reference = _attached.get(model)
     earlier = reference() if reference is not None else None
     if earlier is not None:
@@ -723,6 +730,7 @@ def attach(
     except Exception as error:  # noqa: BLE001 - a model that cannot be looked at is trained all the same
         what = f"{type(error).__name__}: {error}".splitlines()[0]
         Notice()(f"switched off: the model cannot be looked at ({what}); training goes on")
+        tell_debugger(model, what, found)
         return Handle()
     _attached[model] = weakref.ref(handle)
     with _lock:
@@ -782,10 +790,17 @@ class Step:
 _STEP: Final = Step()
 
 
+_BY_HAND: Final = "leave the optimizer out, and put `with tdbg.step():` around each step"
+
+
 def _check(model: Any, optimizers: Sequence[Any]) -> None:
     if not isinstance(model, torch.nn.Module):
         raise TdbgError(f"the model must be a torch.nn.Module, not {type(model).__name__}")
     for each in optimizers:
-        if not isinstance(each, torch.optim.Optimizer):
-            hint = "leave it out, and put `with tdbg.step():` around each step"
-            raise TdbgError(f"the optimizer must be a torch.optim.Optimizer, not {type(each).__name__}", hint=hint)
+        if not callable(getattr(each, "step", None)):
+            raise TdbgError(f"the optimizer must have a method `step`; {type(each).__name__} has none", hint=_BY_HAND)
+        steps = Steps(each, lambda _: None)
+        seen = steps.seen
+        steps.remove()
+        if not seen:
+            raise TdbgError(f"the steps of a {type(each).__name__} cannot be counted", hint=_BY_HAND)

@@ -41,6 +41,7 @@ from tui_debugger.torch.internals import (
     readable,
     version_of,
 )
+from tui_debugger.torch.optimizers import Steps
 from tui_debugger.torch.recording import Recording
 from tui_debugger.torch.structure import GRADIENTS, UNKNOWN, Structure, Tree, clean, gradient_of, tree_of
 from tui_debugger.torch.verdicts import look_now
@@ -307,7 +308,8 @@ class Expectation:
     def holds(self, optimizer: torch.optim.Optimizer) -> bool:
         """Tells whether an optimizer is one of this model."""
         own = {id(parameter) for parameter in self._parameters.values()}
-        return any(id(parameter) in own for group in optimizer.param_groups for parameter in group["params"])
+        groups = getattr(optimizer, "param_groups", ())  # not every object with a ``step`` has them
+        return any(id(parameter) in own for group in groups for parameter in group["params"])
 
     def look_at(self, captures: Iterable[Capture], structure: Structure) -> None:
         """Takes what was seen of the step, and all nodes that are known. They are read when an excuse is asked for."""
@@ -407,13 +409,14 @@ def _reporting(original: Any) -> Any:
 
     def step(scaler: Any, optimizer: torch.optim.Optimizer, *args: Any, **kwargs: Any) -> Any:
         stepped: list[bool] = []
-        handle = optimizer.register_step_pre_hook(lambda *_: stepped.append(True))
+        steps = Steps(optimizer, lambda _: stepped.append(True))
+        seen = steps.seen
         try:
             returned = original(scaler, optimizer, *args, **kwargs)
         finally:
-            handle.remove()
+            steps.remove()
         for tell in tuple(_listeners):
-            tell(optimizer, bool(stepped))
+            tell(steps.optimizer or optimizer, bool(stepped) or not seen)
         return returned
 
     setattr(step, _WRAPPED, original)
@@ -451,7 +454,7 @@ class Training:
         self.optimizers = list(optimizers)
         self.expectation = Expectation()
         self.patience = Patience(self.expectation.excuses)
-        self.memory = StepMemory(_ranks()[0])
+        self.memory = StepMemory(ranks()[0])
         self._trained: set[str] = set()
         self._scopes: dict[int, str] = {}
         self._model = model
@@ -766,7 +769,7 @@ class Training:
     def identity(self) -> Identity:
         """Tells who trains."""
         device = next((each.device for each in self.tree.parameters.values()), torch.device("cpu"))
-        rank, world = _ranks()
+        rank, world = ranks()
         program = f"PyTorch {torch.__version__}"
         if self.unseen:
             program += " (no module is seen)"
@@ -815,7 +818,8 @@ def _mask(buffer: torch.Tensor) -> bool:
     return bool(values.isinf().any()) and not bool(values.isnan().any())
 
 
-def _ranks() -> tuple[int, int | None]:
+def ranks() -> tuple[int, int | None]:
+    """Rank and world size of torch.distributed, else the rank that a launcher gave."""
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         return torch.distributed.get_rank(), torch.distributed.get_world_size()
     rank = os.environ.get("RANK", "")
