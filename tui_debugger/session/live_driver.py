@@ -695,7 +695,12 @@ class Driver:
             driven = self._of(live)
             self._keep_silence(live, driven, stop.step - 1, watched)
             driven.found_at = max(driven.found_at, stop.step)
-        live.keep_judged(watched.graph, stop.step, judgement.clean)
+        clean = judgement.clean
+        if stop.node:  # the nodes behind it have not run, and parameters are judged at the end of the step
+            nodes, last = watched.graph.nodes, watched.graph.find(stop.node)
+            ran = nodes.order <= (nodes.order[last] if last >= 0 else -1)
+            clean = clean & ~watched.graph.parameter & ran[watched.graph.node]
+        live.keep_judged(watched.graph, stop.step, clean, unfinished=bool(stop.node))
 
     @staticmethod
     def _keep_silence(live: LiveRank, driven: DrivenTraining, step: int, watched: Watched) -> None:
