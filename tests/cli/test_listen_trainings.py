@@ -199,6 +199,7 @@ def test_a_line_of_a_finding_is_a_finding_of_the_summary(listen: Listen, kind: s
         assert (answer.code, summary["verdict"]) == (1, "finding")
     else:
         assert (answer.code, summary["verdict"], hits) == (0, "clean", [])
+        assert summary["by_design"].startswith("-Inf by design: ")
 
 
 def test_a_mask_that_is_absorbed_is_no_reason_to_end(listen: Listen) -> None:
