@@ -170,6 +170,23 @@ class Flow:
         known = self._parameters.get(id(tensor))
         return known[1] if known is not None and known[0]() is tensor else ""
 
+    def held_in(self, tensor: torch.Tensor) -> list[tuple[str, torch.Tensor]]:
+        """The weights and buffers in whose memory a tensor lies, by name."""
+        plain = internals.part_of(tensor)
+        address = internals.storage_of(plain)
+        if address is None or self._parameter_at(address) is None:
+            return []
+        start, end = range_of(place_of(plain))
+        found = []
+        for reference, name in self._parameters.values():
+            held = reference()
+            part = None if held is None else internals.part_of(held)
+            if held is not None and part is not None and internals.storage_of(part) == address:
+                first, last = range_of(place_of(part))
+                if first < end and start < last:
+                    found.append((name, held))
+        return found
+
     def of(self, tensor: torch.Tensor) -> Made:
         """Tells how a tensor came to be. One that holds no fractions and that nobody knows says nothing bad."""
         known = self._find(tensor)
@@ -203,7 +220,7 @@ class Flow:
             return  # a worker that loads data was forked off
         name, kind = internals.name_of(func), kind_of(func)
         outputs = leaves(out) or (internals.received(func, args, out) if internals.ends_later(func) else [])
-        written = _written(func, args, kwargs)
+        written = written_by(func, args, kwargs)
         if "_foreach_" in name:
             self._each(kind, args, kwargs, outputs, written)
             return
@@ -355,8 +372,8 @@ class Flow:
                     view.made = Made(tuple(sources), _together(works[-1], works[:-1]) if works else "")
         self._set(tensor, made, anew=True)
 
-    def _parameter_at(self, address: int) -> str:
-        """The parameter whose memory a tensor looks into."""
+    def _parameter_at(self, address: int) -> str | None:
+        """The parameter whose memory a tensor looks into: empty where several lie there, None where there is none."""
         if self._in_storage is None:
             self._in_storage = {}
             for reference, name in self._parameters.values():
@@ -365,11 +382,11 @@ class Flow:
                 if at is not None:
                     # Several in one storage: which of them a view looks into is not told.
                     self._in_storage[at] = name if at not in self._in_storage else ""
-        return self._in_storage.get(address, "")
+        return self._in_storage.get(address)
 
 
-def _written(func: Any, args: Any, kwargs: Any) -> list[torch.Tensor]:
-    """The tensors that an operator writes to."""
+def written_by(func: Any, args: Any, kwargs: Any) -> list[torch.Tensor]:
+    """The tensors that an operator writes to, those included that it does not say."""
     if _updates_statistics(func, args):  # PyTorch does not say that it writes to them
         return leaves(args[3:5])
     return internals.written(func, args, kwargs)

@@ -22,11 +22,11 @@ from torch.utils.hooks import RemovableHandle
 
 from tui_debugger.torch import internals
 from tui_debugger.torch.calls import Calls, Guard, is_compiling, user_stack
-from tui_debugger.torch.flow import PlaceInMemory, is_dense, place_of, range_of
+from tui_debugger.torch.flow import PlaceInMemory, is_dense, place_of, range_of, written_by
 from tui_debugger.torch.internals import Hook, leaves
 from tui_debugger.torch.operands import operands, reads
 from tui_debugger.torch.recording import Recording
-from tui_debugger.torch.structure import Place, Tree, kind_of, numbered, without_gradients
+from tui_debugger.torch.structure import UNKNOWN, Place, Tree, kind_of, numbered, without_gradients
 
 FORWARD_MARK: Final = "# Corresponding forward node candidate:\n"
 REMEMBERED: Final = 200_000
@@ -183,6 +183,9 @@ class Operators:
         if again or own or nobodys or not tensors or kind in _NO_NODES:
             if self._recording.flow.following:
                 self._recording.flow.ran(func, args, kwargs, out)
+            if not (again or own or tensors):  # on lists of tensors, none of which it returns
+                with self._recording.at_work():
+                    self._recording.wrote(UNKNOWN, written_by(func, args, kwargs))
             return
         no_grad = not backward and (not grads if self._calls.outer is None else self._calls.no_grad)
         if no_grad and self._recording.passes.now is None:
@@ -211,6 +214,7 @@ class Operators:
                 no_grad=no_grad,
                 counters=internals.counters(func, args, kwargs, tensors),
             )
+            self._recording.wrote(name, written_by(func, args, kwargs))
 
     def _scope(self, backward: bool) -> tuple[str, str]:
         """Scope of what runs now, and in the backward pass the forward operator, as far as it is known."""

@@ -388,6 +388,20 @@ class Recording:
         with self.at_work():
             self.at_backward_end()
 
+    def wrote(self, name: str, tensors: Iterable[torch.Tensor]) -> None:
+        """An operator of the program, not of an optimizer, has written to tensors.
+
+        Buffers are made of it from now on. So are weights that it has made bad: other weights are what they were, as
+        far as anybody asks what is wrong with them.
+
+        Args:
+            name: of the node; ``UNKNOWN`` where the operator is none.
+            tensors: all that it wrote to.
+        """
+        for held, value in (each for tensor in tensors for each in self.flow.held_in(tensor)):
+            if not isinstance(value, torch.nn.Parameter) or not bool(local(value).isfinite().all()):
+                self.structure.feed(held, [name])
+
     def _read_again(self) -> None:
         """Notes that something runs after an optimizer in the same step: the weights that it reads are not known."""
         for name in self.updated:
@@ -499,7 +513,7 @@ class Recording:
         elif self.flow.following:
             self._calm += 1
         often = self._surprises > 1 and self._calm < CALM
-        self.flow.following = self.learning or self._surprised or often
+        self.flow.following = self._at_once or self.learning or self._surprised or often
         if self.flow.following and self.structure.gradients_doubted:
             self.structure.gradients_doubted = False
             self.structure.changed = True

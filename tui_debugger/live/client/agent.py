@@ -175,6 +175,7 @@ class Conversation:
         link: the connection.
         node: where the debugger wants the training to stop inside a step: None nowhere, empty at the next node.
         ahead: steps that may end without a word, because nothing is to be said of them.
+        waiting_hits: those inside the step that runs that wait for its end, because nobody stops at them.
     """
 
     def __init__(self, link: Link, probe: Probe, session: str, notes: Notebook) -> None:
@@ -182,6 +183,8 @@ class Conversation:
         self._notes = notes
         self.node: str | None = None
         self.ahead = 0
+        self.waiting_hits: list[ClientHit] = []
+        self._together = self._told = False
         self._asked = 0.0
         self._questions = 0
         self._probe = probe
@@ -220,6 +223,19 @@ class Conversation:
         self._send_watchpoints()
         self._reported = dict(self._watchpoints)
         return self._probe.rest() if self._watchpoints else ()
+
+    def postpones(self, hits: Sequence[ClientHit]) -> bool:
+        """Tells whether hits inside a step wait for its end, and keeps them: all after the first, if nobody stops."""
+        if not (self._together and self._told):
+            self._told = bool(hits)
+            return False
+        self.waiting_hits += hits
+        return True
+
+    def collected_hits(self) -> list[ClientHit]:
+        """The step is over: returns the hits that waited for that."""
+        hits, self.waiting_hits, self._told = self.waiting_hits, [], False
+        return hits
 
     def stop(self, step: int, node: str = "", hits: Sequence[ClientHit] = (), *, limit: float | None = None) -> None:
         """Reports hits and follows commands, until one says to run.
@@ -288,6 +304,7 @@ class Conversation:
     def _run(self, command: Any) -> None:
         self._send_watchpoints()
         self.ahead, self._asked = command.ahead, time.monotonic()
+        self._together = command.together
         if command.run_level == wire.LEVEL_NODE:
             self.node = messages.text_of(command.node_name)
 
@@ -453,7 +470,9 @@ class Agent:
             TrainingTerminated: the debugger ended the training.
         """
         talk = self._talk
-        if talk is not None and (hits or talk.node in ("", name)):
+        if talk is None:
+            return
+        if talk.node in ("", name) or (hits and not talk.postpones(hits)):
             self._guarded(lambda: talk.stop(self.step + 1, name, hits))
 
     def step_end(self) -> None:
@@ -528,7 +547,7 @@ class Agent:
         if self._talk is None and keeper is not None:  # no step has ended since the debugger came
             self._attach(keeper.link, limit)
         talk = self._talk
-        hits = talk.rest() if talk is not None else ()
+        hits = [*talk.collected_hits(), *talk.rest()] if talk is not None else []
         if talk is None or not hits:
             return
         talk.link.timeout = limit
@@ -560,7 +579,7 @@ class Agent:
         talk = self._talk
         if talk is None:
             return
-        hits = talk.judge(self.step)
+        hits = [*talk.collected_hits(), *talk.judge(self.step)]
         if self._graph_changed:
             self._graph_changed = False
             talk.introduce(self.step)
