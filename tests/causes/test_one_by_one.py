@@ -111,7 +111,7 @@ def marked_as_by_the_oracle(session: Session) -> None:
     """The marks of ``check`` are the oracle's origins, and so are the tensors of the origins of ``origin``."""
     for rank, step in session.pairs():
         measurements = session.measurements(rank)
-        hits = session.check([(rank, step)]).hits
+        hits = [hit for hit in session.check([(rank, step)]).hits if hit.stats is not None and hit.stats.bad]
         bad = [(hit.row, hit.key.side, hit.key.slot, hit.key.round) for hit in hits]
         right = OneByOne(measurements, step, bad, OVERFLOW).answers()
         origins = {hit.key for hit, each in zip(hits, right, strict=True) if each.start.is_origin(step)}
